@@ -1,1 +1,29 @@
-//! Seriatim.
+//! Background jobs that run **in order where order matters and in parallel everywhere else**, on
+//! the database a team already has.
+//!
+//! Jobs of one key never overlap and run in order; all that waits for a key can be handed over
+//! together. Data flows one way: *push → store → claim → handler → settle*.
+
+mod clock;
+pub mod duration;
+mod error;
+mod id;
+mod job;
+pub mod limits;
+mod payload;
+mod queue;
+mod retry;
+mod settle;
+pub mod store;
+mod turn;
+
+pub use clock::Timestamp;
+pub use error::{Error, ErrorKind, Result};
+pub use id::{JobId, LaneId, NodeId, Token};
+pub use job::{Job, JobOptions, RunAt, validate_queue_name};
+pub use payload::{Digest, Payload, digest};
+pub use queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
+pub use retry::{Backoff, Exhaustion};
+pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
+pub use store::{SharedStore, Store};
+pub use turn::{Turn, TurnJob};

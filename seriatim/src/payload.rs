@@ -1,0 +1,126 @@
+//! What a job carries: a JSON document, or bytes that a codec made of one.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+use crate::limits::PAYLOAD_BYTES_MAX;
+
+/// The body of a job: data, never evaluated. Cheap to clone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Payload(Bytes);
+
+impl Payload {
+    /// The JSON of `value`.
+    pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
+        serde_json::to_vec(value)
+            .map(|text| Self(text.into()))
+            .map_err(|e| Error::invalid("payload", "cannot be written as JSON").because(e))
+    }
+
+    /// A payload from JSON text, checked to be one JSON document.
+    pub fn from_json_text(text: &str) -> Result<Self> {
+        let raw: &serde_json::value::RawValue = serde_json::from_str(text)
+            .map_err(|e| Error::invalid("payload", "is not a JSON document").because(e))?;
+        Ok(Self(Bytes::copy_from_slice(raw.get().as_bytes())))
+    }
+
+    /// Bytes as they are: what a codec made, or what a store kept.
+    pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes as stored.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The bytes as stored, sharing the buffer.
+    pub fn to_bytes(&self) -> Bytes {
+        self.0.clone()
+    }
+
+    /// Reads the JSON into `T`.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_slice(&self.0)
+            .map_err(|e| Error::invalid("payload", "cannot be decoded").because(e))
+    }
+
+    /// The JSON value; bytes that are not JSON show as a text of their lossy UTF-8.
+    pub fn to_value(&self) -> Value {
+        serde_json::from_slice(&self.0)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&self.0).into_owned()))
+    }
+
+    /// Refuses a payload over [`PAYLOAD_BYTES_MAX`].
+    pub fn validate(&self) -> Result<()> {
+        if self.0.len() <= PAYLOAD_BYTES_MAX {
+            return Ok(());
+        }
+        let message = format!(
+            "has {} bytes; at most {PAYLOAD_BYTES_MAX} are taken (put large data elsewhere and push a reference)",
+            self.0.len()
+        );
+        Err(Error::invalid("payload", message))
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+/// By what equal payloads are known: half of a BLAKE3 over the task and the canonical payload.
+pub type Digest = [u8; 16];
+
+/// The digest of a job's task and payload. Canonical means: object keys sorted, no white space,
+/// the last of repeated keys wins. Bytes that are not JSON count as they are.
+pub fn digest(task: Option<&str>, payload: &Payload) -> Digest {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&(task.map_or(u64::MAX, |t| t.len() as u64)).to_le_bytes());
+    hasher.update(task.unwrap_or("").as_bytes());
+    match serde_json::from_slice::<Value>(payload.as_bytes())
+        .ok()
+        .and_then(|value| serde_json::to_vec(&Canonical(&value)).ok())
+    {
+        Some(canonical) => hasher.update(&canonical),
+        None => hasher.update(payload.as_bytes()),
+    };
+    let mut half = Digest::default();
+    half.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    half
+}
+
+/// Sorts keys itself: whether `serde_json`'s own map does depends on a feature that any other
+/// crate of the program can switch on.
+struct Canonical<'a>(&'a Value);
+
+impl Serialize for Canonical<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Array(items) => {
+                let mut seq = to.serialize_seq(Some(items.len()))?;
+                for item in items {
+                    seq.serialize_element(&Canonical(item))?;
+                }
+                seq.end()
+            }
+            Value::Object(fields) => {
+                let mut sorted: Vec<_> = fields.iter().collect();
+                sorted.sort_unstable_by_key(|(name, _)| *name);
+                let mut map = to.serialize_map(Some(sorted.len()))?;
+                for (name, value) in sorted {
+                    map.serialize_entry(name, &Canonical(value))?;
+                }
+                map.end()
+            }
+            plain => plain.serialize(to),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The contract between the engine and whatever keeps its state.
+//!
+//! Every method works on a batch, is atomic (all of it happens or none of it), and takes an
+//! explicit `now`; `None` means the store's own clock. What each method does is written on it as
+//! a list, and each line of these lists is a case of the conformance suite.
+
+mod memory;
+mod request;
+
+
+mod view;
+mod wake;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+// pub use memory::Memory;
+pub use request::*;
+pub use view::*;
+pub use wake::{Bell, Wakeups};
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::id::{JobId, LaneId, NodeId, Token};
+use crate::queue::Queue;
+use crate::turn::Turn;
+
+/// A store, shared by all that use it.
+pub type SharedStore = Arc<dyn Store>;
+
+/// Where all state lives. One implementation for each database; the runtime knows this trait only.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// What this store can and cannot do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The store's clock, which decides what is due and which lease has run out.
+    async fn now(&self) -> Result<Timestamp>;
+
+    /// Creates or upgrades what the store keeps.
+    ///
+    /// - Doing it again changes nothing, also when several nodes do it at once.
+    /// - A store written by a newer version is refused, naming both versions.
+    async fn migrate(&self) -> Result<()>;
+
+    /// Declares queues, so that all nodes and producers agree on them.
+    ///
+    /// - A new queue is created; an existing one with the same mode and merge gets the new settings.
+    /// - Another mode or merge is taken only when the queue has no lanes; or when the queue was
+    ///   created by an undeclared push and none of its lanes is claimed, in which case its jobs are
+    ///   pushed again under the new mode, in order of arrival (a `parallel` one with jobs, or one
+    ///   that would become `parallel`, cannot be). Else `Conflict`, naming both.
+    async fn declare(&self, request: Declare) -> Result<()>;
+
+    /// Adds jobs. The answer has one entry for each, in order.
+    ///
+    /// - When one job is invalid nothing is pushed, and the error names it: `jobs[3].key: …`.
+    /// - An undeclared queue is created: `exclusive` for a job with a key, `parallel` for one without.
+    /// - A key on a `parallel` queue, or none on a keyed one, is `Invalid` (field `key`).
+    /// - A repeated (queue, key, idempotency key) answers `Duplicate` with the first job's id.
+    /// - In `accumulate`, a payload equal to one that waits merges into it: `Merged` with its id.
+    ///   The score becomes the merge's, the priority the sooner; the rest stays the waiting job's.
+    /// - A payload equal to one in flight is a new job: it waits for the next turn.
+    /// - A lane that did not exist is opened. In `accumulate` and `fifo` its node and group are those
+    ///   of its first job, and a push that contradicts them is `Conflict`.
+    async fn push(&self, request: Push) -> Result<Vec<Pushed>>;
+
+    /// Takes lanes of one queue for execution, and closes some of their waiting jobs under a new token.
+    ///
+    /// - A lane that is claimed, held, paused, not due, or empty is never taken; nor is any lane of
+    ///   a paused queue.
+    /// - Lanes are taken by (priority, due, age), at most `lanes_max`, of which at most
+    ///   `crashed_max` have a crash behind them.
+    /// - A lane routed to another node or group is not taken.
+    /// - What a turn takes is the mode's (see [`crate::Mode::takes`]): jobs come in the order of
+    ///   handing over, at most 10,000 or 16 MiB, and stop at the first job of another task.
+    /// - Each token is higher than any earlier one of its lane and its key.
+    /// - A claim by a node that never beat, or was declared dead, is `NodeGone`.
+    /// - `next_due` says when a claim of this queue may next find something: nothing but a
+    ///   wake-up can make it sooner.
+    async fn claim(&self, request: Claim) -> Result<Claimed>;
+
+    /// Ends turns. The answer has one entry for each, in order.
+    ///
+    /// - A settlement whose token is not the lane's current one changes nothing and answers `Stale`.
+    ///   So does a repeat of one that was carried out.
+    /// - Exactly the jobs that the claim closed are touched.
+    /// - A job flagged for cancellation ends cancelled unless its fate is `Done`.
+    /// - Kept jobs go back with `keep`'s state: the lane's in `accumulate` (`due` wins over what
+    ///   arrived meanwhile), else that of the job it names. With `counted`, the attempt stands.
+    /// - In `accumulate`, a kept job that equals one which arrived meanwhile is handed over once, under
+    ///   the older id; both ids stay known and share the outcome.
+    /// - When nothing is kept, the lane's retry count and crashes start afresh, and it is due as
+    ///   what arrived meanwhile is; an empty lane is gone.
+    /// - Buried jobs are in the morgue; finished ones are kept as long as the queue says.
+    async fn settle(&self, request: Settle) -> Result<Vec<Settled>>;
+
+    /// Says that a node lives, extends what it holds, and brings back what it must know.
+    ///
+    /// - The first beat registers the node. A node once declared dead stays dead: `alive` is false.
+    /// - All claims with a node lease are extended; those with their own lease only when named.
+    /// - Progress is kept with the turn. A named lane whose token is stale comes back as `lost`.
+    /// - Jobs flagged for cancellation come back for every claim of this node, and for every named one.
+    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse>;
+
+    /// Takes over claims whose lease has run out, under new tokens with the caller's lease.
+    ///
+    /// - First declares dead the nodes whose last beat is older than their lease; then takes the
+    ///   expired claims. The old holder's writes are refused from then on.
+    /// - The turns hold the same jobs (without payload); crash counts are unchanged: the caller
+    ///   settles them with [`crate::Outcome::Crash`], which counts.
+    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>>;
+
+    /// Removes what has outlived its time, at most `rows_max` of each kind; `more` says to call again.
+    ///
+    /// - Waiting jobs past `expires_at` end cancelled with error `expired`.
+    /// - Finished and dead jobs past their retention, and dead ones over the cap, are deleted.
+    /// - Forgotten: idempotency keys past their time whose job is gone; nodes dead for a day.
+    async fn sweep(&self, request: Sweep) -> Result<Swept>;
+
+    /// Cancels jobs. The answer has one entry for each, in order.
+    ///
+    /// - A waiting job ends cancelled at once. A running one is flagged; its holder learns it at the
+    ///   next heartbeat. Anything else is left as it is.
+    async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>>;
+
+    /// Returns dead jobs to their queue.
+    ///
+    /// - Id, score and arrival stay; retry count −1, crashes 0, due now.
+    /// - In `accumulate`, one equal to a waiting job merges with it: handed over once, under the
+    ///   older id; both stay known.
+    /// - Onto a claimed lane it counts as an arrival.
+    async fn requeue(&self, request: Selected) -> Result<Acted>;
+
+    /// Deletes dead jobs.
+    async fn delete_dead(&self, request: Selected) -> Result<Acted>;
+
+    /// Does something to lanes: pause, resume, run now, bury or delete what has failed.
+    ///
+    /// - A claimed lane keeps its turn: pausing and resuming show after it, the others leave it alone.
+    async fn act(&self, request: Act) -> Result<Acted>;
+
+    /// Changes one waiting job: another time, another node, or deletes it.
+    async fn amend(&self, request: Amend) -> Result<()>;
+
+    /// Pauses or resumes a queue: while paused none of its lanes is claimed.
+    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()>;
+
+    /// Tells a node to take no more work, or to stop; it learns it at its next heartbeat.
+    async fn command_node(&self, node: &NodeId, command: Command) -> Result<()>;
+
+    /// Makes `node` the leader of `role` for `ttl`, unless another live one is. True if it is now.
+    async fn lead(&self, request: Lead) -> Result<bool>;
+
+    /// When each queue next has something to claim, and since when it has been due: one query for all.
+    async fn due(&self, request: DueQuery) -> Result<Vec<SourceDue>>;
+
+    /// All queues, by name.
+    async fn queues(&self) -> Result<Vec<QueueView>>;
+
+    /// Numbers of every queue.
+    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>>;
+
+    /// Lanes of a queue, a page at a time.
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>>;
+
+    /// Jobs of a queue in a state, a page at a time.
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>>;
+
+    /// One job, in whatever state. The id of a job that merged into another shows that one's state.
+    async fn job(&self, id: JobId) -> Result<Option<JobView>>;
+
+    /// The turn that a token holds, as its holder got it; `None` when the token is stale.
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>>;
+
+    /// All nodes that live, or died within a day.
+    async fn nodes(&self) -> Result<Vec<NodeView>>;
+
+    /// Hints that something may have fallen due. Correctness never depends on one.
+    fn wakeups(&self) -> Wakeups;
+
+    /// Releases what the store holds open; later calls fail as `Unavailable`.
+    async fn close(&self) -> Result<()>;
+}
+
+/// Refuses a batch that is too large or holds an invalid job; the error names the job.
+pub fn validate_push(request: &Push) -> Result<()> {
+    use crate::limits::{PUSH_BYTES_MAX, PUSH_JOBS_MAX};
+    if request.jobs.len() > PUSH_JOBS_MAX {
+        let message = format!("has {} jobs; at most {PUSH_JOBS_MAX} go in one push", request.jobs.len());
+        return Err(Error::invalid("jobs", message));
+    }
+    let bytes: usize = request.jobs.iter().map(|job| job.payload.as_bytes().len()).sum();
+    if bytes > PUSH_BYTES_MAX {
+        let message = format!("have {bytes} bytes of payload; at most {PUSH_BYTES_MAX} go in one push");
+        return Err(Error::invalid("jobs", message));
+    }
+    request
+        .jobs
+        .iter()
+        .enumerate()
+        .try_for_each(|(i, job)| job.validate().map_err(|e| e.in_field(format!("jobs[{i}]"))))
+}
+
+/// Refuses a key on a `parallel` queue and none on a keyed one. `i` is the job's place in its batch.
+pub fn validate_key(queue: &Queue, has_key: bool, i: usize) -> Result<()> {
+    let message = match (queue.mode.is_keyed(), has_key) {
+        (true, false) => "is needed: the jobs of this queue are ordered by key",
+        (false, true) => "must be absent: the jobs of this queue run in parallel",
+        _ => return Ok(()),
+    };
+    let message = format!("{message} (queue {:?} is {})", queue.name, queue.mode);
+    Err(Error::invalid("key", message).in_field(format!("jobs[{i}]")))
+}
