@@ -48,10 +48,10 @@ pub fn format(length: Duration) -> String {
     if micros == 0 {
         return "0".to_owned();
     }
-    UNITS
-        .iter()
-        .find(|(_, each)| micros.is_multiple_of(u128::from(*each)))
-        .map_or_else(|| format!("{micros}us"), |(unit, each)| format!("{}{unit}", micros / u128::from(*each)))
+    UNITS.iter().find(|(_, each)| micros.is_multiple_of(u128::from(*each))).map_or_else(
+        || format!("{micros}us"),
+        |(unit, each)| format!("{}{unit}", micros / u128::from(*each)),
+    )
 }
 
 pub(crate) fn serialize<S: Serializer>(length: &Duration, to: S) -> Result<S::Ok, S::Error> {
@@ -66,6 +66,8 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration
 pub(crate) mod optional {
     use super::{Deserialize, Deserializer, Duration, Result, Serializer, de, format, parse};
 
+    // Serde calls it with a reference to the field.
+    #[allow(clippy::ref_option)]
     pub(crate) fn serialize<S: Serializer>(
         length: &Option<Duration>,
         to: S,

@@ -148,9 +148,7 @@ impl<'de> Deserialize<'de> for LaneId {
 }
 
 /// The fencing token of a claim: 1 … 2^53 − 1, and for each lane and key it only grows.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Token(pub i64);
 

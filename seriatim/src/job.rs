@@ -7,8 +7,7 @@ use serde::Serialize;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::limits::{
-    DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX,
-    QUEUE_NAME_BYTES_MAX,
+    DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, QUEUE_NAME_BYTES_MAX,
 };
 use crate::payload::{Digest, Payload, digest};
 
@@ -279,16 +278,15 @@ impl Job {
 pub fn validate_queue_name(name: &str) -> Result<()> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
     if name.is_empty() || name.len() > QUEUE_NAME_BYTES_MAX || !name.bytes().all(plain) {
-        let message = format!(
-            "must be 1 to {QUEUE_NAME_BYTES_MAX} of the characters A-Z a-z 0-9 _ - . :"
-        );
+        let message =
+            format!("must be 1 to {QUEUE_NAME_BYTES_MAX} of the characters A-Z a-z 0-9 _ - . :");
         return Err(Error::invalid("queue", message));
     }
     Ok(())
 }
 
-/// A name that is kept: not empty, not longer than `bytes_max`, and without NUL, which PostgreSQL
-/// text cannot hold.
+/// A name that is kept: not empty, not longer than `bytes_max`, and without NUL, which the text of
+/// some databases cannot hold.
 pub(crate) fn validate_text(field: &'static str, text: &str, bytes_max: usize) -> Result<()> {
     if text.is_empty() {
         return Err(Error::invalid(field, "must not be empty"));

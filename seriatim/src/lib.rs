@@ -25,5 +25,5 @@ pub use payload::{Digest, Payload, digest};
 pub use queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
 pub use retry::{Backoff, Exhaustion};
 pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
-pub use store::{SharedStore, Store};
+pub use store::{Memory, SharedStore, Store};
 pub use turn::{Turn, TurnJob};

@@ -331,7 +331,8 @@ impl Queue {
 
     /// Refuses a definition that contradicts itself; the error names the field.
     pub fn validate(&self) -> Result<()> {
-        validate_queue_name(&self.name).map_err(|e| Error::invalid("name", e.message().to_owned()))?;
+        validate_queue_name(&self.name)
+            .map_err(|e| Error::invalid("name", e.message().to_owned()))?;
         let only = |field, holds: bool, mode: Mode| match holds || self.mode == mode {
             true => Ok(()),
             false => Err(Error::invalid(
@@ -352,7 +353,10 @@ impl Queue {
         ];
         for (field, value, least, most) in ranges {
             if !(least..=most).contains(&value) {
-                return Err(Error::invalid(field, format!("must be {least} to {most}, not {value}")));
+                return Err(Error::invalid(
+                    field,
+                    format!("must be {least} to {most}, not {value}"),
+                ));
             }
         }
         self.validate_lengths()

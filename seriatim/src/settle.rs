@@ -202,13 +202,7 @@ pub fn plan(
     if keep.error.is_none() && !verdict.undecodable.is_empty() {
         keep.error = Some("the payload cannot be decoded".into());
     }
-    Settlement {
-        lane: turn.lane,
-        token: turn.token,
-        rest,
-        exceptions: planner.exceptions,
-        keep,
-    }
+    Settlement { lane: turn.lane, token: turn.token, rest, exceptions: planner.exceptions, keep }
 }
 
 /// The backoff of a turn, by the usual rule: the head's own, or else the queue's.
@@ -288,13 +282,8 @@ impl Planner<'_> {
         if crashes >= self.queue.max_crashes || self.attempts_are_used_up() {
             return self.take_out_head(Fate::Bury, error);
         }
-        let keep = Keep {
-            due: Due::Now,
-            crashes,
-            error: Some(error),
-            counted: true,
-            ..self.unchanged()
-        };
+        let keep =
+            Keep { due: Due::Now, crashes, error: Some(error), counted: true, ..self.unchanged() };
         (Fate::Keep, keep)
     }
 
@@ -333,7 +322,10 @@ impl Planner<'_> {
     /// The head ends so; the rest restarts, due now.
     fn take_out_head(&mut self, fate: Fate, error: Arc<str>) -> (Fate, Keep) {
         self.exceptions.extend(self.head.map(|job| (job.id, fate)));
-        (Fate::Keep, Keep { job: self.owning_job(), error: Some(error), counted: true, ..Keep::fresh() })
+        (
+            Fate::Keep,
+            Keep { job: self.owning_job(), error: Some(error), counted: true, ..Keep::fresh() },
+        )
     }
 
     /// The handler's own decision: of the head where a failure is a job's own, else of the turn.

@@ -7,7 +7,6 @@
 mod memory;
 mod request;
 
-
 mod view;
 mod wake;
 
@@ -15,7 +14,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-// pub use memory::Memory;
+#[cfg(feature = "conformance")]
+pub use memory::Fault;
+pub use memory::Memory;
 pub use request::*;
 pub use view::*;
 pub use wake::{Bell, Wakeups};
@@ -188,12 +189,14 @@ pub trait Store: Send + Sync + 'static {
 pub fn validate_push(request: &Push) -> Result<()> {
     use crate::limits::{PUSH_BYTES_MAX, PUSH_JOBS_MAX};
     if request.jobs.len() > PUSH_JOBS_MAX {
-        let message = format!("has {} jobs; at most {PUSH_JOBS_MAX} go in one push", request.jobs.len());
+        let message =
+            format!("has {} jobs; at most {PUSH_JOBS_MAX} go in one push", request.jobs.len());
         return Err(Error::invalid("jobs", message));
     }
     let bytes: usize = request.jobs.iter().map(|job| job.payload.as_bytes().len()).sum();
     if bytes > PUSH_BYTES_MAX {
-        let message = format!("have {bytes} bytes of payload; at most {PUSH_BYTES_MAX} go in one push");
+        let message =
+            format!("have {bytes} bytes of payload; at most {PUSH_BYTES_MAX} go in one push");
         return Err(Error::invalid("jobs", message));
     }
     request

@@ -1,1 +1,212 @@
 //! The reference model: a real store that forgets everything when the process ends.
+//!
+//! Written to be read: every rule of `docs/store-contract.md` is here in its plainest form, and
+//! the conformance suite compares the other stores with it step by step. One mutex guards all of
+//! it, so every method is atomic by construction.
+
+mod claim;
+#[cfg(feature = "conformance")]
+mod fault;
+mod lane;
+mod nodes;
+mod people;
+mod push;
+mod settle;
+mod state;
+mod views;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+#[cfg(feature = "conformance")]
+pub use fault::Fault;
+use state::State;
+
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::{JobId, LaneId, NodeId, Token};
+use crate::store::request::*;
+use crate::store::view::*;
+use crate::store::wake::{Bell, Wakeups};
+use crate::store::{Store, validate_push};
+use crate::turn::Turn;
+
+/// A store in memory: the default of tests, and the model of all others.
+#[derive(Clone, Default)]
+pub struct Memory {
+    state: Arc<Mutex<State>>,
+    bell: Bell,
+}
+
+impl Memory {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A store with a defect, to show that the checker finds it.
+    #[cfg(feature = "conformance")]
+    pub fn with_fault(fault: Fault) -> Self {
+        let memory = Self::default();
+        memory.lock().fault = Some(fault);
+        memory
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic under the lock would be a defect of ours; the tests that run into one shall
+        // report it instead of hanging on a poisoned lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.lock();
+        if state.closed {
+            return Err(Error::new(ErrorKind::Unavailable, "the store has been closed"));
+        }
+        Ok(state)
+    }
+}
+
+/// The store's clock, unless the caller brings the time.
+fn at(now: Option<Timestamp>) -> Timestamp {
+    now.unwrap_or_else(Timestamp::of_this_machine)
+}
+
+#[async_trait]
+impl Store for Memory {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "memory",
+            durable: false,
+            shared: false,
+            shards: false,
+            transactions: false,
+            complete: true,
+        }
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        Ok(at(None))
+    }
+
+    async fn migrate(&self) -> Result<()> {
+        self.open().map(drop)
+    }
+
+    async fn declare(&self, request: Declare) -> Result<()> {
+        self.open()?.declare(at(request.now), request.queues)
+    }
+
+    async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
+        validate_push(&request)?;
+        let pushed = self.open()?.push(at(request.now), request.jobs)?;
+        self.bell.ring();
+        Ok(pushed)
+    }
+
+    async fn claim(&self, request: Claim) -> Result<Claimed> {
+        self.open()?.claim(at(request.now), &request)
+    }
+
+    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+        let settled = self.open()?.settle(at(request.now), &request.turns);
+        self.bell.ring();
+        Ok(settled)
+    }
+
+    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
+        self.open()?.heartbeat(at(request.now), request)
+    }
+
+    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
+        self.open()?.rescue(at(request.now), &request)
+    }
+
+    async fn sweep(&self, request: Sweep) -> Result<Swept> {
+        Ok(self.open()?.sweep(at(request.now), request.rows_max))
+    }
+
+    async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
+        let mut state = self.open()?;
+        let now = at(request.now);
+        Ok(request.jobs.into_iter().map(|job| state.cancel(now, job)).collect())
+    }
+
+    async fn requeue(&self, request: Selected) -> Result<Acted> {
+        let acted = self.open()?.requeue(at(request.now), &request)?;
+        self.bell.ring();
+        Ok(acted)
+    }
+
+    async fn delete_dead(&self, request: Selected) -> Result<Acted> {
+        self.open()?.delete_dead(&request)
+    }
+
+    async fn act(&self, request: Act) -> Result<Acted> {
+        let acted = self.open()?.act(at(request.now), &request)?;
+        self.bell.ring();
+        Ok(acted)
+    }
+
+    async fn amend(&self, request: Amend) -> Result<()> {
+        self.open()?.amend(at(request.now), &request)?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
+        self.open()?.queue_mut(queue)?.paused = paused;
+        self.bell.ring();
+        Ok(())
+    }
+
+    async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
+        self.open()?.command_node(node, command)
+    }
+
+    async fn lead(&self, request: Lead) -> Result<bool> {
+        Ok(self.open()?.lead(at(request.now), request))
+    }
+
+    async fn due(&self, request: DueQuery) -> Result<Vec<SourceDue>> {
+        Ok(self.open()?.due(&request.queues))
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueView>> {
+        Ok(self.open()?.queue_views())
+    }
+
+    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        Ok(self.open()?.stats(at(now)))
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+        self.open()?.lane_page(&query)
+    }
+
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
+        self.open()?.job_page(&query)
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
+        Ok(self.open()?.job_view(id))
+    }
+
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        Ok(self.open()?.turn(lane, token))
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>> {
+        Ok(self.open()?.node_views())
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.bell.listen()
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.lock().closed = true;
+        Ok(())
+    }
+}

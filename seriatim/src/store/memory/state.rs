@@ -1,0 +1,246 @@
+//! What the model holds, and the indexes over it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::lane::{Entry, Lane, Position};
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::{JobId, NodeId, Token};
+use crate::queue::Queue;
+use crate::store::request::{Command, NodeInfo};
+use crate::store::view::JobState;
+
+/// A queue of the model.
+#[derive(Clone, Debug)]
+pub(super) struct QueueRow {
+    pub number: u32,
+    pub name: Arc<str>,
+    pub queue: Queue,
+    pub declared: bool,
+    pub paused: bool,
+    pub processed: u64,
+    pub failed: u64,
+}
+
+/// A job that has ended and is still known: finished or dead.
+#[derive(Clone, Debug)]
+pub(super) struct Ended {
+    pub queue: u32,
+    pub key: Option<Arc<str>>,
+    pub entry: Entry,
+    pub state: JobState,
+    pub at: Timestamp,
+    /// When it may be forgotten (finished jobs only).
+    pub until: Timestamp,
+}
+
+/// Where a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In this lane, open or closed.
+    Lane(u64),
+    /// Finished.
+    Done,
+    /// In the morgue.
+    Dead,
+    /// It became one with this job.
+    Alias(JobId),
+}
+
+/// A node of the model.
+#[derive(Clone, Debug)]
+pub(super) struct NodeRow {
+    pub info: NodeInfo,
+    pub beat_at: Timestamp,
+    pub dead_at: Option<Timestamp>,
+    pub command: Option<Command>,
+}
+
+/// (queue, key, idempotency key).
+pub(super) type IdempotencyKey = (u32, Option<String>, String);
+
+/// Ready lanes in the order in which claims take them: (priority, due, lane).
+pub(super) type ReadyLanes = BTreeSet<(u16, Timestamp, u64)>;
+
+#[derive(Default)]
+pub(super) struct State {
+    pub closed: bool,
+    #[cfg(feature = "conformance")]
+    pub fault: Option<super::Fault>,
+    pub seq: u64,
+    pub token: i64,
+    pub queues: Vec<QueueRow>,
+    pub lanes: BTreeMap<u64, Lane>,
+    pub keys: HashMap<(u32, Arc<str>), u64>,
+    /// By (queue, class).
+    pub ready: BTreeMap<(u32, u32), ReadyLanes>,
+    pub wake: BTreeSet<(u32, Timestamp, u64)>,
+    pub due: BTreeSet<(u32, Timestamp, u64)>,
+    /// Claimed lanes.
+    pub claimed: BTreeSet<u64>,
+    pub jobs: HashMap<JobId, Place>,
+    pub done: BTreeMap<JobId, Ended>,
+    pub dead: BTreeMap<JobId, Ended>,
+    pub idempotency: BTreeMap<IdempotencyKey, (JobId, Timestamp)>,
+    /// Routes other than "anybody" (0): (node, group).
+    pub routes: Vec<(Option<String>, Option<String>)>,
+    pub nodes: BTreeMap<NodeId, NodeRow>,
+    pub leaders: HashMap<Arc<str>, (NodeId, Timestamp)>,
+}
+
+impl State {
+    #[cfg(feature = "conformance")]
+    pub(super) fn has_fault(&self, fault: super::Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    pub(super) fn queue(&self, name: &str) -> Result<&QueueRow> {
+        self.queues.iter().find(|row| &*row.name == name).ok_or_else(|| no_queue(name))
+    }
+
+    pub(super) fn queue_mut(&mut self, name: &str) -> Result<&mut QueueRow> {
+        self.queues.iter_mut().find(|row| &*row.name == name).ok_or_else(|| no_queue(name))
+    }
+
+    pub(super) fn queue_row(&self, number: u32) -> Option<&QueueRow> {
+        self.queues.get((number as usize).checked_sub(1)?)
+    }
+
+    pub(super) fn next_seq(&mut self) -> u64 {
+        self.seq += 1;
+        self.seq
+    }
+
+    pub(super) fn next_token(&mut self, now: Timestamp) -> Token {
+        #[cfg(feature = "conformance")]
+        if self.has_fault(super::Fault::TokenNotGrowing) {
+            return Token(1);
+        }
+        self.token = (self.token + 1).max(now.as_micros());
+        Token(self.token)
+    }
+
+    /// The number of a route; 0 is "anybody".
+    pub(super) fn route(&mut self, node: Option<&str>, group: Option<&str>) -> u32 {
+        if node.is_none() && group.is_none() {
+            return 0;
+        }
+        let wanted = (node.map(str::to_owned), group.map(str::to_owned));
+        let known = self.routes.iter().position(|route| *route == wanted);
+        let place = known.unwrap_or_else(|| {
+            self.routes.push(wanted);
+            self.routes.len() - 1
+        });
+        place as u32 + 1
+    }
+
+    pub(super) fn route_text(&self, route: u32) -> (Option<&str>, Option<&str>) {
+        match (route as usize).checked_sub(1).and_then(|i| self.routes.get(i)) {
+            Some((node, group)) => (node.as_deref(), group.as_deref()),
+            None => (None, None),
+        }
+    }
+
+    /// Puts a lane where it belongs at `now`, or removes it when it is empty.
+    pub(super) fn position(&mut self, number: u64, now: Timestamp) {
+        let Some(lane) = self.lanes.get_mut(&number) else {
+            return;
+        };
+        let (old, queue) = (lane.position, lane.id.queue);
+        let new = if lane.is_empty() { Position::default() } else { lane.positioned(now) };
+        lane.position = new;
+        self.unindex(queue, number, old);
+        if self.lanes.get(&number).is_some_and(Lane::is_empty) {
+            self.remove_lane(number);
+            return;
+        }
+        if let Some((class, priority, due)) = new.ready {
+            self.ready.entry((queue, class)).or_default().insert((priority, due, number));
+        }
+        self.wake.extend(new.wake.map(|wake| (queue, wake, number)));
+        self.due.extend(new.due.map(|due| (queue, due, number)));
+    }
+
+    fn unindex(&mut self, queue: u32, number: u64, old: Position) {
+        if let Some((class, priority, due)) = old.ready
+            && let Some(lanes) = self.ready.get_mut(&(queue, class))
+        {
+            lanes.remove(&(priority, due, number));
+            if lanes.is_empty() {
+                self.ready.remove(&(queue, class));
+            }
+        }
+        if let Some(wake) = old.wake {
+            self.wake.remove(&(queue, wake, number));
+        }
+        if let Some(due) = old.due {
+            self.due.remove(&(queue, due, number));
+        }
+    }
+
+    fn remove_lane(&mut self, number: u64) {
+        if let Some(lane) = self.lanes.remove(&number)
+            && let Some(key) = lane.key
+        {
+            self.keys.remove(&(lane.id.queue, key));
+        }
+    }
+
+    /// Records the end of a job and of those that became one with it.
+    pub(super) fn finish(
+        &mut self,
+        now: Timestamp,
+        queue: u32,
+        key: Option<Arc<str>>,
+        mut entry: Entry,
+        state: JobState,
+        error: Option<Arc<str>>,
+    ) {
+        let retention = self.queue_row(queue).map(|row| row.queue.retention()).unwrap_or_default();
+        entry.error = error.or(entry.error);
+        if retention.is_zero() {
+            self.forget(&entry);
+            return;
+        }
+        self.jobs.insert(entry.id, Place::Done);
+        let ended = Ended { queue, key, entry, state, at: now, until: now + retention };
+        self.done.insert(ended.entry.id, ended);
+    }
+
+    pub(super) fn bury(
+        &mut self,
+        now: Timestamp,
+        queue: u32,
+        key: Option<Arc<str>>,
+        mut entry: Entry,
+        error: Option<Arc<str>>,
+    ) {
+        entry.error = error.or(entry.error);
+        entry.flagged = false;
+        self.jobs.insert(entry.id, Place::Dead);
+        let state = JobState::Failed;
+        let ended = Ended { queue, key, entry, state, at: now, until: Timestamp::MAX };
+        self.dead.insert(ended.entry.id, ended);
+    }
+
+    /// Nothing is known of it any more, nor of those that became one with it.
+    pub(super) fn forget(&mut self, entry: &Entry) {
+        self.jobs.remove(&entry.id);
+        for alias in &entry.aliases {
+            self.jobs.remove(alias);
+        }
+    }
+
+    /// The job that this id stands for.
+    pub(super) fn resolve(&self, id: JobId) -> JobId {
+        match self.jobs.get(&id) {
+            Some(Place::Alias(survivor)) => self.resolve(*survivor),
+            _ => id,
+        }
+    }
+}
+
+pub(super) fn no_queue(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
+}
