@@ -5,6 +5,8 @@
 //! together. Data flows one way: *push → store → claim → handler → settle*.
 
 mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod duration;
 mod error;
 mod id;

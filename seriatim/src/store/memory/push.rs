@@ -250,9 +250,9 @@ impl State {
         {
             return *number;
         }
-        let number = entry.id.seq();
-        // A requeued job opens its lane under its old number, unless that is a living lane's.
-        let number = if self.lanes.contains_key(&number) { self.next_seq() } else { number };
+        // A number is never used twice: what comes back to a key that has no lane opens a new one.
+        let is_new = !self.jobs.contains_key(&entry.id);
+        let number = if key.is_none() || is_new { entry.id.seq() } else { self.next_seq() };
         let mode = self.queues[queue as usize - 1].queue.mode;
         let id = LaneId { queue, shard: 0, number };
         if let Some(key) = &key {
