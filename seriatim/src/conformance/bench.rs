@@ -149,7 +149,7 @@ impl Bench {
 
     pub async fn rescue(&mut self, node: &NodeInfo) -> Vec<Turn> {
         let request =
-            Rescue { now: Some(self.now), node: node.id.clone(), lease: LEASE, lanes_max: 100 };
+            Rescue { now: Some(self.now), node: node.id.clone(), lease: LEASE, lanes_max: 1_000 };
         self.store.rescue(request).await.expect("rescue is answered")
     }
 

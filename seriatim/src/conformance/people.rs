@@ -356,7 +356,7 @@ async fn finished_jobs_are_swept_after_their_retention(mut bench: Bench) {
     let done = bench.job(id).await;
     assert_eq!((done.state, done.attempt), (JobState::Succeeded, 1));
     assert_eq!((done.started_at, done.finished_at), (Some(turn.claimed_at), Some(bench.now)));
-    bench.pass(WAIT - Duration::from_micros(1));
+    bench.pass(Duration::from_micros(9_999_999));
     assert_eq!(sweep(&mut bench, 100).await.completed, 0);
     bench.pass(Duration::from_micros(1));
     assert_eq!(sweep(&mut bench, 100).await.completed, 1);
@@ -373,7 +373,7 @@ async fn dead_jobs_are_swept_by_age_and_by_number(mut bench: Bench) {
         bench.pass(Duration::from_secs(1));
     }
     assert_eq!(sweep(&mut bench, 100).await.dead, [pushed[0].job_id], "the oldest over the cap");
-    bench.pass(WAIT - Duration::from_secs(2));
+    bench.pass(Duration::from_secs(8));
     assert_eq!(sweep(&mut bench, 100).await.dead, [pushed[1].job_id], "and what is too old");
     assert_eq!(bench.stats().await.dead, 1);
 }
