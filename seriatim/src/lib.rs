@@ -17,6 +17,8 @@ mod queue;
 mod retry;
 mod settle;
 pub mod store;
+#[cfg(test)]
+mod tests;
 mod turn;
 
 pub use clock::Timestamp;

@@ -415,8 +415,8 @@ impl Pair {
         let real = self.real.store.sweep(request).await.expect("the store sweeps");
         // The store may hold what earlier seeds left behind; the model does not.
         let mut model: Vec<_> = model.expired.iter().map(|id| self.ordinal(*id)).collect();
-        let mine = real.expired.iter().map(|id| self.real_ordinal(*id));
-        let mut real: Vec<_> = mine.filter(|ordinal| ordinal.is_some()).collect();
+        let mut real: Vec<_> = real.expired.iter().map(|id| self.real_ordinal(*id)).collect();
+        real.retain(Option::is_some);
         model.sort_unstable();
         real.sort_unstable();
         self.same("what expired", model, real);
