@@ -24,8 +24,20 @@ fn memory() -> Fresh {
     Box::pin(async { Arc::new(Memory::new()) as SharedStore })
 }
 
+#[cfg(feature = "sqlite")]
+fn sqlite() -> Fresh {
+    Box::pin(async {
+        // Below the target folder, so that nothing is left in the system's.
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder").keep();
+        let store = seriatim::Sqlite::open(folder.join("test.db")).expect("it opens");
+        Arc::new(store) as SharedStore
+    })
+}
+
 fn main() {
     let mut trials = Vec::new();
     trials.extend(suite("memory", memory));
+    #[cfg(feature = "sqlite")]
+    trials.extend(suite("sqlite", sqlite));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

@@ -6,6 +6,8 @@
 
 mod memory;
 mod request;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 mod view;
 mod wake;
@@ -18,6 +20,8 @@ use async_trait::async_trait;
 pub use memory::Fault;
 pub use memory::Memory;
 pub use request::*;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{Durability, Sqlite};
 pub use view::*;
 pub use wake::{Bell, Wakeups};
 

@@ -21,6 +21,11 @@ impl Bell {
         self.0.send_modify(|rings| *rings = rings.wrapping_add(1));
     }
 
+    /// Whether anybody listens.
+    pub fn has_listeners(&self) -> bool {
+        self.0.receiver_count() > 0
+    }
+
     /// A new listener: hears what rings from now on.
     pub fn listen(&self) -> Wakeups {
         Wakeups { rings: self.0.subscribe() }

@@ -1,0 +1,135 @@
+//! Nodes: heartbeats, commands, leadership.
+
+use rusqlite::params;
+
+use super::push::{json, micros};
+use super::row::{Job, flag};
+use super::tx::Tx;
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::{LaneId, NodeId, Token};
+use crate::limits::PROGRESS_BYTES_MAX;
+use crate::store::request::{Beat, CancelNotice, Command, Heartbeat, Lead, Pulse};
+use crate::store::view::NodeView;
+
+impl Tx<'_> {
+    pub(super) fn heartbeat(&mut self, request: &Heartbeat) -> Result<Pulse> {
+        request.beats.iter().try_for_each(check_progress)?;
+        let node = &request.node;
+        let sql = "INSERT INTO node (id, info, lease, beat_at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (id) DO UPDATE
+                   SET info = excluded.info, lease = excluded.lease, beat_at = max(beat_at, excluded.beat_at)
+                   WHERE dead_at IS NULL";
+        let row = params![&*node.id.0, json(node)?, micros(node.lease), self.now];
+        let alive = self.execute(sql, row)? == 1;
+        let sql = "SELECT command FROM node WHERE id = ?1";
+        let command: Option<String> = self.first(sql, [&*node.id.0], |row| row.get(0))?.flatten();
+        let mut lost = Vec::new();
+        for beat in &request.beats {
+            if !self.beat(beat)? {
+                lost.push(beat.lane);
+            }
+        }
+        let cancel = self.notices(&node.id, &request.beats)?;
+        Ok(Pulse { alive, cancel, lost, command: command.and_then(|c| command_named(&c)) })
+    }
+
+    fn beat(&mut self, beat: &Beat) -> Result<bool> {
+        let sql = "UPDATE lane SET beat_at = ?4, progress = coalesce(?5, progress)
+                   WHERE id = ?1 AND tok = ?2 AND st = 2 AND q = ?3";
+        let lane = beat.lane;
+        let row = params![lane.number as i64, beat.token.0, lane.queue, self.now, beat.progress];
+        if self.execute(sql, row)? == 0 {
+            return Ok(false);
+        }
+        if let Some(length) = beat.extend {
+            let sql =
+                "UPDATE claim SET until = max(until, ?2) WHERE tok = ?1 AND until IS NOT NULL";
+            self.execute(sql, params![beat.token.0, self.now.saturating_add(micros(length))])?;
+        }
+        Ok(true)
+    }
+
+    /// The flagged jobs of what this node holds, and of what it names.
+    fn notices(&mut self, node: &NodeId, beats: &[Beat]) -> Result<Vec<CancelNotice>> {
+        let sql = "SELECT l.id, l.tok, c.node FROM lane l INDEXED BY lane_flagged LEFT JOIN claim c ON c.tok = l.tok
+                   WHERE l.flags & 8 = 8 AND l.st = 2";
+        let flagged: Vec<(i64, i64, Option<String>)> =
+            self.rows(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let mut notices = Vec::new();
+        for (id, token, holder) in flagged {
+            let named =
+                beats.iter().any(|beat| beat.lane.number as i64 == id && beat.token.0 == token);
+            if !named && holder.as_deref() != Some(&*node.0) {
+                continue;
+            }
+            let Some(work) = self.lane(id)? else { continue };
+            let mut closed = self.closed_jobs(&work)?;
+            closed.sort_by_key(Job::rank);
+            let queue = work.queue.number;
+            let flagged = closed.iter().filter(|job| job.flagged);
+            let jobs = flagged.map(|job| job.id(queue)).collect();
+            let lane = LaneId { queue, shard: 0, number: id as u64 };
+            notices.push(CancelNotice { lane, token: Token(token), jobs });
+        }
+        Ok(notices)
+    }
+
+    pub(super) fn command_node(&mut self, node: &NodeId, command: Command) -> Result<()> {
+        let sql = "UPDATE node SET command = ?2 WHERE id = ?1 AND dead_at IS NULL";
+        let name = if command == Command::Quiet { "quiet" } else { "stop" };
+        if self.execute(sql, params![&*node.0, name])? == 1 {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::NotFound, format!("there is no living node {node}")))
+    }
+
+    pub(super) fn lead(&mut self, request: &Lead) -> Result<bool> {
+        let sql = "INSERT INTO leader VALUES (?1, ?2, ?3) ON CONFLICT (role) DO UPDATE
+                   SET node = excluded.node, until = excluded.until WHERE node = excluded.node OR until <= ?4";
+        let until = self.now.saturating_add(micros(request.ttl));
+        let row = params![request.role, &*request.node.0, until, self.now];
+        Ok(self.execute(sql, row)? == 1)
+    }
+
+    pub(super) fn node_views(&mut self) -> Result<Vec<NodeView>> {
+        let sql = "SELECT info, beat_at, dead_at, command FROM node ORDER BY id";
+        let rows: Vec<(String, i64, Option<i64>, Option<String>)> =
+            self.rows(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+        let view =
+            |(info, beat_at, dead_at, command): (String, i64, Option<i64>, Option<String>)| {
+                let info = serde_json::from_str(&info).map_err(|e| {
+                    Error::new(ErrorKind::Corrupt, "what a node told of itself cannot be read")
+                        .because(e)
+                })?;
+                let heartbeat_at = Timestamp::from_micros(beat_at);
+                let command = command.and_then(|c| command_named(&c));
+                Ok(NodeView { info, heartbeat_at, dead: dead_at.is_some(), command })
+            };
+        rows.into_iter().map(view).collect()
+    }
+
+    /// Flags a job of a running turn.
+    pub(super) fn flag(&mut self, lane: i64, seq: i64) -> Result<()> {
+        let sql =
+            "UPDATE lane SET flags = flags | ?2, flagged = flagged OR (seq IS ?3) WHERE id = ?1";
+        self.execute(sql, params![lane, flag::FLAGGED, seq])?;
+        self.execute("UPDATE item SET flagged = 1 WHERE seq = ?1", [seq]).map(drop)
+    }
+}
+
+fn command_named(name: &str) -> Option<Command> {
+    match name {
+        "quiet" => Some(Command::Quiet),
+        "stop" => Some(Command::Stop),
+        _ => None,
+    }
+}
+
+fn check_progress(beat: &Beat) -> Result<()> {
+    let bytes = beat.progress.as_ref().map_or(0, |progress| progress.len());
+    if bytes <= PROGRESS_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("has {bytes} bytes; at most {PROGRESS_BYTES_MAX} are kept");
+    Err(Error::invalid("progress", message))
+}

@@ -1,0 +1,387 @@
+//! Declaring queues and pushing jobs.
+
+use rusqlite::params;
+
+use super::lane::Work;
+use super::row::{Job, flag, state};
+use super::tx::{QueueRow, Tx};
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::JobId;
+use crate::job::{Job as NewJob, JobOptions};
+use crate::limits::QUEUES_MAX;
+use crate::queue::{DueRule, Merge, Mode, Queue};
+use crate::store::request::{PushStatus, Pushed};
+use crate::store::validate_key;
+
+impl Tx<'_> {
+    pub(super) fn declare(&mut self, queues: Vec<Queue>) -> Result<()> {
+        for (i, queue) in queues.into_iter().enumerate() {
+            self.declare_one(queue).map_err(|e| e.in_field(format!("queues[{i}]")))?;
+        }
+        Ok(())
+    }
+
+    fn declare_one(&mut self, queue: Queue) -> Result<()> {
+        queue.validate()?;
+        let Some(row) = self.queue(&queue.name)? else {
+            return self.create_queue(&queue, true).map(drop);
+        };
+        let old = row.queue.clone();
+        let changes = (old.mode, old.merge) != (queue.mode, queue.merge);
+        let moved = if changes { self.take_queue_apart(&row, &queue)? } else { Vec::new() };
+        let sql = "UPDATE queue SET definition = ?2, declared = 1 WHERE number = ?1";
+        self.execute(sql, params![row.number, json(&queue)?])?;
+        self.forget_queue(row.number);
+        for (key, job) in moved {
+            self.put_back(row.number, key.as_deref(), job)?;
+        }
+        Ok(())
+    }
+
+    /// Takes all jobs out of a queue whose mode changes, if it may.
+    fn take_queue_apart(
+        &mut self,
+        row: &QueueRow,
+        new: &Queue,
+    ) -> Result<Vec<(Option<String>, Job)>> {
+        let sql = "SELECT id, key, st FROM lane WHERE q = ?1 ORDER BY id";
+        let lanes: Vec<(i64, Option<String>, i64)> =
+            self.rows(sql, [row.number], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?;
+        let idle = lanes.iter().all(|(_, _, st)| *st != state::CLAIMED);
+        let convertible = !row.declared && row.queue.mode.is_keyed() && new.mode.is_keyed() && idle;
+        if !lanes.is_empty() && !convertible {
+            return Err(contradiction(&row.queue, new));
+        }
+        let mut jobs = Vec::new();
+        for (id, key, _) in lanes {
+            let Some(mut work) = self.lane(id)? else { continue };
+            let route = work.row.head.route;
+            for job in self.take_all_open(&mut work)? {
+                let route = route.max(job.route);
+                jobs.push((key.clone(), Job { digest: None, route, ..job }));
+            }
+            self.save(work)?;
+        }
+        jobs.sort_unstable_by_key(|(_, job)| job.seq);
+        Ok(jobs)
+    }
+
+    fn create_queue(&mut self, queue: &Queue, declared: bool) -> Result<QueueRow> {
+        let count: u32 =
+            self.first("SELECT count(*) FROM queue", [], |r| r.get(0))?.unwrap_or_default();
+        if count >= QUEUES_MAX {
+            let message = format!("the store holds {QUEUES_MAX} queues, which is the most");
+            return Err(Error::invalid("queue", message));
+        }
+        let sql = "INSERT INTO queue (number, name, definition, declared) VALUES (?1, ?2, ?3, ?4)";
+        self.execute(sql, params![count + 1, queue.name, json(queue)?, declared])?;
+        self.known_queue(&queue.name)
+    }
+
+    pub(super) fn push(&mut self, jobs: Vec<NewJob>) -> Result<Vec<Pushed>> {
+        let mut pushed = Vec::with_capacity(jobs.len());
+        let mut last: Option<QueueRow> = None;
+        for (i, job) in jobs.into_iter().enumerate() {
+            let queue = match last.take().filter(|row| *row.name == *job.queue) {
+                Some(row) => row,
+                None => self.queue_for(&job)?,
+            };
+            validate_key(&queue.queue, job.key.is_some(), i)?;
+            pushed.push(self.push_one(&queue, job, i)?);
+            last = Some(queue);
+        }
+        Ok(pushed)
+    }
+
+    fn queue_for(&mut self, job: &NewJob) -> Result<QueueRow> {
+        match self.queue(&job.queue)? {
+            Some(row) => Ok(row),
+            None => {
+                let mode = Mode::of_undeclared(job.key.is_some());
+                self.create_queue(&Queue::new(job.queue.clone(), mode), false)
+            }
+        }
+    }
+
+    fn push_one(&mut self, queue: &QueueRow, new: NewJob, i: usize) -> Result<Pushed> {
+        let repeat = new.options.idempotency_key.clone();
+        let scope = new.key.clone().unwrap_or_default();
+        if let Some(name) = &repeat
+            && let Some(job_id) = self.remembered(queue.number, &scope, name)?
+        {
+            return Ok(Pushed { job_id, status: PushStatus::Duplicate });
+        }
+        let job = self.new_job(queue, &new)?;
+        let (seq, id) = (job.seq, job.id(queue.number));
+        let (job_id, status) = match self.place(queue, new.key.as_deref(), job, i)? {
+            None => (id, PushStatus::Queued),
+            Some((into, created)) => {
+                debug_assert_ne!(into, seq);
+                (job_id(created, queue.number, into), PushStatus::Merged)
+            }
+        };
+        if let Some(name) = &repeat {
+            let until = self.now + micros(queue.queue.idempotency_ttl);
+            let sql = "INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5)";
+            let row = params![queue.number, scope, name, job_id.to_bytes(), until];
+            self.execute(sql, row)?;
+        }
+        Ok(Pushed { job_id, status })
+    }
+
+    fn new_job(&mut self, queue: &QueueRow, new: &NewJob) -> Result<Job> {
+        let definition = &queue.queue;
+        let now = Timestamp::from_micros(self.now);
+        let default_score = if definition.mode == Mode::Fifo { 0.0 } else { now.as_secs_f64() };
+        let options = &new.options;
+        let carries = *options != JobOptions::default();
+        Ok(Job {
+            seq: self.next_seq(),
+            gen_: 0,
+            created: self.now,
+            score: new.score.unwrap_or(default_score) + 0.0,
+            prio: i64::from(new.priority),
+            run_at: new.due_at(now).as_micros(),
+            attempts: 0,
+            started: None,
+            flagged: false,
+            expires: options.expires_at.map(Timestamp::as_micros),
+            route: self.route(options.node.as_deref(), options.consumer_group.as_deref())?,
+            retry: -1,
+            crashes: 0,
+            error: None,
+            task: new.task.as_deref().map(Into::into),
+            digest: definition.merges().then(|| new.payload_digest()),
+            options: if carries { Some(json(options)?) } else { None },
+            aliases: None,
+            payload: new.payload.as_bytes().to_vec(),
+        })
+    }
+
+    fn remembered(&mut self, queue: u32, key: &str, name: &str) -> Result<Option<JobId>> {
+        let sql = "SELECT job, until FROM idempotency WHERE q = ?1 AND key = ?2 AND name = ?3";
+        let row: Option<([u8; 16], i64)> =
+            self.first(sql, params![queue, key, name], |r| Ok((r.get(0)?, r.get(1)?)))?;
+        let Some((bytes, until)) = row else { return Ok(None) };
+        let id = JobId::from_bytes(bytes);
+        let known = until > self.now || self.find(id)?.is_some();
+        Ok(known.then_some(id))
+    }
+
+    /// Puts a new job into its lane. Answers the job that it merged into, if it did.
+    fn place(
+        &mut self,
+        queue: &QueueRow,
+        key: Option<&str>,
+        job: Job,
+        i: usize,
+    ) -> Result<Option<(i64, i64)>> {
+        if self.open_with(queue, key, &job)? {
+            let delta = self.delta(queue.number);
+            (delta.lanes, delta.jobs) = (delta.lanes + 1, delta.jobs + 1);
+            return Ok(None);
+        }
+        let Some(mut work) = self.lane_of_key(queue.number, key.unwrap_or_default())? else {
+            return Err(Error::new(ErrorKind::Internal, "a lane is there and is not"));
+        };
+        if queue.queue.mode.route_belongs_to_lane() && work.row.head.route != job.route {
+            return Err(route_conflict(key.unwrap_or_default(), i));
+        }
+        let run_at = job.run_at;
+        if let Some(merged) = self.merge(&mut work, &job)? {
+            arrive(&mut work, run_at, true);
+            work.row.head.prio = work.row.head.prio.min(job.prio);
+            self.save(work)?;
+            return Ok(Some(merged));
+        }
+        arrive(&mut work, run_at, false);
+        if queue.queue.mode == Mode::Accumulate && !work.row.head.is_claimed() {
+            work.row.head.prio = work.row.head.prio.min(job.prio);
+        }
+        self.put(&mut work, job)?;
+        self.delta(queue.number).jobs += 1;
+        self.save(work)?;
+        Ok(None)
+    }
+
+    /// The common case: a lane of this key is not there yet. One statement opens it with its job.
+    fn open_with(&mut self, queue: &QueueRow, key: Option<&str>, j: &Job) -> Result<bool> {
+        let is_due = j.run_at <= self.now;
+        let st = if is_due { state::READY } else { state::SCHEDULED };
+        let wake = (!is_due).then_some(j.run_at);
+        let sql = "INSERT INTO lane (id, q, key, st, class, prio, due, wake, route, seq, gen, created, score, jprio, run_at,
+                   attempts, flagged, expires, jroute, task, digest, opts, payload)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1, 0, ?10, ?11, ?6, ?7, 0, 0, ?12, ?9, ?13, ?14, ?15, ?16)
+                   ON CONFLICT DO NOTHING";
+        let opened = self.execute(
+            sql,
+            params![
+                j.seq,
+                queue.number,
+                key,
+                st,
+                j.route * 2,
+                j.prio,
+                j.run_at,
+                wake,
+                j.route,
+                j.created,
+                j.score,
+                j.expires,
+                j.task,
+                j.digest,
+                j.options,
+                j.payload
+            ],
+        )?;
+        Ok(opened == 1)
+    }
+
+    /// Merges a job into an equal one that waits. Answers that one's number and time.
+    fn merge(&mut self, work: &mut Work, job: &Job) -> Result<Option<(i64, i64)>> {
+        let Some(digest) = job.digest else { return Ok(None) };
+        let merge = work.definition().merge;
+        if work.row.open_slot().is_some_and(|slot| slot.digest == Some(digest)) {
+            let Some(slot) = work.slot_mut() else { return Ok(None) };
+            slot.score = merge.score(slot.score, job.score);
+            slot.prio = slot.prio.min(job.prio);
+            return Ok(Some((slot.seq, slot.created)));
+        }
+        if work.row.head.items == 0 {
+            return Ok(None);
+        }
+        let sql = match merge {
+            Merge::Max => {
+                "UPDATE item SET score = max(score, ?4), jprio = min(jprio, ?5) WHERE lane = ?1 AND gen = ?2 AND ord = ?3 RETURNING seq, created"
+            }
+            _ => {
+                "UPDATE item SET score = min(score, ?4), jprio = min(jprio, ?5) WHERE lane = ?1 AND gen = ?2 AND ord = ?3 RETURNING seq, created"
+            }
+        };
+        let values = params![work.row.head.id, work.row.head.open, digest, job.score, job.prio];
+        self.first(sql, values, |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    /// Puts a job with a history into its lane: requeued, or kept while its queue changed. Two
+    /// equal ones become one, under the older id, and both ids stay known.
+    pub(super) fn put_back(&mut self, queue: u32, key: Option<&str>, mut job: Job) -> Result<()> {
+        let Some(row) = self.queue_number(queue)? else { return Ok(()) };
+        if row.queue.merges() && job.digest.is_none() {
+            let payload = crate::payload::Payload::from_bytes(job.payload.clone());
+            job.digest = Some(crate::payload::digest(job.task.as_deref(), &payload));
+        }
+        let known = match key {
+            Some(key) => self.lane_of_key(queue, key)?,
+            None => None,
+        };
+        let mut work = match known {
+            Some(work) => work,
+            None => {
+                let id = if key.is_none() { job.seq } else { self.next_seq() };
+                self.open_lane(&row, key, id, &job)?
+            }
+        };
+        arrive(&mut work, job.run_at, false);
+        self.unite(&mut work, job)?;
+        self.settle_priority(&mut work)?;
+        self.save(work)
+    }
+
+    /// Inserts a job into a lane where an equal one may wait: the older id survives.
+    pub(super) fn unite(&mut self, work: &mut Work, job: Job) -> Result<()> {
+        let Some(other) = self.take_equal(work, &job)? else { return self.put(work, job) };
+        let merge = work.definition().merge;
+        let (mut survivor, other) = if other.seq < job.seq { (other, job) } else { (job, other) };
+        survivor.score = merge.score(survivor.score, other.score);
+        survivor.prio = survivor.prio.min(other.prio);
+        survivor.attempts = survivor.attempts.max(other.attempts);
+        let names = [survivor.aliases.take(), Some(other.seq.to_string()), other.aliases.clone()];
+        survivor.aliases = Some(names.into_iter().flatten().collect::<Vec<_>>().join(","));
+        let sql = "INSERT OR REPLACE INTO alias VALUES (?1, ?2, ?3)";
+        self.execute(sql, params![other.seq, other.created, survivor.seq])?;
+        let sql = "UPDATE alias SET target = ?2 WHERE target = ?1";
+        self.execute(sql, params![other.seq, survivor.seq])?;
+        work.row.head.flags |= flag::ALIASES;
+        self.delta(work.queue.number).jobs -= 1;
+        self.put(work, survivor)
+    }
+
+    /// Sets an unclaimed `accumulate` lane's priority to the soonest of its open jobs.
+    pub(super) fn settle_priority(&self, work: &mut Work) -> Result<()> {
+        if work.definition().mode == Mode::Accumulate
+            && !work.row.head.is_claimed()
+            && let Some(soonest) = self.soonest_priority(work)?
+        {
+            work.row.head.prio = soonest;
+        }
+        Ok(())
+    }
+
+    /// The number of a route; 0 is "anybody".
+    pub(super) fn route(&mut self, node: Option<&str>, group: Option<&str>) -> Result<i64> {
+        if node.is_none() && group.is_none() {
+            return Ok(0);
+        }
+        let sql = "SELECT number FROM route WHERE node IS ?1 AND grp IS ?2";
+        if let Some(number) = self.first(sql, params![node, group], |row| row.get(0))? {
+            return Ok(number);
+        }
+        let sql = "INSERT INTO route (node, grp) VALUES (?1, ?2) RETURNING number";
+        let number = self.first(sql, params![node, group], |row| row.get(0))?;
+        Ok(number.unwrap_or_default())
+    }
+}
+
+/// What an arrival does to the due time of an `accumulate` lane.
+fn arrive(work: &mut Work, run_at: i64, merged: bool) {
+    if work.definition().mode != Mode::Accumulate {
+        return;
+    }
+    let rule = work.definition().due;
+    let head = &mut work.row.head;
+    if head.is_claimed() {
+        head.next_due = Some(match (head.next_due, rule) {
+            (Some(due), DueRule::First) => due,
+            (Some(due), DueRule::Earliest) => due.min(run_at),
+            (None, _) => run_at,
+        });
+    } else if head.items == 0 && work.row.slot.is_none() && !merged {
+        head.due = run_at;
+    } else if rule == DueRule::Earliest {
+        head.due = head.due.min(run_at);
+    }
+}
+
+fn contradiction(old: &Queue, new: &Queue) -> Error {
+    let message = format!(
+        "queue {:?} is {} (merge {}) in the store and {} (merge {}) here, and it is not empty: \
+         drain it, or declare it as it is",
+        new.name,
+        old.mode,
+        old.merge.as_str(),
+        new.mode,
+        new.merge.as_str()
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("mode")
+}
+
+fn route_conflict(key: &str, i: usize) -> Error {
+    let message = format!(
+        "what waits for key {key:?} is bound to another node or group, and a key goes to one place only"
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{i}]"))
+}
+
+pub(super) fn job_id(created: i64, queue: u32, seq: i64) -> JobId {
+    JobId::new(Timestamp::from_micros(created), queue, 0, seq as u64)
+}
+
+pub(super) fn micros(length: std::time::Duration) -> i64 {
+    i64::try_from(length.as_micros()).unwrap_or(i64::MAX)
+}
+
+pub(super) fn json<T: serde::Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value)
+        .map_err(|e| Error::new(ErrorKind::Internal, "cannot be written as JSON").because(e))
+}
