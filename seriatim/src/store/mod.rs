@@ -21,7 +21,7 @@ pub use memory::Fault;
 pub use memory::Memory;
 pub use request::*;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Durability, Sqlite};
+pub use sqlite::{Durability, Sqlite, bare_limit as sqlite_bare_limit};
 pub use view::*;
 pub use wake::{Bell, Wakeups};
 
