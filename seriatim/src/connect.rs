@@ -13,12 +13,12 @@ const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, redis://…";
 /// `sqlite:PATH` is a file; `memory:` forgets everything when the process ends. A password in the
 /// URL appears in no error.
 pub async fn connect(url: &str) -> Result<SharedStore> {
-    let store = open(url).await?;
+    let store = open(url)?;
     store.migrate().await?;
     Ok(store)
 }
 
-async fn open(url: &str) -> Result<SharedStore> {
+fn open(url: &str) -> Result<SharedStore> {
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err(unknown(&format!("{url:?} is not a store URL")));
     };

@@ -18,6 +18,11 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (turn, verdict);
     }
 
+    /// A settlement is about to be sent. If no answer follows, nobody knows whether it was carried out.
+    fn settling(&self, turn: &Turn, settlement: &Settlement) {
+        let _ = (turn, settlement);
+    }
+
     /// The store has answered the settlement of a turn, which was sent to it at `sent_at`.
     fn settled(&self, turn: &Turn, settlement: &Settlement, settled: &Settled, sent_at: Timestamp) {
         let _ = (turn, settlement, settled, sent_at);

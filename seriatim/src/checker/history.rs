@@ -76,6 +76,22 @@ pub enum Event {
         /// The token.
         token: Token,
     },
+    /// A settle is about to be sent. Where no answer follows, its process died or the answer was
+    /// lost: it may have been carried out or not.
+    Settling {
+        /// When.
+        at: i64,
+        /// The queue.
+        queue: String,
+        /// The key.
+        key: Option<String>,
+        /// The lane.
+        lane: LaneId,
+        /// The token.
+        token: Token,
+        /// What it makes of the turn's jobs.
+        fates: Vec<JobFate>,
+    },
     /// The store has answered a settle.
     Settle {
         /// When it was sent.
@@ -177,6 +193,7 @@ impl Event {
             Self::Push { at, .. }
             | Self::Start { at, .. }
             | Self::End { at, .. }
+            | Self::Settling { at, .. }
             | Self::Settle { at, .. }
             | Self::Rescue { at, .. }
             | Self::Died { at, .. }

@@ -57,6 +57,8 @@ pub(super) struct Facts<'h> {
     pub unknown: HashSet<(Entity, String)>,
     pub turns: Vec<Turn<'h>>,
     pub settles: Vec<Settled<'h>>,
+    /// Settles of which nobody knows whether they were carried out: (sent at, entity, fates).
+    pub maybes: Vec<(i64, Entity, &'h [JobFate])>,
     /// (entity, token, when the store answered).
     pub rescues: Vec<(Entity, Token, i64)>,
     pub requeues: HashMap<JobId, u64>,
@@ -89,6 +91,7 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
     let mut ends: HashMap<(LaneId, Token), i64> = HashMap::new();
     let mut deaths: HashMap<&str, Vec<i64>> = HashMap::new();
     let mut actors = Vec::new();
+    let mut sent: HashMap<(LaneId, Token), (i64, Entity, &[JobFate])> = HashMap::new();
     for event in history.events() {
         match event {
             Event::Queue { queue, mode, merge } => {
@@ -112,7 +115,12 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
             Event::End { at, lane, token } => {
                 ends.insert((*lane, *token), *at);
             }
-            Event::Settle { sent_at, at, queue, key, token, accepted, fates, cause, .. } => {
+            Event::Settling { at, queue, key, lane, token, fates } => {
+                let entity = entity(queue, key.as_ref(), fates.first().map(|job| job.job_id));
+                sent.insert((*lane, *token), (*at, entity, fates));
+            }
+            Event::Settle { sent_at, at, queue, key, lane, token, accepted, fates, cause } => {
+                sent.remove(&(*lane, *token));
                 report.refused += u64::from(!accepted);
                 facts.settles.push(Settled {
                     sent_at: *sent_at,
@@ -142,6 +150,7 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
         let ended = ends.get(&(turn.lane, turn.token)).filter(|at| **at >= turn.at);
         turn.until = ended.into_iter().chain(died).copied().min().unwrap_or(i64::MAX);
     }
+    facts.maybes = sent.into_values().collect();
     facts.turns.sort_by_key(|turn| (turn.at, turn.token));
     facts.settles.sort_by_key(|settled| settled.at);
     facts
@@ -277,6 +286,11 @@ fn duplicates(facts: &Facts<'_>, report: &mut Report) {
     for settled in facts.settles.iter().filter(|settled| settled.accepted) {
         for job in settled.fates.iter().filter(|job| job.fate == Fate::Keep) {
             returns.entry(job.job_id).or_default().push(settled.cause);
+        }
+    }
+    for (_, _, fates) in &facts.maybes {
+        for job in fates.iter().filter(|job| job.fate == Fate::Keep) {
+            returns.entry(job.job_id).or_default().push("lost answer");
         }
     }
     for (job, count) in deliveries {

@@ -61,6 +61,12 @@ pub(super) fn inversions(facts: &Facts<'_>, report: &mut Report) {
             place.push((settled.sent_at, 1, Moment::Over(job.job_id)));
         }
     }
+    for (at, entity, fates) in &facts.maybes {
+        // It may be over: then nothing can be said of its place any more.
+        for job in fates.iter().filter(|job| job.fate != Fate::Keep) {
+            moments.entry(entity).or_default().push((*at, 1, Moment::Over(job.job_id)));
+        }
+    }
     for (entity, mut moments) in moments {
         moments.sort_by_key(|(at, kind, _)| (*at, *kind));
         judge_key(facts, entity, &moments, report);
@@ -166,6 +172,8 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
             settled.fates.iter().filter(|job| job.fate != Fate::Keep).map(|job| job.job_id),
         );
     }
+    let maybe = facts.maybes.iter().flat_map(|(_, _, fates)| fates.iter());
+    over.extend(maybe.filter(|job| job.fate != Fate::Keep).map(|job| job.job_id));
     // The last claim under which each payload of a key was handed over, and then ended.
     let mut ended: HashMap<(&Entity, &str), i64> = HashMap::new();
     let mut last_claim: HashMap<JobId, i64> = HashMap::new();

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::history::{Event, Handed, JobFate, PushResult};
 use crate::clock::Timestamp;
 use crate::error::Result;
+use crate::id::JobId;
 use crate::job::Job;
 use crate::observe::Observer;
 use crate::payload::{Payload, digest};
@@ -133,22 +134,22 @@ impl<W: Write + Send + 'static> Observer for Recorder<W> {
         self.record(&Event::End { at: now(), lane: turn.lane, token: turn.token });
     }
 
+    fn settling(&self, turn: &Turn, settlement: &Settlement) {
+        self.record(&Event::Settling {
+            at: now(),
+            queue: turn.queue.to_string(),
+            key: turn.key.as_deref().map(str::to_owned),
+            lane: turn.lane,
+            token: turn.token,
+            fates: fates(turn, settlement, &[]),
+        });
+    }
+
     fn settled(&self, turn: &Turn, settlement: &Settlement, settled: &Settled, sent_at: Timestamp) {
         let cancelled = match settled {
             Settled::Ok { cancelled } => cancelled.as_slice(),
             Settled::Stale => &[],
         };
-        let fate = |job: &crate::turn::TurnJob| JobFate {
-            job_id: job.id,
-            fate: match cancelled.contains(&job.id) {
-                true => Fate::Cancel,
-                false => settlement.fate_of(job.id),
-            },
-        };
-        // What expired was taken out of the turn before it was handed over.
-        let is_other = |id: &crate::id::JobId| turn.jobs.iter().all(|job| job.id != *id);
-        let others = settlement.exceptions.iter().filter(|(id, _)| is_other(id));
-        let others = others.map(|(job_id, fate)| JobFate { job_id: *job_id, fate: *fate });
         self.record(&Event::Settle {
             sent_at: sent_at.as_micros(),
             at: now(),
@@ -157,7 +158,7 @@ impl<W: Write + Send + 'static> Observer for Recorder<W> {
             lane: turn.lane,
             token: turn.token,
             accepted: settled.is_ok(),
-            fates: turn.jobs.iter().map(fate).chain(others).collect(),
+            fates: fates(turn, settlement, cancelled),
             cause: cause(turn, settlement).to_owned(),
         });
     }
@@ -172,6 +173,22 @@ impl<W: Write + Send + 'static> Observer for Recorder<W> {
             job_id: turn.head().map(|job| job.id),
         });
     }
+}
+
+/// What a settlement makes of the jobs of a turn.
+fn fates(turn: &Turn, settlement: &Settlement, cancelled: &[JobId]) -> Vec<JobFate> {
+    let fate = |job: &crate::turn::TurnJob| JobFate {
+        job_id: job.id,
+        fate: match cancelled.contains(&job.id) {
+            true => Fate::Cancel,
+            false => settlement.fate_of(job.id),
+        },
+    };
+    // What expired was taken out of the turn before it was handed over.
+    let is_other = |id: &JobId| turn.jobs.iter().all(|job| job.id != *id);
+    let others = settlement.exceptions.iter().filter(|(id, _)| is_other(id));
+    let others = others.map(|(job_id, fate)| JobFate { job_id: *job_id, fate: *fate });
+    turn.jobs.iter().map(fate).chain(others).collect()
 }
 
 /// Why a turn's jobs went back, in a word.

@@ -65,6 +65,12 @@ async fn rescue(shared: &Shared) -> Result<()> {
             observer.rescued(turn);
         }
     }
+    if let Some(observer) = &shared.settings.observer {
+        rescued
+            .iter()
+            .zip(&turns)
+            .for_each(|(turn, settlement)| observer.settling(turn, settlement));
+    }
     let sent_at = Timestamp::of_this_machine();
     let answers = shared.store.settle(Settle { now: None, turns: turns.clone() }).await?;
     if let Some(observer) = &shared.settings.observer {

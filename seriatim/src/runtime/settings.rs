@@ -131,6 +131,19 @@ impl Engine {
         self
     }
 
+    /// Registers a worker of one task that gets payloads as they are.
+    #[must_use]
+    pub fn raw_task_worker<F, Fut, R, E>(mut self, queue: &str, task: &str, handler: F) -> Self
+    where
+        F: Fn(Batch<Payload>, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, E>> + Send + 'static,
+        R: Into<Outcomes>,
+        E: Display,
+    {
+        self.registry.add(queue, Some(task), Worker::raw(handler));
+        self
+    }
+
     /// The configured name of this node, for jobs bound to one. Several processes may share it.
     #[must_use]
     pub fn node_name(mut self, name: impl Into<Arc<str>>) -> Self {

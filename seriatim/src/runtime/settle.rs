@@ -44,6 +44,9 @@ fn batches(mut ended: Vec<Ended>) -> Vec<Vec<Ended>> {
 
 async fn send(shared: &Shared, batch: Vec<Ended>) {
     let turns: Vec<_> = batch.iter().map(|ended| ended.settlement.clone()).collect();
+    if let Some(observer) = &shared.settings.observer {
+        batch.iter().for_each(|ended| observer.settling(&ended.turn, &ended.settlement));
+    }
     let mut wait = RETRY_WAIT.0;
     let mut repeated = false;
     loop {
