@@ -25,7 +25,8 @@ pub struct PostgresOptions {
     /// `true` (the default) leaves `fsync`, `synchronous_commit` and `full_page_writes` on, as in
     /// production and for measurements. `false` turns them off: tests run faster, and
     /// [`Postgres::kill`] keeps the data, for the operating system has it; only a crash of the
-    /// machine would lose it.
+    /// machine would lose it. It also restarts at once, where a durable server first syncs every
+    /// file it has, for seconds on a slow disk.
     pub durable: bool,
     /// The server's `max_connections`; 200 by default.
     pub connections_max: u16,

@@ -37,7 +37,9 @@ const CLIPPY: [&str; 7] = [
     "-D",
     "warnings",
 ];
-const DOCTESTS: [&str; 5] = ["test", "--doc", "-p", "seriatim", "--all-features"];
+/// All of the workspace, though only the library has many: with the same packages as the tests, their
+/// dependencies are built once.
+const DOCTESTS: [&str; 4] = ["test", "--doc", "--workspace", "--all-features"];
 
 struct Run<'a> {
     root: &'a Path,
