@@ -29,5 +29,7 @@ pub use payload::{Digest, Payload, digest};
 pub use queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
 pub use retry::{Backoff, Exhaustion};
 pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
+#[cfg(feature = "postgres")]
+pub use store::Postgres;
 pub use store::{Memory, SharedStore, Store};
 pub use turn::{Turn, TurnJob};

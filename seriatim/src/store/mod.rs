@@ -5,6 +5,8 @@
 //! a list, and each line of these lists is a case of the conformance suite.
 
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod request;
 
 mod view;
@@ -17,6 +19,8 @@ use async_trait::async_trait;
 #[cfg(feature = "conformance")]
 pub use memory::Fault;
 pub use memory::Memory;
+#[cfg(feature = "postgres")]
+pub use postgres::Postgres;
 pub use request::*;
 pub use view::*;
 pub use wake::{Bell, Wakeups};
