@@ -236,10 +236,13 @@ impl Lane {
 
     /// Where the lane stands at `now`.
     pub(super) fn positioned(&mut self, now: Timestamp) -> Position {
-        if self.hold.is_some() || self.held || self.paused {
+        if self.hold.is_some() {
             return Position::default();
         }
         self.promote(now);
+        if self.held || self.paused {
+            return Position::default();
+        }
         let next_later = self.later.keys().next().map(|place| place.0);
         let Some((_, head)) = self.open.iter().next() else {
             return Position { ready: None, wake: next_later, due: next_later };
