@@ -59,7 +59,7 @@ macro_rules! lanes_by {
 const LANES_BY_AGE: &str = lanes_by!("1", "int", "true");
 const LANES_BY_KEY: &str = lanes_by!("coalesce(l.key, '')", "text", "true");
 const LANES_BY_DUE: &str = lanes_by!("l.due", "bigint", "true");
-const LANES_BY_RETRIES: &str = lanes_by!("-l.retry_count", "int", "l.retry_count >= 0");
+const LANES_BY_RETRIES: &str = lanes_by!("(-l.retry_count)", "int", "l.retry_count >= 0");
 
 /// A page of jobs in an order, likewise.
 macro_rules! jobs_by {

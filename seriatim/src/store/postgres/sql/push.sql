@@ -163,10 +163,11 @@ BEGIN
   _lanes := ARRAY(SELECT coalesce(w.lane, w.seq)
     FROM unnest(_lanes, _seqs) WITH ORDINALITY w (lane, seq, o) ORDER BY o);
   FOR _job IN
-    SELECT w.*, q.mode, q.merge, q.idempotency_ttl, q.mode = 1 AND q.merge <> 2 AS merging
+    SELECT w.*, q.mode, q.merge, q.idempotency_ttl, q.mode = 1 AND q.merge <> 2 AS merging,
+      coalesce(w.own_score, CASE WHEN q.mode = 2 THEN 0 ELSE _t / 1e6::float8 END) AS score
     FROM unnest(_numbers, _lanes, _seqs, _key, _task, _digest, _score, _priority, _run_at, _options,
         _lease_ttl, _expires_at, _name, _routes, _payload)
-      WITH ORDINALITY AS w (queue, lane, seq, key, task, digest, score, priority, run_at, options,
+      WITH ORDINALITY AS w (queue, lane, seq, key, task, digest, own_score, priority, run_at, options,
         lease_ttl, expires_at, name, route, payload, place)
     JOIN seriatim.queue q ON q.number = w.queue
     ORDER BY w.place
@@ -220,9 +221,8 @@ BEGIN
     INSERT INTO seriatim.item (seq, queue, lane, merging, digest, task, score, priority, run_at,
       created_at, options, lease_ttl, expires_at, route, payload)
     VALUES (_job.seq, _job.queue, _job.lane, _job.merging, _job.digest, _job.task,
-      coalesce(_job.score, CASE WHEN _job.mode = 2 THEN 0 ELSE _now / 1e6::float8 END),
-      _job.priority, _job.run_at, _now, _job.options, _job.lease_ttl, _job.expires_at, _job.route,
-      _job.payload);
+      _job.score, _job.priority, _job.run_at, _now, _job.options, _job.lease_ttl, _job.expires_at,
+      _job.route, _job.payload);
   END IF;
   IF _job.name IS NOT NULL THEN
     UPDATE seriatim.idempotency
