@@ -41,6 +41,8 @@ pub use queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
 pub use retry::{Backoff, Exhaustion};
 pub use runtime::{Engine, EngineBuilder, Summary};
 pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
+#[cfg(feature = "postgres")]
+pub use store::Postgres;
 #[cfg(feature = "sqlite")]
 pub use store::Sqlite;
 pub use store::{Memory, SharedStore, Store};
