@@ -37,10 +37,7 @@ impl Directory {
             .tempdir_in(parent)
             .map_err(describe)?;
         let lock = lock(temporary.path()).map_err(describe)?;
-        Ok(Self {
-            temporary,
-            _lock: lock,
-        })
+        Ok(Self { temporary, _lock: lock })
     }
 
     /// Where the server's own files go.

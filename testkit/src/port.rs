@@ -32,11 +32,7 @@ fn range() -> Range<u16> {
         .and_then(|range| range.split_whitespace().next()?.parse().ok())
         .unwrap_or(FIRST_EPHEMERAL);
     // A system tuned for many connections may leave next to nothing below: then any port will do.
-    if first_ephemeral < LOWEST + 1_000 {
-        LOWEST..u16::MAX
-    } else {
-        LOWEST..first_ephemeral
-    }
+    if first_ephemeral < LOWEST + 1_000 { LOWEST..u16::MAX } else { LOWEST..first_ephemeral }
 }
 
 /// The keys of a new `RandomState` differ each time, which is all the chance needed here.

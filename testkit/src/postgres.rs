@@ -34,10 +34,7 @@ pub struct PostgresOptions {
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self {
-            durable: true,
-            connections_max: 200,
-        }
+        Self { durable: true, connections_max: 200 }
     }
 }
 
@@ -68,14 +65,8 @@ impl Postgres {
         let directory = Directory::create()?;
         directory.create_data(account)?;
         create_cluster(&initdb, account, &directory.data())?;
-        let kind = PostgresKind {
-            program,
-            account,
-            options,
-        };
-        Ok(Self {
-            server: Server::start(kind, directory)?,
-        })
+        let kind = PostgresKind { program, account, options };
+        Ok(Self { server: Server::start(kind, directory)? })
     }
 
     /// The address of its database `postgres`, of which the user is the superuser:
@@ -108,15 +99,7 @@ impl Postgres {
 
 fn create_cluster(initdb: &Path, account: Option<Account>, data: &Path) -> Result<(), String> {
     let output = process::command(initdb, account)
-        .args([
-            "--username",
-            USER,
-            "--auth",
-            "trust",
-            "--encoding",
-            "UTF8",
-            "--no-locale",
-        ])
+        .args(["--username", USER, "--auth", "trust", "--encoding", "UTF8", "--no-locale"])
         // Only an empty cluster could be lost.
         .arg("--no-sync")
         .arg("--pgdata")
@@ -128,11 +111,7 @@ fn create_cluster(initdb: &Path, account: Option<Account>, data: &Path) -> Resul
         return Ok(());
     }
     let message = String::from_utf8_lossy(&output.stderr);
-    Err(format!(
-        "{} ended with {}:\n{message}",
-        initdb.display(),
-        output.status
-    ))
+    Err(format!("{} ended with {}:\n{message}", initdb.display(), output.status))
 }
 
 #[derive(Debug)]
@@ -149,14 +128,8 @@ impl Kind for PostgresKind {
 
     fn command(&self, data: &Path, port: u16) -> Command {
         let mut command = process::command(&self.program, self.account);
-        command
-            .arg("-D")
-            .arg(data)
-            .args(["-h", "127.0.0.1", "-k", "", "-p"])
-            .arg(port.to_string());
-        command
-            .arg("-N")
-            .arg(self.options.connections_max.to_string());
+        command.arg("-D").arg(data).args(["-h", "127.0.0.1", "-k", "", "-p"]).arg(port.to_string());
+        command.arg("-N").arg(self.options.connections_max.to_string());
         let durable = if self.options.durable { "on" } else { "off" };
         for setting in ["fsync", "synchronous_commit", "full_page_writes"] {
             command.arg("-c").arg(format!("{setting}={durable}"));

@@ -94,10 +94,7 @@ impl Process {
         let deadline = Instant::now() + limit;
         while self.exit_status().is_none() {
             if Instant::now() > deadline {
-                return Err(format!(
-                    "did not stop within {limit:?}:\n{}",
-                    self.log_tail()
-                ));
+                return Err(format!("did not stop within {limit:?}:\n{}", self.log_tail()));
             }
             thread::sleep(POLL_INTERVAL);
         }
@@ -106,8 +103,7 @@ impl Process {
 
     /// Kills the process as a crash would, and waits until it is gone.
     pub(crate) fn kill(mut self) -> Result<(), String> {
-        self.kill_and_reap()
-            .map_err(|e| format!("cannot kill process {}: {e}", self.child.id()))
+        self.kill_and_reap().map_err(|e| format!("cannot kill process {}: {e}", self.child.id()))
     }
 
     fn kill_and_reap(&mut self) -> std::io::Result<()> {

@@ -64,10 +64,7 @@ fn postgres_directories(versions: &Path) -> Vec<PathBuf> {
         })
         .collect();
     versions.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
-    versions
-        .into_iter()
-        .map(|(_, directory)| directory)
-        .collect()
+    versions.into_iter().map(|(_, directory)| directory).collect()
 }
 
 #[cfg(test)]
@@ -87,16 +84,8 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_reported_with_the_package_and_the_command() {
-        let error = find_program("no-such-program", "the-package")
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("`no-such-program` is not installed"),
-            "{error}"
-        );
-        assert!(
-            error.contains("apt-get install --no-install-recommends the-package"),
-            "{error}"
-        );
+        let error = find_program("no-such-program", "the-package").unwrap_err().to_string();
+        assert!(error.contains("`no-such-program` is not installed"), "{error}");
+        assert!(error.contains("apt-get install --no-install-recommends the-package"), "{error}");
     }
 }

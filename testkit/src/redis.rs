@@ -33,9 +33,7 @@ impl Redis {
         let program = find_program("redis-server", "redis-server").map_err(|e| e.to_string())?;
         let directory = Directory::create()?;
         directory.create_data(None)?;
-        Ok(Self {
-            server: Server::start(RedisKind { program }, directory)?,
-        })
+        Ok(Self { server: Server::start(RedisKind { program }, directory)? })
     }
 
     /// The address: `redis://127.0.0.1:PORT/`.

@@ -18,11 +18,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What a server says when it cannot start *yet*: somebody took the port, or the children of its
 /// killed predecessor are not gone.
-const TRANSIENT: [&str; 3] = [
-    "Address already in use",
-    "pre-existing shared memory block",
-    "is another postmaster",
-];
+const TRANSIENT: [&str; 3] =
+    ["Address already in use", "pre-existing shared memory block", "is another postmaster"];
 
 /// What differs from one kind of server to another.
 pub(crate) trait Kind {
@@ -51,12 +48,7 @@ pub(crate) struct Server<K> {
 impl<K: Kind> Server<K> {
     /// Starts a server on the prepared `directory`, on a port of its own.
     pub(crate) fn start(kind: K, directory: Directory) -> Result<Self, String> {
-        let mut server = Self {
-            kind,
-            port: 0,
-            process: None,
-            directory,
-        };
+        let mut server = Self { kind, port: 0, process: None, directory };
         server.launch(|_| free_port())?;
         Ok(server)
     }
@@ -70,9 +62,7 @@ impl<K: Kind> Server<K> {
         let Some(process) = self.process.take() else {
             return Ok(());
         };
-        process
-            .stop(K::STOP_SIGNAL, STOP_LIMIT)
-            .map_err(|e| format!("{}: {e}", K::NAME))
+        process.stop(K::STOP_SIGNAL, STOP_LIMIT).map_err(|e| format!("{}: {e}", K::NAME))
     }
 
     /// Does nothing to a server that is not running.
@@ -110,17 +100,11 @@ impl<K: Kind> Server<K> {
         while !self.kind.is_ready(&data, self.port, process.id()) {
             if let Some(status) = process.exit_status() {
                 let log = process.log_tail();
-                return Err(format!(
-                    "{} ended with {status} at its start:\n{log}",
-                    K::NAME
-                ));
+                return Err(format!("{} ended with {status} at its start:\n{log}", K::NAME));
             }
             if Instant::now() > deadline {
                 let log = process.log_tail();
-                return Err(format!(
-                    "{} not ready after {START_LIMIT:?}:\n{log}",
-                    K::NAME
-                ));
+                return Err(format!("{} not ready after {START_LIMIT:?}:\n{log}", K::NAME));
             }
             thread::sleep(POLL_INTERVAL);
         }

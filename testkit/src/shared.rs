@@ -13,10 +13,7 @@ pub const REDIS_VARIABLE: &str = "SERIATIM_TEST_REDIS";
 // Statics are not dropped: these servers get the death signal, and their directories are removed
 // by the next start.
 static POSTGRES: LazyLock<Result<Postgres, String>> = LazyLock::new(|| {
-    Postgres::start_with(PostgresOptions {
-        durable: false,
-        ..PostgresOptions::default()
-    })
+    Postgres::start_with(PostgresOptions { durable: false, ..PostgresOptions::default() })
 });
 static REDIS: LazyLock<Result<Redis, String>> = LazyLock::new(Redis::start);
 

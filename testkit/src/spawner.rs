@@ -29,8 +29,6 @@ static SPAWNER: LazyLock<Sender<Request>> = LazyLock::new(|| {
 pub(crate) fn spawn(command: Command) -> io::Result<Child> {
     let ended = || io::Error::other("the thread that starts servers has ended");
     let (reply, answer) = channel();
-    SPAWNER
-        .send(Request { command, reply })
-        .map_err(|_| ended())?;
+    SPAWNER.send(Request { command, reply }).map_err(|_| ended())?;
     answer.recv().map_err(|_| ended())?
 }

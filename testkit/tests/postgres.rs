@@ -8,13 +8,7 @@ use seriatim_testkit::{Postgres, PostgresOptions, find_program};
 fn query(postgres: &Postgres, sql: &str) -> Result<String, String> {
     let psql = find_program("psql", "postgresql-client").map_err(|e| e.to_string())?;
     let output = Command::new(psql)
-        .args([
-            "--no-psqlrc",
-            "--tuples-only",
-            "--no-align",
-            "--command",
-            sql,
-        ])
+        .args(["--no-psqlrc", "--tuples-only", "--no-align", "--command", sql])
         .arg(postgres.url())
         .output()
         .map_err(|e| e.to_string())?;
@@ -28,17 +22,10 @@ fn query(postgres: &Postgres, sql: &str) -> Result<String, String> {
 #[test]
 fn a_killed_postgres_restarts_at_once_on_its_port_with_its_data() {
     // A durable one syncs all its files first, which is no test of ours.
-    let options = PostgresOptions {
-        durable: false,
-        ..PostgresOptions::default()
-    };
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
     let mut postgres = Postgres::start_with(options).unwrap();
     let url = postgres.url();
-    query(
-        &postgres,
-        "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)",
-    )
-    .unwrap();
+    query(&postgres, "CREATE TABLE kept (n int); INSERT INTO kept VALUES (7)").unwrap();
 
     postgres.kill().unwrap();
     assert!(query(&postgres, "SELECT 1").is_err());
@@ -65,10 +52,7 @@ fn durability_is_on_unless_it_is_turned_off() {
     let durable = Postgres::start().unwrap();
     assert_eq!(query(&durable, settings).unwrap(), "on on 200 on");
 
-    let options = PostgresOptions {
-        durable: false,
-        connections_max: 20,
-    };
+    let options = PostgresOptions { durable: false, connections_max: 20 };
     let fast = Postgres::start_with(options).unwrap();
     assert_eq!(query(&fast, settings).unwrap(), "off off 20 off");
 }

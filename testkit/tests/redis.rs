@@ -40,8 +40,6 @@ fn a_killed_redis_restarts_at_once() {
 
 #[test]
 fn a_server_outlives_the_thread_that_started_it() {
-    let redis = std::thread::spawn(|| Redis::start().unwrap())
-        .join()
-        .unwrap();
+    let redis = std::thread::spawn(|| Redis::start().unwrap()).join().unwrap();
     assert_eq!(call(&redis, "PING").unwrap(), "+PONG\r\n");
 }

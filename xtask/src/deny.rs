@@ -12,8 +12,5 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     if !cargo::has(root, "deny") {
         return Err(INSTALL.to_owned());
     }
-    step::run(
-        "cargo deny",
-        &mut cargo::command(root, &["deny", "--all-features", "check"]),
-    )
+    step::run("cargo deny", &mut cargo::command(root, &["deny", "--all-features", "check"]))
 }

@@ -62,10 +62,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["servers"] => servers::run()?,
         ["help" | "--help" | "-h"] | [] => print!("{HELP}"),
         _ => {
-            return Err(Failure::Usage(format!(
-                "unknown: {}\n\n{HELP}",
-                args.join(" ")
-            )));
+            return Err(Failure::Usage(format!("unknown: {}\n\n{HELP}", args.join(" "))));
         }
     }
     Ok(())

@@ -11,11 +11,8 @@ use seriatim_testkit::{MissingProgram, find_program};
 use crate::step;
 
 /// Program and package. The compiler is for SQLite, which is built from its source.
-const NEEDED: [(&str, &str); 3] = [
-    ("cc", "gcc"),
-    ("postgres", "postgresql"),
-    ("redis-server", "redis-server"),
-];
+const NEEDED: [(&str, &str); 3] =
+    [("cc", "gcc"), ("postgres", "postgresql"), ("redis-server", "redis-server")];
 
 /// Installs what is missing when that can be done without asking: as root, on Debian. Otherwise
 /// the error says what to install and how.
@@ -29,11 +26,7 @@ pub(crate) fn ensure() -> Result<(), String> {
     }
     install(&missing)?;
     let still_missing = self::missing();
-    if still_missing.is_empty() {
-        Ok(())
-    } else {
-        Err(advice(&still_missing))
-    }
+    if still_missing.is_empty() { Ok(()) } else { Err(advice(&still_missing)) }
 }
 
 fn missing() -> Vec<MissingProgram> {
@@ -89,9 +82,7 @@ struct NoServices {
 impl NoServices {
     fn declare(policy: &Path) -> Self {
         let declared = !policy.exists() && write_policy(policy).is_ok();
-        Self {
-            policy: declared.then(|| policy.to_path_buf()),
-        }
+        Self { policy: declared.then(|| policy.to_path_buf()) }
     }
 }
 

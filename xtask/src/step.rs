@@ -10,12 +10,6 @@ pub(crate) fn announce(name: &str) {
 /// Runs `command` under its `name`.
 pub(crate) fn run(name: &str, command: &mut Command) -> Result<(), String> {
     announce(name);
-    let status = command
-        .status()
-        .map_err(|e| format!("{name}: cannot start: {e}"))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("{name}: {status}"))
-    }
+    let status = command.status().map_err(|e| format!("{name}: cannot start: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
 }

@@ -28,15 +28,8 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     run.finish()
 }
 
-const CLIPPY: [&str; 7] = [
-    "clippy",
-    "--workspace",
-    "--all-targets",
-    "--all-features",
-    "--",
-    "-D",
-    "warnings",
-];
+const CLIPPY: [&str; 7] =
+    ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
 /// All of the workspace, though only the library has many: with the same packages as the tests, their
 /// dependencies are built once.
 const DOCTESTS: [&str; 4] = ["test", "--doc", "--workspace", "--all-features"];
@@ -53,12 +46,7 @@ impl<'a> Run<'a> {
     fn new(root: &'a Path) -> Result<Self, String> {
         let interrupted = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGINT, Arc::clone(&interrupted)).map_err(|e| e.to_string())?;
-        Ok(Self {
-            root,
-            failures: Vec::new(),
-            left_out: Vec::new(),
-            interrupted,
-        })
+        Ok(Self { root, failures: Vec::new(), left_out: Vec::new(), interrupted })
     }
 
     /// A check by a component that a bare machine may lack.
@@ -79,16 +67,10 @@ impl<'a> Run<'a> {
         if self.is_interrupted() {
             return Ok(());
         }
-        let options = PostgresOptions {
-            durable: false,
-            ..PostgresOptions::default()
-        };
+        let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
         let postgres = Postgres::start_with(options)?;
         let redis = Redis::start()?;
-        let servers = [
-            (POSTGRES_VARIABLE, postgres.url()),
-            (REDIS_VARIABLE, redis.url()),
-        ];
+        let servers = [(POSTGRES_VARIABLE, postgres.url()), (REDIS_VARIABLE, redis.url())];
         if cargo::has(self.root, "nextest") {
             self.nextest(args, &servers);
         } else {
@@ -106,20 +88,14 @@ impl<'a> Run<'a> {
         if env::var_os("CI").is_some() {
             tests.args(["--profile", "ci"]);
         }
-        tests
-            .args(scope(args))
-            .args(args)
-            .envs(servers.iter().cloned());
+        tests.args(scope(args)).args(args).envs(servers.iter().cloned());
         self.step("cargo nextest run", &mut tests);
     }
 
     /// Includes the doctests.
     fn cargo_test(&mut self, args: &[&str], servers: &[(&str, String)]) {
         let mut tests = cargo::command(self.root, &["test", "--all-features", "--no-fail-fast"]);
-        tests
-            .args(scope(args))
-            .args(args)
-            .envs(servers.iter().cloned());
+        tests.args(scope(args)).args(args).envs(servers.iter().cloned());
         if self.is_interrupted() {
             return;
         }
@@ -179,11 +155,7 @@ fn tally(command: &mut Command) -> Result<(Totals, Result<(), String>), String> 
         totals.add_line(&line);
     }
     let status = child.wait().map_err(describe)?;
-    let result = if status.success() {
-        Ok(())
-    } else {
-        Err(format!("cargo test: {status}"))
-    };
+    let result = if status.success() { Ok(()) } else { Err(format!("cargo test: {status}")) };
     Ok((totals, result))
 }
 

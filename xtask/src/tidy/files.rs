@@ -18,22 +18,12 @@ pub(super) fn list(root: &Path) -> Result<BTreeSet<String>, String> {
 
 fn from_git(root: &Path) -> Option<BTreeSet<String>> {
     let output = Command::new("git")
-        .args([
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ])
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
         .output()
         .ok()?;
     let paths = String::from_utf8(output.stdout).ok()?;
-    let files = paths
-        .split('\0')
-        .filter(|path| !path.is_empty())
-        .map(str::to_owned)
-        .collect();
+    let files = paths.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect();
     output.status.success().then_some(files)
 }
 
@@ -44,12 +34,7 @@ fn walk(root: &Path, directory: &Path, files: &mut BTreeSet<String>) -> std::io:
         let name = entry.file_name();
         let hidden = name.to_string_lossy().starts_with('.');
         if entry.file_type()?.is_file() {
-            files.extend(
-                path.strip_prefix(root)
-                    .ok()
-                    .and_then(Path::to_str)
-                    .map(str::to_owned),
-            );
+            files.extend(path.strip_prefix(root).ok().and_then(Path::to_str).map(str::to_owned));
         } else if entry.file_type()?.is_dir() && !hidden && name != "target" {
             walk(root, &path, files)?;
         }

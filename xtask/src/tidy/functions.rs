@@ -20,11 +20,7 @@ pub(super) fn of(text: &str) -> Vec<Function<'_>> {
         .filter_map(|first| {
             let name = name(lines[first])?;
             let count = count(&lines[first..])?;
-            Some(Function {
-                name,
-                first_line: first + 1,
-                lines: count,
-            })
+            Some(Function { name, first_line: first + 1, lines: count })
         })
         .collect()
 }
@@ -46,9 +42,7 @@ fn name(line: &str) -> Option<&str> {
 
 /// How many lines it takes; `None` for a declaration without a body.
 fn count(lines: &[&str]) -> Option<usize> {
-    let head = lines
-        .iter()
-        .position(|line| line.ends_with(['{', '}', ';']))?;
+    let head = lines.iter().position(|line| line.ends_with(['{', '}', ';']))?;
     match lines[head].chars().next_back() {
         Some('{') => {
             let closing = format!("{}}}", &lines[0][..indent(lines[0])]);

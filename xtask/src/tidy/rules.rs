@@ -15,12 +15,8 @@ const UNFINISHED: [&str; 4] = [
     concat!("db", "g!"),
     concat!("FIX", "ME"),
 ];
-const MACHINE_ROOTS: [&str; 4] = [
-    concat!("/ho", "me/"),
-    concat!("/ro", "ot/"),
-    concat!("/wo", "rk/"),
-    concat!("/fa", "rm/"),
-];
+const MACHINE_ROOTS: [&str; 4] =
+    [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/fa", "rm/")];
 /// Endpoints of the HTTP API that only look like a directory of a machine.
 const ENDPOINTS: [&str; 3] = ["claim", "heartbeat", "settle"];
 const IGNORED_TEST: &str = concat!("#[ig", "nore");
@@ -55,11 +51,7 @@ pub(super) struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}:{}: {} ({:?})",
-            self.path, self.line, self.message, self.rule
-        )
+        write!(f, "{}:{}: {} ({:?})", self.path, self.line, self.message, self.rule)
     }
 }
 
@@ -95,17 +87,13 @@ fn unfinished(source: &Source) -> Vec<Finding> {
     }
     by_line(source, RuleName::Unfinished, |line| {
         let word = UNFINISHED.iter().find(|word| line.contains(**word))?;
-        Some(format!(
-            "`{word}` is for work that is not ready to be merged"
-        ))
+        Some(format!("`{word}` is for work that is not ready to be merged"))
     })
 }
 
 fn machine_path(source: &Source) -> Vec<Finding> {
     by_line(source, RuleName::MachinePath, |line| {
-        let root = MACHINE_ROOTS
-            .iter()
-            .find(|root| has_absolute_path(line, root))?;
+        let root = MACHINE_ROOTS.iter().find(|root| has_absolute_path(line, root))?;
         Some(format!("`{root}…` is a path of one machine"))
     })
 }
@@ -124,8 +112,7 @@ fn ignored_test(source: &Source) -> Vec<Finding> {
         return Vec::new();
     }
     by_line(source, RuleName::IgnoredTest, |line| {
-        line.contains(IGNORED_TEST)
-            .then(|| "a test that never runs proves nothing".to_owned())
+        line.contains(IGNORED_TEST).then(|| "a test that never runs proves nothing".to_owned())
     })
 }
 
@@ -135,8 +122,7 @@ fn sleep_in_test(source: &Source) -> Vec<Finding> {
     }
     by_line(source, RuleName::SleepInTest, |line| {
         let code = line.split("//").next().unwrap_or(line);
-        code.contains(SLEEP)
-            .then(|| "a test awaits a signal, it does not sleep".to_owned())
+        code.contains(SLEEP).then(|| "a test awaits a signal, it does not sleep".to_owned())
     })
 }
 
@@ -167,10 +153,7 @@ fn long_file(source: &Source) -> Vec<Finding> {
         return Vec::new();
     }
     let message = format!("{size} lines, of {FILE_LINES_MAX} at most");
-    vec![Finding {
-        size,
-        ..finding(source, RuleName::LongFile, 1, message)
-    }]
+    vec![Finding { size, ..finding(source, RuleName::LongFile, 1, message) }]
 }
 
 fn undocumented_file(source: &Source) -> Vec<Finding> {
@@ -194,12 +177,5 @@ fn by_line(
 }
 
 fn finding(source: &Source, rule: RuleName, line: usize, message: String) -> Finding {
-    Finding {
-        rule,
-        path: source.path.clone(),
-        line,
-        item: String::new(),
-        size: 0,
-        message,
-    }
+    Finding { rule, path: source.path.clone(), line, item: String::new(), size: 0, message }
 }

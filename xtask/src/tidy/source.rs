@@ -19,28 +19,18 @@ impl Source {
     }
 
     pub(super) fn is_rust(&self) -> bool {
-        Path::new(&self.path)
-            .extension()
-            .is_some_and(|extension| extension == "rs")
+        Path::new(&self.path).extension().is_some_and(|extension| extension == "rs")
     }
 
     /// A file of nothing but tests, by its name.
     pub(super) fn is_test(&self) -> bool {
-        let in_tests = self
-            .path
-            .split('/')
-            .rev()
-            .skip(1)
-            .any(|part| part == "tests");
+        let in_tests = self.path.split('/').rev().skip(1).any(|part| part == "tests");
         self.is_rust() && (in_tests || self.path.ends_with("tests.rs"))
     }
 
     /// Lines with their numbers, from 1.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         // Not `str::lines`, which hides a carriage return.
-        self.text
-            .split('\n')
-            .enumerate()
-            .map(|(index, line)| (index + 1, line))
+        self.text.split('\n').enumerate().map(|(index, line)| (index + 1, line))
     }
 }

@@ -7,10 +7,7 @@ use super::rules::RuleName;
 use super::source::Source;
 
 fn source(path: &str, text: impl Into<String>) -> Source {
-    Source {
-        path: path.to_owned(),
-        text: text.into(),
-    }
+    Source { path: path.to_owned(), text: text.into() }
 }
 
 /// How many breaches there are in one file without exceptions.
@@ -32,12 +29,7 @@ fn whitespace_at_the_end_is_found_everywhere_and_tabs_in_rust_only() {
 
 #[test]
 fn unfinished_work_is_found_in_rust() {
-    for word in [
-        ["to", "do!()"],
-        ["unimple", "mented!()"],
-        ["db", "g!(x)"],
-        ["// FIX", "ME"],
-    ] {
+    for word in [["to", "do!()"], ["unimple", "mented!()"], ["db", "g!(x)"], ["// FIX", "ME"]] {
         assert_eq!(breaches("a.rs", word.concat()), 1, "{word:?}");
     }
     assert_eq!(breaches("a.rs", ["#[ig", "nore]"].concat()), 1);
@@ -48,11 +40,7 @@ fn a_path_of_one_machine_is_found_and_an_endpoint_is_not() {
     for path in [["/ho", "me/ann/x"], ["`/wo", "rk/x"], ["cd=/ro", "ot/"]] {
         assert_eq!(breaches("a.md", path.concat()), 1, "{path:?}");
     }
-    for path in [
-        "/usr/lib/postgresql",
-        "POST /api/v1/work/claim",
-        "\"/work/settle\"",
-    ] {
+    for path in ["/usr/lib/postgresql", "POST /api/v1/work/claim", "\"/work/settle\""] {
         assert_eq!(breaches("a.md", path), 0, "{path}");
     }
 }
@@ -60,11 +48,7 @@ fn a_path_of_one_machine_is_found_and_an_endpoint_is_not() {
 #[test]
 fn sleeping_is_found_in_test_files_only() {
     let line = ["thread::sle", "ep(TICK);"].concat();
-    for path in [
-        "seriatim/tests/a.rs",
-        "xtask/src/tests.rs",
-        "xtask/src/tests/a.rs",
-    ] {
+    for path in ["seriatim/tests/a.rs", "xtask/src/tests.rs", "xtask/src/tests/a.rs"] {
         assert_eq!(breaches(path, line.as_str()), 1, "{path}");
     }
     assert_eq!(breaches("xtask/src/a.rs", line.as_str()), 0);
@@ -89,26 +73,12 @@ fn long_functions_and_files_are_found() {
 fn the_ratchet_lets_nothing_grow_and_no_entry_outlive_its_need() {
     let entry = || {
         let (path, item, reason) = ("a.rs", "long", "it is a table");
-        [Allowed {
-            rule: RuleName::LongFunction,
-            path,
-            item,
-            size_max: 90,
-            reason,
-        }]
+        [Allowed { rule: RuleName::LongFunction, path, item, size_max: 90, reason }]
     };
     let breaches = |lines| judge(&[source("a.rs", function_of(lines))], &entry());
     assert_eq!(breaches(90), Vec::<String>::new());
-    assert!(
-        breaches(91)[0].contains("`long` has 91 lines"),
-        "{:?}",
-        breaches(91)
-    );
-    assert!(
-        breaches(80)[0].contains("remove this"),
-        "{:?}",
-        breaches(80)
-    );
+    assert!(breaches(91)[0].contains("`long` has 91 lines"), "{:?}", breaches(91));
+    assert!(breaches(80)[0].contains("remove this"), "{:?}", breaches(80));
 }
 
 #[test]
@@ -135,10 +105,6 @@ pub const extern \"C\" fn last() {
 }
 ";
     let expected = [("one_line", 1, 1), ("within", 6, 9), ("last", 17, 3)];
-    let expected = expected.map(|(name, first_line, lines)| Function {
-        name,
-        first_line,
-        lines,
-    });
+    let expected = expected.map(|(name, first_line, lines)| Function { name, first_line, lines });
     assert_eq!(functions::of(text), expected);
 }

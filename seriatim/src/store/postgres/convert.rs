@@ -15,7 +15,8 @@ use crate::job::JobOptions;
 /// A column of a row.
 pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T> {
     row.try_get(name).map_err(|e| {
-        Error::new(ErrorKind::Corrupt, format!("column {name} of PostgreSQL cannot be read")).because(e)
+        Error::new(ErrorKind::Corrupt, format!("column {name} of PostgreSQL cannot be read"))
+            .because(e)
     })
 }
 

@@ -77,7 +77,8 @@ fn check_schema(schema: &str) -> Result<()> {
     if begins && schema.len() <= 40 && schema.bytes().all(plain) && !schema.starts_with("pg_") {
         return Ok(());
     }
-    let message = "must be 1 to 40 of the characters a-z 0-9 _, begin with a letter and not with pg_";
+    let message =
+        "must be 1 to 40 of the characters a-z 0-9 _, begin with a letter and not with pg_";
     Err(Error::invalid("schema", message))
 }
 

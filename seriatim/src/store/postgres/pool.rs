@@ -108,7 +108,8 @@ impl Pool {
         });
         client.batch_execute(SESSION).await.map_err(error::of_driver)?;
         // Each new session may be one with another server, after a failover.
-        let exists = in_schema("SELECT to_regprocedure('seriatim.reseed()') IS NOT NULL", &self.schema);
+        let exists =
+            in_schema("SELECT to_regprocedure('seriatim.reseed()') IS NOT NULL", &self.schema);
         let row = client.query_one(&exists, &[]).await.map_err(error::of_driver)?;
         if row.get(0) {
             let reseed = in_schema("SELECT seriatim.reseed()", &self.schema);

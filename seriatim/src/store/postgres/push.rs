@@ -104,7 +104,8 @@ struct Batch<'a> {
 impl<'a> Batch<'a> {
     fn new(jobs: &'a [Job]) -> Result<Self> {
         let (policies, queue) = queues_of(jobs)?;
-        let options: Result<Vec<Option<String>>> = jobs.iter().map(|j| written(&j.options)).collect();
+        let options: Result<Vec<Option<String>>> =
+            jobs.iter().map(|j| written(&j.options)).collect();
         let options = options?;
         let each = |of: fn(&'a Job) -> Option<&'a str>| jobs.iter().map(of).collect();
         let (at, delay) = jobs.iter().map(due).unzip();
@@ -243,7 +244,5 @@ fn declare_error(e: tokio_postgres::Error, queues: &[Queue]) -> Error {
         queue.mode,
         queue.merge.as_str()
     );
-    Error::new(ErrorKind::Conflict, message)
-        .in_field("mode")
-        .in_field(format!("queues[{place}]"))
+    Error::new(ErrorKind::Conflict, message).in_field("mode").in_field(format!("queues[{place}]"))
 }

@@ -21,7 +21,8 @@ impl Postgres {
     pub(super) async fn settle_turns(&self, request: Settle) -> Result<Vec<Settled>> {
         let turns = &request.turns;
         if turns.len() > SETTLE_TURNS_MAX {
-            let message = format!("has {} turns; at most {SETTLE_TURNS_MAX} go in one", turns.len());
+            let message =
+                format!("has {} turns; at most {SETTLE_TURNS_MAX} go in one", turns.len());
             return Err(Error::invalid("turns", message));
         }
         let mut settled = vec![Settled::Stale; turns.len()];
