@@ -13,19 +13,19 @@ const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, redis://…";
 /// `sqlite:PATH` is a file; `memory:` forgets everything when the process ends. A password in the
 /// URL appears in no error.
 pub async fn connect(url: &str) -> Result<SharedStore> {
-    let store = open(url)?;
+    let store = open(url).await?;
     store.migrate().await?;
     Ok(store)
 }
 
-fn open(url: &str) -> Result<SharedStore> {
+async fn open(url: &str) -> Result<SharedStore> {
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err(unknown(&format!("{url:?} is not a store URL")));
     };
     match scheme {
         "memory" => Ok(Arc::new(crate::Memory::new())),
         "sqlite" => sqlite(rest),
-        "postgres" | "postgresql" => postgres(url),
+        "postgres" | "postgresql" => postgres(url).await,
         "redis" | "rediss" => redis(url),
         "mysql" | "mariadb" | "redis-cluster" | "redis-sentinel" => {
             let message = format!("stores of kind {scheme:?} are not supported yet");
@@ -56,7 +56,15 @@ fn sqlite(_: &str) -> Result<SharedStore> {
     Err(left_out("sqlite"))
 }
 
-fn postgres(_: &str) -> Result<SharedStore> {
+#[cfg(feature = "postgres")]
+async fn postgres(url: &str) -> Result<SharedStore> {
+    Ok(Arc::new(crate::Postgres::connect(url).await?))
+}
+
+// As the one above is called.
+#[cfg(not(feature = "postgres"))]
+#[allow(clippy::unused_async)]
+async fn postgres(_: &str) -> Result<SharedStore> {
     Err(left_out("postgres"))
 }
 

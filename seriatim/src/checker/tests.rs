@@ -313,6 +313,6 @@ fn every_event_is_written_as_it_is_read() {
     world_history.add(Event::FinalEnd {});
     for event in world_history.events() {
         let text = serde_json::to_string(event).unwrap();
-        assert_eq!(read(&text).unwrap().events(), [event.clone()]);
+        assert_eq!(read(&text).unwrap().events(), std::slice::from_ref(event));
     }
 }

@@ -115,7 +115,7 @@ impl<'a> Batch<'a> {
             key: each(|job| job.key.as_deref()),
             task: each(|job| job.task.as_deref()),
             // Only equal payloads of one key are ever compared.
-            digest: jobs.iter().map(|j| digest(j)).collect(),
+            digest: jobs.iter().map(digest).collect(),
             // Adding 0 makes of -0 the 0 that it equals.
             score: jobs.iter().map(|job| job.score.map(|score| score + 0.0)).collect(),
             priority: jobs.iter().map(|job| job.priority as i16).collect(),
@@ -131,6 +131,8 @@ impl<'a> Batch<'a> {
         })
     }
 
+    // The driver takes references to what it sends.
+    #[allow(clippy::ref_option)]
     fn params<'p>(&'p self, now: &'p Option<i64>) -> [&'p (dyn ToSql + Sync); 17] {
         [
             now,

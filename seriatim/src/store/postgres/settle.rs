@@ -110,6 +110,8 @@ impl<'a> Batch<'a> {
         }
     }
 
+    // The driver takes references to what it sends.
+    #[allow(clippy::ref_option)]
     fn params<'p>(&'p self, now: &'p Option<i64>) -> [&'p (dyn ToSql + Sync); 16] {
         [
             now,
