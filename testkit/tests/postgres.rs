@@ -54,7 +54,7 @@ fn durability_is_on_unless_it_is_turned_off() {
 
     let options = PostgresOptions { durable: false, connections_max: 20 };
     let fast = Postgres::start_with(options).unwrap();
-    assert_eq!(query(&fast, settings).unwrap(), "off off 20 off");
+    assert_eq!(query(&fast, settings).unwrap(), "off off 20 on");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use seriatim_testkit::Redis;
+use seriatim_testkit::{Redis, redis_url};
 
 /// Sends one command and returns the answer, both as they are on the wire.
 fn call(redis: &Redis, command: &str) -> std::io::Result<String> {
@@ -42,4 +42,12 @@ fn a_killed_redis_restarts_at_once() {
 fn a_server_outlives_the_thread_that_started_it() {
     let redis = std::thread::spawn(|| Redis::start().unwrap()).join().unwrap();
     assert_eq!(call(&redis, "PING").unwrap(), "+PONG\r\n");
+}
+
+#[test]
+fn the_shared_server_is_one_and_the_same_for_all_who_ask() {
+    let url = redis_url().unwrap();
+    let address = url.trim_start_matches("redis://").trim_end_matches('/');
+    TcpStream::connect(address).unwrap();
+    assert_eq!(redis_url().unwrap(), url);
 }

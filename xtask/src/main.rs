@@ -68,8 +68,12 @@ fn run(args: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The root of the repository, wherever in it the command was given.
+/// The root of the repository, wherever in it the command was given. Cargo tells; the second is for
+/// a binary that is run without it.
 fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_path_buf()
+    let here =
+        env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let here = PathBuf::from(here);
+    here.parent()
+        .map_or_else(|| here.clone(), Path::to_path_buf)
 }
