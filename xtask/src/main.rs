@@ -74,6 +74,5 @@ fn root() -> PathBuf {
     let here =
         env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let here = PathBuf::from(here);
-    here.parent()
-        .map_or_else(|| here.clone(), Path::to_path_buf)
+    here.parent().map_or_else(|| here.clone(), Path::to_path_buf)
 }
