@@ -18,8 +18,7 @@ use crate::turn::{Turn, TurnJob};
 
 const CLAIM: &str = "SELECT o_next_due, o_gone, (o_turn).* \
     FROM seriatim.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
-const RESCUE: &str =
-    "SELECT o_next_due, o_gone, (o_turn).* FROM seriatim.rescue($1, $2, $3, $4)";
+const RESCUE: &str = "SELECT o_next_due, o_gone, (o_turn).* FROM seriatim.rescue($1, $2, $3, $4)";
 const TURN: &str = "SELECT * FROM seriatim.turn_job WHERE lane = $1 AND queue = $2 AND token = $3 \
     ORDER BY score, seq";
 const DUE: &str = "SELECT q.name, CASE WHEN NOT q.paused THEN \

@@ -15,7 +15,8 @@ use crate::job::JobOptions;
 /// A column of a row.
 pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T> {
     row.try_get(name).map_err(|e| {
-        Error::new(ErrorKind::Corrupt, format!("column {name} of PostgreSQL cannot be read")).because(e)
+        Error::new(ErrorKind::Corrupt, format!("column {name} of PostgreSQL cannot be read"))
+            .because(e)
     })
 }
 
@@ -99,7 +100,7 @@ pub(super) fn count(rows: usize, most: usize) -> i32 {
     rows.min(most) as i32
 }
 
-/// A text that the server can keep: PostgreSQL knows no NUL.
+/// A text that the server can keep: `PostgreSQL` knows no NUL.
 pub(super) fn kept(text: &str) -> Cow<'_, str> {
     match text.contains('\0') {
         true => text.replace('\0', "\u{FFFD}").into(),

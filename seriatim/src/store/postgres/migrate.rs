@@ -50,10 +50,7 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
     step.commit().await.map_err(error::of_driver)
 }
 
-async fn version(
-    step: &tokio_postgres::Transaction<'_>,
-    schema: &str,
-) -> Result<Option<i32>> {
+async fn version(step: &tokio_postgres::Transaction<'_>, schema: &str) -> Result<Option<i32>> {
     let exists = in_schema("SELECT to_regclass('seriatim.meta') IS NOT NULL", schema);
     if !step.query_one(&exists, &[]).await.map_err(error::of_driver)?.get::<_, bool>(0) {
         return Ok(None);

@@ -96,16 +96,8 @@ impl Postgres {
             _ => None,
         };
         let now = request.now.map(micros);
-        let params: super::pool::Params<'_> = &[
-            &now,
-            &keys.seq[0],
-            &keys.queue[0],
-            &keys.millis[0],
-            &change,
-            &at,
-            &node,
-            &options,
-        ];
+        let params: super::pool::Params<'_> =
+            &[&now, &keys.seq[0], &keys.queue[0], &keys.millis[0], &change, &at, &node, &options];
         let row = self.pool.query_one(AMEND, params).await?;
         if column(&row, "amend")? { Ok(()) } else { Err(no_waiting_job()) }
     }
@@ -151,7 +143,9 @@ impl<'a> Which<'a> {
         let (number, jobs, keys) = match which {
             Selection::All => (0, JobKeys::default(), Vec::new()),
             Selection::Jobs(jobs) => (1, jobs.iter().copied().collect(), Vec::new()),
-            Selection::Keys(keys) => (2, JobKeys::default(), keys.iter().map(|k| kept(k)).collect()),
+            Selection::Keys(keys) => {
+                (2, JobKeys::default(), keys.iter().map(|k| kept(k)).collect())
+            }
         };
         Self { number, jobs, keys }
     }

@@ -30,7 +30,7 @@ impl Postgres {
         let policies: Result<Vec<Value>> = request.queues.iter().map(policy).collect();
         let policies = Value::Array(policies?).to_string();
         let conflict = |e| declare_error(e, &request.queues);
-        let now = request.now.map(Timestamp::as_micros);
+        let now = request.now.map(micros);
         self.pool.query_or(DECLARE, &[&now, &policies], conflict).await?;
         Ok(())
     }
@@ -40,9 +40,8 @@ impl Postgres {
         if request.jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let batch = Batch::new(&request.jobs)?;
-        let now = request.now.map(Timestamp::as_micros);
-        let params = batch.params(&now);
+        let batch = Batch::new(request.now, &request.jobs)?;
+        let params = batch.params();
         let refused = |e| push_error(e, &request.jobs);
         let rows = self.pool.query_or(PUSH, &params, refused).await?;
         rows.iter().map(pushed).collect()
@@ -82,6 +81,7 @@ fn policy(queue: &Queue) -> Result<Value> {
 
 /// A batch as arrays, one entry for each job.
 struct Batch<'a> {
+    now: Option<i64>,
     /// The queues of the batch, each as it would be created.
     policies: String,
     queue: Vec<i32>,
@@ -102,19 +102,21 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(jobs: &'a [Job]) -> Result<Self> {
+    fn new(now: Option<Timestamp>, jobs: &'a [Job]) -> Result<Self> {
         let (policies, queue) = queues_of(jobs)?;
-        let options: Result<Vec<Option<String>>> = jobs.iter().map(|j| written(&j.options)).collect();
+        let options: Result<Vec<Option<String>>> =
+            jobs.iter().map(|j| written(&j.options)).collect();
         let options = options?;
         let each = |of: fn(&'a Job) -> Option<&'a str>| jobs.iter().map(of).collect();
         let (at, delay) = jobs.iter().map(due).unzip();
         Ok(Self {
+            now: now.map(micros),
             policies,
             queue,
             key: each(|job| job.key.as_deref()),
             task: each(|job| job.task.as_deref()),
             // Only equal payloads of one key are ever compared.
-            digest: jobs.iter().map(|j| digest(j)).collect(),
+            digest: jobs.iter().map(digest).collect(),
             // Adding 0 makes of -0 the 0 that it equals.
             score: jobs.iter().map(|job| job.score.map(|score| score + 0.0)).collect(),
             priority: jobs.iter().map(|job| job.priority as i16).collect(),
@@ -130,9 +132,9 @@ impl<'a> Batch<'a> {
         })
     }
 
-    fn params<'p>(&'p self, now: &'p Option<i64>) -> [&'p (dyn ToSql + Sync); 17] {
+    fn params(&self) -> [&(dyn ToSql + Sync); 17] {
         [
-            now,
+            &self.now,
             &self.policies,
             &self.queue,
             &self.key,
@@ -243,7 +245,5 @@ fn declare_error(e: tokio_postgres::Error, queues: &[Queue]) -> Error {
         queue.mode,
         queue.merge.as_str()
     );
-    Error::new(ErrorKind::Conflict, message)
-        .in_field("mode")
-        .in_field(format!("queues[{place}]"))
+    Error::new(ErrorKind::Conflict, message).in_field("mode").in_field(format!("queues[{place}]"))
 }

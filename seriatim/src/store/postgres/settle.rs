@@ -8,6 +8,7 @@ use tokio_postgres::types::ToSql;
 
 use super::Postgres;
 use super::convert::{column, job_id, kept, lane_number, micros, micros_of};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::limits::SETTLE_TURNS_MAX;
@@ -21,16 +22,16 @@ impl Postgres {
     pub(super) async fn settle_turns(&self, request: Settle) -> Result<Vec<Settled>> {
         let turns = &request.turns;
         if turns.len() > SETTLE_TURNS_MAX {
-            let message = format!("has {} turns; at most {SETTLE_TURNS_MAX} go in one", turns.len());
+            let message =
+                format!("has {} turns; at most {SETTLE_TURNS_MAX} go in one", turns.len());
             return Err(Error::invalid("turns", message));
         }
         let mut settled = vec![Settled::Stale; turns.len()];
         if turns.is_empty() {
             return Ok(settled);
         }
-        let batch = Batch::new(turns);
-        let now = request.now.map(micros);
-        let params = batch.params(&now);
+        let batch = Batch::new(request.now, turns);
+        let params = batch.params();
         for row in self.pool.query(SETTLE, &params).await? {
             let place = column::<i32>(&row, "o_place")? as usize - 1;
             if let (Some(entry), Some(turn)) = (settled.get_mut(place), turns.get(place)) {
@@ -51,6 +52,7 @@ fn cancelled(row: &Row, turn: &Settlement) -> Result<Vec<JobId>> {
 /// A batch as arrays: one entry for each settlement, and one for each exception.
 #[derive(Default)]
 struct Batch<'a> {
+    now: Option<i64>,
     lane: Vec<i64>,
     queue: Vec<i32>,
     token: Vec<i64>,
@@ -69,8 +71,8 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(turns: &'a [Settlement]) -> Self {
-        let mut batch = Self::default();
+    fn new(now: Option<Timestamp>, turns: &'a [Settlement]) -> Self {
+        let mut batch = Self { now: now.map(micros), ..Self::default() };
         for (place, turn) in turns.iter().enumerate() {
             batch.add(turn);
             batch.except(place as i32 + 1, turn);
@@ -109,9 +111,9 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn params<'p>(&'p self, now: &'p Option<i64>) -> [&'p (dyn ToSql + Sync); 16] {
+    fn params(&self) -> [&(dyn ToSql + Sync); 16] {
         [
-            now,
+            &self.now,
             &self.lane,
             &self.queue,
             &self.token,

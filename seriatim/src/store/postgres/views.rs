@@ -65,10 +65,18 @@ const LANES_BY_RETRIES: &str = lanes_by!("(-l.retry_count)", "int", "l.retry_cou
 macro_rules! jobs_by {
     ($place:literal, $type:literal) => {
         concat!(
-            "SELECT v.*, ", $place, "::text AS place FROM seriatim.job_view v \
+            "SELECT v.*, ",
+            $place,
+            "::text AS place FROM seriatim.job_view v \
              WHERE v.queue = $1 AND v.state = ANY ($2) AND ($3::text IS NULL OR v.key = $3) \
-             AND ($5::bigint IS NULL OR (", $place, ", v.seq) > ($4::text::", $type, ", $5)) \
-             ORDER BY ", $place, ", v.seq LIMIT $6"
+             AND ($5::bigint IS NULL OR (",
+            $place,
+            ", v.seq) > ($4::text::",
+            $type,
+            ", $5)) \
+             ORDER BY ",
+            $place,
+            ", v.seq LIMIT $6"
         )
     };
 }
@@ -151,12 +159,7 @@ fn cursor(after: Option<&str>) -> Result<(Option<&str>, Option<i64>)> {
     Ok((Some(place), Some(number.parse().map_err(|_| wrong())?)))
 }
 
-fn page<T>(
-    rows: &[Row],
-    most: i32,
-    number: &str,
-    view: fn(&Row) -> Result<T>,
-) -> Result<Page<T>> {
+fn page<T>(rows: &[Row], most: i32, number: &str, view: fn(&Row) -> Result<T>) -> Result<Page<T>> {
     let most = most as usize;
     let shown = &rows[..rows.len().min(most)];
     let next = match shown.last().filter(|_| rows.len() > most) {
@@ -169,7 +172,8 @@ fn page<T>(
 }
 
 fn queue_view(row: &Row) -> Result<QueueView> {
-    let wrong = |e| Error::new(ErrorKind::Corrupt, "a queue's definition cannot be read").because(e);
+    let wrong =
+        |e| Error::new(ErrorKind::Corrupt, "a queue's definition cannot be read").because(e);
     let queue: Queue = serde_json::from_str(column(row, "definition")?).map_err(wrong)?;
     Ok(QueueView {
         number: column::<i32>(row, "number")? as u32,
