@@ -223,6 +223,31 @@ async fn a_push_and_the_settle_of_its_lane_do_not_strand_the_job() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_that_is_sent_twice_at_once_is_carried_out_once() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("k", 1), job("k", 2)]).await;
+    let turn = claim(&store, "q", 1).await.turns.remove(0);
+    let mut client = session().await;
+    let holder = client.transaction().await.unwrap();
+    let lock = in_schema("SELECT FROM seriatim.lane FOR UPDATE", &schema);
+    holder.execute(&lock, &[]).await.unwrap();
+    let settler = |store: Arc<Postgres>, turn: Turn| {
+        tokio::spawn(async move { u32::from(done(&store, &[turn]).await[0].is_ok()) })
+    };
+    let settlers = [settler(store.clone(), turn.clone()), settler(store.clone(), turn)];
+    until_waiting(&session().await, &schema, 2).await;
+    holder.commit().await.unwrap();
+    let mut carried_out = 0;
+    for settler in settlers {
+        carried_out += settler.await.unwrap();
+    }
+    assert_eq!(carried_out, 1);
+    assert_eq!(store.stats(None).await.unwrap()[0].processed, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_pusher_does_not_hold_up_a_claim() {
     let schema = new_schema();
     let store = open(&schema).await;
