@@ -100,7 +100,7 @@ pub(super) fn count(rows: usize, most: usize) -> i32 {
     rows.min(most) as i32
 }
 
-/// A text that the server can keep: PostgreSQL knows no NUL.
+/// A text that the server can keep: `PostgreSQL` knows no NUL.
 pub(super) fn kept(text: &str) -> Cow<'_, str> {
     match text.contains('\0') {
         true => text.replace('\0', "\u{FFFD}").into(),

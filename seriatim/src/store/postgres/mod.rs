@@ -1,4 +1,4 @@
-//! A store in PostgreSQL, for several nodes at once.
+//! A store in `PostgreSQL`, for several nodes at once.
 //!
 //! Each step of the contract is one function in the database, and so one atomic statement and one
 //! round trip for a whole batch: the `.sql` files beside this one hold them and say why they are as
@@ -30,7 +30,7 @@ use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
 use crate::turn::Turn;
 
-/// A store in a schema of a PostgreSQL database.
+/// A store in a schema of a `PostgreSQL` database.
 ///
 /// Several stores can share a database, each in a schema of its own. The server's clock decides.
 /// Connections are not encrypted yet.
@@ -56,7 +56,7 @@ impl Postgres {
         let mut config: tokio_postgres::Config = url
             .parse()
             .map_err(|_| Error::invalid("store", "is not a URL of a PostgreSQL database"))?;
-        config.application_name("seriatim");
+        config.application_name(format!("seriatim {schema}"));
         let bell = Bell::default();
         let wake = wake::Link::open(config.clone(), schema, bell.clone());
         let store = Self { pool: Pool::new(config, schema.to_owned()), bell, wake };

@@ -1,7 +1,7 @@
 //! A few connections, opened as needed and kept.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -35,6 +35,8 @@ pub(super) struct Pool {
     places: Semaphore,
     idle: Mutex<Vec<Connection>>,
     closed: AtomicBool,
+    /// Calls that the server undid because of others, and that were made again.
+    pub repeated: AtomicU64,
 }
 
 /// One connection, and the statements that it has prepared.
@@ -54,8 +56,9 @@ pub(super) struct Loan<'a> {
 impl Pool {
     pub(super) fn new(config: Config, schema: String) -> Self {
         let places = Semaphore::new(CONNECTIONS_MAX);
-        let (idle, closed) = (Mutex::default(), AtomicBool::new(false));
-        Self { config, schema, places, idle, closed }
+        let (idle, closed, repeated) =
+            (Mutex::default(), AtomicBool::new(false), AtomicU64::new(0));
+        Self { config, schema, places, idle, closed, repeated }
     }
 
     /// Runs a statement and returns its rows; repeats it when the server undid it because of others.
@@ -73,7 +76,10 @@ impl Pool {
         let mut loan = self.lend().await?;
         for _ in 1..TRIES_MAX {
             match loan.query(&self.schema, sql, params).await {
-                Err(e) if error::is_retriable(&e) => {}
+                Err(e) if error::is_retriable(&e) => {
+                    tracing::warn!(error = %e, "PostgreSQL undid a call, which is made again");
+                    self.repeated.fetch_add(1, Ordering::Relaxed);
+                }
                 result => return result.map_err(meaning),
             }
         }
@@ -113,7 +119,11 @@ impl Pool {
         let row = client.query_one(&exists, &[]).await.map_err(error::of_driver)?;
         if row.get(0) {
             let reseed = in_schema("SELECT seriatim.reseed()", &self.schema);
-            client.execute(&reseed, &[]).await.map_err(error::of_driver)?;
+            match client.execute(&reseed, &[]).await.map_err(error::of_driver) {
+                // Who may only read draws no tokens.
+                Err(e) if e.kind() != ErrorKind::ReadOnly => return Err(e),
+                _ => {}
+            }
         }
         Ok(Connection { client, statements: HashMap::new() })
     }

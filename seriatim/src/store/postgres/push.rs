@@ -30,7 +30,7 @@ impl Postgres {
         let policies: Result<Vec<Value>> = request.queues.iter().map(policy).collect();
         let policies = Value::Array(policies?).to_string();
         let conflict = |e| declare_error(e, &request.queues);
-        let now = request.now.map(Timestamp::as_micros);
+        let now = request.now.map(micros);
         self.pool.query_or(DECLARE, &[&now, &policies], conflict).await?;
         Ok(())
     }
@@ -40,9 +40,8 @@ impl Postgres {
         if request.jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let batch = Batch::new(&request.jobs)?;
-        let now = request.now.map(Timestamp::as_micros);
-        let params = batch.params(&now);
+        let batch = Batch::new(request.now, &request.jobs)?;
+        let params = batch.params();
         let refused = |e| push_error(e, &request.jobs);
         let rows = self.pool.query_or(PUSH, &params, refused).await?;
         rows.iter().map(pushed).collect()
@@ -82,6 +81,7 @@ fn policy(queue: &Queue) -> Result<Value> {
 
 /// A batch as arrays, one entry for each job.
 struct Batch<'a> {
+    now: Option<i64>,
     /// The queues of the batch, each as it would be created.
     policies: String,
     queue: Vec<i32>,
@@ -102,7 +102,7 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(jobs: &'a [Job]) -> Result<Self> {
+    fn new(now: Option<Timestamp>, jobs: &'a [Job]) -> Result<Self> {
         let (policies, queue) = queues_of(jobs)?;
         let options: Result<Vec<Option<String>>> =
             jobs.iter().map(|j| written(&j.options)).collect();
@@ -110,6 +110,7 @@ impl<'a> Batch<'a> {
         let each = |of: fn(&'a Job) -> Option<&'a str>| jobs.iter().map(of).collect();
         let (at, delay) = jobs.iter().map(due).unzip();
         Ok(Self {
+            now: now.map(micros),
             policies,
             queue,
             key: each(|job| job.key.as_deref()),
@@ -131,11 +132,15 @@ impl<'a> Batch<'a> {
         })
     }
 
+<<<<<<< HEAD
     // The driver takes references to what it sends.
     #[allow(clippy::ref_option)]
     fn params<'p>(&'p self, now: &'p Option<i64>) -> [&'p (dyn ToSql + Sync); 17] {
+=======
+    fn params(&self) -> [&(dyn ToSql + Sync); 17] {
+>>>>>>> postgres
         [
-            now,
+            &self.now,
             &self.policies,
             &self.queue,
             &self.key,

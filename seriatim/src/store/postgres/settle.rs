@@ -8,6 +8,7 @@ use tokio_postgres::types::ToSql;
 
 use super::Postgres;
 use super::convert::{column, job_id, kept, lane_number, micros, micros_of};
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::limits::SETTLE_TURNS_MAX;
@@ -29,9 +30,8 @@ impl Postgres {
         if turns.is_empty() {
             return Ok(settled);
         }
-        let batch = Batch::new(turns);
-        let now = request.now.map(micros);
-        let params = batch.params(&now);
+        let batch = Batch::new(request.now, turns);
+        let params = batch.params();
         for row in self.pool.query(SETTLE, &params).await? {
             let place = column::<i32>(&row, "o_place")? as usize - 1;
             if let (Some(entry), Some(turn)) = (settled.get_mut(place), turns.get(place)) {
@@ -52,6 +52,7 @@ fn cancelled(row: &Row, turn: &Settlement) -> Result<Vec<JobId>> {
 /// A batch as arrays: one entry for each settlement, and one for each exception.
 #[derive(Default)]
 struct Batch<'a> {
+    now: Option<i64>,
     lane: Vec<i64>,
     queue: Vec<i32>,
     token: Vec<i64>,
@@ -70,8 +71,8 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(turns: &'a [Settlement]) -> Self {
-        let mut batch = Self::default();
+    fn new(now: Option<Timestamp>, turns: &'a [Settlement]) -> Self {
+        let mut batch = Self { now: now.map(micros), ..Self::default() };
         for (place, turn) in turns.iter().enumerate() {
             batch.add(turn);
             batch.except(place as i32 + 1, turn);
@@ -110,11 +111,9 @@ impl<'a> Batch<'a> {
         }
     }
 
-    // The driver takes references to what it sends.
-    #[allow(clippy::ref_option)]
-    fn params<'p>(&'p self, now: &'p Option<i64>) -> [&'p (dyn ToSql + Sync); 16] {
+    fn params(&self) -> [&(dyn ToSql + Sync); 16] {
         [
-            now,
+            &self.now,
             &self.lane,
             &self.queue,
             &self.token,
