@@ -132,13 +132,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-<<<<<<< HEAD
-    // The driver takes references to what it sends.
-    #[allow(clippy::ref_option)]
-    fn params<'p>(&'p self, now: &'p Option<i64>) -> [&'p (dyn ToSql + Sync); 17] {
-=======
     fn params(&self) -> [&(dyn ToSql + Sync); 17] {
->>>>>>> postgres
         [
             &self.now,
             &self.policies,
