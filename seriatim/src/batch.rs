@@ -146,7 +146,10 @@ impl<T> Batch<T> {
 
 impl<T: fmt::Debug> fmt::Debug for Batch<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch").field("queue", &self.queue()).field("lanes", &self.lanes).finish()
+        f.debug_struct("Batch")
+            .field("queue", &self.queue())
+            .field("lanes", &self.lanes)
+            .finish_non_exhaustive()
     }
 }
 

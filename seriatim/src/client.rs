@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::Job;
 use crate::observe::Observer;
@@ -188,9 +189,9 @@ impl Shared {
         let Some(observer) = &self.observer else {
             return self.store.push(Push { now: None, jobs }).await;
         };
-        observer.pushing(&jobs);
+        let sent_at = Timestamp::of_this_machine();
         let answer = self.store.push(Push { now: None, jobs: jobs.clone() }).await;
-        observer.pushed(&jobs, answer.as_deref());
+        observer.push_answered(sent_at, &jobs, answer.as_deref());
         answer
     }
 }

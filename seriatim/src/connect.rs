@@ -20,7 +20,10 @@ pub async fn connect(url: &str) -> Result<SharedStore> {
 
 fn open(url: &str) -> Result<SharedStore> {
     let Some((scheme, rest)) = url.split_once(':') else {
-        let message = format!("{:?} names no store: write sqlite:{url}, memory: or postgres://…", redacted(url));
+        let message = format!(
+            "{:?} names no store: write sqlite:{url}, memory: or postgres://…",
+            redacted(url)
+        );
         return Err(Error::invalid("store", message));
     };
     match scheme {

@@ -68,7 +68,8 @@ impl Context {
         let text = serde_json::to_string(progress)
             .map_err(|e| Error::invalid("progress", "cannot be written as JSON").because(e))?;
         if text.len() > PROGRESS_BYTES_MAX {
-            let message = format!("has {} bytes; at most {PROGRESS_BYTES_MAX} are kept", text.len());
+            let message =
+                format!("has {} bytes; at most {PROGRESS_BYTES_MAX} are kept", text.len());
             return Err(Error::invalid("progress", message));
         }
         self.call.control.tell(lane, text.into());

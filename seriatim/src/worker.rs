@@ -36,6 +36,9 @@ impl StdError for Unstartable {}
 pub(crate) type Handling = Pin<Box<dyn Future<Output = Result<Outcomes, Failure>> + Send>>;
 pub(crate) type Wait = dyn Fn(u32) -> Duration + Send + Sync;
 
+/// A handler without its types.
+type Prepare = dyn Fn(&Arc<Call>) -> Prepared + Send + Sync;
+
 /// A call that is ready to run.
 pub(crate) struct Prepared {
     /// None when no job is left to hand over.
@@ -51,7 +54,7 @@ pub struct Worker {
     pub(crate) concurrency: Option<usize>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) wait: Option<Arc<Wait>>,
-    pub(crate) prepare: Arc<dyn Fn(&Arc<Call>) -> Prepared + Send + Sync>,
+    pub(crate) prepare: Arc<Prepare>,
 }
 
 impl Worker {

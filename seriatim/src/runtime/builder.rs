@@ -199,7 +199,8 @@ impl EngineBuilder {
             if lease < least {
                 let (lease, least) =
                     (crate::duration::format(lease), crate::duration::format(least));
-                let message = format!("of {of} is {lease}: it must be at least three heartbeats, {least}");
+                let message =
+                    format!("of {of} is {lease}: it must be at least three heartbeats, {least}");
                 return Err(Error::invalid("lease", message));
             }
         }

@@ -33,9 +33,8 @@ impl Call {
 
     /// Whether all jobs of it are flagged for cancellation.
     pub(super) fn is_all_flagged(&self) -> bool {
-        let flagged = |turn: &Turn| {
-            turn.jobs.iter().all(|job| self.control.is_flagged(turn.lane, job.id))
-        };
+        let flagged =
+            |turn: &Turn| turn.jobs.iter().all(|job| self.control.is_flagged(turn.lane, job.id));
         self.turns.iter().all(flagged)
     }
 

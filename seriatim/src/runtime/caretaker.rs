@@ -9,6 +9,8 @@ use tokio::time::Instant;
 use super::core::Core;
 use super::limits::{DEFINITIONS_EVERY, RESCUE_LANES_MAX, SWEEP_EVERY, SWEEP_ROWS_MAX};
 use super::settle::send;
+use super::source::Source;
+use crate::clock::Timestamp;
 use crate::error::{ErrorKind, Result};
 use crate::queue::{Mode, Queue};
 use crate::settle::{Outcome, Settlement, plan};
@@ -54,11 +56,10 @@ impl Caretaker {
     /// Takes over claims whose lease has run out, and settles them as crashes.
     async fn rescue(&self) -> Result<usize> {
         let core = &self.core;
-        let node = core.node();
         let claiming = core.claiming.lock().await;
         let request = Rescue {
             now: None,
-            node: node.clone(),
+            node: core.node(),
             lease: core.settings.lease,
             lanes_max: RESCUE_LANES_MAX,
         };
@@ -74,14 +75,17 @@ impl Caretaker {
         let settlements: Vec<Settlement> =
             turns.iter().map(|turn| crash(turn, &definition(core, &queues, turn))).collect();
         if let Some(observer) = &core.observer {
-            turns.iter().for_each(|turn| observer.rescued(&node, turn));
+            for turn in &turns {
+                observer.rescued(turn);
+            }
         }
-        let (settled, repeated) = send(core, &settlements).await;
+        let sent_at = Timestamp::of_this_machine();
+        let (settled, _) = send(core, &settlements).await;
         core.held.remove(&settlements);
         for ((turn, settlement), settled) in turns.iter().zip(&settlements).zip(&settled) {
             core.counters.settled(settlement, settled);
             if let Some(observer) = &core.observer {
-                observer.settled(&node, turn, settlement, settled, repeated);
+                observer.settled(turn, settlement, settled, sent_at);
             }
         }
         Ok(turns.len())
@@ -122,7 +126,7 @@ fn definition(core: &Core, queues: &[QueueView], turn: &Turn) -> Queue {
         return view.queue.clone();
     }
     let own = core.sources.iter().find(|source| source.name == turn.queue);
-    match own.and_then(|source| source.definition()) {
+    match own.and_then(Source::definition) {
         Some(queue) => (*queue).clone(),
         None => Queue::new(&*turn.queue, Mode::of_undeclared(turn.key.is_some())),
     }

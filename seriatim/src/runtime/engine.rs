@@ -85,7 +85,10 @@ impl Engine {
         drop(upkeep);
         let unsettled = core.held.count();
         if unsettled > 0 {
-            tracing::warn!(lanes = unsettled, "stopped before the store took all outcomes: these lanes come back when their leases run out");
+            tracing::warn!(
+                lanes = unsettled,
+                "stopped before the store took all outcomes: these lanes come back when their leases run out"
+            );
         }
         Ok(core.counters.summary(unsettled))
     }
@@ -132,7 +135,9 @@ async fn drain(core: &Core, fetcher: &mut JoinSet<()>, slots: &mut JoinSet<()>) 
     tracing::warn!(calls = told, "these calls did not finish in time: they are told to end");
     let patience = settings.cancel_grace + Duration::from_millis(500);
     if timeout(patience, join_all(slots)).await.is_err() {
-        tracing::error!("a handler blocks its thread and cannot be ended: its claims stand until their leases run out");
+        tracing::error!(
+            "a handler blocks its thread and cannot be ended: its claims stand until their leases run out"
+        );
         slots.abort_all();
     }
 }

@@ -226,7 +226,11 @@ impl Fetcher {
     /// What has waited too long for a slot goes back, so that other nodes can take it.
     fn release_old(&self) {
         for (place, turns) in self.core.pool.take_old() {
-            tracing::debug!(queue = &*self.core.sources[place].name, lanes = turns.len(), "prefetched lanes go back: the jobs have become slow");
+            tracing::debug!(
+                queue = &*self.core.sources[place].name,
+                lanes = turns.len(),
+                "prefetched lanes go back: the jobs have become slow"
+            );
             self.core.release(place, turns);
         }
         for (place, source) in self.core.sources.iter().enumerate() {
@@ -264,4 +268,3 @@ impl Fetcher {
         due.min().unwrap_or(interval).clamp(REST_MIN, interval)
     }
 }
-

@@ -17,11 +17,13 @@ pub(super) async fn run(core: Arc<Core>) {
     loop {
         tokio::time::sleep(step(&core)).await;
         let now = Instant::now();
-        let told = core
-            .running
-            .stop(Stop::LeaseLost, |call| core.lease.end(core.ttl(&call.queue)) <= now);
+        let told =
+            core.running.stop(Stop::LeaseLost, |call| core.lease.end(core.ttl(&call.queue)) <= now);
         if told > 0 {
-            tracing::warn!(calls = told, "no heartbeat came through for too long: handlers are told to end before their lease does");
+            tracing::warn!(
+                calls = told,
+                "no heartbeat came through for too long: handlers are told to end before their lease does"
+            );
         }
     }
 }

@@ -39,6 +39,10 @@ impl Held {
         lock(&self.lanes).get(&lane) == Some(&token)
     }
 
+    pub(super) fn tokens(&self) -> Vec<Token> {
+        lock(&self.lanes).values().copied().collect()
+    }
+
     pub(super) fn count(&self) -> usize {
         lock(&self.lanes).len()
     }

@@ -32,6 +32,8 @@ mod settle;
 mod slot;
 mod source;
 mod summary;
+#[cfg(test)]
+mod tests;
 
 pub use builder::EngineBuilder;
 pub(crate) use call::Call;

@@ -51,8 +51,9 @@ pub(super) async fn perform(core: &Core, picked: Picked) {
     }
     core.counters.called();
     if let Some(observer) = &core.observer {
-        let node = core.node();
-        call.turns.iter().for_each(|turn| observer.started(&node, turn));
+        for turn in &call.turns {
+            observer.started(turn);
+        }
     }
     let (ending, undecodable) = match worker {
         Some(worker) => run(core, &call, worker).await,
@@ -173,7 +174,11 @@ fn judge(source: &Source, call: &Call, ending: Ending) -> Result<Outcomes, Outco
             Ok(why) => {
                 if source.pause(UNSTARTABLE_PAUSE) {
                     let (queue, pause_s) = (&*source.name, UNSTARTABLE_PAUSE.as_secs());
-                    tracing::error!(queue, pause_s, "this worker cannot start: {why}. Its jobs went back uncounted; it pauses and then tries again");
+                    tracing::error!(
+                        queue,
+                        pause_s,
+                        "this worker cannot start: {why}. Its jobs went back uncounted; it pauses and then tries again"
+                    );
                 }
                 Err(Outcome::Release)
             }
@@ -207,11 +212,10 @@ fn conclude(
             .map(|place| Ended::new(done(&call.turns[place]), call, place, false));
         return core.settles.add(ended);
     }
-    let node = core.observer.is_some().then(|| core.node());
     let ended = call.turns.iter().enumerate().map(|(place, turn)| {
         let verdict = verdict_of(call, turn, &answer, &undecodable);
-        if let (Some(observer), Some(node)) = (&core.observer, &node) {
-            observer.ended(node, turn, &verdict);
+        if let Some(observer) = &core.observer {
+            observer.ended(turn, &verdict);
         }
         let wait = |retry_count| source.wait(turn, &call.queue, retry_count);
         let settlement = plan(turn, &call.queue, &verdict, &wait);

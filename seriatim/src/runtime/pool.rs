@@ -178,9 +178,8 @@ impl State {
             self.reserve(source);
         }
         let lot = &self.lots[source];
-        let kept = self.reserved == Some(source)
-            && self.busy < self.concurrency
-            && lot.busy < lot.limit;
+        let kept =
+            self.reserved == Some(source) && self.busy < self.concurrency && lot.busy < lot.limit;
         let crashed = if kept { free.max(1) } else { free };
         if !lot.is_low() && !kept {
             return Want::default();

@@ -112,11 +112,10 @@ impl Pulser {
         }
         match pulse.command {
             None => {}
+            Some(Command::Quiet) if core.quiet.swap(true, Ordering::Relaxed) => {}
             Some(Command::Quiet) => {
-                if !core.quiet.swap(true, Ordering::Relaxed) {
-                    tracing::info!("told to take no more work");
-                    core.release_waiting();
-                }
+                tracing::info!("told to take no more work");
+                core.release_waiting();
             }
             Some(Command::Stop) => core.told_to_stop.notify_one(),
         }
@@ -136,7 +135,7 @@ impl Pulser {
         core.release_waiting();
         tracing::warn!(%before, now = %self.info.id, running = told, "the other nodes had declared this one dead: it goes on under a new id");
         if let Some(observer) = &core.observer {
-            observer.renamed(&before, &self.info.id);
+            observer.lost(&core.held.tokens());
         }
         core.renamed.notify_one();
         core.read_clock().await

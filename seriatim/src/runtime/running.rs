@@ -31,7 +31,9 @@ impl Running {
         let calls = lock(&self.calls);
         let picked = calls.values().filter(|call| call.control.reason() < Some(reason));
         let picked: Vec<_> = picked.filter(|call| which(call)).collect();
-        picked.iter().for_each(|call| call.control.stop(reason));
+        for call in &picked {
+            call.control.stop(reason);
+        }
         picked.len()
     }
 

@@ -3,7 +3,7 @@
 //! A settlement is tried until the store answers, whatever becomes of the handler that it came
 //! from. The token fences it, so a repeat does no harm.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
@@ -12,6 +12,7 @@ use super::call::Call;
 use super::core::Core;
 use super::lock::lock;
 use super::outage::Pauses;
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::id::LaneId;
 use crate::limits::SETTLE_TURNS_MAX;
@@ -100,31 +101,21 @@ pub(super) async fn run(core: Arc<Core>) {
 
 /// Takes out what names a lane that stands in the batch already.
 fn take_doubled(ended: &mut Vec<Ended>) -> Vec<Ended> {
-    let mut seen: HashMap<LaneId, ()> = HashMap::with_capacity(ended.len());
-    let is_second = |one: &mut Ended| seen.insert(one.settlement.lane, ()).is_some();
+    let mut seen: HashSet<LaneId> = HashSet::with_capacity(ended.len());
+    let is_second = |one: &mut Ended| !seen.insert(one.settlement.lane);
     ended.extract_if(.., is_second).collect()
 }
 
 async fn settle(core: &Core, ended: Vec<Ended>) {
     let (turns, witnesses): (Vec<_>, Vec<_>) =
         ended.into_iter().map(|one| (one.settlement, one.witness)).unzip();
-    if let Some(observer) = &core.observer {
-        let node = core.node();
-        for (settlement, witness) in turns.iter().zip(&witnesses) {
-            if let Some((call, place)) = witness {
-                observer.settling(&node, &call.turns[*place], settlement);
-            }
-        }
-    }
+    let sent_at = Timestamp::of_this_machine();
     let (settled, repeated) = send(core, &turns).await;
     core.held.remove(&turns);
-    let node = core.observer.is_some().then(|| core.node());
     for ((settlement, settled), witness) in turns.iter().zip(&settled).zip(&witnesses) {
         report(core, settlement, settled, repeated);
-        if let (Some(observer), Some(node), Some((call, place))) =
-            (&core.observer, &node, witness)
-        {
-            observer.settled(node, &call.turns[*place], settlement, settled, repeated);
+        if let (Some(observer), Some((call, place))) = (&core.observer, witness) {
+            observer.settled(&call.turns[*place], settlement, settled, sent_at);
         }
     }
 }
@@ -148,7 +139,9 @@ pub(super) async fn send(core: &Core, turns: &[Settlement]) -> (Vec<Settled>, bo
                 core.outage.succeeded();
                 return (settled, repeated);
             }
-            Err(error) if is_hopeless(&error) => return (split(core, turns, &error).await, repeated),
+            Err(error) if is_hopeless(&error) => {
+                return (split(core, turns, &error).await, repeated);
+            }
             Err(error) => core.outage.failed("settling", &error),
         }
         repeated = true;
