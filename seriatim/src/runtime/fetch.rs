@@ -136,7 +136,13 @@ impl Fetcher {
         {
             return Want::default();
         }
-        let batch = source.definition().map_or(1, |queue| queue.batch_size as usize);
+        let definition = source.definition();
+        let lease = definition.as_ref().and_then(|queue| queue.lease);
+        if !core.lease.stands(lease.unwrap_or(core.settings.lease)) {
+            // Heartbeats fail: what is claimed now could not be started.
+            return Want::default();
+        }
+        let batch = definition.map_or(1, |queue| queue.batch_size as usize);
         let most = HELD_LANES_MAX.saturating_sub(core.held.count());
         core.pool.want(place, batch, most)
     }
