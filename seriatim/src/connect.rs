@@ -1,74 +1,78 @@
-//! From a URL to a store.
+//! One URL, one store.
 
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Memory, SharedStore};
+use crate::store::SharedStore;
 
-/// The URL of a store that names none.
-pub const DEFAULT_URL: &str = "sqlite:seriatim.db";
+/// What a store URL may begin with.
+const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, redis://…";
 
 /// Opens the store that `url` names, and creates or upgrades what it keeps.
 ///
-/// `sqlite:PATH`, `memory:`, `postgres://…`, `redis://…`. A store that this build was made without
-/// is `Unsupported`, naming the feature; an unknown scheme is `Invalid`. No error shows a password.
+/// `sqlite:PATH` is a file; `memory:` forgets everything when the process ends. A password in the
+/// URL appears in no error.
 pub async fn connect(url: &str) -> Result<SharedStore> {
-    let store = open(url)?;
-    store.migrate().await.map_err(|e| e.while_doing(&format!("opening {}", redacted(url))))?;
+    let store = open(url).await?;
+    store.migrate().await?;
     Ok(store)
 }
 
-fn open(url: &str) -> Result<SharedStore> {
+async fn open(url: &str) -> Result<SharedStore> {
     let Some((scheme, rest)) = url.split_once(':') else {
-        let message = format!(
-            "{:?} names no store: write sqlite:{url}, memory: or postgres://…",
-            redacted(url)
-        );
-        return Err(Error::invalid("store", message));
+        return Err(unknown(&format!("{url:?} is not a store URL")));
     };
     match scheme {
-        "memory" => Ok(Arc::new(Memory::new())),
+        "memory" => Ok(Arc::new(crate::Memory::new())),
         "sqlite" => sqlite(rest),
-        "postgres" | "postgresql" => Err(not_built("PostgreSQL", "postgres")),
-        "redis" | "rediss" | "redis-cluster" | "redis-sentinel" => Err(not_built("Redis", "redis")),
-        "mysql" | "mariadb" => Err(not_built("MySQL and MariaDB", "mysql")),
-        _ => {
-            let message = format!(
-                "{scheme:?} is no kind of store: write sqlite:PATH, memory:, postgres://… or redis://…"
-            );
-            Err(Error::invalid("store", message))
+        "postgres" | "postgresql" => postgres(url).await,
+        "redis" | "rediss" => redis(url),
+        "mysql" | "mariadb" | "redis-cluster" | "redis-sentinel" => {
+            let message = format!("stores of kind {scheme:?} are not supported yet");
+            Err(Error::new(ErrorKind::Unsupported, message).in_field("store"))
         }
+        _ => Err(unknown(&format!("there is no kind of store called {scheme:?}"))),
     }
 }
 
+fn unknown(what: &str) -> Error {
+    Error::invalid("store", format!("{what}: write one of {SCHEMES}"))
+}
+
 #[cfg(feature = "sqlite")]
-fn sqlite(rest: &str) -> Result<SharedStore> {
-    let path = rest.strip_prefix("//").unwrap_or(rest);
-    if path.is_empty() {
-        return Err(Error::invalid("store", "names no file: write sqlite:PATH"));
+fn sqlite(path: &str) -> Result<SharedStore> {
+    let path = path.strip_prefix("//").unwrap_or(path);
+    if path.is_empty() || path == ":memory:" {
+        return Err(Error::invalid(
+            "store",
+            "sqlite: needs the path of a file, as in sqlite:jobs.db",
+        ));
     }
-    Ok(Arc::new(crate::store::Sqlite::open(path)?))
+    Ok(Arc::new(crate::Sqlite::open(path)?))
 }
 
 #[cfg(not(feature = "sqlite"))]
 fn sqlite(_: &str) -> Result<SharedStore> {
-    Err(not_built("SQLite", "sqlite"))
+    Err(left_out("sqlite"))
 }
 
-fn not_built(what: &str, feature: &str) -> Error {
-    let message = format!("this build has no store for {what} (feature {feature})");
+#[cfg(feature = "postgres")]
+async fn postgres(url: &str) -> Result<SharedStore> {
+    Ok(Arc::new(crate::Postgres::connect(url).await?))
+}
+
+// As the one above is called.
+#[cfg(not(feature = "postgres"))]
+#[allow(clippy::unused_async)]
+async fn postgres(_: &str) -> Result<SharedStore> {
+    Err(left_out("postgres"))
+}
+
+fn redis(_: &str) -> Result<SharedStore> {
+    Err(left_out("redis"))
+}
+
+fn left_out(feature: &str) -> Error {
+    let message = format!("this program was built without the feature {feature:?}");
     Error::new(ErrorKind::Unsupported, message).in_field("store")
-}
-
-/// The URL without its password, for messages.
-pub fn redacted(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    // An unescaped password may hold any character: what counts is the last `@`.
-    let shown = match rest.rsplit_once('@') {
-        Some((user, host)) => format!("{}:***@{host}", user.split(':').next().unwrap_or("")),
-        None => rest.to_owned(),
-    };
-    // Drivers also take `?password=…`.
-    let shown = shown.split_once('?').map_or(shown.clone(), |(path, _)| format!("{path}?…"));
-    format!("{scheme}://{shown}")
 }

@@ -5,6 +5,7 @@
 //! together. Data flows one way: *push → store → claim → handler → settle*.
 
 mod batch;
+pub mod checker;
 mod client;
 mod clock;
 #[cfg(feature = "conformance")]
@@ -32,7 +33,7 @@ mod worker;
 pub use batch::{Batch, Lane};
 pub use client::Client;
 pub use clock::Timestamp;
-pub use connect::{DEFAULT_URL, connect, redacted};
+pub use connect::connect;
 pub use context::Context;
 pub use error::{Error, ErrorKind, Result};
 pub use id::{JobId, LaneId, NodeId, Token};
@@ -44,6 +45,8 @@ pub use queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
 pub use retry::{Backoff, Exhaustion};
 pub use runtime::{Engine, EngineBuilder, Scheduler, Summary};
 pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
+#[cfg(feature = "postgres")]
+pub use store::Postgres;
 #[cfg(feature = "sqlite")]
 pub use store::Sqlite;
 pub use store::{Memory, SharedStore, Store};

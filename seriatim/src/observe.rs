@@ -1,4 +1,4 @@
-//! What somebody who watches an engine or a client is told: enough to record a history and judge it.
+//! What somebody who watches an engine is told: enough to record a history and judge it.
 
 use crate::clock::Timestamp;
 use crate::error::Error;
@@ -8,11 +8,10 @@ use crate::settle::{Settlement, Verdict};
 use crate::store::{Pushed, Settled};
 use crate::turn::Turn;
 
-/// Watches one client or engine. It is called from their tasks, so it must be quick and must not
-/// block. Every method does nothing unless it is overridden.
+/// Watches one client or engine. Called from their tasks, so it must be quick and must not block.
 ///
-/// For one turn the calls come in the order `started`, `ended`, `settled`; a turn that never
-/// started is only settled (as a release), and so is one that was taken over (as a crash).
+/// For one turn the calls come in the order `started`, `ended`, `settling`, `settled`; a turn that
+/// never started is only settled (as a release), and so is one that was taken over (as a crash).
 pub trait Observer: Send + Sync + 'static {
     /// The store has answered a push that was sent at `sent_at`; after an error that is transient
     /// nobody knows whether the jobs are stored.
@@ -30,7 +29,12 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (turn, verdict);
     }
 
-    /// The store has answered the settlement of a turn, which was first sent to it at `sent_at`.
+    /// A settlement is about to be sent. If no answer follows, nobody knows whether it was carried out.
+    fn settling(&self, turn: &Turn, settlement: &Settlement) {
+        let _ = (turn, settlement);
+    }
+
+    /// The store has answered the settlement of a turn, which was sent to it at `sent_at`.
     fn settled(&self, turn: &Turn, settlement: &Settlement, settled: &Settled, sent_at: Timestamp) {
         let _ = (turn, settlement, settled, sent_at);
     }
@@ -40,7 +44,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = turn;
     }
 
-    /// The others have declared this node dead: what it held is not its any more.
+    /// This node was declared dead by others: what it holds is not its any more.
     fn lost(&self, tokens: &[Token]) {
         let _ = tokens;
     }

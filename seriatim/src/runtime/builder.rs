@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::core::{Core, Settings};
 use super::engine::Engine;
-use super::limits::CANCEL_GRACE;
+use super::limits::{CANCEL_GRACE, PREFETCH_LANES_MAX};
 use super::scheduler::Scheduler;
 use super::source::Source;
 use super::summary::Summary;
@@ -24,6 +24,8 @@ use crate::queue::Queue;
 use crate::store::SharedStore;
 use crate::worker::{Failure, Worker};
 
+/// The time between two heartbeats, unless the lease is short.
+const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Most handler calls at once in one engine.
 const CONCURRENCY_MAX: usize = 100_000;
 
@@ -32,6 +34,7 @@ const CONCURRENCY_MAX: usize = 100_000;
 pub struct EngineBuilder {
     store: SharedStore,
     settings: Settings,
+    heartbeat: Option<Duration>,
     rescue_interval: Option<Duration>,
     queues: Vec<Queue>,
     workers: Vec<Worker>,
@@ -45,7 +48,8 @@ impl EngineBuilder {
             groups: Vec::new(),
             concurrency: 10,
             lease: Duration::from_secs(60),
-            heartbeat: Duration::from_secs(10),
+            heartbeat: HEARTBEAT,
+            prefetch_max: PREFETCH_LANES_MAX,
             poll_interval: Duration::from_secs(1),
             shutdown_timeout: Duration::from_secs(30),
             cancel_grace: CANCEL_GRACE,
@@ -53,7 +57,15 @@ impl EngineBuilder {
             scheduler: Scheduler::default(),
         };
         let (queues, workers) = (Vec::new(), Vec::new());
-        Self { store, settings, rescue_interval: None, queues, workers, observer: None }
+        Self {
+            store,
+            settings,
+            heartbeat: None,
+            rescue_interval: None,
+            queues,
+            workers,
+            observer: None,
+        }
     }
 
     /// Declares a queue. Without a worker it is declared only.
@@ -97,7 +109,7 @@ impl EngineBuilder {
     }
 
     /// A group that this node belongs to, for jobs that are bound to one.
-    pub fn group(mut self, group: impl Into<Arc<str>>) -> Self {
+    pub fn consumer_group(mut self, group: impl Into<Arc<str>>) -> Self {
         self.settings.groups.push(group.into());
         self
     }
@@ -115,9 +127,16 @@ impl EngineBuilder {
         self
     }
 
-    /// The time between two heartbeats. Default 10 s.
+    /// The time between two heartbeats. Default 10 s, or a third of a shorter lease.
     pub fn heartbeat(mut self, interval: Duration) -> Self {
-        self.settings.heartbeat = interval;
+        self.heartbeat = Some(interval);
+        self
+    }
+
+    /// Most lanes of a queue that are claimed ahead of the slots, at most 1,000 (the default). So
+    /// many are claimed only when they are worked off in a moment.
+    pub fn prefetch_max(mut self, lanes: usize) -> Self {
+        self.settings.prefetch_max = lanes.min(PREFETCH_LANES_MAX);
         self
     }
 
@@ -157,8 +176,12 @@ impl EngineBuilder {
         self
     }
 
-    /// Checks everything. `Invalid` names what is wrong.
+    /// Checks everything. Without workers the engine takes care of the store only: it takes over
+    /// what dead nodes held, and sweeps. `Invalid` names what is wrong.
     pub fn build(mut self) -> Result<Engine> {
+        let own = self.queues.iter().filter_map(|queue| queue.lease);
+        let shortest = own.chain([self.settings.lease]).min().unwrap_or(HEARTBEAT);
+        self.settings.heartbeat = self.heartbeat.unwrap_or(HEARTBEAT.min(shortest / 3));
         self.settings.rescue_interval = self.rescue_interval.unwrap_or(self.settings.heartbeat);
         self.validate()?;
         let mut by_queue: BTreeMap<Arc<str>, Vec<Worker>> = BTreeMap::new();
@@ -177,9 +200,6 @@ impl EngineBuilder {
 
     fn validate(&self) -> Result<()> {
         let settings = &self.settings;
-        if self.workers.is_empty() {
-            return Err(Error::invalid("workers", "there are none: add at least one"));
-        }
         if !(1..=CONCURRENCY_MAX).contains(&settings.concurrency) {
             let message = format!("must be 1 to {CONCURRENCY_MAX}");
             return Err(Error::invalid("concurrency", message));

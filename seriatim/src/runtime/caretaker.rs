@@ -78,13 +78,16 @@ impl Caretaker {
             for turn in &turns {
                 observer.rescued(turn);
             }
+            for (turn, settlement) in turns.iter().zip(&settlements) {
+                observer.settling(turn, settlement);
+            }
         }
         let sent_at = Timestamp::of_this_machine();
-        let (settled, _) = send(core, &settlements).await;
+        let (settled, repeated) = send(core, &settlements).await;
         core.held.remove(&settlements);
         for ((turn, settlement), settled) in turns.iter().zip(&settlements).zip(&settled) {
             core.counters.settled(settlement, settled);
-            if let Some(observer) = &core.observer {
+            if let (true, Some(observer)) = (settled.is_ok() || !repeated, &core.observer) {
                 observer.settled(turn, settlement, settled, sent_at);
             }
         }

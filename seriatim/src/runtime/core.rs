@@ -37,6 +37,7 @@ pub(super) struct Settings {
     pub(super) concurrency: usize,
     pub(super) lease: Duration,
     pub(super) heartbeat: Duration,
+    pub(super) prefetch_max: usize,
     pub(super) poll_interval: Duration,
     pub(super) shutdown_timeout: Duration,
     pub(super) cancel_grace: Duration,
@@ -82,7 +83,7 @@ impl Core {
         observer: Option<Arc<dyn Observer>>,
     ) -> Self {
         let limits = sources.iter().map(Source::concurrency);
-        let pool = Pool::new(limits, settings.concurrency);
+        let pool = Pool::new(limits, settings.concurrency, settings.prefetch_max);
         let node = NodeId::unique(&settings.node_name);
         Self {
             store,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tokio::time::Instant;
 
 use super::limits::{
-    PREFETCH_AGE_MAX, PREFETCH_GROWS_BELOW, PREFETCH_LANES_MAX, PREFETCH_SHRINKS_ABOVE,
+    PREFETCH_AGE_MAX, PREFETCH_GROWS_BELOW, PREFETCH_SHRINKS_ABOVE,
 };
 use crate::turn::Turn;
 
@@ -21,6 +21,8 @@ pub(super) struct Lot {
     /// How many lanes to claim beyond what free slots can take: none for slow jobs, many for
     /// short ones, so that slots do not wait for the store.
     pub(super) prefetch: usize,
+    /// The most that `prefetch` may grow to.
+    ahead: usize,
     /// The node's slots, each of which may run a full call.
     slots: usize,
     fill: Option<Fill>,
@@ -44,13 +46,14 @@ struct Fill {
 }
 
 impl Lot {
-    pub(super) fn new(limit: usize, slots: usize) -> Self {
+    pub(super) fn new(limit: usize, slots: usize, ahead: usize) -> Self {
         Self {
             waiting: VecDeque::new(),
             batch: 1,
             limit: limit.min(slots),
             busy: 0,
             prefetch: 0,
+            ahead,
             slots,
             fill: None,
             crashed_chance: Instant::now(),
@@ -124,8 +127,7 @@ impl Lot {
         self.fill = None;
         let all_slots = self.limit.min(self.slots) * self.batch;
         if lasted < PREFETCH_GROWS_BELOW {
-            let most = PREFETCH_LANES_MAX.max(self.batch);
-            self.prefetch = (self.prefetch * 2).max(all_slots).min(most);
+            self.prefetch = (self.prefetch * 2).max(all_slots).min(self.ahead);
         } else if lasted > PREFETCH_SHRINKS_ABOVE {
             let half = self.prefetch / 2;
             self.prefetch = if half < all_slots { 0 } else { half };

@@ -109,12 +109,21 @@ fn take_doubled(ended: &mut Vec<Ended>) -> Vec<Ended> {
 async fn settle(core: &Core, ended: Vec<Ended>) {
     let (turns, witnesses): (Vec<_>, Vec<_>) =
         ended.into_iter().map(|one| (one.settlement, one.witness)).unzip();
+    if let Some(observer) = &core.observer {
+        for (settlement, witness) in turns.iter().zip(&witnesses) {
+            if let Some((call, place)) = witness {
+                observer.settling(&call.turns[*place], settlement);
+            }
+        }
+    }
     let sent_at = Timestamp::of_this_machine();
     let (settled, repeated) = send(core, &turns).await;
     core.held.remove(&turns);
     for ((settlement, settled), witness) in turns.iter().zip(&settled).zip(&witnesses) {
         report(core, settlement, settled, repeated);
-        if let (Some(observer), Some((call, place))) = (&core.observer, witness) {
+        // Nobody knows whether the first sending was carried out: then no answer is told.
+        let known = settled.is_ok() || !repeated;
+        if let (true, Some(observer), Some((call, place))) = (known, &core.observer, witness) {
             observer.settled(&call.turns[*place], settlement, settled, sent_at);
         }
     }

@@ -83,8 +83,7 @@ async fn settings_that_contradict_each_other_are_refused() {
         error.field().unwrap_or_default().to_owned()
     };
     let base = || sleeping(&rig, &log, secs(1));
-    assert_eq!(refused(base().lease(secs(14))), "lease");
+    assert_eq!(refused(base().heartbeat(secs(5)).lease(secs(14))), "lease");
     assert_eq!(refused(base().concurrency(0)), "concurrency");
-    assert_eq!(refused(Engine::builder(rig.shared())), "workers");
     assert_eq!(refused(base().worker("mail", |_: Batch<u32>, _| async { Ok(()) })), "workers");
 }
