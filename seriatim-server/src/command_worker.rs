@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use seriatim::{Batch, Context, Lane, LaneId, Outcome, Outcomes, Payload};
+use seriatim::{Batch, Context, Failure, Lane, LaneId, Outcome, Outcomes, Payload, Unstartable};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 
@@ -16,8 +16,6 @@ use tokio::process::{Child, Command};
 const TERM_GRACE: Duration = Duration::from_secs(3);
 /// How long exit code 75 waits.
 const SNOOZE: Duration = Duration::from_secs(30);
-/// How long a worker rests whose command cannot be started.
-const PAUSE: Duration = Duration::from_secs(30);
 /// Lines of stderr that become the error.
 const ERROR_LINES_MAX: usize = 20;
 /// What does not fit in a line of output is cut off.
@@ -72,16 +70,12 @@ pub(crate) async fn run(
     command: Arc<[String]>,
     batch: Batch<Payload>,
     context: Context,
-) -> Result<Outcomes, String> {
+) -> Result<Outcomes, Failure> {
     let mut child = match spawn(&command, &batch) {
         Ok(child) => Group(child),
         Err(error) => {
-            tracing::error!(
-                queue = batch.queue(), command = ?command, %error,
-                "the command cannot be started: its lanes go back, and this worker rests for {PAUSE:?}"
-            );
-            context.pause_worker(batch.queue(), PAUSE);
-            return Ok(all(&batch, &Outcome::Release));
+            let program = command.first().map_or("", String::as_str);
+            return Err(Unstartable(format!("{program}: {error}")).into());
         }
     };
     let document = document(&batch)?;
@@ -215,7 +209,7 @@ fn conclude(
     status: ExitStatus,
     last_line: Option<&String>,
     stderr: &VecDeque<String>,
-) -> Result<Outcomes, String> {
+) -> Result<Outcomes, Failure> {
     let said: Option<Said> = last_line.and_then(|line| serde_json::from_str(line).ok());
     if let Some(said) = said.filter(|said| said.r#type == "result") {
         return Ok(outcomes(batch, &said.results));
@@ -224,9 +218,9 @@ fn conclude(
     let error = if error.is_empty() { format!("the command ended with {status}") } else { error };
     match status.code() {
         Some(0) => Ok(Outcomes::new()),
-        Some(75) => Ok(all(batch, &Outcome::Snooze { length: SNOOZE })),
-        Some(65) => Ok(all(batch, &Outcome::Bury { error: error.into() })),
-        _ => Err(error),
+        Some(75) => Ok(Outcome::Snooze { length: SNOOZE }.into()),
+        Some(65) => Ok(Outcome::Bury { error: error.into() }.into()),
+        _ => Err(error.into()),
     }
 }
 
@@ -249,14 +243,6 @@ fn outcomes(batch: &Batch<Payload>, said: &[SaidLane]) -> Outcomes {
             }
         };
         outcomes.set_after(lane.id(), said.done.unwrap_or(0), outcome);
-    }
-    outcomes
-}
-
-fn all(batch: &Batch<Payload>, outcome: &Outcome) -> Outcomes {
-    let mut outcomes = Outcomes::new();
-    for lane in batch.lanes() {
-        outcomes.set(lane.id(), outcome.clone());
     }
     outcomes
 }

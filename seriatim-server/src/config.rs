@@ -93,6 +93,9 @@ pub(crate) struct WorkerConfig {
     /// Long-lived.
     #[serde(default)]
     pub(crate) process: Option<Vec<String>>,
+    /// Most calls of this queue at once.
+    #[serde(default)]
+    pub(crate) concurrency: Option<usize>,
     #[serde(default, deserialize_with = "length")]
     pub(crate) timeout: Option<Duration>,
 }

@@ -1,44 +1,42 @@
-//! What a handler gets: the lanes of one call, their payloads, and a context.
+//! What a handler gets: the lanes of one call, with their payloads.
 
-use std::fmt::Display;
+use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use crate::error::{Error, Result};
 use crate::id::{JobId, LaneId, Token};
-use crate::limits::PROGRESS_BYTES_MAX;
 use crate::payload::Payload;
-use crate::settle::{Outcome, Verdict};
+use crate::runtime::Call;
 use crate::turn::{Turn, TurnJob};
 
-/// The lanes of one handler call.
-#[derive(Debug)]
+/// The lanes of one handler call, up to the queue's `batch_size`; at least one.
 pub struct Batch<T> {
-    queue: Arc<str>,
+    call: Arc<Call>,
     lanes: Vec<Lane<T>>,
 }
 
-/// One lane of a call: the jobs of one key, in order.
-#[derive(Debug)]
+/// One lane of a call: jobs of one key, in order.
 pub struct Lane<T> {
-    turn: Arc<Turn>,
+    call: Arc<Call>,
+    place: usize,
     payloads: Vec<T>,
-    /// Which job of the turn each payload is.
-    places: Vec<usize>,
+    /// Jobs of the turn that are not handed over; most often none.
+    left_out: Vec<JobId>,
 }
 
 impl<T> Batch<T> {
-    /// The queue.
+    /// The queue's name.
     pub fn queue(&self) -> &str {
-        &self.queue
+        &self.call.queue.name
     }
 
-    /// The lanes of this call; at least one.
+    /// The task of all jobs of the call, where they name one.
+    pub fn task(&self) -> Option<&str> {
+        self.call.turns.first()?.task().map(AsRef::as_ref)
+    }
+
+    /// The lanes.
     pub fn lanes(&self) -> &[Lane<T>] {
         &self.lanes
     }
@@ -48,62 +46,27 @@ impl<T> Batch<T> {
         self.lanes
     }
 
-    /// All payloads of all lanes, lane by lane in order.
+    /// All payloads, lane by lane, in order within each.
     pub fn payloads(&self) -> impl Iterator<Item = &T> {
         self.lanes.iter().flat_map(|lane| &lane.payloads)
     }
 }
 
-impl Batch<Payload> {
-    /// The call as it comes from the store.
-    pub(crate) fn raw(turns: &[Arc<Turn>]) -> Self {
-        let lanes = turns.iter().map(|turn| Lane {
-            turn: turn.clone(),
-            payloads: turn.jobs.iter().map(|job| job.payload.clone()).collect(),
-            places: (0..turn.jobs.len()).collect(),
-        });
-        let queue = turns.first().map_or_else(|| "".into(), |turn| turn.queue.clone());
-        Self { queue, lanes: lanes.collect() }
-    }
-
-    /// Decodes the payloads. Answers the jobs that cannot be; a lane with none left is not handed over.
-    pub(crate) fn decoded<T: DeserializeOwned>(self) -> (Batch<T>, Vec<(LaneId, JobId)>) {
-        let mut undecodable = Vec::new();
-        let mut lanes = Vec::with_capacity(self.lanes.len());
-        for lane in self.lanes {
-            let (mut payloads, mut places) = (Vec::new(), Vec::new());
-            for (i, payload) in lane.payloads.iter().enumerate() {
-                match payload.decode() {
-                    Ok(decoded) => {
-                        payloads.push(decoded);
-                        places.push(i);
-                    }
-                    Err(_) => undecodable.push((lane.turn.lane, lane.turn.jobs[i].id)),
-                }
-            }
-            if !payloads.is_empty() {
-                lanes.push(Lane { turn: lane.turn, payloads, places });
-            }
-        }
-        (Batch { queue: self.queue, lanes }, undecodable)
-    }
-}
-
 impl<T> Lane<T> {
-    /// The lane's name, under which results and progress are given.
+    /// The lane's name, under which outcomes and progress are given.
     pub fn id(&self) -> LaneId {
-        self.turn.lane
+        self.turn().lane
     }
 
     /// The key; empty in a `parallel` queue.
     pub fn key(&self) -> &str {
-        self.turn.key.as_deref().unwrap_or("")
+        self.turn().key.as_deref().unwrap_or("")
     }
 
     /// The fencing token: a number that only grows for a key. A handler that writes elsewhere can
-    /// store it there and refuse writes with a lower one.
+    /// keep it there and refuse writes with a lower one.
     pub fn token(&self) -> Token {
-        self.turn.token
+        self.turn().token
     }
 
     /// The payloads, oldest score first.
@@ -111,122 +74,91 @@ impl<T> Lane<T> {
         &self.payloads
     }
 
-    /// The jobs with their payloads, oldest score first.
-    pub fn jobs(&self) -> impl Iterator<Item = (&TurnJob, &T)> {
-        self.places.iter().map(|place| &self.turn.jobs[*place]).zip(&self.payloads)
+    /// The payloads, to be taken apart.
+    pub fn into_payloads(self) -> Vec<T> {
+        self.payloads
     }
 
-    /// −1 before the first failure.
-    pub fn retry_count(&self) -> i32 {
-        self.turn.retry_count
+    /// The jobs with their payloads, oldest score first.
+    pub fn jobs(&self) -> impl Iterator<Item = (&TurnJob, &T)> {
+        let jobs = self.turn().jobs.iter().filter(|job| !self.left_out.contains(&job.id));
+        jobs.zip(&self.payloads)
     }
 
     /// How often the first job has been started, this time included.
     pub fn attempt(&self) -> u32 {
-        self.turn.attempt()
+        self.turn().attempt()
+    }
+
+    /// −1 before the first failure.
+    pub fn retry_count(&self) -> i32 {
+        self.turn().retry_count
     }
 
     /// Everything that the store said of this turn.
     pub fn turn(&self) -> &Turn {
-        &self.turn
+        &self.call.turns[self.place]
     }
 }
 
-/// What a handler says of its lanes when they do not all end the same way.
-#[derive(Clone, Debug, Default)]
-pub struct Outcomes(Vec<(LaneId, Verdict)>);
-
-impl Outcomes {
-    /// All lanes done that nothing else is said of.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Says how a lane ends.
-    pub fn set(&mut self, lane: LaneId, outcome: Outcome) -> &mut Self {
-        self.set_verdict(lane, outcome.into())
-    }
-
-    /// Says that the first `done` jobs of a lane are done, and what becomes of the next.
-    pub fn set_after(&mut self, lane: LaneId, done: usize, outcome: Outcome) -> &mut Self {
-        self.set_verdict(lane, Verdict { done, ..outcome.into() })
-    }
-
-    /// Says that a lane failed.
-    pub fn fail(&mut self, lane: LaneId, error: impl Display) -> &mut Self {
-        self.set(lane, Outcome::Retry { error: error.to_string().into(), retry_in: None })
-    }
-
-    fn set_verdict(&mut self, lane: LaneId, verdict: Verdict) -> &mut Self {
-        self.0.push((lane, verdict));
-        self
-    }
-
-    pub(crate) fn of(&self, lane: LaneId) -> Verdict {
-        let said = self.0.iter().rev().find(|(name, _)| *name == lane);
-        said.map_or_else(|| Outcome::Done.into(), |(_, verdict)| verdict.clone())
+impl Batch<Payload> {
+    /// The call as the store handed it over.
+    pub(crate) fn raw(call: &Arc<Call>) -> Self {
+        Self::build(call, |payload| Some(payload.clone())).0
     }
 }
 
-impl From<()> for Outcomes {
-    fn from((): ()) -> Self {
-        Self::new()
+impl<T: DeserializeOwned> Batch<T> {
+    /// Decodes the payloads; also answers the jobs of which that failed.
+    pub(crate) fn decoded(call: &Arc<Call>) -> (Self, Vec<JobId>) {
+        Self::build(call, |payload| payload.decode().ok())
     }
 }
 
-/// Where progress waits for the next heartbeat.
-pub(crate) type ProgressSink = dyn Fn(LaneId, Token, Arc<str>) + Send + Sync;
-
-/// Where a worker that cannot work asks to be left alone.
-pub(crate) type PauseSink = dyn Fn(&str, Duration) + Send + Sync;
-
-/// What a handler can ask and tell while it runs. Cheap to clone.
-#[derive(Clone)]
-pub struct Context {
-    pub(crate) cancel: CancellationToken,
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) progress: Arc<ProgressSink>,
-    pub(crate) pause: Arc<PauseSink>,
-}
-
-impl Context {
-    /// Waits until the call is to end early: all its jobs are cancelled, its time is up, its
-    /// lease is lost, or the node stops and will not wait longer.
-    pub async fn cancelled(&self) {
-        self.cancel.cancelled().await;
-    }
-
-    /// Whether the call is to end early.
-    pub fn is_cancelled(&self) -> bool {
-        self.cancel.is_cancelled()
-    }
-
-    /// How long the handler may still take; none when there is no limit.
-    pub fn time_left(&self) -> Option<Duration> {
-        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
-    }
-
-    /// This node claims nothing of `queue` for so long: its worker cannot work just now.
-    pub fn pause_worker(&self, queue: &str, length: Duration) {
-        (self.pause)(queue, length);
-    }
-
-    /// Tells how far a lane is: replaces what was told before, and shows within a second.
-    /// At most 64 KiB of JSON.
-    pub fn progress<T>(&self, lane: &Lane<T>, progress: &impl Serialize) -> Result<()> {
-        self.progress_of(lane.id(), lane.token(), progress)
-    }
-
-    /// The same by the lane's name and token.
-    pub fn progress_of(&self, lane: LaneId, token: Token, progress: &impl Serialize) -> Result<()> {
-        let text = serde_json::to_string(progress)
-            .map_err(|e| Error::invalid("progress", "cannot be written as JSON").because(e))?;
-        if text.len() > PROGRESS_BYTES_MAX {
-            let message =
-                format!("has {} bytes; at most {PROGRESS_BYTES_MAX} are kept", text.len());
-            return Err(Error::invalid("progress", message));
+impl<T> Batch<T> {
+    /// A lane of which no job is left is not handed over.
+    fn build(call: &Arc<Call>, read: impl Fn(&Payload) -> Option<T>) -> (Self, Vec<JobId>) {
+        let mut undecodable = Vec::new();
+        let mut lanes = Vec::with_capacity(call.turns.len());
+        for (place, turn) in call.turns.iter().enumerate() {
+            let mut payloads = Vec::with_capacity(turn.jobs.len());
+            let mut left_out = Vec::new();
+            for job in &turn.jobs {
+                if call.expired.contains(&job.id) {
+                    left_out.push(job.id);
+                    continue;
+                }
+                match read(&job.payload) {
+                    Some(payload) => payloads.push(payload),
+                    None => {
+                        left_out.push(job.id);
+                        undecodable.push(job.id);
+                    }
+                }
+            }
+            if !payloads.is_empty() {
+                lanes.push(Lane { call: call.clone(), place, payloads, left_out });
+            }
         }
-        (self.progress)(lane, token, text.into());
-        Ok(())
+        (Self { call: call.clone(), lanes }, undecodable)
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Batch<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("queue", &self.queue())
+            .field("lanes", &self.lanes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Lane<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane")
+            .field("key", &self.turn().key)
+            .field("token", &self.token())
+            .field("payloads", &self.payloads)
+            .finish_non_exhaustive()
     }
 }

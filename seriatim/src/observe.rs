@@ -1,13 +1,24 @@
 //! What somebody who watches an engine is told: enough to record a history and judge it.
 
 use crate::clock::Timestamp;
+use crate::error::Error;
 use crate::id::Token;
+use crate::job::Job;
 use crate::settle::{Settlement, Verdict};
-use crate::store::Settled;
+use crate::store::{Pushed, Settled};
 use crate::turn::Turn;
 
-/// Watches an engine. Called from its tasks, so it must be quick and must not block.
+/// Watches one client or engine. Called from their tasks, so it must be quick and must not block.
+///
+/// For one turn the calls come in the order `started`, `ended`, `settling`, `settled`; a turn that
+/// never started is only settled (as a release), and so is one that was taken over (as a crash).
 pub trait Observer: Send + Sync + 'static {
+    /// The store has answered a push that was sent at `sent_at`; after an error that is transient
+    /// nobody knows whether the jobs are stored.
+    fn push_answered(&self, sent_at: Timestamp, jobs: &[Job], answer: Result<&[Pushed], &Error>) {
+        let _ = (sent_at, jobs, answer);
+    }
+
     /// A handler begins a turn.
     fn started(&self, turn: &Turn) {
         let _ = turn;

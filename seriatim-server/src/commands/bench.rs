@@ -133,12 +133,12 @@ impl Bench {
         let engine = Engine::builder(store.clone())
             .concurrency(self.concurrency)
             .queue(queue.clone())
-            .raw_worker(&queue.name, move |batch: Batch<Payload>, _: Context| {
+            .raw_worker(queue.name.as_str(), move |batch: Batch<Payload>, _: Context| {
                 let jobs_here = batch.payloads().count() as u64;
                 if count.fetch_add(jobs_here, Ordering::Relaxed) + jobs_here == jobs {
                     done.notify_one();
                 }
-                std::future::ready(Ok::<_, String>(()))
+                std::future::ready(Ok(()))
             });
         let started = Instant::now();
         let took = Arc::new(std::sync::Mutex::new(Duration::ZERO));
@@ -162,10 +162,10 @@ impl Bench {
         let engine = Engine::builder(store.clone())
             .concurrency(self.concurrency)
             .queue(queue.clone())
-            .raw_worker(&queue.name, move |_: Batch<Payload>, _: Context| {
+            .raw_worker(queue.name.as_str(), move |_: Batch<Payload>, _: Context| {
                 // Nobody listens any more when the measuring is over.
                 let _ = started.send(Instant::now());
-                std::future::ready(Ok::<_, String>(()))
+                std::future::ready(Ok(()))
             });
         let engine = tokio::spawn(engine.run_until(async { stopped.await.unwrap_or_default() }));
         let client = Client::new(store.clone());

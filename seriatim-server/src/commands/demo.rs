@@ -11,7 +11,8 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use seriatim::checker::{Recorder, check_files};
 use seriatim::{
-    Backoff, Batch, Client, Context, Engine, Job, Queue, SharedStore, Sqlite, Timestamp,
+    Backoff, Batch, Client, Context, Engine, EngineBuilder, Failure as HandlerFailure, Job, Queue,
+    SharedStore, Sqlite, Timestamp,
 };
 use tokio::sync::oneshot;
 
@@ -208,7 +209,7 @@ async fn push(
     answer.map(drop)
 }
 
-fn engine(store: &SharedStore, recorder: &History, name: &str, progress: Arc<Progress>) -> Engine {
+fn engine(store: &SharedStore, recorder: &History, name: &str, progress: Arc<Progress>) -> EngineBuilder {
     let is_doomed = name == DOOMED;
     Engine::builder(store.clone())
         .node_name(name)
@@ -230,11 +231,11 @@ fn engine(store: &SharedStore, recorder: &History, name: &str, progress: Arc<Pro
 }
 
 /// Takes some milliseconds, as a call of another service does, and fails now and then.
-async fn handle(batch: &Batch<OrderChanged>, progress: &Progress) -> Result<(), String> {
+async fn handle(batch: &Batch<OrderChanged>, progress: &Progress) -> Result<(), HandlerFailure> {
     tokio::time::sleep(Duration::from_millis(fastrand::u64(20..80))).await;
     if fastrand::u8(0..20) == 0 {
         progress.failures.fetch_add(1, Ordering::Relaxed);
-        return Err("the other service answered 503".to_owned());
+        return Err("the other service answered 503".into());
     }
     progress.handled.fetch_add(batch.payloads().count() as u64, Ordering::Relaxed);
     Ok(())
@@ -259,7 +260,7 @@ impl Doomed {
             .build()
             .map_err(Failure::failed)?;
         let doomed = engine(store, recorder, DOOMED, progress.clone());
-        runtime.spawn(doomed.run_until(std::future::pending()));
+        runtime.spawn(doomed.run_until(std::future::pending::<()>()));
         Ok(Self { runtime, recorder: recorder.clone(), progress: progress.clone() })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use seriatim::checker::Recorder;
-use seriatim::{Engine, SharedStore};
+use seriatim::{EngineBuilder, SharedStore, Worker};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{DEFAULT_STORE, StoreArg};
@@ -63,9 +63,9 @@ impl Serve {
         Ok(())
     }
 
-    fn engine(&self, config: &Config, store: SharedStore) -> Result<Engine, Failure> {
+    fn engine(&self, config: &Config, store: SharedStore) -> Result<EngineBuilder, Failure> {
         let node = &config.node;
-        let mut engine = Engine::builder(store);
+        let mut engine = seriatim::Engine::builder(store);
         if let Some(name) = &node.id {
             engine = engine.node_name(name.as_str());
         }
@@ -99,25 +99,28 @@ impl Serve {
             declared.iter().for_each(|queue| recorder.queue(queue));
             engine = engine.observer(Arc::new(recorder));
         }
-        for mut queue in declared {
-            if let Some(worker) = config.workers.iter().find(|worker| worker.queue == queue.name) {
-                queue.timeout = worker.timeout.or(queue.timeout);
-            }
-            engine = engine.queue(queue);
-        }
+        engine = declared.into_iter().fold(engine, EngineBuilder::queue);
         let wanted =
             |worker: &&WorkerConfig| self.queues.is_empty() || self.queues.contains(&worker.queue);
         Ok(config.workers.iter().filter(wanted).fold(engine, with_worker))
     }
 }
 
-fn with_worker(engine: Engine, worker: &WorkerConfig) -> Engine {
-    let command: Arc<[String]> = worker.command.clone().unwrap_or_default().into();
-    let handler = move |batch, context| command_worker::run(command.clone(), batch, context);
-    match &worker.task {
-        None => engine.raw_worker(&worker.queue, handler),
-        Some(task) => engine.raw_task_worker(&worker.queue, task, handler),
+fn with_worker(engine: EngineBuilder, config: &WorkerConfig) -> EngineBuilder {
+    let command: Arc<[String]> = config.command.clone().unwrap_or_default().into();
+    let mut worker = Worker::raw(config.queue.as_str(), move |batch, context| {
+        command_worker::run(command.clone(), batch, context)
+    });
+    if let Some(task) = &config.task {
+        worker = worker.task(task.as_str());
     }
+    if let Some(calls) = config.concurrency {
+        worker = worker.concurrency(calls);
+    }
+    if let Some(length) = config.timeout {
+        worker = worker.timeout(length);
+    }
+    engine.with(worker)
 }
 
 /// Resolves at the first SIGTERM or SIGINT; the second ends the process at once.

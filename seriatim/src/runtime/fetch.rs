@@ -1,252 +1,276 @@
-//! Claims lanes into the buffer: enough that no executor waits for the store, no more than are
-//! worked off in a moment, so that a slow handler does not hoard what other nodes could do.
+//! Claims lanes for the slots: the only task that does, so that a claim is never in flight twice.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::shared::{Call, Shared};
+use super::core::Core;
+use super::limits::{HELD_LANES_MAX, REST_MIN};
+use super::outage::Pauses;
+use super::pool::Want;
+use super::reconcile::reconcile;
+use super::scheduler::Scheduler;
 use crate::clock::Timestamp;
-use crate::error::{ErrorKind, Result};
-use crate::limits::CLAIM_LANES_MAX;
-use crate::settle::Outcome;
+use crate::error::{Error, ErrorKind};
 use crate::store::{Claim, Claimed, DueQuery, Lease, Wakeups};
-use crate::turn::Turn;
 
-/// Lanes are claimed ahead for about so long.
-const AHEAD_MAX: Duration = Duration::from_millis(100);
-/// Shortest and longest wait for a store that is away.
-const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
-
-/// What to do after a claim.
+/// When a source is worth asking again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// Claim again.
-    Claim,
-    /// Nothing is due: sleep so long, or until something wakes.
-    Sleep(Duration),
-    /// What is due may be taken only into a free slot: wait for one.
-    FreeSlot,
+    /// It may have something.
+    Now,
+    /// Not before this time of the store's clock.
+    At(Timestamp),
+    /// When it wakes us.
+    Woken,
 }
 
-/// Where and when to look next.
-struct Fetcher {
-    shared: Arc<Shared>,
-    wakeups: Wakeups,
-    queues: Vec<Arc<str>>,
-    /// Queues of which the last claim said that nothing can be had before then.
-    not_before: HashMap<Arc<str>, Option<Timestamp>>,
-    /// How many lanes to hold in the buffer.
-    ahead: usize,
-    filled_at: Instant,
-    outage: Option<Duration>,
+/// What is known of one source.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    next: Next,
+    at: Instant,
+    /// A claim may have been carried out although its answer was lost.
+    suspect: bool,
 }
 
-pub(super) async fn run(shared: Arc<Shared>) {
-    let queues: Vec<Arc<str>> = shared.queues.keys().map(|name| name.as_str().into()).collect();
-    let mut fetcher = Fetcher {
-        wakeups: shared.store.wakeups(),
-        queues,
-        not_before: HashMap::new(),
-        ahead: 0,
-        filled_at: Instant::now(),
-        outage: None,
-        shared: shared.clone(),
-    };
-    let stop = shared.stop.clone();
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = fetcher.fetch_forever() => {}
+/// Claims until the engine drains.
+pub(super) async fn run(core: Arc<Core>) {
+    let wakeups = core.store.wakeups();
+    let look = Look { next: Next::Now, at: Instant::now(), suspect: false };
+    let looks = vec![look; core.sources.len()];
+    let mut fetcher = Fetcher { core, wakeups, looks, pauses: Pauses::default(), round: 0 };
+    while !fetcher.core.phases.is_draining() {
+        let claimed = fetcher.claim_round().await;
+        fetcher.release_old();
+        if !claimed {
+            fetcher.rest().await;
+        }
     }
+}
+
+struct Fetcher {
+    core: Arc<Core>,
+    wakeups: Wakeups,
+    looks: Vec<Look>,
+    pauses: Pauses,
+    round: usize,
 }
 
 impl Fetcher {
-    async fn fetch_forever(&mut self) {
-        loop {
-            self.wait_for_room().await;
-            self.wakeups.forget();
-            match self.fetch().await {
-                Ok(next) => {
-                    self.outage = None;
-                    self.rest(next).await;
-                }
-                Err(error) if error.kind() == ErrorKind::NodeGone => {
-                    // The heartbeat finds it out too, and takes a new id.
-                    self.shared.progressed.notify_one();
-                    tokio::time::sleep(RETRY_WAIT.0).await;
-                }
-                Err(error) => self.wait_out(&error).await,
+    /// Asks every source that may have something. True if one had.
+    async fn claim_round(&mut self) -> bool {
+        self.wake_overdue();
+        self.round += 1;
+        let mut claimed = false;
+        for place in self.order().await {
+            if self.core.phases.is_draining() {
+                break;
+            }
+            let want = self.want(place);
+            if want.lanes > 0 {
+                claimed |= self.claim(place, want).await;
+            }
+        }
+        claimed
+    }
+
+    /// What is due, and what nobody has looked at for a poll interval, is worth asking.
+    fn wake_overdue(&mut self) {
+        let now = self.core.store_now();
+        let interval = self.core.settings.poll_interval;
+        for look in &mut self.looks {
+            let due = matches!(look.next, Next::At(time) if time <= now);
+            if due || look.at.elapsed() >= interval {
+                look.next = Next::Now;
             }
         }
     }
 
-    /// The fewest lanes that keep all executors busy.
-    fn least(&self) -> usize {
-        let largest = self.shared.queues.values().map(|queue| queue.batch_size).max().unwrap_or(1);
-        (self.shared.settings.concurrency * largest as usize).min(CLAIM_LANES_MAX)
-    }
-
-    async fn wait_for_room(&mut self) {
-        let (least, most) = (self.least(), self.shared.settings.prefetch_max);
-        self.ahead = self.ahead.clamp(least, most.max(least));
-        self.shared.low_water.store(self.ahead / 2, Ordering::Relaxed);
-        while self.shared.buffered() > self.ahead / 2 {
-            self.shared.drained.notified().await;
+    async fn order(&mut self) -> Vec<usize> {
+        let one = [None];
+        let scheduler = self.core.settings.scheduler;
+        if self.looks.len() == 1 {
+            return scheduler.order(&one, self.round);
         }
-        let took = self.filled_at.elapsed();
-        if took < AHEAD_MAX {
-            self.ahead *= 2;
-        } else if took > AHEAD_MAX * 4 {
-            self.ahead /= 2;
-        }
-        self.ahead = self.ahead.clamp(least, most.max(least));
-        self.filled_at = Instant::now();
-    }
-
-    /// Claims once.
-    async fn fetch(&mut self) -> Result<Next> {
-        let Some(queue) = self.choose().await? else {
-            return Ok(Next::Sleep(self.until_due()));
+        let due = match scheduler {
+            Scheduler::Lag if self.looks.iter().any(|look| look.next == Next::Now) => {
+                self.ask_due().await
+            }
+            _ => vec![None; self.looks.len()],
         };
-        let room = self.ahead.saturating_sub(self.shared.buffered()).max(1);
-        let claimed = self.claim(&queue, room).await?;
-        let now = self.shared.now();
-        let is_blocked = claimed.turns.is_empty() && claimed.next_due.is_some_and(|due| due <= now);
-        if is_blocked || claimed.next_due.is_none_or(|due| due > now) {
-            self.not_before.insert(queue, claimed.next_due.filter(|due| *due > now));
-        }
-        self.shared.fill(self.calls(claimed.turns));
-        Ok(if is_blocked { Next::FreeSlot } else { Next::Claim })
+        scheduler.order(&due, self.round)
     }
 
-    async fn claim(&self, queue: &Arc<str>, lanes_max: usize) -> Result<Claimed> {
-        let settings = &self.shared.settings;
-        let idle = settings.concurrency.saturating_sub(self.shared.busy());
-        let crashed_max = if self.shared.buffered() == 0 { idle } else { 0 };
-        let own = self.shared.queues.get(&**queue).and_then(|queue| queue.lease);
+    /// One query for all queues, where a claim of each would cost a round trip.
+    async fn ask_due(&mut self) -> Vec<Option<Timestamp>> {
+        let queues = self.core.sources.iter().map(|source| source.name.clone()).collect();
+        let unknown = vec![None; self.looks.len()];
+        let Ok(answer) = self.core.store.due(DueQuery { now: None, queues }).await else {
+            // The claims go on, in the order of declaration, and tell what is wrong.
+            return unknown;
+        };
+        let mut due = unknown;
+        for (place, source) in self.core.sources.iter().enumerate() {
+            let of_source = answer.iter().filter(|due| due.queue == source.name);
+            due[place] = of_source.filter_map(|one| one.due).min();
+            let look = &mut self.looks[place];
+            look.at = Instant::now();
+            look.next = match due[place] {
+                Some(time) if time <= self.core.store_now() => Next::Now,
+                Some(time) => Next::At(time),
+                None => Next::Woken,
+            };
+        }
+        due
+    }
+
+    fn want(&self, place: usize) -> Want {
+        let (core, look) = (&self.core, &self.looks[place]);
+        let source = &core.sources[place];
+        if look.next != Next::Now
+            || core.quiet.load(Ordering::Relaxed)
+            || source.paused_until().is_some()
+        {
+            return Want::default();
+        }
+        let definition = source.definition();
+        let lease = definition.as_ref().and_then(|queue| queue.lease);
+        if !core.lease.stands(lease.unwrap_or(core.settings.lease)) {
+            // Heartbeats fail: what is claimed now could not be started.
+            return Want::default();
+        }
+        let batch = definition.map_or(1, |queue| queue.batch_size as usize);
+        let most = HELD_LANES_MAX.saturating_sub(core.held.count());
+        core.pool.want(place, batch, most)
+    }
+
+    async fn claim(&mut self, place: usize, want: Want) -> bool {
+        let core = self.core.clone();
+        let node = core.node();
+        if self.looks[place].suspect {
+            match reconcile(&core, &core.sources[place], &node).await {
+                Ok(()) => self.looks[place].suspect = false,
+                Err(error) => return self.failed(place, want, error).await,
+            }
+        }
+        let source = &core.sources[place];
+        let lease = source.definition().and_then(|queue| queue.lease);
         let request = Claim {
             now: None,
-            queue: queue.clone(),
+            queue: source.name.clone(),
             shard: None,
-            node: self.shared.node(),
-            node_name: Some(settings.name.clone()),
-            groups: settings.groups.clone(),
-            lanes_max,
-            crashed_max,
-            lease: Lease::Node { ttl: own.unwrap_or_default().max(settings.lease) },
+            node: node.clone(),
+            node_name: Some(core.settings.node_name.clone()),
+            groups: core.settings.groups.clone(),
+            lanes_max: want.lanes,
+            crashed_max: want.crashed,
+            lease: Lease::Node { ttl: lease.unwrap_or(core.settings.lease) },
         };
-        self.shared.store.claim(request).await
+        match core.store.claim(request).await {
+            Ok(claimed) => {
+                core.outage.succeeded();
+                self.pauses.reset();
+                let renamed = core.node() != node;
+                self.took(place, want, claimed, renamed).await
+            }
+            Err(error) => self.failed(place, want, error).await,
+        }
     }
 
-    /// The queue whose oldest lane has been due longest; with one queue there is nothing to ask.
-    async fn choose(&mut self) -> Result<Option<Arc<str>>> {
-        let now = self.shared.now();
-        self.not_before.retain(|_, due| due.is_none_or(|due| due > now));
-        let open: Vec<Arc<str>> = self
-            .queues
-            .iter()
-            .filter(|queue| !self.not_before.contains_key(*queue) && !self.shared.is_paused(queue))
-            .cloned()
-            .collect();
-        if open.len() <= 1 {
-            return Ok(open.into_iter().next());
+    async fn took(&mut self, place: usize, want: Want, claimed: Claimed, renamed: bool) -> bool {
+        let core = &self.core;
+        let got = claimed.turns.len();
+        self.looks[place].at = Instant::now();
+        self.looks[place].next = match claimed.next_due {
+            None => Next::Woken,
+            Some(time) if got > 0 || time > core.store_now() => Next::At(time),
+            // What is due may not be taken now: a lane with a crash behind it, and no slot free.
+            Some(_) => Next::At(core.store_now() + Duration::from_millis(100)),
+        };
+        core.held.add(&claimed.turns);
+        if renamed {
+            // Claimed under a name that is given up: nobody would keep the lease.
+            core.release(place, claimed.turns);
+            core.pool.fill(place, Vec::new(), want);
+            return got > 0;
         }
-        let due = self.shared.store.due(DueQuery { now: None, queues: open.clone() }).await?;
-        let mut oldest = None;
-        for source in due {
-            match source.due {
-                Some(due) if due <= now => {
-                    if oldest.as_ref().is_none_or(|(known, _)| due < *known) {
-                        oldest = Some((due, source.queue));
-                    }
-                }
-                later => drop(self.not_before.insert(source.queue, later)),
+        if got > 0 && core.sources[place].definition().is_none() {
+            // The queue was made by a push after this node had started.
+            let _ = core.read_definitions().await;
+        }
+        core.pool.fill(place, claimed.turns, want);
+        got > 0
+    }
+
+    async fn failed(&mut self, place: usize, want: Want, error: Error) -> bool {
+        let core = self.core.clone();
+        core.pool.fill(place, Vec::new(), want);
+        let look = &mut self.looks[place];
+        look.at = Instant::now();
+        match error.kind() {
+            // Nobody has pushed to it yet.
+            ErrorKind::NotFound => {
+                look.next = Next::Woken;
+                return false;
+            }
+            ErrorKind::NodeGone => core.gone.notify_one(),
+            ErrorKind::Unavailable => look.suspect = true,
+            _ => {}
+        }
+        core.outage.failed("claiming", &error);
+        tokio::select! {
+            () = tokio::time::sleep(self.pauses.next()) => {}
+            () = core.renamed.notified() => {}
+            () = core.phases.draining() => {}
+        }
+        false
+    }
+
+    /// What has waited too long for a slot goes back, so that other nodes can take it.
+    fn release_old(&self) {
+        for (place, turns) in self.core.pool.take_old() {
+            tracing::debug!(
+                queue = &*self.core.sources[place].name,
+                lanes = turns.len(),
+                "prefetched lanes go back: the jobs have become slow"
+            );
+            self.core.release(place, turns);
+        }
+        for (place, source) in self.core.sources.iter().enumerate() {
+            if source.paused_until().is_some() {
+                self.core.release(place, self.core.pool.take_all_of(place));
             }
         }
-        Ok(oldest.map(|(_, queue)| queue))
     }
 
-    /// How long until the next lane falls due, as far as is known.
-    fn until_due(&self) -> Duration {
-        let now = self.shared.now();
-        let next = self.not_before.values().flatten().min();
-        let poll = jittered(self.shared.settings.poll_interval);
-        next.map_or(poll, |due| due.since(now).min(poll))
-    }
-
-    /// Sleeps, unless something wakes it: then every queue is looked at again.
-    async fn rest(&mut self, next: Next) {
-        let poll = self.shared.settings.poll_interval;
-        let look_again = match next {
-            Next::Claim => return,
-            Next::Sleep(length) => self.wakeups.wait(length).await || length >= poll / 2,
-            Next::FreeSlot => tokio::select! {
-                _ = self.wakeups.wait(poll) => true,
-                () = self.shared.freed.notified() => true,
-            },
-        };
-        if look_again {
-            self.not_before.clear();
+    /// Sleeps until something may have changed: exactly until the next lane is due, unless the
+    /// store wakes us or a slot gets free.
+    async fn rest(&mut self) {
+        let core = self.core.clone();
+        let length = self.rest_length();
+        tokio::select! {
+            rang = self.wakeups.wait(length) => {
+                if rang {
+                    self.looks.iter_mut().for_each(|look| look.next = Next::Now);
+                }
+            }
+            () = core.pool.room.notified() => {}
+            () = core.phases.draining() => {}
         }
     }
 
-    /// The store is away: says so once, waits longer each time, and goes on.
-    async fn wait_out(&mut self, error: &crate::Error) {
-        let wait = match self.outage {
-            None => {
-                tracing::warn!(%error, "the store does not answer: waiting for it");
-                RETRY_WAIT.0
-            }
-            Some(wait) => (wait * 2).min(RETRY_WAIT.1),
-        };
-        self.outage = Some(wait);
-        tokio::time::sleep(jittered(wait)).await;
+    fn rest_length(&self) -> Duration {
+        let core = &self.core;
+        let interval = core.settings.poll_interval;
+        let due = self.looks.iter().map(|look| match look.next {
+            // It is worth asking, but there is no room: a slot will tell.
+            Next::Now => interval,
+            Next::At(time) => core.until(time),
+            Next::Woken => interval.saturating_sub(look.at.elapsed()),
+        });
+        due.min().unwrap_or(interval).clamp(REST_MIN, interval)
     }
-
-    /// Puts turns together into calls: up to the queue's batch size, of one task; alone what
-    /// something went wrong with before, so that it drags no others along.
-    fn calls(&self, turns: Vec<Turn>) -> Vec<Call> {
-        let mut calls: Vec<Call> = Vec::with_capacity(turns.len());
-        let mut may_grow = false;
-        for turn in turns {
-            let turn = Arc::new(turn);
-            let Some(queue) = self.shared.queues.get(&*turn.queue) else { continue };
-            let Some(worker) = self.shared.registry.find(&turn.queue, turn.task().map(|t| &**t))
-            else {
-                self.refuse(turn);
-                continue;
-            };
-            let alone = turn.is_alone();
-            match calls.last_mut() {
-                Some(call)
-                    if may_grow
-                        && !alone
-                        && call.turns.len() < queue.batch_size as usize
-                        && call.turns[0].task() == turn.task() =>
-                {
-                    call.turns.push(turn);
-                }
-                _ => {
-                    let own = turn.head().and_then(|job| job.options.as_ref()?.timeout);
-                    let timeout = own.or(queue.timeout);
-                    calls.push(Call { turns: vec![turn], worker: worker.clone(), timeout });
-                    may_grow = !alone;
-                }
-            }
-        }
-        calls
-    }
-
-    fn refuse(&self, turn: Arc<Turn>) {
-        let task = turn.task().map_or("(none)", |task| task).to_owned();
-        let error = format!("no worker of queue {:?} knows task {task:?}", turn.queue).into();
-        self.shared.ended(turn, Outcome::Retry { error, retry_in: None }.into());
-    }
-}
-
-/// Up to a tenth more or less, so that nodes do not march in step.
-pub(super) fn jittered(length: Duration) -> Duration {
-    length.mul_f64(0.9 + fastrand::f64() * 0.2)
 }

@@ -1,87 +1,180 @@
-//! Sends what has ended, all that has gathered in one batch, until the store has it. A lost answer
-//! is not the handler's failure: the settle is sent again, and a repeat is refused as stale.
+//! Ends turns in the store: what has gathered goes as one batch.
+//!
+//! A settlement is tried until the store answers, whatever becomes of the handler that it came
+//! from. The token fences it, so a repeat does no harm.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
-use super::fetch::jittered;
-use super::shared::{Ended, Shared};
+use tokio::sync::Notify;
+
+use super::call::Call;
+use super::core::Core;
+use super::lock::lock;
+use super::outage::Pauses;
 use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind};
+use crate::id::LaneId;
 use crate::limits::SETTLE_TURNS_MAX;
+use crate::settle::Settlement;
 use crate::store::{Settle, Settled};
 
-/// Shortest and longest wait for a store that is away.
-const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
+/// A turn that has ended, on its way to the store.
+#[derive(Debug)]
+pub(super) struct Ended {
+    settlement: Settlement,
+    /// The turn itself, kept only for an observer.
+    witness: Option<(Arc<Call>, usize)>,
+}
 
-pub(super) async fn run(shared: Arc<Shared>) {
-    loop {
-        let ended = shared.take_ended();
-        if !ended.is_empty() {
-            for batch in batches(ended) {
-                send(&shared, batch).await;
+impl Ended {
+    pub(super) fn new(
+        settlement: Settlement,
+        call: &Arc<Call>,
+        place: usize,
+        observed: bool,
+    ) -> Self {
+        Self { settlement, witness: observed.then(|| (call.clone(), place)) }
+    }
+}
+
+/// What waits to be settled.
+#[derive(Debug, Default)]
+pub(super) struct Settles {
+    waiting: Mutex<Waiting>,
+    some: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    ended: Vec<Ended>,
+    closed: bool,
+}
+
+impl Settles {
+    pub(super) fn add(&self, ended: impl IntoIterator<Item = Ended>) {
+        let mut waiting = lock(&self.waiting);
+        let was_empty = waiting.ended.is_empty();
+        waiting.ended.extend(ended);
+        let wake = was_empty && !waiting.ended.is_empty();
+        drop(waiting);
+        if wake {
+            self.some.notify_one();
+        }
+    }
+
+    /// Lets the settler end when it is through.
+    pub(super) fn close(&self) {
+        lock(&self.waiting).closed = true;
+        self.some.notify_one();
+    }
+
+    /// All that waits; none when the queue is closed and empty.
+    async fn take(&self) -> Option<Vec<Ended>> {
+        loop {
+            {
+                let mut waiting = lock(&self.waiting);
+                if !waiting.ended.is_empty() {
+                    return Some(std::mem::take(&mut waiting.ended));
+                }
+                if waiting.closed {
+                    return None;
+                }
             }
-            continue;
-        }
-        if shared.all_ended.is_cancelled() {
-            return;
-        }
-        tokio::select! {
-            () = shared.ending.notified() => {}
-            () = shared.all_ended.cancelled() => {}
+            self.some.notified().await;
         }
     }
 }
 
-fn batches(mut ended: Vec<Ended>) -> Vec<Vec<Ended>> {
-    let mut batches = Vec::new();
-    while ended.len() > SETTLE_TURNS_MAX {
-        let rest = ended.split_off(SETTLE_TURNS_MAX);
-        batches.push(std::mem::replace(&mut ended, rest));
+/// Settles until the queue is closed.
+pub(super) async fn run(core: Arc<Core>) {
+    while let Some(mut ended) = core.settles.take().await {
+        while !ended.is_empty() {
+            let rest = ended.split_off(ended.len().min(SETTLE_TURNS_MAX));
+            let again = if core.held.was_doubled() { take_doubled(&mut ended) } else { Vec::new() };
+            settle(&core, ended).await;
+            ended = again;
+            ended.extend(rest);
+        }
     }
-    batches.push(ended);
-    batches
 }
 
-async fn send(shared: &Shared, batch: Vec<Ended>) {
-    let turns: Vec<_> = batch.iter().map(|ended| ended.settlement.clone()).collect();
-    if let Some(observer) = &shared.settings.observer {
-        batch.iter().for_each(|ended| observer.settling(&ended.turn, &ended.settlement));
+/// Takes out what names a lane that stands in the batch already.
+fn take_doubled(ended: &mut Vec<Ended>) -> Vec<Ended> {
+    let mut seen: HashSet<LaneId> = HashSet::with_capacity(ended.len());
+    let is_second = |one: &mut Ended| !seen.insert(one.settlement.lane);
+    ended.extract_if(.., is_second).collect()
+}
+
+async fn settle(core: &Core, ended: Vec<Ended>) {
+    let (turns, witnesses): (Vec<_>, Vec<_>) =
+        ended.into_iter().map(|one| (one.settlement, one.witness)).unzip();
+    if let Some(observer) = &core.observer {
+        for (settlement, witness) in turns.iter().zip(&witnesses) {
+            if let Some((call, place)) = witness {
+                observer.settling(&call.turns[*place], settlement);
+            }
+        }
     }
-    let mut wait = RETRY_WAIT.0;
+    let sent_at = Timestamp::of_this_machine();
+    let (settled, repeated) = send(core, &turns).await;
+    core.held.remove(&turns);
+    for ((settlement, settled), witness) in turns.iter().zip(&settled).zip(&witnesses) {
+        report(core, settlement, settled, repeated);
+        // Nobody knows whether the first sending was carried out: then no answer is told.
+        let known = settled.is_ok() || !repeated;
+        if let (true, Some(observer), Some((call, place))) = (known, &core.observer, witness) {
+            observer.settled(&call.turns[*place], settlement, settled, sent_at);
+        }
+    }
+}
+
+fn report(core: &Core, settlement: &Settlement, settled: &Settled, repeated: bool) {
+    core.counters.settled(settlement, settled);
+    // After a lost answer the repeat of what was carried out is stale too: nothing is wrong then.
+    if !settled.is_ok() && !repeated {
+        let (lane, token) = (settlement.lane, settlement.token);
+        tracing::warn!(%lane, %token, "another node had taken this claim over: its outcome was refused");
+    }
+}
+
+/// Sends a batch until it is answered. Also says whether it was sent more than once.
+pub(super) async fn send(core: &Core, turns: &[Settlement]) -> (Vec<Settled>, bool) {
+    let mut pauses = Pauses::default();
     let mut repeated = false;
     loop {
-        let sent_at = Timestamp::of_this_machine();
-        match shared.store.settle(Settle { now: None, turns: turns.clone() }).await {
-            Ok(answers) => return tell(shared, &batch, &answers, repeated, sent_at),
-            Err(error) if error.is_transient() => {
-                if !repeated {
-                    tracing::warn!(%error, turns = turns.len(), "the store does not take results: trying again");
-                }
-                repeated = true;
-                tokio::time::sleep(jittered(wait)).await;
-                wait = (wait * 2).min(RETRY_WAIT.1);
+        match core.store.settle(Settle { now: None, turns: turns.to_vec() }).await {
+            Ok(settled) => {
+                core.outage.succeeded();
+                return (settled, repeated);
             }
-            Err(error) => {
-                tracing::error!(%error, turns = turns.len(), "the store refuses results: the claims will expire and run again");
-                return;
+            Err(error) if is_hopeless(&error) => {
+                return (split(core, turns, &error).await, repeated);
             }
+            Err(error) => core.outage.failed("settling", &error),
         }
+        repeated = true;
+        tokio::time::sleep(pauses.next()).await;
     }
 }
 
-fn tell(shared: &Shared, batch: &[Ended], answers: &[Settled], repeated: bool, sent_at: Timestamp) {
-    for (ended, answer) in batch.iter().zip(answers) {
-        if *answer == Settled::Stale && !repeated {
-            shared.count_stale();
-            tracing::warn!(
-                queue = &*ended.turn.queue,
-                key = ended.turn.key.as_deref(),
-                token = ended.turn.token.0,
-                "the claim had been taken over: its result was refused"
-            );
-        }
-        if let Some(observer) = &shared.settings.observer {
-            observer.settled(&ended.turn, &ended.settlement, answer, sent_at);
-        }
+/// Whether the store will refuse the same batch again.
+fn is_hopeless(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Invalid | ErrorKind::NotFound | ErrorKind::Conflict | ErrorKind::Corrupt
+    )
+}
+
+/// One bad settlement must not keep the others from being carried out.
+async fn split(core: &Core, turns: &[Settlement], error: &Error) -> Vec<Settled> {
+    if let [one] = turns {
+        let (lane, token) = (one.lane, one.token);
+        tracing::error!(%error, %lane, %token, "the store refuses to settle a turn: it stays claimed until this node ends");
+        return vec![Settled::Stale];
     }
+    let (left, right) = turns.split_at(turns.len() / 2);
+    let mut settled = Box::pin(send(core, left)).await.0;
+    settled.extend(Box::pin(send(core, right)).await.0);
+    settled
 }
