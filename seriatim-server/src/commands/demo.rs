@@ -209,7 +209,12 @@ async fn push(
     answer.map(drop)
 }
 
-fn engine(store: &SharedStore, recorder: &History, name: &str, progress: Arc<Progress>) -> EngineBuilder {
+fn engine(
+    store: &SharedStore,
+    recorder: &History,
+    name: &str,
+    progress: Arc<Progress>,
+) -> EngineBuilder {
     let is_doomed = name == DOOMED;
     Engine::builder(store.clone())
         .node_name(name)

@@ -4,9 +4,7 @@ use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
-use super::limits::{
-    PREFETCH_AGE_MAX, PREFETCH_GROWS_BELOW, PREFETCH_SHRINKS_ABOVE,
-};
+use super::limits::{PREFETCH_AGE_MAX, PREFETCH_GROWS_BELOW, PREFETCH_SHRINKS_ABOVE};
 use crate::turn::Turn;
 
 #[derive(Debug)]

@@ -55,7 +55,11 @@ pub(super) struct Want {
 
 impl Pool {
     /// A pool for queues that may each run so many calls at once.
-    pub(super) fn new(limits: impl Iterator<Item = usize>, concurrency: usize, ahead: usize) -> Self {
+    pub(super) fn new(
+        limits: impl Iterator<Item = usize>,
+        concurrency: usize,
+        ahead: usize,
+    ) -> Self {
         let lots = limits.map(|limit| Lot::new(limit, concurrency, ahead)).collect();
         let state =
             State { lots, concurrency, busy: 0, reserved: None, next_place: 1, closed: false };

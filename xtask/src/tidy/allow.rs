@@ -18,7 +18,13 @@ pub(super) struct Allowed {
 }
 
 /// Shorten this list; lengthen it only with a reason that convinces a reviewer.
-pub(super) const ALLOWED: &[Allowed] = &[];
+pub(super) const ALLOWED: &[Allowed] = &[Allowed {
+    rule: RuleName::SleepInTest,
+    path: "seriatim/src/runtime/tests/rig.rs",
+    item: "",
+    size_max: 0,
+    reason: "its time is virtual: a sleep is how the tests let it pass, and takes none",
+}];
 
 impl Allowed {
     /// Whether `finding` is the thing this entry is about, of whatever size.

@@ -91,8 +91,8 @@ impl Rig {
         self.claim(request).await.unwrap().turns
     }
 
-    fn at(&self, now: Option<Timestamp>) -> Option<Timestamp> {
-        Some(now.unwrap_or_else(|| START + self.origin.elapsed()))
+    fn at(&self, now: Option<Timestamp>) -> Timestamp {
+        now.unwrap_or_else(|| START + self.origin.elapsed())
     }
 
     fn check(&self) -> Result<()> {
@@ -119,30 +119,34 @@ impl Store for Rig {
     }
     async fn now(&self) -> Result<Timestamp> {
         self.check()?;
-        Ok(self.at(None).unwrap())
+        Ok(self.at(None))
     }
     async fn migrate(&self) -> Result<()> {
         self.inner.migrate().await
     }
     async fn declare(&self, r: Declare) -> Result<()> {
-        self.inner.declare(Declare { now: self.at(r.now), ..r }).await
+        self.inner.declare(Declare { now: Some(self.at(r.now)), ..r }).await
     }
     async fn push(&self, r: Push) -> Result<Vec<Pushed>> {
         self.check()?;
         self.faults.pushes.fetch_add(1, Ordering::SeqCst);
         // A store takes a while; in it others may join the line.
         tokio::task::yield_now().await;
-        self.inner.push(Push { now: self.at(r.now), ..r }).await
+        self.inner.push(Push { now: Some(self.at(r.now)), ..r }).await
     }
     async fn claim(&self, r: Claim) -> Result<Claimed> {
         self.check()?;
         self.faults.lanes_asked.fetch_max(r.lanes_max, Ordering::SeqCst);
-        let claimed = self.inner.claim(Claim { now: self.at(r.now), ..r }).await?;
-        if !claimed.turns.is_empty() && take(&self.faults.lost_claims) { lost() } else { Ok(claimed) }
+        let claimed = self.inner.claim(Claim { now: Some(self.at(r.now)), ..r }).await?;
+        if !claimed.turns.is_empty() && take(&self.faults.lost_claims) {
+            lost()
+        } else {
+            Ok(claimed)
+        }
     }
     async fn settle(&self, r: Settle) -> Result<Vec<Settled>> {
         self.check()?;
-        let settled = self.inner.settle(Settle { now: self.at(r.now), ..r }).await?;
+        let settled = self.inner.settle(Settle { now: Some(self.at(r.now)), ..r }).await?;
         if take(&self.faults.lost_settles) { lost() } else { Ok(settled) }
     }
     async fn heartbeat(&self, r: Heartbeat) -> Result<Pulse> {
@@ -150,30 +154,30 @@ impl Store for Rig {
         if self.faults.no_beats.load(Ordering::SeqCst) {
             return lost();
         }
-        self.inner.heartbeat(Heartbeat { now: self.at(r.now), ..r }).await
+        self.inner.heartbeat(Heartbeat { now: Some(self.at(r.now)), ..r }).await
     }
     async fn rescue(&self, r: Rescue) -> Result<Vec<Turn>> {
         self.check()?;
-        self.inner.rescue(Rescue { now: self.at(r.now), ..r }).await
+        self.inner.rescue(Rescue { now: Some(self.at(r.now)), ..r }).await
     }
     async fn sweep(&self, r: Sweep) -> Result<Swept> {
         self.check()?;
-        self.inner.sweep(Sweep { now: self.at(r.now), ..r }).await
+        self.inner.sweep(Sweep { now: Some(self.at(r.now)), ..r }).await
     }
     async fn cancel(&self, r: Cancel) -> Result<Vec<Cancelled>> {
-        self.inner.cancel(Cancel { now: self.at(r.now), ..r }).await
+        self.inner.cancel(Cancel { now: Some(self.at(r.now)), ..r }).await
     }
     async fn requeue(&self, r: Selected) -> Result<Acted> {
-        self.inner.requeue(Selected { now: self.at(r.now), ..r }).await
+        self.inner.requeue(Selected { now: Some(self.at(r.now)), ..r }).await
     }
     async fn delete_dead(&self, r: Selected) -> Result<Acted> {
-        self.inner.delete_dead(Selected { now: self.at(r.now), ..r }).await
+        self.inner.delete_dead(Selected { now: Some(self.at(r.now)), ..r }).await
     }
     async fn act(&self, r: Act) -> Result<Acted> {
-        self.inner.act(Act { now: self.at(r.now), ..r }).await
+        self.inner.act(Act { now: Some(self.at(r.now)), ..r }).await
     }
     async fn amend(&self, r: Amend) -> Result<()> {
-        self.inner.amend(Amend { now: self.at(r.now), ..r }).await
+        self.inner.amend(Amend { now: Some(self.at(r.now)), ..r }).await
     }
     async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
         self.inner.pause_queue(queue, paused).await
@@ -182,18 +186,18 @@ impl Store for Rig {
         self.inner.command_node(node, command).await
     }
     async fn lead(&self, r: Lead) -> Result<bool> {
-        self.inner.lead(Lead { now: self.at(r.now), ..r }).await
+        self.inner.lead(Lead { now: Some(self.at(r.now)), ..r }).await
     }
     async fn due(&self, r: DueQuery) -> Result<Vec<SourceDue>> {
         self.check()?;
-        self.inner.due(DueQuery { now: self.at(r.now), ..r }).await
+        self.inner.due(DueQuery { now: Some(self.at(r.now)), ..r }).await
     }
     async fn queues(&self) -> Result<Vec<QueueView>> {
         self.check()?;
         self.inner.queues().await
     }
     async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
-        self.inner.stats(self.at(now)).await
+        self.inner.stats(Some(self.at(now))).await
     }
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
         self.check()?;

@@ -38,8 +38,7 @@ async fn a_stopping_engine_lets_calls_finish_and_takes_no_more() {
 async fn a_call_that_will_not_end_is_dropped_and_its_lane_goes_back_uncounted() {
     let (rig, log) = (Rig::new(), Log::default());
     let id = rig.push(Job::new("mail", &1).unwrap()).await;
-    let running =
-        Running::start(sleeping(&rig, &log, secs(100_000)).shutdown_timeout(secs(20)));
+    let running = Running::start(sleeping(&rig, &log, secs(100_000)).shutdown_timeout(secs(20)));
     log.reaches(1).await;
     let summary = running.stop().await;
     assert_eq!((summary.released, summary.failed), (1, 0));
@@ -51,9 +50,8 @@ async fn a_call_that_will_not_end_is_dropped_and_its_lane_goes_back_uncounted() 
 #[tokio::test(start_paused = true)]
 async fn a_node_told_to_be_quiet_takes_no_more_and_one_told_to_stop_stops() {
     let (rig, log) = (Rig::new(), Log::default());
-    let engine = tokio::spawn(
-        sleeping(&rig, &log, secs(1)).run_until(std::future::pending::<()>()),
-    );
+    let engine =
+        tokio::spawn(sleeping(&rig, &log, secs(1)).run_until(std::future::pending::<()>()));
     pass(secs(1)).await;
     let node = rig.nodes().await.unwrap()[0].info.id.clone();
     rig.command_node(&node, Command::Quiet).await.unwrap();
