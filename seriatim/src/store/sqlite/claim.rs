@@ -117,16 +117,10 @@ impl Tx<'_> {
         Ok(classes)
     }
 
-    fn may_take(&self, route: i64, request: &Claim) -> Result<bool> {
-        if route == 0 {
-            return Ok(true);
-        }
-        let sql = "SELECT node, grp FROM route WHERE number = ?1";
-        let row: Option<(Option<String>, Option<String>)> =
-            self.first(sql, [route], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let Some((node, group)) = row else { return Ok(false) };
-        Ok(node.is_none_or(|node| request.node_name.as_deref() == Some(&*node))
-            && group.is_none_or(|group| request.groups.iter().any(|mine| **mine == *group)))
+    fn may_take(&mut self, route: i64, request: &Claim) -> Result<bool> {
+        let Some((node, group)) = self.route_of(route)? else { return Ok(false) };
+        Ok(node.is_none_or(|node| request.node_name.as_ref() == Some(&node))
+            && group.is_none_or(|group| request.groups.iter().any(|mine| *mine == group)))
     }
 
     /// The next lanes by (priority, due, age) over the classes.
@@ -378,11 +372,9 @@ impl Tx<'_> {
     }
 
     pub(super) fn due(&mut self, queues: &[Arc<str>]) -> Result<Vec<SourceDue>> {
-        let sql = "SELECT number, name, paused FROM queue ORDER BY name";
-        let rows: Vec<(u32, Arc<str>, bool)> =
-            self.rows(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         let mut sources = Vec::new();
-        for (number, queue, paused) in rows {
+        for row in self.all_queues()? {
+            let (number, queue, paused) = (row.number, row.name, row.paused);
             if !queues.is_empty() && !queues.contains(&queue) {
                 continue;
             }

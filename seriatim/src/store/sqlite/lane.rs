@@ -81,6 +81,9 @@ impl Tx<'_> {
             return Ok(());
         }
         self.position(&mut work)?;
+        if !work.row.head.is_claimed() {
+            self.ring();
+        }
         let h = &work.row.head;
         self.execute(
             SAVE,

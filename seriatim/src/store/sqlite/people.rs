@@ -327,6 +327,7 @@ impl Tx<'_> {
     }
 
     pub(super) fn sweep(&mut self, rows_max: usize) -> Result<Swept> {
+        self.flush()?;
         let mut swept = Swept::default();
         self.sweep_expired(rows_max, &mut swept)?;
         self.sweep_done(rows_max, &mut swept)?;

@@ -1,11 +1,12 @@
 -- Version 1. Times are microseconds since 1970; a key is compared byte by byte.
 
 CREATE TABLE meta (
-  id    INTEGER PRIMARY KEY CHECK (id = 1),
-  seq   INTEGER NOT NULL,              -- the last number given to a job or lane
-  token INTEGER NOT NULL               -- the last fencing token
+  id      INTEGER PRIMARY KEY CHECK (id = 1),
+  seq     INTEGER NOT NULL,            -- the last number given to a job or lane
+  token   INTEGER NOT NULL,            -- the last fencing token
+  version INTEGER NOT NULL             -- raised with every change of a queue or route
 );
-INSERT INTO meta VALUES (1, 0, 0);
+INSERT INTO meta VALUES (1, 0, 0, 1);
 
 CREATE TABLE queue (
   number     INTEGER PRIMARY KEY,

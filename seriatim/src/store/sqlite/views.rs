@@ -9,7 +9,7 @@ use super::claim::Holder;
 use super::lane::Work;
 use super::people::Place;
 use super::row::{JOB_COLUMNS, Job, LaneRow, flag, lane_columns};
-use super::tx::{Tx, read_queue};
+use super::tx::{QueueRow, Tx};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{JobId, NodeId, Token};
@@ -23,14 +23,15 @@ use crate::store::view::{
 
 impl Tx<'_> {
     pub(super) fn queue_views(&mut self) -> Result<Vec<QueueView>> {
-        let sql = "SELECT number, name, definition, declared, paused FROM queue ORDER BY name";
-        let rows = self.rows(sql, [], read_queue)?;
-        let view = |row: Result<super::tx::QueueRow>| {
-            let row = row?;
-            let queue = (*row.queue).clone();
-            Ok(QueueView { number: row.number, queue, declared: row.declared, paused: row.paused })
+        let view = |row: QueueRow| QueueView {
+            number: row.number,
+            queue: (*row.queue).clone(),
+            declared: row.declared,
+            paused: row.paused,
         };
-        rows.into_iter().map(view).collect()
+        let mut views: Vec<QueueView> = self.all_queues()?.into_iter().map(view).collect();
+        views.sort_unstable_by(|a, b| a.queue.name.cmp(&b.queue.name));
+        Ok(views)
     }
 
     pub(super) fn stats(&mut self) -> Result<Vec<QueueStats>> {
