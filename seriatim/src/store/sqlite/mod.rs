@@ -4,6 +4,7 @@
 //! one job is one row (`schema.sql`), and a claim is recorded once for all its lanes, so that
 //! claiming and settling a job is one row changed and one row deleted.
 
+mod body;
 mod claim;
 mod fault;
 mod lane;
@@ -11,6 +12,7 @@ mod migrate;
 mod nodes;
 mod people;
 mod push;
+mod rescue;
 mod row;
 mod settle;
 mod thread;

@@ -125,10 +125,13 @@ impl Tx<'_> {
         }
         let job = self.new_job(queue, new)?;
         let (seq, id) = (job.seq, job.id(queue.number));
+        let job = Job { payload: self.store_body(seq, new.payload.as_bytes())?, ..job };
         let (job_id, status) = match self.place(queue, new.key.as_deref(), job, i)? {
             None => (id, PushStatus::Queued),
             Some((into, created)) => {
-                debug_assert_ne!(into, seq);
+                if new.payload.as_bytes().len() > super::body::INLINE_BYTES_MAX {
+                    self.delete_body(seq)?;
+                }
                 (job_id(created, queue.number, into), PushStatus::Merged)
             }
         };
@@ -166,7 +169,7 @@ impl Tx<'_> {
             digest: definition.merges().then(|| new.payload_digest()),
             options: if carries { Some(json(options)?) } else { None },
             aliases: None,
-            payload: new.payload.as_bytes().to_vec(),
+            payload: None,
         })
     }
 
@@ -200,19 +203,29 @@ impl Tx<'_> {
         if queue.queue.mode.route_belongs_to_lane() && work.row.head.route != job.route {
             return Err(route_conflict(key.unwrap_or_default(), i));
         }
-        let run_at = job.run_at;
+        let (run_at, prio) = (job.run_at, job.prio);
+        let before = work.row.head.clone();
         if let Some(merged) = self.merge(&mut work, &job)? {
             arrive(&mut work, run_at, true);
-            work.row.head.prio = work.row.head.prio.min(job.prio);
+            work.row.head.prio = work.row.head.prio.min(prio);
             self.save(work)?;
             return Ok(Some(merged));
         }
+        self.delta(queue.number).jobs += 1;
         arrive(&mut work, run_at, false);
         if queue.queue.mode == Mode::Accumulate && !work.row.head.is_claimed() {
-            work.row.head.prio = work.row.head.prio.min(job.prio);
+            work.row.head.prio = work.row.head.prio.min(prio);
         }
-        self.put(&mut work, job)?;
-        self.delta(queue.number).jobs += 1;
+        if let Some(job) = self.add_behind(&mut work, job)? {
+            self.put(&mut work, job)?;
+            return self.save(work).map(|()| None);
+        }
+        let head = &work.row.head;
+        if (head.due, head.prio, head.flags) == (before.due, before.prio, before.flags) {
+            let sql = "UPDATE lane SET n = ?2, next_due = ?3 WHERE id = ?1";
+            self.execute(sql, params![head.id, head.items, head.next_due])?;
+            return Ok(None);
+        }
         self.save(work)?;
         Ok(None)
     }
@@ -223,9 +236,10 @@ impl Tx<'_> {
         let st = if is_due { state::READY } else { state::SCHEDULED };
         let wake = (!is_due).then_some(j.run_at);
         let sql = "INSERT INTO lane (id, q, key, st, class, prio, due, wake, route, seq, gen, created, score, jprio, run_at,
-                   attempts, flagged, expires, jroute, task, digest, opts, payload)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1, 0, ?10, ?11, ?6, ?7, 0, 0, ?12, ?9, ?13, ?14, ?15, ?16)
+                   attempts, flagged, expires, jroute, task, digest, opts, payload, flags)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1, 0, ?10, ?11, ?6, ?7, 0, 0, ?12, ?9, ?13, ?14, ?15, ?16, ?17)
                    ON CONFLICT DO NOTHING";
+        let flags = if j.payload.is_none() { flag::BODIES } else { 0 };
         let opened = self.execute(
             sql,
             params![
@@ -244,7 +258,8 @@ impl Tx<'_> {
                 j.task,
                 j.digest,
                 j.options,
-                j.payload
+                j.payload,
+                flags
             ],
         )?;
         Ok(opened == 1)
@@ -280,7 +295,7 @@ impl Tx<'_> {
     pub(super) fn put_back(&mut self, queue: u32, key: Option<&str>, mut job: Job) -> Result<()> {
         let Some(row) = self.queue_number(queue)? else { return Ok(()) };
         if row.queue.merges() && job.digest.is_none() {
-            let payload = crate::payload::Payload::from_bytes(job.payload.clone());
+            let payload = crate::payload::Payload::from_bytes(self.payload_of(&job)?);
             job.digest = Some(crate::payload::digest(job.task.as_deref(), &payload));
         }
         let known = match key {
@@ -315,6 +330,9 @@ impl Tx<'_> {
         let sql = "UPDATE alias SET target = ?2 WHERE target = ?1";
         self.execute(sql, params![other.seq, survivor.seq])?;
         work.row.head.flags |= flag::ALIASES;
+        if other.payload.is_none() {
+            self.delete_body(other.seq)?;
+        }
         self.delta(work.queue.number).jobs -= 1;
         self.put(work, survivor)
     }
