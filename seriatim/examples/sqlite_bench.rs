@@ -23,8 +23,16 @@ struct Size {
     batch: usize,
 }
 
-/// (push, drain) in payloads per second.
-type Rates = (f64, f64);
+/// What one run measured.
+#[derive(Clone, Copy)]
+struct Rates {
+    /// Payloads per second.
+    push: f64,
+    drain: f64,
+    /// CPU time of the process for each payload drained, in microseconds. Steadier than the rates
+    /// on a machine that others use too.
+    drain_cpu: f64,
+}
 
 /// A queue, and how many payloads each of its keys has; none for jobs without a key.
 struct Load {
@@ -51,7 +59,12 @@ fn loads() -> Vec<Load> {
         load("fifo", Queue::fifo("q"), Some(1), false),
         load("fifo-100-mixed", Queue::fifo("q"), Some(100), true),
         load("exclusive", Queue::exclusive("q"), Some(1), false),
-        load("exclusive-0h", Queue::exclusive("q").retain_completed(Duration::ZERO), Some(1), false),
+        load(
+            "exclusive-0h",
+            Queue::exclusive("q").retain_completed(Duration::ZERO),
+            Some(1),
+            false,
+        ),
         load("parallel-1h", Queue::parallel("q").retain_completed(hour), None, false),
     ]
 }
@@ -89,20 +102,28 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the rates of one load; returns the median drain.
-fn report(name: &str, rates: Vec<Rates>, limit: Option<f64>) -> f64 {
+/// Prints the rates of one load; returns the medians of drain and its CPU time.
+fn report(name: &str, rates: Vec<Rates>, limit: Option<(f64, f64)>) -> (f64, f64) {
     let column = |pick: fn(&Rates) -> f64| {
         let mut column: Vec<f64> = rates.iter().map(pick).collect();
         column.sort_by(f64::total_cmp);
         (column[column.len() / 2], column[0], column[column.len() - 1])
     };
-    let (push, drain) = (column(|r| r.0), column(|r| r.1));
+    let (push, drain) = (column(|r| r.push), column(|r| r.drain));
+    let cpu = column(|r| r.drain_cpu).0;
     let show = |(median, least, most): (f64, f64, f64)| {
-        format!("{:>7.0} k ({:.0} … {:.0})", median / 1e3, least / 1e3, most / 1e3)
+        format!("{:>5.0} k ({:.0} … {:.0})", median / 1e3, least / 1e3, most / 1e3)
     };
-    let share = limit.map_or(String::new(), |limit| format!("{:>4.0} % of bare", drain.0 / limit * 100.0));
-    println!("{name:<20} push {:<26} drain {:<26} {share}", show(push), show(drain));
-    drain.0
+    let share = limit.map_or(String::new(), |(rate, limit_cpu)| {
+        let (by_time, by_cpu) = (drain.0 / rate * 100.0, limit_cpu / cpu * 100.0);
+        format!("{by_time:>4.0} % of bare by time, {by_cpu:>4.0} % by CPU")
+    });
+    println!(
+        "{name:<20} push {:<22} drain {:<22} {cpu:>5.2} µs CPU {share}",
+        show(push),
+        show(drain)
+    );
+    (drain.0, cpu)
 }
 
 fn bare_limit(path: &Path, size: &Size) -> Result<Rates, Failure> {
@@ -118,12 +139,14 @@ fn bare_limit(path: &Path, size: &Size) -> Result<Rates, Failure> {
         let transaction = connection.transaction()?;
         let sql = "INSERT INTO job (st, prio, due, payload) VALUES (0, 100, ?1, ?2)";
         for i in first..(first + size.batch).min(size.jobs) {
-            transaction.prepare_cached(sql)?.execute(params![i as i64, i.to_string().as_bytes()])?;
+            transaction
+                .prepare_cached(sql)?
+                .execute(params![i as i64, i.to_string().as_bytes()])?;
         }
         transaction.commit()?;
     }
     let push = start.elapsed();
-    let start = Instant::now();
+    let (start, cpu) = (Instant::now(), cpu_nanos());
     let mut left = size.jobs;
     while left > 0 {
         let transaction = connection.transaction()?;
@@ -136,12 +159,14 @@ fn bare_limit(path: &Path, size: &Size) -> Result<Rates, Failure> {
         transaction.commit()?;
         let transaction = connection.transaction()?;
         for (id, _) in &claimed {
-            transaction.prepare_cached("DELETE FROM job WHERE id = ?1 AND tok = 7")?.execute([id])?;
+            transaction
+                .prepare_cached("DELETE FROM job WHERE id = ?1 AND tok = 7")?
+                .execute([id])?;
         }
         transaction.commit()?;
         left -= claimed.len();
     }
-    Ok((rate(size.jobs, push), rate(size.jobs, start.elapsed())))
+    Ok(rates(size.jobs, push, start.elapsed(), cpu_nanos() - cpu))
 }
 
 async fn measure(path: &Path, load: &Load, size: &Size) -> Result<Rates, Failure> {
@@ -154,14 +179,16 @@ async fn measure(path: &Path, load: &Load, size: &Size) -> Result<Rates, Failure
     // The producer's own work is not what is measured.
     let batches: Vec<Vec<Job>> = (0..size.jobs)
         .step_by(size.batch)
-        .map(|first| (first..(first + size.batch).min(size.jobs)).map(|i| job(load, size, i)).collect())
+        .map(|first| {
+            (first..(first + size.batch).min(size.jobs)).map(|i| job(load, size, i)).collect()
+        })
         .collect();
     let start = Instant::now();
     for jobs in batches {
         store.push(Push { now: None, jobs }).await?;
     }
     let push = start.elapsed();
-    let start = Instant::now();
+    let (start, cpu) = (Instant::now(), cpu_nanos());
     let mut drained = 0;
     loop {
         let request = Claim {
@@ -183,10 +210,10 @@ async fn measure(path: &Path, load: &Load, size: &Size) -> Result<Rates, Failure
         let turns = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
         store.settle(Settle { now: None, turns }).await?;
     }
-    let drain = start.elapsed();
+    let (drain, cpu) = (start.elapsed(), cpu_nanos() - cpu);
     store.close().await?;
     assert_eq!(drained, size.jobs, "what was pushed is handed over");
-    Ok((rate(size.jobs, push), rate(size.jobs, drain)))
+    Ok(rates(size.jobs, push, drain, cpu))
 }
 
 fn job(load: &Load, size: &Size, i: usize) -> Job {
@@ -198,8 +225,20 @@ fn job(load: &Load, size: &Size, i: usize) -> Job {
     }
 }
 
-fn rate(jobs: usize, time: Duration) -> f64 {
-    jobs as f64 / time.as_secs_f64()
+fn rates(jobs: usize, push: Duration, drain: Duration, cpu_nanos: u64) -> Rates {
+    let rate = |time: Duration| jobs as f64 / time.as_secs_f64();
+    let drain_cpu = cpu_nanos as f64 / 1e3 / jobs as f64;
+    Rates { push: rate(push), drain: rate(drain), drain_cpu }
+}
+
+/// CPU time of all threads that live, where the system tells it.
+fn cpu_nanos() -> u64 {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return 0 };
+    let of_thread = |thread: std::io::Result<std::fs::DirEntry>| -> Option<u64> {
+        let text = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    };
+    threads.filter_map(of_thread).sum()
 }
 
 fn peak_memory_kib() -> Option<u64> {

@@ -370,7 +370,8 @@ impl Tx<'_> {
             false => WAITING_COLUMNS,
         };
         let order = if light { "ORDER BY score, seq" } else { "" };
-        let sql = format!("SELECT {columns} FROM item WHERE lane = ?1 AND gen = ?2 {order} LIMIT ?3");
+        let sql =
+            format!("SELECT {columns} FROM item WHERE lane = ?1 AND gen = ?2 {order} LIMIT ?3");
         // One more than a turn can take shows that some are left.
         let place = params![lane.id, lane.open, TURN_JOBS_MAX as i64 + 1];
         self.rows(&sql, place, |row| Waiting::read(row, 0))
@@ -388,9 +389,8 @@ impl Tx<'_> {
              WHERE lane = ?1 AND gen = ?2 ORDER BY ord LIMIT ?3"
         );
         let place = params![lane.id, lane.open, queue.queue.take - 1, self.now];
-        let following = self.rows(&sql, place, |row| {
-            Ok((Waiting::read(row, 0)?, row.get::<_, bool>(9)?))
-        })?;
+        let following =
+            self.rows(&sql, place, |row| Ok((Waiting::read(row, 0)?, row.get::<_, bool>(9)?)))?;
         let mut jobs = vec![slot];
         jobs.extend(following.into_iter().take_while(|(_, fresh)| *fresh).map(|(job, _)| job));
         let count = self.how_many(&jobs, queue.queue.take as usize, false)?;

@@ -81,8 +81,22 @@ impl Tx<'_> {
         let h = &work.row.head;
         if !work.slot_changed {
             let values = params![
-                h.id, h.st, h.class, h.prio, h.due, h.wake, h.token, h.open, h.items, h.flags,
-                h.retry, h.crashes, h.error, h.next_due, h.route, h.claimed_at
+                h.id,
+                h.st,
+                h.class,
+                h.prio,
+                h.due,
+                h.wake,
+                h.token,
+                h.open,
+                h.items,
+                h.flags,
+                h.retry,
+                h.crashes,
+                h.error,
+                h.next_due,
+                h.route,
+                h.claimed_at
             ];
             return self.execute(SAVE, values).map(drop);
         }
@@ -269,9 +283,11 @@ impl Tx<'_> {
             Mode::Exclusive => {
                 let urgency = |job: &Job| (job.prio, job.run_at, job.seq);
                 // Nothing that fell due meanwhile may have to take the slot.
-                let is_settled =
-                    head.st == state::READY && head.wake.is_none_or(|wake| wake > now);
-                is_settled && slot.run_at <= now && job.run_at <= now && urgency(slot) < urgency(&job)
+                let is_settled = head.st == state::READY && head.wake.is_none_or(|wake| wake > now);
+                is_settled
+                    && slot.run_at <= now
+                    && job.run_at <= now
+                    && urgency(slot) < urgency(&job)
             }
         };
         if !stays {

@@ -8,6 +8,7 @@ mod body;
 mod claim;
 mod fault;
 mod lane;
+mod limit;
 mod migrate;
 mod nodes;
 mod people;
@@ -27,6 +28,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OpenFlags};
 
 use fault::translate;
+pub use limit::bare_limit;
 use thread::Worker;
 use tx::Tx;
 
@@ -135,9 +137,7 @@ impl Sqlite {
         match &*reader {
             Reader::IsTheWriter => Ok(None),
             Reader::Runs(worker) => Ok(Some(worker.clone())),
-            Reader::Closed => {
-                Err(Error::new(ErrorKind::Unavailable, "the store has been closed"))
-            }
+            Reader::Closed => Err(Error::new(ErrorKind::Unavailable, "the store has been closed")),
             Reader::NotYet => {
                 let worker = Worker::reader(connect_reader(&self.path)?)?;
                 *reader = Reader::Runs(worker.clone());

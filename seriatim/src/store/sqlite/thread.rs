@@ -239,11 +239,7 @@ impl Writer {
 
     /// Runs all tasks in one transaction; those that fail are undone one by one. Answers whether
     /// something may have become claimable, or why nothing of it was kept.
-    fn attempt(
-        &self,
-        definitions: &mut Definitions,
-        group: &mut [Box<dyn Task>],
-    ) -> Result<bool> {
+    fn attempt(&self, definitions: &mut Definitions, group: &mut [Box<dyn Task>]) -> Result<bool> {
         let result = run_all(&self.connection, definitions, group);
         if result.is_err() {
             definitions.forget();

@@ -102,9 +102,8 @@ impl<'c> Tx<'c> {
     /// Reads what every operation needs; the transaction has begun.
     pub(super) fn begin(c: &'c Connection, definitions: &'c mut Definitions) -> Result<Self> {
         let sql = "SELECT seq, token, version FROM meta WHERE id = 1";
-        let read = |row: &Row<'_>| {
-            Ok(Meta { seq: row.get(0)?, token: row.get(1)?, version: row.get(2)? })
-        };
+        let read =
+            |row: &Row<'_>| Ok(Meta { seq: row.get(0)?, token: row.get(1)?, version: row.get(2)? });
         let meta = c
             .prepare_cached(sql)
             .and_then(|mut statement| statement.query_row([], read))
