@@ -1,47 +1,183 @@
-//! Claiming lanes, and rescuing claims whose lease has run out.
+//! Claiming lanes.
+//!
+//! A claim reads the lanes that it takes in one scan of the ready index, closes them with one
+//! statement where all are taken alike, and is itself one row, whatever the number of its lanes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rusqlite::params;
+use rusqlite::{Row, params};
 
-use super::lane::Work;
 use super::push::micros;
-use super::row::{JOB_COLUMNS, Job, LaneRow, TAKEN, lane_columns};
+use super::row::{Sql, TAKEN, score_rank};
 use super::tx::{QueueRow, Tx};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
-use crate::id::{NodeId, Token};
+use crate::id::{LaneId, NodeId, Token};
 use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
+use crate::payload::Payload;
 use crate::queue::Mode;
-use crate::store::request::{Claim, Claimed, Lease, Rescue, SourceDue};
+use crate::store::request::{Claim, Claimed, Lease};
 use crate::turn::{Turn, TurnJob};
 
-/// Closes the slot's job alone.
-const CLOSE_SLOT: &str =
-    "UPDATE lane SET st = 2, wake = NULL, tok = ?2, gen = -1, next_due = ?3, claimed_at = ?4,
- beat_at = ?4, progress = NULL WHERE id = ?1";
-/// Closes all jobs of the lane by moving its boundary.
-const CLOSE_ALL: &str =
-    "UPDATE lane SET st = 2, wake = NULL, tok = ?2, open = ?2, next_due = ?3, claimed_at = ?4,
- beat_at = ?4, progress = NULL WHERE id = ?1";
-/// Closes nothing itself: the taken items are marked one by one.
-const CLOSE_ITEMS: &str =
-    "UPDATE lane SET st = 2, wake = NULL, tok = ?2, next_due = ?3, claimed_at = ?4,
- beat_at = ?4, progress = NULL WHERE id = ?1";
+/// Of a lane with more items than this, the turn is chosen before any payload is read.
+const ITEMS_READ_AT_ONCE: i64 = 256;
 
-/// The lanes of one claim row: those whose claim stands equally long.
-#[derive(Default)]
-struct Share {
-    token: i64,
-    lanes: Vec<u8>,
-    count: i64,
+/// The columns of a job that its holder sees, in the order in which [`Waiting::read`] expects them.
+const WAITING_COLUMNS: &str = "seq, created, score, jprio, run_at, attempts, task, opts, payload";
+
+/// A job that waits, as far as a claim needs to know it.
+#[derive(Clone, Debug)]
+struct Waiting {
+    seq: i64,
+    created: i64,
+    score: f64,
+    prio: i64,
+    run_at: i64,
+    attempts: i64,
+    task: Option<Arc<str>>,
+    options: Option<String>,
+    /// None when it is too large to stand in the row.
+    payload: Option<Vec<u8>>,
 }
 
-/// What a claim gathers.
-struct Gathering<'a> {
-    request: &'a Claim,
-    shares: BTreeMap<i64, Share>,
+impl Waiting {
+    fn read(row: &Row<'_>, at: usize) -> Sql<Self> {
+        Ok(Self {
+            seq: row.get(at)?,
+            created: row.get(at + 1)?,
+            score: row.get(at + 2)?,
+            prio: row.get(at + 3)?,
+            run_at: row.get(at + 4)?,
+            attempts: row.get(at + 5)?,
+            task: row.get(at + 6)?,
+            options: row.get(at + 7)?,
+            payload: row.get(at + 8)?,
+        })
+    }
+
+    /// (score, arrival): the order of handing over.
+    fn rank(&self) -> (i64, i64) {
+        (score_rank(self.score), self.seq)
+    }
+
+    fn turn_job(self, queue: u32, payload: Vec<u8>) -> TurnJob {
+        TurnJob {
+            id: super::push::job_id(self.created, queue, self.seq),
+            options: self.options.and_then(|text| serde_json::from_str(&text).ok()),
+            payload: Payload::from_bytes(payload),
+            task: self.task,
+            score: self.score,
+            priority: self.prio as u16,
+            run_at: Timestamp::from_micros(self.run_at),
+            attempt: self.attempts as u32 + 1,
+        }
+    }
+}
+
+/// A lane that can be claimed.
+#[derive(Debug)]
+struct Candidate {
+    id: i64,
+    key: Option<Arc<str>>,
+    class: i64,
+    prio: i64,
+    due: i64,
+    open: i64,
+    items: i64,
+    retry: i64,
+    crashes: i64,
+    error: Option<Arc<str>>,
+    slot: Option<Waiting>,
+}
+
+const CANDIDATE_COLUMNS: &str = "id, key, class, prio, due, open, n, retry, crashes, error";
+const CANDIDATE_COUNT: usize = 10;
+
+impl Candidate {
+    fn read(row: &Row<'_>) -> Sql<Self> {
+        let slot = match row.get_ref(CANDIDATE_COUNT)? {
+            rusqlite::types::ValueRef::Null => None,
+            _ => Some(Waiting::read(row, CANDIDATE_COUNT)?),
+        };
+        Ok(Self {
+            id: row.get(0)?,
+            key: row.get(1)?,
+            class: row.get(2)?,
+            prio: row.get(3)?,
+            due: row.get(4)?,
+            open: row.get(5)?,
+            items: row.get(6)?,
+            retry: row.get(7)?,
+            crashes: row.get(8)?,
+            error: row.get(9)?,
+            slot,
+        })
+    }
+}
+
+/// How a claim marks the row of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Close {
+    /// The slot's job is taken, perhaps with items that are marked themselves.
+    Slot,
+    /// All jobs are taken: the lane's boundary moves.
+    All,
+    /// Items are taken that are marked themselves; the slot's job is not.
+    Items,
+}
+
+impl Close {
+    fn statement(self) -> &'static str {
+        match self {
+            Self::Slot => {
+                "UPDATE lane SET st = 2, wake = NULL, tok = ?1, gen = -1, claimed_at = ?2, beat_at = ?2,
+                 progress = NULL, next_due = ?4 WHERE id = ?3"
+            }
+            Self::All => {
+                "UPDATE lane SET st = 2, wake = NULL, tok = ?1, open = ?1, claimed_at = ?2, beat_at = ?2,
+                 progress = NULL, next_due = ?4 WHERE id = ?3"
+            }
+            Self::Items => {
+                "UPDATE lane SET st = 2, wake = NULL, tok = ?1, claimed_at = ?2, beat_at = ?2,
+                 progress = NULL, next_due = ?4 WHERE id = ?3"
+            }
+        }
+    }
+
+    /// The same for the first lanes of a class, where nothing is left in any.
+    fn statement_for_all(self) -> Option<&'static str> {
+        match self {
+            Self::Slot => Some(include_str!("sql/claim_slots.sql")),
+            Self::All => Some(include_str!("sql/claim_lanes.sql")),
+            Self::Items => None,
+        }
+    }
+}
+
+/// What a turn takes of a lane.
+struct Taken {
+    lane: Candidate,
+    jobs: Vec<TurnJob>,
+    close: Close,
+    leaves_some: bool,
+    ttl: i64,
+}
+
+/// One row of `claim`: lanes that are held under one token, for equally long.
+pub(super) struct ClaimRow {
+    pub token: i64,
+    pub ttl: i64,
+    pub lanes: Vec<u8>,
+}
+
+impl ClaimRow {
+    pub(super) fn add(&mut self, lane: i64) {
+        self.lanes.extend_from_slice(&lane.to_le_bytes());
+    }
+
+    pub(super) fn count(&self) -> i64 {
+        (self.lanes.len() / 8) as i64
+    }
 }
 
 impl Tx<'_> {
@@ -54,13 +190,12 @@ impl Tx<'_> {
         self.promote(&queue)?;
         let classes = self.classes(queue.number, request)?;
         let lanes = self.best_lanes(queue.number, request, &classes)?;
-        let mut gathering = Gathering { request, shares: BTreeMap::new() };
-        let mut turns = Vec::with_capacity(lanes.len());
-        for row in lanes {
-            turns.push(self.claim_lane(&queue, row, &mut gathering)?);
+        let mut taken = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            taken.push(self.choose(&queue, request, lane)?);
         }
+        let turns = self.close_lanes(&queue, request, &classes, taken)?;
         self.delta(queue.number).running += turns.len() as i64;
-        self.store_claims(&queue, &request.node, request.lease, gathering.shares)?;
         let next_due = match self.any_ready(queue.number, &classes)? {
             true => Some(self.now),
             false => self.first_wake(queue.number)?,
@@ -85,11 +220,11 @@ impl Tx<'_> {
         }
         let due = params![queue.number, self.now, PROMOTE_LANES_MAX as i64];
         if queue.queue.mode != Mode::Exclusive {
-            let sql = "UPDATE lane SET st = 0, wake = NULL WHERE id IN
-                       (SELECT id FROM lane WHERE q = ?1 AND wake IS NOT NULL AND wake <= ?2 ORDER BY wake, id LIMIT ?3)";
-            return self.execute(sql, due).map(drop);
+            // Where it will stand is in its row already.
+            return self.execute(include_str!("sql/promote.sql"), due).map(drop);
         }
-        let sql = "SELECT id FROM lane WHERE q = ?1 AND wake IS NOT NULL AND wake <= ?2 ORDER BY wake, id LIMIT ?3";
+        let sql = "SELECT id FROM lane INDEXED BY lane_wake WHERE q = ?1 AND wake IS NOT NULL AND wake <= ?2
+                   ORDER BY wake, id LIMIT ?3";
         for id in self.rows(sql, due, |row| row.get(0))? {
             if let Some(work) = self.lane(id)? {
                 self.save(work)?;
@@ -98,8 +233,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    fn first_wake(&self, queue: u32) -> Result<Option<i64>> {
-        let sql = "SELECT wake FROM lane WHERE q = ?1 AND wake IS NOT NULL ORDER BY wake LIMIT 1";
+    pub(super) fn first_wake(&self, queue: u32) -> Result<Option<i64>> {
+        let sql = "SELECT wake FROM lane INDEXED BY lane_wake WHERE q = ?1 AND wake IS NOT NULL ORDER BY wake LIMIT 1";
         self.first(sql, [queue], |row| row.get(0))
     }
 
@@ -117,36 +252,34 @@ impl Tx<'_> {
         Ok(classes)
     }
 
-    fn may_take(&self, route: i64, request: &Claim) -> Result<bool> {
-        if route == 0 {
-            return Ok(true);
-        }
-        let sql = "SELECT node, grp FROM route WHERE number = ?1";
-        let row: Option<(Option<String>, Option<String>)> =
-            self.first(sql, [route], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let Some((node, group)) = row else { return Ok(false) };
-        Ok(node.is_none_or(|node| request.node_name.as_deref() == Some(&*node))
-            && group.is_none_or(|group| request.groups.iter().any(|mine| **mine == *group)))
+    fn may_take(&mut self, route: i64, request: &Claim) -> Result<bool> {
+        let Some((node, group)) = self.route_of(route)? else { return Ok(false) };
+        Ok(node.is_none_or(|node| request.node_name.as_ref() == Some(&node))
+            && group.is_none_or(|group| request.groups.contains(&group)))
     }
 
     /// The next lanes by (priority, due, age) over the classes.
-    fn best_lanes(&mut self, queue: u32, request: &Claim, classes: &[i64]) -> Result<Vec<LaneRow>> {
+    fn best_lanes(
+        &mut self,
+        queue: u32,
+        request: &Claim,
+        classes: &[i64],
+    ) -> Result<Vec<Candidate>> {
         let most = request.lanes_max.min(CLAIM_LANES_MAX);
         let sql = format!(
-            "SELECT {} FROM lane INDEXED BY lane_ready WHERE q = ?1 AND st = 0 AND class = ?2
-             ORDER BY prio, due, id LIMIT ?3",
-            lane_columns()
+            "SELECT {CANDIDATE_COLUMNS}, {WAITING_COLUMNS} FROM lane INDEXED BY lane_ready
+             WHERE q = ?1 AND st = 0 AND class = ?2 ORDER BY prio, due, id LIMIT ?3"
         );
         let mut lanes = Vec::new();
         for class in classes {
             let limit = if class % 2 == 1 { most.min(request.crashed_max) } else { most };
-            lanes.extend(self.rows(&sql, params![queue, class, limit as i64], LaneRow::read)?);
+            lanes.extend(self.rows(&sql, params![queue, class, limit as i64], Candidate::read)?);
         }
         if classes.len() > 1 {
-            lanes.sort_by_key(|lane| (lane.head.prio, lane.head.due, lane.head.id));
+            lanes.sort_by_key(|lane| (lane.prio, lane.due, lane.id));
             let mut crashed_left = request.crashed_max;
             lanes.retain(|lane| {
-                let crashed = usize::from(lane.head.class % 2 == 1);
+                let crashed = usize::from(lane.class % 2 == 1);
                 let fits = crashed <= crashed_left;
                 crashed_left -= if fits { crashed } else { 0 };
                 fits
@@ -166,294 +299,207 @@ impl Tx<'_> {
         Ok(false)
     }
 
-    fn claim_lane(
-        &mut self,
-        queue: &QueueRow,
-        row: LaneRow,
-        gathering: &mut Gathering<'_>,
-    ) -> Result<Turn> {
-        let mut taken = self.choose(queue, &row)?;
-        taken.jobs.sort_by_key(Job::rank);
-        let jobs: Vec<TurnJob> =
-            taken.jobs.into_iter().map(|job| job.into_turn_job(queue.number, true)).collect();
-        let longest = jobs.iter().filter_map(|job| job.options.as_ref()?.lease_ttl).max();
-        let ttl = micros(gathering.request.lease.ttl().max(longest.unwrap_or_default()));
-        let token = self.share(gathering, ttl, row.head.id);
-        let next_due = taken.leaves_some.then_some(row.head.due);
-        self.execute(taken.how, params![row.head.id, token, next_due, self.now])?;
-        Ok(turn(queue, &row, Token(token), self.now, jobs))
-    }
-
-    /// The token under which a lane is claimed: one for all whose claim stands equally long.
-    fn share(&mut self, gathering: &mut Gathering<'_>, ttl: i64, lane: i64) -> i64 {
-        // A lease of its own is extended by lane, so it needs a row of its own.
-        let alone = matches!(gathering.request.lease, Lease::Own { .. });
-        let place = if alone { -(gathering.shares.len() as i64) - 1 } else { ttl };
-        let share = gathering
-            .shares
-            .entry(place)
-            .or_insert_with(|| Share { token: self.next_token(), ..Share::default() });
-        if alone {
-            // The length stands in front of the lane, where `store_claims` looks for it.
-            share.count = -ttl;
-        } else {
-            share.count += 1;
-        }
-        share.lanes.extend_from_slice(&lane.to_le_bytes());
-        share.token
-    }
-
-    fn store_claims(
-        &self,
-        queue: &QueueRow,
-        node: &NodeId,
-        lease: Lease,
-        shares: BTreeMap<i64, Share>,
-    ) -> Result<()> {
-        for (ttl, share) in shares {
-            let (ttl, count) = if share.count < 0 { (-share.count, 1) } else { (ttl, share.count) };
-            let until = matches!(lease, Lease::Own { .. }).then_some(self.now + ttl);
-            let sql = "INSERT INTO claim VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-            let row = params![share.token, &*node.0, queue.number, ttl, until, share.lanes, count];
-            self.execute(sql, row)?;
-        }
-        Ok(())
-    }
-
     /// What a turn takes of a lane now.
-    fn choose(&mut self, queue: &QueueRow, row: &LaneRow) -> Result<Taken> {
-        let only_slot =
-            |slot: &Job| Taken { jobs: vec![slot.clone()], how: CLOSE_SLOT, leaves_some: false };
-        let head = &row.head;
-        match (&row.slot, queue.queue.mode) {
-            (Some(slot), _) if head.items == 0 => Ok(only_slot(slot)),
-            (_, Mode::Accumulate) => self.choose_by_score(row),
+    fn choose(&mut self, queue: &QueueRow, request: &Claim, mut lane: Candidate) -> Result<Taken> {
+        let slot = lane.slot.take();
+        let mode = queue.queue.mode;
+        let (waiting, close, leaves_some) = match (slot, mode) {
+            (Some(slot), Mode::Accumulate) if lane.items == 0 => (vec![slot], Close::All, false),
+            (slot, Mode::Accumulate) => self.choose_by_score(&lane, slot)?,
             (Some(slot), Mode::Fifo)
-                if queue.queue.take > 1 && head.retry < 0 && head.crashes == 0 =>
+                if lane.items > 0
+                    && queue.queue.take > 1
+                    && lane.retry < 0
+                    && lane.crashes == 0 =>
             {
-                let mut taken = only_slot(slot);
-                self.choose_following(queue, row, &mut taken.jobs)?;
-                Ok(taken)
+                (self.choose_following(queue, &lane, slot)?, Close::Slot, false)
             }
-            (Some(slot), _) => Ok(only_slot(slot)),
-            (None, _) => Ok(Taken { jobs: Vec::new(), how: CLOSE_ITEMS, leaves_some: false }),
+            (Some(slot), _) => (vec![slot], Close::Slot, false),
+            (None, _) => (Vec::new(), Close::Items, false),
+        };
+        let mut jobs = Vec::with_capacity(waiting.len());
+        for mut job in waiting {
+            let payload = match job.payload.take() {
+                Some(payload) => payload,
+                None => self.body(job.seq)?,
+            };
+            jobs.push(job.turn_job(queue.number, payload));
         }
+        let own = jobs.iter().filter_map(|job| job.options.as_ref()?.lease_ttl).max();
+        let ttl = micros(request.lease.ttl().max(own.unwrap_or_default()));
+        Ok(Taken { lane, jobs, close, leaves_some, ttl })
     }
 
     /// All that waits, by score, as far as the limits and the task allow.
-    fn choose_by_score(&mut self, row: &LaneRow) -> Result<Taken> {
-        let sql = format!("SELECT {JOB_COLUMNS} FROM item WHERE lane = ?1 AND gen = ?2");
-        let place = params![row.head.id, row.head.open];
-        let mut jobs = self.rows(&sql, place, |row| Job::read(row, 0))?;
-        jobs.extend(row.slot.clone());
-        jobs.sort_unstable_by_key(Job::rank);
-        let count = how_many(&jobs, TURN_JOBS_MAX);
-        if count == jobs.len() {
-            return Ok(Taken { jobs, how: CLOSE_ALL, leaves_some: false });
-        }
+    fn choose_by_score(
+        &mut self,
+        lane: &Candidate,
+        slot: Option<Waiting>,
+    ) -> Result<(Vec<Waiting>, Close, bool)> {
+        let slot_seq = slot.as_ref().map(|slot| slot.seq);
+        let light = lane.items > ITEMS_READ_AT_ONCE;
+        let mut jobs = self.waiting_items(lane, light)?;
+        jobs.extend(slot);
+        jobs.sort_unstable_by_key(Waiting::rank);
+        let count = self.how_many(&jobs, TURN_JOBS_MAX, light)?;
+        let leaves_some = count < jobs.len();
         jobs.truncate(count);
-        let slot = row.slot.as_ref().map(|slot| slot.seq);
-        let takes_slot = jobs.iter().any(|job| Some(job.seq) == slot);
-        self.mark_taken(jobs.iter().filter(|job| Some(job.seq) != slot))?;
-        let how = if takes_slot { CLOSE_SLOT } else { CLOSE_ITEMS };
-        Ok(Taken { jobs, how, leaves_some: true })
+        let close = match jobs.iter().any(|job| Some(job.seq) == slot_seq) {
+            _ if !leaves_some => Close::All,
+            true => Close::Slot,
+            false => Close::Items,
+        };
+        if leaves_some {
+            self.mark_taken(jobs.iter().filter(|job| Some(job.seq) != slot_seq))?;
+        }
+        if light {
+            let sql = format!("SELECT {WAITING_COLUMNS} FROM item WHERE seq = ?1");
+            for job in jobs.iter_mut().filter(|job| Some(job.seq) != slot_seq) {
+                let full = self.first(&sql, [job.seq], |row| Waiting::read(row, 0))?;
+                *job = full.unwrap_or_else(|| job.clone());
+            }
+        }
+        Ok((jobs, close, leaves_some))
     }
 
-    /// In `fifo`, the jobs behind the head that go with it.
+    /// The items of an unclaimed lane; the first by (score, arrival) of many, then without what
+    /// makes them large.
+    fn waiting_items(&self, lane: &Candidate, light: bool) -> Result<Vec<Waiting>> {
+        let columns = match light {
+            true => "seq, created, score, jprio, run_at, attempts, task, NULL, NULL",
+            false => WAITING_COLUMNS,
+        };
+        let order = if light { "ORDER BY score, seq" } else { "" };
+        let sql =
+            format!("SELECT {columns} FROM item WHERE lane = ?1 AND gen = ?2 {order} LIMIT ?3");
+        // One more than a turn can take shows that some are left.
+        let place = params![lane.id, lane.open, TURN_JOBS_MAX as i64 + 1];
+        self.rows(&sql, place, |row| Waiting::read(row, 0))
+    }
+
+    /// In `fifo`, the head and the jobs behind it that go with it.
     fn choose_following(
         &mut self,
         queue: &QueueRow,
-        row: &LaneRow,
-        jobs: &mut Vec<Job>,
-    ) -> Result<()> {
+        lane: &Candidate,
+        slot: Waiting,
+    ) -> Result<Vec<Waiting>> {
         let sql = format!(
-            "SELECT {JOB_COLUMNS} FROM item WHERE lane = ?1 AND gen = ?2 ORDER BY ord LIMIT ?3"
+            "SELECT {WAITING_COLUMNS}, retry < 0 AND crashes = 0 AND run_at <= ?4 FROM item
+             WHERE lane = ?1 AND gen = ?2 ORDER BY ord LIMIT ?3"
         );
-        let place = params![row.head.id, row.head.open, queue.queue.take - 1];
-        let following = self.rows(&sql, place, |row| Job::read(row, 0))?;
-        let fresh = |job: &Job| job.retry < 0 && job.crashes == 0 && job.run_at <= self.now;
-        jobs.extend(following.into_iter().take_while(fresh));
-        jobs.truncate(how_many(jobs, queue.queue.take as usize));
-        self.mark_taken(jobs.iter().skip(1))
+        let place = params![lane.id, lane.open, queue.queue.take - 1, self.now];
+        let following =
+            self.rows(&sql, place, |row| Ok((Waiting::read(row, 0)?, row.get::<_, bool>(9)?)))?;
+        let mut jobs = vec![slot];
+        jobs.extend(following.into_iter().take_while(|(_, fresh)| *fresh).map(|(job, _)| job));
+        let count = self.how_many(&jobs, queue.queue.take as usize, false)?;
+        jobs.truncate(count);
+        self.mark_taken(jobs.iter().skip(1))?;
+        Ok(jobs)
     }
 
-    fn mark_taken<'j>(&self, jobs: impl Iterator<Item = &'j Job>) -> Result<()> {
+    /// So many jobs from the front go together: of one task, within the limits.
+    fn how_many(&self, jobs: &[Waiting], most: usize, light: bool) -> Result<usize> {
+        let sql = if light {
+            "SELECT coalesce(length(payload), (SELECT length(b.payload) FROM body b WHERE b.seq = item.seq)) FROM item WHERE seq = ?1"
+        } else {
+            "SELECT length(payload) FROM body WHERE seq = ?1"
+        };
+        let task = jobs.first().and_then(|job| job.task.as_ref());
+        let mut bytes = 0;
+        for (i, job) in jobs.iter().enumerate().take(most) {
+            bytes += match &job.payload {
+                Some(payload) => payload.len(),
+                None => {
+                    self.first(sql, [job.seq], |row| row.get::<_, i64>(0))?.unwrap_or(0) as usize
+                }
+            };
+            if i > 0 && (job.task.as_ref() != task || bytes > TURN_BYTES_MAX) {
+                return Ok(i);
+            }
+        }
+        Ok(jobs.len().min(most))
+    }
+
+    fn mark_taken<'j>(&self, jobs: impl Iterator<Item = &'j Waiting>) -> Result<()> {
         for job in jobs {
             self.execute("UPDATE item SET gen = ?2 WHERE seq = ?1", params![job.seq, TAKEN])?;
         }
         Ok(())
     }
 
-    pub(super) fn rescue(&mut self, request: &Rescue) -> Result<Vec<Turn>> {
-        self.check_node(&request.node)?;
-        let sql = "UPDATE node SET dead_at = ?1 WHERE dead_at IS NULL AND beat_at + lease < ?1";
-        self.execute(sql, [self.now])?;
-        self.check_node(&request.node)?;
-        let sql = "SELECT c.tok, c.q, c.lanes FROM claim c LEFT JOIN node n ON n.id = c.node
-                   WHERE CASE WHEN c.until IS NOT NULL THEN c.until < ?1
-                              ELSE n.id IS NULL OR n.beat_at + c.ttl < ?1 END ORDER BY c.tok";
-        let expired: Vec<(i64, u32, Vec<u8>)> =
-            self.rows(sql, [self.now], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-        let mut turns = Vec::new();
-        let most = request.lanes_max.min(CLAIM_LANES_MAX);
-        for (token, queue, lanes) in expired {
-            if turns.len() >= most {
-                break;
+    /// Marks the lanes, and notes who holds them.
+    fn close_lanes(
+        &mut self,
+        queue: &QueueRow,
+        request: &Claim,
+        classes: &[i64],
+        taken: Vec<Taken>,
+    ) -> Result<Vec<Turn>> {
+        let Some(first) = taken.first() else { return Ok(Vec::new()) };
+        // A lease of its own is extended by lane, so each needs a row of its own.
+        let own = matches!(request.lease, Lease::Own { .. });
+        let (close, ttl) = (first.close, first.ttl);
+        let alike = |t: &Taken| t.close == close && t.ttl == ttl && !t.leaves_some;
+        let at_once = match classes {
+            [_] if !own && taken.iter().all(alike) => close.statement_for_all(),
+            _ => None,
+        };
+        let mut rows: Vec<ClaimRow> = Vec::new();
+        let mut turns = Vec::with_capacity(taken.len());
+        for taken in taken {
+            let place = rows.iter().position(|row| !own && row.ttl == taken.ttl);
+            let place = place.unwrap_or_else(|| {
+                let token = self.next_token();
+                rows.push(ClaimRow { token, ttl: taken.ttl, lanes: Vec::new() });
+                rows.len() - 1
+            });
+            let (id, token) = (taken.lane.id, rows[place].token);
+            rows[place].add(id);
+            if at_once.is_none() {
+                let next_due = taken.leaves_some.then_some(taken.lane.due);
+                self.execute(taken.close.statement(), params![token, self.now, id, next_due])?;
             }
-            self.take_over(request, token, queue, &lanes, most, &mut turns)?;
+            turns.push(turn(queue, taken, token, self.now));
         }
+        if let (Some(sql), [row], [class]) = (at_once, rows.as_slice(), classes) {
+            let values = params![row.token, self.now, queue.number, class, row.count()];
+            self.execute(sql, values)?;
+        }
+        self.store_claims(queue.number, &request.node, own, &rows)?;
         Ok(turns)
     }
 
-    fn take_over(
-        &mut self,
-        request: &Rescue,
-        old: i64,
+    pub(super) fn store_claims(
+        &self,
         queue: u32,
-        lanes: &[u8],
-        most: usize,
-        turns: &mut Vec<Turn>,
+        node: &NodeId,
+        own_lease: bool,
+        rows: &[ClaimRow],
     ) -> Result<()> {
-        let Some(queue) = self.queue_number(queue)? else { return Ok(()) };
-        let token = self.next_token();
-        let mut share = Share { token, ..Share::default() };
-        for id in lanes
-            .chunks_exact(8)
-            .map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap_or_default()))
-        {
-            if turns.len() >= most {
-                break;
-            }
-            let sql = "UPDATE lane SET tok = ?3 WHERE id = ?1 AND tok = ?2 AND st = 2";
-            if self.execute(sql, params![id, old, token])? == 1 {
-                share.lanes.extend_from_slice(&id.to_le_bytes());
-                share.count += 1;
-                turns.extend(self.held_turn(id, false)?);
-            }
-        }
-        self.release_claims(&BTreeMap::from([(old, share.count)]))?;
-        if share.count == 0 {
-            return Ok(());
-        }
-        let lease = Lease::Node { ttl: request.lease };
-        let shares = BTreeMap::from([(micros(request.lease), share)]);
-        self.store_claims(&queue, &request.node, lease, shares)
-    }
-
-    /// So many lanes of each claim row are not its any more.
-    pub(super) fn release_claims(&self, settled: &BTreeMap<i64, i64>) -> Result<()> {
-        for (token, count) in settled {
-            let sql = "UPDATE claim SET left = left - ?2 WHERE tok = ?1 AND left > ?2";
-            if self.execute(sql, params![token, count])? == 0 {
-                self.execute("DELETE FROM claim WHERE tok = ?1", [token])?;
-            }
+        let sql = "INSERT INTO claim VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        for row in rows {
+            let until = own_lease.then(|| self.now.saturating_add(row.ttl));
+            let values =
+                params![row.token, &*node.0, queue, row.ttl, until, row.lanes, row.count()];
+            self.execute(sql, values)?;
         }
         Ok(())
     }
-
-    /// The turn that holds a lane.
-    pub(super) fn held_turn(&mut self, id: i64, with_payload: bool) -> Result<Option<Turn>> {
-        let Some(work) = self.lane(id)?.filter(|work| work.row.head.is_claimed()) else {
-            return Ok(None);
-        };
-        let mut jobs = self.closed_jobs(&work)?;
-        jobs.sort_by_key(Job::rank);
-        let number = work.queue.number;
-        let jobs = jobs.into_iter().map(|job| job.into_turn_job(number, with_payload)).collect();
-        let (token, at) =
-            (Token(work.row.head.token), work.row.head.claimed_at.unwrap_or_default());
-        Ok(Some(turn(&work.queue, &work.row, token, at, jobs)))
-    }
-
-    /// The jobs that the current claim of a lane owns.
-    pub(super) fn closed_jobs(&self, work: &Work) -> Result<Vec<Job>> {
-        let mut jobs: Vec<Job> = work.row.closed_slot().cloned().into_iter().collect();
-        if work.row.head.items > 0 {
-            let sql = format!("SELECT {JOB_COLUMNS} FROM item WHERE lane = ?1 AND gen < ?2");
-            let place = params![work.row.head.id, work.row.head.open];
-            jobs.extend(self.rows(&sql, place, |row| Job::read(row, 0))?);
-        }
-        Ok(jobs)
-    }
-
-    pub(super) fn due(&mut self, queues: &[Arc<str>]) -> Result<Vec<SourceDue>> {
-        let sql = "SELECT number, name, paused FROM queue ORDER BY name";
-        let rows: Vec<(u32, Arc<str>, bool)> =
-            self.rows(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-        let mut sources = Vec::new();
-        for (number, queue, paused) in rows {
-            if !queues.is_empty() && !queues.contains(&queue) {
-                continue;
-            }
-            let due = if paused { None } else { self.first_due(number)? };
-            sources.push(SourceDue { queue, shard: 0, due: due.map(Timestamp::from_micros) });
-        }
-        Ok(sources)
-    }
-
-    /// The earliest due time of a queue's unclaimed lanes: of the scheduled ones, and of the
-    /// first in each class and priority that has ready ones.
-    pub(super) fn first_due(&self, queue: u32) -> Result<Option<i64>> {
-        let sql = "SELECT class, prio, due FROM lane INDEXED BY lane_ready
-                   WHERE q = ?1 AND st = 0 AND (class, prio) > (?2, ?3) ORDER BY class, prio, due LIMIT 1";
-        let mut earliest: Option<i64> = None;
-        let mut last = (-1_i64, -1_i64);
-        while let Some((class, prio, due)) =
-            self.first(sql, params![queue, last.0, last.1], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?))
-            })?
-        {
-            earliest = Some(earliest.map_or(due, |earliest| earliest.min(due)));
-            last = (class, prio);
-        }
-        // What is scheduled may have fallen due since the last claim.
-        let wake = self.first_wake(queue)?;
-        Ok(earliest.into_iter().chain(wake).min())
-    }
 }
 
-/// What a turn takes, and how the lane's row is marked.
-struct Taken {
-    jobs: Vec<Job>,
-    how: &'static str,
-    leaves_some: bool,
-}
-
-/// So many jobs from the front go together: of one task, within the limits.
-fn how_many(jobs: &[Job], most: usize) -> usize {
-    let task = jobs.first().and_then(|job| job.task.clone());
-    let mut bytes = 0;
-    let fits = |(i, job): &(usize, &Job)| {
-        bytes += job.payload.len();
-        *i == 0 || (job.task == task && bytes <= TURN_BYTES_MAX)
-    };
-    let mut fits = fits;
-    jobs.iter().take(most).enumerate().take_while(|job| fits(job)).count()
-}
-
-fn turn(
-    queue: &QueueRow,
-    row: &LaneRow,
-    token: Token,
-    claimed_at: i64,
-    jobs: Vec<TurnJob>,
-) -> Turn {
+fn turn(queue: &QueueRow, taken: Taken, token: i64, now: i64) -> Turn {
+    let lane = taken.lane;
     Turn {
-        lane: row.head.lane_id(),
+        lane: LaneId { queue: queue.number, shard: 0, number: lane.id as u64 },
         queue: queue.name.clone(),
-        key: row.head.key.clone(),
-        token,
-        retry_count: row.head.retry as i32,
-        crashes: row.head.crashes as u32,
-        error: row.head.error.clone(),
-        claimed_at: Timestamp::from_micros(claimed_at),
-        jobs,
+        key: lane.key,
+        token: Token(token),
+        retry_count: lane.retry as i32,
+        crashes: lane.crashes as u32,
+        error: lane.error,
+        claimed_at: Timestamp::from_micros(now),
+        jobs: taken.jobs,
     }
-}
-
-/// Who holds a lane, as people see it.
-pub(super) struct Holder {
-    pub node: String,
-    pub progress: Option<Arc<str>>,
-    pub beat_at: i64,
 }

@@ -14,13 +14,7 @@ use crate::queue::{Mode, Queue};
 const SAVE: &str = "UPDATE lane SET st = ?2, class = ?3, prio = ?4, due = ?5, wake = ?6, tok = ?7, open = ?8, n = ?9,
  flags = ?10, retry = ?11, crashes = ?12, error = ?13, next_due = ?14, route = ?15, claimed_at = ?16 WHERE id = ?1";
 
-const SAVE_SLOT: &str = "UPDATE lane SET seq = ?2, gen = ?3, created = ?4, score = ?5, jprio = ?6, run_at = ?7,
- attempts = ?8, started = ?9, flagged = ?10, expires = ?11, jroute = ?12, task = ?13, digest = ?14, opts = ?15,
- aliases = ?16, payload = ?17 WHERE id = ?1";
-
-const EMPTY_SLOT: &str = "UPDATE lane SET seq = NULL, gen = NULL, created = NULL, score = NULL, jprio = NULL,
- run_at = NULL, attempts = NULL, started = NULL, flagged = NULL, expires = NULL, jroute = NULL, task = NULL,
- digest = NULL, opts = NULL, aliases = NULL, payload = NULL WHERE id = ?1";
+const SAVE_WITH_SLOT: &str = include_str!("sql/save_lane.sql");
 
 /// A lane that an operation works on.
 #[derive(Clone, Debug)]
@@ -81,10 +75,12 @@ impl Tx<'_> {
             return Ok(());
         }
         self.position(&mut work)?;
+        if !work.row.head.is_claimed() {
+            self.ring();
+        }
         let h = &work.row.head;
-        self.execute(
-            SAVE,
-            params![
+        if !work.slot_changed {
+            let values = params![
                 h.id,
                 h.st,
                 h.class,
@@ -101,27 +97,45 @@ impl Tx<'_> {
                 h.next_due,
                 h.route,
                 h.claimed_at
-            ],
-        )?;
-        if work.slot_changed {
-            self.save_slot(&work)?;
+            ];
+            return self.execute(SAVE, values).map(drop);
         }
-        Ok(())
-    }
-
-    fn save_slot(&self, work: &Work) -> Result<()> {
-        let id = work.row.head.id;
-        let Some(j) = &work.row.slot else {
-            return self.execute(EMPTY_SLOT, [id]).map(drop);
-        };
-        self.execute(
-            SAVE_SLOT,
-            params![
-                id, j.seq, j.gen_, j.created, j.score, j.prio, j.run_at, j.attempts, j.started,
-                j.flagged, j.expires, j.route, j.task, j.digest, j.options, j.aliases, j.payload
-            ],
-        )
-        .map(drop)
+        let j = work.row.slot.as_ref();
+        let values = params![
+            h.id,
+            h.st,
+            h.class,
+            h.prio,
+            h.due,
+            h.wake,
+            h.token,
+            h.open,
+            h.items,
+            h.flags,
+            h.retry,
+            h.crashes,
+            h.error,
+            h.next_due,
+            h.route,
+            h.claimed_at,
+            j.map(|j| j.seq),
+            j.map(|j| j.gen_),
+            j.map(|j| j.created),
+            j.map(|j| j.score),
+            j.map(|j| j.prio),
+            j.map(|j| j.run_at),
+            j.map(|j| j.attempts),
+            j.map(|j| j.started),
+            j.map(|j| j.flagged),
+            j.map(|j| j.expires),
+            j.map(|j| j.route),
+            j.map(|j| &j.task),
+            j.map(|j| &j.digest),
+            j.map(|j| &j.options),
+            j.map(|j| &j.aliases),
+            j.map(|j| &j.payload),
+        ];
+        self.execute(SAVE_WITH_SLOT, values).map(drop)
     }
 
     /// Finds out where a lane stands, and puts its first job into the slot.
@@ -233,6 +247,7 @@ impl Tx<'_> {
     /// Adds an open job to the items.
     pub(super) fn add_item(&mut self, work: &mut Work, mut job: Job) -> Result<()> {
         job.gen_ = work.generation(&job, self.now);
+        work.note(&job);
         let order = job.order(&work.queue.queue);
         self.insert_item(work.row.head.id, &job, &order)?;
         work.row.head.items += 1;
@@ -252,6 +267,34 @@ impl Tx<'_> {
             ],
         )
         .map(drop)
+    }
+
+    /// Adds a job to an existing lane of which it changes nothing else: it waits behind what is
+    /// there, or until the turn that runs has ended. Gives the job back if it may change more.
+    pub(super) fn add_behind(&mut self, work: &mut Work, job: Job) -> Result<Option<Job>> {
+        let now = self.now;
+        let head = &work.row.head;
+        let Some(slot) = &work.row.slot else { return Ok(Some(job)) };
+        let stays = match work.queue.queue.mode {
+            _ if head.is_claimed() => true,
+            Mode::Parallel => false,
+            Mode::Accumulate => true,
+            Mode::Fifo => slot.rank() < job.rank(),
+            Mode::Exclusive => {
+                let urgency = |job: &Job| (job.prio, job.run_at, job.seq);
+                // Nothing that fell due meanwhile may have to take the slot.
+                let is_settled = head.st == state::READY && head.wake.is_none_or(|wake| wake > now);
+                is_settled
+                    && slot.run_at <= now
+                    && job.run_at <= now
+                    && urgency(slot) < urgency(&job)
+            }
+        };
+        if !stays {
+            return Ok(Some(job));
+        }
+        self.add_item(work, job)?;
+        Ok(None)
     }
 
     /// Puts an open job into a lane: into the slot if that is free, else among the items.
@@ -347,6 +390,13 @@ impl Work {
         }
     }
 
+    /// What the lane's row must say because this job is in it.
+    fn note(&mut self, job: &Job) {
+        if job.payload.is_none() {
+            self.row.head.flags |= flag::BODIES;
+        }
+    }
+
     /// Takes the job out of the slot, with the state that the lane's row kept for it.
     pub(super) fn unseat(&mut self) -> Option<Job> {
         self.slot_changed = true;
@@ -361,6 +411,7 @@ impl Work {
 
     pub(super) fn set_slot(&mut self, mut job: Job) {
         self.slot_changed = true;
+        self.note(&job);
         job.gen_ = self.row.head.open;
         let head = &mut self.row.head;
         if self.queue.queue.mode != Mode::Accumulate {

@@ -6,13 +6,13 @@ use std::time::Instant;
 use rusqlite::{TransactionBehavior, params};
 
 use super::fault::translate;
-use super::{Durability, connect};
+use super::{Durability, connect_writer};
 use crate::error::Result;
 
 /// Jobs per second of two statements in two durable transactions for each batch: claim (`UPDATE …
 /// RETURNING`), then `DELETE`, on one table with one index. The file at `path` is created anew.
 pub fn bare_limit(path: &Path, jobs: usize, batch: usize) -> Result<f64> {
-    let mut connection = connect(path, Durability::Full)?;
+    let mut connection = connect_writer(path, Durability::Full, false)?;
     connection
         .execute_batch(
             "DROP TABLE IF EXISTS bare;

@@ -1,16 +1,19 @@
-//! The embedded store: one SQLite file, several processes at once if need be.
+//! The embedded store: one `SQLite` file, several processes at once if need be.
 //!
 //! One thread writes and commits what has gathered together (`thread.rs`); one reads. A lane with
 //! one job is one row (`schema.sql`), and a claim is recorded once for all its lanes, so that
 //! claiming and settling a job is one row changed and one row deleted.
 
+mod body;
 mod claim;
 mod fault;
 mod lane;
 mod limit;
+mod migrate;
 mod nodes;
 mod people;
 mod push;
+mod rescue;
 mod row;
 mod settle;
 mod thread;
@@ -18,6 +21,7 @@ mod tx;
 mod views;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -37,16 +41,20 @@ use crate::store::wake::{Bell, Wakeups};
 use crate::store::{Store, validate_push};
 use crate::turn::Turn;
 
-/// The version of the schema that this build reads and writes.
-const SCHEMA_VERSION: i64 = 1;
-/// "Seri", so that `file` and SQLite's own tools can tell whose file it is.
-const APPLICATION_ID: i64 = 0x5365_7269;
 /// How long another process may hold the file before an operation is answered `Unavailable`.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Prepared statements kept for each connection.
 const STATEMENTS_MAX: usize = 128;
-/// Page cache of each connection, in KiB.
-const CACHE_KIB: i64 = 8 << 10;
+/// The log is written back into the file when it has grown by so many pages of 4 KiB.
+const CHECKPOINT_PAGES: u32 = 4_000;
+/// To how many bytes a log that has grown larger is cut back.
+const WAL_BYTES_KEPT: u32 = 64 << 20;
+/// Page cache of the writing connection, in KiB.
+const WRITE_CACHE_KIB: i64 = 16 << 10;
+/// Page cache of the reading connection, in KiB.
+const READ_CACHE_KIB: i64 = 4 << 10;
+/// A database that ends with the process, as `SQLite` names it.
+const IN_MEMORY: &str = ":memory:";
 
 /// What an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,17 +66,31 @@ pub enum Durability {
     Normal,
 }
 
-/// A store in an SQLite file.
+/// A store in an `SQLite` file.
 #[derive(Clone, Debug)]
 pub struct Sqlite {
     write: Worker,
-    read: Worker,
+    read: Arc<Mutex<Reader>>,
     bell: Bell,
     path: PathBuf,
 }
 
+/// The thread for listings, which most processes never need.
+#[derive(Debug)]
+enum Reader {
+    NotYet,
+    Runs(Worker),
+    /// There is one connection only, which does it all.
+    IsTheWriter,
+    Closed,
+}
+
 impl Sqlite {
-    /// Opens the file, or creates it; [`Store::migrate`] creates what is in it.
+    /// Opens the file, or creates it; [`Store::migrate`] creates what is in it. `":memory:"` is a
+    /// database that ends with the process.
+    ///
+    /// Fails when the folder does not exist, when the file is not a database, and when it cannot
+    /// be written.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, Durability::Full)
     }
@@ -76,71 +98,100 @@ impl Sqlite {
     /// Opens the file with another durability than the default.
     pub fn open_with(path: impl AsRef<Path>, durability: Durability) -> Result<Self> {
         let path = path.as_ref().to_owned();
-        let named = |e: Error| e.while_doing(&format!("opening {}", path.display()));
+        let in_memory = path.as_os_str() == IN_MEMORY;
+        let connection = connect_writer(&path, durability, in_memory)
+            .map_err(|e| e.while_doing(&format!("opening {}", path.display())))?;
         let bell = Bell::default();
-        let write = Worker::writer(connect(&path, durability).map_err(named)?, bell.clone())?;
-        let read = Worker::reader(connect(&path, durability).map_err(named)?, bell.clone())?;
-        Ok(Self { write, read, bell, path })
+        let write = Worker::writer(connection, bell.clone())?;
+        let read = if in_memory { Reader::IsTheWriter } else { Reader::NotYet };
+        Ok(Self { write, read: Arc::new(Mutex::new(read)), bell, path })
     }
 
     async fn change<T: Send + 'static>(
         &self,
-        now: Option<Timestamp>,
-        body: impl FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
+        body: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.write.call(move |connection| Tx::run(connection, now, body)).await
+        self.write.call(body).await
     }
 
     async fn look<T: Send + 'static>(
         &self,
-        now: Option<Timestamp>,
-        body: impl FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
+        mut body: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.read.call(move |connection| Tx::run(connection, now, body)).await
+        match self.reader()? {
+            Some(reader) => reader.call(body).await,
+            None => {
+                let body = move |tx: &mut Tx<'_>| {
+                    // The counters of what shares the transaction.
+                    tx.flush()?;
+                    body(tx)
+                };
+                self.write.call(body).await
+            }
+        }
+    }
+
+    /// The thread that reads, started when it is first needed; none where the writer does it.
+    fn reader(&self) -> Result<Option<Worker>> {
+        let mut reader = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*reader {
+            Reader::IsTheWriter => Ok(None),
+            Reader::Runs(worker) => Ok(Some(worker.clone())),
+            Reader::Closed => Err(Error::new(ErrorKind::Unavailable, "the store has been closed")),
+            Reader::NotYet => {
+                let worker = Worker::reader(connect_reader(&self.path)?)?;
+                *reader = Reader::Runs(worker.clone());
+                Ok(Some(worker))
+            }
+        }
     }
 }
 
-fn connect(path: &Path, durability: Durability) -> Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(translate)?;
-    connection.busy_timeout(BUSY_TIMEOUT).map_err(translate)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+fn connect_writer(path: &Path, durability: Durability, in_memory: bool) -> Result<Connection> {
+    check_folder(path)?;
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE, WRITE_CACHE_KIB)?;
+    let mode: String = connection
+        .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+        .map_err(translate)?;
+    if mode != "wal" && !in_memory {
+        let message = "this file system cannot share memory between processes (is it a network \
+                       share?), which the database needs: name a file on a local disk";
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
     let synchronous = if durability == Durability::Full { "FULL" } else { "NORMAL" };
     let pragmas = format!(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -{CACHE_KIB};
-         PRAGMA wal_autocheckpoint = 4000; PRAGMA journal_size_limit = 67108864; PRAGMA temp_store = MEMORY;"
+        "PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};
+         PRAGMA journal_size_limit = {WAL_BYTES_KEPT};"
     );
     connection.execute_batch(&pragmas).map_err(translate)?;
     Ok(connection)
 }
 
-fn migrate(connection: &Connection) -> Result<()> {
-    let pragma = |name: &str| {
-        connection
-            .query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0))
-            .map_err(translate)
-    };
-    let (version, owner) = (pragma("user_version")?, pragma("application_id")?);
-    if version == SCHEMA_VERSION && owner == APPLICATION_ID {
-        return Ok(());
+fn connect_reader(path: &Path) -> Result<Connection> {
+    let connection = connect(path, OpenFlags::empty(), READ_CACHE_KIB)?;
+    connection.execute_batch("PRAGMA query_only = 1").map_err(translate)?;
+    Ok(connection)
+}
+
+fn connect(path: &Path, more: OpenFlags, cache_kib: i64) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
+    let connection = Connection::open_with_flags(path, flags).map_err(translate)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(translate)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    let pragmas = format!("PRAGMA cache_size = -{cache_kib}; PRAGMA temp_store = MEMORY;");
+    connection.execute_batch(&pragmas).map_err(translate)?;
+    Ok(connection)
+}
+
+/// `SQLite` says only that it cannot open the file.
+fn check_folder(path: &Path) -> Result<()> {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            let message = format!("there is no folder {}: create it", folder.display());
+            Err(Error::new(ErrorKind::NotFound, message))
+        }
+        _ => Ok(()),
     }
-    if owner != APPLICATION_ID && (owner != 0 || version != 0) {
-        let message = "the file belongs to another program: name another file";
-        return Err(Error::new(ErrorKind::Conflict, message));
-    }
-    if version > SCHEMA_VERSION {
-        let message = format!(
-            "the file was written by a newer Seriatim (schema {version}; this one reads {SCHEMA_VERSION}): upgrade this program"
-        );
-        return Err(Error::new(ErrorKind::Conflict, message));
-    }
-    connection.execute_batch(include_str!("schema.sql")).map_err(translate)?;
-    let mark = format!(
-        "PRAGMA user_version = {SCHEMA_VERSION}; PRAGMA application_id = {APPLICATION_ID};"
-    );
-    connection.execute_batch(&mark).map_err(translate)
 }
 
 #[async_trait]
@@ -161,118 +212,124 @@ impl Store for Sqlite {
     }
 
     async fn migrate(&self) -> Result<()> {
-        let migrated = self.write.call(migrate).await;
+        let migrated = self.write.migrate().await;
         migrated.map_err(|e| e.while_doing(&format!("migrating {}", self.path.display())))
     }
 
     async fn declare(&self, request: Declare) -> Result<()> {
-        self.change(request.now, |tx| tx.declare(request.queues)).await
+        self.change(move |tx| tx.at(request.now).declare(&request.queues)).await
     }
 
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
         validate_push(&request)?;
-        self.change(request.now, |tx| tx.push(request.jobs)).await
+        self.change(move |tx| tx.at(request.now).push(&request.jobs)).await
     }
 
     async fn claim(&self, request: Claim) -> Result<Claimed> {
-        self.change(request.now, move |tx| tx.claim(&request)).await
+        self.change(move |tx| tx.at(request.now).claim(&request)).await
     }
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
-        self.change(request.now, move |tx| tx.settle(&request.turns)).await
+        self.change(move |tx| tx.at(request.now).settle(&request.turns)).await
     }
 
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
-        self.change(request.now, move |tx| tx.heartbeat(&request)).await
+        self.change(move |tx| tx.at(request.now).heartbeat(&request)).await
     }
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
-        self.change(request.now, move |tx| tx.rescue(&request)).await
+        self.change(move |tx| tx.at(request.now).rescue(&request)).await
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
-        self.change(request.now, move |tx| tx.sweep(request.rows_max)).await
+        self.change(move |tx| tx.at(request.now).sweep(request.rows_max)).await
     }
 
     async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
-        self.change(request.now, |tx| request.jobs.into_iter().map(|job| tx.cancel(job)).collect())
-            .await
-    }
-
-    async fn requeue(&self, request: Selected) -> Result<Acted> {
-        self.change(request.now, move |tx| tx.requeue(&request)).await
-    }
-
-    async fn delete_dead(&self, request: Selected) -> Result<Acted> {
-        self.change(request.now, move |tx| tx.delete_dead(&request)).await
-    }
-
-    async fn act(&self, request: Act) -> Result<Acted> {
-        self.change(request.now, move |tx| tx.act(&request)).await
-    }
-
-    async fn amend(&self, request: Amend) -> Result<()> {
-        self.change(request.now, move |tx| tx.amend(&request)).await
-    }
-
-    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
-        let name = queue.to_owned();
-        self.change(None, move |tx| {
-            let number = tx.known_queue(&name)?.number;
-            let sql = "UPDATE queue SET paused = ?2 WHERE number = ?1";
-            tx.execute(sql, rusqlite::params![number, paused]).map(drop)
+        self.change(move |tx| {
+            tx.at(request.now);
+            request.jobs.iter().map(|job| tx.cancel(*job)).collect()
         })
         .await
     }
 
+    async fn requeue(&self, request: Selected) -> Result<Acted> {
+        self.change(move |tx| tx.at(request.now).requeue(&request)).await
+    }
+
+    async fn delete_dead(&self, request: Selected) -> Result<Acted> {
+        self.change(move |tx| tx.at(request.now).delete_dead(&request)).await
+    }
+
+    async fn act(&self, request: Act) -> Result<Acted> {
+        self.change(move |tx| tx.at(request.now).act(&request)).await
+    }
+
+    async fn amend(&self, request: Amend) -> Result<()> {
+        self.change(move |tx| tx.at(request.now).amend(&request)).await
+    }
+
+    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
+        let name = queue.to_owned();
+        self.change(move |tx| tx.at(None).pause_queue(&name, paused)).await
+    }
+
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
         let node = node.clone();
-        self.change(None, move |tx| tx.command_node(&node, command)).await
+        self.change(move |tx| tx.at(None).command_node(&node, command)).await
     }
 
     async fn lead(&self, request: Lead) -> Result<bool> {
-        self.change(request.now, move |tx| tx.lead(&request)).await
+        self.change(move |tx| tx.at(request.now).lead(&request)).await
     }
 
     async fn due(&self, request: DueQuery) -> Result<Vec<SourceDue>> {
-        self.look(request.now, move |tx| tx.due(&request.queues)).await
+        self.look(move |tx| tx.at(request.now).due(&request.queues)).await
     }
 
     async fn queues(&self) -> Result<Vec<QueueView>> {
-        self.look(None, |tx| tx.queue_views()).await
+        self.look(|tx| tx.at(None).queue_views()).await
     }
 
     async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
-        self.look(now, |tx| tx.stats()).await
+        self.look(move |tx| tx.at(now).stats()).await
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
-        self.look(None, move |tx| tx.lane_page(&query)).await
+        self.look(move |tx| tx.at(None).lane_page(&query)).await
     }
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
-        self.look(None, move |tx| tx.job_page(&query)).await
+        self.look(move |tx| tx.at(None).job_page(&query)).await
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobView>> {
-        self.look(None, move |tx| tx.job_view(id)).await
+        self.look(move |tx| tx.at(None).job_view(id)).await
     }
 
     async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
-        let held = self.look(None, move |tx| tx.held_turn(lane.number as i64, true)).await?;
+        let held = self.look(move |tx| tx.at(None).held_turn(lane.number as i64, true)).await?;
         Ok(held.filter(|turn| turn.lane == lane && turn.token == token))
     }
 
     async fn nodes(&self) -> Result<Vec<NodeView>> {
-        self.look(None, |tx| tx.node_views()).await
+        self.look(|tx| tx.at(None).node_views()).await
     }
 
     fn wakeups(&self) -> Wakeups {
-        self.bell.listen()
+        let wakeups = self.bell.listen();
+        self.write.watch();
+        wakeups
     }
 
     async fn close(&self) -> Result<()> {
-        self.read.stop().await;
+        let reader = {
+            let mut reader = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *reader, Reader::Closed)
+        };
+        if let Reader::Runs(worker) = reader {
+            worker.stop().await;
+        }
         self.write.stop().await;
         Ok(())
     }

@@ -327,6 +327,7 @@ impl Tx<'_> {
     }
 
     pub(super) fn sweep(&mut self, rows_max: usize) -> Result<Swept> {
+        self.flush()?;
         let mut swept = Swept::default();
         self.sweep_expired(rows_max, &mut swept)?;
         self.sweep_done(rows_max, &mut swept)?;
@@ -362,11 +363,18 @@ impl Tx<'_> {
     fn sweep_done(&mut self, rows_max: usize, swept: &mut Swept) -> Result<()> {
         let sql = "DELETE FROM ended WHERE seq IN
                    (SELECT seq FROM ended WHERE until IS NOT NULL AND until <= ?1 ORDER BY until LIMIT ?2)
-                   RETURNING seq, aliases IS NOT NULL";
-        let gone: Vec<(i64, bool)> = self
-            .rows(sql, params![self.now, rows_max as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        for (seq, _) in gone.iter().filter(|(_, has_aliases)| *has_aliases) {
-            self.execute("DELETE FROM alias WHERE target = ?1", [seq])?;
+                   RETURNING seq, aliases IS NOT NULL, payload IS NULL";
+        let most = rows_max as i64;
+        let gone: Vec<(i64, bool, bool)> = self.rows(sql, params![self.now, most], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+        for (seq, has_aliases, has_body) in &gone {
+            if *has_aliases {
+                self.execute("DELETE FROM alias WHERE target = ?1", [seq])?;
+            }
+            if *has_body {
+                self.delete_body(*seq)?;
+            }
         }
         swept.completed = gone.len() as u64;
         swept.more |= gone.len() == rows_max;

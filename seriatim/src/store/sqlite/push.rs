@@ -1,5 +1,7 @@
 //! Declaring queues and pushing jobs.
 
+use std::sync::Arc;
+
 use rusqlite::params;
 
 use super::lane::Work;
@@ -15,26 +17,28 @@ use crate::store::request::{PushStatus, Pushed};
 use crate::store::validate_key;
 
 impl Tx<'_> {
-    pub(super) fn declare(&mut self, queues: Vec<Queue>) -> Result<()> {
-        for (i, queue) in queues.into_iter().enumerate() {
+    pub(super) fn declare(&mut self, queues: &[Queue]) -> Result<()> {
+        for (i, queue) in queues.iter().enumerate() {
             self.declare_one(queue).map_err(|e| e.in_field(format!("queues[{i}]")))?;
         }
         Ok(())
     }
 
-    fn declare_one(&mut self, queue: Queue) -> Result<()> {
+    fn declare_one(&mut self, queue: &Queue) -> Result<()> {
         queue.validate()?;
         let Some(row) = self.queue(&queue.name)? else {
-            return self.create_queue(&queue, true).map(drop);
+            return self.create_queue(queue, true).map(drop);
         };
         let old = row.queue.clone();
         let changes = (old.mode, old.merge) != (queue.mode, queue.merge);
-        let moved = if changes { self.take_queue_apart(&row, &queue)? } else { Vec::new() };
-        let sql = "UPDATE queue SET definition = ?2, declared = 1 WHERE number = ?1";
-        self.execute(sql, params![row.number, json(&queue)?])?;
-        self.forget_queue(row.number);
+        let moved = if changes { self.take_queue_apart(&row, queue)? } else { Vec::new() };
+        let number = row.number;
+        if !changes && row.declared && *old == *queue {
+            return Ok(());
+        }
+        self.store_queue(QueueRow { queue: Arc::new(queue.clone()), declared: true, ..row })?;
         for (key, job) in moved {
-            self.put_back(row.number, key.as_deref(), job)?;
+            self.put_back(number, key.as_deref(), job)?;
         }
         Ok(())
     }
@@ -68,24 +72,31 @@ impl Tx<'_> {
     }
 
     fn create_queue(&mut self, queue: &Queue, declared: bool) -> Result<QueueRow> {
-        let count: u32 =
-            self.first("SELECT count(*) FROM queue", [], |r| r.get(0))?.unwrap_or_default();
+        let count = self.all_queues()?.len() as u32;
         if count >= QUEUES_MAX {
             let message = format!("the store holds {QUEUES_MAX} queues, which is the most");
             return Err(Error::invalid("queue", message));
         }
-        let sql = "INSERT INTO queue (number, name, definition, declared) VALUES (?1, ?2, ?3, ?4)";
-        self.execute(sql, params![count + 1, queue.name, json(queue)?, declared])?;
-        self.known_queue(&queue.name)
+        let (number, name) = (count + 1, Arc::from(queue.name.as_str()));
+        let queue = Arc::new(queue.clone());
+        let row = QueueRow { number, name, queue, declared, paused: false };
+        self.store_queue(row.clone())?;
+        Ok(row)
     }
 
-    pub(super) fn push(&mut self, jobs: Vec<NewJob>) -> Result<Vec<Pushed>> {
+    pub(super) fn pause_queue(&mut self, name: &str, paused: bool) -> Result<()> {
+        let row = self.known_queue(name)?;
+        self.ring();
+        self.store_queue(QueueRow { paused, ..row })
+    }
+
+    pub(super) fn push(&mut self, jobs: &[NewJob]) -> Result<Vec<Pushed>> {
         let mut pushed = Vec::with_capacity(jobs.len());
         let mut last: Option<QueueRow> = None;
-        for (i, job) in jobs.into_iter().enumerate() {
+        for (i, job) in jobs.iter().enumerate() {
             let queue = match last.take().filter(|row| *row.name == *job.queue) {
                 Some(row) => row,
-                None => self.queue_for(&job)?,
+                None => self.queue_for(job)?,
             };
             validate_key(&queue.queue, job.key.is_some(), i)?;
             pushed.push(self.push_one(&queue, job, i)?);
@@ -104,7 +115,7 @@ impl Tx<'_> {
         }
     }
 
-    fn push_one(&mut self, queue: &QueueRow, new: NewJob, i: usize) -> Result<Pushed> {
+    fn push_one(&mut self, queue: &QueueRow, new: &NewJob, i: usize) -> Result<Pushed> {
         let repeat = new.options.idempotency_key.clone();
         let scope = new.key.clone().unwrap_or_default();
         if let Some(name) = &repeat
@@ -112,12 +123,15 @@ impl Tx<'_> {
         {
             return Ok(Pushed { job_id, status: PushStatus::Duplicate });
         }
-        let job = self.new_job(queue, &new)?;
+        let job = self.new_job(queue, new)?;
         let (seq, id) = (job.seq, job.id(queue.number));
+        let job = Job { payload: self.store_body(seq, new.payload.as_bytes())?, ..job };
         let (job_id, status) = match self.place(queue, new.key.as_deref(), job, i)? {
             None => (id, PushStatus::Queued),
             Some((into, created)) => {
-                debug_assert_ne!(into, seq);
+                if new.payload.as_bytes().len() > super::body::INLINE_BYTES_MAX {
+                    self.delete_body(seq)?;
+                }
                 (job_id(created, queue.number, into), PushStatus::Merged)
             }
         };
@@ -155,7 +169,7 @@ impl Tx<'_> {
             digest: definition.merges().then(|| new.payload_digest()),
             options: if carries { Some(json(options)?) } else { None },
             aliases: None,
-            payload: new.payload.as_bytes().to_vec(),
+            payload: None,
         })
     }
 
@@ -180,6 +194,7 @@ impl Tx<'_> {
         if self.open_with(queue, key, &job)? {
             let delta = self.delta(queue.number);
             (delta.lanes, delta.jobs) = (delta.lanes + 1, delta.jobs + 1);
+            self.ring();
             return Ok(None);
         }
         let Some(mut work) = self.lane_of_key(queue.number, key.unwrap_or_default())? else {
@@ -188,19 +203,29 @@ impl Tx<'_> {
         if queue.queue.mode.route_belongs_to_lane() && work.row.head.route != job.route {
             return Err(route_conflict(key.unwrap_or_default(), i));
         }
-        let run_at = job.run_at;
+        let (run_at, prio) = (job.run_at, job.prio);
+        let before = work.row.head.clone();
         if let Some(merged) = self.merge(&mut work, &job)? {
             arrive(&mut work, run_at, true);
-            work.row.head.prio = work.row.head.prio.min(job.prio);
+            work.row.head.prio = work.row.head.prio.min(prio);
             self.save(work)?;
             return Ok(Some(merged));
         }
+        self.delta(queue.number).jobs += 1;
         arrive(&mut work, run_at, false);
         if queue.queue.mode == Mode::Accumulate && !work.row.head.is_claimed() {
-            work.row.head.prio = work.row.head.prio.min(job.prio);
+            work.row.head.prio = work.row.head.prio.min(prio);
         }
-        self.put(&mut work, job)?;
-        self.delta(queue.number).jobs += 1;
+        if let Some(job) = self.add_behind(&mut work, job)? {
+            self.put(&mut work, job)?;
+            return self.save(work).map(|()| None);
+        }
+        let head = &work.row.head;
+        if (head.due, head.prio, head.flags) == (before.due, before.prio, before.flags) {
+            let sql = "UPDATE lane SET n = ?2, next_due = ?3 WHERE id = ?1";
+            self.execute(sql, params![head.id, head.items, head.next_due])?;
+            return Ok(None);
+        }
         self.save(work)?;
         Ok(None)
     }
@@ -211,9 +236,10 @@ impl Tx<'_> {
         let st = if is_due { state::READY } else { state::SCHEDULED };
         let wake = (!is_due).then_some(j.run_at);
         let sql = "INSERT INTO lane (id, q, key, st, class, prio, due, wake, route, seq, gen, created, score, jprio, run_at,
-                   attempts, flagged, expires, jroute, task, digest, opts, payload)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1, 0, ?10, ?11, ?6, ?7, 0, 0, ?12, ?9, ?13, ?14, ?15, ?16)
+                   attempts, flagged, expires, jroute, task, digest, opts, payload, flags)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1, 0, ?10, ?11, ?6, ?7, 0, 0, ?12, ?9, ?13, ?14, ?15, ?16, ?17)
                    ON CONFLICT DO NOTHING";
+        let flags = if j.payload.is_none() { flag::BODIES } else { 0 };
         let opened = self.execute(
             sql,
             params![
@@ -232,7 +258,8 @@ impl Tx<'_> {
                 j.task,
                 j.digest,
                 j.options,
-                j.payload
+                j.payload,
+                flags
             ],
         )?;
         Ok(opened == 1)
@@ -268,7 +295,7 @@ impl Tx<'_> {
     pub(super) fn put_back(&mut self, queue: u32, key: Option<&str>, mut job: Job) -> Result<()> {
         let Some(row) = self.queue_number(queue)? else { return Ok(()) };
         if row.queue.merges() && job.digest.is_none() {
-            let payload = crate::payload::Payload::from_bytes(job.payload.clone());
+            let payload = crate::payload::Payload::from_bytes(self.payload_of(&job)?);
             job.digest = Some(crate::payload::digest(job.task.as_deref(), &payload));
         }
         let known = match key {
@@ -303,6 +330,9 @@ impl Tx<'_> {
         let sql = "UPDATE alias SET target = ?2 WHERE target = ?1";
         self.execute(sql, params![other.seq, survivor.seq])?;
         work.row.head.flags |= flag::ALIASES;
+        if other.payload.is_none() {
+            self.delete_body(other.seq)?;
+        }
         self.delta(work.queue.number).jobs -= 1;
         self.put(work, survivor)
     }
@@ -316,20 +346,6 @@ impl Tx<'_> {
             work.row.head.prio = soonest;
         }
         Ok(())
-    }
-
-    /// The number of a route; 0 is "anybody".
-    pub(super) fn route(&mut self, node: Option<&str>, group: Option<&str>) -> Result<i64> {
-        if node.is_none() && group.is_none() {
-            return Ok(0);
-        }
-        let sql = "SELECT number FROM route WHERE node IS ?1 AND grp IS ?2";
-        if let Some(number) = self.first(sql, params![node, group], |row| row.get(0))? {
-            return Ok(number);
-        }
-        let sql = "INSERT INTO route (node, grp) VALUES (?1, ?2) RETURNING number";
-        let number = self.first(sql, params![node, group], |row| row.get(0))?;
-        Ok(number.unwrap_or_default())
     }
 }
 

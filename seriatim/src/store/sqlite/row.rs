@@ -27,6 +27,7 @@ pub(super) mod flag {
     pub(crate) const PAUSED: i64 = 2;
     pub(crate) const ALIASES: i64 = 4;
     pub(crate) const FLAGGED: i64 = 8;
+    pub(crate) const BODIES: i64 = 16;
 }
 
 /// The generation of jobs that a claim closed one by one; below every lane's `open`.
@@ -60,7 +61,8 @@ pub(super) struct Job {
     pub options: Option<String>,
     /// Ids of equal jobs that became one with it, joined by commas.
     pub aliases: Option<String>,
-    pub payload: Vec<u8>,
+    /// None when it is too large to stand in the row: then it is in `body`.
+    pub payload: Option<Vec<u8>>,
 }
 
 impl Job {
@@ -97,11 +99,11 @@ impl Job {
         self.options.as_deref().and_then(|text| serde_json::from_str(text).ok())
     }
 
-    pub(super) fn into_turn_job(self, queue: u32, with_payload: bool) -> TurnJob {
+    pub(super) fn into_turn_job(self, queue: u32, payload: Vec<u8>) -> TurnJob {
         TurnJob {
             id: self.id(queue),
             options: self.options(),
-            payload: Payload::from_bytes(if with_payload { self.payload } else { Vec::new() }),
+            payload: Payload::from_bytes(payload),
             task: self.task,
             score: self.score,
             priority: self.prio as u16,

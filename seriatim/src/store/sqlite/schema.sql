@@ -1,11 +1,12 @@
 -- Version 1. Times are microseconds since 1970; a key is compared byte by byte.
 
 CREATE TABLE meta (
-  id    INTEGER PRIMARY KEY CHECK (id = 1),
-  seq   INTEGER NOT NULL,              -- the last number given to a job or lane
-  token INTEGER NOT NULL               -- the last fencing token
+  id      INTEGER PRIMARY KEY CHECK (id = 1),
+  seq     INTEGER NOT NULL,            -- the last number given to a job or lane
+  token   INTEGER NOT NULL,            -- the last fencing token
+  version INTEGER NOT NULL             -- raised with every change of a queue or route
 );
-INSERT INTO meta VALUES (1, 0, 0);
+INSERT INTO meta VALUES (1, 0, 0, 1);
 
 CREATE TABLE queue (
   number     INTEGER PRIMARY KEY,
@@ -42,7 +43,8 @@ CREATE TABLE lane (
   tok        INTEGER NOT NULL DEFAULT 0,
   open       INTEGER NOT NULL DEFAULT 0, -- jobs of an older generation are closed: the claim's
   n          INTEGER NOT NULL DEFAULT 0, -- rows in item
-  flags      INTEGER NOT NULL DEFAULT 0, -- 1 held, 2 paused, 4 some job has aliases, 8 some job is flagged
+  flags      INTEGER NOT NULL DEFAULT 0, -- 1 held, 2 paused, 4 some job has aliases, 8 some job is flagged,
+                                       -- 16 some payload is in body
   retry      INTEGER NOT NULL DEFAULT -1, -- these three: the lane's in `accumulate`, else the slot's
   crashes    INTEGER NOT NULL DEFAULT 0,
   error      TEXT,
@@ -67,7 +69,7 @@ CREATE TABLE lane (
   digest     BLOB,
   opts       TEXT,
   aliases    TEXT,
-  payload    BLOB
+  payload    BLOB                      -- none when it is in body
 );
 CREATE UNIQUE INDEX lane_key ON lane (q, key) WHERE key IS NOT NULL;
 CREATE INDEX lane_ready ON lane (q, class, prio, due, id) WHERE st = 0;
@@ -100,10 +102,13 @@ CREATE TABLE item (
   digest   BLOB,
   opts     TEXT,
   aliases  TEXT,
-  payload  BLOB NOT NULL
+  payload  BLOB                        -- none when it is in body
 );
 CREATE UNIQUE INDEX item_order ON item (lane, gen, ord);
 CREATE INDEX item_expires ON item (expires) WHERE expires IS NOT NULL;
+
+-- Payloads too large to be written again with every move of their lane.
+CREATE TABLE body (seq INTEGER PRIMARY KEY, payload BLOB NOT NULL);
 
 -- One row for a claim call, not one for a lane: `left` counts what is not settled yet.
 CREATE TABLE claim (
@@ -141,7 +146,7 @@ CREATE TABLE ended (
   digest   BLOB,
   opts     TEXT,
   aliases  TEXT,
-  payload  BLOB NOT NULL
+  payload  BLOB                        -- none when it is in body
 );
 CREATE INDEX ended_until ON ended (until) WHERE until IS NOT NULL;
 CREATE INDEX ended_at ON ended (q, dead, at, seq);

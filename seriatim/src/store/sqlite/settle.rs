@@ -8,7 +8,7 @@ use rusqlite::params;
 use super::lane::Work;
 use super::push::micros;
 use super::row::{Job, flag, state};
-use super::tx::Tx;
+use super::tx::{QueueRow, Tx};
 use crate::error::Result;
 use crate::queue::Mode;
 use crate::settle::{Due, Fate, Keep, Settlement};
@@ -18,14 +18,31 @@ use crate::store::view::JobState;
 /// The common case: the lane's only job is done and nobody wants to know of it any more.
 const DONE: &str =
     "DELETE FROM lane WHERE id = ?1 AND tok = ?2 AND st = 2 AND n = 0 AND flags = 0 AND q = ?3";
+/// The same in `accumulate`, with items: all are closed when nothing has arrived meanwhile.
+const DONE_WITH_ITEMS: &str =
+    "DELETE FROM lane WHERE id = ?1 AND tok = ?2 AND st = 2 AND flags = 0 AND q = ?3 AND next_due IS NULL
+     RETURNING seq IS NOT NULL";
+/// The lane's only job is done, and its queue keeps what is done.
+const KEEP_DONE: &str = include_str!("sql/keep_done.sql");
 
 impl Tx<'_> {
     pub(super) fn settle(&mut self, turns: &[Settlement]) -> Result<Vec<Settled>> {
         let mut settled = Vec::with_capacity(turns.len());
         // How many lanes of each claim row are settled.
         let mut claims: BTreeMap<i64, i64> = BTreeMap::new();
+        let mut last: Option<QueueRow> = None;
         for settlement in turns {
-            let answer = match self.is_simple(settlement)? && self.settle_done(settlement)? {
+            let number = settlement.lane.queue;
+            let queue = match last.take().filter(|row| row.number == number) {
+                Some(row) => Some(row),
+                None => self.queue_number(number)?,
+            };
+            let Some(queue) = queue else {
+                settled.push(Settled::Stale);
+                continue;
+            };
+            let is_done = settlement.is_all_done() && self.settle_done(&queue, settlement)?;
+            let answer = match is_done {
                 true => Settled::Ok { cancelled: Vec::new() },
                 false => self.settle_one(settlement)?,
             };
@@ -33,25 +50,44 @@ impl Tx<'_> {
                 *claims.entry(settlement.token.0).or_default() += 1;
             }
             settled.push(answer);
+            last = Some(queue);
         }
         self.release_claims(&claims)?;
         Ok(settled)
     }
 
-    fn is_simple(&mut self, settlement: &Settlement) -> Result<bool> {
-        let queue = self.queue_number(settlement.lane.queue)?;
-        let keeps_nothing = |queue: super::tx::QueueRow| queue.queue.retention().is_zero();
-        Ok(settlement.is_all_done() && queue.is_some_and(keeps_nothing))
-    }
-
-    fn settle_done(&mut self, settlement: &Settlement) -> Result<bool> {
+    /// Ends a done turn in one or two statements. False if it is not of the common cases.
+    fn settle_done(&mut self, queue: &QueueRow, settlement: &Settlement) -> Result<bool> {
         let lane = settlement.lane;
-        let place = params![lane.number as i64, settlement.token.0, lane.queue];
-        if self.execute(DONE, place)? == 0 {
+        if lane.shard != 0 {
             return Ok(false);
         }
+        let id = lane.number as i64;
+        let place = params![id, settlement.token.0, lane.queue];
+        let retention = queue.queue.retention();
+        let jobs;
+        if !retention.is_zero() {
+            let until = self.now.saturating_add(micros(retention));
+            let of_lane = queue.queue.mode == Mode::Accumulate;
+            let values = params![id, settlement.token.0, lane.queue, self.now, until, of_lane];
+            if self.execute(KEEP_DONE, values)? == 0 {
+                return Ok(false);
+            }
+            self.execute("DELETE FROM lane WHERE id = ?1", [id])?;
+            jobs = 1;
+        } else if self.execute(DONE, place)? == 1 {
+            jobs = 1;
+        } else {
+            if queue.queue.mode != Mode::Accumulate {
+                return Ok(false);
+            }
+            let Some(slot) = self.first(DONE_WITH_ITEMS, place, |row| row.get::<_, i64>(0))? else {
+                return Ok(false);
+            };
+            jobs = slot + self.execute("DELETE FROM item WHERE lane = ?1", [id])? as i64;
+        }
         let delta = self.delta(lane.queue);
-        (delta.lanes, delta.jobs) = (delta.lanes - 1, delta.jobs - 1);
+        (delta.lanes, delta.jobs) = (delta.lanes - 1, delta.jobs - jobs);
         (delta.running, delta.processed) = (delta.running - 1, delta.processed + 1);
         Ok(true)
     }
@@ -66,7 +102,7 @@ impl Tx<'_> {
             return Ok(Settled::Stale);
         }
         if settlement.is_all_done()
-            && head.flags & (flag::ALIASES | flag::FLAGGED) == 0
+            && head.flags & (flag::ALIASES | flag::FLAGGED | flag::BODIES) == 0
             && work.definition().retention().is_zero()
         {
             self.drop_closed(&mut work)?;
@@ -207,6 +243,9 @@ impl Tx<'_> {
 
     /// Nothing is known of a job any more, nor of those that became one with it.
     pub(super) fn forget(&mut self, _queue: u32, job: &Job) -> Result<()> {
+        if job.payload.is_none() {
+            self.delete_body(job.seq)?;
+        }
         if job.aliases.is_some() {
             self.execute("DELETE FROM alias WHERE target = ?1", [job.seq])?;
         }

@@ -1,82 +1,133 @@
 //! The threads that own the connections. One writes: it drains what is waiting and commits it
-//! together, so that many small batches share one flush to the disk. One reads.
+//! together, so that many small operations share one flush to the disk. One reads.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::fault::translate;
+use super::migrate::migrate;
+use super::tx::{Definitions, Tx};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::wake::Bell;
 
 /// Most operations that share one commit.
 const GROUP_MAX: usize = 256;
-/// How often the reader looks whether another process has written.
+/// How often the writer looks whether another process has written, while somebody listens.
 const WATCH_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Something to do on a connection, and whom to tell when its outcome is certain.
-type Task = Box<dyn FnOnce(&Connection) -> Reply + Send>;
-type Reply = Box<dyn FnOnce(Option<&Error>) + Send>;
+/// An operation on its way through a thread.
+trait Task: Send {
+    /// Carries it out and keeps the answer. False if it failed: what it wrote must be undone. It
+    /// can be run again, when it was undone for another's sake.
+    fn run(&mut self, tx: &mut Tx<'_>) -> bool;
+
+    /// Sends the answer; or `error`, when what was written could not be kept.
+    fn answer(self: Box<Self>, error: Option<&Error>);
+}
+
+struct Call<T, F> {
+    body: F,
+    result: Option<Result<T>>,
+    sender: oneshot::Sender<Result<T>>,
+}
+
+impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Task for Call<T, F> {
+    fn run(&mut self, tx: &mut Tx<'_>) -> bool {
+        // A defect of ours shall fail this operation, not end the thread that all others need.
+        let result = catch_unwind(AssertUnwindSafe(|| (self.body)(tx)));
+        let result = result.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Internal, "the operation panicked; nothing was changed"))
+        });
+        let ok = result.is_ok();
+        self.result = Some(result);
+        ok
+    }
+
+    fn answer(self: Box<Self>, error: Option<&Error>) {
+        let copy = |e: &Error| Err(Error::new(e.kind(), e.message().to_owned()));
+        let result = match (self.result, error) {
+            // Its own failure says more than that of the whole.
+            (Some(Err(own)), _) => Err(own),
+            (_, Some(error)) => copy(error),
+            (Some(Ok(answer)), None) => Ok(answer),
+            (None, None) => Err(closed()),
+        };
+        // Nobody waits any more: the caller gave up.
+        let _ = self.sender.send(result);
+    }
+}
+
+enum Message {
+    Do(Box<dyn Task>),
+    /// Create or upgrade what the file holds.
+    Migrate(oneshot::Sender<Result<()>>),
+    /// Somebody listens for wake-ups now.
+    Watch,
+    Stop(oneshot::Sender<()>),
+}
 
 /// A thread with a connection of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
-    tasks: Sender<Message>,
-}
-
-enum Message {
-    Do(Task),
-    Stop(oneshot::Sender<()>),
+    messages: Sender<Message>,
 }
 
 impl Worker {
-    /// Starts the thread that writes.
+    /// Starts the thread that writes, and rings when something may have become claimable.
     pub(super) fn writer(connection: Connection, bell: Bell) -> Result<Self> {
-        Self::start("seriatim-sqlite-write", move |tasks| write_all(connection, &tasks, &bell))
+        let body = move |messages| {
+            Writer { connection, bell, seen: 0, looked_at: Instant::now() }.serve(&messages);
+        };
+        Self::start("seriatim-sqlite-write", body)
     }
 
-    /// Starts the thread that reads, and rings when another process has written.
-    pub(super) fn reader(connection: Connection, bell: Bell) -> Result<Self> {
-        Self::start("seriatim-sqlite-read", move |tasks| read_all(&connection, &tasks, &bell))
+    /// Starts the thread that reads.
+    pub(super) fn reader(connection: Connection) -> Result<Self> {
+        Self::start("seriatim-sqlite-read", move |messages| read_all(&connection, &messages))
     }
 
     fn start(name: &str, body: impl FnOnce(Receiver<Message>) + Send + 'static) -> Result<Self> {
-        let (tasks, receiver) = channel();
+        let (messages, receiver) = channel();
         thread::Builder::new().name(name.to_owned()).spawn(move || body(receiver)).map_err(
             |e| Error::new(ErrorKind::Internal, "cannot start a thread for SQLite").because(e),
         )?;
-        Ok(Self { tasks })
+        Ok(Self { messages })
     }
 
-    /// Runs `body` on the thread. For the writer: inside a transaction that others share; when it
+    /// Runs `body` in a transaction. For the writer it is one that others share: when `body`
     /// fails, its own changes are undone, and when it answers, they are on the disk.
     pub(super) async fn call<T: Send + 'static>(
         &self,
-        body: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+        body: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (sender, receiver) = oneshot::channel();
-        let task: Task = Box::new(move |connection| {
-            let result = guarded(connection, body);
-            Box::new(move |failed| {
-                let result = match failed {
-                    None => result,
-                    Some(error) => Err(Error::new(error.kind(), error.message().to_owned())),
-                };
-                // Nobody waits any more: the caller gave up.
-                let _ = sender.send(result);
-            })
-        });
-        self.tasks.send(Message::Do(task)).map_err(|_| closed())?;
+        let task = Box::new(Call { body, result: None, sender });
+        self.messages.send(Message::Do(task)).map_err(|_| closed())?;
         receiver.await.map_err(|_| closed())?
+    }
+
+    /// Creates or upgrades what the file holds.
+    pub(super) async fn migrate(&self) -> Result<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.messages.send(Message::Migrate(sender)).map_err(|_| closed())?;
+        receiver.await.map_err(|_| closed())?
+    }
+
+    /// Tells the writer that somebody listens, so that it looks for what other processes write.
+    pub(super) fn watch(&self) {
+        // A writer that has ended has nothing to look for.
+        let _ = self.messages.send(Message::Watch);
     }
 
     /// Ends the thread after what it was given before.
     pub(super) async fn stop(&self) {
         let (sender, receiver) = oneshot::channel();
-        if self.tasks.send(Message::Stop(sender)).is_ok() {
+        if self.messages.send(Message::Stop(sender)).is_ok() {
             let _ = receiver.await;
         }
     }
@@ -86,103 +137,171 @@ fn closed() -> Error {
     Error::new(ErrorKind::Unavailable, "the store has been closed")
 }
 
-/// Undoes what a failed task changed, without touching what others did before it.
-fn guarded<T>(connection: &Connection, body: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
-    let run = |sql| connection.prepare_cached(sql).and_then(|mut s| s.execute([]).map(drop));
-    run("SAVEPOINT task").map_err(translate)?;
-    let result = body(connection);
-    if result.is_err() && !connection.is_autocommit() {
-        run("ROLLBACK TO task").map_err(translate)?;
-    }
-    if !connection.is_autocommit() {
-        run("RELEASE task").map_err(translate)?;
-    }
-    result
+struct Writer {
+    connection: Connection,
+    bell: Bell,
+    /// The file's `data_version` when it was last looked at. It does not count what this
+    /// connection writes itself.
+    seen: i64,
+    looked_at: Instant,
 }
 
-fn write_all(mut connection: Connection, tasks: &Receiver<Message>, bell: &Bell) {
-    while let Ok(first) = tasks.recv() {
-        let mut group = Vec::new();
-        let mut stop = None;
-        let mut next = Some(first);
-        while let Some(message) = next.take() {
-            match message {
-                Message::Do(task) => group.push(task),
-                Message::Stop(done) => stop = Some(done),
+impl Writer {
+    fn serve(mut self, messages: &Receiver<Message>) {
+        let mut definitions = Definitions::default();
+        while let Some(first) = self.next(messages) {
+            let mut group = Vec::new();
+            let mut next = Some(first);
+            // What is no task is done after those that came before it.
+            let other = loop {
+                match next {
+                    Some(Message::Do(task)) => group.push(task),
+                    other => break other,
+                }
+                next = if group.len() < GROUP_MAX { messages.try_recv().ok() } else { None };
+            };
+            if !group.is_empty() {
+                self.commit_together(&mut definitions, group);
             }
-            if stop.is_none() && group.len() < GROUP_MAX {
-                next = tasks.try_recv().ok();
+            match other {
+                Some(Message::Migrate(sender)) => {
+                    definitions.forget();
+                    let _ = sender.send(self.migrate());
+                }
+                Some(Message::Stop(done)) => {
+                    drop(self.connection);
+                    let _ = done.send(());
+                    return;
+                }
+                _ => {}
             }
         }
-        commit_together(&mut connection, group);
-        bell.ring();
-        if let Some(done) = stop {
-            drop(connection);
-            let _ = done.send(());
+    }
+
+    /// The next message. Looks in between whether other processes have written, but only while
+    /// somebody wants to know.
+    fn next(&mut self, messages: &Receiver<Message>) -> Option<Message> {
+        loop {
+            if !self.bell.has_listeners() {
+                return messages.recv().ok();
+            }
+            let left = WATCH_INTERVAL.saturating_sub(self.looked_at.elapsed());
+            match messages.recv_timeout(left) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => self.look_for_others(),
+            }
+        }
+    }
+
+    fn migrate(&self) -> Result<()> {
+        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(translate)?;
+        let result = migrate(&self.connection)
+            .and_then(|()| self.connection.execute_batch("COMMIT").map_err(translate));
+        if result.is_err() && !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        result
+    }
+
+    fn look_for_others(&mut self) {
+        self.looked_at = Instant::now();
+        let version = self
+            .connection
+            .prepare_cached("PRAGMA data_version")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)));
+        let Ok(version) = version else { return };
+        if std::mem::replace(&mut self.seen, version) != version {
+            self.bell.ring();
+        }
+    }
+
+    fn commit_together(&mut self, definitions: &mut Definitions, mut group: Vec<Box<dyn Task>>) {
+        let error = match self.attempt(definitions, &mut group) {
+            Ok(rings) => {
+                group.into_iter().for_each(|task| task.answer(None));
+                if rings {
+                    self.bell.ring();
+                }
+                return;
+            }
+            Err(error) => error,
+        };
+        // A disk without room for all of them may have room for most.
+        if group.len() > 1 && error.kind() == ErrorKind::Full {
+            for task in group {
+                self.commit_together(definitions, vec![task]);
+            }
             return;
         }
+        group.into_iter().for_each(|task| task.answer(Some(&error)));
+    }
+
+    /// Runs all tasks in one transaction; those that fail are undone one by one. Answers whether
+    /// something may have become claimable, or why nothing of it was kept.
+    fn attempt(&self, definitions: &mut Definitions, group: &mut [Box<dyn Task>]) -> Result<bool> {
+        let result = run_all(&self.connection, definitions, group);
+        if result.is_err() {
+            definitions.forget();
+            if !self.connection.is_autocommit() {
+                // What cannot be rolled back either is rolled back when the file is next opened.
+                let _ = self.connection.execute_batch("ROLLBACK");
+            }
+        }
+        result
     }
 }
 
-fn commit_together(connection: &mut Connection, group: Vec<Task>) {
-    let transaction = match connection.transaction_with_behavior(TransactionBehavior::Immediate) {
-        Ok(transaction) => transaction,
-        Err(error) => {
-            let error = translate(error);
-            // Outside a transaction nothing may be done: each task is only told.
-            return group.into_iter().for_each(|task| refuse(task, &error));
-        }
-    };
-    let mut replies = Vec::with_capacity(group.len());
-    let mut lost = None;
+fn run_all(
+    connection: &Connection,
+    definitions: &mut Definitions,
+    group: &mut [Box<dyn Task>],
+) -> Result<bool> {
+    let say = |sql| connection.prepare_cached(sql).and_then(|mut s| s.execute([]).map(drop));
+    say("BEGIN IMMEDIATE").map_err(translate)?;
+    let mut tx = Tx::begin(connection, definitions)?;
     for task in group {
-        if transaction.is_autocommit() {
-            // A full disk or an I/O error makes SQLite give up the whole transaction.
-            lost = Some(Error::new(ErrorKind::Full, "SQLite gave the transaction up"));
-            refuse(task, lost.as_ref().unwrap_or(&closed()));
-            continue;
+        say("SAVEPOINT task").map_err(translate)?;
+        let before = tx.mark();
+        if !task.run(&mut tx) {
+            if connection.is_autocommit() {
+                // A full disk or an I/O error makes SQLite give up the whole transaction.
+                let message = "SQLite gave the transaction up: is the disk full?";
+                return Err(Error::new(ErrorKind::Full, message));
+            }
+            say("ROLLBACK TO task").map_err(translate)?;
+            tx.back_to(before);
         }
-        replies.push(task(&transaction));
+        say("RELEASE task").map_err(translate)?;
     }
-    let failed = if transaction.is_autocommit() {
-        drop(transaction);
-        lost.or_else(|| {
-            Some(Error::new(ErrorKind::Full, "SQLite gave the transaction up: is the disk full?"))
-        })
-    } else {
-        transaction.commit().err().map(translate)
-    };
-    for reply in replies {
-        reply(failed.as_ref());
-    }
+    let rings = tx.finish()?;
+    say("COMMIT").map_err(translate)?;
+    Ok(rings)
 }
 
-/// Tells a task that it was not done. It is given an empty database, so that it can do no harm.
-fn refuse(task: Task, error: &Error) {
-    if let Ok(nowhere) = Connection::open_in_memory() {
-        task(&nowhere)(Some(error));
-    }
-}
-
-fn read_all(connection: &Connection, tasks: &Receiver<Message>, bell: &Bell) {
-    let mut seen = 0;
-    loop {
-        match tasks.recv_timeout(WATCH_INTERVAL) {
-            Ok(Message::Do(task)) => task(connection)(None),
-            Ok(Message::Stop(done)) => {
+fn read_all(connection: &Connection, messages: &Receiver<Message>) {
+    let mut definitions = Definitions::default();
+    while let Ok(message) = messages.recv() {
+        match message {
+            Message::Do(mut task) => {
+                let error = look(connection, &mut definitions, &mut *task).err();
+                task.answer(error.as_ref());
+            }
+            Message::Watch | Message::Migrate(_) => {}
+            Message::Stop(done) => {
                 let _ = done.send(());
                 return;
             }
-            Err(RecvTimeoutError::Disconnected) => return,
-            Err(RecvTimeoutError::Timeout) if bell.has_listeners() => {
-                let version = connection
-                    .prepare_cached("PRAGMA data_version")
-                    .and_then(|mut statement| statement.query_row([], |row| row.get::<_, i64>(0)));
-                if version.is_ok_and(|version| std::mem::replace(&mut seen, version) != version) {
-                    bell.ring();
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => {}
         }
     }
+}
+
+/// All that one task reads is of one moment: without the transaction, a job that moves while it is
+/// looked for would be found nowhere.
+fn look(connection: &Connection, definitions: &mut Definitions, task: &mut dyn Task) -> Result<()> {
+    let say = |sql| connection.prepare_cached(sql).and_then(|mut s| s.execute([]).map(drop));
+    say("BEGIN").map_err(translate)?;
+    let result = Tx::begin(connection, definitions).map(|mut tx| task.run(&mut tx));
+    say("ROLLBACK").map_err(translate)?;
+    result.map(drop)
 }

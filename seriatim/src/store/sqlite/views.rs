@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use rusqlite::{params, params_from_iter, types::Value};
 
-use super::claim::Holder;
 use super::lane::Work;
 use super::people::Place;
 use super::row::{JOB_COLUMNS, Job, LaneRow, flag, lane_columns};
-use super::tx::{Tx, read_queue};
+use super::tx::{QueueRow, Tx};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{JobId, NodeId, Token};
 use crate::limits::PAGE_ROWS_MAX;
 use crate::payload::Payload;
 use crate::queue::Mode;
+use crate::store::request::SourceDue;
 use crate::store::view::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
     QueueStats, QueueView,
@@ -23,14 +23,48 @@ use crate::store::view::{
 
 impl Tx<'_> {
     pub(super) fn queue_views(&mut self) -> Result<Vec<QueueView>> {
-        let sql = "SELECT number, name, definition, declared, paused FROM queue ORDER BY name";
-        let rows = self.rows(sql, [], read_queue)?;
-        let view = |row: Result<super::tx::QueueRow>| {
-            let row = row?;
-            let queue = (*row.queue).clone();
-            Ok(QueueView { number: row.number, queue, declared: row.declared, paused: row.paused })
+        let view = |row: QueueRow| QueueView {
+            number: row.number,
+            queue: (*row.queue).clone(),
+            declared: row.declared,
+            paused: row.paused,
         };
-        rows.into_iter().map(view).collect()
+        let mut views: Vec<QueueView> = self.all_queues()?.into_iter().map(view).collect();
+        views.sort_unstable_by(|a, b| a.queue.name.cmp(&b.queue.name));
+        Ok(views)
+    }
+
+    pub(super) fn due(&mut self, queues: &[Arc<str>]) -> Result<Vec<SourceDue>> {
+        let mut sources = Vec::new();
+        for row in self.all_queues()? {
+            let (number, queue, paused) = (row.number, row.name, row.paused);
+            if !queues.is_empty() && !queues.contains(&queue) {
+                continue;
+            }
+            let due = if paused { None } else { self.first_due(number)? };
+            sources.push(SourceDue { queue, shard: 0, due: due.map(Timestamp::from_micros) });
+        }
+        Ok(sources)
+    }
+
+    /// The earliest due time of a queue's unclaimed lanes: of the scheduled ones, and of the
+    /// first in each class and priority that has ready ones.
+    pub(super) fn first_due(&self, queue: u32) -> Result<Option<i64>> {
+        let sql = "SELECT class, prio, due FROM lane INDEXED BY lane_ready
+                   WHERE q = ?1 AND st = 0 AND (class, prio) > (?2, ?3) ORDER BY class, prio, due LIMIT 1";
+        let mut earliest: Option<i64> = None;
+        let mut last = (-1_i64, -1_i64);
+        while let Some((class, prio, due)) =
+            self.first(sql, params![queue, last.0, last.1], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?))
+            })?
+        {
+            earliest = Some(earliest.map_or(due, |earliest| earliest.min(due)));
+            last = (class, prio);
+        }
+        // What is scheduled may have fallen due since the last claim.
+        let wake = self.first_wake(queue)?;
+        Ok(earliest.into_iter().chain(wake).min())
     }
 
     pub(super) fn stats(&mut self) -> Result<Vec<QueueStats>> {
@@ -237,7 +271,8 @@ impl Tx<'_> {
             (job.retry, job.crashes, job.error) = (head.retry, head.crashes, head.error.clone());
         }
         let claimed_at = head.claimed_at;
-        let mut view = view_of(&work.queue.name, work.queue.number, head.key.clone(), job);
+        let payload = self.payload_of(&job)?;
+        let mut view = view_of(&work.queue, head.key.clone(), job, payload);
         if let Some(holder) = self.holder(&work)?.filter(|_| runs) {
             view.state = JobState::Running;
             view.attempt += 1;
@@ -270,7 +305,8 @@ impl Tx<'_> {
         })?;
         let Some((number, key, state, at, job)) = row else { return Ok(None) };
         let Some(queue) = self.queue_number(number)? else { return Ok(None) };
-        let mut view = view_of(&queue.name, number, key, job);
+        let payload = self.payload_of(&job)?;
+        let mut view = view_of(&queue, key, job, payload);
         view.finished_at = Some(Timestamp::from_micros(at));
         view.state = match state.as_str() {
             "succeeded" => JobState::Succeeded,
@@ -281,15 +317,22 @@ impl Tx<'_> {
     }
 }
 
-fn view_of(queue: &Arc<str>, number: u32, key: Option<Arc<str>>, job: Job) -> JobView {
+/// Who holds a lane, as people see it.
+struct Holder {
+    node: String,
+    progress: Option<Arc<str>>,
+    beat_at: i64,
+}
+
+fn view_of(queue: &QueueRow, key: Option<Arc<str>>, job: Job, payload: Vec<u8>) -> JobView {
     JobView {
-        id: job.id(number),
-        queue: queue.clone(),
+        id: job.id(queue.number),
+        queue: queue.name.clone(),
         key,
         state: JobState::Queued,
         options: job.options(),
         task: job.task,
-        payload: Payload::from_bytes(job.payload),
+        payload: Payload::from_bytes(payload),
         score: job.score,
         priority: job.prio as u16,
         run_at: Timestamp::from_micros(job.run_at),

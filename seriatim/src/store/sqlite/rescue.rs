@@ -1,0 +1,117 @@
+//! Claims that stand: rescuing those whose lease has run out, ending them, and showing them.
+
+use std::collections::BTreeMap;
+
+use rusqlite::params;
+
+use super::claim::ClaimRow;
+use super::lane::Work;
+use super::push::micros;
+use super::row::{JOB_COLUMNS, Job};
+use super::tx::Tx;
+use crate::clock::Timestamp;
+use crate::error::Result;
+use crate::id::Token;
+use crate::limits::CLAIM_LANES_MAX;
+use crate::store::request::Rescue;
+use crate::turn::Turn;
+
+impl Tx<'_> {
+    pub(super) fn rescue(&mut self, request: &Rescue) -> Result<Vec<Turn>> {
+        self.check_node(&request.node)?;
+        let sql = "UPDATE node SET dead_at = ?1 WHERE dead_at IS NULL AND beat_at + lease < ?1";
+        self.execute(sql, [self.now])?;
+        self.check_node(&request.node)?;
+        let expired: Vec<(i64, u32, Vec<u8>)> =
+            self.rows(include_str!("sql/expired_claims.sql"), [self.now], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?;
+        let mut turns = Vec::new();
+        let most = request.lanes_max.min(CLAIM_LANES_MAX);
+        for (token, queue, lanes) in expired {
+            if turns.len() >= most {
+                break;
+            }
+            self.take_over(request, token, queue, &lanes, most, &mut turns)?;
+        }
+        Ok(turns)
+    }
+
+    /// Takes over the lanes of one claim, so far as there is room for their turns.
+    fn take_over(
+        &mut self,
+        request: &Rescue,
+        old: i64,
+        queue: u32,
+        lanes: &[u8],
+        most: usize,
+        turns: &mut Vec<Turn>,
+    ) -> Result<()> {
+        let token = self.next_token();
+        let mut claim = ClaimRow { token, ttl: micros(request.lease), lanes: Vec::new() };
+        let sql = "UPDATE lane SET tok = ?3 WHERE id = ?1 AND tok = ?2 AND st = 2";
+        let (ids, _) = lanes.as_chunks::<8>();
+        for id in ids.iter().map(|bytes| i64::from_le_bytes(*bytes)) {
+            if turns.len() >= most {
+                break;
+            }
+            if self.execute(sql, params![id, old, token])? == 1 {
+                claim.add(id);
+                turns.extend(self.held_turn(id, false)?);
+            }
+        }
+        self.release_claims(&BTreeMap::from([(old, claim.count())]))?;
+        if claim.count() == 0 {
+            return Ok(());
+        }
+        self.store_claims(queue, &request.node, false, &[claim])
+    }
+
+    /// So many lanes of each claim row are not its any more.
+    pub(super) fn release_claims(&self, settled: &BTreeMap<i64, i64>) -> Result<()> {
+        for (token, count) in settled {
+            let sql = "UPDATE claim SET left = left - ?2 WHERE tok = ?1 AND left > ?2";
+            if self.execute(sql, params![token, count])? == 0 {
+                self.execute("DELETE FROM claim WHERE tok = ?1", [token])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The turn that holds a lane.
+    pub(super) fn held_turn(&mut self, id: i64, with_payload: bool) -> Result<Option<Turn>> {
+        let Some(work) = self.lane(id)?.filter(|work| work.row.head.is_claimed()) else {
+            return Ok(None);
+        };
+        let head = &work.row.head;
+        let mut closed = self.closed_jobs(&work)?;
+        closed.sort_by_key(Job::rank);
+        let mut jobs = Vec::with_capacity(closed.len());
+        for job in closed {
+            let payload = if with_payload { self.payload_of(&job)? } else { Vec::new() };
+            jobs.push(job.into_turn_job(work.queue.number, payload));
+        }
+        Ok(Some(Turn {
+            lane: head.lane_id(),
+            queue: work.queue.name.clone(),
+            key: head.key.clone(),
+            token: Token(head.token),
+            retry_count: head.retry as i32,
+            crashes: head.crashes as u32,
+            error: head.error.clone(),
+            claimed_at: Timestamp::from_micros(head.claimed_at.unwrap_or_default()),
+            jobs,
+        }))
+    }
+
+    /// The jobs that the current claim of a lane owns.
+    pub(super) fn closed_jobs(&self, work: &Work) -> Result<Vec<Job>> {
+        let mut jobs: Vec<Job> = work.row.closed_slot().cloned().into_iter().collect();
+        if work.row.head.items > 0 {
+            let sql = format!("SELECT {JOB_COLUMNS} FROM item WHERE lane = ?1 AND gen < ?2");
+            let place = params![work.row.head.id, work.row.head.open];
+            jobs.extend(self.rows(&sql, place, |row| Job::read(row, 0))?);
+        }
+        Ok(jobs)
+    }
+}

@@ -1,0 +1,8 @@
+-- Records a done job that was alone in its lane. The failures that the lane's row shows are the job's own, unless
+-- they are the lane's (?6).
+INSERT INTO ended (seq, q, key, dead, state, at, until, created, score, jprio, run_at, attempts, started, flagged,
+                   expires, jroute, retry, crashes, error, task, digest, opts, payload)
+SELECT seq, q, key, 0, 'succeeded', ?4, ?5, created, score, jprio, run_at, attempts + 1, coalesce(started, claimed_at), flagged,
+       expires, jroute, iif(?6, -1, retry), iif(?6, 0, crashes), iif(?6, NULL, error), task, digest, opts, payload
+FROM lane
+WHERE id = ?1 AND tok = ?2 AND st = 2 AND n = 0 AND flags & 15 = 0 AND q = ?3 AND next_due IS NULL
