@@ -34,19 +34,24 @@ impl Postgres {
         let params = batch.params();
         for row in self.pool.query(SETTLE, &params).await? {
             let place = column::<i32>(&row, "o_place")? as usize - 1;
-            if let (Some(entry), Some(turn)) = (settled.get_mut(place), turns.get(place)) {
-                *entry = Settled::Ok { cancelled: cancelled(&row, turn)? };
+            let (Some(entry), Some(turn)) = (settled.get_mut(place), turns.get(place)) else {
+                continue;
+            };
+            // The row of the turn itself comes before those of its jobs.
+            match (cancelled(&row, turn)?, entry) {
+                (Some(job), Settled::Ok { cancelled }) => cancelled.push(job),
+                (_, entry) => *entry = Settled::Ok { cancelled: Vec::new() },
             }
         }
         Ok(settled)
     }
 }
 
-fn cancelled(row: &Row, turn: &Settlement) -> Result<Vec<JobId>> {
-    let seq: Vec<i64> = column(row, "o_seq")?;
-    let created_at: Vec<i64> = column(row, "o_created_at")?;
-    let ids = created_at.into_iter().zip(seq);
-    Ok(ids.map(|(created_at, seq)| job_id(created_at, turn.lane.queue as i32, seq)).collect())
+fn cancelled(row: &Row, turn: &Settlement) -> Result<Option<JobId>> {
+    let seq: Option<i64> = column(row, "o_seq")?;
+    let created_at: Option<i64> = column(row, "o_created_at")?;
+    let ids = created_at.zip(seq);
+    Ok(ids.map(|(created_at, seq)| job_id(created_at, turn.lane.queue as i32, seq)))
 }
 
 /// A batch as arrays: one entry for each settlement, and one for each exception.

@@ -79,7 +79,6 @@ DECLARE
   _q seriatim.queue;
   _jobs bigint[];
   _lanes bigint[];
-  _new bigint[];
   _zeros smallint[];
 BEGIN
   PERFORM seriatim.share_queue(seriatim.queue_number(_name));
@@ -92,11 +91,10 @@ BEGIN
   IF o_count = 0 THEN
     RETURN;
   END IF;
-  SELECT o.o_lanes, o.o_new INTO _lanes, _new
+  SELECT seriatim.open_lanes(d.queues, d.keys, d.routes, '{}', _t) INTO _lanes
   FROM (SELECT array_agg(_q.number) AS queues, array_agg(key ORDER BY place) AS keys,
       array_agg(route ORDER BY place) AS routes
-    FROM unnest(_jobs) WITH ORDINALITY w (seq, place) JOIN seriatim.ended e USING (seq)) d
-  CROSS JOIN LATERAL seriatim.open_lanes(d.queues, d.keys, d.routes) o;
+    FROM unnest(_jobs) WITH ORDINALITY w (seq, place) JOIN seriatim.ended e USING (seq)) d;
   _lanes := ARRAY(SELECT coalesce(w.lane, w.seq)
     FROM unnest(_lanes, _jobs) WITH ORDINALITY w (lane, seq, o) ORDER BY o);
   INSERT INTO seriatim.lane (number, queue, due, route)
@@ -105,7 +103,7 @@ BEGIN
   PERFORM seriatim.bring_back(w.seq, w.lane, _q, _t)
   FROM unnest(_jobs, _lanes) WITH ORDINALITY w (seq, lane, place) ORDER BY w.place;
   _zeros := array_fill(0::smallint, ARRAY[cardinality(_jobs)]);
-  PERFORM seriatim.arrive(_lanes, _new, array_fill(_t, ARRAY[cardinality(_jobs)]), _zeros);
+  PERFORM seriatim.arrive(_lanes, array_fill(_t, ARRAY[cardinality(_jobs)]), _zeros);
   UPDATE seriatim.lane SET due = _t, retry_count = -1, crashes = 0
   WHERE number = ANY (_lanes) AND NOT claimed;
   PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_lanes)), _t);

@@ -3,6 +3,10 @@
 -- The numbers of the routes of a batch, in its order.
 CREATE FUNCTION seriatim.routes_for(_node text[], _group text[]) RETURNS int[] LANGUAGE plpgsql AS $$
 BEGIN
+  IF NOT EXISTS (SELECT FROM unnest(_node, _group) w (node, grp)
+      WHERE w.node IS NOT NULL OR w.grp IS NOT NULL) THEN
+    RETURN array_fill(0, ARRAY[cardinality(_node)]);
+  END IF;
   INSERT INTO seriatim.route (node, consumer_group)
     SELECT DISTINCT coalesce(w.node, '') AS n, coalesce(w.grp, '') AS g
     FROM unnest(_node, _group) w (node, grp)
@@ -22,29 +26,25 @@ END $$;
 -- Opens the lanes that are missing and locks all of them, in order. The upsert is what makes a
 -- push and the settle of the same lane wait for each other: a push that looked first whether
 -- something is claimed, and then wrote, would strand its job. Returns the lane of each job, NULL
--- without a key; and which lanes are new.
-CREATE FUNCTION seriatim.open_lanes(_queue int[], _key text[], _route int[],
-  OUT o_lanes bigint[], OUT o_new bigint[]) LANGUAGE plpgsql AS $$
+-- without a key. A lane that is new is due at -1 until arrive() says when.
+CREATE FUNCTION seriatim.open_lanes(_queue int[], _key text[], _route int[], _name text[], _now bigint)
+RETURNS bigint[] LANGUAGE plpgsql AS $$
 BEGIN
-  WITH job AS (
-    SELECT * FROM unnest(_queue, _key, _route) WITH ORDINALITY w (queue, key, route, place)
-  ), fresh AS MATERIALIZED (
-    -- Numbered by first appearance: among equals, lanes are claimed by age.
+  WITH fresh AS MATERIALIZED (
+    -- Numbered by first appearance, repeats aside: among equals, lanes are claimed by age.
     SELECT f.*, nextval('seriatim.seq') AS number FROM (
-      SELECT queue, key, min(place) AS place, (array_agg(route ORDER BY place))[1] AS route
-      FROM job WHERE key IS NOT NULL GROUP BY queue, key ORDER BY 3) f
-  ), opened AS (
-    INSERT INTO seriatim.lane AS l (number, queue, key, due, route)
-      SELECT number, queue, key, 0, route FROM fresh ORDER BY queue, key
-    ON CONFLICT (queue, key) WHERE key IS NOT NULL DO UPDATE SET token = l.token
-    RETURNING l.queue, l.key, l.number
+      SELECT queue, key, (array_agg(route ORDER BY place))[1] AS route
+      FROM unnest(_queue, _key, _route, _name) WITH ORDINALITY w (queue, key, route, name, place)
+      WHERE key IS NOT NULL GROUP BY queue, key
+      ORDER BY coalesce(min(place) FILTER (WHERE name IS NULL OR (
+        SELECT r.o_seq FROM seriatim.remembered(queue, key, name, _now) r) IS NULL), min(place))) f
   )
-  SELECT array_agg(o.number ORDER BY j.place),
-    array_agg(DISTINCT f.number) FILTER (WHERE f.number = o.number)
-  INTO o_lanes, o_new
-  FROM job j
-  LEFT JOIN opened o ON o.queue = j.queue AND o.key = j.key
-  LEFT JOIN fresh f ON f.queue = j.queue AND f.key = j.key;
+  INSERT INTO seriatim.lane AS l (number, queue, key, due, route)
+    SELECT number, queue, key, -1, route FROM fresh ORDER BY queue, key
+  ON CONFLICT (queue, key) WHERE key IS NOT NULL DO UPDATE SET token = l.token;
+  RETURN ARRAY(
+    SELECT l.number FROM unnest(_queue, _key) WITH ORDINALITY w (queue, key, place)
+    LEFT JOIN seriatim.lane l ON l.queue = w.queue AND l.key = w.key ORDER BY w.place);
 END $$;
 
 -- Refuses jobs that are bound elsewhere than what waits in their lane, where that is the lane's.
@@ -105,7 +105,7 @@ $$;
 
 -- What arrivals do to the due times of accumulate lanes. One write for each lane, whatever the
 -- batch: the versions of a row that one transaction writes again and again all have to be walked.
-CREATE FUNCTION seriatim.arrive(_lanes bigint[], _new bigint[], _run_at bigint[], _status smallint[])
+CREATE FUNCTION seriatim.arrive(_lanes bigint[], _run_at bigint[], _status smallint[])
 RETURNS void LANGUAGE sql VOLATILE AS $$
   UPDATE seriatim.lane l
   SET next_due = CASE
@@ -114,8 +114,8 @@ RETURNS void LANGUAGE sql VOLATILE AS $$
       ELSE coalesce(l.next_due, a.first) END,
     due = CASE
       WHEN l.claimed THEN l.due
-      WHEN l.number = ANY (_new) AND NOT q.earliest THEN a.first
-      WHEN l.number = ANY (_new) THEN a.earliest
+      WHEN l.due < 0 AND NOT q.earliest THEN a.first
+      WHEN l.due < 0 THEN a.earliest
       WHEN q.earliest THEN least(l.due, a.earliest)
       ELSE l.due END
   FROM (
@@ -141,7 +141,6 @@ DECLARE
   _numbers int[];
   _routes int[];
   _lanes bigint[];
-  _new bigint[];
   _seqs bigint[];
   _run_at bigint[];
   _states smallint[] := '{}';
@@ -151,7 +150,7 @@ BEGIN
   _numbers := ARRAY(SELECT _known[p] FROM unnest(_queue) WITH ORDINALITY w (p, o) ORDER BY o);
   PERFORM seriatim.check_keys(_numbers, _key);
   _routes := seriatim.routes_for(_node, _group);
-  SELECT * INTO _lanes, _new FROM seriatim.open_lanes(_numbers, _key, _routes);
+  _lanes := seriatim.open_lanes(_numbers, _key, _routes, _name, _t);
   PERFORM seriatim.check_routes(_lanes, _routes, _name);
   IF _named THEN
     PERFORM seriatim.take_names(_numbers, _key, _name);
@@ -177,7 +176,7 @@ BEGIN
     _states := _states || o_status;
     RETURN NEXT;
   END LOOP;
-  PERFORM seriatim.arrive(_lanes, _new, _run_at, _states);
+  PERFORM seriatim.arrive(_lanes, _run_at, _states);
   PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_lanes)), _t);
 END $$;
 
