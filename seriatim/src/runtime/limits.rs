@@ -7,10 +7,12 @@ pub(super) const PREFETCH_LANES_MAX: usize = 1_000;
 /// Most lanes that a node holds: waiting, running, and not yet settled. Claiming stops there, so
 /// that an outage of the store cannot pile up unsettled turns.
 pub(super) const HELD_LANES_MAX: usize = 4_000;
-/// A prefetch that was used up faster than this doubles…
-pub(super) const PREFETCH_GROWS_BELOW: Duration = Duration::from_millis(20);
+/// A prefetch that was used up faster than this grows…
+pub(super) const PREFETCH_GROWS_BELOW: Duration = Duration::from_millis(50);
+/// …by this factor…
+pub(super) const PREFETCH_GROWTH: usize = 4;
 /// …and one that lasted longer than this is halved.
-pub(super) const PREFETCH_SHRINKS_ABOVE: Duration = Duration::from_millis(100);
+pub(super) const PREFETCH_SHRINKS_ABOVE: Duration = Duration::from_millis(200);
 /// Lanes that have waited so long for a slot go back, so that other nodes can take them.
 pub(super) const PREFETCH_AGE_MAX: Duration = Duration::from_secs(2);
 /// While all slots are always taken, one is kept free so often for a lane with a crash behind it.

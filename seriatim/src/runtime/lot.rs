@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
-use super::limits::{PREFETCH_AGE_MAX, PREFETCH_GROWS_BELOW, PREFETCH_SHRINKS_ABOVE};
+use super::limits::{
+    PREFETCH_AGE_MAX, PREFETCH_GROWS_BELOW, PREFETCH_GROWTH, PREFETCH_SHRINKS_ABOVE,
+};
 use crate::turn::Turn;
 
 #[derive(Debug)]
@@ -125,7 +127,7 @@ impl Lot {
         self.fill = None;
         let all_slots = self.limit.min(self.slots) * self.batch;
         if lasted < PREFETCH_GROWS_BELOW {
-            self.prefetch = (self.prefetch * 2).max(all_slots).min(self.ahead);
+            self.prefetch = (self.prefetch * PREFETCH_GROWTH).max(all_slots).min(self.ahead);
         } else if lasted > PREFETCH_SHRINKS_ABOVE {
             let half = self.prefetch / 2;
             self.prefetch = if half < all_slots { 0 } else { half };
