@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use fault::translate;
@@ -178,6 +179,8 @@ fn connect(path: &Path, more: OpenFlags, cache_kib: i64) -> Result<Connection> {
     let connection = Connection::open_with_flags(path, flags).map_err(translate)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(translate)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // Plans do not depend on values: otherwise statements are compiled again when they get new ones.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(translate)?;
     let pragmas = format!("PRAGMA cache_size = -{cache_kib}; PRAGMA temp_store = MEMORY;");
     connection.execute_batch(&pragmas).map_err(translate)?;
     Ok(connection)

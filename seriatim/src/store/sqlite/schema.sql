@@ -72,8 +72,8 @@ CREATE TABLE lane (
   payload    BLOB                      -- none when it is in body
 );
 CREATE UNIQUE INDEX lane_key ON lane (q, key) WHERE key IS NOT NULL;
-CREATE INDEX lane_ready ON lane (q, class, prio, due, id) WHERE st = 0;
-CREATE INDEX lane_wake ON lane (q, wake, id) WHERE wake IS NOT NULL;
+CREATE INDEX lane_ready ON lane (q, class, prio, due) WHERE st = 0;
+CREATE INDEX lane_wake ON lane (q, wake) WHERE wake IS NOT NULL;
 CREATE INDEX lane_slot ON lane (seq) WHERE seq <> id;
 CREATE INDEX lane_expires ON lane (expires) WHERE expires IS NOT NULL;
 -- Running lanes in which somebody wants a job cancelled.
