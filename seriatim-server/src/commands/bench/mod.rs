@@ -1,13 +1,18 @@
 //! `seriatim bench`: how fast a store pushes and drains blank jobs, and how soon a job starts.
 
+mod claims;
+mod process;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use seriatim::store::Declare;
 use seriatim::{Batch, Client, Context, Engine, Job, Mode, Payload, Queue, SharedStore};
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use self::process::{cpu_seconds, peak_memory_mb};
 use super::{DEFAULT_STORE, StoreArg};
 use crate::output::{Failure, say};
 
@@ -46,6 +51,11 @@ pub(crate) struct Bench {
     /// Keep finished jobs for so long, as `retain_completed` does
     #[arg(long, value_parser = super::duration)]
     retain: Option<Duration>,
+    /// Instead measure claims of 100 lanes, alone and beside a backlog: so many jobs scheduled, as many
+    /// finished, a tenth behind one busy key
+    #[arg(long, conflicts_with_all = ["mode", "keys", "payload_bytes", "retain", "limit"],
+          value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    backlog: Option<u64>,
     /// Also measure the bare limit: the least work of this store for the same guarantees
     #[arg(long)]
     limit: bool,
@@ -57,6 +67,19 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let store = self.store.open().await?;
+        let result = match self.backlog {
+            Some(jobs) => claims::measure(&store, jobs).await?,
+            None => self.throughput(&store).await?,
+        };
+        say(if self.json {
+            result.to_string()
+        } else {
+            serde_json::to_string_pretty(&result).map_err(Failure::failed)?
+        });
+        Ok(())
+    }
+
+    async fn throughput(&self, store: &SharedStore) -> Result<serde_json::Value, Failure> {
         let mode = match self.mode {
             ModeArg::Parallel => Mode::Parallel,
             ModeArg::Accumulate => Mode::Accumulate,
@@ -65,26 +88,13 @@ impl Bench {
         };
         let mut queue = Queue::new(format!("bench-{mode}"), mode);
         queue.retain_completed = self.retain.or(Some(Duration::ZERO));
-        let declare = seriatim::store::Declare { now: None, queues: vec![queue.clone()] };
-        store.declare(declare).await?;
-        let busy = store
-            .stats(None)
-            .await?
-            .iter()
-            .any(|stats| *stats.queue == queue.name && stats.jobs > 0);
-        if busy {
-            let message = format!(
-                "queue {:?} of this store is not empty: bench on a store of its own",
-                queue.name
-            );
-            return Err(Failure::failed(message));
-        }
-        let push_per_s = self.push_all(&store, &queue).await?;
+        declare_empty(store, &queue).await?;
+        let push_per_s = self.push_all(store, &queue).await?;
         let cpu_before = cpu_seconds();
-        let drain_per_s = self.drain(&store, &queue).await?;
+        let drain_per_s = self.drain(store, &queue).await?;
         let cpu_s = cpu_seconds() - cpu_before;
         let rss_mb = peak_memory_mb();
-        let (p50, p99) = self.starts(&store, &queue).await?;
+        let (p50, p99) = self.starts(store, &queue).await?;
         let mut result = serde_json::json!({
             "store": store.capabilities().name, "mode": mode, "jobs": self.jobs, "concurrency": self.concurrency,
             "keys": self.keys, "push_per_s": push_per_s.round(), "drain_per_s": drain_per_s.round(),
@@ -95,12 +105,7 @@ impl Bench {
             result["of_limit"] =
                 (drain_per_s / result["limit_per_s"].as_f64().unwrap_or(f64::NAN)).into();
         }
-        say(if self.json {
-            result.to_string()
-        } else {
-            serde_json::to_string_pretty(&result).map_err(Failure::failed)?
-        });
-        Ok(())
+        Ok(result)
     }
 
     fn job(&self, queue: &Queue, number: u64) -> Job {
@@ -141,14 +146,9 @@ impl Bench {
                 std::future::ready(Ok(()))
             });
         let started = Instant::now();
-        let took = Arc::new(std::sync::Mutex::new(Duration::ZERO));
-        let end = took.clone();
         // Stops at the last job; the engine then settles what is left, which counts too.
         let summary = engine.run_until(async move { all.notified().await }).await?;
-        if let Ok(mut took) = end.lock() {
-            *took = started.elapsed();
-        }
-        let took = took.lock().map(|took| *took).unwrap_or_default();
+        let took = started.elapsed();
         if summary.done == 0 {
             return Err(Failure::failed("nothing was drained"));
         }
@@ -208,19 +208,15 @@ impl Bench {
     }
 }
 
-/// CPU seconds that this process has used.
-fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the name, which may hold spaces: fields 14 and 15 of proc(5), in hundredths.
-    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-    let ticks = |i: usize| fields.get(i).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
-    (ticks(11) + ticks(12)) / 100.0
-}
-
-/// The most memory that this process has had.
-fn peak_memory_mb() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-    kib.unwrap_or(f64::NAN) / 1024.0
+/// Declares the queue, which must hold nothing.
+async fn declare_empty(store: &SharedStore, queue: &Queue) -> Result<(), Failure> {
+    store.declare(Declare { now: None, queues: vec![queue.clone()] }).await?;
+    let stats = store.stats(None).await?;
+    if stats.iter().any(|stats| *stats.queue == queue.name && stats.jobs > 0) {
+        let name = &queue.name;
+        let message =
+            format!("queue {name:?} of this store is not empty: bench on a store of its own");
+        return Err(Failure::failed(message));
+    }
+    Ok(())
 }
