@@ -28,8 +28,17 @@ impl StoreArg {
         self.store.as_deref().unwrap_or(DEFAULT_STORE)
     }
 
-    pub(crate) async fn open(&self) -> Result<SharedStore, Failure> {
-        Ok(seriatim::connect(self.url()).await?)
+    /// Opens the store for `body`, and closes it whatever comes of that.
+    pub(crate) async fn using<T>(
+        &self,
+        body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let store = seriatim::connect(self.url()).await?;
+        let result = body(store.clone()).await;
+        let closed = store.close().await;
+        let value = result?;
+        closed?;
+        Ok(value)
     }
 }
 

@@ -75,7 +75,10 @@ struct Line {
 
 impl Push {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let client = Client::new(self.store.open().await?);
+        self.store.using(async |store| self.push(Client::new(store)).await).await
+    }
+
+    async fn push(&self, client: Client) -> Result<(), Failure> {
         if let Some(path) = self.file.clone() {
             return self.push_file(&client, &path).await;
         }

@@ -18,8 +18,7 @@ pub(crate) struct Stats {
 
 impl Stats {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let store = self.store.open().await?;
-        let stats = store.stats(None).await?;
+        let stats = self.store.using(async |store| Ok(store.stats(None).await?)).await?;
         if self.json {
             say(as_json(&stats));
             return Ok(());

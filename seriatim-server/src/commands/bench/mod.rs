@@ -66,11 +66,11 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let store = self.store.open().await?;
-        let result = match self.backlog {
-            Some(jobs) => claims::measure(&store, jobs).await?,
-            None => self.throughput(&store).await?,
+        let measure = async |store| match self.backlog {
+            Some(jobs) => claims::measure(&store, jobs).await,
+            None => self.throughput(&store).await,
         };
+        let result = self.store.using(measure).await?;
         say(if self.json {
             result.to_string()
         } else {

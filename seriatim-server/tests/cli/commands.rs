@@ -1,0 +1,53 @@
+//! What the commands do.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use crate::site::{Site, text};
+
+#[test]
+fn jobs_are_pushed_and_counted() {
+    let site = Site::new("");
+    let pushed =
+        site.run(&["push", "orders", r#"{"a":1}"#, "--key", "k", "--score", "-1.5", "--json"]);
+    assert!(pushed.status.success(), "{}", text(&pushed));
+    assert!(text(&pushed).contains(r#""status":"queued""#), "{}", text(&pushed));
+    let mut lines = File::create(site.path("jobs.ndjson")).unwrap();
+    for i in 0..1_500 {
+        writeln!(lines, r#"{{"payload":{{"n":{i}}},"priority":5}}"#).unwrap();
+    }
+    let pushed = site.run(&["push", "plain", "--file", "jobs.ndjson"]);
+    assert_eq!(text(&pushed), "pushed 1500 jobs\n");
+    let stats: serde_json::Value =
+        serde_json::from_slice(&site.run(&["stats", "--json"]).stdout).unwrap();
+    assert_eq!(stats["total"]["length"], 1_501);
+    assert_eq!(stats["by_worker"]["orders"]["mode"], "exclusive");
+}
+
+#[test]
+fn the_demo_proves_what_it_says() {
+    let site = Site::new("");
+    let output = site.run(&["demo", "--orders", "60", "--history", "demo.ndjson"]);
+    assert!(output.status.success(), "{}", text(&output));
+    let checked = site.run(&["check", "demo.ndjson", "--json"]);
+    assert!(checked.status.success(), "{}", text(&checked));
+    let report: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
+    assert!(report["rescued"].as_u64().unwrap() > 0, "{report}");
+    // The same history with its first push left out does not pass.
+    let history = std::fs::read_to_string(site.path("demo.ndjson")).unwrap();
+    let kept: Vec<&str> = history
+        .lines()
+        .filter(|line| {
+            !line.contains("\"tag\":\"")
+                || !line.contains("order-7\"")
+                || !line.contains("\"type\":\"push\"")
+        })
+        .collect();
+    write_lines(&site.path("forged.ndjson"), &kept);
+    assert_eq!(site.run(&["check", "forged.ndjson"]).status.code(), Some(1));
+}
+
+fn write_lines(path: &Path, lines: &[&str]) {
+    std::fs::write(path, lines.join("\n") + "\n").unwrap();
+}

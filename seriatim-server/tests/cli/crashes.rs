@@ -1,0 +1,107 @@
+//! Processes that are killed, and processes that share a name: judged by the recorded history.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::sync::Arc;
+
+use seriatim::checker::{Recorder, Report, check_files};
+use seriatim::{Client, Job, Queue, Timestamp};
+
+use crate::site::{QUEUE, Site, wait_until};
+
+const KEYS: u32 = 50;
+
+fn config(mode: &str) -> String {
+    // A command of its own for each call, of which some fail.
+    format!(
+        r#"
+        [node]
+        id = "the-same"
+        concurrency = 8
+        lease = "2s"
+        heartbeat = "300ms"
+        [queues.{QUEUE}]
+        mode = "{mode}"
+        backoff = {{ kind = "constant", base = "20ms" }}
+        [[workers]]
+        queue = "{QUEUE}"
+        command = ["sh", "-c", "cat > /dev/null; test $(($$ % 23)) -ne 0"]
+        "#
+    )
+}
+
+fn queue(mode: &str) -> Queue {
+    Queue::new(QUEUE, seriatim::Mode::from_name(mode).unwrap())
+}
+
+async fn push(site: &Site, recorder: &Arc<Recorder<BufWriter<File>>>, jobs: u32) {
+    let mut pushers = Vec::new();
+    for pusher in 0..4 {
+        let (client, recorder) = (Client::new(site.store().await), recorder.clone());
+        pushers.push(tokio::spawn(async move {
+            for number in (pusher..jobs).step_by(4) {
+                let payload = serde_json::json!({ "number": number });
+                let job = Job::new(QUEUE, &payload).unwrap().key(format!("key-{}", number % KEYS));
+                let job = job.score(f64::from(number));
+                let sent_at = Timestamp::of_this_machine();
+                let answer = client.push(job.clone()).await;
+                recorder.pushed(sent_at, &job, Some(&answer));
+                answer.unwrap();
+            }
+        }));
+    }
+    for pusher in pushers {
+        pusher.await.unwrap();
+    }
+}
+
+async fn judge(site: &Site, recorder: &Recorder<BufWriter<File>>, histories: &[&str]) -> Report {
+    recorder.finish(&*site.store().await).await.unwrap();
+    let mut files = vec![site.path("pushes.ndjson")];
+    files.extend(histories.iter().map(|name| site.path(name)));
+    let report = check_files(&files).unwrap();
+    assert!(report.is_clean(), "{report}");
+    report
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_process_loses_nothing_and_keeps_the_order() {
+    for mode in ["accumulate", "fifo"] {
+        let site = Site::new(&config(mode));
+        let recorder = site.recorder(&queue(mode));
+        let store = site.store().await;
+        let declare = seriatim::store::Declare { now: None, queues: vec![queue(mode)] };
+        store.declare(declare).await.unwrap();
+        let first = site.serve("first.ndjson");
+        let pushing = push(&site, &recorder, 2_000);
+        let killing = async {
+            wait_until(&store, |stats| stats.processed > 100 && stats.running > 0).await;
+            recorder.died(&first.kill());
+        };
+        tokio::join!(pushing, killing);
+        let second = site.serve("second.ndjson");
+        wait_until(&store, |stats| stats.jobs == 0).await;
+        second.stop();
+        let report = judge(&site, &recorder, &["first.ndjson", "second.ndjson"]).await;
+        assert_eq!(report.pushes, 2_000, "{mode}");
+        assert!(report.rescued > 0, "{mode}: what the dead process held was taken over\n{report}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_with_one_node_id_do_not_overlap() {
+    let site = Site::new(&config("fifo"));
+    let recorder = site.recorder(&queue("fifo"));
+    let store = site.store().await;
+    let declare = seriatim::store::Declare { now: None, queues: vec![queue("fifo")] };
+    store.declare(declare).await.unwrap();
+    let (one, two) = (site.serve("one.ndjson"), site.serve("two.ndjson"));
+    push(&site, &recorder, 1_000).await;
+    wait_until(&store, |stats| stats.jobs == 0).await;
+    one.stop();
+    two.stop();
+    judge(&site, &recorder, &["one.ndjson", "two.ndjson"]).await;
+    let sizes =
+        ["one.ndjson", "two.ndjson"].map(|name| std::fs::metadata(site.path(name)).unwrap().len());
+    assert!(sizes.iter().all(|bytes| *bytes > 1_000), "both have worked: {sizes:?}");
+}

@@ -1,0 +1,61 @@
+//! Bad input is told plainly, and nothing comes of it.
+
+use crate::site::{QUEUE, Site, text};
+
+#[test]
+fn bad_input_is_told_plainly() {
+    let site = Site::new("");
+    let ten_megabytes = "x".repeat(10_000_000);
+    std::fs::write(site.path("huge.ndjson"), format!("{{\"payload\":\"{ten_megabytes}\"}}\n"))
+        .unwrap();
+    let huge_key = "k".repeat(5_000);
+    let huge = format!("\"{}\"", "x".repeat(100_000));
+    let cases: [(&[&str], i32, &str); 9] = [
+        (&["push", "orders", "{oops"], 2, "payload: is not a JSON document"),
+        (
+            &["push", "orders", "1", "--key", &huge_key],
+            2,
+            "jobs[0].key: has 5000 bytes; at most 512",
+        ),
+        (&["push", "orders", "--file", "huge.ndjson"], 1, "huge.ndjson:1: the line is longer than"),
+        (&["push", "orders", "1", "--score", "NaN"], 2, "jobs[0].score: must be a finite number"),
+        (&["push", "orders", "1", "--in", "-5s"], 2, ""),
+        (&["push", "no spaces", "1"], 2, "jobs[0].queue: must be"),
+        (
+            &["push", "orders", &huge, "--store", "nonsense:x"],
+            2,
+            "there is no kind of store called \"nonsense\"",
+        ),
+        (&["stats", "--store", "sqlite:nowhere/x.db"], 1, "does its folder exist"),
+        (&["check", "missing.ndjson"], 1, "missing.ndjson: cannot be opened"),
+    ];
+    for (arguments, code, message) in cases {
+        let output = site.run(arguments);
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output));
+        assert!(text(&output).contains(message), "{message}: {}", text(&output));
+    }
+    let nothing = site.run(&["stats", "--json"]);
+    assert!(text(&nothing).contains(r#""length":0"#), "{}", text(&nothing));
+}
+
+#[test]
+fn a_contradicting_configuration_stops_serve_and_names_both_modes() {
+    let site = Site::new(&format!(
+        "[queues.{QUEUE}]\nmode = \"fifo\"\n[[workers]]\nqueue = \"{QUEUE}\"\ncommand = [\"true\"]\n"
+    ));
+    let pushed = site.run(&["push", QUEUE, "1"]);
+    assert!(pushed.status.success(), "{}", text(&pushed));
+    let output = site.run(&["serve", "--no-http"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output);
+    assert!(said.contains("is parallel") && said.contains("fifo"), "{said}");
+}
+
+#[test]
+fn an_unknown_key_of_the_configuration_is_named() {
+    let site = Site::new("[node]\nconcurency = 3\n");
+    let output = site.run(&["serve", "--no-http"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output);
+    assert!(said.contains("line 2") && said.contains("did you mean `concurrency`?"), "{said}");
+}

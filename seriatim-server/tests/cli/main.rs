@@ -1,0 +1,9 @@
+//! The binary as its users have it: real processes on a real file.
+#![allow(clippy::unwrap_used)]
+
+mod commands;
+mod crashes;
+mod disk;
+mod input;
+mod site;
+mod workers;

@@ -1,0 +1,121 @@
+//! A folder in which the binary runs, and what a test sees of it.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use seriatim::checker::Recorder;
+use seriatim::{Queue, SharedStore};
+
+/// How long a test waits for what must happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const QUEUE: &str = "orders";
+pub(crate) const KEYS: u32 = 50;
+
+/// A folder with a database and a configuration.
+pub(crate) struct Site {
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl Site {
+    pub(crate) fn new(config: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("seriatim.toml"), config).unwrap();
+        Self { folder }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
+        command.args(arguments).current_dir(self.folder.path()).env_remove("SERIATIM_STORE");
+        command
+    }
+
+    pub(crate) fn serve(&self, history: &str) -> Serving {
+        let log = File::create(self.path(&format!("{history}.log"))).unwrap();
+        let child = self
+            .command(&["serve", "--no-http", "--history", history])
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Serving(child)
+    }
+
+    pub(crate) async fn store(&self) -> SharedStore {
+        let url = format!("sqlite:{}", self.path("seriatim.db").display());
+        seriatim::connect(&url).await.unwrap()
+    }
+
+    pub(crate) fn recorder(&self, queue: &Queue) -> Arc<Recorder<BufWriter<File>>> {
+        let file = File::create(self.path("pushes.ndjson")).unwrap();
+        let recorder = Arc::new(Recorder::new("pusher", BufWriter::new(file)));
+        recorder.queue(queue);
+        recorder
+    }
+}
+
+/// A running `seriatim serve`; killed when it is dropped.
+pub(crate) struct Serving(pub(crate) Child);
+
+impl Serving {
+    pub(crate) fn actor(&self) -> String {
+        format!("pid-{}", self.0.id())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.0.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    pub(crate) fn kill(mut self) -> String {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+        self.actor()
+    }
+
+    pub(crate) fn stop(mut self) {
+        self.signal(Signal::TERM);
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(crate) async fn wait_until(
+    store: &SharedStore,
+    what: impl Fn(&seriatim::store::QueueStats) -> bool,
+) {
+    let started = Instant::now();
+    let mut wakeups = store.wakeups();
+    loop {
+        let stats = store.stats(None).await.unwrap();
+        if stats.iter().any(|stats| &*stats.queue == QUEUE && what(stats)) {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "it did not happen in time: {stats:?}");
+        wakeups.wait(Duration::from_millis(100)).await;
+    }
+}
+
+pub(crate) fn text(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    text(&output.stdout) + &text(&output.stderr)
+}
