@@ -4,32 +4,51 @@
 //! Jobs of one key never overlap and run in order; all that waits for a key can be handed over
 //! together. Data flows one way: *push → store → claim → handler → settle*.
 
+mod batch;
+pub mod checker;
+mod client;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod connect;
+mod context;
 pub mod duration;
 mod error;
 mod id;
 mod job;
 pub mod limits;
+mod observe;
+mod outcomes;
 mod payload;
 mod queue;
 mod retry;
+mod runtime;
 mod settle;
 pub mod store;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod worker;
 
+pub use batch::{Batch, Lane};
+pub use client::Client;
 pub use clock::Timestamp;
+pub use connect::connect;
+pub use context::Context;
 pub use error::{Error, ErrorKind, Result};
 pub use id::{JobId, LaneId, NodeId, Token};
 pub use job::{Job, JobOptions, RunAt, validate_queue_name};
+pub use observe::Observer;
+pub use outcomes::Outcomes;
 pub use payload::{Digest, Payload, digest};
 pub use queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
 pub use retry::{Backoff, Exhaustion};
+pub use runtime::{Engine, EngineBuilder, Scheduler, Summary};
 pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
+#[cfg(feature = "postgres")]
+pub use store::Postgres;
 #[cfg(feature = "sqlite")]
 pub use store::Sqlite;
 pub use store::{Memory, SharedStore, Store};
 pub use turn::{Turn, TurnJob};
+pub use worker::{Failure, Unstartable, Worker};

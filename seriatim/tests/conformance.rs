@@ -34,10 +34,28 @@ fn sqlite() -> Fresh {
     })
 }
 
+/// A new schema for each case, in the database that the variable names.
+#[cfg(feature = "postgres")]
+fn postgres() -> Fresh {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    Box::pin(async {
+        let url = std::env::var("SERIATIM_TEST_POSTGRES").expect(
+            "SERIATIM_TEST_POSTGRES names no server: run cargo xtask test, which starts the servers",
+        );
+        let micros = seriatim::Timestamp::of_this_machine().as_micros();
+        let schema = format!("case_{micros}_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let store = seriatim::Postgres::connect_in(&url, &schema).await;
+        Arc::new(store.expect("the server can be reached")) as SharedStore
+    })
+}
+
 fn main() {
     let mut trials = Vec::new();
     trials.extend(suite("memory", memory));
     #[cfg(feature = "sqlite")]
     trials.extend(suite("sqlite", sqlite));
+    #[cfg(feature = "postgres")]
+    trials.extend(suite("postgres", postgres));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

@@ -1,1 +1,38 @@
-//! Test servers.
+//! Private database servers for tests and benchmarks.
+//!
+//! [`Postgres`] and [`Redis`] start a real server in a directory of its own, on a free port of
+//! 127.0.0.1. Nothing of the machine is shared or changed: a server that already runs there is
+//! left alone, and several test runs can go on side by side.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), String> {
+//! let mut redis = seriatim_testkit::Redis::start()?;
+//! println!("listening at {}", redis.url());
+//! redis.kill()?; // SIGKILL, as a crash would
+//! redis.restart()?; // same port, same data
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A server stops when its value is dropped. Where `setpriv` of util-linux is installed, as it is
+//! on every Debian, it also dies when the process that started it is killed. Directories that such a
+//! process leaves behind are removed by the next start.
+//!
+//! Errors are plain sentences that say what to do, because a person reads them.
+
+mod account;
+mod directory;
+mod port;
+mod postgres;
+mod process;
+mod program;
+mod redis;
+mod server;
+mod shared;
+mod spawner;
+
+pub use port::free_port;
+pub use postgres::{Postgres, PostgresOptions};
+pub use program::{MissingProgram, find_program};
+pub use redis::Redis;
+pub use shared::{POSTGRES_VARIABLE, REDIS_VARIABLE, postgres_url, redis_url};

@@ -1,2 +1,78 @@
-//! The binary.
-fn main() {}
+//! Developer commands: `cargo xtask help` lists them.
+
+mod cargo;
+mod deny;
+mod packages;
+mod servers;
+mod step;
+mod test;
+mod tidy;
+mod totals;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Developer commands of Seriatim.
+
+    cargo xtask test [-- ARGS]  style checks and all tests, on private servers; ARGS go to the
+                                test runner (`cargo nextest run`, else `cargo test`)
+    cargo xtask tidy            the rules of style that rustfmt and clippy do not know
+    cargo xtask deny            licences, advisories and duplicates of dependencies (cargo-deny)
+    cargo xtask servers         a private PostgreSQL and Redis to develop and measure against,
+                                until Ctrl-C
+    cargo xtask help            this text
+";
+
+/// Why a command failed.
+enum Failure {
+    /// The caller asked for something that does not exist: exit code 2.
+    Usage(String),
+    /// It was tried and did not work: exit code 1.
+    Failed(String),
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self::Failed(message)
+    }
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let Err(failure) = run(&args) else {
+        return ExitCode::SUCCESS;
+    };
+    let (code, message) = match failure {
+        Failure::Usage(message) => (2, message),
+        Failure::Failed(message) => (1, message),
+    };
+    eprintln!("{message}");
+    ExitCode::from(code)
+}
+
+fn run(args: &[String]) -> Result<(), Failure> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        ["test"] => test::run(&root(), &[])?,
+        ["test", "--", rest @ ..] => test::run(&root(), rest)?,
+        ["tidy"] => tidy::run(&root())?,
+        ["deny"] => deny::run(&root())?,
+        ["servers"] => servers::run()?,
+        ["help" | "--help" | "-h"] | [] => print!("{HELP}"),
+        _ => {
+            return Err(Failure::Usage(format!("unknown: {}\n\n{HELP}", args.join(" "))));
+        }
+    }
+    Ok(())
+}
+
+/// The root of the repository, wherever in it the command was given. Cargo tells; the second is for
+/// a binary that is run without it.
+fn root() -> PathBuf {
+    let here =
+        env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let here = PathBuf::from(here);
+    here.parent().map_or_else(|| here.clone(), Path::to_path_buf)
+}

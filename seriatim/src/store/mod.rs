@@ -5,6 +5,8 @@
 //! a list, and each line of these lists is a case of the conformance suite.
 
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod request;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -19,9 +21,11 @@ use async_trait::async_trait;
 #[cfg(feature = "conformance")]
 pub use memory::Fault;
 pub use memory::Memory;
+#[cfg(feature = "postgres")]
+pub use postgres::Postgres;
 pub use request::*;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Durability, Sqlite};
+pub use sqlite::{Durability, Sqlite, bare_limit as sqlite_bare_limit};
 pub use view::*;
 pub use wake::{Bell, Wakeups};
 

@@ -189,11 +189,10 @@ impl Tx<'_> {
         // A lease of its own is extended by lane, so it needs a row of its own.
         let alone = matches!(gathering.request.lease, Lease::Own { .. });
         let place = if alone { -(gathering.shares.len() as i64) - 1 } else { ttl };
-        if !gathering.shares.contains_key(&place) {
-            let token = self.next_token();
-            gathering.shares.insert(place, Share { token, ..Share::default() });
-        }
-        let Some(share) = gathering.shares.get_mut(&place) else { return 0 };
+        let share = gathering
+            .shares
+            .entry(place)
+            .or_insert_with(|| Share { token: self.next_token(), ..Share::default() });
         if alone {
             // The length stands in front of the lane, where `store_claims` looks for it.
             share.count = -ttl;

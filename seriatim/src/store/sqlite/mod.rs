@@ -7,6 +7,7 @@
 mod claim;
 mod fault;
 mod lane;
+mod limit;
 mod nodes;
 mod people;
 mod push;
@@ -23,6 +24,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OpenFlags};
 
 use fault::translate;
+pub use limit::bare_limit;
 use thread::Worker;
 use tx::Tx;
 

@@ -133,7 +133,7 @@ impl<'c> Tx<'c> {
         }
         let sql = "SELECT number, name, definition, declared, paused FROM queue WHERE name = ?1";
         let row = self.first(sql, [name], read_queue)?.transpose()?;
-        self.remember(row)
+        Ok(self.remember(row))
     }
 
     /// The queue of this number.
@@ -143,14 +143,14 @@ impl<'c> Tx<'c> {
         }
         let sql = "SELECT number, name, definition, declared, paused FROM queue WHERE number = ?1";
         let row = self.first(sql, [number], read_queue)?.transpose()?;
-        self.remember(row)
+        Ok(self.remember(row))
     }
 
-    fn remember(&mut self, row: Option<QueueRow>) -> Result<Option<QueueRow>> {
+    fn remember(&mut self, row: Option<QueueRow>) -> Option<QueueRow> {
         if let Some(row) = &row {
             self.queues.insert(row.number, row.clone());
         }
-        Ok(row)
+        row
     }
 
     /// Forgets a queue's definition, which has changed.

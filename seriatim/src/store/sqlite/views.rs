@@ -190,14 +190,13 @@ impl Tx<'_> {
         let mut filter = String::new();
         if let Some(key) = &query.key {
             values.push(Value::Text(key.clone()));
-            filter.push_str(&format!(" AND key = ?{}", values.len()));
+            filter += &format!(" AND key = ?{}", values.len());
         }
         if let Some(after) = after {
             values.push(Value::Integer(after));
             let n = values.len();
-            filter.push_str(&format!(
-                " AND ({order}, seq) > (SELECT {order}, seq FROM ended WHERE seq = ?{n})"
-            ));
+            filter +=
+                &format!(" AND ({order}, seq) > (SELECT {order}, seq FROM ended WHERE seq = ?{n})");
         }
         let sql = format!(
             "SELECT seq, created FROM ended WHERE q = ?1 AND dead = ?2 AND state = ?3{filter} ORDER BY {order}, seq LIMIT ?4"

@@ -1,0 +1,226 @@
+//! `seriatim bench`: how fast a store pushes and drains blank jobs, and how soon a job starts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use seriatim::{Batch, Client, Context, Engine, Job, Mode, Payload, Queue, SharedStore};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::{DEFAULT_STORE, StoreArg};
+use crate::output::{Failure, say};
+
+/// Jobs in one bulk push.
+const PUSH_BATCH: usize = 1_000;
+/// Jobs whose start is timed.
+const STARTS: usize = 200;
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ModeArg {
+    Parallel,
+    Accumulate,
+    Fifo,
+    Exclusive,
+}
+
+#[derive(Args)]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    store: StoreArg,
+    /// Jobs
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    jobs: u64,
+    /// Handler calls at once
+    #[arg(long, default_value_t = 5)]
+    concurrency: usize,
+    /// How the jobs relate
+    #[arg(long, value_enum, default_value = "parallel")]
+    mode: ModeArg,
+    /// Different keys; as many as jobs when none is given
+    #[arg(long)]
+    keys: Option<u64>,
+    /// Bytes of payload
+    #[arg(long, default_value_t = 2)]
+    payload_bytes: usize,
+    /// Keep finished jobs for so long, as `retain_completed` does
+    #[arg(long, value_parser = super::duration)]
+    retain: Option<Duration>,
+    /// Also measure the bare limit: the least work of this store for the same guarantees
+    #[arg(long)]
+    limit: bool,
+    /// Print one JSON object on one line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Bench {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let store = self.store.open().await?;
+        let mode = match self.mode {
+            ModeArg::Parallel => Mode::Parallel,
+            ModeArg::Accumulate => Mode::Accumulate,
+            ModeArg::Fifo => Mode::Fifo,
+            ModeArg::Exclusive => Mode::Exclusive,
+        };
+        let mut queue = Queue::new(format!("bench-{mode}"), mode);
+        queue.retain_completed = self.retain.or(Some(Duration::ZERO));
+        let declare = seriatim::store::Declare { now: None, queues: vec![queue.clone()] };
+        store.declare(declare).await?;
+        let busy = store
+            .stats(None)
+            .await?
+            .iter()
+            .any(|stats| *stats.queue == queue.name && stats.jobs > 0);
+        if busy {
+            let message = format!(
+                "queue {:?} of this store is not empty: bench on a store of its own",
+                queue.name
+            );
+            return Err(Failure::failed(message));
+        }
+        let push_per_s = self.push_all(&store, &queue).await?;
+        let cpu_before = cpu_seconds();
+        let drain_per_s = self.drain(&store, &queue).await?;
+        let cpu_s = cpu_seconds() - cpu_before;
+        let rss_mb = peak_memory_mb();
+        let (p50, p99) = self.starts(&store, &queue).await?;
+        let mut result = serde_json::json!({
+            "store": store.capabilities().name, "mode": mode, "jobs": self.jobs, "concurrency": self.concurrency,
+            "keys": self.keys, "push_per_s": push_per_s.round(), "drain_per_s": drain_per_s.round(),
+            "start_ms_p50": p50, "start_ms_p99": p99, "rss_mb": rss_mb, "cpu_s": cpu_s,
+        });
+        if self.limit {
+            result["limit_per_s"] = self.limit_per_s().await?.round().into();
+            result["of_limit"] =
+                (drain_per_s / result["limit_per_s"].as_f64().unwrap_or(f64::NAN)).into();
+        }
+        say(if self.json {
+            result.to_string()
+        } else {
+            serde_json::to_string_pretty(&result).map_err(Failure::failed)?
+        });
+        Ok(())
+    }
+
+    fn job(&self, queue: &Queue, number: u64) -> Job {
+        let text = match queue.mode {
+            // Different payloads, which do not merge.
+            Mode::Accumulate => format!("{number:>width$}", width = self.payload_bytes),
+            _ => format!("\"{:width$}\"", "", width = self.payload_bytes.saturating_sub(2)),
+        };
+        let job =
+            Job::with_payload(queue.name.as_str(), Payload::from_bytes(text.trim().to_owned()));
+        match queue.mode.is_keyed() {
+            true => job.key(format!("key-{}", number % self.keys.unwrap_or(u64::MAX))),
+            false => job,
+        }
+    }
+
+    async fn push_all(&self, store: &SharedStore, queue: &Queue) -> Result<f64, Failure> {
+        let client = Client::new(store.clone());
+        let started = Instant::now();
+        let numbers: Vec<u64> = (0..self.jobs).collect();
+        for batch in numbers.chunks(PUSH_BATCH) {
+            client.push_all(batch.iter().map(|number| self.job(queue, *number)).collect()).await?;
+        }
+        Ok(self.jobs as f64 / started.elapsed().as_secs_f64())
+    }
+
+    async fn drain(&self, store: &SharedStore, queue: &Queue) -> Result<f64, Failure> {
+        let (handled, all) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
+        let (count, done, jobs) = (handled.clone(), all.clone(), self.jobs);
+        let engine = Engine::builder(store.clone())
+            .concurrency(self.concurrency)
+            .queue(queue.clone())
+            .raw_worker(queue.name.as_str(), move |batch: Batch<Payload>, _: Context| {
+                let jobs_here = batch.payloads().count() as u64;
+                if count.fetch_add(jobs_here, Ordering::Relaxed) + jobs_here == jobs {
+                    done.notify_one();
+                }
+                std::future::ready(Ok(()))
+            });
+        let started = Instant::now();
+        let took = Arc::new(std::sync::Mutex::new(Duration::ZERO));
+        let end = took.clone();
+        // Stops at the last job; the engine then settles what is left, which counts too.
+        let summary = engine.run_until(async move { all.notified().await }).await?;
+        if let Ok(mut took) = end.lock() {
+            *took = started.elapsed();
+        }
+        let took = took.lock().map(|took| *took).unwrap_or_default();
+        if summary.done == 0 {
+            return Err(Failure::failed("nothing was drained"));
+        }
+        Ok(self.jobs as f64 / took.as_secs_f64())
+    }
+
+    /// Milliseconds from push to the handler's first line, one job at a time, median and 99th percentile.
+    async fn starts(&self, store: &SharedStore, queue: &Queue) -> Result<(f64, f64), Failure> {
+        let (started, mut starts) = mpsc::unbounded_channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let engine = Engine::builder(store.clone())
+            .concurrency(self.concurrency)
+            .queue(queue.clone())
+            .raw_worker(queue.name.as_str(), move |_: Batch<Payload>, _: Context| {
+                // Nobody listens any more when the measuring is over.
+                let _ = started.send(Instant::now());
+                std::future::ready(Ok(()))
+            });
+        let engine = tokio::spawn(engine.run_until(async { stopped.await.unwrap_or_default() }));
+        let client = Client::new(store.clone());
+        let mut waits = Vec::with_capacity(STARTS);
+        for number in 0..STARTS as u64 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            let pushed = Instant::now();
+            client.push(self.job(queue, number)).await?;
+            let Some(at) = starts.recv().await else { break };
+            waits.push(at.duration_since(pushed).as_secs_f64() * 1e3);
+        }
+        let _ = stop.send(());
+        engine.await.map_err(Failure::failed)??;
+        waits.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            waits.get(((waits.len() as f64 - 1.0) * share) as usize).copied().unwrap_or(f64::NAN)
+        };
+        Ok((at(0.5), at(0.99)))
+    }
+
+    async fn limit_per_s(&self) -> Result<f64, Failure> {
+        let url = self.store.store.clone().unwrap_or_else(|| DEFAULT_STORE.to_owned());
+        let Some(path) = url.strip_prefix("sqlite:") else {
+            return Err(Failure::usage("--limit is there for sqlite: only, as yet"));
+        };
+        let path = std::path::PathBuf::from(format!("{path}.limit"));
+        let jobs = self.jobs as usize;
+        let measured = {
+            let path = path.clone();
+            // The same batch size as the engine's largest claim.
+            tokio::task::spawn_blocking(move || {
+                seriatim::store::sqlite_bare_limit(&path, jobs, 1_000)
+            })
+            .await
+        };
+        for suffix in ["", "-wal", "-shm"] {
+            let _ = std::fs::remove_file(format!("{}{suffix}", path.display()));
+        }
+        Ok(measured.map_err(Failure::failed)??)
+    }
+}
+
+/// CPU seconds that this process has used.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name, which may hold spaces: fields 14 and 15 of proc(5), in hundredths.
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let ticks = |i: usize| fields.get(i).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0);
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+/// The most memory that this process has had.
+fn peak_memory_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    kib.unwrap_or(f64::NAN) / 1024.0
+}

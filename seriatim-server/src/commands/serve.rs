@@ -1,0 +1,150 @@
+//! `seriatim serve`: runs workers on the queues of a store.
+
+use std::io::LineWriter;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use seriatim::checker::Recorder;
+use seriatim::{EngineBuilder, SharedStore, Worker};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{DEFAULT_STORE, StoreArg};
+use crate::command_worker;
+use crate::config::{Config, WorkerConfig};
+use crate::output::{Failure, start_log};
+
+#[derive(Args)]
+pub(crate) struct Serve {
+    /// The configuration; seriatim.toml when it is there
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArg,
+    /// Where the HTTP API listens (not there yet)
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<std::net::SocketAddr>,
+    /// Only these queues
+    #[arg(long, value_delimiter = ',')]
+    queues: Vec<String>,
+    /// Handler calls at once
+    #[arg(long)]
+    concurrency: Option<usize>,
+    /// No HTTP API
+    #[arg(long)]
+    no_http: bool,
+    /// Record what happens, for `seriatim check`
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// Log as lines of JSON
+    #[arg(long)]
+    log_json: bool,
+}
+
+impl Serve {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        start_log(self.log_json);
+        let config = Config::read(self.config.as_deref())?;
+        if !self.no_http && (self.listen.is_some() || config.http.listen.is_some()) {
+            tracing::warn!("the HTTP API is not there yet: nothing listens");
+        }
+        let url = self.store.store.clone().or_else(|| config.store.url.clone());
+        let url = url.unwrap_or_else(|| DEFAULT_STORE.to_owned());
+        let store = seriatim::connect(&url).await?;
+        let engine = self.engine(&config, store.clone())?;
+        tracing::info!(
+            store = store.capabilities().name,
+            workers = config.workers.len(),
+            "serving"
+        );
+        let summary = engine.run_until(told_to_stop()?).await?;
+        store.close().await?;
+        tracing::info!(?summary, "stopped");
+        Ok(())
+    }
+
+    fn engine(&self, config: &Config, store: SharedStore) -> Result<EngineBuilder, Failure> {
+        let node = &config.node;
+        let mut engine = seriatim::Engine::builder(store);
+        if let Some(name) = &node.id {
+            engine = engine.node_name(name.as_str());
+        }
+        for group in &node.groups {
+            engine = engine.consumer_group(group.as_str());
+        }
+        if let Some(calls) = self.concurrency.or(node.concurrency) {
+            engine = engine.concurrency(calls);
+        }
+        if let Some(length) = node.poll_interval {
+            engine = engine.poll_interval(length);
+        }
+        if let Some(length) = node.heartbeat {
+            engine = engine.heartbeat(length);
+        }
+        if let Some(length) = node.lease {
+            engine = engine.lease(length);
+        }
+        if let Some(length) = node.shutdown_timeout {
+            engine = engine.shutdown_timeout(length);
+        }
+        let declared = config.declared()?;
+        if let Some(path) = &self.history {
+            let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+            let file = file.map_err(|e| {
+                Failure::failed(format!("{} cannot be written: {e}", path.display()))
+            })?;
+            // Unbuffered by line: a killed process leaves at most one torn line.
+            let recorder =
+                Recorder::new(format!("pid-{}", std::process::id()), LineWriter::new(file));
+            declared.iter().for_each(|queue| recorder.queue(queue));
+            engine = engine.observer(Arc::new(recorder));
+        }
+        engine = declared.into_iter().fold(engine, EngineBuilder::queue);
+        let wanted =
+            |worker: &&WorkerConfig| self.queues.is_empty() || self.queues.contains(&worker.queue);
+        Ok(config.workers.iter().filter(wanted).fold(engine, with_worker))
+    }
+}
+
+fn with_worker(engine: EngineBuilder, config: &WorkerConfig) -> EngineBuilder {
+    let command: Arc<[String]> = config.command.clone().unwrap_or_default().into();
+    let mut worker = Worker::raw(config.queue.as_str(), move |batch, context| {
+        command_worker::run(command.clone(), batch, context)
+    });
+    if let Some(task) = &config.task {
+        worker = worker.task(task.as_str());
+    }
+    if let Some(calls) = config.concurrency {
+        worker = worker.concurrency(calls);
+    }
+    if let Some(length) = config.timeout {
+        worker = worker.timeout(length);
+    }
+    engine.with(worker)
+}
+
+/// Resolves at the first SIGTERM or SIGINT; the second ends the process at once.
+fn told_to_stop() -> Result<impl Future<Output = ()>, Failure> {
+    let listen =
+        |kind| signal(kind).map_err(|e| Failure::failed(format!("signals cannot be heard: {e}")));
+    let (mut term, mut interrupt) =
+        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    Ok(async move {
+        any(&mut term, &mut interrupt).await;
+        tracing::info!("stopping: no new work; a second signal ends it at once");
+        tokio::spawn(async move {
+            any(&mut term, &mut interrupt).await;
+            tracing::warn!(
+                "ended at once: what was running will be taken over when its lease runs out"
+            );
+            std::process::exit(1);
+        });
+    })
+}
+
+async fn any(term: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}

@@ -1,0 +1,335 @@
+//! The configuration: TOML, overridden by variables (`SERIATIM_NODE__ID`) and by flags.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Queue};
+use toml::{Table, Value};
+
+use crate::output::Failure;
+
+/// Prefix of the variables that override the file.
+const PREFIX: &str = "SERIATIM_";
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Config {
+    pub(crate) store: StoreConfig,
+    pub(crate) http: HttpConfig,
+    pub(crate) node: NodeConfig,
+    pub(crate) defaults: QueueConfig,
+    pub(crate) queues: BTreeMap<String, QueueConfig>,
+    pub(crate) workers: Vec<WorkerConfig>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct StoreConfig {
+    pub(crate) url: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct HttpConfig {
+    pub(crate) listen: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct NodeConfig {
+    pub(crate) id: Option<String>,
+    pub(crate) groups: Vec<String>,
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) scheduler: Option<String>,
+    #[serde(deserialize_with = "length")]
+    pub(crate) poll_interval: Option<Duration>,
+    #[serde(deserialize_with = "length")]
+    pub(crate) heartbeat: Option<Duration>,
+    #[serde(deserialize_with = "length")]
+    pub(crate) lease: Option<Duration>,
+    #[serde(deserialize_with = "length")]
+    pub(crate) shutdown_timeout: Option<Duration>,
+}
+
+/// The settings of a queue; what is not set is the default's.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct QueueConfig {
+    mode: Option<Mode>,
+    merge: Option<Merge>,
+    due: Option<DueRule>,
+    take: Option<u32>,
+    batch_size: Option<u32>,
+    max_retries: Option<u32>,
+    backoff: Option<Backoff>,
+    exhausted: Option<Exhaustion>,
+    max_crashes: Option<u32>,
+    #[serde(deserialize_with = "length")]
+    timeout: Option<Duration>,
+    #[serde(deserialize_with = "length")]
+    lease: Option<Duration>,
+    #[serde(deserialize_with = "length")]
+    retain_completed: Option<Duration>,
+    #[serde(deserialize_with = "length")]
+    retain_dead: Option<Duration>,
+    retain_dead_max: Option<u64>,
+    #[serde(deserialize_with = "length")]
+    idempotency_ttl: Option<Duration>,
+    weight: Option<u32>,
+    shards: Option<u16>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WorkerConfig {
+    pub(crate) queue: String,
+    #[serde(default)]
+    pub(crate) task: Option<String>,
+    /// One process per call.
+    #[serde(default)]
+    pub(crate) command: Option<Vec<String>>,
+    /// Long-lived.
+    #[serde(default)]
+    pub(crate) process: Option<Vec<String>>,
+    /// Most calls of this queue at once.
+    #[serde(default)]
+    pub(crate) concurrency: Option<usize>,
+    #[serde(default, deserialize_with = "length")]
+    pub(crate) timeout: Option<Duration>,
+}
+
+fn length<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let text = Option::<String>::deserialize(from)?;
+    text.map(|text| seriatim::duration::parse(&text).map_err(|e| de::Error::custom(e.message())))
+        .transpose()
+}
+
+impl Config {
+    /// Reads the file, if there is one, and the variables.
+    pub(crate) fn read(path: Option<&Path>) -> Result<Self, Failure> {
+        let default = PathBuf::from("seriatim.toml");
+        let path = path.map(Path::to_owned).or_else(|| default.exists().then_some(default));
+        let (name, text) = match &path {
+            None => ("the environment".to_owned(), String::new()),
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|e| {
+                    Failure::usage(format!("{} cannot be read: {e}", path.display()))
+                })?;
+                (path.display().to_string(), text)
+            }
+        };
+        let config = parse(&text, std::env::vars(), &name)?;
+        config.validate(&name)?;
+        Ok(config)
+    }
+
+    fn validate(&self, name: &str) -> Result<(), Failure> {
+        for (i, worker) in self.workers.iter().enumerate() {
+            let wrong = |what: &str| {
+                Failure::usage(format!("{name}: workers[{i}] (queue {:?}): {what}", worker.queue))
+            };
+            match (&worker.command, &worker.process) {
+                (Some(command), None) if command.is_empty() => {
+                    return Err(wrong("`command` is empty"));
+                }
+                (Some(_), None) => {}
+                (None, Some(_)) => {
+                    return Err(wrong(
+                        "long-lived `process` workers are not supported yet: use `command`",
+                    ));
+                }
+                _ => return Err(wrong("needs `command`")),
+            }
+            if !self.queues.contains_key(&worker.queue) {
+                return Err(wrong(
+                    "there is no [queues] entry of this name, and so no mode: add one",
+                ));
+            }
+        }
+        match self.node.scheduler.as_deref() {
+            None | Some("lag") => Ok(()),
+            Some(other) => Err(Failure::usage(format!(
+                "{name}: node.scheduler: {other:?} is not supported yet: write \"lag\""
+            ))),
+        }
+    }
+
+    /// The queues that are to be declared.
+    pub(crate) fn declared(&self) -> Result<Vec<Queue>, Failure> {
+        let queue = |(name, settings): (&String, &QueueConfig)| {
+            let mode = settings.mode.or(self.defaults.mode).ok_or_else(|| {
+                Failure::usage(format!(
+                    "queues.{name}.mode: write parallel, accumulate, fifo or exclusive"
+                ))
+            })?;
+            let mut queue = Queue::new(name.as_str(), mode);
+            self.defaults.apply(&mut queue);
+            settings.apply(&mut queue);
+            queue.validate().map_err(|e| Failure::usage(format!("queues.{name}.{e}")))?;
+            Ok(queue)
+        };
+        self.queues.iter().map(queue).collect()
+    }
+}
+
+impl QueueConfig {
+    fn apply(&self, queue: &mut Queue) {
+        let keep = |value: &mut u32, set: Option<u32>| *value = set.unwrap_or(*value);
+        keep(&mut queue.take, self.take);
+        keep(&mut queue.batch_size, self.batch_size);
+        keep(&mut queue.max_retries, self.max_retries);
+        keep(&mut queue.max_crashes, self.max_crashes);
+        keep(&mut queue.weight, self.weight);
+        queue.merge = self.merge.unwrap_or(queue.merge);
+        queue.due = self.due.unwrap_or(queue.due);
+        queue.backoff = self.backoff.unwrap_or(queue.backoff);
+        queue.exhausted = self.exhausted.unwrap_or(queue.exhausted);
+        queue.timeout = self.timeout.or(queue.timeout);
+        queue.lease = self.lease.or(queue.lease);
+        queue.retain_completed = self.retain_completed.or(queue.retain_completed);
+        queue.retain_dead = self.retain_dead.unwrap_or(queue.retain_dead);
+        queue.retain_dead_max = self.retain_dead_max.unwrap_or(queue.retain_dead_max);
+        queue.idempotency_ttl = self.idempotency_ttl.unwrap_or(queue.idempotency_ttl);
+        queue.shards = self.shards.unwrap_or(queue.shards);
+    }
+}
+
+/// Reads a configuration. What the variables say replaces what the file says.
+fn parse(
+    text: &str,
+    variables: impl Iterator<Item = (String, String)>,
+    name: &str,
+) -> Result<Config, Failure> {
+    let overrides: Vec<(Vec<String>, String)> = variables.filter_map(override_path).collect();
+    // The file by itself first: its errors carry line and column.
+    let config = toml::from_str::<Config>(text).map_err(|e| explain(name, &e))?;
+    if overrides.is_empty() {
+        return Ok(config);
+    }
+    let mut table: Table = toml::from_str(text).map_err(|e| explain(name, &e))?;
+    for (path, value) in overrides {
+        set(&mut table, &path, &value).map_err(|e| Failure::usage(format!("{name}: {e}")))?;
+    }
+    Config::deserialize(Value::Table(table)).map_err(|e| explain("variables SERIATIM_…", &e))
+}
+
+/// `SERIATIM_HTTP__LISTEN` is `http.listen`.
+fn override_path((variable, value): (String, String)) -> Option<(Vec<String>, String)> {
+    let path = variable.strip_prefix(PREFIX)?;
+    let nested = path.contains("__");
+    let parts = path.to_lowercase().split("__").map(str::to_owned).collect();
+    nested.then_some((parts, value))
+}
+
+fn set(table: &mut Table, path: &[String], value: &str) -> Result<(), String> {
+    let Some((last, parents)) = path.split_last() else { return Ok(()) };
+    let mut place = table;
+    for part in parents {
+        let next = place.entry(part.clone()).or_insert_with(|| Value::Table(Table::new()));
+        place = next.as_table_mut().ok_or_else(|| format!("{} is not a table", path.join(".")))?;
+    }
+    // A number or a list is read as one; anything else is a text.
+    let parsed = toml::from_str::<Table>(&format!("value = {value}")).ok();
+    let value = parsed
+        .and_then(|mut table| table.remove("value"))
+        .unwrap_or_else(|| Value::String(value.to_owned()));
+    place.insert(last.clone(), value);
+    Ok(())
+}
+
+/// The error, with a suggestion when a key is almost right.
+fn explain(name: &str, error: &toml::de::Error) -> Failure {
+    let text = error.to_string();
+    let names: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
+    let suggestion = match names.split_first() {
+        Some((unknown, known))
+            if text.contains("unknown field") || text.contains("unknown variant") =>
+        {
+            closest(unknown, known)
+        }
+        _ => None,
+    };
+    let suggestion =
+        suggestion.map(|known| format!("\ndid you mean `{known}`?")).unwrap_or_default();
+    Failure::usage(format!("{name}: {}{suggestion}", text.trim_end()))
+}
+
+fn closest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+    let scored = known.iter().map(|name| (strsim::damerau_levenshtein(unknown, name), *name));
+    scored.min().filter(|(distance, _)| *distance <= 3).map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn read(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
+        let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        parse(text, variables, "test.toml").map_err(|failure| format!("{failure:?}"))
+    }
+
+    #[test]
+    fn the_example_of_the_design_is_read() {
+        let config = read(
+            r#"
+            [store]
+            url = "sqlite:x.db"
+            [node]
+            id = "a"
+            concurrency = 10
+            scheduler = "lag"
+            lease = "60s"
+            [defaults]
+            max_crashes = 4
+            [queues.orders]
+            mode = "accumulate"
+            batch_size = 10
+            backoff = { kind = "linear", base = "30s" }
+            retain_completed = "1h"
+            [[workers]]
+            queue = "orders"
+            command = ["./sync-order"]
+            "#,
+            &[],
+        )
+        .unwrap();
+        let queue = &config.declared().unwrap()[0];
+        assert_eq!((queue.mode, queue.batch_size, queue.max_crashes), (Mode::Accumulate, 10, 4));
+        assert_eq!(queue.backoff, Backoff::Linear { base: Duration::from_secs(30) });
+        assert!(config.validate("test.toml").is_ok());
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_place_and_a_suggestion() {
+        let error = read("[node]\nconcurency = 3\n", &[]).unwrap_err();
+        assert!(
+            error.contains("line 2") && error.contains("did you mean `concurrency`?"),
+            "{error}"
+        );
+        let error = read("[queues.a]\nmode = \"fifoo\"\n", &[]).unwrap_err();
+        assert!(error.contains("did you mean `fifo`?"), "{error}");
+    }
+
+    #[test]
+    fn variables_win_over_the_file() {
+        let variables = [
+            ("SERIATIM_NODE__CONCURRENCY", "7"),
+            ("SERIATIM_NODE__ID", "b"),
+            ("SERIATIM_STORE", "memory:"),
+            ("PATH", "x"),
+        ];
+        let config = read("[node]\nconcurrency = 3\nid = \"a\"\n", &variables).unwrap();
+        assert_eq!((config.node.concurrency, config.node.id.as_deref()), (Some(7), Some("b")));
+        assert!(read("", &[("SERIATIM_NODE__CONCURENCY", "7")]).is_err());
+    }
+
+    #[test]
+    fn a_contradiction_names_the_queue_and_the_field() {
+        let config = read("[queues.a]\nmode = \"parallel\"\ntake = 3\n", &[]).unwrap();
+        let error = format!("{:?}", config.declared().unwrap_err());
+        assert!(error.contains("queues.a.take"), "{error}");
+    }
+}

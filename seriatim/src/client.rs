@@ -1,0 +1,212 @@
+//! The producer's side. Single pushes of many callers are grouped into common batches.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::Job;
+use crate::observe::Observer;
+use crate::store::{Push, Pushed, SharedStore};
+
+/// Most jobs in a group.
+const GROUP_JOBS_MAX: usize = 1_000;
+/// Most payload bytes in a group (a single job may always go).
+const GROUP_BYTES_MAX: usize = 8 << 20;
+
+/// Pushes jobs. Cheap to clone; clones group together.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: SharedStore,
+    observer: Option<Arc<dyn Observer>>,
+    line: Mutex<Line>,
+}
+
+/// Who waits behind the push under way.
+#[derive(Default)]
+struct Line {
+    /// Whether somebody is pushing, and will look at `waiting` afterwards.
+    led: bool,
+    waiting: VecDeque<Waiting>,
+}
+
+struct Waiting {
+    job: Job,
+    answer: oneshot::Sender<Result<Pushed>>,
+}
+
+impl Client {
+    /// A client of `store`.
+    pub fn new(store: SharedStore) -> Self {
+        Self::build(store, None)
+    }
+
+    /// A client whose pushes `observer` is told of.
+    pub fn observed(store: SharedStore, observer: Arc<dyn Observer>) -> Self {
+        Self::build(store, Some(observer))
+    }
+
+    fn build(store: SharedStore, observer: Option<Arc<dyn Observer>>) -> Self {
+        Self { shared: Arc::new(Shared { store, observer, line: Mutex::default() }) }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &SharedStore {
+        &self.shared.store
+    }
+
+    /// Pushes a job. When this returns, the job is stored as durably as the store promises; after
+    /// a transient error it may or may not be stored, so a repeat should carry an idempotency key.
+    ///
+    /// A lone caller pushes at once. Those that come while a push is under way go together in the
+    /// next one, so that many callers share a round trip (and a commit). Needs a tokio runtime.
+    pub async fn push(&self, job: Job) -> Result<Pushed> {
+        job.validate()?;
+        let Some(turn) = self.lead() else {
+            return self.follow(job).await;
+        };
+        let pushed = self.shared.push_alone(job).await;
+        drop(turn);
+        pushed
+    }
+
+    /// Pushes a batch, at most 10,000 jobs: all of it or nothing. One answer for each, in order.
+    pub async fn push_all(&self, jobs: Vec<Job>) -> Result<Vec<Pushed>> {
+        self.shared.push(jobs).await
+    }
+
+    fn lead(&self) -> Option<Leading> {
+        let mut line = self.shared.line();
+        if line.led {
+            return None;
+        }
+        line.led = true;
+        Some(Leading(self.shared.clone()))
+    }
+
+    async fn follow(&self, job: Job) -> Result<Pushed> {
+        let (answer, answered) = oneshot::channel();
+        let led = {
+            let mut line = self.shared.line();
+            line.waiting.push_back(Waiting { job, answer });
+            std::mem::replace(&mut line.led, true)
+        };
+        if !led {
+            // The leader left between our two looks.
+            drop(Leading(self.shared.clone()));
+        }
+        let gone = |_| Error::new(ErrorKind::Unavailable, "the runtime of this client has ended");
+        answered.await.map_err(gone)?
+    }
+}
+
+/// Leadership of the line. Whoever drops it, also by being cancelled, leaves nobody behind: those
+/// who wait are pushed by a task of their own.
+struct Leading(Arc<Shared>);
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        let mut line = self.0.line();
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) if !line.waiting.is_empty() => {
+                runtime.spawn(push_groups(self.0.clone()));
+            }
+            _ => {
+                // Without a runtime nobody can push: dropping their channels tells them so.
+                line.waiting.clear();
+                line.led = false;
+            }
+        }
+    }
+}
+
+async fn push_groups(shared: Arc<Shared>) {
+    while let Some(group) = shared.next_group() {
+        shared.push_group(group).await;
+    }
+}
+
+impl Shared {
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next group; none, and no leader any more, when nobody waits.
+    fn next_group(&self) -> Option<Vec<Waiting>> {
+        let mut line = self.line();
+        let mut bytes = 0;
+        let fits = line.waiting.iter().take(GROUP_JOBS_MAX).take_while(|waiting| {
+            bytes += waiting.job.payload.as_bytes().len();
+            bytes <= GROUP_BYTES_MAX
+        });
+        let count = fits.count().max(1).min(line.waiting.len());
+        if count == 0 {
+            line.led = false;
+            return None;
+        }
+        Some(line.waiting.drain(..count).collect())
+    }
+
+    async fn push_group(&self, group: Vec<Waiting>) {
+        let (jobs, answers): (Vec<Job>, Vec<_>) =
+            group.into_iter().map(|waiting| (waiting.job, waiting.answer)).unzip();
+        let copies = jobs.clone();
+        match self.push(jobs).await {
+            Ok(pushed) => {
+                for (answer, pushed) in answers.into_iter().zip(pushed) {
+                    let _ = answer.send(Ok(pushed));
+                }
+            }
+            // The batch may have been stored although its answer was lost: pushing again would
+            // double it. Each caller decides for its own job.
+            Err(error) if error.is_transient() => {
+                for answer in answers {
+                    let _ = answer.send(Err(same(&error)));
+                }
+            }
+            // Refused as a whole for one of them: each is told its own error.
+            Err(_) => {
+                for (job, answer) in copies.into_iter().zip(answers) {
+                    let _ = answer.send(self.push_alone(job).await);
+                }
+            }
+        }
+    }
+
+    async fn push_alone(&self, job: Job) -> Result<Pushed> {
+        let pushed = self.push(vec![job]).await.map_err(of_single)?;
+        let missing = || Error::new(ErrorKind::Internal, "the store answered a push with nothing");
+        pushed.first().copied().ok_or_else(missing)
+    }
+
+    async fn push(&self, jobs: Vec<Job>) -> Result<Vec<Pushed>> {
+        let Some(observer) = &self.observer else {
+            return self.store.push(Push { now: None, jobs }).await;
+        };
+        let sent_at = Timestamp::of_this_machine();
+        let answer = self.store.push(Push { now: None, jobs: jobs.clone() }).await;
+        observer.push_answered(sent_at, &jobs, answer.as_deref());
+        answer
+    }
+}
+
+/// An error of a batch of one speaks of `key`, not of `jobs[0].key`.
+fn of_single(error: Error) -> Error {
+    let Some(field) = error.field().and_then(|field| field.strip_prefix("jobs[0]")) else {
+        return error;
+    };
+    let field = field.trim_start_matches('.').to_owned();
+    let bare = Error::new(error.kind(), error.message().to_owned());
+    if field.is_empty() { bare } else { bare.in_field(field) }
+}
+
+/// The same error for another caller; causes cannot be copied, so theirs is part of the text.
+fn same(error: &Error) -> Error {
+    Error::new(error.kind(), error.to_string())
+}

@@ -1,0 +1,78 @@
+//! One URL, one store.
+
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::SharedStore;
+
+/// What a store URL may begin with.
+const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, redis://…";
+
+/// Opens the store that `url` names, and creates or upgrades what it keeps.
+///
+/// `sqlite:PATH` is a file; `memory:` forgets everything when the process ends. A password in the
+/// URL appears in no error.
+pub async fn connect(url: &str) -> Result<SharedStore> {
+    let store = open(url).await?;
+    store.migrate().await?;
+    Ok(store)
+}
+
+async fn open(url: &str) -> Result<SharedStore> {
+    let Some((scheme, rest)) = url.split_once(':') else {
+        return Err(unknown(&format!("{url:?} is not a store URL")));
+    };
+    match scheme {
+        "memory" => Ok(Arc::new(crate::Memory::new())),
+        "sqlite" => sqlite(rest),
+        "postgres" | "postgresql" => postgres(url).await,
+        "redis" | "rediss" => redis(url),
+        "mysql" | "mariadb" | "redis-cluster" | "redis-sentinel" => {
+            let message = format!("stores of kind {scheme:?} are not supported yet");
+            Err(Error::new(ErrorKind::Unsupported, message).in_field("store"))
+        }
+        _ => Err(unknown(&format!("there is no kind of store called {scheme:?}"))),
+    }
+}
+
+fn unknown(what: &str) -> Error {
+    Error::invalid("store", format!("{what}: write one of {SCHEMES}"))
+}
+
+#[cfg(feature = "sqlite")]
+fn sqlite(path: &str) -> Result<SharedStore> {
+    let path = path.strip_prefix("//").unwrap_or(path);
+    if path.is_empty() || path == ":memory:" {
+        return Err(Error::invalid(
+            "store",
+            "sqlite: needs the path of a file, as in sqlite:jobs.db",
+        ));
+    }
+    Ok(Arc::new(crate::Sqlite::open(path)?))
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn sqlite(_: &str) -> Result<SharedStore> {
+    Err(left_out("sqlite"))
+}
+
+#[cfg(feature = "postgres")]
+async fn postgres(url: &str) -> Result<SharedStore> {
+    Ok(Arc::new(crate::Postgres::connect(url).await?))
+}
+
+// As the one above is called.
+#[cfg(not(feature = "postgres"))]
+#[allow(clippy::unused_async)]
+async fn postgres(_: &str) -> Result<SharedStore> {
+    Err(left_out("postgres"))
+}
+
+fn redis(_: &str) -> Result<SharedStore> {
+    Err(left_out("redis"))
+}
+
+fn left_out(feature: &str) -> Error {
+    let message = format!("this program was built without the feature {feature:?}");
+    Error::new(ErrorKind::Unsupported, message).in_field("store")
+}

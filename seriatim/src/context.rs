@@ -1,0 +1,78 @@
+//! What a handler can ask and tell while it runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::batch::Lane;
+use crate::error::{Error, Result};
+use crate::id::{JobId, LaneId, Token};
+use crate::limits::PROGRESS_BYTES_MAX;
+use crate::runtime::{Call, Stop};
+
+/// The surroundings of one handler call. Cheap to clone.
+#[derive(Clone)]
+pub struct Context {
+    call: Arc<Call>,
+}
+
+impl Context {
+    pub(crate) fn new(call: Arc<Call>) -> Self {
+        Self { call }
+    }
+
+    /// Waits until the call is to end early: all its jobs are cancelled, its time is up, its
+    /// lease can no longer be kept, or the node stops and will not wait longer.
+    ///
+    /// What the handler then answers counts, if it answers soon: a few seconds later it is dropped.
+    pub async fn cancelled(&self) {
+        self.call.control.reached(Stop::Cancelled).await;
+    }
+
+    /// Whether the call is to end early.
+    pub fn is_cancelled(&self) -> bool {
+        self.call.control.reason().is_some()
+    }
+
+    /// Waits until more jobs of the call are flagged for cancellation than the `known` ones, or
+    /// the call is to end early. Answers all that are flagged, by lane.
+    pub async fn flagged(&self, known: usize) -> Vec<(LaneId, Vec<JobId>)> {
+        self.call.control.flagged(known).await
+    }
+
+    /// The token of the call's first (most often only) lane.
+    pub fn token(&self) -> Token {
+        self.call.turns.first().map_or(Token(0), |turn| turn.token)
+    }
+
+    /// When the handler is stopped for taking too long; none without a `timeout`.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.call.deadline
+    }
+
+    /// How long the handler may still take; none without a `timeout`.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.call.deadline.map(|end| end.saturating_duration_since(Instant::now()))
+    }
+
+    /// Tells how far a lane is. Replaces what was told before and goes out within about a second.
+    /// At most 64 KiB of JSON.
+    pub fn progress<T>(&self, lane: &Lane<T>, progress: &impl Serialize) -> Result<()> {
+        self.progress_of(lane.id(), progress)
+    }
+
+    /// The same, by the lane's name.
+    pub fn progress_of(&self, lane: LaneId, progress: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string(progress)
+            .map_err(|e| Error::invalid("progress", "cannot be written as JSON").because(e))?;
+        if text.len() > PROGRESS_BYTES_MAX {
+            let message =
+                format!("has {} bytes; at most {PROGRESS_BYTES_MAX} are kept", text.len());
+            return Err(Error::invalid("progress", message));
+        }
+        self.call.control.tell(lane, text.into());
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! What an engine can be told before it starts.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use super::core::{Core, Settings};
+use super::engine::Engine;
+use super::limits::{CANCEL_GRACE, PREFETCH_LANES_MAX};
+use super::scheduler::Scheduler;
+use super::source::Source;
+use super::summary::Summary;
+use crate::batch::Batch;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::job::validate_queue_name;
+use crate::observe::Observer;
+use crate::outcomes::Outcomes;
+use crate::payload::Payload;
+use crate::queue::Queue;
+use crate::store::SharedStore;
+use crate::worker::{Failure, Worker};
+
+/// The time between two heartbeats, unless the lease is short.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// Most handler calls at once in one engine.
+const CONCURRENCY_MAX: usize = 100_000;
+
+/// Collects queues, workers and settings; see [`Engine::builder`].
+#[must_use = "an engine does nothing until it runs"]
+pub struct EngineBuilder {
+    store: SharedStore,
+    settings: Settings,
+    heartbeat: Option<Duration>,
+    rescue_interval: Option<Duration>,
+    queues: Vec<Queue>,
+    workers: Vec<Worker>,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl EngineBuilder {
+    pub(super) fn new(store: SharedStore) -> Self {
+        let settings = Settings {
+            node_name: "node".into(),
+            groups: Vec::new(),
+            concurrency: 10,
+            lease: Duration::from_secs(60),
+            heartbeat: HEARTBEAT,
+            prefetch_max: PREFETCH_LANES_MAX,
+            poll_interval: Duration::from_secs(1),
+            shutdown_timeout: Duration::from_secs(30),
+            cancel_grace: CANCEL_GRACE,
+            rescue_interval: Duration::from_secs(10),
+            scheduler: Scheduler::default(),
+        };
+        let (queues, workers) = (Vec::new(), Vec::new());
+        Self {
+            store,
+            settings,
+            heartbeat: None,
+            rescue_interval: None,
+            queues,
+            workers,
+            observer: None,
+        }
+    }
+
+    /// Declares a queue. Without a worker it is declared only.
+    pub fn queue(mut self, queue: Queue) -> Self {
+        self.queues.push(queue);
+        self
+    }
+
+    /// Handles a queue. An `Err` fails every turn of the call once; see [`Worker`] for more.
+    pub fn worker<T, A, F, Fut>(self, queue: impl Into<Arc<str>>, handler: F) -> Self
+    where
+        T: DeserializeOwned + Send + Sync + 'static,
+        A: Into<Outcomes> + 'static,
+        F: Fn(Batch<T>, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<A, Failure>> + Send + 'static,
+    {
+        self.with(Worker::new(queue, handler))
+    }
+
+    /// Handles a queue with the payloads as they are stored.
+    pub fn raw_worker<A, F, Fut>(self, queue: impl Into<Arc<str>>, handler: F) -> Self
+    where
+        A: Into<Outcomes> + 'static,
+        F: Fn(Batch<Payload>, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<A, Failure>> + Send + 'static,
+    {
+        self.with(Worker::raw(queue, handler))
+    }
+
+    /// Adds a worker.
+    pub fn with(mut self, worker: Worker) -> Self {
+        self.workers.push(worker);
+        self
+    }
+
+    /// The configured name of this node, for jobs that are bound to it. Several may share one:
+    /// each start has a unique id besides.
+    pub fn node_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.settings.node_name = name.into();
+        self
+    }
+
+    /// A group that this node belongs to, for jobs that are bound to one.
+    pub fn consumer_group(mut self, group: impl Into<Arc<str>>) -> Self {
+        self.settings.groups.push(group.into());
+        self
+    }
+
+    /// Most handler calls at once. Default 10.
+    pub fn concurrency(mut self, calls: usize) -> Self {
+        self.settings.concurrency = calls;
+        self
+    }
+
+    /// How long claims stand without a heartbeat; at least three times [`Self::heartbeat`].
+    /// Default 60 s.
+    pub fn lease(mut self, length: Duration) -> Self {
+        self.settings.lease = length;
+        self
+    }
+
+    /// The time between two heartbeats. Default 10 s, or a third of a shorter lease.
+    pub fn heartbeat(mut self, interval: Duration) -> Self {
+        self.heartbeat = Some(interval);
+        self
+    }
+
+    /// Most lanes of a queue that are claimed ahead of the slots, at most 1,000 (the default). So
+    /// many are claimed only when they are worked off in a moment.
+    pub fn prefetch_max(mut self, lanes: usize) -> Self {
+        self.settings.prefetch_max = lanes.min(PREFETCH_LANES_MAX);
+        self
+    }
+
+    /// How often an idle node looks although nothing woke it. Default 1 s.
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.settings.poll_interval = interval;
+        self
+    }
+
+    /// How long running calls may take when the engine stops. Default 30 s.
+    pub fn shutdown_timeout(mut self, length: Duration) -> Self {
+        self.settings.shutdown_timeout = length;
+        self
+    }
+
+    /// How long a handler may take to end after it was told to. Default 5 s.
+    pub fn cancel_grace(mut self, length: Duration) -> Self {
+        self.settings.cancel_grace = length;
+        self
+    }
+
+    /// How often expired claims are looked for. Default: the heartbeat.
+    pub fn rescue_interval(mut self, interval: Duration) -> Self {
+        self.rescue_interval = Some(interval);
+        self
+    }
+
+    /// Which queue is asked first.
+    pub fn scheduler(mut self, scheduler: Scheduler) -> Self {
+        self.settings.scheduler = scheduler;
+        self
+    }
+
+    /// Is told of all that happens.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    /// Checks everything. Without workers the engine takes care of the store only: it takes over
+    /// what dead nodes held, and sweeps. `Invalid` names what is wrong.
+    pub fn build(mut self) -> Result<Engine> {
+        let own = self.queues.iter().filter_map(|queue| queue.lease);
+        let shortest = own.chain([self.settings.lease]).min().unwrap_or(HEARTBEAT);
+        self.settings.heartbeat = self.heartbeat.unwrap_or(HEARTBEAT.min(shortest / 3));
+        self.settings.rescue_interval = self.rescue_interval.unwrap_or(self.settings.heartbeat);
+        self.validate()?;
+        let mut by_queue: BTreeMap<Arc<str>, Vec<Worker>> = BTreeMap::new();
+        for worker in self.workers {
+            by_queue.entry(worker.queue.clone()).or_default().push(worker);
+        }
+        let sources = by_queue.into_iter().map(|(name, workers)| Source::new(name, workers));
+        let core = Core::new(self.store, self.settings, sources.collect(), self.observer);
+        Ok(Engine::new(core, self.queues))
+    }
+
+    /// Builds the engine and runs it; see [`Engine::run_until`].
+    pub async fn run_until(self, stop: impl Future + Send) -> Result<Summary> {
+        self.build()?.run_until(stop).await
+    }
+
+    fn validate(&self) -> Result<()> {
+        let settings = &self.settings;
+        if !(1..=CONCURRENCY_MAX).contains(&settings.concurrency) {
+            let message = format!("must be 1 to {CONCURRENCY_MAX}");
+            return Err(Error::invalid("concurrency", message));
+        }
+        if settings.heartbeat.is_zero() || settings.poll_interval.is_zero() {
+            let field = if settings.heartbeat.is_zero() { "heartbeat" } else { "poll_interval" };
+            return Err(Error::invalid(field, "must be more than nothing"));
+        }
+        self.validate_leases()?;
+        self.validate_workers()
+    }
+
+    fn validate_leases(&self) -> Result<()> {
+        let least = self.settings.heartbeat.saturating_mul(3);
+        let own = self.queues.iter().filter_map(|queue| Some((queue.name.as_str(), queue.lease?)));
+        for (of, lease) in own.chain([("the node", self.settings.lease)]) {
+            if lease < least {
+                let (lease, least) =
+                    (crate::duration::format(lease), crate::duration::format(least));
+                let message =
+                    format!("of {of} is {lease}: it must be at least three heartbeats, {least}");
+                return Err(Error::invalid("lease", message));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_workers(&self) -> Result<()> {
+        for (place, worker) in self.workers.iter().enumerate() {
+            validate_queue_name(&worker.queue)?;
+            let same = |other: &&Worker| other.queue == worker.queue && other.task == worker.task;
+            if self.workers[..place].iter().any(|other| same(&other)) {
+                let message = match &worker.task {
+                    Some(task) => format!("task {task:?} of queue {:?} has two", worker.queue),
+                    None => format!("queue {:?} has two without a task", worker.queue),
+                };
+                return Err(Error::invalid("workers", message));
+            }
+        }
+        Ok(())
+    }
+}

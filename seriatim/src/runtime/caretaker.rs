@@ -1,0 +1,136 @@
+//! Upkeep that any node may do: taking over what dead nodes held, and sweeping what has outlived
+//! its time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::core::Core;
+use super::limits::{DEFINITIONS_EVERY, RESCUE_LANES_MAX, SWEEP_EVERY, SWEEP_ROWS_MAX};
+use super::settle::send;
+use super::source::Source;
+use crate::clock::Timestamp;
+use crate::error::{ErrorKind, Result};
+use crate::queue::{Mode, Queue};
+use crate::settle::{Outcome, Settlement, plan};
+use crate::store::{Lead, QueueView, Rescue, Sweep};
+use crate::turn::Turn;
+
+/// Takes care until the engine ends.
+pub(super) async fn run(core: Arc<Core>) {
+    let mut caretaker = Caretaker { core, swept: Instant::now(), defined: Instant::now() };
+    loop {
+        // The nodes of a fleet start together; their rounds should not stay together.
+        let interval = caretaker.core.settings.rescue_interval;
+        tokio::time::sleep(interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+        match caretaker.round().await {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Unsupported => {}
+            Err(error) if error.kind() == ErrorKind::NodeGone => caretaker.core.gone.notify_one(),
+            Err(error) => caretaker.core.outage.failed("upkeep", &error),
+        }
+    }
+}
+
+struct Caretaker {
+    core: Arc<Core>,
+    swept: Instant,
+    defined: Instant,
+}
+
+impl Caretaker {
+    async fn round(&mut self) -> Result<()> {
+        while self.rescue().await? == RESCUE_LANES_MAX {}
+        if self.defined.elapsed() >= DEFINITIONS_EVERY {
+            self.defined = Instant::now();
+            self.core.read_definitions().await?;
+        }
+        if self.swept.elapsed() >= SWEEP_EVERY {
+            self.swept = Instant::now();
+            self.sweep().await?;
+        }
+        Ok(())
+    }
+
+    /// Takes over claims whose lease has run out, and settles them as crashes.
+    async fn rescue(&self) -> Result<usize> {
+        let core = &self.core;
+        let claiming = core.claiming.lock().await;
+        let request = Rescue {
+            now: None,
+            node: core.node(),
+            lease: core.settings.lease,
+            lanes_max: RESCUE_LANES_MAX,
+        };
+        let turns = core.store.rescue(request).await?;
+        core.held.add(&turns);
+        drop(claiming);
+        if turns.is_empty() {
+            return Ok(0);
+        }
+        tracing::warn!(lanes = turns.len(), "took over lanes whose holder died or lost its lease");
+        core.counters.rescued(turns.len());
+        let queues = core.read_definitions().await.unwrap_or_default();
+        let settlements: Vec<Settlement> =
+            turns.iter().map(|turn| crash(turn, &definition(core, &queues, turn))).collect();
+        if let Some(observer) = &core.observer {
+            for turn in &turns {
+                observer.rescued(turn);
+            }
+            for (turn, settlement) in turns.iter().zip(&settlements) {
+                observer.settling(turn, settlement);
+            }
+        }
+        let sent_at = Timestamp::of_this_machine();
+        let (settled, repeated) = send(core, &settlements).await;
+        core.held.remove(&settlements);
+        for ((turn, settlement), settled) in turns.iter().zip(&settlements).zip(&settled) {
+            core.counters.settled(settlement, settled);
+            if let (true, Some(observer)) = (settled.is_ok() || !repeated, &core.observer) {
+                observer.settled(turn, settlement, settled, sent_at);
+            }
+        }
+        Ok(turns.len())
+    }
+
+    /// Removes what has outlived its time; one node at a time does it.
+    async fn sweep(&self) -> Result<()> {
+        let core = &self.core;
+        let lead = Lead {
+            now: None,
+            role: "maintenance".into(),
+            node: core.node(),
+            ttl: SWEEP_EVERY.mul_f64(1.5),
+        };
+        match core.store.lead(lead).await {
+            Ok(false) => return Ok(()),
+            Ok(true) => {}
+            Err(error) if error.kind() == ErrorKind::Unsupported => {}
+            Err(error) => return Err(error),
+        }
+        loop {
+            let swept = core.store.sweep(Sweep { now: None, rows_max: SWEEP_ROWS_MAX }).await?;
+            if !swept.more {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+fn crash(turn: &Turn, queue: &Queue) -> Settlement {
+    let outcome = Outcome::Crash { error: "its process died or lost its lease".into() };
+    plan(turn, queue, &outcome.into(), &|_| Duration::ZERO)
+}
+
+fn definition(core: &Core, queues: &[QueueView], turn: &Turn) -> Queue {
+    if let Some(view) = queues.iter().find(|view| view.queue.name == *turn.queue) {
+        return view.queue.clone();
+    }
+    let own = core.sources.iter().find(|source| source.name == turn.queue);
+    match own.and_then(Source::definition) {
+        Some(queue) => (*queue).clone(),
+        None => Queue::new(&*turn.queue, Mode::of_undeclared(turn.key.is_some())),
+    }
+}

@@ -1,0 +1,119 @@
+//! What the engine and a running call tell each other.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tokio::sync::Notify;
+
+use super::lock::lock;
+use crate::id::{JobId, LaneId};
+
+/// Why a call is to end early, the mildest first. A harder reason replaces a milder one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Stop {
+    /// Somebody cancelled all its jobs. The handler may finish all the same.
+    Cancelled = 1,
+    /// Its time is up.
+    TimedOut = 2,
+    /// The node stops, and has waited long enough.
+    Stopping = 3,
+    /// Its lease can no longer be kept.
+    LeaseLost = 4,
+}
+
+impl Stop {
+    fn from_u8(number: u8) -> Option<Self> {
+        [Self::Cancelled, Self::TimedOut, Self::Stopping, Self::LeaseLost]
+            .into_iter()
+            .find(|stop| *stop as u8 == number)
+    }
+}
+
+/// The two-way board of one call.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    stop: AtomicU8,
+    changed: Notify,
+    notes: Mutex<Notes>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    flagged: Vec<(LaneId, Vec<JobId>)>,
+    progress: Vec<(LaneId, Arc<str>)>,
+}
+
+impl Control {
+    /// Tells the handler to end.
+    pub(crate) fn stop(&self, reason: Stop) {
+        self.stop.fetch_max(reason as u8, Ordering::AcqRel);
+        self.changed.notify_waiters();
+    }
+
+    /// Why it is to end.
+    pub(crate) fn reason(&self) -> Option<Stop> {
+        Stop::from_u8(self.stop.load(Ordering::Acquire))
+    }
+
+    /// Waits for a reason at least as hard as `least`.
+    pub(crate) async fn reached(&self, least: Stop) -> Stop {
+        self.wait_for(|| self.reason().filter(|reason| *reason >= least)).await
+    }
+
+    /// Notes that somebody wants jobs of a lane cancelled: all that are flagged so far.
+    pub(crate) fn flag(&self, lane: LaneId, jobs: &[JobId]) {
+        let mut notes = lock(&self.notes);
+        notes.flagged.retain(|(name, _)| *name != lane);
+        notes.flagged.push((lane, jobs.to_vec()));
+        drop(notes);
+        self.changed.notify_waiters();
+    }
+
+    /// Whether `job` of `lane` is flagged.
+    pub(crate) fn is_flagged(&self, lane: LaneId, job: JobId) -> bool {
+        let notes = lock(&self.notes);
+        notes.flagged.iter().any(|(name, jobs)| *name == lane && jobs.contains(&job))
+    }
+
+    /// Waits until more than `known` jobs are flagged, or the call is to end.
+    pub(crate) async fn flagged(&self, known: usize) -> Vec<(LaneId, Vec<JobId>)> {
+        self.wait_for(|| {
+            let notes = lock(&self.notes);
+            let count: usize = notes.flagged.iter().map(|(_, jobs)| jobs.len()).sum();
+            (count > known || self.reason().is_some()).then(|| notes.flagged.clone())
+        })
+        .await
+    }
+
+    /// Notes progress for the next heartbeat.
+    pub(crate) fn tell(&self, lane: LaneId, progress: Arc<str>) {
+        let mut notes = lock(&self.notes);
+        notes.progress.retain(|(name, _)| *name != lane);
+        notes.progress.push((lane, progress));
+    }
+
+    /// Takes the progress that has not gone out.
+    pub(crate) fn take_progress(&self) -> Vec<(LaneId, Arc<str>)> {
+        std::mem::take(&mut lock(&self.notes).progress)
+    }
+
+    /// Whether there is progress that has not gone out.
+    pub(crate) fn has_progress(&self) -> bool {
+        !lock(&self.notes).progress.is_empty()
+    }
+
+    async fn wait_for<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Listens before it looks: what changes in between is not missed.
+            changed.as_mut().enable();
+            if let Some(answer) = ready() {
+                return answer;
+            }
+            changed.await;
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What the tasks of an engine share.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::call::Call;
+use super::flags::Flags;
+use super::held::Held;
+use super::lease::LeaseClock;
+use super::lock::lock;
+use super::outage::Outage;
+use super::phase::Phases;
+use super::pool::Pool;
+use super::running::Running;
+use super::scheduler::Scheduler;
+use super::settle::{Ended, Settles};
+use super::source::Source;
+use super::summary::Counters;
+use crate::clock::Timestamp;
+use crate::error::Result;
+use crate::id::NodeId;
+use crate::observe::Observer;
+use crate::queue::Queue;
+use crate::settle::{Outcome, plan};
+use crate::store::{QueueView, SharedStore};
+use crate::turn::Turn;
+
+/// What an engine was told at its start.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) node_name: Arc<str>,
+    pub(super) groups: Vec<Arc<str>>,
+    pub(super) concurrency: usize,
+    pub(super) lease: Duration,
+    pub(super) heartbeat: Duration,
+    pub(super) prefetch_max: usize,
+    pub(super) poll_interval: Duration,
+    pub(super) shutdown_timeout: Duration,
+    pub(super) cancel_grace: Duration,
+    pub(super) rescue_interval: Duration,
+    pub(super) scheduler: Scheduler,
+}
+
+pub(super) struct Core {
+    pub(super) store: SharedStore,
+    pub(super) settings: Settings,
+    pub(super) sources: Vec<Source>,
+    pub(super) observer: Option<Arc<dyn Observer>>,
+    pub(super) pool: Pool,
+    pub(super) held: Held,
+    pub(super) running: Running,
+    pub(super) flags: Flags,
+    pub(super) settles: Settles,
+    pub(super) lease: LeaseClock,
+    pub(super) outage: Outage,
+    pub(super) phases: Phases,
+    pub(super) counters: Counters,
+    /// A person told the node to take no more work.
+    pub(super) quiet: AtomicBool,
+    /// Rung when a person told the node to stop.
+    pub(super) told_to_stop: Notify,
+    /// Rung when the store no longer knows this node.
+    pub(super) gone: Notify,
+    /// Rung after a heartbeat under a new name.
+    pub(super) renamed: Notify,
+    /// Held by whoever claims for this node otherwise than through the fetcher, and by whoever
+    /// compares what the store says that the node holds with its own account.
+    pub(super) claiming: tokio::sync::Mutex<()>,
+    node: Mutex<NodeId>,
+    /// A point of the store's clock, and when that was.
+    store_time: Mutex<(Instant, Timestamp)>,
+}
+
+impl Core {
+    pub(super) fn new(
+        store: SharedStore,
+        settings: Settings,
+        sources: Vec<Source>,
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Self {
+        let limits = sources.iter().map(Source::concurrency);
+        let pool = Pool::new(limits, settings.concurrency, settings.prefetch_max);
+        let node = NodeId::unique(&settings.node_name);
+        Self {
+            store,
+            settings,
+            sources,
+            observer,
+            pool,
+            held: Held::default(),
+            running: Running::default(),
+            flags: Flags::default(),
+            settles: Settles::default(),
+            lease: LeaseClock::new(),
+            outage: Outage::default(),
+            phases: Phases::new(),
+            counters: Counters::default(),
+            quiet: AtomicBool::new(false),
+            told_to_stop: Notify::new(),
+            gone: Notify::new(),
+            renamed: Notify::new(),
+            claiming: tokio::sync::Mutex::new(()),
+            node: Mutex::new(node),
+            store_time: Mutex::new((Instant::now(), Timestamp::of_this_machine())),
+        }
+    }
+
+    /// The name under which this node claims now.
+    pub(super) fn node(&self) -> NodeId {
+        lock(&self.node).clone()
+    }
+
+    /// Takes a new name; answers the old one.
+    pub(super) fn rename(&self, name: NodeId) -> NodeId {
+        std::mem::replace(&mut *lock(&self.node), name)
+    }
+
+    /// Reads the store's clock.
+    pub(super) async fn read_clock(&self) -> Result<()> {
+        let asked = Instant::now();
+        let time = self.store.now().await?;
+        let middle = asked + asked.elapsed() / 2;
+        *lock(&self.store_time) = (middle, time);
+        Ok(())
+    }
+
+    /// The store's clock, as far as one can tell without asking it.
+    pub(super) fn store_now(&self) -> Timestamp {
+        let (at, time) = *lock(&self.store_time);
+        time + at.elapsed()
+    }
+
+    /// How long until the store's clock shows `time`.
+    pub(super) fn until(&self, time: Timestamp) -> Duration {
+        time.since(self.store_now())
+    }
+
+    /// How long a claim of this queue stands without a heartbeat.
+    pub(super) fn ttl(&self, queue: &Queue) -> Duration {
+        queue.lease.unwrap_or(self.settings.lease)
+    }
+
+    /// Reads the definitions of the queues, for this node's sources and for the caller.
+    pub(super) async fn read_definitions(&self) -> Result<Vec<QueueView>> {
+        let views = self.store.queues().await?;
+        for source in &self.sources {
+            let Some(view) = views.iter().find(|view| view.queue.name == *source.name) else {
+                continue;
+            };
+            if source.definition().as_deref() != Some(&view.queue) {
+                source.define(view.queue.clone());
+            }
+        }
+        Ok(views)
+    }
+
+    /// Sends turns back that never started: uncounted.
+    pub(super) fn release(&self, source: usize, turns: Vec<Turn>) {
+        if turns.is_empty() {
+            return;
+        }
+        let queue = self.sources[source].definition_for(turns.first());
+        self.release_call(&Arc::new(Call::unstarted(queue, turns)));
+    }
+
+    /// The same for turns that are a call already.
+    pub(super) fn release_call(&self, call: &Arc<Call>) {
+        let verdict = Outcome::Release.into();
+        let ended = (0..call.turns.len()).map(|place| {
+            let settlement = plan(&call.turns[place], &call.queue, &verdict, &|_| Duration::ZERO);
+            Ended::new(settlement, call, place, self.observer.is_some())
+        });
+        self.settles.add(ended);
+    }
+
+    /// Sends back all that waits for a slot.
+    pub(super) fn release_waiting(&self) {
+        for (source, turns) in self.pool.take_all() {
+            self.release(source, turns);
+        }
+    }
+}

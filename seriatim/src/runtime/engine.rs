@@ -1,0 +1,147 @@
+//! From start to stop.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::builder::EngineBuilder;
+use super::control::Stop;
+use super::core::Core;
+use super::limits::FLUSH_MAX;
+use super::pulse::Pulser;
+use super::summary::Summary;
+use super::{caretaker, fetch, guard, settle, slot};
+use crate::error::{ErrorKind, Result};
+use crate::queue::Queue;
+use crate::store::{Declare, SharedStore};
+
+/// Runs handlers for the jobs of some queues.
+///
+/// ```
+/// # use seriatim::{Batch, Client, Context, Engine, Job, Memory, Queue};
+/// # use std::sync::Arc;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> seriatim::Result<()> {
+/// let store: seriatim::SharedStore = Arc::new(Memory::new());
+/// let (done, all_done) = tokio::sync::oneshot::channel();
+/// let done = std::sync::Mutex::new(Some(done));
+/// Client::new(store.clone()).push(Job::new("orders", "paid")?.key("order-42")).await?;
+/// let summary = Engine::builder(store)
+///     .queue(Queue::accumulate("orders").batch_size(10))
+///     .worker("orders", move |batch: Batch<String>, _: Context| {
+///         let (key, paid) = (batch.lanes()[0].key().to_owned(), batch.lanes()[0].payloads().to_vec());
+///         if let Some(done) = done.lock().unwrap().take() { let _ = done.send((key, paid)); }
+///         async { Ok(()) }
+///     })
+///     .run_until(async { assert_eq!(all_done.await.unwrap().1, ["paid"]) })
+///     .await?;
+/// assert_eq!(summary.done, 1);
+/// # Ok(()) }
+/// ```
+pub struct Engine {
+    core: Arc<Core>,
+    queues: Vec<Queue>,
+}
+
+impl Engine {
+    /// An engine on `store`.
+    pub fn builder(store: SharedStore) -> EngineBuilder {
+        EngineBuilder::new(store)
+    }
+
+    pub(super) fn new(core: Core, queues: Vec<Queue>) -> Self {
+        Self { core: Arc::new(core), queues }
+    }
+
+    /// Works until `stop` is ready (or a person stops the node). A store that fails later is
+    /// waited for; one that fails at the start is an error, as is a queue whose stored mode
+    /// contradicts the declared one.
+    ///
+    /// Then it stops, in this order: no new claims; lanes that wait for a slot go back uncounted;
+    /// running calls may finish within `shutdown_timeout`; those left are told to end, and a few
+    /// seconds later dropped, and their lanes go back uncounted too; what has ended is settled;
+    /// the heartbeat ends last. Dropping the future stops everything at once: claims then stand
+    /// until their leases run out.
+    pub async fn run_until(self, stop: impl Future + Send) -> Result<Summary> {
+        let core = self.core;
+        let upkeep = start(&core, self.queues).await?;
+        let mut settler = JoinSet::new();
+        settler.spawn(settle::run(core.clone()));
+        let mut slots = JoinSet::new();
+        for _ in 0..core.settings.concurrency {
+            slots.spawn(slot::run(core.clone()));
+        }
+        let mut fetcher = JoinSet::new();
+        fetcher.spawn(fetch::run(core.clone()));
+        tokio::select! {
+            _ = stop => {}
+            () = core.told_to_stop.notified() => tracing::info!("told to stop"),
+        }
+        drain(&core, &mut fetcher, &mut slots).await;
+        core.settles.close();
+        let _ = timeout(FLUSH_MAX, settler.join_next()).await;
+        drop(upkeep);
+        let unsettled = core.held.count();
+        if unsettled > 0 {
+            tracing::warn!(
+                lanes = unsettled,
+                "stopped before the store took all outcomes: these lanes come back when their leases run out"
+            );
+        }
+        Ok(core.counters.summary(unsettled))
+    }
+}
+
+/// Makes the node known and starts what keeps it alive.
+async fn start(core: &Arc<Core>, queues: Vec<Queue>) -> Result<JoinSet<()>> {
+    if !queues.is_empty() {
+        for source in &core.sources {
+            if let Some(queue) = queues.iter().find(|queue| queue.name == *source.name) {
+                source.define(queue.clone());
+            }
+        }
+        core.store.declare(Declare { now: None, queues }).await?;
+    }
+    match core.read_definitions().await {
+        Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
+        _ => {}
+    }
+    core.read_clock().await?;
+    let mut pulser = Pulser::new(core.clone(), core.store_now());
+    pulser.beat().await?;
+    let mut upkeep = JoinSet::new();
+    upkeep.spawn(pulser.run());
+    upkeep.spawn(guard::run(core.clone()));
+    upkeep.spawn(caretaker::run(core.clone()));
+    Ok(upkeep)
+}
+
+/// Ends the fetcher and the slots; see [`Engine::run_until`] for the order.
+async fn drain(core: &Core, fetcher: &mut JoinSet<()>, slots: &mut JoinSet<()>) {
+    let settings = &core.settings;
+    let end = Instant::now() + settings.shutdown_timeout;
+    core.phases.drain();
+    core.release_waiting();
+    // A claim in flight is awaited: cut off, its lanes would stay claimed until the lease ends.
+    let _ = timeout_at(end, fetcher.join_next()).await;
+    core.release_waiting();
+    core.pool.close();
+    if timeout_at(end, join_all(slots)).await.is_ok() {
+        return;
+    }
+    let told = core.running.stop(Stop::Stopping, |_| true);
+    tracing::warn!(calls = told, "these calls did not finish in time: they are told to end");
+    let patience = settings.cancel_grace + Duration::from_millis(500);
+    if timeout(patience, join_all(slots)).await.is_err() {
+        tracing::error!(
+            "a handler blocks its thread and cannot be ended: its claims stand until their leases run out"
+        );
+        slots.abort_all();
+    }
+}
+
+async fn join_all(tasks: &mut JoinSet<()>) {
+    while tasks.join_next().await.is_some() {}
+}

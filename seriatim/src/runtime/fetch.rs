@@ -1,0 +1,276 @@
+//! Claims lanes for the slots: the only task that does, so that a claim is never in flight twice.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::core::Core;
+use super::limits::{HELD_LANES_MAX, REST_MIN};
+use super::outage::Pauses;
+use super::pool::Want;
+use super::reconcile::reconcile;
+use super::scheduler::Scheduler;
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind};
+use crate::store::{Claim, Claimed, DueQuery, Lease, Wakeups};
+
+/// When a source is worth asking again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// It may have something.
+    Now,
+    /// Not before this time of the store's clock.
+    At(Timestamp),
+    /// When it wakes us.
+    Woken,
+}
+
+/// What is known of one source.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    next: Next,
+    at: Instant,
+    /// A claim may have been carried out although its answer was lost.
+    suspect: bool,
+}
+
+/// Claims until the engine drains.
+pub(super) async fn run(core: Arc<Core>) {
+    let wakeups = core.store.wakeups();
+    let look = Look { next: Next::Now, at: Instant::now(), suspect: false };
+    let looks = vec![look; core.sources.len()];
+    let mut fetcher = Fetcher { core, wakeups, looks, pauses: Pauses::default(), round: 0 };
+    while !fetcher.core.phases.is_draining() {
+        let claimed = fetcher.claim_round().await;
+        fetcher.release_old();
+        if !claimed {
+            fetcher.rest().await;
+        }
+    }
+}
+
+struct Fetcher {
+    core: Arc<Core>,
+    wakeups: Wakeups,
+    looks: Vec<Look>,
+    pauses: Pauses,
+    round: usize,
+}
+
+impl Fetcher {
+    /// Asks every source that may have something. True if one had.
+    async fn claim_round(&mut self) -> bool {
+        self.wake_overdue();
+        self.round += 1;
+        let mut claimed = false;
+        for place in self.order().await {
+            if self.core.phases.is_draining() {
+                break;
+            }
+            let want = self.want(place);
+            if want.lanes > 0 {
+                claimed |= self.claim(place, want).await;
+            }
+        }
+        claimed
+    }
+
+    /// What is due, and what nobody has looked at for a poll interval, is worth asking.
+    fn wake_overdue(&mut self) {
+        let now = self.core.store_now();
+        let interval = self.core.settings.poll_interval;
+        for look in &mut self.looks {
+            let due = matches!(look.next, Next::At(time) if time <= now);
+            if due || look.at.elapsed() >= interval {
+                look.next = Next::Now;
+            }
+        }
+    }
+
+    async fn order(&mut self) -> Vec<usize> {
+        let one = [None];
+        let scheduler = self.core.settings.scheduler;
+        if self.looks.len() == 1 {
+            return scheduler.order(&one, self.round);
+        }
+        let due = match scheduler {
+            Scheduler::Lag if self.looks.iter().any(|look| look.next == Next::Now) => {
+                self.ask_due().await
+            }
+            _ => vec![None; self.looks.len()],
+        };
+        scheduler.order(&due, self.round)
+    }
+
+    /// One query for all queues, where a claim of each would cost a round trip.
+    async fn ask_due(&mut self) -> Vec<Option<Timestamp>> {
+        let queues = self.core.sources.iter().map(|source| source.name.clone()).collect();
+        let unknown = vec![None; self.looks.len()];
+        let Ok(answer) = self.core.store.due(DueQuery { now: None, queues }).await else {
+            // The claims go on, in the order of declaration, and tell what is wrong.
+            return unknown;
+        };
+        let mut due = unknown;
+        for (place, source) in self.core.sources.iter().enumerate() {
+            let of_source = answer.iter().filter(|due| due.queue == source.name);
+            due[place] = of_source.filter_map(|one| one.due).min();
+            let look = &mut self.looks[place];
+            look.at = Instant::now();
+            look.next = match due[place] {
+                Some(time) if time <= self.core.store_now() => Next::Now,
+                Some(time) => Next::At(time),
+                None => Next::Woken,
+            };
+        }
+        due
+    }
+
+    fn want(&self, place: usize) -> Want {
+        let (core, look) = (&self.core, &self.looks[place]);
+        let source = &core.sources[place];
+        if look.next != Next::Now
+            || core.quiet.load(Ordering::Relaxed)
+            || source.paused_until().is_some()
+        {
+            return Want::default();
+        }
+        let definition = source.definition();
+        let lease = definition.as_ref().and_then(|queue| queue.lease);
+        if !core.lease.stands(lease.unwrap_or(core.settings.lease)) {
+            // Heartbeats fail: what is claimed now could not be started.
+            return Want::default();
+        }
+        let batch = definition.map_or(1, |queue| queue.batch_size as usize);
+        let most = HELD_LANES_MAX.saturating_sub(core.held.count());
+        core.pool.want(place, batch, most)
+    }
+
+    async fn claim(&mut self, place: usize, want: Want) -> bool {
+        let core = self.core.clone();
+        let node = core.node();
+        if self.looks[place].suspect {
+            match reconcile(&core, &core.sources[place], &node).await {
+                Ok(()) => self.looks[place].suspect = false,
+                Err(error) => return self.failed(place, want, error).await,
+            }
+        }
+        let source = &core.sources[place];
+        let lease = source.definition().and_then(|queue| queue.lease);
+        let request = Claim {
+            now: None,
+            queue: source.name.clone(),
+            shard: None,
+            node: node.clone(),
+            node_name: Some(core.settings.node_name.clone()),
+            groups: core.settings.groups.clone(),
+            lanes_max: want.lanes,
+            crashed_max: want.crashed,
+            lease: Lease::Node { ttl: lease.unwrap_or(core.settings.lease) },
+        };
+        match core.store.claim(request).await {
+            Ok(claimed) => {
+                core.outage.succeeded();
+                self.pauses.reset();
+                let renamed = core.node() != node;
+                self.took(place, want, claimed, renamed).await
+            }
+            Err(error) => self.failed(place, want, error).await,
+        }
+    }
+
+    async fn took(&mut self, place: usize, want: Want, claimed: Claimed, renamed: bool) -> bool {
+        let core = &self.core;
+        let got = claimed.turns.len();
+        self.looks[place].at = Instant::now();
+        self.looks[place].next = match claimed.next_due {
+            None => Next::Woken,
+            Some(time) if got > 0 || time > core.store_now() => Next::At(time),
+            // What is due may not be taken now: a lane with a crash behind it, and no slot free.
+            Some(_) => Next::At(core.store_now() + Duration::from_millis(100)),
+        };
+        core.held.add(&claimed.turns);
+        if renamed {
+            // Claimed under a name that is given up: nobody would keep the lease.
+            core.release(place, claimed.turns);
+            core.pool.fill(place, Vec::new(), want);
+            return got > 0;
+        }
+        if got > 0 && core.sources[place].definition().is_none() {
+            // The queue was made by a push after this node had started.
+            let _ = core.read_definitions().await;
+        }
+        core.pool.fill(place, claimed.turns, want);
+        got > 0
+    }
+
+    async fn failed(&mut self, place: usize, want: Want, error: Error) -> bool {
+        let core = self.core.clone();
+        core.pool.fill(place, Vec::new(), want);
+        let look = &mut self.looks[place];
+        look.at = Instant::now();
+        match error.kind() {
+            // Nobody has pushed to it yet.
+            ErrorKind::NotFound => {
+                look.next = Next::Woken;
+                return false;
+            }
+            ErrorKind::NodeGone => core.gone.notify_one(),
+            ErrorKind::Unavailable => look.suspect = true,
+            _ => {}
+        }
+        core.outage.failed("claiming", &error);
+        tokio::select! {
+            () = tokio::time::sleep(self.pauses.next()) => {}
+            () = core.renamed.notified() => {}
+            () = core.phases.draining() => {}
+        }
+        false
+    }
+
+    /// What has waited too long for a slot goes back, so that other nodes can take it.
+    fn release_old(&self) {
+        for (place, turns) in self.core.pool.take_old() {
+            tracing::debug!(
+                queue = &*self.core.sources[place].name,
+                lanes = turns.len(),
+                "prefetched lanes go back: the jobs have become slow"
+            );
+            self.core.release(place, turns);
+        }
+        for (place, source) in self.core.sources.iter().enumerate() {
+            if source.paused_until().is_some() {
+                self.core.release(place, self.core.pool.take_all_of(place));
+            }
+        }
+    }
+
+    /// Sleeps until something may have changed: exactly until the next lane is due, unless the
+    /// store wakes us or a slot gets free.
+    async fn rest(&mut self) {
+        let core = self.core.clone();
+        let length = self.rest_length();
+        tokio::select! {
+            rang = self.wakeups.wait(length) => {
+                if rang {
+                    self.looks.iter_mut().for_each(|look| look.next = Next::Now);
+                }
+            }
+            () = core.pool.room.notified() => {}
+            () = core.phases.draining() => {}
+        }
+    }
+
+    fn rest_length(&self) -> Duration {
+        let core = &self.core;
+        let interval = core.settings.poll_interval;
+        let due = self.looks.iter().map(|look| match look.next {
+            // It is worth asking, but there is no room: a slot will tell.
+            Next::Now => interval,
+            Next::At(time) => core.until(time),
+            Next::Woken => interval.saturating_sub(look.at.elapsed()),
+        });
+        due.min().unwrap_or(interval).clamp(REST_MIN, interval)
+    }
+}

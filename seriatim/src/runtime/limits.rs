@@ -1,0 +1,41 @@
+//! The engine's limits and times that nobody configures.
+
+use std::time::Duration;
+
+/// Most lanes of one queue that wait claimed for a free slot.
+pub(super) const PREFETCH_LANES_MAX: usize = 1_000;
+/// Most lanes that a node holds: waiting, running, and not yet settled. Claiming stops there, so
+/// that an outage of the store cannot pile up unsettled turns.
+pub(super) const HELD_LANES_MAX: usize = 4_000;
+/// A prefetch that was used up faster than this doubles…
+pub(super) const PREFETCH_GROWS_BELOW: Duration = Duration::from_millis(20);
+/// …and one that lasted longer than this is halved.
+pub(super) const PREFETCH_SHRINKS_ABOVE: Duration = Duration::from_millis(100);
+/// Lanes that have waited so long for a slot go back, so that other nodes can take them.
+pub(super) const PREFETCH_AGE_MAX: Duration = Duration::from_secs(2);
+/// While all slots are always taken, one is kept free so often for a lane with a crash behind it.
+pub(super) const CRASHED_CHANCE_EVERY: Duration = Duration::from_secs(1);
+/// Calls that a slot runs before it lets other tasks of its thread run.
+pub(super) const CALLS_BEFORE_YIELD: u32 = 64;
+/// How long a handler that was told to end may take before it is dropped.
+pub(super) const CANCEL_GRACE: Duration = Duration::from_secs(5);
+/// The first wait after a store error; it doubles.
+pub(super) const OUTAGE_WAIT_MIN: Duration = Duration::from_millis(50);
+/// The longest wait after a store error.
+pub(super) const OUTAGE_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long a worker that cannot start its handler takes no work.
+pub(super) const UNSTARTABLE_PAUSE: Duration = Duration::from_secs(30);
+/// How often progress goes out, when there is some and no heartbeat is near.
+pub(super) const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+/// How often outlived rows are swept.
+pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// Most rows of a kind in one sweep: short, so that it delays nobody's claim.
+pub(super) const SWEEP_ROWS_MAX: usize = 1_000;
+/// How often the queues' definitions are read again.
+pub(super) const DEFINITIONS_EVERY: Duration = Duration::from_secs(15);
+/// Most lanes in one rescue.
+pub(super) const RESCUE_LANES_MAX: usize = 500;
+/// The engine never sleeps for less than this between two looks at an idle store.
+pub(super) const REST_MIN: Duration = Duration::from_millis(1);
+/// How long a stopping engine tries to get its last settlements through.
+pub(super) const FLUSH_MAX: Duration = Duration::from_secs(5);

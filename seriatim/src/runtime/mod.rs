@@ -1,0 +1,43 @@
+//! The engine: fetch → execute → settle, in batches from end to end.
+//!
+//! One task claims (`fetch`), as many as `concurrency` run handlers (`slot`, `perform`), one
+//! settles (`settle`), one beats (`pulse`), one guards the lease by the monotonic clock (`guard`),
+//! and one takes over what dead nodes held (`caretaker`). They share a [`core::Core`] and nothing
+//! else. No task is spawned for a job: a handler that ends without waiting costs a queue pop and
+//! a push.
+
+mod builder;
+mod call;
+mod caretaker;
+mod control;
+mod core;
+mod engine;
+mod fetch;
+mod flags;
+mod guard;
+mod held;
+mod lease;
+mod limits;
+mod lock;
+mod lot;
+mod outage;
+mod perform;
+mod phase;
+mod pool;
+mod pulse;
+mod reconcile;
+mod running;
+mod scheduler;
+mod settle;
+mod slot;
+mod source;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+pub use builder::EngineBuilder;
+pub(crate) use call::Call;
+pub(crate) use control::Stop;
+pub use engine::Engine;
+pub use scheduler::Scheduler;
+pub use summary::Summary;

@@ -1,0 +1,248 @@
+//! One call: from the turns that a slot got to the settlements that it leaves.
+
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context as Waker, Poll};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::call::Call;
+use super::control::{Control, Stop};
+use super::core::Core;
+use super::lease::margin;
+use super::limits::UNSTARTABLE_PAUSE;
+use super::pool::Picked;
+use super::settle::Ended;
+use super::source::Source;
+use crate::id::JobId;
+use crate::outcomes::Outcomes;
+use crate::queue::Queue;
+use crate::settle::{Outcome, Settlement, Verdict, plan};
+use crate::turn::Turn;
+use crate::worker::{Failure, Handling, Prepared, Unstartable, Worker};
+
+/// How a handler ended.
+enum Ending {
+    Answered(Result<Outcomes, Failure>),
+    Panicked(String),
+    /// It was told to end, did not, and was dropped.
+    Dropped(Stop),
+    /// Nobody here handles this task.
+    NoWorker,
+}
+
+/// Runs a call and queues its settlements.
+pub(super) async fn perform(core: &Core, picked: Picked) {
+    let source = &core.sources[picked.source];
+    let queue = source.definition_for(picked.turns.first());
+    // By the monotonic clock: after a pause of the whole process nothing may start that another
+    // node may hold by now.
+    if !core.lease.stands(core.ttl(&queue)) {
+        return core.release(picked.source, picked.turns);
+    }
+    let worker = source.worker(picked.turns.first().and_then(Turn::task).map(AsRef::as_ref));
+    let call = Arc::new(new_call(core, queue, worker, picked.turns));
+    if core.flags.apply(&call) {
+        // The store ends flagged jobs as cancelled, however the turn ends other than done.
+        return core.release_call(&call);
+    }
+    core.counters.called();
+    if let Some(observer) = &core.observer {
+        for turn in &call.turns {
+            observer.started(turn);
+        }
+    }
+    let (ending, undecodable) = match worker {
+        Some(worker) => run(core, &call, worker).await,
+        None => (Ending::NoWorker, Vec::new()),
+    };
+    let answer = judge(source, &call, ending);
+    conclude(core, source, &call, answer, undecodable);
+}
+
+fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<Turn>) -> Call {
+    let jobs = || turns.iter().flat_map(|turn| &turn.jobs);
+    let options = || jobs().filter_map(|job| job.options.as_deref());
+    let mut expired = Vec::new();
+    if options().any(|options| options.expires_at.is_some()) {
+        let now = core.store_now();
+        expired.extend(jobs().filter(|job| job.has_expired(now)).map(|job| job.id));
+    }
+    let usual = worker.and_then(|worker| worker.timeout).or(queue.timeout);
+    // The strictest of the call's jobs: none of them runs longer than it may.
+    let timeout = options().filter_map(|options| options.timeout).chain(usual).min();
+    let deadline = timeout.map(|length| Instant::now() + length);
+    Call { queue, turns, expired, timeout, deadline, control: Control::default() }
+}
+
+async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Vec<JobId>) {
+    let prepared = match catch_unwind(AssertUnwindSafe(|| (worker.prepare)(call))) {
+        Ok(prepared) => prepared,
+        Err(panic) => return (Ending::Panicked(panic_text(&*panic)), Vec::new()),
+    };
+    let Prepared { handling, undecodable } = prepared;
+    let Some(mut handling) = handling else {
+        return (Ending::Answered(Ok(Outcomes::new())), undecodable);
+    };
+    // Most handlers of short jobs end at the first poll: no timer and no entry in a list for them.
+    let first = poll_fn(|waker| Poll::Ready(poll_caught(&mut handling, waker))).await;
+    let ending = match first {
+        Poll::Ready(ending) => ending,
+        Poll::Pending => supervise(core, call, &mut handling).await,
+    };
+    // A destructor of the handler's own may panic too.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(handling)));
+    (ending, undecodable)
+}
+
+/// Waits for a handler: until it ends, or for a while after it was told to.
+async fn supervise(core: &Core, call: &Arc<Call>, handling: &mut Handling) -> Ending {
+    let _listed = core.running.list(call);
+    let finished = poll_fn(|waker| poll_caught(handling, waker));
+    tokio::pin!(finished);
+    let mut told: Option<(Stop, Instant)> = None;
+    loop {
+        let harder = match told {
+            None => Stop::TimedOut,
+            Some((Stop::TimedOut, _)) => Stop::Stopping,
+            Some(_) => Stop::LeaseLost,
+        };
+        let wake = told.map(|(_, end)| end).or(call.deadline);
+        tokio::select! {
+            biased;
+            ending = &mut finished => return ending,
+            reason = call.control.reached(harder), if told.is_none_or(|(s, _)| s < Stop::LeaseLost) => {
+                let end = Instant::now() + grace(core, call, reason);
+                told = Some((reason, told.map_or(end, |(_, before)| before.min(end))));
+            }
+            () = sleep_until(wake) => match told {
+                Some((reason, _)) => return Ending::Dropped(reason),
+                None => call.control.stop(Stop::TimedOut),
+            }
+        }
+    }
+}
+
+/// How long a handler that was told to end may take.
+fn grace(core: &Core, call: &Call, reason: Stop) -> Duration {
+    let most = core.settings.cancel_grace;
+    match reason {
+        Stop::LeaseLost => most.min(margin(core.ttl(&call.queue)) / 2),
+        _ => most,
+    }
+}
+
+async fn sleep_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn poll_caught(handling: &mut Handling, waker: &mut Waker<'_>) -> Poll<Ending> {
+    match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(waker))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(answer)) => Poll::Ready(Ending::Answered(answer)),
+        Err(panic) => Poll::Ready(Ending::Panicked(panic_text(&*panic))),
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the handler panicked: {}", text.unwrap_or("(no text)"))
+}
+
+/// What the end of a handler means for its turns: its own outcomes, or one outcome for all.
+fn judge(source: &Source, call: &Call, ending: Ending) -> Result<Outcomes, Outcome> {
+    let failed = |error: String| Outcome::Retry { error: error.into(), retry_in: None };
+    match (ending, call.control.reason()) {
+        (Ending::Answered(Ok(outcomes)), _) => Ok(outcomes),
+        // Told to end for no fault of the jobs: it does not count.
+        (_, Some(Stop::Stopping | Stop::LeaseLost))
+        | (Ending::Dropped(Stop::Stopping | Stop::LeaseLost), _) => Err(Outcome::Release),
+        (Ending::Dropped(_), _) => Err(failed(timed_out(call))),
+        (Ending::Panicked(text), _) => Err(failed(text)),
+        (Ending::NoWorker, _) => {
+            let task = call.turns.first().and_then(Turn::task).map_or("", AsRef::as_ref);
+            Err(failed(format!("no worker of this node handles task {task:?} of its queue")))
+        }
+        (Ending::Answered(Err(failure)), reason) => match failure.downcast::<Unstartable>() {
+            Ok(why) => {
+                if source.pause(UNSTARTABLE_PAUSE) {
+                    let (queue, pause_s) = (&*source.name, UNSTARTABLE_PAUSE.as_secs());
+                    tracing::error!(
+                        queue,
+                        pause_s,
+                        "this worker cannot start: {why}. Its jobs went back uncounted; it pauses and then tries again"
+                    );
+                }
+                Err(Outcome::Release)
+            }
+            Err(failure) if reason == Some(Stop::TimedOut) => {
+                Err(failed(format!("{}: {failure}", timed_out(call))))
+            }
+            Err(failure) => Err(failed(failure.to_string())),
+        },
+    }
+}
+
+fn timed_out(call: &Call) -> String {
+    match call.timeout {
+        Some(length) => format!("timed out (limit {})", crate::duration::format(length)),
+        None => "timed out".to_owned(),
+    }
+}
+
+/// Turns the answer into settlements, and queues them.
+fn conclude(
+    core: &Core,
+    source: &Source,
+    call: &Arc<Call>,
+    answer: Result<Outcomes, Outcome>,
+    undecodable: Vec<JobId>,
+) {
+    let plain = undecodable.is_empty() && call.expired.is_empty();
+    if plain && core.observer.is_none() && answer.as_ref().is_ok_and(Outcomes::is_all_done) {
+        let done = |turn: &Turn| Settlement::done(turn.lane, turn.token);
+        let ended = (0..call.turns.len())
+            .map(|place| Ended::new(done(&call.turns[place]), call, place, false));
+        return core.settles.add(ended);
+    }
+    let ended = call.turns.iter().enumerate().map(|(place, turn)| {
+        let verdict = verdict_of(call, turn, &answer, &undecodable);
+        if let Some(observer) = &core.observer {
+            observer.ended(turn, &verdict);
+        }
+        let wait = |retry_count| source.wait(turn, &call.queue, retry_count);
+        let settlement = plan(turn, &call.queue, &verdict, &wait);
+        Ended::new(settlement, call, place, core.observer.is_some())
+    });
+    let ended: Vec<Ended> = ended.collect();
+    core.settles.add(ended);
+}
+
+fn verdict_of(
+    call: &Call,
+    turn: &Turn,
+    answer: &Result<Outcomes, Outcome>,
+    undecodable: &[JobId],
+) -> Verdict {
+    let mut verdict = match answer {
+        Ok(outcomes) => outcomes.of(turn.lane),
+        Err(outcome) => outcome.clone().into(),
+    };
+    let own = |ids: &[JobId]| -> Vec<JobId> {
+        ids.iter().filter(|id| turn.jobs.iter().any(|job| job.id == **id)).copied().collect()
+    };
+    if !undecodable.is_empty() {
+        verdict.undecodable = own(undecodable);
+    }
+    if !call.expired.is_empty() {
+        verdict.expired = own(&call.expired);
+    }
+    verdict
+}

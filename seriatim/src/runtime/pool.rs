@@ -1,0 +1,201 @@
+//! What waits for a slot, and who waits for work.
+
+use std::sync::Mutex;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::limits::{CRASHED_CHANCE_EVERY, PREFETCH_LANES_MAX};
+use super::lock::lock;
+use super::lot::Lot;
+use crate::turn::Turn;
+
+/// Between the fetcher, which fills it, and the slots, which empty it.
+#[derive(Debug)]
+pub(super) struct Pool {
+    state: Mutex<State>,
+    /// Rung when there is something to run.
+    work: Notify,
+    /// Rung when there is room for a claim.
+    pub(super) room: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    lots: Vec<Lot>,
+    concurrency: usize,
+    busy: usize,
+    /// A slot is kept free for a lane of this queue with a crash behind it: such a lane must not
+    /// wait for a slot, and under load there never is a free one.
+    reserved: Option<usize>,
+    next_place: u64,
+    closed: bool,
+}
+
+/// The turns of one call.
+pub(super) struct Picked {
+    pub(super) source: usize,
+    pub(super) turns: Vec<Turn>,
+}
+
+/// A call that has ended.
+#[derive(Clone, Copy)]
+pub(super) struct Finished {
+    pub(super) source: usize,
+    pub(super) turns: usize,
+}
+
+/// How many lanes to claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Want {
+    pub(super) lanes: usize,
+    /// Of them, with a crash behind them.
+    pub(super) crashed: usize,
+}
+
+impl Pool {
+    /// A pool for queues that may each run so many calls at once.
+    pub(super) fn new(limits: impl Iterator<Item = usize>, concurrency: usize, ahead: usize) -> Self {
+        let lots = limits.map(|limit| Lot::new(limit, concurrency, ahead)).collect();
+        let state =
+            State { lots, concurrency, busy: 0, reserved: None, next_place: 1, closed: false };
+        Self { state: Mutex::new(state), work: Notify::new(), room: Notify::new() }
+    }
+
+    /// The next call for a slot; none when the pool is closed and empty.
+    pub(super) async fn next(&self, finished: Option<Finished>) -> Option<Picked> {
+        if let Ok(answer) = self.pick(finished) {
+            return answer;
+        }
+        loop {
+            let work = self.work.notified();
+            tokio::pin!(work);
+            // Listens before it looks, so that a fill in between is not missed.
+            work.as_mut().enable();
+            if let Ok(answer) = self.pick(None) {
+                return answer;
+            }
+            self.room.notify_one();
+            work.await;
+        }
+    }
+
+    /// `Err` when there is nothing to do now.
+    fn pick(&self, finished: Option<Finished>) -> Result<Option<Picked>, ()> {
+        let mut state = lock(&self.state);
+        if let Some(finished) = finished {
+            state.busy -= 1;
+            state.lots[finished.source].ended(finished.turns);
+        }
+        let Some(picked) = state.pick() else {
+            return if state.closed { Ok(None) } else { Err(()) };
+        };
+        let low = state.lots[picked.source].is_low();
+        drop(state);
+        if low {
+            self.room.notify_one();
+        }
+        Ok(Some(picked))
+    }
+
+    /// How many lanes of a queue to claim, if the node may hold `most` more.
+    pub(super) fn want(&self, source: usize, batch: usize, most: usize) -> Want {
+        lock(&self.state).want(source, batch, most)
+    }
+
+    /// Adds what a claim brought.
+    pub(super) fn fill(&self, source: usize, turns: Vec<Turn>, want: Want) {
+        let mut state = lock(&self.state);
+        if want.crashed > 0 {
+            state.reserved = state.reserved.filter(|reserved| *reserved != source);
+            state.lots[source].crashed_chance = Instant::now();
+        }
+        let place = state.next_place;
+        state.next_place += 1;
+        state.lots[source].add(turns, place, want.lanes);
+        let calls = state.lots[source].calls();
+        let idle = state.concurrency - state.busy;
+        drop(state);
+        for _ in 0..calls.min(idle).max(1) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Takes what has waited too long.
+    pub(super) fn take_old(&self) -> Vec<(usize, Vec<Turn>)> {
+        let mut state = lock(&self.state);
+        let lots = state.lots.iter_mut().map(Lot::take_old).enumerate();
+        lots.filter(|(_, turns)| !turns.is_empty()).collect()
+    }
+
+    /// Takes all that waits of a queue.
+    pub(super) fn take_all_of(&self, source: usize) -> Vec<Turn> {
+        let mut state = lock(&self.state);
+        state.reserved = state.reserved.filter(|reserved| *reserved != source);
+        state.lots[source].take_all()
+    }
+
+    /// Takes all that waits.
+    pub(super) fn take_all(&self) -> Vec<(usize, Vec<Turn>)> {
+        let mut state = lock(&self.state);
+        let lots = state.lots.iter_mut().map(Lot::take_all).enumerate();
+        lots.filter(|(_, turns)| !turns.is_empty()).collect()
+    }
+
+    /// Lets the slots end when they are through.
+    pub(super) fn close(&self) {
+        lock(&self.state).closed = true;
+        self.work.notify_waiters();
+    }
+
+    /// Calls under way.
+    pub(super) fn busy(&self) -> usize {
+        lock(&self.state).busy
+    }
+}
+
+impl State {
+    fn pick(&mut self) -> Option<Picked> {
+        // A reserved slot opens when the fetcher has asked for a crashed lane.
+        if self.busy + usize::from(self.reserved.is_some()) >= self.concurrency {
+            return None;
+        }
+        let places = self.lots.iter().enumerate();
+        let places = places.filter_map(|(source, lot)| Some((lot.next_place()?, source)));
+        let (_, source) = places.min()?;
+        self.busy += 1;
+        Some(Picked { source, turns: self.lots[source].take_call() })
+    }
+
+    fn want(&mut self, source: usize, batch: usize, most: usize) -> Want {
+        self.lots[source].batch = batch.max(1);
+        let waiting: usize = self.lots.iter().map(Lot::calls).sum();
+        let slots = (self.concurrency - self.busy).saturating_sub(waiting);
+        let lot = &self.lots[source];
+        let own = (lot.limit.saturating_sub(lot.busy)).saturating_sub(lot.calls());
+        let free = slots.min(own);
+        if free == 0 && self.reserved.is_none() {
+            self.reserve(source);
+        }
+        let lot = &self.lots[source];
+        let kept =
+            self.reserved == Some(source) && self.busy < self.concurrency && lot.busy < lot.limit;
+        let crashed = if kept { free.max(1) } else { free };
+        if !lot.is_low() && !kept {
+            return Want::default();
+        }
+        let cap = PREFETCH_LANES_MAX.max(lot.batch);
+        let lanes = (free * lot.batch + lot.prefetch).saturating_sub(lot.len()).min(cap);
+        let lanes = lanes.max(usize::from(kept)).min(most);
+        Want { lanes, crashed: crashed.min(lanes) }
+    }
+
+    fn reserve(&mut self, source: usize) {
+        let lot = &self.lots[source];
+        // Its own limit must not be what keeps it waiting, or the slot would idle for others.
+        let may_run = lot.busy < lot.limit || lot.limit >= self.concurrency;
+        if lot.busy > 0 && may_run && lot.crashed_chance.elapsed() > CRASHED_CHANCE_EVERY {
+            self.reserved = Some(source);
+        }
+    }
+}

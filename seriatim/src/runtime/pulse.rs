@@ -1,0 +1,149 @@
+//! The heartbeat: once for all that the node holds.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::control::Stop;
+use super::core::Core;
+use super::limits::PROGRESS_EVERY;
+use super::outage::Pauses;
+use crate::clock::Timestamp;
+use crate::error::Result;
+use crate::id::NodeId;
+use crate::store::{Beat, Command, Heartbeat, NodeInfo, Pulse};
+
+/// What the node tells of itself with every beat.
+pub(super) struct Pulser {
+    core: Arc<Core>,
+    info: NodeInfo,
+    /// Progress whose heartbeat failed: it goes with the next.
+    untold: Vec<Beat>,
+}
+
+impl Pulser {
+    pub(super) fn new(core: Arc<Core>, started_at: Timestamp) -> Self {
+        let settings = &core.settings;
+        let info = NodeInfo {
+            id: core.node(),
+            name: settings.node_name.clone(),
+            host: host(),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            queues: core.sources.iter().map(|source| source.name.to_string()).collect(),
+            concurrency: settings.concurrency as u32,
+            busy: 0,
+            started_at,
+            lease: settings.lease,
+        };
+        Self { core, info, untold: Vec::new() }
+    }
+
+    /// Beats until the engine ends.
+    pub(super) async fn run(mut self) {
+        let mut pauses = Pauses::default();
+        let mut wait = self.core.settings.heartbeat;
+        loop {
+            self.rest(wait).await;
+            wait = match self.beat().await {
+                Ok(()) => {
+                    self.core.outage.succeeded();
+                    pauses.reset();
+                    self.core.settings.heartbeat
+                }
+                Err(error) => {
+                    self.core.outage.failed("the heartbeat", &error);
+                    pauses.next().min(self.core.settings.heartbeat)
+                }
+            };
+        }
+    }
+
+    /// Until the next beat: sooner when a handler has progress to tell, or the store has forgotten us.
+    async fn rest(&self, length: Duration) {
+        let core = &self.core;
+        let until = Instant::now() + length;
+        loop {
+            let step = until.saturating_duration_since(Instant::now()).min(PROGRESS_EVERY);
+            tokio::select! {
+                () = tokio::time::sleep(step) => {}
+                () = core.gone.notified() => return,
+            }
+            if Instant::now() >= until || core.running.has_progress() {
+                return;
+            }
+        }
+    }
+
+    /// One heartbeat, and what it brings back.
+    pub(super) async fn beat(&mut self) -> Result<()> {
+        self.untold.extend(self.core.running.take_progress());
+        let sent = Instant::now();
+        let pulse = self.send(self.untold.clone()).await?;
+        self.untold.clear();
+        if !pulse.alive {
+            return self.rename().await;
+        }
+        self.core.lease.beat(sent);
+        self.heed(pulse);
+        self.core.read_clock().await
+    }
+
+    async fn send(&mut self, beats: Vec<Beat>) -> Result<Pulse> {
+        self.info.busy = self.core.pool.busy() as u32;
+        let node = self.info.clone();
+        self.core.store.heartbeat(Heartbeat { now: None, node, beats }).await
+    }
+
+    fn heed(&self, pulse: Pulse) {
+        let core = &self.core;
+        for notice in &pulse.cancel {
+            core.running.flag(notice);
+        }
+        core.flags.replace(pulse.cancel);
+        for lane in pulse.lost {
+            // A call of one lane has nothing left to work for; one of several still has.
+            let alone = |turns: usize| turns == 1;
+            core.running.stop(Stop::LeaseLost, |call| {
+                alone(call.turns.len()) && call.turn_of(lane).is_some()
+            });
+        }
+        match pulse.command {
+            None => {}
+            Some(Command::Quiet) if core.quiet.swap(true, Ordering::Relaxed) => {}
+            Some(Command::Quiet) => {
+                tracing::info!("told to take no more work");
+                core.release_waiting();
+            }
+            Some(Command::Stop) => core.told_to_stop.notify_one(),
+        }
+    }
+
+    /// The others have declared this node dead: what it runs may run elsewhere already. All of it
+    /// is told to end, and the node goes on under a new name.
+    async fn rename(&mut self) -> Result<()> {
+        let core = self.core.clone();
+        let told = core.running.stop(Stop::LeaseLost, |_| true);
+        self.info.id = NodeId::unique(&core.settings.node_name);
+        let sent = Instant::now();
+        self.send(Vec::new()).await?;
+        let before = core.rename(self.info.id.clone());
+        core.lease.beat(sent);
+        // The fence refuses what was taken over; the rest goes back at once.
+        core.release_waiting();
+        tracing::warn!(%before, now = %self.info.id, running = told, "the other nodes had declared this one dead: it goes on under a new id");
+        if let Some(observer) = &core.observer {
+            observer.lost(&core.held.tokens());
+        }
+        core.renamed.notify_one();
+        core.read_clock().await
+    }
+}
+
+fn host() -> String {
+    let read = |path| std::fs::read_to_string(path).ok();
+    let name = read("/proc/sys/kernel/hostname").or_else(|| read("/etc/hostname"));
+    name.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default().trim().to_owned()
+}

@@ -1,0 +1,57 @@
+//! After a claim whose answer was lost: the store may count lanes as held by this node that the
+//! node knows nothing of, and every heartbeat would extend them. They go back, uncounted.
+
+use std::time::Duration;
+
+use super::core::Core;
+use super::settle::send;
+use super::source::Source;
+use crate::error::{ErrorKind, Result};
+use crate::id::{LaneId, NodeId, Token};
+use crate::limits::PAGE_ROWS_MAX;
+use crate::settle::{Outcome, plan};
+use crate::store::{LaneOrder, LaneQuery};
+
+/// Compares what the store says that `node` holds of a queue with the node's own account. Called
+/// by the fetcher, while no claim of it is in flight.
+pub(super) async fn reconcile(core: &Core, source: &Source, node: &NodeId) -> Result<()> {
+    let _no_rescue = core.claiming.lock().await;
+    let mut after = None;
+    loop {
+        let query = LaneQuery {
+            queue: source.name.clone(),
+            key: None,
+            running: true,
+            order: LaneOrder::Age,
+            after,
+            rows_max: PAGE_ROWS_MAX,
+        };
+        let page = match core.store.lanes(query).await {
+            Ok(page) => page,
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::NotFound) => {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        for row in page.rows {
+            let (Some(holder), Some(token)) = (row.node, row.token) else { continue };
+            if holder == *node && !core.held.contains(row.lane, token) {
+                put_back(core, source, row.lane, token).await?;
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+async fn put_back(core: &Core, source: &Source, lane: LaneId, token: Token) -> Result<()> {
+    // None: it was settled between the two questions.
+    let Some(turn) = core.store.turn(lane, token).await? else { return Ok(()) };
+    tracing::info!(queue = &*source.name, %lane, %token, "a claim whose answer was lost goes back");
+    let queue = source.definition_for(Some(&turn));
+    let settlement = plan(&turn, &queue, &Outcome::Release.into(), &|_| Duration::ZERO);
+    send(core, &[settlement]).await;
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! The calls whose handlers wait for something. Those that end at once are never listed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use super::call::Call;
+use super::control::Stop;
+use super::lock::lock;
+use crate::store::{Beat, CancelNotice};
+
+#[derive(Debug, Default)]
+pub(super) struct Running {
+    calls: Mutex<HashMap<usize, Arc<Call>>>,
+}
+
+/// Takes the call off the list when the slot is through with it, however that happens.
+pub(super) struct Listed<'a> {
+    running: &'a Running,
+    name: usize,
+}
+
+impl Running {
+    pub(super) fn list(&self, call: &Arc<Call>) -> Listed<'_> {
+        let name = Arc::as_ptr(call).addr();
+        lock(&self.calls).insert(name, call.clone());
+        Listed { running: self, name }
+    }
+
+    /// Tells the calls that `which` picks to end.
+    pub(super) fn stop(&self, reason: Stop, which: impl Fn(&Call) -> bool) -> usize {
+        let calls = lock(&self.calls);
+        let picked = calls.values().filter(|call| call.control.reason() < Some(reason));
+        let picked: Vec<_> = picked.filter(|call| which(call)).collect();
+        for call in &picked {
+            call.control.stop(reason);
+        }
+        picked.len()
+    }
+
+    /// Carries a cancellation to the call that it is for.
+    pub(super) fn flag(&self, notice: &CancelNotice) {
+        let calls = lock(&self.calls);
+        let holds = |call: &&Arc<Call>| {
+            call.turn_of(notice.lane).is_some_and(|turn| turn.token == notice.token)
+        };
+        let Some(call) = calls.values().find(holds) else { return };
+        call.control.flag(notice.lane, &notice.jobs);
+        if call.is_all_flagged() {
+            call.control.stop(Stop::Cancelled);
+        }
+    }
+
+    /// What the handlers have told and nobody has carried out.
+    pub(super) fn take_progress(&self) -> Vec<Beat> {
+        let mut beats = Vec::new();
+        for call in lock(&self.calls).values() {
+            for (lane, progress) in call.control.take_progress() {
+                let Some(turn) = call.turn_of(lane) else { continue };
+                let progress = Some(progress);
+                beats.push(Beat { lane, token: turn.token, progress, extend: None });
+            }
+        }
+        beats
+    }
+
+    pub(super) fn has_progress(&self) -> bool {
+        lock(&self.calls).values().any(|call| call.control.has_progress())
+    }
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        lock(&self.running.calls).remove(&self.name);
+    }
+}

@@ -1,0 +1,180 @@
+//! Ends turns in the store: what has gathered goes as one batch.
+//!
+//! A settlement is tried until the store answers, whatever becomes of the handler that it came
+//! from. The token fences it, so a repeat does no harm.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::Notify;
+
+use super::call::Call;
+use super::core::Core;
+use super::lock::lock;
+use super::outage::Pauses;
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind};
+use crate::id::LaneId;
+use crate::limits::SETTLE_TURNS_MAX;
+use crate::settle::Settlement;
+use crate::store::{Settle, Settled};
+
+/// A turn that has ended, on its way to the store.
+#[derive(Debug)]
+pub(super) struct Ended {
+    settlement: Settlement,
+    /// The turn itself, kept only for an observer.
+    witness: Option<(Arc<Call>, usize)>,
+}
+
+impl Ended {
+    pub(super) fn new(
+        settlement: Settlement,
+        call: &Arc<Call>,
+        place: usize,
+        observed: bool,
+    ) -> Self {
+        Self { settlement, witness: observed.then(|| (call.clone(), place)) }
+    }
+}
+
+/// What waits to be settled.
+#[derive(Debug, Default)]
+pub(super) struct Settles {
+    waiting: Mutex<Waiting>,
+    some: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    ended: Vec<Ended>,
+    closed: bool,
+}
+
+impl Settles {
+    pub(super) fn add(&self, ended: impl IntoIterator<Item = Ended>) {
+        let mut waiting = lock(&self.waiting);
+        let was_empty = waiting.ended.is_empty();
+        waiting.ended.extend(ended);
+        let wake = was_empty && !waiting.ended.is_empty();
+        drop(waiting);
+        if wake {
+            self.some.notify_one();
+        }
+    }
+
+    /// Lets the settler end when it is through.
+    pub(super) fn close(&self) {
+        lock(&self.waiting).closed = true;
+        self.some.notify_one();
+    }
+
+    /// All that waits; none when the queue is closed and empty.
+    async fn take(&self) -> Option<Vec<Ended>> {
+        loop {
+            {
+                let mut waiting = lock(&self.waiting);
+                if !waiting.ended.is_empty() {
+                    return Some(std::mem::take(&mut waiting.ended));
+                }
+                if waiting.closed {
+                    return None;
+                }
+            }
+            self.some.notified().await;
+        }
+    }
+}
+
+/// Settles until the queue is closed.
+pub(super) async fn run(core: Arc<Core>) {
+    while let Some(mut ended) = core.settles.take().await {
+        while !ended.is_empty() {
+            let rest = ended.split_off(ended.len().min(SETTLE_TURNS_MAX));
+            let again = if core.held.was_doubled() { take_doubled(&mut ended) } else { Vec::new() };
+            settle(&core, ended).await;
+            ended = again;
+            ended.extend(rest);
+        }
+    }
+}
+
+/// Takes out what names a lane that stands in the batch already.
+fn take_doubled(ended: &mut Vec<Ended>) -> Vec<Ended> {
+    let mut seen: HashSet<LaneId> = HashSet::with_capacity(ended.len());
+    let is_second = |one: &mut Ended| !seen.insert(one.settlement.lane);
+    ended.extract_if(.., is_second).collect()
+}
+
+async fn settle(core: &Core, ended: Vec<Ended>) {
+    let (turns, witnesses): (Vec<_>, Vec<_>) =
+        ended.into_iter().map(|one| (one.settlement, one.witness)).unzip();
+    if let Some(observer) = &core.observer {
+        for (settlement, witness) in turns.iter().zip(&witnesses) {
+            if let Some((call, place)) = witness {
+                observer.settling(&call.turns[*place], settlement);
+            }
+        }
+    }
+    let sent_at = Timestamp::of_this_machine();
+    let (settled, repeated) = send(core, &turns).await;
+    core.held.remove(&turns);
+    for ((settlement, settled), witness) in turns.iter().zip(&settled).zip(&witnesses) {
+        report(core, settlement, settled, repeated);
+        // Nobody knows whether the first sending was carried out: then no answer is told.
+        let known = settled.is_ok() || !repeated;
+        if let (true, Some(observer), Some((call, place))) = (known, &core.observer, witness) {
+            observer.settled(&call.turns[*place], settlement, settled, sent_at);
+        }
+    }
+}
+
+fn report(core: &Core, settlement: &Settlement, settled: &Settled, repeated: bool) {
+    core.counters.settled(settlement, settled);
+    // After a lost answer the repeat of what was carried out is stale too: nothing is wrong then.
+    if !settled.is_ok() && !repeated {
+        let (lane, token) = (settlement.lane, settlement.token);
+        tracing::warn!(%lane, %token, "another node had taken this claim over: its outcome was refused");
+    }
+}
+
+/// Sends a batch until it is answered. Also says whether it was sent more than once.
+pub(super) async fn send(core: &Core, turns: &[Settlement]) -> (Vec<Settled>, bool) {
+    let mut pauses = Pauses::default();
+    let mut repeated = false;
+    loop {
+        match core.store.settle(Settle { now: None, turns: turns.to_vec() }).await {
+            Ok(settled) => {
+                core.outage.succeeded();
+                return (settled, repeated);
+            }
+            Err(error) if is_hopeless(&error) => {
+                return (split(core, turns, &error).await, repeated);
+            }
+            Err(error) => core.outage.failed("settling", &error),
+        }
+        repeated = true;
+        tokio::time::sleep(pauses.next()).await;
+    }
+}
+
+/// Whether the store will refuse the same batch again.
+fn is_hopeless(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Invalid | ErrorKind::NotFound | ErrorKind::Conflict | ErrorKind::Corrupt
+    )
+}
+
+/// One bad settlement must not keep the others from being carried out.
+async fn split(core: &Core, turns: &[Settlement], error: &Error) -> Vec<Settled> {
+    if let [one] = turns {
+        let (lane, token) = (one.lane, one.token);
+        tracing::error!(%error, %lane, %token, "the store refuses to settle a turn: it stays claimed until this node ends");
+        return vec![Settled::Stale];
+    }
+    let (left, right) = turns.split_at(turns.len() / 2);
+    let mut settled = Box::pin(send(core, left)).await.0;
+    settled.extend(Box::pin(send(core, right)).await.0);
+    settled
+}

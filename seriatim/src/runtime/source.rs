@@ -1,0 +1,73 @@
+//! One queue that this node works on.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::lock::lock;
+use crate::queue::{Mode, Queue};
+use crate::settle::backoff_of;
+use crate::turn::Turn;
+use crate::worker::Worker;
+
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) name: Arc<str>,
+    workers: Vec<Worker>,
+    definition: Mutex<Option<Arc<Queue>>>,
+    paused_until: Mutex<Option<Instant>>,
+}
+
+impl Source {
+    pub(super) fn new(name: Arc<str>, workers: Vec<Worker>) -> Self {
+        Self { name, workers, definition: Mutex::default(), paused_until: Mutex::default() }
+    }
+
+    /// Most calls at once, within the node's own limit.
+    pub(super) fn concurrency(&self) -> usize {
+        let limits = self.workers.iter().map(|worker| worker.concurrency.unwrap_or(usize::MAX));
+        limits.max().unwrap_or(usize::MAX)
+    }
+
+    /// Who handles a task: its own worker, or the one for all that are left.
+    pub(super) fn worker(&self, task: Option<&str>) -> Option<&Worker> {
+        let own = self.workers.iter().find(|w| w.task.is_some() && w.task.as_deref() == task);
+        own.or_else(|| self.workers.iter().find(|worker| worker.task.is_none()))
+    }
+
+    /// The queue's definition, if the store has told it.
+    pub(super) fn definition(&self) -> Option<Arc<Queue>> {
+        lock(&self.definition).clone()
+    }
+
+    pub(super) fn define(&self, queue: Queue) {
+        *lock(&self.definition) = Some(Arc::new(queue));
+    }
+
+    /// The definition; for a queue of which the store tells nothing, that of an undeclared one.
+    pub(super) fn definition_for(&self, turn: Option<&Turn>) -> Arc<Queue> {
+        self.definition().unwrap_or_else(|| {
+            let keyed = turn.is_some_and(|turn| turn.key.is_some());
+            Arc::new(Queue::new(&*self.name, Mode::of_undeclared(keyed)))
+        })
+    }
+
+    /// How long a failed turn waits before retry `retry_count`.
+    pub(super) fn wait(&self, turn: &Turn, queue: &Queue, retry_count: u32) -> Duration {
+        match self.worker(turn.task().map(AsRef::as_ref)).and_then(|worker| worker.wait.as_ref()) {
+            Some(wait) => wait(retry_count),
+            None => backoff_of(turn, queue).wait(retry_count, fastrand::f64()),
+        }
+    }
+
+    /// Takes no work for so long. True if it took some until now.
+    pub(super) fn pause(&self, length: Duration) -> bool {
+        let was = lock(&self.paused_until).replace(Instant::now() + length);
+        was.is_none_or(|until| until <= Instant::now())
+    }
+
+    pub(super) fn paused_until(&self) -> Option<Instant> {
+        lock(&self.paused_until).filter(|until| *until > Instant::now())
+    }
+}

@@ -1,0 +1,276 @@
+//! What handlers get, and what their answers do.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::rig::{Log, Rig, Running, START, engine, pass, secs};
+use crate::store::{self, JobState, Store};
+use crate::*;
+
+#[tokio::test(start_paused = true)]
+async fn all_that_waits_for_a_key_is_handed_over_together_oldest_score_first() {
+    let (rig, log) = (Rig::new(), Log::default());
+    for score in [3.0, 1.0, 2.0] {
+        let job = Job::new("orders", &json!(score)).unwrap().key("42").score(score);
+        rig.store_declared(Queue::accumulate("orders")).await;
+        rig.push(job).await;
+    }
+    let written = log.clone();
+    let running =
+        Running::start(engine(&rig).worker("orders", move |batch: Batch<f64>, _: Context| {
+            let lane = &batch.lanes()[0];
+            written.add(format!("{} {:?} {}", lane.key(), lane.payloads(), lane.attempt()));
+            async { Ok(()) }
+        }));
+    log.reaches(1).await;
+    assert_eq!(running.stop().await.done, 1);
+    assert_eq!(log.lines(), ["42 [1.0, 2.0, 3.0] 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_of_one_key_never_overlap_and_run_in_order() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::fifo("orders")).await;
+    for i in 0..20 {
+        rig.push(Job::new("orders", &i).unwrap().key("a").score(f64::from(i))).await;
+    }
+    let written = log.clone();
+    let running =
+        Running::start(engine(&rig).worker("orders", move |batch: Batch<u32>, _: Context| {
+            let log = written.clone();
+            async move {
+                let number = batch.lanes()[0].payloads()[0];
+                log.add(format!("start {number}"));
+                pass(Duration::from_millis(10)).await;
+                log.add(format!("end {number}"));
+                Ok(())
+            }
+        }));
+    log.reaches(40).await;
+    running.stop().await;
+    let expected: Vec<String> =
+        (0..20).flat_map(|i| [format!("start {i}"), format!("end {i}")]).collect();
+    assert_eq!(log.lines(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_error_fails_every_turn_of_the_call_once_and_then_each_is_handed_alone() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let queue = Queue::accumulate("orders")
+        .batch_size(10)
+        .backoff(Backoff::Constant { base: secs(5) });
+    rig.store_declared(queue).await;
+    for key in ["a", "b", "c"] {
+        rig.push(Job::new("orders", key).unwrap().key(key)).await;
+    }
+    let written = log.clone();
+    let running =
+        Running::start(engine(&rig).worker("orders", move |batch: Batch<String>, _: Context| {
+            written.add(batch.lanes().len().to_string());
+            let first = batch.lanes()[0].retry_count() < 0;
+            async move { if first { Err("no".into()) } else { Ok(()) } }
+        }));
+    log.reaches(4).await;
+    let summary = running.stop().await;
+    assert_eq!(log.lines(), ["3", "1", "1", "1"]);
+    assert_eq!((summary.failed, summary.done), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn outcomes_are_per_lane() {
+    let rig = Rig::new();
+    rig.store_declared(Queue::accumulate("orders").batch_size(10)).await;
+    let mut ids = Vec::new();
+    for key in ["bad", "good", "late"] {
+        ids.push(rig.push(Job::new("orders", key).unwrap().key(key)).await);
+    }
+    let running =
+        Running::start(engine(&rig).worker("orders", |batch: Batch<String>, _: Context| {
+            let mut outcomes = Outcomes::new();
+            for lane in batch.lanes() {
+                match lane.key() {
+                    "bad" => outcomes.set(lane.id(), Outcome::Bury { error: "rotten".into() }),
+                    "late" => outcomes.set(lane.id(), Outcome::Snooze { length: secs(3_600) }),
+                    _ => &mut outcomes,
+                };
+            }
+            async { Ok(outcomes) }
+        }));
+    pass(secs(10)).await;
+    running.stop().await;
+    assert_eq!(rig.state(ids[0]).await, Some(JobState::Failed));
+    assert_eq!(rig.error(ids[0]).await, "rotten");
+    assert_eq!(rig.state(ids[1]).await, None);
+    assert_eq!(rig.state(ids[2]).await, Some(JobState::Queued));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_a_failure_with_its_text() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("mail", &1).unwrap()).await;
+    let written = log.clone();
+    let running =
+        Running::start(engine(&rig).worker("mail", move |_: Batch<u32>, _: Context| {
+            written.add("called");
+            async {
+                if true {
+                    panic!("out of stamps");
+                }
+                Ok(())
+            }
+        }));
+    log.reaches(1).await;
+    let summary = running.stop().await;
+    assert_eq!(summary.failed, 1);
+    assert_eq!(rig.error(id).await, "the handler panicked: out of stamps");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_payload_that_cannot_be_decoded_is_buried_and_the_rest_runs() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::accumulate("orders")).await;
+    let good = rig.push(Job::new("orders", &7).unwrap().key("a").score(2.0)).await;
+    let bad = rig.push(Job::new("orders", "seven").unwrap().key("a").score(1.0)).await;
+    let written = log.clone();
+    let running =
+        Running::start(engine(&rig).worker("orders", move |batch: Batch<u32>, _: Context| {
+            let lane = &batch.lanes()[0];
+            let scores: Vec<f64> = lane.jobs().map(|(job, _)| job.score).collect();
+            written.add(format!("{:?} {scores:?}", lane.payloads()));
+            async { Ok(()) }
+        }));
+    log.reaches(1).await;
+    running.stop().await;
+    assert_eq!(log.lines(), ["[7] [2.0]"]);
+    assert_eq!(rig.state(bad).await, Some(JobState::Failed));
+    assert_eq!(rig.error(bad).await, "the payload cannot be decoded");
+    assert_eq!(rig.state(good).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_over_its_timeout_fails_and_is_dropped() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::parallel("slow").timeout(secs(3))).await;
+    let id = rig.push(Job::new("slow", &1).unwrap()).await;
+    let written = log.clone();
+    let running =
+        Running::start(engine(&rig).worker("slow", move |_: Batch<u32>, context: Context| {
+            let log = written.clone();
+            async move {
+                context.cancelled().await;
+                log.add("told");
+                std::future::pending::<()>().await;
+                Ok(())
+            }
+        }));
+    log.reaches(1).await;
+    pass(secs(6)).await;
+    assert_eq!(running.stop().await.failed, 1);
+    assert_eq!(rig.error(id).await, "timed out (limit 3s)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_job_is_never_started() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::exclusive("offers")).await;
+    let job = Job::new("offers", &1).unwrap().key("a");
+    let id = rig.push(job.expires_at(START + secs(1))).await;
+    pass(secs(2)).await;
+    let written = log.clone();
+    let running =
+        Running::start(engine(&rig).worker("offers", move |_: Batch<u32>, _: Context| {
+            written.add("called");
+            async { Ok(()) }
+        }));
+    pass(secs(2)).await;
+    running.stop().await;
+    assert_eq!(log.len(), 0);
+    assert_eq!(rig.state(id).await, Some(JobState::Canceled));
+    assert_eq!(rig.error(id).await, "expired");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_go_to_their_own_worker_and_the_rest_to_the_queue_s() {
+    let (rig, log) = (Rig::new(), Log::default());
+    for task in ["pack", "ship"] {
+        rig.push(Job::new("depot", task).unwrap().task(task)).await;
+    }
+    let worker = |name: &'static str| {
+        let log = log.clone();
+        Worker::new("depot", move |batch: Batch<String>, _: Context| {
+            log.add(format!("{name} {}", batch.task().unwrap_or("-")));
+            async { Ok(()) }
+        })
+    };
+    let running =
+        Running::start(engine(&rig).with(worker("packer").task("pack")).with(worker("others")));
+    log.reaches(2).await;
+    running.stop().await;
+    let mut lines = log.lines();
+    lines.sort();
+    assert_eq!(lines, ["others ship", "packer pack"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_job_tells_its_handler_and_ends_cancelled() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::exclusive("orders")).await;
+    let id = rig.push(Job::new("orders", &1).unwrap().key("a")).await;
+    let written = log.clone();
+    let running =
+        Running::start(engine(&rig).worker("orders", move |_: Batch<u32>, context: Context| {
+            let log = written.clone();
+            async move {
+                log.add("started");
+                context.cancelled().await;
+                Err::<(), Failure>("stopped half way".into())
+            }
+        }));
+    log.reaches(1).await;
+    rig.cancel(store::Cancel { now: None, jobs: vec![id] }).await.unwrap();
+    pass(secs(6)).await;
+    running.stop().await;
+    assert_eq!(rig.state(id).await, Some(JobState::Canceled));
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_goes_out_before_the_next_heartbeat_is_due() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("video", &1).unwrap()).await;
+    let written = log.clone();
+    let running =
+        Running::start(engine(&rig).worker("video", move |batch: Batch<u32>, c: Context| {
+            let log = written.clone();
+            async move {
+                c.progress(&batch.lanes()[0], &json!({"frame": 7}))?;
+                log.add("told");
+                pass(secs(10)).await;
+                Ok(())
+            }
+        }));
+    log.reaches(1).await;
+    pass(Duration::from_millis(1_500)).await;
+    let view = rig.job(id).await.unwrap().unwrap();
+    assert_eq!(view.progress.as_deref(), Some(r#"{"frame":7}"#));
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_cannot_start_gives_its_jobs_back_uncounted_and_pauses() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("mail", &1).unwrap()).await;
+    let written = log.clone();
+    let running =
+        Running::start(engine(&rig).worker("mail", move |batch: Batch<u32>, _: Context| {
+            written.add(batch.lanes()[0].attempt().to_string());
+            async { Err::<(), Failure>(Box::new(Unstartable("sendmail: not found".into()))) }
+        }));
+    pass(secs(20)).await;
+    assert_eq!(log.lines(), ["1"]);
+    pass(secs(20)).await;
+    assert_eq!(log.lines(), ["1", "1"]);
+    running.stop().await;
+    let view = rig.job(id).await.unwrap().unwrap();
+    assert_eq!((view.state, view.retry_count), (JobState::Queued, -1));
+}

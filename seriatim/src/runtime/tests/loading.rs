@@ -1,0 +1,90 @@
+//! How much is claimed ahead.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::rig::{Log, Rig, Running, engine, pass, secs};
+use crate::store::Store;
+use crate::*;
+
+#[tokio::test(start_paused = true)]
+async fn short_jobs_are_claimed_far_ahead_and_slow_ones_are_not() {
+    for (length, asked, least) in [(0, 100, 500), (1_000, 20, 0)] {
+        let (rig, log) = (Rig::new(), Log::default());
+        for i in 0..asked * 40 {
+            rig.push(Job::new("mail", &i).unwrap()).await;
+        }
+        let written = log.clone();
+        let running =
+            Running::start(engine(&rig).worker("mail", move |_: Batch<u32>, _: Context| {
+                let log = written.clone();
+                async move {
+                    if length > 0 {
+                        pass(Duration::from_millis(length)).await;
+                    }
+                    log.add("");
+                    Ok(())
+                }
+            }));
+        log.reaches(asked as usize).await;
+        let most = rig.faults.lanes_asked.load(Ordering::SeqCst);
+        if least > 0 {
+            log.reaches(asked as usize * 40).await;
+            let most = rig.faults.lanes_asked.load(Ordering::SeqCst);
+            assert!((least..=1_000).contains(&most), "short jobs: {most} at once");
+        } else {
+            assert!(most <= 8, "slow jobs: {most} at once");
+        }
+        running.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_s_own_limit_holds() {
+    let (rig, log) = (Rig::new(), Log::default());
+    for i in 0..10 {
+        rig.push(Job::new("video", &i).unwrap()).await;
+    }
+    let written = log.clone();
+    let worker = Worker::new("video", move |_: Batch<u32>, _: Context| {
+        let log = written.clone();
+        async move {
+            log.add("start");
+            pass(secs(1)).await;
+            Ok(())
+        }
+    });
+    let running = Running::start(engine(&rig).with(worker.concurrency(2)));
+    pass(Duration::from_millis(500)).await;
+    assert_eq!(log.len(), 2);
+    pass(secs(1)).await;
+    assert_eq!(log.len(), 4);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_queue_does_not_keep_the_others_waiting_when_slots_are_free() {
+    let (rig, log) = (Rig::new(), Log::default());
+    for i in 0..2 {
+        rig.push(Job::new("slow", &i).unwrap()).await;
+    }
+    for i in 0..50 {
+        rig.push(Job::new("quick", &i).unwrap()).await;
+    }
+    let written = log.clone();
+    let running = Running::start(
+        engine(&rig)
+            .worker("slow", |_: Batch<u32>, _: Context| async {
+                pass(secs(60)).await;
+                Ok(())
+            })
+            .worker("quick", move |_: Batch<u32>, _: Context| {
+                written.add("");
+                async { Ok(()) }
+            }),
+    );
+    pass(secs(2)).await;
+    assert_eq!(log.len(), 50);
+    assert_eq!(rig.stats(None).await.unwrap().iter().map(|s| s.running).sum::<u64>(), 2);
+    running.kill();
+}

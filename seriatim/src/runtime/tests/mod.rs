@@ -1,0 +1,8 @@
+//! The engine over the memory store, in tokio's paused time: no test sleeps.
+
+mod calls;
+mod faults;
+mod leases;
+mod loading;
+mod rig;
+mod stopping;

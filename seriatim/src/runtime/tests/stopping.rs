@@ -1,0 +1,89 @@
+//! How an engine stops.
+
+use std::time::Duration;
+
+use super::rig::{Log, Rig, Running, engine, pass, secs};
+use crate::store::{Command, JobState, Store};
+use crate::*;
+
+fn sleeping(rig: &Rig, log: &Log, length: Duration) -> EngineBuilder {
+    let log = log.clone();
+    engine(rig).worker("mail", move |_: Batch<u32>, _: Context| {
+        let log = log.clone();
+        async move {
+            log.add("start");
+            pass(length).await;
+            log.add("end");
+            Ok(())
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopping_engine_lets_calls_finish_and_takes_no_more() {
+    let (rig, log) = (Rig::new(), Log::default());
+    for i in 0..10 {
+        rig.push(Job::new("mail", &i).unwrap()).await;
+    }
+    let running = Running::start(sleeping(&rig, &log, secs(10)));
+    log.reaches(4).await;
+    let summary = running.stop().await;
+    assert_eq!((summary.calls, summary.done, summary.unsettled), (4, 4, 0));
+    assert_eq!(log.len(), 8);
+    let stats = rig.stats(None).await.unwrap();
+    assert_eq!((stats[0].jobs, stats[0].running), (6, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_will_not_end_is_dropped_and_its_lane_goes_back_uncounted() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("mail", &1).unwrap()).await;
+    let running =
+        Running::start(sleeping(&rig, &log, secs(100_000)).shutdown_timeout(secs(20)));
+    log.reaches(1).await;
+    let summary = running.stop().await;
+    assert_eq!((summary.released, summary.failed), (1, 0));
+    let view = rig.job(id).await.unwrap().unwrap();
+    assert_eq!((view.state, view.retry_count), (JobState::Queued, -1));
+    assert_eq!(log.lines(), ["start"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_told_to_be_quiet_takes_no_more_and_one_told_to_stop_stops() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let engine = tokio::spawn(
+        sleeping(&rig, &log, secs(1)).run_until(std::future::pending::<()>()),
+    );
+    pass(secs(1)).await;
+    let node = rig.nodes().await.unwrap()[0].info.id.clone();
+    rig.command_node(&node, Command::Quiet).await.unwrap();
+    pass(secs(6)).await;
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    pass(secs(6)).await;
+    assert_eq!(log.len(), 0);
+    rig.command_node(&node, Command::Stop).await.unwrap();
+    assert_eq!(engine.await.unwrap().unwrap().calls, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_whose_queue_contradicts_the_store_refuses_to_start() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::fifo("mail")).await;
+    rig.push(Job::new("mail", &1).unwrap().key("a")).await;
+    let builder = sleeping(&rig, &log, secs(1)).queue(Queue::accumulate("mail"));
+    let error = builder.run_until(std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_contradict_each_other_are_refused() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let refused = |builder: EngineBuilder| {
+        let error = builder.build().err().expect("it should be refused");
+        error.field().unwrap_or_default().to_owned()
+    };
+    let base = || sleeping(&rig, &log, secs(1));
+    assert_eq!(refused(base().heartbeat(secs(5)).lease(secs(14))), "lease");
+    assert_eq!(refused(base().concurrency(0)), "concurrency");
+    assert_eq!(refused(base().worker("mail", |_: Batch<u32>, _| async { Ok(()) })), "workers");
+}

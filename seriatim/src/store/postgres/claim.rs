@@ -1,0 +1,140 @@
+//! Claiming lanes, taking over expired claims, and reading turns.
+
+use std::sync::Arc;
+
+use tokio_postgres::Row;
+
+use super::Postgres;
+use super::convert::{
+    column, count, job_id, kept, lane_id, lane_number, micros, micros_of, options, text, time,
+};
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::{LaneId, Token};
+use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
+use crate::payload::Payload;
+use crate::store::request::{Claim, Claimed, DueQuery, Lease, Rescue, SourceDue};
+use crate::turn::{Turn, TurnJob};
+
+const CLAIM: &str = "SELECT o_next_due, o_gone, (o_turn).* \
+    FROM seriatim.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+const RESCUE: &str = "SELECT o_next_due, o_gone, (o_turn).* FROM seriatim.rescue($1, $2, $3, $4)";
+const TURN: &str = "SELECT * FROM seriatim.turn_job WHERE lane = $1 AND queue = $2 AND token = $3 \
+    ORDER BY score, seq";
+const DUE: &str = "SELECT q.name, CASE WHEN NOT q.paused THEN \
+    (SELECT min(l.at) FROM seriatim.lane l WHERE l.queue = q.number AND l.at IS NOT NULL) END AS due \
+    FROM seriatim.queue q WHERE cardinality($1::text[]) = 0 OR q.name = ANY ($1) ORDER BY q.number";
+
+impl Postgres {
+    pub(super) async fn claim_lanes(&self, request: Claim) -> Result<Claimed> {
+        if request.shard.is_some_and(|shard| shard != 0) {
+            return Ok(Claimed::default());
+        }
+        let now = request.now.map(micros);
+        let (queue, node) = (kept(&request.queue), kept(&request.node.0));
+        let name = request.node_name.as_deref().map(kept);
+        let groups: Vec<_> = request.groups.iter().map(|group| kept(group)).collect();
+        let lanes_max = count(request.lanes_max, CLAIM_LANES_MAX);
+        let crashed_max = count(request.crashed_max, CLAIM_LANES_MAX);
+        let own = matches!(request.lease, Lease::Own { .. });
+        let ttl = micros_of(request.lease.ttl());
+        let (promote_max, jobs_max) = (PROMOTE_LANES_MAX as i32, TURN_JOBS_MAX as i32);
+        let rows = self
+            .pool
+            .query(
+                CLAIM,
+                &[
+                    &now,
+                    &queue,
+                    &node,
+                    &name,
+                    &groups,
+                    &lanes_max,
+                    &crashed_max,
+                    &own,
+                    &ttl,
+                    &promote_max,
+                    &jobs_max,
+                    &(TURN_BYTES_MAX as i64),
+                ],
+            )
+            .await?;
+        let Some((first, jobs)) = rows.split_first() else {
+            return Ok(Claimed::default());
+        };
+        Ok(Claimed { next_due: time(first, "o_next_due")?, turns: turns(jobs, true)? })
+    }
+
+    pub(super) async fn rescue_lanes(&self, request: Rescue) -> Result<Vec<Turn>> {
+        let (now, node) = (request.now.map(micros), kept(&request.node.0));
+        let ttl = micros_of(request.lease);
+        let lanes_max = count(request.lanes_max, CLAIM_LANES_MAX);
+        let rows = self.pool.query(RESCUE, &[&now, &node, &ttl, &lanes_max]).await?;
+        let Some((first, jobs)) = rows.split_first() else {
+            return Ok(Vec::new());
+        };
+        if column(first, "o_gone")? {
+            let message = "the node that rescues was declared dead itself: take a new id";
+            return Err(Error::new(ErrorKind::NodeGone, message));
+        }
+        turns(jobs, false)
+    }
+
+    pub(super) async fn read_turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        let (number, queue) = (lane_number(lane), lane.queue as i32);
+        let rows = self.pool.query(TURN, &[&number, &queue, &token.0]).await?;
+        Ok(turns(&rows, true)?.pop())
+    }
+
+    pub(super) async fn due_sources(&self, request: DueQuery) -> Result<Vec<SourceDue>> {
+        let names: Vec<_> = request.queues.iter().map(|name| kept(name)).collect();
+        let rows = self.pool.query(DUE, &[&names]).await?;
+        let source = |row: &Row| {
+            let queue = Arc::from(column::<&str>(row, "name")?);
+            Ok(SourceDue { queue, shard: 0, due: time(row, "due")? })
+        };
+        rows.iter().map(source).collect()
+    }
+}
+
+/// Turns from rows of jobs: the jobs of one lane stand together, in order.
+fn turns(rows: &[Row], with_payload: bool) -> Result<Vec<Turn>> {
+    let mut turns: Vec<Turn> = Vec::new();
+    for row in rows {
+        let lane = lane_id(column(row, "queue")?, column(row, "lane")?);
+        let job = turn_job(row, with_payload)?;
+        match turns.last_mut().filter(|turn| turn.lane == lane) {
+            Some(turn) => turn.jobs.push(job),
+            None => turns.push(Turn { jobs: vec![job], ..empty_turn(row, lane)? }),
+        }
+    }
+    Ok(turns)
+}
+
+fn empty_turn(row: &Row, lane: LaneId) -> Result<Turn> {
+    Ok(Turn {
+        lane,
+        queue: column::<&str>(row, "name")?.into(),
+        key: text(row, "key")?,
+        token: Token(column(row, "token")?),
+        retry_count: column(row, "retry_count")?,
+        crashes: column::<i32>(row, "crashes")? as u32,
+        error: text(row, "error")?,
+        claimed_at: Timestamp::from_micros(column(row, "claimed_at")?),
+        jobs: Vec::new(),
+    })
+}
+
+fn turn_job(row: &Row, with_payload: bool) -> Result<TurnJob> {
+    let payload: Vec<u8> = if with_payload { column(row, "payload")? } else { Vec::new() };
+    Ok(TurnJob {
+        id: job_id(column(row, "created_at")?, column(row, "queue")?, column(row, "seq")?),
+        task: text(row, "task")?,
+        payload: Payload::from_bytes(payload),
+        score: column(row, "score")?,
+        priority: column::<i16>(row, "priority")? as u16,
+        run_at: Timestamp::from_micros(column(row, "run_at")?),
+        attempt: column::<i32>(row, "attempt")? as u32,
+        options: options(row)?,
+    })
+}

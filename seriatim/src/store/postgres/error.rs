@@ -1,0 +1,79 @@
+//! What the server's errors mean to a caller, and how our own functions say what is wrong.
+
+use tokio_postgres::error::{DbError, SqlState};
+
+use crate::error::{Error, ErrorKind};
+
+/// The error of a call. The driver's own is kept as its cause; it never holds a password.
+pub(super) fn of_driver(e: tokio_postgres::Error) -> Error {
+    let (kind, message) = match e.as_db_error() {
+        Some(db) => meaning(db),
+        None if is_encoding(&e) => (ErrorKind::Internal, "the server and we disagree about a type"),
+        None => (ErrorKind::Unavailable, "the connection to PostgreSQL is broken"),
+    };
+    Error::new(kind, message).because(e)
+}
+
+/// Whether the server undid everything because of others, so that doing it again is right.
+pub(super) fn is_retriable(e: &tokio_postgres::Error) -> bool {
+    let retriable = [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
+    e.code().is_some_and(|code| retriable.contains(code))
+}
+
+/// The code and the detail of an error that our own functions raise.
+pub(super) fn ours(e: &tokio_postgres::Error) -> Option<(&str, &str)> {
+    let db = e.as_db_error()?;
+    db.code().code().starts_with("SR").then(|| (db.code().code(), db.detail().unwrap_or("")))
+}
+
+/// The errors that several of our functions raise: an unknown queue, a dead node, too many queues.
+pub(super) fn common(e: tokio_postgres::Error) -> Error {
+    match ours(&e) {
+        Some(("SR004", _)) => {
+            let message = "the node has not registered or was declared dead: take a new id";
+            Error::new(ErrorKind::NodeGone, message)
+        }
+        Some(("SR005", name)) => no_queue(name),
+        Some(("SR006", _)) => {
+            let most = crate::limits::QUEUES_MAX;
+            Error::invalid("queue", format!("the store holds {most} queues at most"))
+        }
+        _ => of_driver(e),
+    }
+}
+
+/// A queue that does not exist.
+pub(super) fn no_queue(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
+}
+
+fn is_encoding(e: &tokio_postgres::Error) -> bool {
+    // The driver shows no kinds; what it cannot convert it says so.
+    let text = e.to_string();
+    text.contains("serializing parameter") || text.contains("deserializing column")
+}
+
+fn meaning(db: &DbError) -> (ErrorKind, &'static str) {
+    let code = db.code();
+    if *code == SqlState::DISK_FULL || *code == SqlState::OUT_OF_MEMORY {
+        return (ErrorKind::Full, "PostgreSQL has no room left");
+    }
+    if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+        return (ErrorKind::ReadOnly, "this PostgreSQL server can be read only: use the primary");
+    }
+    match (&code.code()[..2], code.code()) {
+        // Connection, transaction rollback, resources, locks not available, operator intervention.
+        ("08" | "25" | "40" | "53" | "55" | "57", _) => {
+            (ErrorKind::Unavailable, "PostgreSQL cannot serve this right now")
+        }
+        ("28", _) => (ErrorKind::Invalid, "PostgreSQL refuses this user or password"),
+        (_, "3D000") => (ErrorKind::Invalid, "PostgreSQL has no such database"),
+        (_, "42501") => (ErrorKind::Invalid, "this user lacks a right in PostgreSQL"),
+        (_, "42P01" | "42883" | "3F000") => {
+            (ErrorKind::NotFound, "the store has not been set up here: migrate it first")
+        }
+        ("22", _) => (ErrorKind::Invalid, "PostgreSQL cannot keep such a value"),
+        ("XX" | "58", _) => (ErrorKind::Corrupt, "PostgreSQL cannot read its own data"),
+        _ => (ErrorKind::Internal, "PostgreSQL refuses what we ask"),
+    }
+}

@@ -1,0 +1,145 @@
+//! Ending turns.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::Postgres;
+use super::convert::{column, job_id, kept, lane_number, micros, micros_of};
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::id::JobId;
+use crate::limits::SETTLE_TURNS_MAX;
+use crate::settle::{Due, Fate, Settlement};
+use crate::store::request::{Settle, Settled};
+
+const SETTLE: &str = "SELECT * FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
+    $12, $13, $14, $15, $16)";
+
+impl Postgres {
+    pub(super) async fn settle_turns(&self, request: Settle) -> Result<Vec<Settled>> {
+        let turns = &request.turns;
+        if turns.len() > SETTLE_TURNS_MAX {
+            let message =
+                format!("has {} turns; at most {SETTLE_TURNS_MAX} go in one", turns.len());
+            return Err(Error::invalid("turns", message));
+        }
+        let mut settled = vec![Settled::Stale; turns.len()];
+        if turns.is_empty() {
+            return Ok(settled);
+        }
+        let batch = Batch::new(request.now, turns);
+        let params = batch.params();
+        for row in self.pool.query(SETTLE, &params).await? {
+            let place = column::<i32>(&row, "o_place")? as usize - 1;
+            if let (Some(entry), Some(turn)) = (settled.get_mut(place), turns.get(place)) {
+                *entry = Settled::Ok { cancelled: cancelled(&row, turn)? };
+            }
+        }
+        Ok(settled)
+    }
+}
+
+fn cancelled(row: &Row, turn: &Settlement) -> Result<Vec<JobId>> {
+    let seq: Vec<i64> = column(row, "o_seq")?;
+    let created_at: Vec<i64> = column(row, "o_created_at")?;
+    let ids = created_at.into_iter().zip(seq);
+    Ok(ids.map(|(created_at, seq)| job_id(created_at, turn.lane.queue as i32, seq)).collect())
+}
+
+/// A batch as arrays: one entry for each settlement, and one for each exception.
+#[derive(Default)]
+struct Batch<'a> {
+    now: Option<i64>,
+    lane: Vec<i64>,
+    queue: Vec<i32>,
+    token: Vec<i64>,
+    rest: Vec<i16>,
+    owner: Vec<Option<i64>>,
+    due_kind: Vec<i16>,
+    due_in: Vec<Option<i64>>,
+    retry_count: Vec<i32>,
+    crashes: Vec<i32>,
+    error: Vec<Option<Cow<'a, str>>>,
+    counted: Vec<bool>,
+    hold: Vec<bool>,
+    x_place: Vec<i32>,
+    x_seq: Vec<i64>,
+    x_fate: Vec<i16>,
+}
+
+impl<'a> Batch<'a> {
+    fn new(now: Option<Timestamp>, turns: &'a [Settlement]) -> Self {
+        let mut batch = Self { now: now.map(micros), ..Self::default() };
+        for (place, turn) in turns.iter().enumerate() {
+            batch.add(turn);
+            batch.except(place as i32 + 1, turn);
+        }
+        batch
+    }
+
+    fn add(&mut self, turn: &'a Settlement) {
+        let keep = &turn.keep;
+        let (kind, length) = match keep.due {
+            Due::Unchanged => (0, None),
+            Due::Now => (1, None),
+            Due::In(length) => (2, Some(micros_of(length))),
+        };
+        self.lane.push(lane_number(turn.lane));
+        self.queue.push(turn.lane.queue as i32);
+        self.token.push(turn.token.0);
+        self.rest.push(number(turn.rest));
+        self.owner.push(keep.job.map(|job| job.seq() as i64));
+        self.due_kind.push(kind);
+        self.due_in.push(length);
+        self.retry_count.push(keep.retry_count);
+        self.crashes.push(i32::try_from(keep.crashes).unwrap_or(i32::MAX));
+        self.error.push(keep.error.as_deref().map(kept));
+        self.counted.push(keep.counted);
+        self.hold.push(keep.hold);
+    }
+
+    /// Of a job that is named twice the first says what becomes of it.
+    fn except(&mut self, place: i32, turn: &Settlement) {
+        let mut named = HashSet::new();
+        for (job, fate) in turn.exceptions.iter().filter(|(job, _)| named.insert(*job)) {
+            self.x_place.push(place);
+            self.x_seq.push(job.seq() as i64);
+            self.x_fate.push(number(*fate));
+        }
+    }
+
+    fn params(&self) -> [&(dyn ToSql + Sync); 16] {
+        [
+            &self.now,
+            &self.lane,
+            &self.queue,
+            &self.token,
+            &self.rest,
+            &self.owner,
+            &self.due_kind,
+            &self.due_in,
+            &self.retry_count,
+            &self.crashes,
+            &self.error,
+            &self.counted,
+            &self.hold,
+            &self.x_place,
+            &self.x_seq,
+            &self.x_fate,
+        ]
+    }
+}
+
+fn number(fate: Fate) -> i16 {
+    match fate {
+        Fate::Done => 0,
+        Fate::Bury => 1,
+        Fate::Cancel => 2,
+        Fate::Expire => 3,
+        Fate::Drop => 4,
+        Fate::Keep => 5,
+    }
+}

@@ -1,0 +1,168 @@
+-- What the other functions lean on.
+
+-- The server's clock. clock_timestamp, not now(): a long transaction must not stop the time.
+CREATE FUNCTION seriatim.clock() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+  SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+$$;
+
+-- Later by a length, never past the last time that every store can keep (2^53 - 1).
+CREATE FUNCTION seriatim.later(_at bigint, _length bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT least(_at + _length, 9007199254740991)
+$$;
+
+-- Lifts the tokens to the clock, since a failover to an asynchronous standby can lose the last ones.
+-- Reading the sequence and setting it are two steps. Whoever draws tokens holds this lock shared,
+-- so nobody draws between them and the sequence cannot step back.
+CREATE FUNCTION seriatim.reseed() RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _now bigint;
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), 0);
+  _now := seriatim.clock();
+  IF (SELECT last_value < _now FROM seriatim.token) THEN
+    PERFORM setval('seriatim.token', _now);
+  END IF;
+END $$;
+
+-- Held by all who draw tokens, until their transaction ends: see reseed().
+CREATE FUNCTION seriatim.draw_tokens() RETURNS void LANGUAGE sql VOLATILE AS $$
+  SELECT pg_advisory_xact_lock_shared(hashtext('seriatim.'), 0)
+$$;
+
+-- Held by all who depend on a queue's mode; declare takes it alone to change the mode.
+CREATE FUNCTION seriatim.share_queue(_queue int) RETURNS void LANGUAGE sql VOLATILE AS $$
+  SELECT pg_advisory_xact_lock_shared(hashtext('seriatim.'), _queue)
+$$;
+
+-- Locks lanes, in the one order in which all do it. What is read of them or of their jobs must be
+-- read by a later statement: this one's snapshot is older than its locks.
+CREATE FUNCTION seriatim.lock_lanes(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM seriatim.lane WHERE number = ANY (_lanes) ORDER BY queue, key, number FOR UPDATE;
+END $$;
+
+-- The number of a queue that must exist.
+CREATE FUNCTION seriatim.queue_number(_name text) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+  _number int;
+BEGIN
+  SELECT number INTO _number FROM seriatim.queue WHERE name = _name;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'there is no such queue' USING ERRCODE = 'SR005', DETAIL = _name;
+  END IF;
+  RETURN _number;
+END $$;
+
+-- The jobs that these ids stand for: an id is its number, its queue and the millisecond of its
+-- arrival, and all three must be right. What is not known is left out.
+CREATE FUNCTION seriatim.resolve(_seq bigint[], _queue int[], _millis bigint[])
+RETURNS TABLE (o_place bigint, o_seq bigint) LANGUAGE sql VOLATILE AS $$
+  SELECT w.place, k.seq
+  FROM unnest(_seq, _queue, _millis) WITH ORDINALITY AS w (seq, queue, millis, place)
+  CROSS JOIN LATERAL (
+    SELECT i.seq, i.queue, i.created_at FROM seriatim.item i WHERE i.seq = w.seq
+    UNION ALL SELECT e.seq, e.queue, e.created_at FROM seriatim.ended e WHERE e.seq = w.seq
+    UNION ALL SELECT a.of_seq, a.queue, a.created_at FROM seriatim.alias a WHERE a.seq = w.seq
+  ) k
+  WHERE k.queue = w.queue AND greatest(k.created_at, 0) / 1000 = w.millis
+$$;
+
+-- Puts unclaimed lanes where they belong and removes empty ones. The caller holds their rows.
+CREATE FUNCTION seriatim.place(_lanes bigint[], _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM seriatim.lane l
+  WHERE l.number = ANY (_lanes) AND NOT l.claimed
+    AND NOT EXISTS (SELECT FROM seriatim.item i WHERE i.lane = l.number);
+
+  UPDATE seriatim.lane l
+  SET class = CASE WHEN NOT p.stopped AND p.due <= _now THEN p.class END,
+    at = CASE WHEN NOT p.stopped THEN p.due END,
+    wake = CASE WHEN p.stopped THEN NULL WHEN p.due <= _now THEN p.next_run_at ELSE p.due END,
+    priority = p.priority, due = p.due,
+    retry_count = p.retry_count, crashes = p.crashes, error = p.error
+  FROM (
+    SELECT n.number, n.held OR n.paused AS stopped, h.next_run_at,
+      CASE WHEN q.mode = 1 THEN n.due ELSE h.run_at END AS due,
+      CASE WHEN q.mode = 1 THEN h.priority_min ELSE h.priority END AS priority,
+      CASE WHEN q.mode = 1 THEN n.retry_count ELSE h.retry_count END AS retry_count,
+      CASE WHEN q.mode = 1 THEN n.crashes ELSE h.crashes END AS crashes,
+      CASE WHEN q.mode = 1 THEN n.error ELSE h.error END AS error,
+      CASE WHEN q.mode IN (1, 2) THEN n.route ELSE h.route END * 2
+        + CASE WHEN CASE WHEN q.mode = 1 THEN n.crashes ELSE h.crashes END > 0 THEN 1 ELSE 0 END AS class
+    FROM unnest(_lanes) w (number)
+    JOIN seriatim.lane n ON n.number = w.number AND NOT n.claimed
+    JOIN seriatim.queue q ON q.number = n.queue
+    CROSS JOIN LATERAL seriatim.head(n.number, q.mode, _now) h
+  ) p
+  WHERE l.number = p.number;
+END $$;
+
+-- The job that a lane's place comes from, and in exclusive when another may take its place.
+CREATE FUNCTION seriatim.head(_lane bigint, _mode smallint, _now bigint)
+RETURNS TABLE (run_at bigint, priority smallint, retry_count int, crashes int, error text, route int,
+  priority_min smallint, next_run_at bigint)
+LANGUAGE sql STABLE AS $$
+  SELECT h.run_at, h.priority, h.retry_count, h.crashes, h.error, h.route,
+    CASE WHEN _mode = 1 THEN (SELECT min(i.priority) FROM seriatim.item i
+      WHERE i.lane = _lane AND NOT i.closed) END,
+    CASE WHEN _mode = 3 THEN (SELECT min(i.run_at) FROM seriatim.item i
+      WHERE i.lane = _lane AND NOT i.closed AND i.run_at > _now) END
+  FROM (
+    (SELECT i.*, 0 AS rank FROM seriatim.item i
+      WHERE _mode <> 3 AND i.lane = _lane AND NOT i.closed
+      ORDER BY i.score, i.seq LIMIT 1)
+    UNION ALL
+    (SELECT i.*, 1 FROM seriatim.item i
+      WHERE _mode = 3 AND i.lane = _lane AND NOT i.closed AND i.run_at <= _now
+      ORDER BY i.priority, i.run_at, i.seq LIMIT 1)
+    UNION ALL
+    (SELECT i.*, 2 FROM seriatim.item i
+      WHERE _mode = 3 AND i.lane = _lane AND NOT i.closed AND i.run_at > _now
+      ORDER BY i.run_at, i.seq LIMIT 1)
+  ) h ORDER BY h.rank LIMIT 1
+$$;
+
+-- Two jobs with equal payloads become one, under the older id; both ids stay known. The caller
+-- holds their lane.
+CREATE FUNCTION seriatim.unite(_one bigint, _other bigint, _merge smallint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  _older bigint := least(_one, _other);
+  _newer bigint := greatest(_one, _other);
+BEGIN
+  UPDATE seriatim.item o
+  SET score = CASE _merge WHEN 0 THEN least(o.score, n.score) WHEN 1 THEN greatest(o.score, n.score)
+      ELSE o.score END,
+    priority = least(o.priority, n.priority), attempts = greatest(o.attempts, n.attempts)
+  FROM seriatim.item n WHERE o.seq = _older AND n.seq = _newer;
+  UPDATE seriatim.alias SET of_seq = _older WHERE of_seq = _newer;
+  INSERT INTO seriatim.alias (seq, queue, created_at, of_seq)
+    SELECT seq, queue, created_at, _older FROM seriatim.item WHERE seq = _newer;
+  DELETE FROM seriatim.item WHERE seq = _newer;
+END $$;
+
+-- Records the end of waiting jobs whose lanes the caller holds, or forgets them at once.
+CREATE FUNCTION seriatim.cancel_open(_jobs bigint[], _error text, _now bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO seriatim.ended
+    SELECT i.seq, i.queue, l.key, 4, _now, seriatim.later(_now, q.retain), i.digest, i.task, i.score,
+      i.priority, i.run_at, i.created_at, i.started_at, i.attempts, i.retry_count, i.crashes, _error,
+      i.options, i.lease_ttl, i.expires_at, i.route, i.flagged, i.payload
+    FROM seriatim.item i
+    JOIN seriatim.lane l ON l.number = i.lane
+    JOIN seriatim.queue q ON q.number = i.queue
+    WHERE i.seq = ANY (_jobs) AND q.retain > 0;
+  PERFORM seriatim.forget(ARRAY(
+    SELECT i.seq FROM seriatim.item i JOIN seriatim.queue q ON q.number = i.queue
+    WHERE i.seq = ANY (_jobs) AND q.retain = 0));
+  DELETE FROM seriatim.item WHERE seq = ANY (_jobs);
+END $$;
+
+-- Nothing is known any more of these jobs, nor of those that became one with them.
+CREATE FUNCTION seriatim.forget(_jobs bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM seriatim.alias WHERE of_seq = ANY (_jobs);
+  DELETE FROM seriatim.item WHERE seq = ANY (_jobs);
+  DELETE FROM seriatim.ended WHERE seq = ANY (_jobs);
+END $$;

@@ -1,0 +1,52 @@
+-- Nodes.
+
+-- One row answers: lost holds places in _lane; the notices are one entry for each flagged job.
+CREATE FUNCTION seriatim.heartbeat(_now bigint, _node text, _info text, _lease bigint, _lane bigint[],
+  _queue int[], _token bigint[], _progress text[], _extend bigint[],
+  OUT o_alive boolean, OUT o_command smallint, OUT o_lost int[], OUT o_lane bigint[],
+  OUT o_queue int[], OUT o_token bigint[], OUT o_seq bigint[], OUT o_created_at bigint[])
+LANGUAGE plpgsql AS $$
+DECLARE
+  _t bigint := coalesce(_now, seriatim.clock());
+  _named bigint[];
+BEGIN
+  INSERT INTO seriatim.node AS n (id, info, lease, beat_at) VALUES (_node, _info, _lease, _t)
+  ON CONFLICT (id) DO UPDATE SET
+    info = CASE WHEN n.dead_at IS NULL THEN excluded.info ELSE n.info END,
+    lease = CASE WHEN n.dead_at IS NULL THEN excluded.lease ELSE n.lease END,
+    beat_at = CASE WHEN n.dead_at IS NULL THEN greatest(n.beat_at, _t) ELSE n.beat_at END
+  RETURNING n.dead_at IS NULL, n.command INTO o_alive, o_command;
+  PERFORM seriatim.lock_lanes(_lane);
+  WITH beat AS (
+    UPDATE seriatim.lane l
+    SET beat_at = _t, progress = coalesce(w.progress, l.progress),
+      until = CASE WHEN w.extend IS NULL THEN l.until
+        ELSE greatest(l.until, seriatim.later(_t, w.extend)) END
+    FROM unnest(_lane, _queue, _token, _progress, _extend) w (lane, queue, token, progress, extend)
+    WHERE l.number = w.lane AND l.queue = w.queue AND l.token = w.token AND l.claimed
+    RETURNING l.number)
+  SELECT coalesce(array_agg(number), '{}') INTO _named FROM beat;
+  SELECT coalesce(array_agg(w.place ORDER BY w.place), '{}') INTO o_lost
+  FROM unnest(_lane, _queue, _token) WITH ORDINALITY w (lane, queue, token, place)
+  WHERE NOT EXISTS (SELECT FROM seriatim.lane l
+    WHERE l.number = w.lane AND l.queue = w.queue AND l.token = w.token AND l.claimed);
+  SELECT array_agg(n.lane), array_agg(n.queue), array_agg(n.token), array_agg(n.seq),
+    array_agg(n.created_at)
+  INTO o_lane, o_queue, o_token, o_seq, o_created_at
+  FROM (
+    SELECT l.number AS lane, l.queue, l.token, i.seq, i.created_at
+    FROM seriatim.item i JOIN seriatim.lane l ON l.number = i.lane AND l.claimed
+    WHERE i.flagged AND i.closed AND (l.holder = _node OR l.number = ANY (_named))
+    ORDER BY l.number, i.score, i.seq) n;
+END $$;
+
+CREATE FUNCTION seriatim.lead(_now bigint, _role text, _node text, _ttl bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+  _t bigint := coalesce(_now, seriatim.clock());
+BEGIN
+  INSERT INTO seriatim.leader AS l (role, node, until) VALUES (_role, _node, seriatim.later(_t, _ttl))
+  ON CONFLICT (role) DO UPDATE SET node = excluded.node, until = excluded.until
+    WHERE l.node = excluded.node OR l.until <= _t;
+  RETURN FOUND;
+END $$;

@@ -1,0 +1,257 @@
+-- What people do.
+
+-- Locks the lanes of waiting jobs. A lane can be gone by the time its lock is there, and the job
+-- be in another; so this looks again until what it holds is right.
+CREATE FUNCTION seriatim.lock_jobs(_jobs bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _lanes bigint[];
+  _held bigint[] := '{}';
+BEGIN
+  LOOP
+    _lanes := ARRAY(SELECT DISTINCT lane FROM seriatim.item WHERE seq = ANY (_jobs));
+    EXIT WHEN _lanes <@ _held;
+    PERFORM seriatim.lock_lanes(_lanes);
+    _held := _held || _lanes;
+  END LOOP;
+END $$;
+
+-- Answers in order: 0 cancelled, 1 flagged, 2 ended. What is unknown has no row.
+CREATE FUNCTION seriatim.cancel(_now bigint, _seq bigint[], _queue int[], _millis bigint[])
+RETURNS TABLE (o_place bigint, o_answer smallint) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  _t bigint := coalesce(_now, seriatim.clock());
+  _places bigint[];
+  _jobs bigint[];
+  _open bigint[];
+  _lanes bigint[];
+BEGIN
+  PERFORM seriatim.lock_jobs(ARRAY(SELECT o_seq FROM seriatim.resolve(_seq, _queue, _millis)));
+  SELECT array_agg(r.o_place), array_agg(r.o_seq) INTO _places, _jobs
+  FROM seriatim.resolve(_seq, _queue, _millis) r;
+  SELECT coalesce(array_agg(seq), '{}'), array_agg(DISTINCT lane) INTO _open, _lanes
+  FROM seriatim.item WHERE seq = ANY (_jobs) AND NOT closed;
+  -- Named twice, a job that waits is cancelled by the first.
+  RETURN QUERY
+    SELECT w.place, CASE WHEN i.closed THEN 1
+        WHEN i.seq IS NOT NULL AND row_number() OVER (PARTITION BY w.seq ORDER BY w.place) = 1 THEN 0
+        WHEN i.seq IS NULL OR q.retain > 0 THEN 2 ELSE 3 END::smallint
+    FROM unnest(_places, _jobs) w (place, seq)
+    LEFT JOIN seriatim.item i ON i.seq = w.seq
+    LEFT JOIN seriatim.queue q ON q.number = i.queue;
+  UPDATE seriatim.item SET flagged = true WHERE seq = ANY (_jobs) AND closed AND NOT flagged;
+  PERFORM seriatim.cancel_open(_open, 'canceled', _t);
+  PERFORM seriatim.place(_lanes, _t);
+END $$;
+
+-- The dead jobs of a selection, oldest first. _which: 0 all, 1 by id, 2 by key.
+CREATE FUNCTION seriatim.select_dead(_queue int, _which int, _seq bigint[], _queues int[],
+  _millis bigint[], _keys text[], _rows_max int) RETURNS bigint[] LANGUAGE sql VOLATILE AS $$
+  SELECT coalesce(array_agg(seq), '{}') FROM (
+    SELECT e.seq FROM seriatim.ended e
+    WHERE e.queue = _queue AND e.state = 3 AND CASE _which WHEN 0 THEN true
+      WHEN 1 THEN (e.seq, e.queue, greatest(e.created_at, 0) / 1000) IN (
+        SELECT * FROM unnest(_seq, _queues, _millis))
+      ELSE e.key = ANY (_keys) END
+    ORDER BY e.created_at / 1000, e.seq LIMIT _rows_max) x
+$$;
+
+CREATE FUNCTION seriatim.delete_dead(_name text, _which int, _seq bigint[], _queues int[],
+  _millis bigint[], _keys text[], _rows_max int, OUT o_count bigint, OUT o_more boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+  _jobs bigint[] := seriatim.select_dead(seriatim.queue_number(_name), _which, _seq, _queues, _millis,
+    _keys, _rows_max + 1);
+BEGIN
+  o_more := cardinality(_jobs) > _rows_max;
+  -- Locked in order, and again looked at: a requeue may have been quicker.
+  _jobs := ARRAY(SELECT seq FROM seriatim.ended WHERE seq = ANY (_jobs[:_rows_max]) AND state = 3
+    ORDER BY seq FOR UPDATE);
+  PERFORM seriatim.forget(_jobs);
+  o_count := cardinality(_jobs);
+END $$;
+
+CREATE FUNCTION seriatim.requeue(_now bigint, _name text, _which int, _seq bigint[], _queues int[],
+  _millis bigint[], _keys text[], _rows_max int, OUT o_count bigint, OUT o_more boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+  _t bigint := coalesce(_now, seriatim.clock());
+  _q seriatim.queue;
+  _jobs bigint[];
+  _lanes bigint[];
+  _new bigint[];
+  _zeros smallint[];
+BEGIN
+  PERFORM seriatim.share_queue(seriatim.queue_number(_name));
+  SELECT * INTO _q FROM seriatim.queue WHERE name = _name;
+  _jobs := seriatim.select_dead(_q.number, _which, _seq, _queues, _millis, _keys, _rows_max + 1);
+  o_more := cardinality(_jobs) > _rows_max;
+  _jobs := ARRAY(SELECT seq FROM seriatim.ended WHERE seq = ANY (_jobs[:_rows_max]) AND state = 3
+    ORDER BY seq FOR UPDATE);
+  o_count := cardinality(_jobs);
+  IF o_count = 0 THEN
+    RETURN;
+  END IF;
+  SELECT o.o_lanes, o.o_new INTO _lanes, _new
+  FROM (SELECT array_agg(_q.number) AS queues, array_agg(key ORDER BY place) AS keys,
+      array_agg(route ORDER BY place) AS routes
+    FROM unnest(_jobs) WITH ORDINALITY w (seq, place) JOIN seriatim.ended e USING (seq)) d
+  CROSS JOIN LATERAL seriatim.open_lanes(d.queues, d.keys, d.routes) o;
+  _lanes := ARRAY(SELECT coalesce(w.lane, w.seq)
+    FROM unnest(_lanes, _jobs) WITH ORDINALITY w (lane, seq, o) ORDER BY o);
+  INSERT INTO seriatim.lane (number, queue, due, route)
+    SELECT e.seq, e.queue, _t, e.route FROM seriatim.ended e
+    WHERE e.seq = ANY (_jobs) AND e.key IS NULL ORDER BY e.seq;
+  PERFORM seriatim.bring_back(w.seq, w.lane, _q, _t)
+  FROM unnest(_jobs, _lanes) WITH ORDINALITY w (seq, lane, place) ORDER BY w.place;
+  _zeros := array_fill(0::smallint, ARRAY[cardinality(_jobs)]);
+  PERFORM seriatim.arrive(_lanes, _new, array_fill(_t, ARRAY[cardinality(_jobs)]), _zeros);
+  UPDATE seriatim.lane SET due = _t, retry_count = -1, crashes = 0
+  WHERE number = ANY (_lanes) AND NOT claimed;
+  PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_lanes)), _t);
+END $$;
+
+-- One dead job back among the waiting of its lane, which the caller holds.
+CREATE FUNCTION seriatim.bring_back(_job bigint, _lane bigint, _q seriatim.queue, _now bigint)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _merging boolean := _q.mode = 1 AND _q.merge <> 2;
+  _equal bigint;
+BEGIN
+  -- Closed at first: an equal job may be open.
+  INSERT INTO seriatim.item (seq, queue, lane, closed, merging, digest, task, score, priority, run_at,
+      created_at, started_at, attempts, options, lease_ttl, expires_at, route, payload)
+    SELECT seq, queue, _lane, true, _merging, digest, task, score, priority, _now, created_at,
+      started_at, attempts, options, lease_ttl, expires_at, route, payload
+    FROM seriatim.ended WHERE seq = _job;
+  DELETE FROM seriatim.ended WHERE seq = _job;
+  IF _merging THEN
+    SELECT o.seq INTO _equal FROM seriatim.item o JOIN seriatim.item i ON i.seq = _job
+    WHERE o.lane = _lane AND o.digest = i.digest AND o.merging AND NOT o.closed;
+    IF FOUND THEN
+      PERFORM seriatim.unite(_job, _equal, _q.merge);
+    END IF;
+  END IF;
+  UPDATE seriatim.item SET closed = false WHERE seq = _job;
+END $$;
+
+-- The lanes of a selection, locked. _which: 0 all, 1 by key, 2 by number, 3 with a failure.
+CREATE FUNCTION seriatim.select_lanes(_q seriatim.queue, _which int, _key text, _lane bigint,
+  _rows_max int) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+  _lanes bigint[];
+BEGIN
+  SELECT coalesce(array_agg(number), '{}') INTO _lanes FROM (
+    SELECT l.number FROM seriatim.lane l
+    WHERE l.queue = _q.number AND CASE _which WHEN 0 THEN true WHEN 1 THEN l.key = _key
+      WHEN 2 THEN l.number = _lane
+      ELSE CASE WHEN _q.mode = 1 THEN l.retry_count >= 0 ELSE EXISTS (
+        SELECT FROM seriatim.item i WHERE i.lane = l.number AND NOT i.closed AND i.retry_count >= 0) END
+      END
+    ORDER BY l.number LIMIT _rows_max) x;
+  PERFORM seriatim.lock_lanes(_lanes);
+  RETURN _lanes;
+END $$;
+
+-- Actions: 0 pause, 1 resume, 2 run now, 3 bury, 4 delete.
+CREATE FUNCTION seriatim.act(_now bigint, _name text, _which int, _key text, _lane bigint, _action int,
+  _rows_max int, OUT o_count bigint, OUT o_more boolean) LANGUAGE plpgsql AS $$
+DECLARE
+  _t bigint := coalesce(_now, seriatim.clock());
+  _q seriatim.queue;
+  _lanes bigint[];
+BEGIN
+  PERFORM seriatim.share_queue(seriatim.queue_number(_name));
+  SELECT * INTO _q FROM seriatim.queue WHERE name = _name;
+  _lanes := seriatim.select_lanes(_q, _which, _key, _lane, _rows_max + 1);
+  o_more := cardinality(_lanes) > _rows_max;
+  _lanes := ARRAY(SELECT number FROM seriatim.lane
+    WHERE number = ANY (_lanes[:_rows_max]) AND (_action < 2 OR NOT claimed));
+  o_count := cardinality(_lanes);
+  IF _action = 0 THEN
+    UPDATE seriatim.lane SET paused = true WHERE number = ANY (_lanes);
+  ELSIF _action = 1 THEN
+    UPDATE seriatim.lane SET paused = false, held = false WHERE number = ANY (_lanes);
+  ELSIF _action = 2 THEN
+    PERFORM seriatim.run_now(_lanes, _q.mode, _t);
+  ELSIF _action = 3 THEN
+    PERFORM seriatim.bury_failed(_lanes, _q.mode, _t);
+  ELSE
+    PERFORM seriatim.forget(ARRAY(SELECT i.seq FROM seriatim.item i
+      WHERE i.lane = ANY (_lanes) AND (_q.mode = 1 OR _which <> 3 OR i.retry_count >= 0)));
+  END IF;
+  PERFORM seriatim.place(_lanes, _t);
+END $$;
+
+CREATE FUNCTION seriatim.run_now(_lanes bigint[], _mode smallint, _now bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE seriatim.lane SET held = false, due = CASE WHEN _mode = 1 THEN _now ELSE due END
+  WHERE number = ANY (_lanes);
+  IF _mode = 3 THEN
+    UPDATE seriatim.item SET run_at = _now WHERE lane = ANY (_lanes) AND run_at > _now;
+  ELSIF _mode <> 1 THEN
+    UPDATE seriatim.item i SET run_at = _now
+    FROM (SELECT DISTINCT ON (lane) seq FROM seriatim.item
+      WHERE lane = ANY (_lanes) ORDER BY lane, score, seq) h
+    WHERE i.seq = h.seq;
+  END IF;
+END $$;
+
+CREATE FUNCTION seriatim.bury_failed(_lanes bigint[], _mode smallint, _now bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  _jobs bigint[];
+BEGIN
+  IF _mode = 1 THEN
+    _jobs := ARRAY(SELECT DISTINCT ON (lane) seq FROM seriatim.item
+      WHERE lane = ANY (_lanes) ORDER BY lane, score, seq);
+  ELSE
+    _jobs := ARRAY(SELECT seq FROM seriatim.item WHERE lane = ANY (_lanes) AND retry_count >= 0);
+  END IF;
+  INSERT INTO seriatim.ended
+    SELECT i.seq, i.queue, l.key, 3, _now, NULL, i.digest, i.task, i.score, i.priority, i.run_at,
+      i.created_at, i.started_at, i.attempts, i.retry_count, i.crashes,
+      CASE WHEN _mode = 1 THEN coalesce(l.error, i.error) ELSE i.error END,
+      i.options, i.lease_ttl, i.expires_at, i.route, false, i.payload
+    FROM seriatim.item i JOIN seriatim.lane l ON l.number = i.lane WHERE i.seq = ANY (_jobs);
+  DELETE FROM seriatim.item WHERE seq = ANY (_jobs);
+  UPDATE seriatim.lane SET held = false, retry_count = -1, crashes = 0, error = NULL,
+    due = CASE WHEN _mode = 1 THEN _now ELSE due END
+  WHERE number = ANY (_lanes);
+END $$;
+
+-- Changes one waiting job. _change: 0 due at _at, 1 bound to _node, 2 gone. Says whether it was there.
+CREATE FUNCTION seriatim.amend(_now bigint, _seq bigint, _queue int, _millis bigint, _change int,
+  _at bigint, _node text, _options text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  _t bigint := coalesce(_now, seriatim.clock());
+  _job bigint;
+  _lane bigint;
+  _mode smallint;
+  _route int;
+BEGIN
+  SELECT o_seq INTO _job FROM seriatim.resolve(ARRAY[_seq], ARRAY[_queue], ARRAY[_millis]);
+  PERFORM seriatim.lock_jobs(ARRAY[_job]);
+  SELECT r.o_seq, i.lane, q.mode INTO _job, _lane, _mode
+  FROM seriatim.resolve(ARRAY[_seq], ARRAY[_queue], ARRAY[_millis]) r
+  JOIN seriatim.item i ON i.seq = r.o_seq AND NOT i.closed
+  JOIN seriatim.queue q ON q.number = i.queue;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  IF _change = 0 AND _mode = 1 THEN
+    UPDATE seriatim.lane SET due = _at WHERE number = _lane;
+  ELSIF _change = 0 THEN
+    UPDATE seriatim.item SET run_at = _at WHERE seq = _job;
+  ELSIF _change = 1 THEN
+    SELECT (seriatim.routes_for(ARRAY[_node], ARRAY[nullif(max(r.consumer_group), '')]))[1] INTO _route
+    FROM seriatim.item i LEFT JOIN seriatim.route r ON r.number = i.route WHERE i.seq = _job;
+    UPDATE seriatim.item SET route = _route, options = _options WHERE seq = _job;
+    UPDATE seriatim.lane SET route = _route WHERE number = _lane;
+  ELSE
+    PERFORM seriatim.forget(ARRAY[_job]);
+  END IF;
+  PERFORM seriatim.place(ARRAY[_lane], _t);
+  RETURN true;
+END $$;

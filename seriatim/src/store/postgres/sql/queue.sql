@@ -1,0 +1,116 @@
+-- Queues: creating, declaring, and changing what is in them.
+
+-- Adds a queue and returns its number. The caller has locked the table.
+CREATE FUNCTION seriatim.create_queue(_p jsonb, _declared boolean) RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+  _number int := (SELECT coalesce(max(number), 0) + 1 FROM seriatim.queue);
+BEGIN
+  IF _number > (_p->>'queues_max')::int THEN
+    RAISE EXCEPTION 'too many queues' USING ERRCODE = 'SR006';
+  END IF;
+  INSERT INTO seriatim.queue (number, name, mode, merge, earliest, take, retain, retain_dead,
+    retain_dead_max, idempotency_ttl, definition, declared)
+  VALUES (_number, _p->>'name', (_p->>'mode')::smallint, (_p->>'merge')::smallint,
+    (_p->>'earliest')::boolean, (_p->>'take')::int, (_p->>'retain')::bigint,
+    (_p->>'retain_dead')::bigint, (_p->>'retain_dead_max')::bigint,
+    (_p->>'idempotency_ttl')::bigint, _p->>'definition', _declared);
+  RETURN _number;
+END $$;
+
+-- The numbers of queues that are pushed to, in the order given, created as needed. Afterwards
+-- nobody can change their modes until this transaction ends.
+CREATE FUNCTION seriatim.queues_for(_queues jsonb) RETURNS int[] LANGUAGE plpgsql AS $$
+DECLARE
+  _p jsonb;
+  _numbers int[];
+BEGIN
+  IF EXISTS (SELECT FROM jsonb_array_elements(_queues) p
+      WHERE NOT EXISTS (SELECT FROM seriatim.queue q WHERE q.name = p->>'name')) THEN
+    LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE;
+    FOR _p IN SELECT p FROM jsonb_array_elements(_queues) WITH ORDINALITY w (p, place) ORDER BY place
+    LOOP
+      IF NOT EXISTS (SELECT FROM seriatim.queue WHERE name = _p->>'name') THEN
+        PERFORM seriatim.create_queue(_p, false);
+      END IF;
+    END LOOP;
+  END IF;
+  SELECT array_agg(q.number ORDER BY place) INTO _numbers
+  FROM jsonb_array_elements(_queues) WITH ORDINALITY w (p, place)
+  JOIN seriatim.queue q ON q.name = p->>'name';
+  PERFORM seriatim.share_queue(n.number) FROM (SELECT unnest(_numbers) AS number ORDER BY 1) n;
+  RETURN _numbers;
+END $$;
+
+CREATE FUNCTION seriatim.declare(_now bigint, _queues jsonb) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _at bigint := coalesce(_now, seriatim.clock());
+  _p jsonb;
+  _place bigint;
+  _old seriatim.queue;
+BEGIN
+  LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE;
+  FOR _p, _place IN
+    SELECT p, place FROM jsonb_array_elements(_queues) WITH ORDINALITY w (p, place) ORDER BY place
+  LOOP
+    SELECT * INTO _old FROM seriatim.queue WHERE name = _p->>'name';
+    IF NOT FOUND THEN
+      PERFORM seriatim.create_queue(_p, true);
+      CONTINUE;
+    END IF;
+    IF _old.mode <> (_p->>'mode')::smallint OR _old.merge <> (_p->>'merge')::smallint THEN
+      PERFORM seriatim.may_change(_old, _p, _place);
+    END IF;
+    UPDATE seriatim.queue SET mode = (_p->>'mode')::smallint, merge = (_p->>'merge')::smallint,
+      earliest = (_p->>'earliest')::boolean, take = (_p->>'take')::int,
+      retain = (_p->>'retain')::bigint, retain_dead = (_p->>'retain_dead')::bigint,
+      retain_dead_max = (_p->>'retain_dead_max')::bigint,
+      idempotency_ttl = (_p->>'idempotency_ttl')::bigint,
+      definition = _p->>'definition', declared = true
+    WHERE number = _old.number;
+    IF _old.mode <> (_p->>'mode')::smallint OR _old.merge <> (_p->>'merge')::smallint THEN
+      PERFORM seriatim.push_again(_old.number, _at);
+    END IF;
+  END LOOP;
+END $$;
+
+-- Refuses to change mode or merge of a queue that holds something, unless a push created it and
+-- nothing runs. Waits for the pushes and claims under way, and keeps new ones out.
+CREATE FUNCTION seriatim.may_change(_old seriatim.queue, _p jsonb, _place bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  _convertible boolean := NOT _old.declared AND _old.mode <> 0 AND (_p->>'mode')::smallint <> 0;
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _old.number);
+  PERFORM seriatim.lock_lanes(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number));
+  IF EXISTS (SELECT FROM seriatim.lane WHERE queue = _old.number AND (claimed OR NOT _convertible)) THEN
+    RAISE EXCEPTION 'the queue is not empty' USING ERRCODE = 'SR002',
+      DETAIL = format('%s %s %s', _place - 1, _old.mode, _old.merge);
+  END IF;
+END $$;
+
+-- Gives the lanes of a queue the state that they would have if their jobs had been pushed under
+-- its present mode, in order of arrival. The caller holds all of them, and none is claimed.
+CREATE FUNCTION seriatim.push_again(_queue int, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _q seriatim.queue;
+  _lanes bigint[] := ARRAY(SELECT number FROM seriatim.lane WHERE queue = _queue);
+BEGIN
+  SELECT * INTO _q FROM seriatim.queue WHERE number = _queue;
+  UPDATE seriatim.lane l
+  SET held = false, paused = false, retry_count = -1, crashes = 0, error = NULL, next_due = NULL,
+    route = greatest(l.route, f.route),
+    due = CASE WHEN _q.earliest THEN f.earliest ELSE f.run_at END
+  FROM (
+    SELECT DISTINCT ON (lane) lane, route, run_at, min(run_at) OVER (PARTITION BY lane) AS earliest
+    FROM seriatim.item WHERE queue = _queue ORDER BY lane, created_at, seq
+  ) f
+  WHERE f.lane = l.number;
+  IF _q.mode = 1 AND _q.merge <> 2 THEN
+    PERFORM seriatim.unite(g.first, i.seq, _q.merge)
+    FROM (SELECT lane, digest, min(seq) AS first FROM seriatim.item WHERE queue = _queue
+      GROUP BY lane, digest HAVING count(*) > 1) g
+    JOIN seriatim.item i ON i.lane = g.lane AND i.digest = g.digest AND i.seq <> g.first;
+    UPDATE seriatim.item SET merging = true WHERE queue = _queue;
+  END IF;
+  PERFORM seriatim.place(_lanes, _now);
+END $$;

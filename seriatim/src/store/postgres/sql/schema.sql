@@ -1,0 +1,229 @@
+-- Tables. The name of the schema is replaced when this is run, wherever it stands before a dot.
+--
+-- Times are microseconds since 1970, lengths are microseconds. Modes: 0 parallel, 1 accumulate,
+-- 2 fifo, 3 exclusive. Merges: 0 min, 1 max, 2 none.
+--
+-- The order of locks, which makes deadlocks impossible among our own functions:
+--   the table queue → a queue's advisory lock → routes → node rows → lanes by (queue, key, number)
+--   → idempotency by (queue, key, name) → everything that hangs below a lane → tally.
+-- Whoever holds the row of a lane may read and write its jobs; nobody else may.
+
+CREATE TABLE seriatim.meta (
+  one boolean PRIMARY KEY DEFAULT true CHECK (one),
+  version int NOT NULL
+);
+
+-- Arrival numbers of jobs, and numbers of lanes: neither is ever used twice.
+CREATE SEQUENCE seriatim.seq;
+-- Fencing tokens: see reseed().
+CREATE SEQUENCE seriatim.token;
+
+CREATE TABLE seriatim.queue (
+  number int PRIMARY KEY,
+  name text COLLATE "C" NOT NULL UNIQUE,
+  mode smallint NOT NULL,
+  merge smallint NOT NULL,
+  earliest boolean NOT NULL,
+  take int NOT NULL,
+  retain bigint NOT NULL,
+  retain_dead bigint NOT NULL,
+  retain_dead_max bigint NOT NULL,
+  idempotency_ttl bigint NOT NULL,
+  definition text NOT NULL,
+  declared boolean NOT NULL,
+  paused boolean NOT NULL DEFAULT false
+);
+
+-- Ended turns of a queue. Several rows for each, lest every settle wait for one row.
+CREATE TABLE seriatim.tally (
+  queue int NOT NULL,
+  slot int NOT NULL,
+  processed bigint NOT NULL,
+  failed bigint NOT NULL,
+  PRIMARY KEY (queue, slot)
+) WITH (fillfactor = 50);
+
+-- Where a job may be claimed. Route 0, anybody, has no row; an empty name means none.
+CREATE TABLE seriatim.route (
+  number int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  node text COLLATE "C" NOT NULL,
+  consumer_group text COLLATE "C" NOT NULL,
+  UNIQUE (node, consumer_group)
+);
+
+CREATE TABLE seriatim.lane (
+  number bigint PRIMARY KEY,
+  queue int NOT NULL,
+  key text COLLATE "C",
+  token bigint NOT NULL DEFAULT 0,
+  held boolean NOT NULL DEFAULT false,
+  paused boolean NOT NULL DEFAULT false,
+  route int NOT NULL DEFAULT 0,
+  -- The lane's own in accumulate; elsewhere a copy of its head's, for those who look.
+  due bigint NOT NULL,
+  next_due bigint,
+  retry_count int NOT NULL DEFAULT -1,
+  crashes int NOT NULL DEFAULT 0,
+  error text,
+  -- Its place, set by place(): ready when it has a class, ordered by (priority, at, number);
+  -- to be placed again at wake. Neither while it is claimed, held or paused.
+  class int,
+  priority smallint NOT NULL DEFAULT 0,
+  at bigint,
+  wake bigint,
+  -- The claim that holds it.
+  claimed boolean NOT NULL DEFAULT false,
+  holder text COLLATE "C",
+  own_lease boolean,
+  ttl bigint,
+  until bigint,
+  claimed_at bigint,
+  beat_at bigint,
+  progress text
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01);
+
+CREATE UNIQUE INDEX lane_key ON seriatim.lane (queue, key) WHERE key IS NOT NULL;
+CREATE INDEX lane_ready ON seriatim.lane (queue, class, priority, at, number) WHERE class IS NOT NULL;
+CREATE INDEX lane_wake ON seriatim.lane (queue, wake) WHERE wake IS NOT NULL;
+CREATE INDEX lane_at ON seriatim.lane (queue, at) WHERE at IS NOT NULL;
+CREATE INDEX lane_claimed ON seriatim.lane (number) WHERE claimed;
+CREATE INDEX lane_age ON seriatim.lane (queue, number);
+
+-- Jobs that have not ended: open (waiting) or closed (owned by the lane's claim).
+CREATE TABLE seriatim.item (
+  seq bigint PRIMARY KEY,
+  queue int NOT NULL,
+  lane bigint NOT NULL,
+  closed boolean NOT NULL DEFAULT false,
+  -- Whether equal payloads become one: then at most one of them is open.
+  merging boolean NOT NULL,
+  digest bytea,
+  task text,
+  score float8 NOT NULL,
+  priority smallint NOT NULL,
+  run_at bigint NOT NULL,
+  created_at bigint NOT NULL,
+  started_at bigint,
+  attempts int NOT NULL DEFAULT 0,
+  retry_count int NOT NULL DEFAULT -1,
+  crashes int NOT NULL DEFAULT 0,
+  error text,
+  options text,
+  lease_ttl bigint,
+  expires_at bigint,
+  route int NOT NULL,
+  flagged boolean NOT NULL DEFAULT false,
+  payload bytea NOT NULL
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01);
+
+CREATE INDEX item_order ON seriatim.item (lane, closed, score, seq);
+CREATE INDEX item_urgency ON seriatim.item (lane, priority, run_at, seq) WHERE NOT closed;
+CREATE INDEX item_later ON seriatim.item (lane, run_at, seq) WHERE NOT closed;
+CREATE UNIQUE INDEX item_equal ON seriatim.item (lane, digest) WHERE merging AND NOT closed;
+CREATE INDEX item_flagged ON seriatim.item (lane) WHERE flagged;
+CREATE INDEX item_expiry ON seriatim.item (expires_at, seq) WHERE expires_at IS NOT NULL AND NOT closed;
+CREATE INDEX item_arrival ON seriatim.item (queue, seq);
+
+-- Jobs that have ended and are still known. State: 2 succeeded, 3 failed (the morgue), 4 canceled.
+CREATE TABLE seriatim.ended (
+  seq bigint PRIMARY KEY,
+  queue int NOT NULL,
+  key text COLLATE "C",
+  state smallint NOT NULL,
+  ended_at bigint NOT NULL,
+  until bigint,
+  digest bytea,
+  task text,
+  score float8 NOT NULL,
+  priority smallint NOT NULL,
+  run_at bigint NOT NULL,
+  created_at bigint NOT NULL,
+  started_at bigint,
+  attempts int NOT NULL,
+  retry_count int NOT NULL,
+  crashes int NOT NULL,
+  error text,
+  options text,
+  lease_ttl bigint,
+  expires_at bigint,
+  route int NOT NULL,
+  flagged boolean NOT NULL,
+  payload bytea NOT NULL
+);
+
+CREATE INDEX ended_until ON seriatim.ended (until) WHERE until IS NOT NULL;
+CREATE INDEX ended_list ON seriatim.ended (queue, state, seq);
+CREATE INDEX ended_age ON seriatim.ended (queue, state, ended_at, seq);
+CREATE INDEX ended_key ON seriatim.ended (queue, state, key, seq);
+
+-- The ids of jobs that became one with another.
+CREATE TABLE seriatim.alias (
+  seq bigint PRIMARY KEY,
+  queue int NOT NULL,
+  created_at bigint NOT NULL,
+  of_seq bigint NOT NULL
+);
+CREATE INDEX alias_of ON seriatim.alias (of_seq);
+
+-- An empty key means none. seq 0: taken by a push that has not named its job yet.
+CREATE TABLE seriatim.idempotency (
+  queue int NOT NULL,
+  key text COLLATE "C" NOT NULL,
+  name text COLLATE "C" NOT NULL,
+  seq bigint NOT NULL,
+  created_at bigint NOT NULL,
+  until bigint NOT NULL,
+  PRIMARY KEY (queue, key, name)
+);
+CREATE INDEX idempotency_until ON seriatim.idempotency (until);
+
+CREATE TABLE seriatim.node (
+  id text COLLATE "C" PRIMARY KEY,
+  info text NOT NULL,
+  lease bigint NOT NULL,
+  beat_at bigint NOT NULL,
+  dead_at bigint,
+  command smallint
+) WITH (fillfactor = 50);
+
+CREATE TABLE seriatim.leader (
+  role text COLLATE "C" PRIMARY KEY,
+  node text NOT NULL,
+  until bigint NOT NULL
+);
+
+-- What the holders of claims get, one row for each job.
+CREATE VIEW seriatim.turn_job AS
+SELECT l.number AS lane, l.queue, q.name, l.key, l.token, l.retry_count, l.crashes, l.error,
+  l.claimed_at, i.seq, i.created_at, i.task, i.payload, i.score, i.priority, i.run_at,
+  i.attempts + 1 AS attempt, i.options
+FROM seriatim.lane l
+JOIN seriatim.queue q ON q.number = l.queue
+JOIN seriatim.item i ON i.lane = l.number AND i.closed
+WHERE l.claimed;
+
+-- Jobs as people see them. State: 0 queued, 1 running, the others as in ended.
+CREATE VIEW seriatim.job_view AS
+SELECT i.seq, i.queue, q.name, l.key, i.task, CASE WHEN i.closed THEN 1 ELSE 0 END::smallint AS state,
+  i.payload, i.score, i.priority, i.run_at,
+  CASE WHEN i.closed THEN i.attempts + 1 ELSE i.attempts END AS attempt,
+  CASE WHEN q.mode = 1 THEN l.retry_count ELSE i.retry_count END AS retry_count,
+  CASE WHEN q.mode = 1 THEN l.crashes ELSE i.crashes END AS crashes,
+  CASE WHEN q.mode = 1 THEN l.error ELSE i.error END AS error,
+  i.flagged, i.created_at,
+  CASE WHEN i.closed THEN coalesce(i.started_at, l.claimed_at) ELSE i.started_at END AS started_at,
+  NULL::bigint AS finished_at,
+  CASE WHEN NOT i.closed THEN NULL WHEN l.own_lease THEN l.beat_at ELSE greatest(l.beat_at, n.beat_at)
+  END AS heartbeat_at,
+  CASE WHEN i.closed THEN l.progress END AS progress,
+  i.options
+FROM seriatim.item i
+JOIN seriatim.lane l ON l.number = i.lane
+JOIN seriatim.queue q ON q.number = i.queue
+LEFT JOIN seriatim.node n ON n.id = l.holder
+UNION ALL
+SELECT e.seq, e.queue, q.name, e.key, e.task, e.state, e.payload, e.score, e.priority, e.run_at,
+  e.attempts, e.retry_count, e.crashes, e.error, e.flagged, e.created_at, e.started_at, e.ended_at,
+  NULL, NULL, e.options
+FROM seriatim.ended e
+JOIN seriatim.queue q ON q.number = e.queue;

@@ -1,0 +1,104 @@
+-- What time does. Nobody is waited for: what somebody holds is swept another time.
+
+-- Ends waiting jobs that are past their time.
+CREATE FUNCTION seriatim.sweep_expired(_now bigint, _rows_max int,
+  OUT o_seq bigint[], OUT o_queue int[], OUT o_created_at bigint[], OUT o_more boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+  _found bigint[] := ARRAY(SELECT seq FROM seriatim.item
+    WHERE expires_at <= _now AND NOT closed ORDER BY expires_at, seq LIMIT _rows_max + 1);
+  _lanes bigint[];
+BEGIN
+  o_more := cardinality(_found) > _rows_max;
+  _found := _found[:_rows_max];
+  _lanes := ARRAY(SELECT number FROM seriatim.lane
+    WHERE number IN (SELECT lane FROM seriatim.item WHERE seq = ANY (_found))
+    ORDER BY queue, key, number FOR UPDATE SKIP LOCKED);
+  SELECT coalesce(array_agg(seq), '{}'), coalesce(array_agg(queue), '{}'),
+    coalesce(array_agg(created_at), '{}')
+  INTO o_seq, o_queue, o_created_at FROM seriatim.item
+  WHERE seq = ANY (_found) AND lane = ANY (_lanes) AND NOT closed AND expires_at <= _now;
+  PERFORM seriatim.cancel_open(o_seq, 'expired', _now);
+  PERFORM seriatim.place(_lanes, _now);
+END $$;
+
+-- Forgets finished jobs after their retention.
+CREATE FUNCTION seriatim.sweep_done(_now bigint, _rows_max int, OUT o_count bigint, OUT o_more boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+  _found bigint[] := ARRAY(SELECT seq FROM seriatim.ended
+    WHERE until <= _now ORDER BY until LIMIT _rows_max + 1 FOR UPDATE SKIP LOCKED);
+BEGIN
+  o_more := cardinality(_found) > _rows_max;
+  PERFORM seriatim.forget(_found[:_rows_max]);
+  o_count := least(cardinality(_found), _rows_max);
+END $$;
+
+-- Deletes dead jobs that are too old, and the oldest of those over their queue's cap.
+CREATE FUNCTION seriatim.sweep_dead(_now bigint, _rows_max int,
+  OUT o_seq bigint[], OUT o_queue int[], OUT o_created_at bigint[], OUT o_more boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+  _q record;
+  _found bigint[] := '{}';
+BEGIN
+  FOR _q IN
+    SELECT q.number, q.retain_dead, count(e.seq) - q.retain_dead_max AS over
+    FROM seriatim.queue q JOIN seriatim.ended e ON e.queue = q.number AND e.state = 3
+    GROUP BY q.number ORDER BY q.number
+  LOOP
+    _found := _found || ARRAY(
+      SELECT o.seq FROM (
+        SELECT seq, ended_at, row_number() OVER (ORDER BY ended_at, created_at / 1000, seq) AS rank
+        FROM seriatim.ended WHERE queue = _q.number AND state = 3
+        ORDER BY ended_at, created_at / 1000, seq LIMIT _rows_max + 1) o
+      WHERE o.rank <= _q.over OR seriatim.later(o.ended_at, _q.retain_dead) <= _now
+      ORDER BY o.rank);
+    EXIT WHEN cardinality(_found) > _rows_max;
+  END LOOP;
+  o_more := cardinality(_found) > _rows_max;
+  SELECT coalesce(array_agg(d.seq), '{}'), coalesce(array_agg(d.queue), '{}'),
+    coalesce(array_agg(d.created_at), '{}')
+  INTO o_seq, o_queue, o_created_at
+  FROM (SELECT e.seq, e.queue, e.created_at FROM seriatim.ended e
+    WHERE e.seq = ANY (_found[:_rows_max]) AND e.state = 3 FOR UPDATE SKIP LOCKED) d;
+  PERFORM seriatim.forget(o_seq);
+END $$;
+
+-- Forgets idempotency keys past their time whose job is gone, and nodes that died long ago.
+CREATE FUNCTION seriatim.sweep_rest(_now bigint, _rows_max int, _node_shown bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  DELETE FROM seriatim.idempotency d
+  USING (
+    SELECT i.queue, i.key, i.name FROM seriatim.idempotency i
+    WHERE i.until <= _now
+      AND NOT EXISTS (SELECT FROM seriatim.item j WHERE j.seq = i.seq)
+      AND NOT EXISTS (SELECT FROM seriatim.ended j WHERE j.seq = i.seq)
+      AND NOT EXISTS (SELECT FROM seriatim.alias j WHERE j.seq = i.seq)
+    LIMIT _rows_max FOR UPDATE OF i SKIP LOCKED
+  ) x
+  WHERE (d.queue, d.key, d.name) = (x.queue, x.key, x.name);
+  DELETE FROM seriatim.node WHERE id IN (
+    SELECT id FROM seriatim.node WHERE seriatim.later(dead_at, _node_shown) <= _now AND dead_at IS NOT NULL
+    LIMIT _rows_max FOR UPDATE SKIP LOCKED);
+END $$;
+
+CREATE FUNCTION seriatim.sweep(_now bigint, _rows_max int, _node_shown bigint,
+  OUT o_expired bigint[], OUT o_expired_queue int[], OUT o_expired_created_at bigint[],
+  OUT o_dead bigint[], OUT o_dead_queue int[], OUT o_dead_created_at bigint[],
+  OUT o_completed bigint, OUT o_more boolean) LANGUAGE plpgsql AS $$
+DECLARE
+  _t bigint := coalesce(_now, seriatim.clock());
+  _expired_more boolean;
+  _done_more boolean;
+  _dead_more boolean;
+BEGIN
+  SELECT * INTO o_expired, o_expired_queue, o_expired_created_at, _expired_more
+  FROM seriatim.sweep_expired(_t, _rows_max);
+  SELECT * INTO o_completed, _done_more FROM seriatim.sweep_done(_t, _rows_max);
+  SELECT * INTO o_dead, o_dead_queue, o_dead_created_at, _dead_more
+  FROM seriatim.sweep_dead(_t, _rows_max);
+  PERFORM seriatim.sweep_rest(_t, _rows_max, _node_shown);
+  o_more := _expired_more OR _done_more OR _dead_more;
+END $$;

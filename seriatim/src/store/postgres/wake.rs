@@ -1,0 +1,90 @@
+//! Wake-ups between processes: LISTEN and NOTIFY, on a connection of their own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::poll_fn;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+
+use crate::store::wake::Bell;
+
+/// At most one NOTIFY in this time, whatever is pushed: each takes a lock of the whole server when
+/// it commits.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long after a failure the connection is tried again. Meanwhile nodes find work by polling.
+const RECONNECT: Duration = Duration::from_secs(1);
+
+/// The connection that carries wake-ups. It ends with the store.
+pub(super) struct Link {
+    told: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Link {
+    pub(super) fn open(config: Config, schema: &str, bell: Bell) -> Self {
+        let told = Arc::new(Notify::new());
+        let task = tokio::spawn(run(config, format!("{schema}_due"), bell, told.clone()));
+        Self { told, task }
+    }
+
+    /// Wakes the nodes in other processes, soon.
+    pub(super) fn tell_others(&self) {
+        self.told.notify_one();
+    }
+
+    pub(super) fn close(&self) {
+        self.task.abort();
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn run(config: Config, channel: String, bell: Bell, told: Arc<Notify>) {
+    loop {
+        if let Err(error) = listen(&config, &channel, &bell, &told).await {
+            tracing::debug!(%error, "wake-ups from PostgreSQL are interrupted");
+        }
+        // What was missed meanwhile.
+        bell.ring();
+        tokio::time::sleep(RECONNECT).await;
+    }
+}
+
+/// Carries wake-ups in both directions until the connection breaks.
+async fn listen(
+    config: &Config,
+    channel: &str,
+    bell: &Bell,
+    told: &Notify,
+) -> Result<(), tokio_postgres::Error> {
+    let (client, mut driver) = config.connect(NoTls).await?;
+    let mut messages = poll_fn(move |context| driver.poll_message(context));
+    let hear = async {
+        while let Some(message) = messages.next().await {
+            if matches!(message?, AsyncMessage::Notification(_)) {
+                bell.ring();
+            }
+        }
+        Ok(())
+    };
+    tokio::select! {
+        result = hear => result,
+        result = tell(client, channel, told) => result,
+    }
+}
+
+async fn tell(client: Client, channel: &str, told: &Notify) -> Result<(), tokio_postgres::Error> {
+    client.batch_execute(&format!("LISTEN {channel}")).await?;
+    loop {
+        told.notified().await;
+        client.batch_execute(&format!("NOTIFY {channel}")).await?;
+        tokio::time::sleep(PAUSE).await;
+    }
+}

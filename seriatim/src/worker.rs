@@ -1,0 +1,145 @@
+//! Workers: where user types end. A worker keeps an erased handler, so that the engine knows one
+//! shape only.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use crate::batch::Batch;
+use crate::context::Context;
+use crate::id::JobId;
+use crate::outcomes::Outcomes;
+use crate::payload::Payload;
+use crate::runtime::Call;
+
+/// Why a handler failed: any error, or a text (`Err("no such order".into())`).
+pub type Failure = Box<dyn StdError + Send + Sync>;
+
+/// A failure of the worker itself and not of the jobs: they go back uncounted, and the worker
+/// takes no more of them for a while.
+#[derive(Debug)]
+pub struct Unstartable(pub String);
+
+impl fmt::Display for Unstartable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl StdError for Unstartable {}
+
+pub(crate) type Handling = Pin<Box<dyn Future<Output = Result<Outcomes, Failure>> + Send>>;
+pub(crate) type Wait = dyn Fn(u32) -> Duration + Send + Sync;
+
+/// A handler without its types.
+type Prepare = dyn Fn(&Arc<Call>) -> Prepared + Send + Sync;
+
+/// A call that is ready to run.
+pub(crate) struct Prepared {
+    /// None when no job is left to hand over.
+    pub(crate) handling: Option<Handling>,
+    pub(crate) undecodable: Vec<JobId>,
+}
+
+/// What handles the jobs of one queue, or of one task of it.
+#[derive(Clone)]
+pub struct Worker {
+    pub(crate) queue: Arc<str>,
+    pub(crate) task: Option<Arc<str>>,
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) wait: Option<Arc<Wait>>,
+    pub(crate) prepare: Arc<Prepare>,
+}
+
+impl Worker {
+    /// A handler of payloads read as `T`. A payload that cannot be read is buried, and the rest of
+    /// the call goes on without it.
+    pub fn new<T, A, F, Fut>(queue: impl Into<Arc<str>>, handler: F) -> Self
+    where
+        T: DeserializeOwned + Send + Sync + 'static,
+        A: Into<Outcomes> + 'static,
+        F: Fn(Batch<T>, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<A, Failure>> + Send + 'static,
+    {
+        Self::erased(queue.into(), move |call| {
+            let (batch, undecodable) = Batch::<T>::decoded(call);
+            if batch.lanes().is_empty() {
+                return Prepared { handling: None, undecodable };
+            }
+            let handling = handler(batch, Context::new(call.clone()));
+            Prepared { handling: Some(erase(handling)), undecodable }
+        })
+    }
+
+    /// A handler of payloads as they are stored.
+    pub fn raw<A, F, Fut>(queue: impl Into<Arc<str>>, handler: F) -> Self
+    where
+        A: Into<Outcomes> + 'static,
+        F: Fn(Batch<Payload>, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<A, Failure>> + Send + 'static,
+    {
+        Self::erased(queue.into(), move |call| {
+            let handling = handler(Batch::raw(call), Context::new(call.clone()));
+            Prepared { handling: Some(erase(handling)), undecodable: Vec::new() }
+        })
+    }
+
+    fn erased(
+        queue: Arc<str>,
+        prepare: impl Fn(&Arc<Call>) -> Prepared + Send + Sync + 'static,
+    ) -> Self {
+        let prepare = Arc::new(prepare);
+        Self { queue, task: None, concurrency: None, timeout: None, wait: None, prepare }
+    }
+
+    /// Handles only the jobs of this task; a worker without one handles all that are left.
+    #[must_use]
+    pub fn task(mut self, task: impl Into<Arc<str>>) -> Self {
+        self.task = Some(task.into());
+        self
+    }
+
+    /// Most calls of this queue at once, within the node's `concurrency`. Of several workers of a
+    /// queue the largest counts.
+    #[must_use]
+    pub fn concurrency(mut self, calls: usize) -> Self {
+        self.concurrency = Some(calls.max(1));
+        self
+    }
+
+    /// How long a call may take, where it differs from the queue's `timeout`.
+    #[must_use]
+    pub fn timeout(mut self, length: Duration) -> Self {
+        self.timeout = Some(length);
+        self
+    }
+
+    /// Computes the wait before retry number `retry_count` (0 for the first), instead of the
+    /// queue's backoff.
+    #[must_use]
+    pub fn backoff(mut self, wait: impl Fn(u32) -> Duration + Send + Sync + 'static) -> Self {
+        self.wait = Some(Arc::new(wait));
+        self
+    }
+}
+
+fn erase<A: Into<Outcomes> + 'static>(
+    handling: impl Future<Output = Result<A, Failure>> + Send + 'static,
+) -> Handling {
+    Box::pin(async move { handling.await.map(Into::into) })
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("queue", &self.queue)
+            .field("task", &self.task)
+            .finish_non_exhaustive()
+    }
+}

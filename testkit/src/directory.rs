@@ -1,0 +1,114 @@
+//! The directory of one server.
+
+use std::env;
+use std::fs::{self, DirEntry, File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::account::Account;
+
+const PREFIX: &str = "seriatim-testkit-";
+
+/// A temporary directory that is removed on drop, or by a later [`Directory::create`] when its
+/// owner was killed before it could.
+///
+/// Whether the owner lives is told by a lock on the file `lock` inside, which the kernel releases
+/// with the process; a process id in a file could belong to somebody else by then.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    temporary: TempDir,
+    _lock: File,
+}
+
+impl Directory {
+    pub(crate) fn create() -> Result<Self, String> {
+        Self::create_in(&env::temp_dir())
+    }
+
+    fn create_in(parent: &Path) -> Result<Self, String> {
+        sweep(parent);
+        let describe = |e| format!("cannot create a directory below {}: {e}", parent.display());
+        let temporary = tempfile::Builder::new()
+            .prefix(PREFIX)
+            // The server may run as another user, who must get through to its data.
+            .permissions(Permissions::from_mode(0o755))
+            .tempdir_in(parent)
+            .map_err(describe)?;
+        let lock = lock(temporary.path()).map_err(describe)?;
+        Ok(Self { temporary, _lock: lock })
+    }
+
+    /// Where the server's own files go.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.temporary.path().join("data")
+    }
+
+    /// Creates [`Directory::data`] for `account`, or for ourselves.
+    pub(crate) fn create_data(&self, account: Option<Account>) -> Result<(), String> {
+        let data = self.data();
+        let describe = |e| format!("cannot create {}: {e}", data.display());
+        fs::create_dir(&data).map_err(describe)?;
+        fs::set_permissions(&data, Permissions::from_mode(0o700)).map_err(describe)?;
+        if let Some(Account { uid, gid }) = account {
+            std::os::unix::fs::chown(&data, Some(uid), Some(gid)).map_err(describe)?;
+        }
+        Ok(())
+    }
+
+    /// What the server writes to its standard output and error.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.temporary.path().join("server.log")
+    }
+}
+
+/// The lock is taken under another name first: `lock` is never seen without its owner.
+fn lock(directory: &Path) -> std::io::Result<File> {
+    let unseen = directory.join("lock.new");
+    let file = File::create(&unseen)?;
+    file.lock()?;
+    fs::rename(unseen, directory.join("lock"))?;
+    Ok(file)
+}
+
+/// Removes what killed processes left. Whatever cannot be removed is somebody else's.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        if is_abandoned(&entry).unwrap_or(false) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn is_abandoned(entry: &DirEntry) -> std::io::Result<bool> {
+    let ours = entry.file_name().to_string_lossy().starts_with(PREFIX)
+        && entry.file_type()?.is_dir()
+        && entry.metadata()?.uid() == rustix::process::geteuid().as_raw();
+    Ok(ours && File::open(entry.path().join("lock"))?.try_lock().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Directory, PREFIX};
+    use std::fs;
+
+    #[test]
+    fn an_abandoned_directory_is_swept_and_a_living_one_is_kept() {
+        let parent = tempfile::tempdir().unwrap();
+        let living = Directory::create_in(parent.path()).unwrap();
+        let abandoned = parent.path().join(format!("{PREFIX}abandoned"));
+        let unlocked = parent.path().join(format!("{PREFIX}being-created"));
+        for directory in [&abandoned, &unlocked] {
+            fs::create_dir(directory).unwrap();
+        }
+        fs::write(abandoned.join("lock"), "").unwrap();
+
+        let next = Directory::create_in(parent.path()).unwrap();
+
+        assert!(living.temporary.path().exists());
+        assert!(next.temporary.path().exists());
+        assert!(unlocked.exists());
+        assert!(!abandoned.exists());
+    }
+}

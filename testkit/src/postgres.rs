@@ -1,0 +1,174 @@
+//! A private PostgreSQL.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::account::{self, Account};
+use crate::directory::Directory;
+use crate::process;
+use crate::program::find_program;
+use crate::server::{Kind, Server};
+
+const PACKAGE: &str = "postgresql";
+const USER: &str = "postgres";
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How a [`Postgres`] is to be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostgresOptions {
+    /// `true` (the default) leaves `fsync` and `full_page_writes` on, as in production and for
+    /// measurements. `false` turns them off: tests run faster, and [`Postgres::kill`] still keeps
+    /// all that was committed, for the operating system has it; only a crash of the machine would
+    /// lose it. It also restarts at once after a kill, where a durable server first syncs every
+    /// file it has, for seconds on a slow disk.
+    ///
+    /// `synchronous_commit` stays on either way: off, a kill would lose commits.
+    pub durable: bool,
+    /// The server's `max_connections`; 200 by default.
+    pub connections_max: u16,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self { durable: true, connections_max: 200 }
+    }
+}
+
+/// A private PostgreSQL server, stopped and removed on drop.
+///
+/// It listens on 127.0.0.1 only and trusts every local user, so keep nothing in it that matters.
+/// As PostgreSQL refuses to run as root, root's servers run as `postgres` or `nobody`.
+#[derive(Debug)]
+pub struct Postgres {
+    server: Server<PostgresKind>,
+}
+
+impl Postgres {
+    /// Starts a durable server with the default [`PostgresOptions`].
+    ///
+    /// Fails when PostgreSQL is not installed (the message names the package), and when the
+    /// server does not serve within a minute (the message has the end of its log).
+    pub fn start() -> Result<Self, String> {
+        Self::start_with(PostgresOptions::default())
+    }
+
+    /// Starts a server with `options`; fails as [`Postgres::start`] does.
+    pub fn start_with(options: PostgresOptions) -> Result<Self, String> {
+        let find = |program| find_program(program, PACKAGE).map_err(|e| e.to_string());
+        let initdb = find("initdb")?;
+        let program = find("postgres")?;
+        let account = account::unprivileged()?;
+        let directory = Directory::create()?;
+        directory.create_data(account)?;
+        create_cluster(&initdb, account, &directory.data())?;
+        let kind = PostgresKind { program, account, options };
+        Ok(Self { server: Server::start(kind, directory)? })
+    }
+
+    /// The address of its database `postgres`, of which the user is the superuser:
+    /// `postgres://postgres@127.0.0.1:PORT/postgres`.
+    pub fn url(&self) -> String {
+        format!("postgres://{USER}@127.0.0.1:{}/{USER}", self.server.port())
+    }
+
+    /// The port, which stays the same over restarts.
+    pub fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// Ends the server in order (a "fast" shutdown, which breaks open connections). Stopping a
+    /// stopped server succeeds.
+    pub fn stop(&mut self) -> Result<(), String> {
+        self.server.stop()
+    }
+
+    /// Kills the server with SIGKILL, as a crash would. Killing a stopped server succeeds.
+    pub fn kill(&mut self) -> Result<(), String> {
+        self.server.kill()
+    }
+
+    /// Starts the server on the same port with the same data, stopping it first if it runs.
+    pub fn restart(&mut self) -> Result<(), String> {
+        self.server.restart()
+    }
+}
+
+fn create_cluster(initdb: &Path, account: Option<Account>, data: &Path) -> Result<(), String> {
+    let output = process::command(initdb, account)
+        .args(["--username", USER, "--auth", "trust", "--encoding", "UTF8", "--no-locale"])
+        // Only an empty cluster could be lost.
+        .arg("--no-sync")
+        .arg("--pgdata")
+        .arg(data)
+        .current_dir("/")
+        .output()
+        .map_err(|e| format!("cannot start {}: {e}", initdb.display()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{} ended with {}:\n{message}", initdb.display(), output.status))
+}
+
+#[derive(Debug)]
+struct PostgresKind {
+    program: PathBuf,
+    account: Option<Account>,
+    options: PostgresOptions,
+}
+
+impl Kind for PostgresKind {
+    const NAME: &'static str = "PostgreSQL";
+    /// A fast shutdown; SIGTERM would wait for the clients to leave.
+    const STOP_SIGNAL: Signal = Signal::INT;
+
+    fn command(&self, data: &Path, port: u16) -> Command {
+        let mut command = process::command(&self.program, self.account);
+        command.arg("-D").arg(data).args(["-h", "127.0.0.1", "-k", "", "-p"]).arg(port.to_string());
+        command.arg("-N").arg(self.options.connections_max.to_string());
+        let durable = if self.options.durable { "on" } else { "off" };
+        command.args(["-c", "synchronous_commit=on"]);
+        for setting in ["fsync", "full_page_writes"] {
+            command.arg("-c").arg(format!("{setting}={durable}"));
+        }
+        command.current_dir("/");
+        command
+    }
+
+    fn is_ready(&self, data: &Path, port: u16, pid: u32) -> bool {
+        says_ready(data, pid) && accepts_sessions(port).unwrap_or(false)
+    }
+}
+
+/// Whether `postmaster.pid` (its first line is the process, its eighth the state) says so. This
+/// tells our server from a stranger on the same port.
+fn says_ready(data: &Path, pid: u32) -> bool {
+    let file = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
+    let line = |index| file.lines().nth(index).map(str::trim);
+    line(0) == Some(pid.to_string().as_str()) && line(7) == Some("ready")
+}
+
+/// Whether the server answers a start of session with an authentication message; while it starts
+/// or recovers it answers with an error.
+fn accepts_sessions(port: u16) -> io::Result<bool> {
+    const PROTOCOL: u32 = 3 << 16;
+    const TERMINATE: [u8; 5] = [b'X', 0, 0, 0, 4];
+    let parameters = format!("user\0{USER}\0database\0{USER}\0\0");
+    let mut start = (8 + parameters.len() as u32).to_be_bytes().to_vec();
+    start.extend(PROTOCOL.to_be_bytes());
+    start.extend(parameters.as_bytes());
+
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(PROBE_TIMEOUT))?;
+    stream.write_all(&start)?;
+    let mut answer = [0];
+    stream.read_exact(&mut answer)?;
+    stream.write_all(&TERMINATE)?;
+    Ok(answer == *b"R")
+}

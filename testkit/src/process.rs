@@ -1,0 +1,125 @@
+//! One running server process.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::account::Account;
+use crate::program::find_program;
+use crate::spawner;
+
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// `setpriv`, if it is there and knows death signals (that of `BusyBox` does not).
+static SETPRIV: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+    let setpriv = find_program("setpriv", "util-linux").ok()?;
+    let works = Command::new(&setpriv)
+        .args(["--pdeathsig", "KILL", "--", "true"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    works.then_some(setpriv)
+});
+
+/// A command that runs `program` as `account`, or as ourselves.
+pub(crate) fn command(program: &Path, account: Option<Account>) -> Command {
+    let mut command = match &*SETPRIV {
+        Some(setpriv) => {
+            let mut command = Command::new(setpriv);
+            command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    if let Some(Account { uid, gid }) = account {
+        // The standard library clears the supplementary groups along with this.
+        command.uid(uid).gid(gid);
+    }
+    // Messages are matched against, so they must not be translated.
+    command.env("LC_ALL", "C").stdin(Stdio::null());
+    command
+}
+
+/// A child process, killed on drop.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command` with its output going to the file `log`, which is emptied first.
+    pub(crate) fn spawn(mut command: Command, log: PathBuf) -> Result<Self, String> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let describe = |e| format!("cannot start {program}: {e}");
+        let output = File::create(&log).map_err(describe)?;
+        command
+            .stdout(output.try_clone().map_err(describe)?)
+            .stderr(output)
+            // Ctrl-C goes to the whole group of the terminal. Its owner stops the server, in order.
+            .process_group(0);
+        let child = spawner::spawn(command).map_err(describe)?;
+        Ok(Self { child, log })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// The end of what the process has written.
+    pub(crate) fn log_tail(&self) -> String {
+        const LINES: usize = 20;
+        let log = fs::read(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LINES)..].join("\n")
+    }
+
+    /// Asks the process to end with `signal`; when `limit` has passed it is killed, and that is an
+    /// error.
+    pub(crate) fn stop(mut self, signal: Signal, limit: Duration) -> Result<(), String> {
+        send(&self.child, signal)?;
+        let deadline = Instant::now() + limit;
+        while self.exit_status().is_none() {
+            if Instant::now() > deadline {
+                return Err(format!("did not stop within {limit:?}:\n{}", self.log_tail()));
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Kills the process as a crash would, and waits until it is gone.
+    pub(crate) fn kill(mut self) -> Result<(), String> {
+        self.kill_and_reap().map_err(|e| format!("cannot kill process {}: {e}", self.child.id()))
+    }
+
+    fn kill_and_reap(&mut self) -> std::io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(drop)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Fails only if it is already gone, which is what is wanted.
+        let _ = self.kill_and_reap();
+    }
+}
+
+fn send(child: &Child, signal: Signal) -> Result<(), String> {
+    kill_process(Pid::from_child(child), signal)
+        .map_err(|e| format!("cannot signal process {}: {e}", child.id()))
+}

@@ -1,0 +1,102 @@
+//! A private Redis.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::directory::Directory;
+use crate::process;
+use crate::program::find_program;
+use crate::server::{Kind, Server};
+
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A private Redis server, stopped and removed on drop.
+///
+/// It listens on 127.0.0.1 only and keeps an append-only file, synced every second: the setting
+/// that Seriatim recommends. It writes no snapshots.
+#[derive(Debug)]
+pub struct Redis {
+    server: Server<RedisKind>,
+}
+
+impl Redis {
+    /// Starts a server.
+    ///
+    /// Fails when Redis is not installed (the message names the package), and when the server
+    /// does not serve within a minute (the message has the end of its log).
+    pub fn start() -> Result<Self, String> {
+        let program = find_program("redis-server", "redis-server").map_err(|e| e.to_string())?;
+        let directory = Directory::create()?;
+        directory.create_data(None)?;
+        Ok(Self { server: Server::start(RedisKind { program }, directory)? })
+    }
+
+    /// The address: `redis://127.0.0.1:PORT/`.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.server.port())
+    }
+
+    /// The port, which stays the same over restarts.
+    pub fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// Ends the server in order, with all data written. Stopping a stopped server succeeds.
+    pub fn stop(&mut self) -> Result<(), String> {
+        self.server.stop()
+    }
+
+    /// Kills the server with SIGKILL, as a crash would. Killing a stopped server succeeds.
+    pub fn kill(&mut self) -> Result<(), String> {
+        self.server.kill()
+    }
+
+    /// Starts the server on the same port with the same data, stopping it first if it runs.
+    pub fn restart(&mut self) -> Result<(), String> {
+        self.server.restart()
+    }
+}
+
+#[derive(Debug)]
+struct RedisKind {
+    program: PathBuf,
+}
+
+impl Kind for RedisKind {
+    const NAME: &'static str = "Redis";
+    const STOP_SIGNAL: Signal = Signal::TERM;
+
+    fn command(&self, data: &Path, port: u16) -> Command {
+        let mut command = process::command(&self.program, None);
+        command
+            .args(["--bind", "127.0.0.1", "--save", "", "--daemonize", "no"])
+            .args(["--appendonly", "yes", "--appendfsync", "everysec", "--port"])
+            .arg(port.to_string())
+            .arg("--dir")
+            .arg(data)
+            .current_dir(data);
+        command
+    }
+
+    fn is_ready(&self, _data: &Path, port: u16, pid: u32) -> bool {
+        info(port).is_ok_and(|info| {
+            let says = |line: &str| info.lines().any(|l| l == line);
+            says(&format!("process_id:{pid}")) && says("loading:0")
+        })
+    }
+}
+
+/// What the server says of itself; it answers this even while it loads its data.
+fn info(port: u16) -> io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(PROBE_TIMEOUT))?;
+    stream.write_all(b"INFO\r\nQUIT\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}

@@ -1,0 +1,117 @@
+//! The life of a server: start, stop, crash, restart.
+
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::directory::Directory;
+use crate::port::free_port;
+use crate::process::Process;
+
+/// Long, since recovery after a crash counts and a test machine may be busy.
+const START_LIMIT: Duration = Duration::from_mins(1);
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// What a server says when it cannot start *yet*: somebody took the port, or the children of its
+/// killed predecessor are not gone.
+const TRANSIENT: [&str; 3] =
+    ["Address already in use", "pre-existing shared memory block", "is another postmaster"];
+
+/// What differs from one kind of server to another.
+pub(crate) trait Kind {
+    /// For error messages.
+    const NAME: &'static str;
+    /// Asks it to end at once but in order.
+    const STOP_SIGNAL: Signal;
+
+    /// The server in the foreground, with its data below `data`, on `port` of 127.0.0.1.
+    fn command(&self, data: &Path, port: u16) -> Command;
+
+    /// Whether the process `pid` itself (not a stranger on the same port) serves clients.
+    fn is_ready(&self, data: &Path, port: u16, pid: u32) -> bool;
+}
+
+/// A server that runs, was stopped, or was killed.
+#[derive(Debug)]
+pub(crate) struct Server<K> {
+    kind: K,
+    port: u16,
+    // Before the directory: fields are dropped in order, and the server uses its directory.
+    process: Option<Process>,
+    directory: Directory,
+}
+
+impl<K: Kind> Server<K> {
+    /// Starts a server on the prepared `directory`, on a port of its own.
+    pub(crate) fn start(kind: K, directory: Directory) -> Result<Self, String> {
+        let mut server = Self { kind, port: 0, process: None, directory };
+        server.launch(|_| free_port())?;
+        Ok(server)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Does nothing to a server that is not running.
+    pub(crate) fn stop(&mut self) -> Result<(), String> {
+        let Some(process) = self.process.take() else {
+            return Ok(());
+        };
+        process.stop(K::STOP_SIGNAL, STOP_LIMIT).map_err(|e| format!("{}: {e}", K::NAME))
+    }
+
+    /// Does nothing to a server that is not running.
+    pub(crate) fn kill(&mut self) -> Result<(), String> {
+        self.process.take().map_or(Ok(()), Process::kill)
+    }
+
+    pub(crate) fn restart(&mut self) -> Result<(), String> {
+        self.stop()?;
+        self.launch(Ok)
+    }
+
+    /// `next_port` chooses a port for each attempt, given the one before.
+    fn launch(&mut self, next_port: impl Fn(u16) -> Result<u16, String>) -> Result<(), String> {
+        let deadline = Instant::now() + START_LIMIT;
+        loop {
+            self.port = next_port(self.port)?;
+            match self.attempt(deadline) {
+                Ok(process) => {
+                    self.process = Some(process);
+                    return Ok(());
+                }
+                Err(error) if is_transient(&error) && Instant::now() < deadline => {
+                    thread::sleep(POLL_INTERVAL);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn attempt(&self, deadline: Instant) -> Result<Process, String> {
+        let data = self.directory.data();
+        let command = self.kind.command(&data, self.port);
+        let mut process = Process::spawn(command, self.directory.log())?;
+        while !self.kind.is_ready(&data, self.port, process.id()) {
+            if let Some(status) = process.exit_status() {
+                let log = process.log_tail();
+                return Err(format!("{} ended with {status} at its start:\n{log}", K::NAME));
+            }
+            if Instant::now() > deadline {
+                let log = process.log_tail();
+                return Err(format!("{} not ready after {START_LIMIT:?}:\n{log}", K::NAME));
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(process)
+    }
+}
+
+fn is_transient(error: &str) -> bool {
+    TRANSIENT.iter().any(|message| error.contains(message))
+}

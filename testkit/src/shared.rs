@@ -1,0 +1,36 @@
+//! The servers that all tests of a process share.
+
+use std::env;
+use std::sync::LazyLock;
+
+use crate::{Postgres, PostgresOptions, Redis};
+
+/// Names the PostgreSQL that tests are to use. `cargo xtask test` sets it.
+pub const POSTGRES_VARIABLE: &str = "SERIATIM_TEST_POSTGRES";
+/// Names the Redis that tests are to use. `cargo xtask test` sets it.
+pub const REDIS_VARIABLE: &str = "SERIATIM_TEST_REDIS";
+
+// Statics are not dropped: these servers get the death signal, and their directories are removed
+// by the next start.
+static POSTGRES: LazyLock<Result<Postgres, String>> = LazyLock::new(|| {
+    Postgres::start_with(PostgresOptions { durable: false, ..PostgresOptions::default() })
+});
+static REDIS: LazyLock<Result<Redis, String>> = LazyLock::new(Redis::start);
+
+/// The PostgreSQL for tests: [`POSTGRES_VARIABLE`] if set, else one that this process starts on
+/// first use and that is not durable. Many tests use it at a time, so each makes its own database
+/// or schema; a test that stops or kills a server starts its own.
+///
+/// Fails as [`Postgres::start`] does. A test must then fail too, and not pass without its server.
+pub fn postgres_url() -> Result<String, String> {
+    env::var(POSTGRES_VARIABLE)
+        .or_else(|_| POSTGRES.as_ref().map(Postgres::url).map_err(Clone::clone))
+}
+
+/// The Redis for tests: [`REDIS_VARIABLE`] if set, else one that this process starts on first use.
+/// Many tests use it at a time, so each uses a key prefix of its own and none flushes it.
+///
+/// Fails as [`Redis::start`] does. A test must then fail too, and not pass without its server.
+pub fn redis_url() -> Result<String, String> {
+    env::var(REDIS_VARIABLE).or_else(|_| REDIS.as_ref().map(Redis::url).map_err(Clone::clone))
+}

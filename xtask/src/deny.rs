@@ -1,0 +1,16 @@
+//! `cargo xtask deny`: what the dependencies may be.
+
+use std::path::Path;
+
+use crate::cargo;
+use crate::step;
+
+const INSTALL: &str = "cargo-deny is not installed: cargo install --locked cargo-deny";
+
+/// Checks all dependencies against `deny.toml`.
+pub(crate) fn run(root: &Path) -> Result<(), String> {
+    if !cargo::has(root, "deny") {
+        return Err(INSTALL.to_owned());
+    }
+    step::run("cargo deny", &mut cargo::command(root, &["deny", "--all-features", "check"]))
+}

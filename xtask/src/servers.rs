@@ -1,0 +1,18 @@
+//! `cargo xtask servers`: private servers to develop and measure against.
+
+use seriatim_testkit::{Postgres, Redis};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// Starts the servers, as durable as in production, prints their addresses, and stops them on
+/// Ctrl-C (or SIGTERM, or when the terminal goes).
+pub(crate) fn run() -> Result<(), String> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| e.to_string())?;
+    let postgres = Postgres::start()?;
+    let redis = Redis::start()?;
+    println!("postgres  {}", postgres.url());
+    println!("redis     {}", redis.url());
+    eprintln!("Ctrl-C stops both and removes their data.");
+    signals.forever().next();
+    Ok(())
+}

@@ -1,0 +1,15 @@
+//! One command of several, with its name printed above its output.
+
+use std::process::Command;
+
+/// Prints `name` as a heading.
+pub(crate) fn announce(name: &str) {
+    eprintln!("\n── {name}");
+}
+
+/// Runs `command` under its `name`.
+pub(crate) fn run(name: &str, command: &mut Command) -> Result<(), String> {
+    announce(name);
+    let status = command.status().map_err(|e| format!("{name}: cannot start: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
+}

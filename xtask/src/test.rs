@@ -1,0 +1,173 @@
+//! `cargo xtask test`: everything that must hold before a change is merged.
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use seriatim_testkit::{POSTGRES_VARIABLE, Postgres, PostgresOptions, REDIS_VARIABLE, Redis};
+use signal_hook::consts::SIGINT;
+
+use crate::cargo;
+use crate::packages;
+use crate::step;
+use crate::tidy;
+use crate::totals::Totals;
+
+/// Runs every check even when one before it failed, so that one run tells all. `args` go to the
+/// test runner.
+pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
+    let mut run = Run::new(root)?;
+    packages::ensure()?;
+    run.check("fmt", "cargo fmt --check", &["fmt", "--all", "--check"]);
+    run.tidy();
+    run.check("clippy", "cargo clippy", &CLIPPY);
+    run.tests(args)?;
+    run.finish()
+}
+
+const CLIPPY: [&str; 7] =
+    ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
+/// All of the workspace, though only the library has many: with the same packages as the tests, their
+/// dependencies are built once.
+const DOCTESTS: [&str; 4] = ["test", "--doc", "--workspace", "--all-features"];
+
+struct Run<'a> {
+    root: &'a Path,
+    failures: Vec<String>,
+    left_out: Vec<&'static str>,
+    /// Ctrl-C goes to the command that runs, too. We wait for it to end, then stop the servers.
+    interrupted: Arc<AtomicBool>,
+}
+
+impl<'a> Run<'a> {
+    fn new(root: &'a Path) -> Result<Self, String> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(SIGINT, Arc::clone(&interrupted)).map_err(|e| e.to_string())?;
+        Ok(Self { root, failures: Vec::new(), left_out: Vec::new(), interrupted })
+    }
+
+    /// A check by a component that a bare machine may lack.
+    fn check(&mut self, subcommand: &str, name: &'static str, args: &[&str]) {
+        if cargo::has(self.root, subcommand) {
+            self.step(name, &mut cargo::command(self.root, args));
+        } else {
+            self.left_out.push(name);
+        }
+    }
+
+    fn tidy(&mut self) {
+        step::announce("tidy");
+        self.note(tidy::run(self.root));
+    }
+
+    fn tests(&mut self, args: &[&str]) -> Result<(), String> {
+        if self.is_interrupted() {
+            return Ok(());
+        }
+        let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+        let postgres = Postgres::start_with(options)?;
+        let redis = Redis::start()?;
+        let servers = [(POSTGRES_VARIABLE, postgres.url()), (REDIS_VARIABLE, redis.url())];
+        if cargo::has(self.root, "nextest") {
+            self.nextest(args, &servers);
+        } else {
+            self.cargo_test(args, &servers);
+        }
+        Ok(())
+    }
+
+    /// nextest runs no doctests. They go first, for its summary is to be the last line.
+    fn nextest(&mut self, args: &[&str], servers: &[(&str, String)]) {
+        let mut doctests = cargo::command(self.root, &DOCTESTS);
+        self.step("doctests", doctests.envs(servers.iter().cloned()));
+
+        let mut tests = cargo::command(self.root, &["nextest", "run", "--all-features"]);
+        if env::var_os("CI").is_some() {
+            tests.args(["--profile", "ci"]);
+        }
+        tests.args(scope(args)).args(args).envs(servers.iter().cloned());
+        self.step("cargo nextest run", &mut tests);
+    }
+
+    /// Includes the doctests.
+    fn cargo_test(&mut self, args: &[&str], servers: &[(&str, String)]) {
+        let mut tests = cargo::command(self.root, &["test", "--all-features", "--no-fail-fast"]);
+        tests.args(scope(args)).args(args).envs(servers.iter().cloned());
+        if self.is_interrupted() {
+            return;
+        }
+        step::announce("cargo test (cargo-nextest is not installed)");
+        let result = tally(&mut tests).and_then(|(totals, result)| {
+            println!("{totals}");
+            result
+        });
+        self.note(result);
+    }
+
+    fn step(&mut self, name: &str, command: &mut Command) {
+        if !self.is_interrupted() {
+            let result = step::run(name, command);
+            self.note(result);
+        }
+    }
+
+    fn note(&mut self, result: Result<(), String>) {
+        self.failures.extend(result.err());
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    fn finish(self) -> Result<(), String> {
+        for name in &self.left_out {
+            eprintln!("left out: {name} (not installed: rustup component add rustfmt clippy)");
+        }
+        if self.is_interrupted() {
+            return Err("interrupted".to_owned());
+        }
+        if self.failures.is_empty() {
+            return Ok(());
+        }
+        Err(format!("\nfailed:\n  {}", self.failures.join("\n  ")))
+    }
+}
+
+/// The whole workspace, unless the caller chose packages.
+fn scope(args: &[&str]) -> Option<&'static str> {
+    let chosen = |arg: &&str| arg.starts_with("-p") || arg.starts_with("--package");
+    (!args.iter().take_while(|arg| **arg != "--").any(chosen)).then_some("--workspace")
+}
+
+/// Passes the command's standard output through and adds up its results.
+fn tally(command: &mut Command) -> Result<(Totals, Result<(), String>), String> {
+    let describe = |e: std::io::Error| format!("cargo test: {e}");
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(describe)?;
+    let mut totals = Totals::default();
+    let output = child.stdout.take().map(BufReader::new);
+    for line in output.into_iter().flat_map(|output| output.split(b'\n')) {
+        let line = line.map_err(describe)?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        totals.add_line(&line);
+    }
+    let status = child.wait().map_err(describe)?;
+    let result = if status.success() { Ok(()) } else { Err(format!("cargo test: {status}")) };
+    Ok((totals, result))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scope;
+
+    #[test]
+    fn the_whole_workspace_is_tested_unless_packages_are_chosen() {
+        assert_eq!(scope(&[]), Some("--workspace"));
+        assert_eq!(scope(&["some_test", "--", "-p"]), Some("--workspace"));
+        assert_eq!(scope(&["-p", "seriatim"]), None);
+        assert_eq!(scope(&["--package=seriatim"]), None);
+    }
+}

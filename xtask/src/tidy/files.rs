@@ -1,0 +1,43 @@
+//! The files of the repository.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Paths from `root`, sorted: what git tracks or would (new files count, ignored ones do not).
+/// Without git, as in an unpacked source archive, all but hidden and build directories.
+pub(super) fn list(root: &Path) -> Result<BTreeSet<String>, String> {
+    if let Some(files) = from_git(root) {
+        return Ok(files);
+    }
+    let mut files = BTreeSet::new();
+    walk(root, root, &mut files).map_err(|e| format!("{}: {e}", root.display()))?;
+    Ok(files)
+}
+
+fn from_git(root: &Path) -> Option<BTreeSet<String>> {
+    let output = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()
+        .ok()?;
+    let paths = String::from_utf8(output.stdout).ok()?;
+    let files = paths.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect();
+    output.status.success().then_some(files)
+}
+
+fn walk(root: &Path, directory: &Path, files: &mut BTreeSet<String>) -> std::io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let path: PathBuf = entry.path();
+        let name = entry.file_name();
+        let hidden = name.to_string_lossy().starts_with('.');
+        if entry.file_type()?.is_file() {
+            files.extend(path.strip_prefix(root).ok().and_then(Path::to_str).map(str::to_owned));
+        } else if entry.file_type()?.is_dir() && !hidden && name != "target" {
+            walk(root, &path, files)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! `cargo xtask tidy`: the rules of style that rustfmt and clippy do not know.
+//!
+//! It is a ratchet: what a rule forbids but [`allow`] lists may stay, not grow, and an entry that
+//! is no longer needed must go.
+
+mod allow;
+mod files;
+mod functions;
+mod rules;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use allow::Allowed;
+use rules::{Finding, RULES};
+use source::Source;
+
+/// Checks every file of the repository and prints each breach with its file and line.
+pub(crate) fn run(root: &Path) -> Result<(), String> {
+    let sources: Vec<Source> =
+        files::list(root)?.into_iter().filter_map(|path| Source::read(root, path)).collect();
+    let breaches = judge(&sources, allow::ALLOWED);
+    if breaches.is_empty() {
+        return Ok(());
+    }
+    for breach in &breaches {
+        eprintln!("{breach}");
+    }
+    Err(format!("tidy: {} breaches", breaches.len()))
+}
+
+/// What is forbidden and not allowed, and what is allowed and not needed.
+fn judge(sources: &[Source], allowed: &[Allowed]) -> Vec<String> {
+    let findings: Vec<Finding> =
+        sources.iter().flat_map(|source| RULES.iter().flat_map(|rule| rule(source))).collect();
+    let forbidden = findings
+        .iter()
+        .filter(|finding| !allowed.iter().any(|entry| entry.covers(finding)))
+        .map(ToString::to_string);
+    let unneeded =
+        allowed.iter().filter(|entry| !findings.iter().any(|finding| entry.concerns(finding))).map(
+            |entry| format!("{}: remove this from xtask/src/tidy/allow.rs: {entry:?}", entry.path),
+        );
+    forbidden.chain(unneeded).collect()
+}

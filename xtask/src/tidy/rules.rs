@@ -1,0 +1,181 @@
+//! The rules.
+
+use std::fmt;
+
+use super::functions;
+use super::source::Source;
+
+const FUNCTION_LINES_MAX: usize = 80;
+const FILE_LINES_MAX: usize = 1_000;
+
+/// In pieces, or this file would break its own rules.
+const UNFINISHED: [&str; 4] = [
+    concat!("to", "do!"),
+    concat!("unimple", "mented!"),
+    concat!("db", "g!"),
+    concat!("FIX", "ME"),
+];
+const MACHINE_ROOTS: [&str; 4] =
+    [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/fa", "rm/")];
+/// Endpoints of the HTTP API that only look like a directory of a machine.
+const ENDPOINTS: [&str; 3] = ["claim", "heartbeat", "settle"];
+const IGNORED_TEST: &str = concat!("#[ig", "nore");
+const SLEEP: &str = concat!("sle", "ep(");
+
+/// Which rule a finding breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RuleName {
+    Whitespace,
+    Unfinished,
+    MachinePath,
+    IgnoredTest,
+    SleepInTest,
+    LongFunction,
+    LongFile,
+    UndocumentedFile,
+}
+
+/// Something a rule forbids.
+#[derive(Debug)]
+pub(super) struct Finding {
+    pub(super) rule: RuleName,
+    pub(super) path: String,
+    /// From 1.
+    pub(super) line: usize,
+    /// The function, for [`RuleName::LongFunction`]; otherwise empty.
+    pub(super) item: String,
+    /// Lines, where the rule is about length; otherwise 0.
+    pub(super) size: usize,
+    pub(super) message: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {} ({:?})", self.path, self.line, self.message, self.rule)
+    }
+}
+
+/// Finds all breaches of one rule in a file.
+pub(super) type Rule = fn(&Source) -> Vec<Finding>;
+
+/// All rules.
+pub(super) const RULES: &[Rule] = &[
+    whitespace,
+    unfinished,
+    machine_path,
+    ignored_test,
+    sleep_in_test,
+    long_function,
+    long_file,
+    undocumented_file,
+];
+
+fn whitespace(source: &Source) -> Vec<Finding> {
+    by_line(source, RuleName::Whitespace, |line| {
+        if line.ends_with(char::is_whitespace) {
+            Some("whitespace at the end of the line".to_owned())
+        } else {
+            let tab = source.is_rust() && line.contains('\t');
+            tab.then(|| "a tab; in a string write it as \\t".to_owned())
+        }
+    })
+}
+
+fn unfinished(source: &Source) -> Vec<Finding> {
+    if !source.is_rust() {
+        return Vec::new();
+    }
+    by_line(source, RuleName::Unfinished, |line| {
+        let word = UNFINISHED.iter().find(|word| line.contains(**word))?;
+        Some(format!("`{word}` is for work that is not ready to be merged"))
+    })
+}
+
+fn machine_path(source: &Source) -> Vec<Finding> {
+    by_line(source, RuleName::MachinePath, |line| {
+        let root = MACHINE_ROOTS.iter().find(|root| has_absolute_path(line, root))?;
+        Some(format!("`{root}…` is a path of one machine"))
+    })
+}
+
+/// Whether `root` begins a path here, and is neither the middle of one nor an endpoint.
+fn has_absolute_path(line: &str, root: &str) -> bool {
+    line.match_indices(root).any(|(at, _)| {
+        let within = line[..at].ends_with(|c: char| c.is_alphanumeric() || "_-.}*~/".contains(c));
+        let rest = &line[at + root.len()..];
+        !within && !ENDPOINTS.iter().any(|endpoint| rest.starts_with(endpoint))
+    })
+}
+
+fn ignored_test(source: &Source) -> Vec<Finding> {
+    if !source.is_rust() {
+        return Vec::new();
+    }
+    by_line(source, RuleName::IgnoredTest, |line| {
+        line.contains(IGNORED_TEST).then(|| "a test that never runs proves nothing".to_owned())
+    })
+}
+
+fn sleep_in_test(source: &Source) -> Vec<Finding> {
+    if !source.is_test() {
+        return Vec::new();
+    }
+    by_line(source, RuleName::SleepInTest, |line| {
+        let code = line.split("//").next().unwrap_or(line);
+        code.contains(SLEEP).then(|| "a test awaits a signal, it does not sleep".to_owned())
+    })
+}
+
+fn long_function(source: &Source) -> Vec<Finding> {
+    if !source.is_rust() {
+        return Vec::new();
+    }
+    functions::of(&source.text)
+        .into_iter()
+        .filter(|function| function.lines > FUNCTION_LINES_MAX)
+        .map(|function| Finding {
+            rule: RuleName::LongFunction,
+            path: source.path.clone(),
+            line: function.first_line,
+            item: function.name.to_owned(),
+            size: function.lines,
+            message: format!(
+                "`{}` has {} lines, of {FUNCTION_LINES_MAX} at most",
+                function.name, function.lines
+            ),
+        })
+        .collect()
+}
+
+fn long_file(source: &Source) -> Vec<Finding> {
+    let size = source.text.lines().count();
+    if !source.is_rust() || size <= FILE_LINES_MAX {
+        return Vec::new();
+    }
+    let message = format!("{size} lines, of {FILE_LINES_MAX} at most");
+    vec![Finding { size, ..finding(source, RuleName::LongFile, 1, message) }]
+}
+
+fn undocumented_file(source: &Source) -> Vec<Finding> {
+    let applies = source.is_rust() && source.path.starts_with("seriatim/src/");
+    if !applies || source.text.starts_with("//!") {
+        return Vec::new();
+    }
+    let message = "begin with a line of `//!` that says what is in here".to_owned();
+    vec![finding(source, RuleName::UndocumentedFile, 1, message)]
+}
+
+fn by_line(
+    source: &Source,
+    rule: RuleName,
+    message: impl Fn(&str) -> Option<String>,
+) -> Vec<Finding> {
+    source
+        .lines()
+        .filter_map(|(number, line)| Some(finding(source, rule, number, message(line)?)))
+        .collect()
+}
+
+fn finding(source: &Source, rule: RuleName, line: usize, message: String) -> Finding {
+    Finding { rule, path: source.path.clone(), line, item: String::new(), size: 0, message }
+}
