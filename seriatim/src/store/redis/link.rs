@@ -1,12 +1,14 @@
 //! The connection, the scripts, and the server's errors in our words.
 
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Cmd, ErrorKind as Driver, RedisError, ServerErrorKind as Server, Value};
 
 use super::reply::Fields;
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long to wait for an answer; a push of the largest batch takes a fraction of it.
@@ -77,18 +79,22 @@ global_scripts! {
 }
 
 /// What a script is called with.
-#[derive(Default)]
-pub(super) struct Args(Vec<Vec<u8>>);
+#[derive(Clone, Default)]
+pub(super) struct Args(pub Vec<Vec<u8>>);
 
 impl Args {
     /// Begins with a time; empty is the server's own.
-    pub(super) fn at(now: Option<crate::clock::Timestamp>) -> Self {
+    pub(super) fn at(now: Option<Timestamp>) -> Self {
         let mut args = Self::default();
-        match now {
-            Some(now) => args.int(now.as_micros()),
-            None => args.text(""),
-        };
+        args.now(now);
         args
+    }
+
+    pub(super) fn now(&mut self, now: Option<Timestamp>) -> &mut Self {
+        match now {
+            Some(now) => self.time(now),
+            None => self.text(""),
+        }
     }
 
     pub(super) fn bytes(&mut self, bytes: impl Into<Vec<u8>>) -> &mut Self {
@@ -121,6 +127,11 @@ impl Args {
         self.text(if flag { "1" } else { "0" })
     }
 
+    /// A time in the range that every store keeps exactly.
+    pub(super) fn time(&mut self, time: Timestamp) -> &mut Self {
+        self.int(time.clamp(Timestamp::default(), Timestamp::MAX).as_micros())
+    }
+
     pub(super) fn micros(&mut self, length: Duration) -> &mut Self {
         self.int(micros(length))
     }
@@ -132,8 +143,10 @@ pub(super) fn micros(length: Duration) -> i64 {
 }
 
 /// The way to the server; reconnects by itself.
-#[derive(Clone)]
-pub(super) struct Link(ConnectionManager);
+pub(super) struct Link {
+    manager: ConnectionManager,
+    closed: Arc<AtomicBool>,
+}
 
 impl Link {
     pub(super) async fn open(client: redis::Client) -> Result<Self> {
@@ -142,7 +155,8 @@ impl Link {
             .set_connection_timeout(Some(CONNECT_WITHIN))
             .set_max_delay(Duration::from_secs(2));
         let manager = ConnectionManager::new_with_config(client, config).await;
-        let link = Self(manager.map_err(translate)?);
+        let manager = manager.map_err(translate)?;
+        let link = Self { manager, closed: Arc::default() };
         link.check_server().await?;
         Ok(link)
     }
@@ -172,16 +186,29 @@ impl Link {
         Ok(())
     }
 
+    /// Later calls fail as `Unavailable`; the connection ends with the store.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn check_open(&self) -> Result<()> {
+        match self.closed.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(Error::new(ErrorKind::Unavailable, "the store has been closed")),
+        }
+    }
+
     pub(super) async fn query(&self, cmd: &Cmd) -> Result<Value> {
+        self.check_open()?;
         self.send(cmd).await.map_err(translate)
     }
 
     async fn send(&self, cmd: &Cmd) -> Result<Value, RedisError> {
-        cmd.query_async(&mut self.0.clone()).await
+        cmd.query_async(&mut self.manager.clone()).await
     }
 
     async fn text(&self, cmd: &Cmd) -> Result<String> {
-        cmd.query_async(&mut self.0.clone()).await.map_err(translate)
+        cmd.query_async(&mut self.manager.clone()).await.map_err(translate)
     }
 
     pub(super) async fn fields(&self, cmd: &Cmd) -> Result<Fields> {
@@ -191,6 +218,7 @@ impl Link {
     /// Runs a script. One that the server does not know (restarted, flushed, failed over) is sent as a whole: that is
     /// one command too, so nothing lies between.
     pub(super) async fn run(&self, code: &Lazy, key: &str, args: &Args) -> Result<Value> {
+        self.check_open()?;
         let call = |command: &str, script: &str| {
             let mut cmd = redis::cmd(command);
             cmd.arg(script).arg(1).arg(key).arg(&args.0);
@@ -218,7 +246,10 @@ pub(super) fn translate(error: RedisError) -> Error {
     } else if says("MISCONF") {
         (ErrorKind::Full, "the server cannot write to its disk and refuses writes")
     } else if says("READONLY") || says("NOPERM") {
-        (ErrorKind::ReadOnly, "the server may not be written: it is a replica, or the user lacks permission")
+        (
+            ErrorKind::ReadOnly,
+            "the server may not be written: it is a replica, or the user lacks permission",
+        )
     } else if says("WRONGPASS") || says("NOAUTH") || error.kind() == Driver::AuthenticationFailed {
         (ErrorKind::Invalid, "the server refuses the user name or the password")
     } else {

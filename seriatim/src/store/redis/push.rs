@@ -18,7 +18,7 @@ use crate::store::request::{Push, PushStatus, Pushed};
 use crate::store::{validate_key, validate_push};
 
 /// How often a push is checked again because a definition changed under it.
-const ATTEMPTS: usize = 10;
+pub(super) const ATTEMPTS: usize = 10;
 
 /// The part of a batch that goes to one shard.
 struct Part {
@@ -44,7 +44,10 @@ impl Redis {
             }
             request.jobs.iter().for_each(|job| self.memo.forget(&job.queue));
         }
-        Err(Error::new(ErrorKind::Unavailable, "a queue's definition changed while it was pushed to"))
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            "a queue's definition changed while it was pushed to",
+        ))
     }
 
     /// `None` when a definition changed and nothing has been written.
@@ -128,7 +131,7 @@ impl Redis {
 
     async fn push_part(&self, request: &Push, part: &Part, dry: bool) -> Result<Answer> {
         let mut args = Args::default();
-        args.flag(dry).name(request.now.map(|now| now.as_micros().to_string()).as_deref());
+        args.flag(dry).now(request.now);
         args.int(part.known.version);
         for i in &part.jobs {
             job_args(&mut args, &request.jobs[*i], &part.known.queue)?;

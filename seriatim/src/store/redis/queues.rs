@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use super::link::{Args, DECLARE, GLOBAL_REGISTER};
-use super::reply::{Fields, Shard, corrupt};
+use super::reply::{Shard, corrupt, single};
 use super::{Redis, link};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::QUEUES_MAX;
@@ -67,7 +67,7 @@ impl Memo {
 
 /// What a shard says to a definition.
 enum Answer {
-    Ok(i64),
+    Ok,
     Exists,
     Refused(Error),
 }
@@ -88,7 +88,7 @@ impl Redis {
     pub(super) async fn reload(&self, name: &str) -> Result<Option<Arc<Known>>> {
         let number =
             self.link.query(redis::cmd("HGET").arg(self.global("queues")).arg(name)).await?;
-        let number = Fields::of(redis::Value::Array(vec![number]))?.opt_int()?;
+        let number = single(number)?.opt_int()?;
         match number {
             Some(number) => self.load(name, number as u32).await,
             None => Ok(None),
@@ -147,8 +147,7 @@ impl Redis {
         if (known.queue.mode, known.queue.merge) != (queue.mode, queue.merge) {
             for shard in known.shards().skip(1) {
                 let cmd = redis::cmd("HGET").arg(self.key(shard, "meta")).arg("lanes").to_owned();
-                let lanes = Fields::of(redis::Value::Array(vec![self.link.query(&cmd).await?]))?
-                    .opt_int()?;
+                let lanes = single(self.link.query(&cmd).await?)?.opt_int()?;
                 if lanes.unwrap_or(0) > 0 {
                     let (mode, merge) = (known.queue.mode.as_str(), known.queue.merge.as_str());
                     return Err(contradiction(queue, mode, merge));
@@ -203,7 +202,7 @@ impl Redis {
         let mut args = Args::default();
         args.text(name).int(QUEUES_MAX);
         let number = self.link.run(&GLOBAL_REGISTER, &self.global(""), &args).await?;
-        match Fields::of(redis::Value::Array(vec![number]))?.int()? {
+        match single(number)?.int()? {
             0 => {
                 let message = format!("the store holds {QUEUES_MAX} queues, which is the most");
                 Err(Error::invalid("queue", message))
@@ -220,7 +219,7 @@ impl Redis {
         settings(&mut args, shard.queue, queue)?;
         let mut answer = self.link.call(&DECLARE, &self.key(shard, ""), &args).await?;
         let refused = match &*answer.text()? {
-            "OK" => return Ok(Answer::Ok(answer.int()?)),
+            "OK" => return Ok(Answer::Ok),
             "EXISTS" => return Ok(Answer::Exists),
             "SHARDS" => other_shards(queue, answer.int()?),
             "BIG" => too_big(queue, answer.int()?),
@@ -263,15 +262,17 @@ struct Definition {
 }
 
 fn settings(args: &mut Args, number: u32, queue: &Queue) -> Result<()> {
-    let text = serde_json::to_string(queue)
-        .map_err(|e| Error::new(ErrorKind::Internal, "a definition cannot be written").because(e))?;
+    let text = serde_json::to_string(queue).map_err(|e| {
+        Error::new(ErrorKind::Internal, "a definition cannot be written").because(e)
+    })?;
     args.int(number).int(queue.shards).text(queue.mode.as_str()).text(queue.merge.as_str());
     args.text(match queue.due {
         crate::queue::DueRule::First => "first",
         crate::queue::DueRule::Earliest => "earliest",
     });
     args.int(queue.take).micros(queue.retention()).micros(queue.idempotency_ttl);
-    args.micros(queue.retain_dead).int(queue.retain_dead_max.min(link::micros(std::time::Duration::MAX) as u64));
+    args.micros(queue.retain_dead)
+        .int(queue.retain_dead_max.min(link::micros(std::time::Duration::MAX) as u64));
     args.text(&text);
     Ok(())
 }

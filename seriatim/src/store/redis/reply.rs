@@ -60,6 +60,11 @@ pub(super) fn corrupt() -> Error {
     Error::new(ErrorKind::Corrupt, "a script answered something that is not understood")
 }
 
+/// An answer of one part.
+pub(super) fn single(value: Value) -> Result<Fields> {
+    Fields::of(Value::Array(vec![value]))
+}
+
 /// The parts of an answer, read in order.
 pub(super) struct Fields(std::vec::IntoIter<Value>);
 
@@ -74,6 +79,11 @@ impl Fields {
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.len() == 0
+    }
+
+    /// What has not been read yet.
+    pub(super) fn rest(self) -> impl Iterator<Item = Value> {
+        self.0
     }
 
     pub(super) fn value(&mut self) -> Result<Value> {
@@ -145,12 +155,23 @@ impl Fields {
 
     /// (seq, created) of some jobs.
     pub(super) fn ids(&mut self, shard: Shard) -> Result<Vec<JobId>> {
-        let mut list = self.list()?;
+        self.list()?.ids_here(shard)
+    }
+
+    pub(super) fn ids_here(mut self, shard: Shard) -> Result<Vec<JobId>> {
         let mut ids = Vec::new();
-        while !list.is_empty() {
-            ids.push(shard.job(list.int()?, list.int()?));
+        while !self.is_empty() {
+            ids.push(shard.job(self.int()?, self.int()?));
         }
         Ok(ids)
+    }
+
+    pub(super) fn turns(mut self, shard: Shard, queue: &Arc<str>) -> Result<Vec<Turn>> {
+        let mut turns = Vec::new();
+        while !self.is_empty() {
+            turns.push(self.list()?.turn(shard, queue)?);
+        }
+        Ok(turns)
     }
 
     pub(super) fn turn(mut self, shard: Shard, queue: &Arc<str>) -> Result<Turn> {
@@ -197,8 +218,20 @@ mod tests {
     fn score_digits_order_as_the_scores_do() {
         let smallest = f64::from_bits(1);
         let scores = [
-            f64::MIN, -1e300, -2.5, -1.0, -f64::MIN_POSITIVE, -smallest, 0.0, smallest,
-            f64::MIN_POSITIVE, 1.0, 1.000_000_1, 1_700_000_000.123_456, 1e300, f64::MAX,
+            f64::MIN,
+            -1e300,
+            -2.5,
+            -1.0,
+            -f64::MIN_POSITIVE,
+            -smallest,
+            0.0,
+            smallest,
+            f64::MIN_POSITIVE,
+            1.0,
+            1.000_000_1,
+            1_700_000_000.123_456,
+            1e300,
+            f64::MAX,
         ];
         let hex: Vec<String> = scores.iter().map(|score| score_hex(*score)).collect();
         assert!(hex.is_sorted() && hex.iter().all(|digits| digits.len() == 16), "{hex:?}");

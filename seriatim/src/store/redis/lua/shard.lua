@@ -468,7 +468,8 @@ end
 local function put_back(key, route, j)
   local l = key ~= '' and lane_of_key(key)
   -- A number is never used twice: what comes back to a key that has no lane opens a new one.
-  if not l then l = open_lane(next_seq(), key, j.run_at, route) end
+  -- In `parallel` the lane is the job.
+  if not l then l = open_lane(key == '' and j.seq or next_seq(), key, j.run_at, route) end
   arrive(l, j.run_at, false)
   unite(l, j)
   touch(l)

@@ -1,11 +1,12 @@
--- Removes what has outlived its time. ARGV: now, rows_max.
--- Answers {expired {seq, created, ...}, finished, dead {seq, created, ...}, whether there is more}.
-if not S then return { {}, 0, {}, 0 } end
+-- Removes what has outlived its time. ARGV: now, then the most to remove of each kind: expired
+-- jobs, finished jobs, dead jobs, idempotency keys.
+-- Answers {expired {seq, created, ...}, finished, dead {seq, created, ...}, keys, whether there is more}.
+if not S then return { {}, 0, {}, 0, 0 } end
 NOW = clock(ARGV[1])
-local most, more = tonumber(ARGV[2]), 0
+local more = 0
 
 -- At most so many of what a ZSET holds up to a time.
-local function old(key, time)
+local function old(key, time, most)
   local list = call('ZRANGEBYSCORE', key, '-inf', num(time), 'LIMIT', 0, most + 1)
   if #list > most then
     more = 1
@@ -24,14 +25,14 @@ local function each(list, act)
   return told
 end
 
-local expired = each(old(K.expiring, NOW), function(j)
+local expired = each(old(K.expiring, NOW, tonumber(ARGV[2])), function(j)
   local l = lane_of(j.lane)
   take(l, j)
   finish(j, l.key, 'canceled', 'expired')
   touch(l)
 end)
 
-local finished = old(K.done, NOW)
+local finished = old(K.done, NOW, tonumber(ARGV[3]))
 each(finished, function(j, member)
   call('ZREM', K.done, member)
   forget(j)
@@ -42,9 +43,10 @@ local function remove_dead(j)
   forget(j)
 end
 local limits = call('HMGET', K.meta, 'keepdead', 'deadmax')
-local dead = each(old(K.dead, NOW - tonumber(limits[1])), remove_dead)
+local dead_most = tonumber(ARGV[4])
+local dead = each(old(K.dead, NOW - tonumber(limits[1]), dead_most), remove_dead)
 local over = call('ZCARD', K.dead) - tonumber(limits[2])
-local room = most - #dead / 2
+local room = dead_most - #dead / 2
 if over > room then
   over, more = room, 1
 end
@@ -55,7 +57,8 @@ if over > 0 then
 end
 
 -- A name whose job is still known is looked at again later.
-for _, field in ipairs(old(K.idemold, NOW)) do
+local names = old(K.idemold, NOW, tonumber(ARGV[5]))
+for _, field in ipairs(names) do
   local seq = cmsgpack.unpack(call('HGET', K.idem, field))
   local known = call('HEXISTS', K.jobs, num(seq)) + call('HEXISTS', K.aliases, num(seq)) > 0
   if known then
@@ -66,4 +69,4 @@ for _, field in ipairs(old(K.idemold, NOW)) do
   end
 end
 commit()
-return { expired, #finished, dead, more }
+return { expired, #finished, dead, #names, more }
