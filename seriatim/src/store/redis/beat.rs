@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Redis;
-use super::link::{Args, BEAT, GLOBAL_BEAT, GLOBAL_UNFLAG};
+use super::link::{Args, BEAT, GLOBAL_BEAT, GLOBAL_FLAG, GLOBAL_UNFLAG};
 use super::nodes::command_of;
 use super::reply::{Fields, Shard, corrupt};
 use crate::clock::Timestamp;
@@ -78,11 +78,9 @@ impl Redis {
 
     /// Notes that a shard holds flagged jobs, so that heartbeats look there.
     pub(super) async fn note_flags(&self, shard: Shard) -> Result<()> {
-        // Another version each time: who saw an older one may not remove the note.
-        let version = format!("{:016x}", fastrand::u64(..));
-        let mut cmd = redis::cmd("HSET");
-        cmd.arg(self.global("flags")).arg(flag_field(shard)).arg(version);
-        self.link.query(&cmd).await.map(drop)
+        let mut args = Args::default();
+        args.text(&flag_field(shard)).text(&format!("{:016x}", fastrand::u64(..)));
+        self.link.run(&GLOBAL_FLAG, &self.global(""), &args).await.map(drop)
     }
 }
 

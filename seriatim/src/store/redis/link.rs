@@ -14,6 +14,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// How long to wait for an answer; a push of the largest batch takes a fraction of it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// How often a lost connection is tried again before the call fails, and after what time.
+const RECONNECTS: usize = 2;
+const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 /// Oldest server with all the commands that the scripts use.
 const VERSION_MIN: (u32, u32) = (6, 2);
 
@@ -58,6 +61,7 @@ shard_scripts! {
     INDEX = "lua/index.lua",
     LANES = "lua/lanes.lua",
     MORGUE = "lua/morgue.lua",
+    PAUSE = "lua/pause.lua",
     PUSH = "lua/push.lua",
     RESCUE = "lua/rescue.lua",
     SETTLE = "lua/settle.lua",
@@ -71,6 +75,7 @@ global_scripts! {
     GLOBAL_BEAT = "lua/global_beat.lua",
     GLOBAL_COMMAND = "lua/global_command.lua",
     GLOBAL_DYING = "lua/global_dying.lua",
+    GLOBAL_FLAG = "lua/global_flag.lua",
     GLOBAL_LEAD = "lua/global_lead.lua",
     GLOBAL_MIGRATE = "lua/global_migrate.lua",
     GLOBAL_REGISTER = "lua/global_register.lua",
@@ -153,7 +158,9 @@ impl Link {
         let config = ConnectionManagerConfig::new()
             .set_response_timeout(Some(ANSWER_WITHIN))
             .set_connection_timeout(Some(CONNECT_WITHIN))
-            .set_max_delay(Duration::from_secs(2));
+            // The callers wait and try again by themselves; here it only bridges a restart.
+            .set_number_of_retries(RECONNECTS)
+            .set_min_delay(RECONNECT_AFTER);
         let manager = ConnectionManager::new_with_config(client, config).await;
         let manager = manager.map_err(translate)?;
         let link = Self { manager, closed: Arc::default() };

@@ -18,6 +18,8 @@ mod reply;
 mod rescue;
 mod settle;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod views;
 mod wake;
 
@@ -91,13 +93,6 @@ impl Redis {
 
     fn rotate(&self) -> u64 {
         self.rotation.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Tells all nodes that a queue may be claimable, where no script does.
-    async fn ring_everywhere(&self, queue: u32) -> Result<()> {
-        let mut cmd = redis::cmd("PUBLISH");
-        cmd.arg(wake::channel(&self.prefix)).arg(queue);
-        self.link.query(&cmd).await.map(drop)
     }
 
     async fn do_migrate(&self) -> Result<()> {

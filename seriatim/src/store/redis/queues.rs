@@ -8,7 +8,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::link::{Args, DECLARE, GLOBAL_REGISTER};
+use futures_util::future::try_join_all;
+
+use super::link::{Args, DECLARE, GLOBAL_REGISTER, PAUSE};
 use super::reply::{Shard, corrupt, single};
 use super::{Redis, link};
 use crate::error::{Error, ErrorKind, Result};
@@ -112,11 +114,13 @@ impl Redis {
     pub(super) async fn all_queues(&self) -> Result<Vec<Arc<Known>>> {
         let cmd = redis::cmd("HGETALL").arg(self.global("queues")).to_owned();
         let mut fields = self.link.fields(&cmd).await?;
-        let mut queues = Vec::new();
+        let mut registered = Vec::new();
         while !fields.is_empty() {
-            let (name, number) = (fields.text()?, fields.int()? as u32);
-            queues.extend(self.load(&name, number).await?);
+            registered.push((fields.text()?, fields.int()? as u32));
         }
+        let loads = registered.iter().map(|(name, number)| self.load(name, *number));
+        // A name may be registered before its queue is defined.
+        let mut queues: Vec<_> = try_join_all(loads).await?.into_iter().flatten().collect();
         queues.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(queues)
     }
@@ -242,11 +246,10 @@ impl Redis {
         let known = self.reload(queue).await?.ok_or_else(|| no_queue(queue))?;
         // The first shard's word is the one that others adopt.
         for shard in known.shards() {
-            let mut cmd = redis::cmd("HSET");
-            cmd.arg(self.key(shard, "meta")).arg("paused").arg(i32::from(paused));
-            self.link.query(&cmd).await?;
+            let mut args = Args::default();
+            args.flag(paused);
+            self.link.run(&PAUSE, &self.key(shard, ""), &args).await?;
         }
-        self.ring_everywhere(known.number).await?;
         self.reload(queue).await.map(drop)
     }
 }

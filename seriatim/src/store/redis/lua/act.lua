@@ -2,6 +2,7 @@
 -- number, or 'k' and the key). Answers how many.
 if not S then return 0 end
 NOW = clock(ARGV[1])
+even_when_full()
 local action, only_failed = ARGV[2], ARGV[3] == '1'
 local owns_failures = S.mode == 'accumulate'
 

@@ -2,6 +2,7 @@
 -- or the node, the options that the caller saw and those to set.
 -- Answers 0 when it does not wait, 1 when it is changed, 2 when the options are others.
 NOW = clock(ARGV[1])
+even_when_full()
 local j = S and resolve(tonumber(ARGV[2]), tonumber(ARGV[3]))
 local l = j and j.state == 'live' and lane_of(j.lane)
 if not l then return 0 end

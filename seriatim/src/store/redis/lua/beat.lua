@@ -2,6 +2,7 @@
 -- progress, how much longer ('' = no).
 -- Answers {lost turns by index, {lane, token, {seq, created, ...}}..., whether any job is flagged}.
 NOW = clock(ARGV[1])
+even_when_full()
 local node = ARGV[2]
 
 local function claim_of(l)

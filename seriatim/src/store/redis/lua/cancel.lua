@@ -1,6 +1,7 @@
 -- Cancels jobs. ARGV: now, then (seq, millisecond of acceptance) of each.
 -- Answers for each: 0 unknown, 1 ended, 2 flagged, 3 cancelled.
 NOW = clock(ARGV[1])
+even_when_full()
 
 local function flag(l, j)
   if j.flagged then return end

@@ -3,6 +3,7 @@
 -- Answers {now, turns, next_due}; nil when the queue is not here.
 if not S then return false end
 NOW = clock(ARGV[1])
+even_when_full()
 local node, kind, lease = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local lanes_max, crashed_left = tonumber(ARGV[5]), tonumber(ARGV[6])
 local turn_jobs_max, turn_bytes_max = tonumber(ARGV[8]), tonumber(ARGV[9])

@@ -1,6 +1,7 @@
 -- A node says that it lives. KEYS[1] = `prefix:{g}:`; ARGV: now, node, lease, what it tells.
 -- Answers {now, alive, command, shards with flagged jobs {shard, version, ...}}.
 local call, P = redis.call, KEYS[1]
+call('DEL', P .. 'nothing') -- see `even_when_full` in shard.lua
 local now = tonumber(ARGV[1])
 if not now then
   local t = call('TIME')

@@ -1,6 +1,7 @@
 -- Declares dead the nodes whose last beat is too old. ARGV: now, the caller.
 -- Answers {now, whether the caller lives, {node, last beat, ...}}.
 local call, P = redis.call, KEYS[1]
+call('DEL', P .. 'nothing') -- see `even_when_full` in shard.lua
 local now = tonumber(ARGV[1])
 if not now then
   local t = call('TIME')

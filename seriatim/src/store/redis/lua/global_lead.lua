@@ -1,5 +1,6 @@
 -- Makes a node the leader of a role. ARGV: now, role, node, ttl. Answers 1 when it is now.
 local call, P = redis.call, KEYS[1]
+call('DEL', P .. 'nothing') -- see `even_when_full` in shard.lua
 local now = tonumber(ARGV[1])
 if not now then
   local t = call('TIME')

@@ -1,6 +1,7 @@
 -- Forgets nodes that died long enough ago. ARGV: now, how long they are shown.
 -- Answers now.
 local call, P = redis.call, KEYS[1]
+call('DEL', P .. 'nothing') -- see `even_when_full` in shard.lua
 local now = tonumber(ARGV[1])
 if not now then
   local t = call('TIME')

@@ -2,6 +2,7 @@
 -- (seq, millisecond of acceptance) or keys. Answers {count, whether there are more}.
 if not S then return { 0, 0 } end
 NOW = clock(ARGV[1])
+even_when_full()
 local rows_max = tonumber(ARGV[3])
 
 local function chosen()

@@ -3,6 +3,7 @@
 -- Answers {turns, holders that the caller did not name}.
 if not S then return { {}, {} } end
 NOW = clock(ARGV[1])
+even_when_full()
 local node, lease, lanes_left = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local beats = {}
 for i = 5, #ARGV, 2 do beats[ARGV[i]] = ARGV[i + 1] end

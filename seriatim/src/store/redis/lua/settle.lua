@@ -2,6 +2,7 @@
 -- lane's), due, retry_count, crashes, error, counted, hold, n, then n times (seq, fate).
 -- Answers for each turn nil (stale) or the cancelled jobs {seq, created, ...}.
 NOW = clock(ARGV[1])
+even_when_full()
 
 local function read_turn(at)
   local turn = {

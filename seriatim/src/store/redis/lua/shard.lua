@@ -58,6 +58,11 @@ end
 
 local function after(length) return math.min(NOW + length, TIME_MAX) end
 
+-- A server whose memory is full refuses a script at its first write if that takes memory, and after
+-- another first write it lets the script finish. What drains must go on, or the memory stays full:
+-- every operation but pushing and declaring begins with a write that takes none.
+local function even_when_full() call('DEL', P .. 'nothing') end
+
 -- '-' is none, '+text' is text.
 local function optional(text)
   if text == '-' then return false end

@@ -3,6 +3,7 @@
 -- Answers {expired {seq, created, ...}, finished, dead {seq, created, ...}, keys, whether there is more}.
 if not S then return { {}, 0, {}, 0, 0 } end
 NOW = clock(ARGV[1])
+even_when_full()
 local more = 0
 
 -- At most so many of what a ZSET holds up to a time.
