@@ -184,6 +184,10 @@ impl Link {
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
+        if field("redis_mode") == "cluster" {
+            let message = "this Redis is a cluster, which this store cannot use yet";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         if field("maxmemory") != "0" && field("maxmemory_policy").starts_with("allkeys") {
             tracing::warn!(
                 policy = field("maxmemory_policy"),

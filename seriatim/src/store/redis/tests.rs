@@ -389,6 +389,30 @@ async fn a_server_that_can_only_be_read_is_read() {
     assert_eq!(numbers(&store).await.running, 0);
 }
 
+/// Lua has limits of its own, on what a call takes and what a table becomes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_largest_batches_go_through() {
+    use crate::limits::{CLAIM_LANES_MAX, PUSH_JOBS_MAX};
+    let store = open(&new_prefix()).await;
+    declare(&store, Queue::fifo("q")).await;
+    let jobs = (0..PUSH_JOBS_MAX as u32).map(|i| job(&format!("k{i}"), i)).collect();
+    assert_eq!(push(&store, jobs).await.len(), PUSH_JOBS_MAX);
+    let held = claim(&store, CLAIM_LANES_MAX).await;
+    assert_eq!(held.len(), CLAIM_LANES_MAX);
+
+    let now = Some(store.now().await.unwrap() + LEASE + LEASE);
+    let node = NodeInfo::new("m".into(), LEASE);
+    store.heartbeat(Heartbeat { now, node, beats: Vec::new() }).await.unwrap();
+    let request = Rescue { now, node: "m".into(), lease: LEASE, lanes_max: CLAIM_LANES_MAX };
+    let rescued = store.rescue(request).await.unwrap();
+    assert_eq!(rescued.len(), CLAIM_LANES_MAX);
+    assert!(done(&store, &held).await.iter().all(|settled| *settled == Settled::Stale));
+    assert!(done(&store, &rescued).await.iter().all(Settled::is_ok));
+    let left = numbers(&store).await;
+    assert_eq!((left.jobs, left.lanes, left.running), (0, 0, 0));
+    assert_eq!(left.processed, CLAIM_LANES_MAX as u64);
+}
+
 #[tokio::test]
 async fn errors_say_what_to_do_and_hold_no_password() {
     let kind = |result: crate::Result<Redis>| {
