@@ -26,8 +26,8 @@ async fn open(url: &str) -> Result<SharedStore> {
         "memory" => Ok(Arc::new(crate::Memory::new())),
         "sqlite" => sqlite(rest),
         "postgres" | "postgresql" => postgres(url).await,
-        "redis" | "rediss" => redis(url),
-        "mysql" | "mariadb" | "redis-cluster" | "redis-sentinel" => {
+        "redis" => redis(url).await,
+        "mysql" | "mariadb" | "rediss" | "redis-cluster" | "redis-sentinel" => {
             let message = format!("stores of kind {scheme:?} are not supported yet");
             Err(Error::new(ErrorKind::Unsupported, message).in_field("store"))
         }
@@ -68,10 +68,19 @@ async fn postgres(_: &str) -> Result<SharedStore> {
     Err(left_out("postgres"))
 }
 
-fn redis(_: &str) -> Result<SharedStore> {
+#[cfg(feature = "redis")]
+async fn redis(url: &str) -> Result<SharedStore> {
+    Ok(Arc::new(crate::Redis::connect(url).await?))
+}
+
+// As the one above is called.
+#[cfg(not(feature = "redis"))]
+#[allow(clippy::unused_async)]
+async fn redis(_: &str) -> Result<SharedStore> {
     Err(left_out("redis"))
 }
 
+#[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
 fn left_out(feature: &str) -> Error {
     let message = format!("this program was built without the feature {feature:?}");
     Error::new(ErrorKind::Unsupported, message).in_field("store")

@@ -47,6 +47,8 @@ pub use runtime::{Engine, EngineBuilder, Scheduler, Summary};
 pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
 #[cfg(feature = "postgres")]
 pub use store::Postgres;
+#[cfg(feature = "redis")]
+pub use store::Redis;
 #[cfg(feature = "sqlite")]
 pub use store::Sqlite;
 pub use store::{Memory, SharedStore, Store};

@@ -50,6 +50,24 @@ fn postgres() -> Fresh {
     })
 }
 
+/// A new prefix for each case, on the server that the variable names.
+#[cfg(feature = "redis")]
+fn redis() -> Fresh {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    Box::pin(async {
+        let url = std::env::var("SERIATIM_TEST_REDIS").expect(
+            "SERIATIM_TEST_REDIS names no server: run cargo xtask test, which starts the servers",
+        );
+        // Each case may be a process of its own.
+        let (process, case) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let micros = seriatim::Timestamp::of_this_machine().as_micros();
+        let prefix = format!("case-{micros}-{process}-{case}");
+        let store = seriatim::Redis::connect_in(&url, &prefix).await;
+        Arc::new(store.expect("the server can be reached")) as SharedStore
+    })
+}
+
 fn main() {
     let mut trials = Vec::new();
     trials.extend(suite("memory", memory));
@@ -57,5 +75,7 @@ fn main() {
     trials.extend(suite("sqlite", sqlite));
     #[cfg(feature = "postgres")]
     trials.extend(suite("postgres", postgres));
+    #[cfg(feature = "redis")]
+    trials.extend(suite("redis", redis));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

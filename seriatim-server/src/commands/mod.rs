@@ -15,7 +15,7 @@ use crate::output::Failure;
 /// Which store.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StoreArg {
-    /// The store: sqlite:PATH, memory:, postgres://…
+    /// The store: sqlite:PATH, memory:, postgres://…, redis://…
     #[arg(long, env = "SERIATIM_STORE", value_name = "URL", hide_env_values = true)]
     pub(crate) store: Option<String>,
 }

@@ -7,6 +7,8 @@
 mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
 mod request;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -18,6 +20,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+#[cfg(feature = "redis")]
+pub use self::redis::Redis;
 #[cfg(feature = "conformance")]
 pub use memory::Fault;
 pub use memory::Memory;

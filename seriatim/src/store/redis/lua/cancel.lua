@@ -1,0 +1,35 @@
+-- Cancels jobs. ARGV: now, then (seq, millisecond of acceptance) of each.
+-- Answers for each: 0 unknown, 1 ended, 2 flagged, 3 cancelled.
+NOW = clock(ARGV[1])
+even_when_full()
+
+local function flag(l, j)
+  if j.flagged then return end
+  local flags = call('HGET', K.flags, num(l.n))
+  flags = flags and cmsgpack.unpack(flags) or {}
+  flags[#flags + 1] = j.seq
+  call('HSET', K.flags, num(l.n), cmsgpack.pack(flags))
+  j.flagged = true
+  save_job(j)
+end
+
+local function cancel(seq, millis)
+  local j = S and resolve(seq, millis)
+  if not j then return 0 end
+  if j.state ~= 'live' then return 1 end
+  local l = lane_of(j.lane)
+  if take(l, j) then
+    finish(j, l.key, 'canceled', 'canceled')
+    touch(l)
+    return 3
+  end
+  flag(l, j)
+  return 2
+end
+
+local answer = {}
+for i = 2, #ARGV, 2 do
+  answer[#answer + 1] = cancel(tonumber(ARGV[i]), tonumber(ARGV[i + 1]))
+end
+if S then commit() end
+return answer

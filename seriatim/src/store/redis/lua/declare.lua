@@ -1,0 +1,78 @@
+-- Defines the queue in this shard. The first shard decides; the others adopt its version.
+-- ARGV: dry, version ('' in the first shard), declared, paused ('' = as it is), then the settings:
+-- number, shards, mode, merge, due, take, keep, remember, keep_dead, dead_max, definition.
+-- Answers {'OK', version}, {'EXISTS'}, {'SHARDS', n}, {'BIG', jobs} or {'CONFLICT', mode, merge}.
+local NAMES = { 'number', 'shards', 'mode', 'merge', 'due', 'take', 'keep', 'remember', 'keepdead',
+  'deadmax', 'definition' }
+local CONVERTED_JOBS_MAX = 20000
+local dry, adopted, declared = ARGV[1] == '1', ARGV[2], ARGV[3]
+local mode, merge = ARGV[7], ARGV[8]
+NOW = clock('')
+
+local function number_of(field) return tonumber(call('HGET', K.meta, field) or '0') end
+
+local function write(version)
+  for i, name in ipairs(NAMES) do call('HSET', K.meta, name, ARGV[4 + i]) end
+  call('HSET', K.meta, 'version', version, 'declared', declared)
+  if ARGV[4] ~= '' then call('HSET', K.meta, 'paused', ARGV[4]) end
+end
+
+local function is_same()
+  local was = call('HMGET', K.meta, 'declared', unpack(NAMES))
+  if was[1] ~= declared then return false end
+  for i = 1, #NAMES do if was[i + 1] ~= ARGV[4 + i] then return false end end
+  return true
+end
+
+-- Every open job of the queue with its key and route, in order of arrival.
+local function all_open()
+  local list = {}
+  for _, index in ipairs({ K.open, K.later }) do
+    for _, member in ipairs(call('ZRANGE', index, 0, -1)) do
+      local l = lane_of(tonumber(string.sub(member, 1, 16)))
+      local j = job_of(seq_in(member))
+      list[#list + 1] = { job = j, key = l.key, route = math.max(l.route, j.route) }
+    end
+  end
+  table.sort(list, function(a, b) return a.job.seq < b.job.seq end)
+  return list
+end
+
+-- Opens the lanes of the queue anew, under its new mode.
+local function push_again(list)
+  for _, key in ipairs({ 'open', 'later', 'prios', 'equal', 'ready', 'wake', 'trouble', 'failing',
+    'lanes', 'keys' }) do
+    call('DEL', K[key])
+  end
+  count('lanes', -number_of('lanes'))
+  lanes = {}
+  load_settings()
+  for _, entry in ipairs(list) do put_back(entry.key, entry.route, entry.job) end
+  commit()
+end
+
+if not S then
+  if not dry then write(adopted ~= '' and adopted or '1') end
+  return { 'OK', tonumber(adopted) or 1 }
+end
+if adopted ~= '' and S.version >= tonumber(adopted) then return { 'OK', S.version } end
+if adopted == '' and declared == '0' then return { 'EXISTS' } end
+if S.shards ~= ARGV[6] then return { 'SHARDS', tonumber(S.shards) } end
+local version = adopted ~= '' and tonumber(adopted) or S.version + 1
+if S.mode == mode and S.merge == merge then
+  if adopted == '' and is_same() then return { 'OK', S.version } end
+  if not dry then write(version) end
+  return { 'OK', version }
+end
+local again = number_of('lanes') > 0
+if again then
+  local convertible = adopted == '' and not S.declared and S.mode ~= 'parallel'
+    and mode ~= 'parallel' and number_of('running') == 0
+  if not convertible then return { 'CONFLICT', S.mode, S.merge } end
+  if number_of('jobs') > CONVERTED_JOBS_MAX then return { 'BIG', number_of('jobs') } end
+end
+if dry then return { 'OK', version } end
+local list = again and all_open()
+write(version)
+if again then push_again(list) end
+return { 'OK', version }

@@ -1,0 +1,20 @@
+-- A node says that it lives. KEYS[1] = `prefix:{g}:`; ARGV: now, node, lease, what it tells.
+-- Answers {now, alive, command, shards with flagged jobs {shard, version, ...}}.
+local call, P = redis.call, KEYS[1]
+call('DEL', P .. 'nothing') -- see `even_when_full` in shard.lua
+local now = tonumber(ARGV[1])
+if not now then
+  local t = call('TIME')
+  now = t[1] * 1000000 + t[2]
+end
+local node = ARGV[2]
+local alive = not call('ZSCORE', P .. 'dead', node)
+if alive then
+  local last = tonumber(call('HGET', P .. 'beats', node) or '0')
+  local beat = math.max(now, last)
+  call('HSET', P .. 'beats', node, string.format('%.0f', beat))
+  call('HSET', P .. 'nodes', node, ARGV[4])
+  call('ZADD', P .. 'alive', string.format('%.0f', beat + tonumber(ARGV[3])), node)
+end
+local command = call('HGET', P .. 'commands', node)
+return { now, alive and 1 or 0, command, call('HGETALL', P .. 'flags') }

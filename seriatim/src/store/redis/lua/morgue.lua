@@ -1,0 +1,51 @@
+-- Requeues or deletes dead jobs. ARGV: now, requeue|delete, rows_max, all|jobs|keys, then
+-- (seq, millisecond of acceptance) or keys. Answers {count, whether there are more}.
+if not S then return { 0, 0 } end
+NOW = clock(ARGV[1])
+even_when_full()
+local rows_max = tonumber(ARGV[3])
+
+local function chosen()
+  local list = {}
+  if ARGV[4] == 'all' then
+    for _, seq in ipairs(call('ZRANGE', K.dead, 0, rows_max)) do list[#list + 1] = tonumber(seq) end
+  elseif ARGV[4] == 'jobs' then
+    local known = {}
+    for i = 5, #ARGV, 2 do
+      local seq = tonumber(ARGV[i])
+      local j = job_of(seq)
+      local is_it = j and j.state == 'dead' and math.floor(j.created / 1000) == tonumber(ARGV[i + 1])
+      if is_it and not known[seq] then list[#list + 1], known[seq] = seq, true end
+    end
+  else
+    for i = 5, #ARGV do
+      local from, to = '[' .. ARGV[i] .. '\0', '(' .. ARGV[i] .. '\0~'
+      local found = call('ZRANGEBYLEX', K.deadkeys, from, to, 'LIMIT', 0, rows_max + 1)
+      for _, member in ipairs(found) do list[#list + 1] = seq_in(member) end
+    end
+  end
+  table.sort(list)
+  return list
+end
+
+local function requeue(j)
+  j.retry, j.crashes, j.error, j.run_at = -1, 0, false, NOW
+  j.state, j.ended = 'live', false
+  local key = j.key
+  j.key = ''
+  count('jobs', 1)
+  local l = put_back(key, j.route, j)
+  if not l.claimed_at then l.due, l.retry, l.crashes = NOW, -1, 0 end
+end
+
+local acted = 0
+local list = chosen()
+for i, seq in ipairs(list) do
+  if i > rows_max then break end
+  local j = job_of(seq)
+  unbury(j)
+  if ARGV[2] == 'requeue' then requeue(j) else forget(j) end
+  acted = acted + 1
+end
+commit()
+return { acted, #list > rows_max and 1 or 0 }

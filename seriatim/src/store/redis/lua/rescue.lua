@@ -1,0 +1,64 @@
+-- Takes over claims whose lease has run out. ARGV: now, node, ttl, lanes_max, then (node, last beat;
+-- '-' for one that is forgotten) of all nodes.
+-- Answers {turns, holders that the caller did not name}.
+if not S then return { {}, {} } end
+NOW = clock(ARGV[1])
+even_when_full()
+local node, lease, lanes_left = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local beats = {}
+for i = 5, #ARGV, 2 do beats[ARGV[i]] = ARGV[i + 1] end
+
+local expired, unknown = {}, {}
+for _, t in ipairs(call('ZRANGEBYSCORE', K.leases, '-inf', '(' .. num(NOW), 'LIMIT', 0, lanes_left)) do
+  expired[#expired + 1] = tonumber(t)
+end
+
+-- Claims whose ttl is shorter than the silence of their node.
+local function look_at(holder, head)
+  local to = '(' .. head .. '~'
+  if beats[holder] ~= '-' then
+    local silence = NOW - tonumber(beats[holder])
+    if silence <= 0 then return end
+    to = '(' .. head .. pad(silence)
+  end
+  for _, member in ipairs(call('ZRANGEBYLEX', K.holders, '[' .. head, to, 'LIMIT', 0, lanes_left)) do
+    expired[#expired + 1] = seq_in(member)
+  end
+end
+
+local from = '-'
+while true do
+  local member = call('ZRANGEBYLEX', K.holders, from, '+', 'LIMIT', 0, 1)[1]
+  if not member then break end
+  local head = string.sub(member, 1, 4 + tonumber(string.sub(member, 1, 4)))
+  local holder = string.sub(head, 5)
+  if beats[holder] then look_at(holder, head) else unknown[#unknown + 1] = holder end
+  from = '(' .. head .. '~'
+end
+
+local token, taken, turns = next_token(), {}, {}
+-- Re-fences the lanes that a claim still holds; the rest of them, if any, stays with it.
+local function take_over(old)
+  local list, count_taken = call('HGET', K.held, num(old)), 0
+  for at = 1, #list, 16 do
+    if lanes_left == 0 then break end
+    local l = lane_of(tonumber(string.sub(list, at, at + 15)))
+    if l and l.claimed_at and l.token == old then
+      l.token = token
+      store_lane(l)
+      lanes_left, count_taken = lanes_left - 1, count_taken + 1
+      taken[#taken + 1] = l.n
+      turns[#turns + 1] = turn_of(l, false)
+    end
+  end
+  release_claim(old, count_taken)
+end
+for _, old in ipairs(expired) do
+  if lanes_left == 0 then break end
+  take_over(old)
+end
+if taken[1] then
+  store_claim(node, 'node', lease, token, taken)
+  commit()
+end
+return { turns, unknown }

@@ -1,0 +1,73 @@
+-- Removes what has outlived its time. ARGV: now, then the most to remove of each kind: expired
+-- jobs, finished jobs, dead jobs, idempotency keys.
+-- Answers {expired {seq, created, ...}, finished, dead {seq, created, ...}, keys, whether there is more}.
+if not S then return { {}, 0, {}, 0, 0 } end
+NOW = clock(ARGV[1])
+even_when_full()
+local more = 0
+
+-- At most so many of what a ZSET holds up to a time.
+local function old(key, time, most)
+  local list = call('ZRANGEBYSCORE', key, '-inf', num(time), 'LIMIT', 0, most + 1)
+  if #list > most then
+    more = 1
+    list[#list] = nil
+  end
+  return list
+end
+
+local function each(list, act)
+  local told = {}
+  for _, member in ipairs(list) do
+    local j = job_of(tonumber(member))
+    told[#told + 1], told[#told + 2] = j.seq, j.created
+    act(j, member)
+  end
+  return told
+end
+
+local expired = each(old(K.expiring, NOW, tonumber(ARGV[2])), function(j)
+  local l = lane_of(j.lane)
+  take(l, j)
+  finish(j, l.key, 'canceled', 'expired')
+  touch(l)
+end)
+
+local finished = old(K.done, NOW, tonumber(ARGV[3]))
+each(finished, function(j, member)
+  call('ZREM', K.done, member)
+  forget(j)
+end)
+
+local function remove_dead(j)
+  unbury(j)
+  forget(j)
+end
+local limits = call('HMGET', K.meta, 'keepdead', 'deadmax')
+local dead_most = tonumber(ARGV[4])
+local dead = each(old(K.dead, NOW - tonumber(limits[1]), dead_most), remove_dead)
+local over = call('ZCARD', K.dead) - tonumber(limits[2])
+local room = dead_most - #dead / 2
+if over > room then
+  over, more = room, 1
+end
+if over > 0 then
+  for _, told in ipairs(each(call('ZRANGE', K.dead, 0, over - 1), remove_dead)) do
+    dead[#dead + 1] = told
+  end
+end
+
+-- A name whose job is still known is looked at again later.
+local names = old(K.idemold, NOW, tonumber(ARGV[5]))
+for _, field in ipairs(names) do
+  local seq = cmsgpack.unpack(call('HGET', K.idem, field))
+  local known = call('HEXISTS', K.jobs, num(seq)) + call('HEXISTS', K.aliases, num(seq)) > 0
+  if known then
+    call('ZADD', K.idemold, num(NOW + math.max(S.remember, 60000000)), field)
+  else
+    call('ZREM', K.idemold, field)
+    call('HDEL', K.idem, field)
+  end
+end
+commit()
+return { expired, #finished, dead, #names, more }

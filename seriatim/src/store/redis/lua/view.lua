@@ -1,0 +1,30 @@
+-- Jobs as people see them. ARGV: (seq, millisecond of acceptance; '' = any) of each.
+-- Answers for each nil or {what it is, seq, created, ...}: see `views.rs`.
+local function view(seq, millis)
+  local j
+  if millis == '' then j = job_of(seq) else j = resolve(seq, tonumber(millis)) end
+  if not j then return false end
+  local v = { j.state, j.seq, j.created, j.key, j.task, body_of(j), j.score, j.prio, j.run_at,
+    j.attempts, j.retry, j.crashes, j.error, j.flagged and 1 or 0, j.started, j.ended, j.options,
+    false, false, false }
+  if j.state ~= 'live' then return v end
+  local l = lane_of(j.lane)
+  v[4] = l.key
+  if S.mode == 'accumulate' then v[11], v[12], v[13] = l.retry, l.crashes, l.error end
+  if not l.claimed_at then return v end
+  for _, closed in ipairs(closed_of(l)) do
+    if closed == j.seq then
+      local node, kind = cmsgpack.unpack(call('HGET', K.claims, num(l.token)))
+      v[1], v[10], v[15] = 'running', j.attempts + 1, j.started or l.claimed_at
+      v[18], v[19] = l.beat_at, kind == 'node' and node
+      v[20] = call('HGET', K.progress, num(l.n))
+    end
+  end
+  return v
+end
+
+local answer = {}
+for i = 1, #ARGV, 2 do
+  answer[#answer + 1] = S and view(tonumber(ARGV[i]), ARGV[i + 1]) or false
+end
+return answer

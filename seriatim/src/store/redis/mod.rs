@@ -1,0 +1,265 @@
+//! A store in Redis, for several nodes at once.
+//!
+//! Each step of the contract is one Lua script for each shard that it touches, and so atomic and
+//! one round trip for a whole batch: the `.lua` files beside this one hold them, `shard.lua` what
+//! they share. Scripts do not roll back, so each checks everything before its first write. All keys
+//! of a shard lie in one hash slot; what belongs to no shard (the register of queues, nodes,
+//! leaders) lies in another.
+
+mod beat;
+mod claim;
+mod link;
+mod nodes;
+mod page;
+mod people;
+mod push;
+mod queues;
+mod reply;
+mod rescue;
+mod settle;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod views;
+mod wake;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use link::{Args, GLOBAL_MIGRATE, Link};
+use queues::Memo;
+use reply::{Shard, single};
+
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::{JobId, LaneId, NodeId, Token};
+use crate::store::Store;
+use crate::store::request::*;
+use crate::store::view::*;
+use crate::store::wake::{Bell, Wakeups};
+use crate::turn::Turn;
+
+/// The version of what is kept; a store written by a newer one is refused.
+const LAYOUT_VERSION: i64 = 1;
+/// Longest prefix, in bytes: it stands in front of every key.
+const PREFIX_BYTES_MAX: usize = 64;
+
+/// A store in a Redis server.
+///
+/// Several stores can share a server, each with a prefix of its own. The server's clock decides.
+/// What survives a restart of the server is what its configuration says: at least
+/// `appendonly yes` and `maxmemory-policy noeviction` are recommended.
+pub struct Redis {
+    link: Link,
+    prefix: String,
+    memo: Memo,
+    /// Spreads over the shards what has no key, and claims.
+    rotation: AtomicU64,
+    bell: Bell,
+    wake: wake::Listener,
+}
+
+impl Redis {
+    /// Opens the store with prefix `seriatim` on the server at `url` (`redis://…`).
+    ///
+    /// Fails as `Unavailable` when the server cannot be reached. Does not set the store up: see
+    /// [`Store::migrate`].
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::connect_in(url, "seriatim").await
+    }
+
+    /// Opens the store with another prefix: 1 to 64 of `A-Z a-z 0-9 _ - . :`.
+    pub async fn connect_in(url: &str, prefix: &str) -> Result<Self> {
+        check_prefix(prefix)?;
+        // The driver's words for a URL that it cannot read may quote the password.
+        let client = redis::Client::open(url)
+            .map_err(|_| Error::invalid("store", "is not a URL of a Redis server"))?;
+        let link = Link::open(client.clone()).await?;
+        let bell = Bell::default();
+        let wake = wake::Listener::open(client, wake::channel(prefix), bell.clone());
+        let (memo, rotation) = (Memo::default(), AtomicU64::new(fastrand::u64(..)));
+        Ok(Self { link, prefix: prefix.to_owned(), memo, rotation, bell, wake })
+    }
+
+    /// A key of a shard; all of them lie in one hash slot.
+    fn key(&self, shard: Shard, name: &str) -> String {
+        format!("{}:{{q{}:{}}}:{name}", self.prefix, shard.queue, shard.shard)
+    }
+
+    /// A key of what belongs to no shard.
+    fn global(&self, name: &str) -> String {
+        format!("{}:{{g}}:{name}", self.prefix)
+    }
+
+    fn rotate(&self) -> u64 {
+        self.rotation.fetch_add(1, Ordering::Relaxed)
+    }
+
+    async fn do_migrate(&self) -> Result<()> {
+        let mut args = Args::default();
+        args.int(LAYOUT_VERSION);
+        let there = self.link.run(&GLOBAL_MIGRATE, &self.global(""), &args).await?;
+        let there = single(there)?.int()?;
+        if there > LAYOUT_VERSION {
+            let message = format!(
+                "the store in Redis has version {there} and this build knows version \
+                 {LAYOUT_VERSION}: use the build that wrote it, or a newer one"
+            );
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        Ok(())
+    }
+
+    async fn server_time(&self) -> Result<Timestamp> {
+        let mut parts = self.link.fields(&redis::cmd("TIME")).await?;
+        let (seconds, micros) = (parts.int()?, parts.int()?);
+        Ok(Timestamp::from_micros(seconds * 1_000_000 + micros))
+    }
+}
+
+fn check_prefix(prefix: &str) -> Result<()> {
+    // Braces would move the hash slot.
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
+    if !prefix.is_empty() && prefix.len() <= PREFIX_BYTES_MAX && prefix.bytes().all(plain) {
+        return Ok(());
+    }
+    let message = format!("must be 1 to {PREFIX_BYTES_MAX} of the characters A-Z a-z 0-9 _ - . :");
+    Err(Error::invalid("prefix", message))
+}
+
+#[async_trait]
+impl Store for Redis {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "redis",
+            durable: true,
+            shared: true,
+            shards: true,
+            transactions: false,
+            complete: true,
+        }
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        self.server_time().await
+    }
+
+    async fn migrate(&self) -> Result<()> {
+        self.do_migrate().await
+    }
+
+    async fn declare(&self, request: Declare) -> Result<()> {
+        self.do_declare(request).await?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
+        let pushed = self.do_push(request).await?;
+        self.bell.ring();
+        Ok(pushed)
+    }
+
+    async fn claim(&self, request: Claim) -> Result<Claimed> {
+        self.do_claim(request).await
+    }
+
+    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+        // The scripts ring when something became claimable by it.
+        self.do_settle(request).await
+    }
+
+    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
+        self.do_beat(request).await
+    }
+
+    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
+        self.do_rescue(request).await
+    }
+
+    async fn sweep(&self, request: Sweep) -> Result<Swept> {
+        self.do_sweep(request).await
+    }
+
+    async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
+        self.do_cancel(request).await
+    }
+
+    async fn requeue(&self, request: Selected) -> Result<Acted> {
+        let acted = self.on_dead("requeue", request).await?;
+        self.bell.ring();
+        Ok(acted)
+    }
+
+    async fn delete_dead(&self, request: Selected) -> Result<Acted> {
+        self.on_dead("delete", request).await
+    }
+
+    async fn act(&self, request: Act) -> Result<Acted> {
+        let acted = self.do_act(request).await?;
+        self.bell.ring();
+        Ok(acted)
+    }
+
+    async fn amend(&self, request: Amend) -> Result<()> {
+        self.do_amend(request).await?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
+        self.do_pause(queue, paused).await?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
+        self.do_command(node, command).await
+    }
+
+    async fn lead(&self, request: Lead) -> Result<bool> {
+        self.do_lead(request).await
+    }
+
+    async fn due(&self, request: DueQuery) -> Result<Vec<SourceDue>> {
+        self.due_sources(request).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueView>> {
+        self.queue_views().await
+    }
+
+    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        self.queue_stats(now).await
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+        self.lane_page(query).await
+    }
+
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
+        self.job_page(query).await
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
+        self.read_job(id).await
+    }
+
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        self.read_turn(lane, token).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>> {
+        self.node_views().await
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.bell.listen()
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.wake.close();
+        self.link.close();
+        Ok(())
+    }
+}

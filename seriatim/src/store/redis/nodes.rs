@@ -1,0 +1,78 @@
+//! Nodes as people see them, what people tell them, and leadership.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::Redis;
+use super::link::{Args, GLOBAL_COMMAND, GLOBAL_LEAD};
+use super::reply::{Fields, corrupt, single};
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::NodeId;
+use crate::store::request::{Command, Lead, NodeInfo};
+use crate::store::view::NodeView;
+
+impl Redis {
+    pub(super) async fn do_command(&self, node: &NodeId, command: Command) -> Result<()> {
+        let mut args = Args::default();
+        args.text(&node.0).text(match command {
+            Command::Quiet => "quiet",
+            Command::Stop => "stop",
+        });
+        let told = self.link.run(&GLOBAL_COMMAND, &self.global(""), &args).await?;
+        match single(told)?.flag()? {
+            true => Ok(()),
+            false => {
+                let message = format!("there is no living node {node}");
+                Err(Error::new(ErrorKind::NotFound, message))
+            }
+        }
+    }
+
+    pub(super) async fn do_lead(&self, request: Lead) -> Result<bool> {
+        let mut args = Args::at(request.now);
+        args.text(&request.role).text(&request.node.0).micros(request.ttl);
+        single(self.link.run(&GLOBAL_LEAD, &self.global(""), &args).await?)?.flag()
+    }
+
+    pub(super) async fn node_views(&self) -> Result<Vec<NodeView>> {
+        let infos: BTreeMap<Arc<str>, Arc<str>> = self.pairs("nodes").await?.into_iter().collect();
+        let beats: HashMap<_, _> = self.pairs("beats").await?.into_iter().collect();
+        let commands: HashMap<_, _> = self.pairs("commands").await?.into_iter().collect();
+        let mut cmd = redis::cmd("ZRANGE");
+        let mut list = self.link.fields(cmd.arg(self.global("dead")).arg(0).arg(-1)).await?;
+        let mut dead = HashSet::new();
+        while !list.is_empty() {
+            dead.insert(list.text()?);
+        }
+        let view = |(id, info): (Arc<str>, Arc<str>)| {
+            let info: NodeInfo = serde_json::from_str(&info).map_err(|e| corrupt().because(e))?;
+            let beat = beats.get(&id).and_then(|beat| beat.parse().ok()).unwrap_or_default();
+            Ok(NodeView {
+                info,
+                heartbeat_at: Timestamp::from_micros(beat),
+                dead: dead.contains(&id),
+                command: commands.get(&id).and_then(|text| command_of(text)),
+            })
+        };
+        infos.into_iter().map(view).collect()
+    }
+
+    async fn pairs(&self, name: &str) -> Result<Vec<(Arc<str>, Arc<str>)>> {
+        let mut cmd = redis::cmd("HGETALL");
+        let mut fields: Fields = self.link.fields(cmd.arg(self.global(name))).await?;
+        let mut pairs = Vec::new();
+        while !fields.is_empty() {
+            pairs.push((fields.text()?, fields.text()?));
+        }
+        Ok(pairs)
+    }
+}
+
+pub(super) fn command_of(text: &str) -> Option<Command> {
+    match text {
+        "quiet" => Some(Command::Quiet),
+        "stop" => Some(Command::Stop),
+        _ => None,
+    }
+}

@@ -1,0 +1,182 @@
+//! What people do: cancel, requeue, pause, retry, delete.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Redis;
+use super::link::{ACT, AMEND, Args, CANCEL, MORGUE};
+use super::push::ATTEMPTS;
+use super::queues::Known;
+use super::reply::{Fields, Shard, corrupt, name_job, single};
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::JobId;
+use crate::job::JobOptions;
+use crate::limits::ACTION_ROWS_MAX;
+use crate::store::request::{
+    Act, Acted, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection, Selected, Selection,
+};
+
+impl Redis {
+    pub(super) async fn do_cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
+        let mut shards: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
+        for (place, job) in request.jobs.iter().enumerate() {
+            shards.entry(Shard::of_job(*job)).or_default().push(place);
+        }
+        let mut answers = vec![Cancelled::Unknown; request.jobs.len()];
+        for (shard, places) in shards {
+            let mut args = Args::at(request.now);
+            places.iter().for_each(|place| name_job(&mut args, request.jobs[*place]));
+            let mut answer = self.link.call(&CANCEL, &self.key(shard, ""), &args).await?;
+            for place in &places {
+                answers[*place] = match answer.int()? {
+                    1 => Cancelled::Ended,
+                    2 => Cancelled::Flagged,
+                    3 => Cancelled::Now,
+                    _ => Cancelled::Unknown,
+                };
+            }
+            // After the script: a note that a heartbeat sees before there is a flag is removed.
+            // When this fails the caller cancels again, and it is noted then.
+            if places.iter().any(|place| answers[*place] == Cancelled::Flagged) {
+                self.note_flags(shard).await?;
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Requeues or deletes dead jobs.
+    pub(super) async fn on_dead(&self, what: &str, request: Selected) -> Result<Acted> {
+        let known = self.existing(&request.queue).await?;
+        let mut acted = Acted::default();
+        for (shard, which) in selections(&known, &request.which) {
+            let rows_max = ACTION_ROWS_MAX as u64 - acted.count;
+            let mut args = Args::at(request.now);
+            args.text(what).int(rows_max);
+            args.0.extend(which.0);
+            let mut answer = self.link.call(&MORGUE, &self.key(shard, ""), &args).await?;
+            acted.count += answer.int()? as u64;
+            acted.more |= answer.flag()?;
+        }
+        Ok(acted)
+    }
+
+    pub(super) async fn do_act(&self, request: Act) -> Result<Acted> {
+        let known = self.existing(&request.queue).await?;
+        let mut acted = Acted::default();
+        let mut left = ACTION_ROWS_MAX;
+        for shard in known.shards() {
+            let mut chosen = self.chosen_lanes(shard, &request.lanes).await?;
+            acted.more |= chosen.len() > left;
+            chosen.truncate(left);
+            left -= chosen.len();
+            if chosen.is_empty() {
+                continue;
+            }
+            let mut args = Args::at(request.now);
+            args.text(action_text(request.action));
+            args.flag(request.lanes == LaneSelection::Failed);
+            args.0.extend(chosen);
+            let answer = self.link.run(&ACT, &self.key(shard, ""), &args).await?;
+            acted.count += single(answer)?.int()? as u64;
+        }
+        Ok(acted)
+    }
+
+    /// Lanes as `act.lua` takes them, by age.
+    async fn chosen_lanes(&self, shard: Shard, lanes: &LaneSelection) -> Result<Vec<Vec<u8>>> {
+        let cmd = match lanes {
+            // No lane has an empty key; those without one cannot be named by it.
+            LaneSelection::Key(key) if key.is_empty() => return Ok(Vec::new()),
+            LaneSelection::Key(key) => return Ok(vec![format!("k{key}").into_bytes()]),
+            LaneSelection::Lane(lane) if Shard::of_lane(*lane) == shard => {
+                return Ok(vec![format!("n{}", lane.number).into_bytes()]);
+            }
+            LaneSelection::Lane(_) => return Ok(Vec::new()),
+            LaneSelection::All => redis::cmd("HKEYS").arg(self.key(shard, "lanes")).to_owned(),
+            LaneSelection::Failed => {
+                redis::cmd("SMEMBERS").arg(self.key(shard, "failing")).to_owned()
+            }
+        };
+        let mut list: Fields = self.link.fields(&cmd).await?;
+        let mut numbers = Vec::new();
+        while !list.is_empty() {
+            numbers.push(list.int()?);
+        }
+        numbers.sort_unstable();
+        Ok(numbers.into_iter().map(|number| format!("n{number}").into_bytes()).collect())
+    }
+
+    pub(super) async fn do_amend(&self, request: Amend) -> Result<()> {
+        for _ in 0..ATTEMPTS {
+            let mut args = Args::at(request.now);
+            name_job(&mut args, request.job);
+            match &request.change {
+                Change::RunAt(time) => args.text("at").time(*time),
+                Change::Delete => args.text("delete"),
+                Change::Node(node) => {
+                    let (was, new) = self.options_with(request.job, node.clone()).await?;
+                    args.text("node").name(node.as_deref()).text(&was).text(&new)
+                }
+            };
+            let shard = Shard::of_job(request.job);
+            let answer = self.link.run(&AMEND, &self.key(shard, ""), &args).await?;
+            match single(answer)?.int()? {
+                0 => return Err(no_waiting_job()),
+                1 => return Ok(()),
+                // Somebody else changed the options meanwhile.
+                _ => {}
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, "the job is being changed by others: try again"))
+    }
+
+    /// A job's options as they are, and with another node.
+    async fn options_with(&self, job: JobId, node: Option<String>) -> Result<(String, String)> {
+        let was = self.options_text(job).await?.ok_or_else(no_waiting_job)?;
+        let options: JobOptions = match was.is_empty() {
+            true => JobOptions::default(),
+            false => serde_json::from_str(&was).map_err(|e| corrupt().because(e))?,
+        };
+        let wrong = |e| Error::new(ErrorKind::Internal, "options cannot be written").because(e);
+        let new = serde_json::to_string(&JobOptions { node, ..options }).map_err(wrong)?;
+        Ok((was, new))
+    }
+}
+
+/// What each shard is asked for: `all`, `jobs` with their numbers, or `keys`.
+fn selections(known: &Known, which: &Selection) -> Vec<(Shard, Args)> {
+    let mut of_shards = Vec::new();
+    for shard in known.shards() {
+        let mut args = Args::default();
+        match which {
+            Selection::All => {
+                args.text("all");
+            }
+            Selection::Jobs(jobs) => {
+                args.text("jobs");
+                let here = jobs.iter().filter(|job| Shard::of_job(**job) == shard);
+                here.for_each(|job| name_job(&mut args, *job));
+            }
+            Selection::Keys(keys) => {
+                args.text("keys");
+                let keys: BTreeSet<&String> = keys.iter().filter(|key| !key.is_empty()).collect();
+                args.0.extend(keys.into_iter().map(|key| key.clone().into_bytes()));
+            }
+        }
+        of_shards.push((shard, args));
+    }
+    of_shards
+}
+
+fn action_text(action: LaneAction) -> &'static str {
+    match action {
+        LaneAction::Pause => "pause",
+        LaneAction::Resume => "resume",
+        LaneAction::RunNow => "run_now",
+        LaneAction::Bury => "bury",
+        LaneAction::Delete => "delete",
+    }
+}
+
+fn no_waiting_job() -> Error {
+    Error::new(ErrorKind::NotFound, "no waiting job has this id").in_field("job_id")
+}

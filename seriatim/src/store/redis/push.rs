@@ -1,0 +1,234 @@
+//! Pushing. A batch for one shard is one script and so all or nothing. A batch that spans queues or
+//! shards is checked everywhere before it is written anywhere; what remains is that a lost
+//! connection between two shards leaves the first part pushed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::Redis;
+use super::link::{Args, PUSH, micros};
+use super::queues::Known;
+use super::reply::{Shard, corrupt, score_hex};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{Job, JobOptions, RunAt};
+use crate::queue::{Mode, Queue};
+use crate::store::request::{Push, PushStatus, Pushed};
+use crate::store::{validate_key, validate_push};
+
+/// How often a push is checked again because a definition changed under it.
+pub(super) const ATTEMPTS: usize = 10;
+
+/// The part of a batch that goes to one shard.
+struct Part {
+    known: Arc<Known>,
+    shard: Shard,
+    /// Places in the batch.
+    jobs: Vec<usize>,
+}
+
+/// What a shard says to its part.
+enum Answer {
+    Pushed(Vec<Pushed>),
+    /// The definition is not the one that the part was checked against.
+    Stale,
+}
+
+impl Redis {
+    pub(super) async fn do_push(&self, request: Push) -> Result<Vec<Pushed>> {
+        validate_push(&request)?;
+        for _ in 0..ATTEMPTS {
+            if let Some(pushed) = self.push_checked(&request).await? {
+                return Ok(pushed);
+            }
+            request.jobs.iter().for_each(|job| self.memo.forget(&job.queue));
+        }
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            "a queue's definition changed while it was pushed to",
+        ))
+    }
+
+    /// `None` when a definition changed and nothing has been written.
+    async fn push_checked(&self, request: &Push) -> Result<Option<Vec<Pushed>>> {
+        let (known, missing) = self.definitions(&request.jobs).await?;
+        let parts = self.parts(&request.jobs, &known);
+        if parts.len() + missing.len() > 1 {
+            for part in &parts {
+                if matches!(self.push_part(request, part, true).await?, Answer::Stale) {
+                    return Ok(None);
+                }
+            }
+        }
+        if !missing.is_empty() {
+            // They exist from now on, and a definition by somebody else counts.
+            for queue in missing.values() {
+                self.create(queue).await?;
+            }
+            return Ok(None);
+        }
+        let mut pushed: Vec<Option<Pushed>> = vec![None; request.jobs.len()];
+        for (i, mut part) in parts.into_iter().enumerate() {
+            let answers = loop {
+                match self.push_part(request, &part, false).await? {
+                    Answer::Pushed(answers) => break answers,
+                    Answer::Stale if i == 0 => return Ok(None),
+                    Answer::Stale => part = self.checked_again(request, part).await?,
+                }
+            };
+            for (place, answer) in part.jobs.iter().zip(answers) {
+                pushed[*place] = Some(answer);
+            }
+        }
+        pushed.into_iter().collect::<Option<Vec<_>>>().map(Some).ok_or_else(corrupt)
+    }
+
+    /// The definitions of the queues in a batch, and those that must be created. Refuses a key
+    /// that contradicts its queue.
+    async fn definitions(
+        &self,
+        jobs: &[Job],
+    ) -> Result<(HashMap<String, Arc<Known>>, BTreeMap<String, Queue>)> {
+        let (mut known, mut missing) = (HashMap::new(), BTreeMap::new());
+        for (i, job) in jobs.iter().enumerate() {
+            if !known.contains_key(&job.queue) && !missing.contains_key(&job.queue) {
+                match self.known(&job.queue).await? {
+                    Some(queue) => drop(known.insert(job.queue.clone(), queue)),
+                    None => drop(missing.insert(job.queue.clone(), undeclared(job))),
+                }
+            }
+            let queue = known.get(&job.queue).map(|known| &known.queue);
+            if let Some(queue) = queue.or_else(|| missing.get(&job.queue)) {
+                validate_key(queue, job.key.is_some(), i)?;
+            }
+        }
+        Ok((known, missing))
+    }
+
+    fn parts(&self, jobs: &[Job], known: &HashMap<String, Arc<Known>>) -> Vec<Part> {
+        let turn = self.rotate();
+        let mut parts: BTreeMap<Shard, Part> = BTreeMap::new();
+        for (i, job) in jobs.iter().enumerate() {
+            let Some(known) = known.get(&job.queue) else { continue };
+            let shard = shard_of(known, job, turn);
+            let part = Part { known: known.clone(), shard, jobs: Vec::new() };
+            parts.entry(shard).or_insert(part).jobs.push(i);
+        }
+        parts.into_values().collect()
+    }
+
+    /// A part whose definition changed after another part was written.
+    async fn checked_again(&self, request: &Push, part: Part) -> Result<Part> {
+        let known = self.reload(&part.known.name).await?;
+        let known = known.ok_or_else(|| super::queues::no_queue(&part.known.name))?;
+        for i in &part.jobs {
+            validate_key(&known.queue, request.jobs[*i].key.is_some(), *i)?;
+        }
+        self.adopt(&known).await?;
+        Ok(Part { known, ..part })
+    }
+
+    async fn push_part(&self, request: &Push, part: &Part, dry: bool) -> Result<Answer> {
+        let mut args = Args::default();
+        args.flag(dry).now(request.now);
+        args.int(part.known.version);
+        for i in &part.jobs {
+            job_args(&mut args, &request.jobs[*i], &part.known.queue)?;
+        }
+        let mut answer = self.link.call(&PUSH, &self.key(part.shard, ""), &args).await?;
+        match &*answer.text()? {
+            "OK" if dry => Ok(Answer::Pushed(Vec::new())),
+            "OK" => {
+                let mut list = answer.list()?;
+                let mut pushed = Vec::with_capacity(part.jobs.len());
+                while !list.is_empty() {
+                    let job_id = part.shard.job(list.int()?, list.int()?);
+                    pushed.push(Pushed { job_id, status: status(list.value()?)? });
+                }
+                Ok(Answer::Pushed(pushed))
+            }
+            "ROUTE" => {
+                let place = usize::try_from(answer.int()?).map_err(|_| corrupt())?;
+                let i = *part.jobs.get(place).ok_or_else(corrupt)?;
+                Err(route_conflict(&request.jobs[i], i))
+            }
+            _ => {
+                // Another shard may not have heard of the latest definition yet.
+                if part.shard.shard > 0
+                    && let Some(known) = self.reload(&part.known.name).await?
+                {
+                    self.adopt(&known).await?;
+                }
+                Ok(Answer::Stale)
+            }
+        }
+    }
+}
+
+fn status(value: Value) -> Result<PushStatus> {
+    match value {
+        Value::Int(0) => Ok(PushStatus::Queued),
+        Value::Int(1) => Ok(PushStatus::Merged),
+        Value::Int(2) => Ok(PushStatus::Duplicate),
+        _ => Err(corrupt()),
+    }
+}
+
+/// Where a job goes: by its key, so that a key has one place; else where its repeat would go too,
+/// or in turn.
+fn shard_of(known: &Known, job: &Job, turn: u64) -> Shard {
+    let by_name = job.key.as_deref().or(job.options.idempotency_key.as_deref());
+    let number = match by_name {
+        _ if known.queue.shards == 1 => 0,
+        Some(name) => {
+            let mut first = [0; 8];
+            first.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..8]);
+            u64::from_be_bytes(first)
+        }
+        None => turn,
+    };
+    Shard { queue: known.number, shard: (number % u64::from(known.queue.shards)) as u16 }
+}
+
+/// One job as `push.lua` reads it.
+fn job_args(args: &mut Args, job: &Job, queue: &Queue) -> Result<()> {
+    let options = &job.options;
+    args.name(job.key.as_deref()).name(job.task.as_deref()).bytes(job.payload.as_bytes());
+    // Also where nothing merges: the queue may be declared anew, and then its jobs must be compared.
+    match queue.mode.is_keyed() {
+        true => args.bytes(job.payload_digest()),
+        false => args.text(""),
+    };
+    args.name(job.score.map(score_hex).as_deref()).int(job.priority);
+    match job.run_at {
+        RunAt::Now => args.text("n"),
+        RunAt::In(delay) => args.text(&format!("i{}", micros(delay))),
+        RunAt::At(time) => args.text(&format!("@{}", time.as_micros())),
+    };
+    args.name(options.node.as_deref()).name(options.consumer_group.as_deref());
+    args.int(options.lease_ttl.map_or(0, micros));
+    args.int(options.expires_at.map_or(0, |at| at.as_micros().max(1)));
+    args.name(options.idempotency_key.as_deref()).text(&options_text(options)?);
+    Ok(())
+}
+
+pub(super) fn options_text(options: &JobOptions) -> Result<String> {
+    if *options == JobOptions::default() {
+        return Ok(String::new());
+    }
+    serde_json::to_string(options)
+        .map_err(|e| Error::new(ErrorKind::Internal, "options cannot be written").because(e))
+}
+
+fn undeclared(job: &Job) -> Queue {
+    Queue::new(job.queue.clone(), Mode::of_undeclared(job.key.is_some()))
+}
+
+fn route_conflict(job: &Job, i: usize) -> Error {
+    let message = format!(
+        "what waits for key {:?} is bound to another node or group, and a key goes to one place only",
+        job.key.as_deref().unwrap_or("")
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{i}]"))
+}

@@ -1,0 +1,312 @@
+//! Queues: their numbers, their definitions, and what this process remembers of both.
+//!
+//! The register in the global slot gives a name its number, for ever. The definition lives with the
+//! queue's first shard, so that one script can compare it with the lanes it contradicts; the other
+//! shards adopt it. Every push names the version it was checked against and is refused when the
+//! shard has another.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use futures_util::future::try_join_all;
+
+use super::link::{Args, DECLARE, GLOBAL_REGISTER, PAUSE};
+use super::reply::{Shard, corrupt, single};
+use super::{Redis, link};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::QUEUES_MAX;
+use crate::queue::Queue;
+use crate::store::request::Declare;
+use crate::store::view::QueueView;
+
+/// A queue as the store defines it.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub number: u32,
+    pub name: Arc<str>,
+    pub version: i64,
+    pub queue: Queue,
+    pub declared: bool,
+    pub paused: bool,
+}
+
+impl Known {
+    pub(super) fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
+        let queue = self.number;
+        (0..self.queue.shards).map(move |shard| Shard { queue, shard })
+    }
+
+    fn home(number: u32) -> Shard {
+        Shard { queue: number, shard: 0 }
+    }
+}
+
+/// What this process remembers of queues; may be old, never of another queue.
+#[derive(Default)]
+pub(super) struct Memo(RwLock<HashMap<Arc<str>, Arc<Known>>>);
+
+impl Memo {
+    fn get(&self, name: &str) -> Option<Arc<Known>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    fn by_number(&self, number: u32) -> Option<Arc<Known>> {
+        let memo = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        memo.values().find(|known| known.number == number).cloned()
+    }
+
+    fn put(&self, known: Known) -> Arc<Known> {
+        let known = Arc::new(known);
+        let mut memo = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        memo.insert(known.name.clone(), known.clone());
+        known
+    }
+
+    pub(super) fn forget(&self, name: &str) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+}
+
+/// What a shard says to a definition.
+enum Answer {
+    Ok,
+    Exists,
+    Refused(Error),
+}
+
+impl Redis {
+    /// A queue by name, from memory if it is there.
+    pub(super) async fn known(&self, name: &str) -> Result<Option<Arc<Known>>> {
+        match self.memo.get(name) {
+            Some(known) => Ok(Some(known)),
+            None => self.reload(name).await,
+        }
+    }
+
+    pub(super) async fn existing(&self, name: &str) -> Result<Arc<Known>> {
+        self.known(name).await?.ok_or_else(|| no_queue(name))
+    }
+
+    pub(super) async fn reload(&self, name: &str) -> Result<Option<Arc<Known>>> {
+        let number =
+            self.link.query(redis::cmd("HGET").arg(self.global("queues")).arg(name)).await?;
+        let number = single(number)?.opt_int()?;
+        match number {
+            Some(number) => self.load(name, number as u32).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn load(&self, name: &str, number: u32) -> Result<Option<Arc<Known>>> {
+        let mut cmd = redis::cmd("HMGET");
+        cmd.arg(self.key(Known::home(number), "meta"));
+        cmd.arg(&["version", "definition", "declared", "paused"]);
+        let mut fields = self.link.fields(&cmd).await?;
+        let Some(version) = fields.opt_int()? else { return Ok(None) };
+        let queue = serde_json::from_str(&fields.text()?).map_err(|e| corrupt().because(e))?;
+        let declared = fields.flag()?;
+        let paused = fields.opt_int()? == Some(1);
+        let name = name.into();
+        Ok(Some(self.memo.put(Known { number, name, version, queue, declared, paused })))
+    }
+
+    /// All queues by name, as the store has them now.
+    pub(super) async fn all_queues(&self) -> Result<Vec<Arc<Known>>> {
+        let cmd = redis::cmd("HGETALL").arg(self.global("queues")).to_owned();
+        let mut fields = self.link.fields(&cmd).await?;
+        let mut registered = Vec::new();
+        while !fields.is_empty() {
+            registered.push((fields.text()?, fields.int()? as u32));
+        }
+        let loads = registered.iter().map(|(name, number)| self.load(name, *number));
+        // A name may be registered before its queue is defined.
+        let mut queues: Vec<_> = try_join_all(loads).await?.into_iter().flatten().collect();
+        queues.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(queues)
+    }
+
+    /// The queue that an id names.
+    pub(super) async fn numbered(&self, number: u32) -> Result<Option<Arc<Known>>> {
+        if let Some(known) = self.memo.by_number(number) {
+            return Ok(Some(known));
+        }
+        Ok(self.all_queues().await?.into_iter().find(|known| known.number == number))
+    }
+
+    pub(super) async fn do_declare(&self, request: Declare) -> Result<()> {
+        let place = |i: usize| move |error: Error| error.in_field(format!("queues[{i}]"));
+        for (i, queue) in request.queues.iter().enumerate() {
+            queue.validate().map_err(place(i))?;
+            if let Some(known) = self.reload(&queue.name).await? {
+                self.may_declare(&known, queue).await.map_err(place(i))?;
+            }
+        }
+        for (i, queue) in request.queues.iter().enumerate() {
+            self.define(queue).await.map_err(place(i))?;
+        }
+        Ok(())
+    }
+
+    async fn may_declare(&self, known: &Known, queue: &Queue) -> Result<()> {
+        if (known.queue.mode, known.queue.merge) != (queue.mode, queue.merge) {
+            for shard in known.shards().skip(1) {
+                let cmd = redis::cmd("HGET").arg(self.key(shard, "meta")).arg("lanes").to_owned();
+                let lanes = single(self.link.query(&cmd).await?)?.opt_int()?;
+                if lanes.unwrap_or(0) > 0 {
+                    let (mode, merge) = (known.queue.mode.as_str(), known.queue.merge.as_str());
+                    return Err(contradiction(queue, mode, merge));
+                }
+            }
+        }
+        let check = Definition { dry: true, adopt: None, declared: true, paused: None };
+        match self.define_in(Known::home(known.number), queue, check).await? {
+            Answer::Refused(error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Defines a queue that somebody declared.
+    async fn define(&self, queue: &Queue) -> Result<()> {
+        let number = self.number_for(&queue.name).await?;
+        let how = Definition { dry: false, adopt: None, declared: true, paused: None };
+        if let Answer::Refused(error) = self.define_in(Known::home(number), queue, how).await? {
+            return Err(error);
+        }
+        if let Some(known) = self.reload(&queue.name).await? {
+            self.adopt(&known).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates a queue that nobody declared; one that exists meanwhile stays as it is.
+    pub(super) async fn create(&self, queue: &Queue) -> Result<Arc<Known>> {
+        let number = self.number_for(&queue.name).await?;
+        let how = Definition { dry: false, adopt: None, declared: false, paused: None };
+        self.define_in(Known::home(number), queue, how).await?;
+        self.reload(&queue.name).await?.ok_or_else(|| no_queue(&queue.name))
+    }
+
+    /// Brings the other shards of a queue to the version of the first.
+    pub(super) async fn adopt(&self, known: &Known) -> Result<()> {
+        for shard in known.shards().skip(1) {
+            let how = Definition {
+                dry: false,
+                adopt: Some(known.version),
+                declared: known.declared,
+                paused: Some(known.paused),
+            };
+            if let Answer::Refused(error) = self.define_in(shard, &known.queue, how).await? {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    async fn number_for(&self, name: &str) -> Result<u32> {
+        let mut args = Args::default();
+        args.text(name).int(QUEUES_MAX);
+        let number = self.link.run(&GLOBAL_REGISTER, &self.global(""), &args).await?;
+        match single(number)?.int()? {
+            0 => {
+                let message = format!("the store holds {QUEUES_MAX} queues, which is the most");
+                Err(Error::invalid("queue", message))
+            }
+            number => Ok(number as u32),
+        }
+    }
+
+    async fn define_in(&self, shard: Shard, queue: &Queue, how: Definition) -> Result<Answer> {
+        let mut args = Args::default();
+        args.flag(how.dry).name(how.adopt.map(|version| version.to_string()).as_deref());
+        args.flag(how.declared);
+        args.name(how.paused.map(|paused| if paused { "1" } else { "0" }));
+        settings(&mut args, shard.queue, queue)?;
+        let mut answer = self.link.call(&DECLARE, &self.key(shard, ""), &args).await?;
+        let refused = match &*answer.text()? {
+            "OK" => return Ok(Answer::Ok),
+            "EXISTS" => return Ok(Answer::Exists),
+            "SHARDS" => other_shards(queue, answer.int()?),
+            "BIG" => too_big(queue, answer.int()?),
+            _ => contradiction(queue, &answer.text()?, &answer.text()?),
+        };
+        Ok(Answer::Refused(refused))
+    }
+
+    pub(super) async fn queue_views(&self) -> Result<Vec<QueueView>> {
+        let view = |known: &Arc<Known>| QueueView {
+            number: known.number,
+            queue: known.queue.clone(),
+            declared: known.declared,
+            paused: known.paused,
+        };
+        Ok(self.all_queues().await?.iter().map(view).collect())
+    }
+
+    pub(super) async fn do_pause(&self, queue: &str, paused: bool) -> Result<()> {
+        let known = self.reload(queue).await?.ok_or_else(|| no_queue(queue))?;
+        // The first shard's word is the one that others adopt.
+        for shard in known.shards() {
+            let mut args = Args::default();
+            args.flag(paused);
+            self.link.run(&PAUSE, &self.key(shard, ""), &args).await?;
+        }
+        self.reload(queue).await.map(drop)
+    }
+}
+
+/// How a definition is meant.
+struct Definition {
+    /// Only asks.
+    dry: bool,
+    /// The version of the first shard, which this other shard takes over.
+    adopt: Option<i64>,
+    declared: bool,
+    paused: Option<bool>,
+}
+
+fn settings(args: &mut Args, number: u32, queue: &Queue) -> Result<()> {
+    let text = serde_json::to_string(queue).map_err(|e| {
+        Error::new(ErrorKind::Internal, "a definition cannot be written").because(e)
+    })?;
+    args.int(number).int(queue.shards).text(queue.mode.as_str()).text(queue.merge.as_str());
+    args.text(match queue.due {
+        crate::queue::DueRule::First => "first",
+        crate::queue::DueRule::Earliest => "earliest",
+    });
+    args.int(queue.take).micros(queue.retention()).micros(queue.idempotency_ttl);
+    args.micros(queue.retain_dead)
+        .int(queue.retain_dead_max.min(link::micros(std::time::Duration::MAX) as u64));
+    args.text(&text);
+    Ok(())
+}
+
+fn contradiction(queue: &Queue, mode: &str, merge: &str) -> Error {
+    let message = format!(
+        "queue {:?} is {mode} (merge {merge}) in the store and {} (merge {}) here, and it is not empty: \
+         drain it, or declare it as it is",
+        queue.name,
+        queue.mode,
+        queue.merge.as_str()
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("mode")
+}
+
+fn other_shards(queue: &Queue, shards: i64) -> Error {
+    let message = format!(
+        "queue {:?} has {shards} shards in the store and {} here; this store cannot change that yet",
+        queue.name, queue.shards
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("shards")
+}
+
+fn too_big(queue: &Queue, jobs: i64) -> Error {
+    let message = format!(
+        "queue {:?} was created by a push and holds {jobs} jobs by now, too many to convert at once: drain it first",
+        queue.name
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("mode")
+}
+
+pub(super) fn no_queue(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
+}

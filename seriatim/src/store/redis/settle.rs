@@ -1,0 +1,77 @@
+//! Ending turns.
+
+use std::collections::BTreeMap;
+
+use super::Redis;
+use super::link::{Args, SETTLE, micros};
+use super::reply::{Fields, Shard, corrupt};
+use crate::error::{Error, Result};
+use crate::limits::SETTLE_TURNS_MAX;
+use crate::settle::{Due, Fate, Settlement};
+use crate::store::request::{Settle, Settled};
+
+/// Stands for a job that no shard holds: their numbers begin at 1.
+const NO_JOB: u64 = 0;
+
+impl Redis {
+    pub(super) async fn do_settle(&self, request: Settle) -> Result<Vec<Settled>> {
+        let turns = &request.turns;
+        if turns.len() > SETTLE_TURNS_MAX {
+            let message =
+                format!("has {} turns; at most {SETTLE_TURNS_MAX} go in one", turns.len());
+            return Err(Error::invalid("turns", message));
+        }
+        let mut shards: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
+        for (place, turn) in turns.iter().enumerate() {
+            shards.entry(Shard::of_lane(turn.lane)).or_default().push(place);
+        }
+        let mut settled = vec![Settled::Stale; turns.len()];
+        for (shard, places) in shards {
+            let mut args = Args::at(request.now);
+            places.iter().for_each(|place| turn_args(&mut args, shard, &turns[*place]));
+            let mut answer = self.link.call(&SETTLE, &self.key(shard, ""), &args).await?;
+            for place in places {
+                let entry = settled.get_mut(place).ok_or_else(corrupt)?;
+                if let cancelled @ redis::Value::Array(_) = answer.value()? {
+                    let cancelled = Fields::of(cancelled)?.ids_here(shard)?;
+                    *entry = Settled::Ok { cancelled };
+                }
+            }
+        }
+        Ok(settled)
+    }
+}
+
+/// One turn as `settle.lua` reads it. What belongs to another shard cannot be among its jobs.
+fn turn_args(args: &mut Args, shard: Shard, turn: &Settlement) {
+    let keep = &turn.keep;
+    args.int(turn.lane.number).int(turn.token.0).text(fate(turn.rest));
+    match keep.job {
+        Some(job) if Shard::of_job(job) == shard => args.int(job.seq()),
+        Some(_) => args.int(NO_JOB),
+        None => args.text(""),
+    };
+    match keep.due {
+        Due::Unchanged => args.text("u"),
+        Due::Now => args.text("n"),
+        Due::In(length) => args.int(micros(length)),
+    };
+    args.int(keep.retry_count).int(keep.crashes).optional(keep.error.as_deref());
+    args.flag(keep.counted).flag(keep.hold);
+    let here = turn.exceptions.iter().filter(|(job, _)| Shard::of_job(*job) == shard);
+    args.int(here.clone().count() as i64);
+    for (job, of_job) in here {
+        args.int(job.seq()).text(fate(*of_job));
+    }
+}
+
+fn fate(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Done => "done",
+        Fate::Bury => "bury",
+        Fate::Cancel => "cancel",
+        Fate::Expire => "expire",
+        Fate::Drop => "drop",
+        Fate::Keep => "keep",
+    }
+}
