@@ -14,7 +14,6 @@ use seriatim::{Queue, SharedStore};
 /// How long a test waits for what must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) const QUEUE: &str = "orders";
-pub(crate) const KEYS: u32 = 50;
 
 /// A folder with a database and a configuration.
 pub(crate) struct Site {
