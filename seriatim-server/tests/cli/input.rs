@@ -26,7 +26,7 @@ fn bad_input_is_told_plainly() {
             2,
             "there is no kind of store called \"nonsense\"",
         ),
-        (&["stats", "--store", "sqlite:nowhere/x.db"], 1, "does its folder exist"),
+        (&["stats", "--store", "sqlite:nowhere/x.db"], 1, "there is no folder nowhere: create it"),
         (&["check", "missing.ndjson"], 1, "missing.ndjson: cannot be opened"),
     ];
     for (arguments, code, message) in cases {

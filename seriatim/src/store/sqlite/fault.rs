@@ -30,9 +30,10 @@ pub(super) fn translate(error: rusqlite::Error) -> Error {
             ErrorKind::Unavailable,
             "the database file cannot be opened: does its folder exist, and may it be written?",
         ),
-        Some(ErrorCode::SystemIoFailure) => {
-            (ErrorKind::Unavailable, "reading or writing the database file failed")
-        }
+        Some(ErrorCode::SystemIoFailure) => (
+            ErrorKind::Unavailable,
+            "reading or writing the database file failed: is the disk full, or broken?",
+        ),
         _ => (ErrorKind::Internal, "SQLite refused a statement"),
     };
     Error::new(kind, message).because(error)
