@@ -1,6 +1,5 @@
 //! What an engine can be told before it starts.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -184,9 +183,13 @@ impl EngineBuilder {
         self.settings.heartbeat = self.heartbeat.unwrap_or(HEARTBEAT.min(shortest / 3));
         self.settings.rescue_interval = self.rescue_interval.unwrap_or(self.settings.heartbeat);
         self.validate()?;
-        let mut by_queue: BTreeMap<Arc<str>, Vec<Worker>> = BTreeMap::new();
+        // In the order of their first workers, which `strict` follows.
+        let mut by_queue: Vec<(Arc<str>, Vec<Worker>)> = Vec::new();
         for worker in self.workers {
-            by_queue.entry(worker.queue.clone()).or_default().push(worker);
+            match by_queue.iter_mut().find(|(name, _)| *name == worker.queue) {
+                Some((_, workers)) => workers.push(worker),
+                None => by_queue.push((worker.queue.clone(), vec![worker])),
+            }
         }
         let sources = by_queue.into_iter().map(|(name, workers)| Source::new(name, workers));
         let core = Core::new(self.store, self.settings, sources.collect(), self.observer);

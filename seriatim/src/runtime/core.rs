@@ -83,7 +83,8 @@ impl Core {
         observer: Option<Arc<dyn Observer>>,
     ) -> Self {
         let limits = sources.iter().map(Source::concurrency);
-        let pool = Pool::new(limits, settings.concurrency, settings.prefetch_max);
+        let pool =
+            Pool::new(limits, settings.scheduler, settings.concurrency, settings.prefetch_max);
         let node = NodeId::unique(&settings.node_name);
         Self {
             store,

@@ -5,4 +5,5 @@ mod faults;
 mod leases;
 mod loading;
 mod rig;
+mod scheduling;
 mod stopping;
