@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::id::{JobId, LaneId, Token};
 use crate::limits::PROGRESS_BYTES_MAX;
 use crate::runtime::{Call, Stop};
+use crate::turn::Turn;
 
 /// The surroundings of one handler call. Cheap to clone.
 #[derive(Clone)]
@@ -21,6 +22,21 @@ pub struct Context {
 impl Context {
     pub(crate) fn new(call: Arc<Call>) -> Self {
         Self { call }
+    }
+
+    /// The queue.
+    pub fn queue(&self) -> &str {
+        &self.call.queue.name
+    }
+
+    /// The task of all jobs of the call, where they name one.
+    pub fn task(&self) -> Option<&str> {
+        self.call.turns.first()?.task().map(AsRef::as_ref)
+    }
+
+    /// The turns of the call, as the store handed them over.
+    pub fn turns(&self) -> &[Turn] {
+        &self.call.turns
     }
 
     /// Waits until the call is to end early: all its jobs are cancelled, its time is up, its

@@ -8,14 +8,18 @@ use serde::de::DeserializeOwned;
 
 use super::core::{Core, Settings};
 use super::engine::Engine;
+use super::exhausted::{self, Exhausted};
+use super::extras::Extras;
 use super::limits::{CANCEL_GRACE, PREFETCH_LANES_MAX};
 use super::scheduler::Scheduler;
 use super::source::Source;
 use super::summary::Summary;
 use crate::batch::Batch;
+use crate::codec::Codec;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::validate_queue_name;
+use crate::middleware::{self, Next};
 use crate::observe::Observer;
 use crate::outcomes::Outcomes;
 use crate::payload::Payload;
@@ -38,6 +42,7 @@ pub struct EngineBuilder {
     queues: Vec<Queue>,
     workers: Vec<Worker>,
     observer: Option<Arc<dyn Observer>>,
+    extras: Extras,
 }
 
 impl EngineBuilder {
@@ -64,6 +69,7 @@ impl EngineBuilder {
             queues,
             workers,
             observer: None,
+            extras: Extras::default(),
         }
     }
 
@@ -175,6 +181,75 @@ impl EngineBuilder {
         self
     }
 
+    /// Runs around every handler call, inside the middleware added before: logging, tracing,
+    /// measuring, refusing.
+    ///
+    /// ```
+    /// # use seriatim::{Context, Engine, Memory, Next};
+    /// # let builder = Engine::builder(std::sync::Arc::new(Memory::new()));
+    /// builder.middleware(|call: Context, next: Next| async move {
+    ///     let began = std::time::Instant::now();
+    ///     let answer = next.run().await;
+    ///     println!("{}: {} lanes in {:?}", call.queue(), call.turns().len(), began.elapsed());
+    ///     answer
+    /// })
+    /// # ;
+    /// ```
+    pub fn middleware<F, Fut>(mut self, middleware: F) -> Self
+    where
+        F: Fn(Context, Next) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcomes, Failure>> + Send + 'static,
+    {
+        self.extras.middleware.push(middleware::erase(middleware));
+        self
+    }
+
+    /// Decodes the payloads, as the clients encode them.
+    pub fn codec(mut self, codec: impl Codec) -> Self {
+        self.extras.codec = Some(Arc::new(codec));
+        self
+    }
+
+    /// Writes the failures that are kept with the jobs; they are cut at 4 KiB. Default: their
+    /// `Display`.
+    pub fn error_format(
+        mut self,
+        format: impl Fn(&Failure) -> String + Send + Sync + 'static,
+    ) -> Self {
+        self.extras.format_error = Some(Arc::new(format));
+        self
+    }
+
+    /// Runs once before the engine makes itself known. If it fails the engine does not start.
+    pub fn on_start<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: FnOnce() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        self.extras.on_start.push(Box::new(move || Box::pin(hook())));
+        self
+    }
+
+    /// Is told when a handler fails with [`Fatal`](crate::Fatal). The engine then stops as when it
+    /// is asked to, and its run ends with an error of that kind.
+    pub fn on_fatal(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.extras.on_fatal = Some(Arc::new(hook));
+        self
+    }
+
+    /// Is told of every job of this engine's queues whose tries are used up, at least once, also
+    /// when the process dies meanwhile: the call is a job of the queue `seriatim.exhausted`, which
+    /// this engine works on too. A hook that fails is tried again as any other handler.
+    pub fn on_retries_exhausted<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: Fn(Exhausted) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        self.extras.tells_exhausted = true;
+        let worker = exhausted::worker(self.store.clone(), hook);
+        self.queue(exhausted::queue()).with(worker)
+    }
+
     /// Checks everything. Without workers the engine takes care of the store only: it takes over
     /// what dead nodes held, and sweeps. `Invalid` names what is wrong.
     pub fn build(mut self) -> Result<Engine> {
@@ -192,7 +267,8 @@ impl EngineBuilder {
             }
         }
         let sources = by_queue.into_iter().map(|(name, workers)| Source::new(name, workers));
-        let core = Core::new(self.store, self.settings, sources.collect(), self.observer);
+        let core =
+            Core::new(self.store, self.settings, sources.collect(), self.observer, self.extras);
         Ok(Engine::new(core, self.queues))
     }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::control::Control;
+use crate::codec::Codec;
 use crate::id::{JobId, LaneId};
 use crate::queue::Queue;
 use crate::turn::Turn;
 
 /// The turns that go to a handler together. Shared by the engine, the batch and the context, so
 /// that a call needs one allocation for all of them.
-#[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) queue: Arc<Queue>,
     pub(crate) turns: Vec<Turn>,
@@ -22,13 +22,16 @@ pub(crate) struct Call {
     pub(crate) timeout: Option<Duration>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) control: Control,
+    /// How payloads are read, where not as they are stored.
+    pub(crate) codec: Option<Arc<dyn Codec>>,
 }
 
 impl Call {
     /// A call of turns that go back without having started.
     pub(super) fn unstarted(queue: Arc<Queue>, turns: Vec<Turn>) -> Self {
         let control = Control::default();
-        Self { queue, turns, expired: Vec::new(), timeout: None, deadline: None, control }
+        let (timeout, deadline, codec) = (None, None, None);
+        Self { queue, turns, expired: Vec::new(), timeout, deadline, control, codec }
     }
 
     /// Whether all jobs of it are flagged for cancellation.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::core::Core;
+use super::exhausted::announce;
 use super::limits::{DEFINITIONS_EVERY, RESCUE_LANES_MAX, SWEEP_EVERY, SWEEP_ROWS_MAX};
 use super::settle::send;
 use super::source::Source;
@@ -82,6 +83,7 @@ impl Caretaker {
                 observer.settling(turn, settlement);
             }
         }
+        announce(core, turns.iter().zip(&settlements)).await;
         let sent_at = Timestamp::of_this_machine();
         let (settled, repeated) = send(core, &settlements).await;
         core.held.remove(&settlements);

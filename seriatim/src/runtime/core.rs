@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::call::Call;
+use super::extras::Extras;
 use super::flags::Flags;
 use super::held::Held;
 use super::lease::LeaseClock;
@@ -50,6 +51,9 @@ pub(super) struct Core {
     pub(super) settings: Settings,
     pub(super) sources: Vec<Source>,
     pub(super) observer: Option<Arc<dyn Observer>>,
+    pub(super) extras: Extras,
+    /// Why this process cannot go on, if somebody said so.
+    pub(super) fatal: Mutex<Option<String>>,
     pub(super) pool: Pool,
     pub(super) held: Held,
     pub(super) running: Running,
@@ -81,6 +85,7 @@ impl Core {
         settings: Settings,
         sources: Vec<Source>,
         observer: Option<Arc<dyn Observer>>,
+        extras: Extras,
     ) -> Self {
         let limits = sources.iter().map(Source::concurrency);
         let pool =
@@ -91,6 +96,8 @@ impl Core {
             settings,
             sources,
             observer,
+            extras,
+            fatal: Mutex::default(),
             pool,
             held: Held::default(),
             running: Running::default(),
@@ -173,9 +180,23 @@ impl Core {
         let verdict = Outcome::Release.into();
         let ended = (0..call.turns.len()).map(|place| {
             let settlement = plan(&call.turns[place], &call.queue, &verdict, &|_| Duration::ZERO);
-            Ended::new(settlement, call, place, self.observer.is_some())
+            Ended::new(settlement, call, place, self.keeps_witness())
         });
         self.settles.add(ended);
+    }
+
+    /// Whether somebody wants to know of the turns that are settled.
+    pub(super) fn keeps_witness(&self) -> bool {
+        self.observer.is_some() || self.extras.tells_exhausted
+    }
+
+    /// A worker said that this process cannot go on.
+    pub(super) fn fatal(&self, why: &str) {
+        tracing::error!("fatal: {why}; stopping");
+        if lock(&self.fatal).replace(why.to_owned()).is_none() {
+            self.extras.fatal(why);
+        }
+        self.told_to_stop.notify_one();
     }
 
     /// Sends back all that waits for a slot.

@@ -10,11 +10,14 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::builder::EngineBuilder;
 use super::control::Stop;
 use super::core::Core;
+use super::extras::OnStart;
+use super::handle::Handle;
 use super::limits::FLUSH_MAX;
+use super::lock::lock;
 use super::pulse::Pulser;
 use super::summary::Summary;
 use super::{caretaker, fetch, guard, settle, slot};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Queue;
 use crate::store::{Declare, SharedStore};
 
@@ -43,6 +46,7 @@ use crate::store::{Declare, SharedStore};
 pub struct Engine {
     core: Arc<Core>,
     queues: Vec<Queue>,
+    on_start: Vec<Box<OnStart>>,
 }
 
 impl Engine {
@@ -51,8 +55,14 @@ impl Engine {
         EngineBuilder::new(store)
     }
 
-    pub(super) fn new(core: Core, queues: Vec<Queue>) -> Self {
-        Self { core: Arc::new(core), queues }
+    pub(super) fn new(mut core: Core, queues: Vec<Queue>) -> Self {
+        let on_start = std::mem::take(&mut core.extras.on_start);
+        Self { core: Arc::new(core), queues, on_start }
+    }
+
+    /// Speaks to the engine while it runs.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.core.clone())
     }
 
     /// Works until `stop` is ready (or a person stops the node). A store that fails later is
@@ -65,6 +75,11 @@ impl Engine {
     /// the heartbeat ends last. Dropping the future stops everything at once: claims then stand
     /// until their leases run out.
     pub async fn run_until(self, stop: impl Future + Send) -> Result<Summary> {
+        for hook in self.on_start {
+            hook().await.map_err(|failure| {
+                Error::new(ErrorKind::Fatal, format!("on_start failed: {failure}"))
+            })?;
+        }
         let core = self.core;
         let upkeep = start(&core, self.queues).await?;
         let mut settler = JoinSet::new();
@@ -89,6 +104,9 @@ impl Engine {
                 lanes = unsettled,
                 "stopped before the store took all outcomes: these lanes come back when their leases run out"
             );
+        }
+        if let Some(why) = lock(&core.fatal).take() {
+            return Err(Error::new(ErrorKind::Fatal, why));
         }
         Ok(core.counters.summary(unsettled))
     }

@@ -1,5 +1,6 @@
 //! The engine over the memory store, in tokio's paused time: no test sleeps.
 
+mod around;
 mod calls;
 mod faults;
 mod leases;
