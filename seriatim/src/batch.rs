@@ -129,7 +129,7 @@ impl<T> Batch<T> {
                     left_out.push(job.id);
                     continue;
                 }
-                let decoded = match &call.codec {
+                let decoded = match &call.around.codec {
                     None => read(&job.payload),
                     Some(codec) => codec.decode(&job.payload).ok().and_then(|plain| read(&plain)),
                 };

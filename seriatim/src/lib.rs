@@ -26,6 +26,7 @@ mod queue;
 mod retry;
 mod runtime;
 mod settle;
+mod steps;
 pub mod store;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,7 @@ pub use queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
 pub use retry::{Backoff, Exhaustion};
 pub use runtime::{Engine, EngineBuilder, Exhausted, Handle, RunningCall, Scheduler, Summary};
 pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
+pub use steps::Steps;
 #[cfg(feature = "postgres")]
 pub use store::Postgres;
 #[cfg(feature = "redis")]

@@ -6,13 +6,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::control::Control;
-use crate::codec::Codec;
+use super::surroundings::Surroundings;
 use crate::id::{JobId, LaneId};
 use crate::queue::Queue;
 use crate::turn::Turn;
 
 /// The turns that go to a handler together. Shared by the engine, the batch and the context, so
 /// that a call needs one allocation for all of them.
+#[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) queue: Arc<Queue>,
     pub(crate) turns: Vec<Turn>,
@@ -22,16 +23,19 @@ pub(crate) struct Call {
     pub(crate) timeout: Option<Duration>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) control: Control,
-    /// How payloads are read, where not as they are stored.
-    pub(crate) codec: Option<Arc<dyn Codec>>,
+    pub(crate) around: Arc<Surroundings>,
 }
 
 impl Call {
     /// A call of turns that go back without having started.
-    pub(super) fn unstarted(queue: Arc<Queue>, turns: Vec<Turn>) -> Self {
+    pub(super) fn unstarted(
+        around: Arc<Surroundings>,
+        queue: Arc<Queue>,
+        turns: Vec<Turn>,
+    ) -> Self {
         let control = Control::default();
-        let (timeout, deadline, codec) = (None, None, None);
-        Self { queue, turns, expired: Vec::new(), timeout, deadline, control, codec }
+        let expired = Vec::new();
+        Self { queue, turns, expired, timeout: None, deadline: None, control, around }
     }
 
     /// Whether all jobs of it are flagged for cancellation.

@@ -21,6 +21,7 @@ use super::scheduler::Scheduler;
 use super::settle::{Ended, Settles};
 use super::source::Source;
 use super::summary::Counters;
+use super::surroundings::Surroundings;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::NodeId;
@@ -52,6 +53,7 @@ pub(super) struct Core {
     pub(super) sources: Vec<Source>,
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) extras: Extras,
+    pub(super) around: Arc<Surroundings>,
     /// Why this process cannot go on, if somebody said so.
     pub(super) fatal: Mutex<Option<String>>,
     pub(super) pool: Pool,
@@ -85,8 +87,9 @@ impl Core {
         settings: Settings,
         sources: Vec<Source>,
         observer: Option<Arc<dyn Observer>>,
-        extras: Extras,
+        mut extras: Extras,
     ) -> Self {
+        let around = Arc::new(Surroundings::new(store.clone(), extras.codec.take()));
         let limits = sources.iter().map(Source::concurrency);
         let pool =
             Pool::new(limits, settings.scheduler, settings.concurrency, settings.prefetch_max);
@@ -97,6 +100,7 @@ impl Core {
             sources,
             observer,
             extras,
+            around,
             fatal: Mutex::default(),
             pool,
             held: Held::default(),
@@ -172,7 +176,7 @@ impl Core {
             return;
         }
         let queue = self.sources[source].definition_for(turns.first());
-        self.release_call(&Arc::new(Call::unstarted(queue, turns)));
+        self.release_call(&Arc::new(Call::unstarted(self.around.clone(), queue, turns)));
     }
 
     /// The same for turns that are a call already.

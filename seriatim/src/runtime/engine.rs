@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -141,6 +142,7 @@ async fn drain(core: &Core, fetcher: &mut JoinSet<()>, slots: &mut JoinSet<()>) 
     let settings = &core.settings;
     let end = Instant::now() + settings.shutdown_timeout;
     core.phases.drain();
+    core.around.draining.store(true, Ordering::Relaxed);
     core.release_waiting();
     // A claim in flight is awaited: cut off, its lanes would stay claimed until the lease ends.
     let _ = timeout_at(end, fetcher.join_next()).await;

@@ -15,13 +15,16 @@ pub(super) type Starting = Pin<Box<dyn Future<Output = Result<(), Failure>> + Se
 /// A hook that runs once before the engine starts.
 pub(super) type OnStart = dyn FnOnce() -> Starting + Send + Sync;
 
+pub(super) type FormatError = dyn Fn(&Failure) -> String + Send + Sync;
+pub(super) type OnFatal = dyn Fn(&str) + Send + Sync;
+
 #[derive(Default)]
 pub(super) struct Extras {
     pub(super) middleware: Vec<Arc<Middleware>>,
     pub(super) codec: Option<Arc<dyn Codec>>,
-    pub(super) format_error: Option<Arc<dyn Fn(&Failure) -> String + Send + Sync>>,
+    pub(super) format_error: Option<Arc<FormatError>>,
     pub(super) on_start: Vec<Box<OnStart>>,
-    pub(super) on_fatal: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    pub(super) on_fatal: Option<Arc<OnFatal>>,
     /// Whether somebody wants to be told of exhausted jobs.
     pub(super) tells_exhausted: bool,
 }

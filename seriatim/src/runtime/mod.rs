@@ -35,6 +35,7 @@ mod settle;
 mod slot;
 mod source;
 mod summary;
+mod surroundings;
 #[cfg(test)]
 mod tests;
 

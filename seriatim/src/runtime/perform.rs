@@ -23,6 +23,7 @@ use crate::middleware::wrap;
 use crate::outcomes::Outcomes;
 use crate::queue::Queue;
 use crate::settle::{Outcome, Settlement, Verdict, plan};
+use crate::steps::Interrupted;
 use crate::turn::Turn;
 use crate::worker::{Failure, Fatal, Handling, Prepared, Unstartable, Worker};
 
@@ -77,8 +78,8 @@ fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<
     // The strictest of the call's jobs: none of them runs longer than it may.
     let timeout = options().filter_map(|options| options.timeout).chain(usual).min();
     let deadline = timeout.map(|length| Instant::now() + length);
-    let codec = core.extras.codec.clone();
-    Call { queue, turns, expired, timeout, deadline, control: Control::default(), codec }
+    let (control, around) = (Control::default(), core.around.clone());
+    Call { queue, turns, expired, timeout, deadline, control, around }
 }
 
 async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Vec<JobId>) {
@@ -180,6 +181,9 @@ fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Ou
         (Ending::Answered(Err(failure)), reason) => {
             if let Some(why) = failure.downcast_ref::<Unstartable>() {
                 pause_unstartable(source, why);
+                return Err(Outcome::Release);
+            }
+            if failure.is::<Interrupted>() {
                 return Err(Outcome::Release);
             }
             if let Some(why) = failure.downcast_ref::<Fatal>() {

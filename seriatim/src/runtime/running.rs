@@ -72,6 +72,13 @@ impl Running {
         beats
     }
 
+    /// The progress that was taken has arrived.
+    pub(super) fn progress_arrived(&self) {
+        for (call, _) in lock(&self.calls).values() {
+            call.control.arrived();
+        }
+    }
+
     pub(super) fn has_progress(&self) -> bool {
         lock(&self.calls).values().any(|(call, _)| call.control.has_progress())
     }

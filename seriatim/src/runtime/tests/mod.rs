@@ -7,4 +7,5 @@ mod leases;
 mod loading;
 mod rig;
 mod scheduling;
+mod steps;
 mod stopping;

@@ -1,6 +1,8 @@
 //! Which of several queues goes first.
 
-use super::rig::{Log, Rig, Running, engine};
+use std::time::Duration;
+
+use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::runtime::Scheduler;
 use crate::store::{Declare, Store};
 use crate::*;
@@ -17,9 +19,8 @@ async fn calls(scheduler: Scheduler, queues: &[Queue], jobs: u32) -> Vec<String>
         let written = log.clone();
         builder = builder.worker(queue.name.as_str(), move |batch: Batch<u32>, _: Context| {
             written.add(batch.queue());
-            let paused = tokio::time::sleep(std::time::Duration::from_millis(1));
-            async move {
-                paused.await;
+            async {
+                pass(Duration::from_millis(1)).await;
                 Ok(())
             }
         });
@@ -67,7 +68,7 @@ async fn l10_lag_serves_the_queue_that_has_waited_longest() {
         for i in 0..4 {
             rig.push(Job::new(name, &i).unwrap()).await;
         }
-        super::rig::pass(super::rig::secs(10)).await;
+        pass(secs(10)).await;
     }
     let mut builder = engine(&rig).concurrency(1);
     for name in ["new", "old"] {
