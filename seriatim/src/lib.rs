@@ -13,6 +13,8 @@ mod codec;
 pub mod conformance;
 mod connect;
 mod context;
+#[cfg(feature = "cron")]
+mod cron;
 pub mod duration;
 mod error;
 mod id;
@@ -39,6 +41,8 @@ pub use clock::Timestamp;
 pub use codec::Codec;
 pub use connect::connect;
 pub use context::Context;
+#[cfg(feature = "cron")]
+pub use cron::{Cron, Missed};
 pub use error::{Error, ErrorKind, Result};
 pub use id::{JobId, LaneId, NodeId, Token};
 pub use job::{Job, JobOptions, RunAt, validate_queue_name};
@@ -48,7 +52,10 @@ pub use outcomes::Outcomes;
 pub use payload::{Digest, Payload, digest};
 pub use queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
 pub use retry::{Backoff, Exhaustion};
-pub use runtime::{Engine, EngineBuilder, Exhausted, Handle, RunningCall, Scheduler, Summary};
+pub use runtime::{
+    Engine, EngineBuilder, Exhausted, Handle, Periodic, PeriodicState, PeriodicView, RunningCall,
+    Scheduler, Summary, Tick,
+};
 pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
 pub use steps::Steps;
 #[cfg(feature = "postgres")]

@@ -11,6 +11,7 @@ use super::engine::Engine;
 use super::exhausted::{self, Exhausted};
 use super::extras::Extras;
 use super::limits::{CANCEL_GRACE, PREFETCH_LANES_MAX};
+use super::periodic::Periodic;
 use super::scheduler::Scheduler;
 use super::source::Source;
 use super::summary::Summary;
@@ -217,6 +218,19 @@ impl EngineBuilder {
         format: impl Fn(&Failure) -> String + Send + Sync + 'static,
     ) -> Self {
         self.extras.format_error = Some(Arc::new(format));
+        self
+    }
+
+    /// Pushes jobs by the clock. Entries of one name must be the same on all nodes.
+    #[cfg(feature = "cron")]
+    pub fn cron(mut self, cron: crate::cron::Cron) -> Self {
+        self.extras.crons.push(cron);
+        self
+    }
+
+    /// Does something again and again, beside the queues.
+    pub fn periodic(mut self, periodic: Periodic) -> Self {
+        self.extras.periodic.push(periodic);
         self
     }
 

@@ -14,6 +14,7 @@ use super::held::Held;
 use super::lease::LeaseClock;
 use super::lock::lock;
 use super::outage::Outage;
+use super::periodic::{Account, Periodic};
 use super::phase::Phases;
 use super::pool::Pool;
 use super::running::Running;
@@ -54,6 +55,7 @@ pub(super) struct Core {
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) extras: Extras,
     pub(super) around: Arc<Surroundings>,
+    pub(super) periodic: Vec<(Periodic, Account)>,
     /// Why this process cannot go on, if somebody said so.
     pub(super) fatal: Mutex<Option<String>>,
     pub(super) pool: Pool,
@@ -89,6 +91,8 @@ impl Core {
         observer: Option<Arc<dyn Observer>>,
         mut extras: Extras,
     ) -> Self {
+        let periodic = std::mem::take(&mut extras.periodic);
+        let periodic = periodic.into_iter().map(|one| (one, Account::default())).collect();
         let around = Arc::new(Surroundings::new(store.clone(), extras.codec.take()));
         let limits = sources.iter().map(Source::concurrency);
         let pool =
@@ -101,6 +105,7 @@ impl Core {
             observer,
             extras,
             around,
+            periodic,
             fatal: Mutex::default(),
             pool,
             held: Held::default(),

@@ -17,7 +17,7 @@ use super::limits::FLUSH_MAX;
 use super::lock::lock;
 use super::pulse::Pulser;
 use super::summary::Summary;
-use super::{caretaker, fetch, guard, settle, slot};
+use super::{caretaker, fetch, guard, periodic, settle, slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Queue;
 use crate::store::{Declare, SharedStore};
@@ -83,6 +83,10 @@ impl Engine {
         }
         let core = self.core;
         let upkeep = start(&core, self.queues).await?;
+        let mut periodic = JoinSet::new();
+        for place in 0..core.periodic.len() {
+            periodic.spawn(periodic::run(core.clone(), place));
+        }
         let mut settler = JoinSet::new();
         settler.spawn(settle::run(core.clone()));
         let mut slots = JoinSet::new();
@@ -96,6 +100,10 @@ impl Engine {
             () = core.told_to_stop.notified() => tracing::info!("told to stop"),
         }
         drain(&core, &mut fetcher, &mut slots).await;
+        if timeout(core.settings.shutdown_timeout, join_all(&mut periodic)).await.is_err() {
+            tracing::warn!("periodic workers did not end in time: they are dropped");
+            periodic.abort_all();
+        }
         core.settles.close();
         let _ = timeout(FLUSH_MAX, settler.join_next()).await;
         drop(upkeep);
@@ -134,6 +142,10 @@ async fn start(core: &Arc<Core>, queues: Vec<Queue>) -> Result<JoinSet<()>> {
     upkeep.spawn(pulser.run());
     upkeep.spawn(guard::run(core.clone()));
     upkeep.spawn(caretaker::run(core.clone()));
+    #[cfg(feature = "cron")]
+    for cron in &core.extras.crons {
+        upkeep.spawn(super::cron::run(core.clone(), cron.clone()));
+    }
     Ok(upkeep)
 }
 

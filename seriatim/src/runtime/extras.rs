@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use super::periodic::Periodic;
 use crate::codec::Codec;
 use crate::middleware::Middleware;
 use crate::worker::Failure;
@@ -25,6 +26,9 @@ pub(super) struct Extras {
     pub(super) format_error: Option<Arc<FormatError>>,
     pub(super) on_start: Vec<Box<OnStart>>,
     pub(super) on_fatal: Option<Arc<OnFatal>>,
+    pub(super) periodic: Vec<Periodic>,
+    #[cfg(feature = "cron")]
+    pub(super) crons: Vec<crate::cron::Cron>,
     /// Whether somebody wants to be told of exhausted jobs.
     pub(super) tells_exhausted: bool,
 }

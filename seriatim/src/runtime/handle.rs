@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::core::Core;
+use super::periodic::PeriodicView;
 
 /// Keys of a call that are named.
 const KEYS_NAMED: usize = 5;
@@ -56,6 +57,11 @@ impl Handle {
             told_to_end: call.control.reason().is_some(),
         });
         seen.collect()
+    }
+
+    /// The periodic workers of this engine.
+    pub fn periodic(&self) -> Vec<PeriodicView> {
+        self.core.periodic.iter().map(|(periodic, account)| account.view(periodic)).collect()
     }
 
     /// Takes no new work, or takes some again. What runs goes on.

@@ -2,6 +2,7 @@
 
 mod around;
 mod calls;
+mod clock;
 mod faults;
 mod leases;
 mod loading;
