@@ -30,6 +30,8 @@ mod runtime;
 mod settle;
 mod steps;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod turn;

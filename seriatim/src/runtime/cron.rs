@@ -60,7 +60,7 @@ async fn push(core: &Core, cron: &Cron, tick: Timestamp) {
         match core.store.push(Push { now: None, jobs }).await {
             Ok(_) => return core.outage.succeeded(),
             Err(error) if error.is_transient() => {
-                core.outage.failed("pushing by the clock", &error)
+                core.outage.failed("pushing by the clock", &error);
             }
             Err(error) => {
                 let full = error.kind() == ErrorKind::Full;
