@@ -55,8 +55,8 @@ pub use payload::{Digest, Payload, digest};
 pub use queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
 pub use retry::{Backoff, Exhaustion};
 pub use runtime::{
-    Engine, EngineBuilder, Exhausted, Handle, Periodic, PeriodicState, PeriodicView, RunningCall,
-    Scheduler, Summary, Tick,
+    Engine, EngineBuilder, Exhausted, Fleet, Handle, Periodic, PeriodicState, PeriodicView, Prefer,
+    RunningCall, Scheduler, Splitter, Summary, Tick,
 };
 pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
 pub use steps::Steps;

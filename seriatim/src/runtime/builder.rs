@@ -14,6 +14,7 @@ use super::limits::{CANCEL_GRACE, PREFETCH_LANES_MAX};
 use super::periodic::Periodic;
 use super::scheduler::Scheduler;
 use super::source::Source;
+use super::splitter::Splitter;
 use super::summary::Summary;
 use crate::batch::Batch;
 use crate::codec::Codec;
@@ -173,6 +174,12 @@ impl EngineBuilder {
     /// Which queue is asked first.
     pub fn scheduler(mut self, scheduler: Scheduler) -> Self {
         self.settings.scheduler = scheduler;
+        self
+    }
+
+    /// Which queues this node prefers. Default: all alike.
+    pub fn splitter(mut self, splitter: Splitter) -> Self {
+        self.extras.splitter = splitter;
         self
     }
 

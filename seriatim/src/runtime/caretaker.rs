@@ -46,6 +46,7 @@ impl Caretaker {
         if self.defined.elapsed() >= DEFINITIONS_EVERY {
             self.defined = Instant::now();
             self.core.read_definitions().await?;
+            self.core.split().await?;
         }
         if self.swept.elapsed() >= SWEEP_EVERY {
             self.swept = Instant::now();

@@ -21,6 +21,7 @@ use super::running::Running;
 use super::scheduler::Scheduler;
 use super::settle::{Ended, Settles};
 use super::source::Source;
+use super::splitter::{Fleet, Splitter};
 use super::summary::Counters;
 use super::surroundings::Surroundings;
 use crate::clock::Timestamp;
@@ -29,7 +30,7 @@ use crate::id::NodeId;
 use crate::observe::Observer;
 use crate::queue::Queue;
 use crate::settle::{Outcome, plan};
-use crate::store::{QueueView, SharedStore};
+use crate::store::{NodeView, QueueView, SharedStore};
 use crate::turn::Turn;
 
 /// What an engine was told at its start.
@@ -67,6 +68,8 @@ pub(super) struct Core {
     pub(super) outage: Outage,
     pub(super) phases: Phases,
     pub(super) counters: Counters,
+    /// Which of the sources this node prefers.
+    preferred: Mutex<Vec<bool>>,
     /// A person told the node to take no more work.
     pub(super) quiet: AtomicBool,
     /// Rung when a person told the node to stop.
@@ -98,8 +101,10 @@ impl Core {
         let pool =
             Pool::new(limits, settings.scheduler, settings.concurrency, settings.prefetch_max);
         let node = NodeId::unique(&settings.node_name);
+        let preferred = Mutex::new(vec![true; sources.len()]);
         Self {
             store,
+            preferred,
             settings,
             sources,
             observer,
@@ -206,6 +211,29 @@ impl Core {
             self.extras.fatal(why);
         }
         self.told_to_stop.notify_one();
+    }
+
+    /// Whether this node prefers a source.
+    pub(super) fn prefers(&self, source: usize) -> bool {
+        lock(&self.preferred).get(source).copied().unwrap_or(true)
+    }
+
+    /// Looks who is there, and so which sources this node prefers.
+    pub(super) async fn split(&self) -> Result<()> {
+        if matches!(self.extras.splitter, Splitter::All) {
+            return Ok(());
+        }
+        let (node, now) = (self.node(), self.store_now());
+        let views = self.store.nodes().await?;
+        let lives = |view: &NodeView| !view.dead && view.heartbeat_at + view.info.lease >= now;
+        let lives = views.iter().filter(|view| lives(view)).map(|view| view.info.id.clone());
+        let mut nodes: Vec<NodeId> = lives.chain([node.clone()]).collect();
+        nodes.sort();
+        nodes.dedup();
+        let fleet = Fleet::of(&node, &nodes);
+        let prefers = |source: &Source| self.extras.splitter.prefers(&fleet, &source.name);
+        *lock(&self.preferred) = self.sources.iter().map(prefers).collect();
+        Ok(())
     }
 
     /// Sends back all that waits for a slot.

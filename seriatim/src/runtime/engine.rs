@@ -138,6 +138,7 @@ async fn start(core: &Arc<Core>, queues: Vec<Queue>) -> Result<JoinSet<()>> {
     core.read_clock().await?;
     let mut pulser = Pulser::new(core.clone(), core.store_now());
     pulser.beat().await?;
+    core.split().await?;
     let mut upkeep = JoinSet::new();
     upkeep.spawn(pulser.run());
     upkeep.spawn(guard::run(core.clone()));

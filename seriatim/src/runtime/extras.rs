@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::periodic::Periodic;
+use super::splitter::Splitter;
 use crate::codec::Codec;
 use crate::middleware::Middleware;
 use crate::worker::Failure;
@@ -27,6 +28,7 @@ pub(super) struct Extras {
     pub(super) on_start: Vec<Box<OnStart>>,
     pub(super) on_fatal: Option<Arc<OnFatal>>,
     pub(super) periodic: Vec<Periodic>,
+    pub(super) splitter: Splitter,
     #[cfg(feature = "cron")]
     pub(super) crons: Vec<crate::cron::Cron>,
     /// Whether somebody wants to be told of exhausted jobs.

@@ -70,6 +70,10 @@ impl Fetcher {
             if self.core.phases.is_draining() {
                 break;
             }
+            if !self.core.prefers(place) && (claimed || self.core.pool.is_waiting()) {
+                // Another node's, and this one has enough to do.
+                continue;
+            }
             let want = self.want(place, first);
             first &= self.looks[place].next != Next::Now;
             if want.lanes > 0 {
@@ -104,7 +108,9 @@ impl Fetcher {
         };
         let weight = |source: &Source| source.definition().map_or(1, |queue| queue.weight).max(1);
         let weights: Vec<u32> = self.core.sources.iter().map(weight).collect();
-        scheduler.order(&due, &weights, self.round)
+        let mut order = scheduler.order(&due, &weights, self.round);
+        order.sort_by_key(|place| !self.core.prefers(*place));
+        order
     }
 
     /// One query for all queues, where a claim of each would cost a round trip.

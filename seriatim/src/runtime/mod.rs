@@ -37,6 +37,7 @@ mod scheduler;
 mod settle;
 mod slot;
 mod source;
+mod splitter;
 mod summary;
 mod surroundings;
 #[cfg(test)]
@@ -50,4 +51,5 @@ pub use exhausted::Exhausted;
 pub use handle::{Handle, RunningCall};
 pub use periodic::{Periodic, PeriodicState, PeriodicView, Tick};
 pub use scheduler::Scheduler;
+pub use splitter::{Fleet, Prefer, Splitter};
 pub use summary::Summary;

@@ -177,6 +177,11 @@ impl Pool {
         self.work.notify_waiters();
     }
 
+    /// Whether anything waits for a slot.
+    pub(super) fn is_waiting(&self) -> bool {
+        lock(&self.state).lots.iter().any(|lot| lot.calls() > 0)
+    }
+
     /// Calls under way.
     pub(super) fn busy(&self) -> usize {
         lock(&self.state).busy

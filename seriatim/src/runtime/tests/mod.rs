@@ -8,5 +8,6 @@ mod leases;
 mod loading;
 mod rig;
 mod scheduling;
+mod splitting;
 mod steps;
 mod stopping;
