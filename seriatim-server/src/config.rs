@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_design_is_read() {
+    fn d11_the_example_of_the_design_is_read() {
         let config = read(
             r#"
             [store]

@@ -2,7 +2,9 @@
 
 mod cargo;
 mod deny;
+mod files;
 mod packages;
+mod seeds;
 mod servers;
 mod step;
 mod test;
@@ -20,6 +22,7 @@ Developer commands of Seriatim.
                                 test runner (`cargo nextest run`, else `cargo test`)
     cargo xtask tidy            the rules of style that rustfmt and clippy do not know
     cargo xtask deny            licences, advisories and duplicates of dependencies (cargo-deny)
+    cargo xtask seeds           the rows of docs/parity.md, and the tests that show them
     cargo xtask servers         a private PostgreSQL and Redis to develop and measure against,
                                 until Ctrl-C
     cargo xtask help            this text
@@ -59,6 +62,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["test", "--", rest @ ..] => test::run(&root(), rest)?,
         ["tidy"] => tidy::run(&root())?,
         ["deny"] => deny::run(&root())?,
+        ["seeds"] => seeds::run(&root())?,
         ["servers"] => servers::run()?,
         ["help" | "--help" | "-h"] | [] => print!("{HELP}"),
         _ => {

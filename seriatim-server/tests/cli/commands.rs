@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::site::{Site, text};
 
 #[test]
-fn jobs_are_pushed_and_counted() {
+fn l17_jobs_are_pushed_and_counted() {
     let site = Site::new("");
     let pushed =
         site.run(&["push", "orders", r#"{"a":1}"#, "--key", "k", "--score", "-1.5", "--json"]);
@@ -50,4 +50,38 @@ fn the_demo_proves_what_it_says() {
 
 fn write_lines(path: &Path, lines: &[&str]) {
     std::fs::write(path, lines.join("\n") + "\n").unwrap();
+}
+
+#[test]
+fn l21_bench_measures_a_store_of_its_own() {
+    let site = Site::new("");
+    let output =
+        site.run(&["bench", "--jobs", "2000", "--mode", "accumulate", "--limit", "--json"]);
+    assert!(output.status.success(), "{}", text(&output));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let figures = [
+        "push_per_s",
+        "drain_per_s",
+        "start_ms_p50",
+        "start_ms_p99",
+        "rss_mb",
+        "cpu_s",
+        "limit_per_s",
+    ];
+    for figure in figures {
+        assert!(result[figure].as_f64().unwrap() >= 0.0, "{figure}: {result}");
+    }
+    // What is there is not drained by accident.
+    assert!(site.run(&["push", "bench-parallel", "1"]).status.success());
+    let refused = site.run(&["bench", "--jobs", "10"]);
+    assert!(text(&refused).contains("is not empty"), "{}", text(&refused));
+}
+
+#[test]
+fn a_claim_is_measured_beside_a_backlog() {
+    let site = Site::new("");
+    let output = site.run(&["bench", "--backlog", "2000", "--json"]);
+    assert!(output.status.success(), "{}", text(&output));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(result["ratio_p50"].as_f64().unwrap() > 0.0, "{result}");
 }

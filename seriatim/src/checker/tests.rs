@@ -260,7 +260,7 @@ fn a_store_that_keeps_its_promises_is_clean() {
 }
 
 #[test]
-fn every_defect_is_found_within_a_hundred_seeds() {
+fn d19_every_defect_is_found_within_a_hundred_seeds() {
     let expected = [
         (Fault::NoFence, Mode::Fifo, vec![Judgement::Fence]),
         (Fault::BusyLaneClaimable, Mode::Fifo, vec![Judgement::Overlap]),

@@ -9,33 +9,33 @@ use crate::{ErrorKind, Job, Mode, Outcome, Queue};
 
 pub(super) fn cases() -> Vec<Case> {
     listed![false:
-        a_busy_key_cannot_be_claimed,
+        l1_a_busy_key_cannot_be_claimed,
         a_key_stands_in_a_batch_once,
-        lanes_are_taken_by_priority_then_due_then_age,
-        a_scheduled_job_is_not_claimed_before_its_time,
+        l2_lanes_are_taken_by_priority_then_due_then_age,
+        s3_a_scheduled_job_is_not_claimed_before_its_time,
         a_scheduled_lane_keeps_its_priority_when_it_falls_due,
-        accumulate_hands_over_all_that_waits_by_score,
+        l3_accumulate_hands_over_all_that_waits_by_score,
         negative_and_equal_scores_are_ordered,
         fifo_hands_over_one_by_score_then_arrival,
         fifo_takes_several_when_asked,
         fifo_with_a_head_in_the_future_waits,
-        exclusive_takes_the_best_due_job,
+        d7_exclusive_takes_the_best_due_job,
         exclusive_prefers_a_job_that_falls_due_later_but_is_more_urgent,
         a_turn_stops_at_another_task,
         a_turn_stops_at_its_limit_of_jobs,
         what_a_turn_left_is_due_at_once_after_it,
         tokens_grow_for_a_key_even_when_its_lane_was_gone,
         a_job_for_a_node_is_claimed_by_that_node_only,
-        a_job_for_a_group_is_claimed_by_its_members_only,
+        d13_a_job_for_a_group_is_claimed_by_its_members_only,
         a_key_goes_to_one_place_only,
         an_unknown_node_may_not_claim,
         crashed_lanes_are_taken_up_to_their_limit,
-        many_priorities_and_scheduled_lanes_do_not_hide_what_is_due,
+        d6_many_priorities_and_scheduled_lanes_do_not_hide_what_is_due,
         due_answers_for_all_queues_at_once,
     ]
 }
 
-async fn a_busy_key_cannot_be_claimed(mut bench: Bench) {
+async fn l1_a_busy_key_cannot_be_claimed(mut bench: Bench) {
     for mode in [Mode::Accumulate, Mode::Fifo, Mode::Exclusive] {
         bench.declare(Queue::new(mode.as_str(), mode)).await;
         let push = |tag: &str| Job::new(mode.as_str(), &tag).unwrap().key("k");
@@ -60,7 +60,7 @@ async fn a_key_stands_in_a_batch_once(mut bench: Bench) {
     assert_eq!(keys(&turns), ["k0", "k1"]);
 }
 
-async fn lanes_are_taken_by_priority_then_due_then_age(mut bench: Bench) {
+async fn l2_lanes_are_taken_by_priority_then_due_then_age(mut bench: Bench) {
     bench.queue(Mode::Parallel).await;
     let early = bench.now - Duration::from_secs(5);
     let jobs = vec![
@@ -77,7 +77,7 @@ async fn lanes_are_taken_by_priority_then_due_then_age(mut bench: Bench) {
     assert_eq!(order, ["first", "a", "b", "c", "d", "last"]);
 }
 
-async fn a_scheduled_job_is_not_claimed_before_its_time(mut bench: Bench) {
+async fn s3_a_scheduled_job_is_not_claimed_before_its_time(mut bench: Bench) {
     bench.queue(Mode::Parallel).await;
     let due = bench.now + WAIT;
     bench.push_all(vec![loose("later").run_in(WAIT * 2), loose("soon").run_at(due)]).await;
@@ -97,7 +97,7 @@ async fn a_scheduled_lane_keeps_its_priority_when_it_falls_due(mut bench: Bench)
     assert_eq!(order, ["urgent", "usual"]);
 }
 
-async fn accumulate_hands_over_all_that_waits_by_score(mut bench: Bench) {
+async fn l3_accumulate_hands_over_all_that_waits_by_score(mut bench: Bench) {
     bench.queue(Mode::Accumulate).await;
     let jobs = [("c", 3.0), ("a", 1.0), ("b", 2.0)].map(|(tag, score)| job(tag).score(score));
     bench.push_all(jobs.to_vec()).await;
@@ -149,7 +149,7 @@ async fn fifo_with_a_head_in_the_future_waits(mut bench: Bench) {
     assert_eq!(bench.nothing().await, Some(due + WAIT));
 }
 
-async fn exclusive_takes_the_best_due_job(mut bench: Bench) {
+async fn d7_exclusive_takes_the_best_due_job(mut bench: Bench) {
     bench.queue(Mode::Exclusive).await;
     let jobs = vec![
         job("usual"),
@@ -253,7 +253,7 @@ async fn a_job_for_a_node_is_claimed_by_that_node_only(mut bench: Bench) {
     }
 }
 
-async fn a_job_for_a_group_is_claimed_by_its_members_only(mut bench: Bench) {
+async fn d13_a_job_for_a_group_is_claimed_by_its_members_only(mut bench: Bench) {
     bench.queue(Mode::Parallel).await;
     let jobs =
         vec![loose("both").node("a").consumer_group("g"), loose("group").consumer_group("g")];
@@ -306,7 +306,7 @@ async fn crashed_lanes_are_taken_up_to_their_limit(mut bench: Bench) {
     );
 }
 
-async fn many_priorities_and_scheduled_lanes_do_not_hide_what_is_due(mut bench: Bench) {
+async fn d6_many_priorities_and_scheduled_lanes_do_not_hide_what_is_due(mut bench: Bench) {
     bench.queue(Mode::Parallel).await;
     let jobs = (0..1_000).map(|i| loose(&i.to_string()).priority(i).run_in(WAIT)).collect();
     bench.push_all(jobs).await;

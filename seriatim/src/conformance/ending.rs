@@ -12,13 +12,13 @@ pub(super) fn cases() -> Vec<Case> {
         a_repeated_settle_is_stale,
         a_settle_of_an_unknown_lane_is_stale,
         a_batch_of_settles_is_answered_one_by_one,
-        a_failed_turn_waits_for_its_retry,
+        l6_a_failed_turn_waits_for_its_retry,
         accumulate_keeps_a_failed_lane_waiting_while_newcomers_gather,
-        a_failed_payload_and_an_equal_newcomer_are_handed_over_once,
+        l4_a_failed_payload_and_an_equal_newcomer_are_handed_over_once,
         fifo_does_not_let_later_jobs_overtake_a_retry,
         exclusive_lets_others_pass_a_retry,
         retries_end_in_the_morgue,
-        accumulate_buries_the_lowest_score_and_restarts_the_rest,
+        l7_accumulate_buries_the_lowest_score_and_restarts_the_rest,
         a_queue_may_hold_what_is_exhausted,
         a_queue_may_drop_what_is_exhausted,
         a_job_may_override_the_number_of_retries,
@@ -107,7 +107,7 @@ async fn a_batch_of_settles_is_answered_one_by_one(mut bench: Bench) {
     assert_eq!((stats.processed, stats.failed), (2, 1));
 }
 
-async fn a_failed_turn_waits_for_its_retry(mut bench: Bench) {
+async fn l6_a_failed_turn_waits_for_its_retry(mut bench: Bench) {
     for mode in Mode::ALL {
         bench.declare(Queue::new(mode.as_str(), mode)).await;
         let job = Job::new(mode.as_str(), &1).unwrap();
@@ -150,7 +150,7 @@ async fn accumulate_keeps_a_failed_lane_waiting_while_newcomers_gather(mut bench
     assert_eq!(attempts, [1, 2, 2, 1]);
 }
 
-async fn a_failed_payload_and_an_equal_newcomer_are_handed_over_once(mut bench: Bench) {
+async fn l4_a_failed_payload_and_an_equal_newcomer_are_handed_over_once(mut bench: Bench) {
     let queue = Queue::accumulate("q").retain_completed(WAIT * 100);
     bench.declare(queue).await;
     let older = bench.push(job("v1").score(5.0)).await.job_id;
@@ -215,7 +215,7 @@ async fn retries_end_in_the_morgue(mut bench: Bench) {
     }
 }
 
-async fn accumulate_buries_the_lowest_score_and_restarts_the_rest(mut bench: Bench) {
+async fn l7_accumulate_buries_the_lowest_score_and_restarts_the_rest(mut bench: Bench) {
     bench.declare(Queue::accumulate("q").max_retries(0)).await;
     let jobs = vec![job("v1").score(1.0), job("v2").score(2.0)];
     let first = bench.push_all(jobs).await[0].job_id;

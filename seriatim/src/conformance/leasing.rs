@@ -11,7 +11,7 @@ const TICK: Duration = Duration::from_micros(1);
 
 pub(super) fn cases() -> Vec<Case> {
     listed![false:
-        an_expired_claim_is_taken_over_and_its_holder_fenced_off,
+        d8_an_expired_claim_is_taken_over_and_its_holder_fenced_off,
         a_heartbeat_extends_all_claims_of_a_node,
         a_node_declared_dead_stays_dead,
         a_rescued_lane_keeps_its_jobs_and_newcomers_apart,
@@ -22,7 +22,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_rescuer_that_dies_is_rescued_too,
         two_rescuers_do_not_get_the_same_lane,
         a_dead_rescuer_is_refused,
-        progress_is_kept_and_stale_lanes_are_told,
+        n11_progress_is_kept_and_stale_lanes_are_told,
         progress_stays_until_a_turn_ends_with_nothing_left,
         an_unknown_token_is_nobody_s_turn,
         a_flagged_job_is_told_to_its_holder,
@@ -33,7 +33,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-async fn an_expired_claim_is_taken_over_and_its_holder_fenced_off(mut bench: Bench) {
+async fn d8_an_expired_claim_is_taken_over_and_its_holder_fenced_off(mut bench: Bench) {
     for mode in Mode::ALL {
         bench.declare(Queue::new("q", mode)).await;
         let job = if mode.is_keyed() { job("a") } else { loose("a") };
@@ -207,7 +207,7 @@ async fn a_dead_rescuer_is_refused(mut bench: Bench) {
     assert_eq!(error.kind(), ErrorKind::NodeGone);
 }
 
-async fn progress_is_kept_and_stale_lanes_are_told(mut bench: Bench) {
+async fn n11_progress_is_kept_and_stale_lanes_are_told(mut bench: Bench) {
     bench.queue(Mode::Fifo).await;
     let id = bench.push(job("a")).await.job_id;
     let turn = bench.one().await;

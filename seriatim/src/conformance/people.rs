@@ -10,7 +10,7 @@ use crate::{ErrorKind, Job, Mode, Outcome, Queue, Timestamp};
 pub(super) fn cases() -> Vec<Case> {
     listed![true:
         a_requeued_job_comes_back_as_it_was,
-        a_requeued_payload_merges_with_one_that_waits,
+        l4_a_requeued_payload_merges_with_one_that_waits,
         a_requeue_onto_a_claimed_lane_counts_as_an_arrival,
         requeue_and_bury_of_one_key_lose_nothing,
         dead_jobs_are_chosen_by_id_and_by_key,
@@ -26,9 +26,9 @@ pub(super) fn cases() -> Vec<Case> {
         a_job_can_be_rescheduled,
         a_job_can_be_bound_to_another_node,
         a_waiting_job_can_be_deleted,
-        expired_jobs_are_swept,
+        n8_expired_jobs_are_swept,
         finished_jobs_are_swept_after_their_retention,
-        dead_jobs_are_swept_by_age_and_by_number,
+        s6_dead_jobs_are_swept_by_age_and_by_number,
         a_sweep_has_a_limit_and_says_so,
         a_role_has_one_leader_at_a_time,
         a_command_reaches_its_node,
@@ -64,7 +64,7 @@ async fn a_requeued_job_comes_back_as_it_was(mut bench: Bench) {
     }
 }
 
-async fn a_requeued_payload_merges_with_one_that_waits(mut bench: Bench) {
+async fn l4_a_requeued_payload_merges_with_one_that_waits(mut bench: Bench) {
     bench.queue(Mode::Accumulate).await;
     let older = bench.push(job("v").score(4.0)).await.job_id;
     let turn = bench.one().await;
@@ -316,7 +316,7 @@ async fn sweep(bench: &mut Bench, rows_max: usize) -> Swept {
     bench.store.sweep(Sweep { now: Some(bench.now), rows_max }).await.unwrap()
 }
 
-async fn expired_jobs_are_swept(mut bench: Bench) {
+async fn n8_expired_jobs_are_swept(mut bench: Bench) {
     for mode in Mode::ALL {
         let name = mode.as_str();
         bench.declare(Queue::new(name, mode).retain_completed(WAIT * 10)).await;
@@ -363,7 +363,7 @@ async fn finished_jobs_are_swept_after_their_retention(mut bench: Bench) {
     assert_eq!(bench.find(id).await, None);
 }
 
-async fn dead_jobs_are_swept_by_age_and_by_number(mut bench: Bench) {
+async fn s6_dead_jobs_are_swept_by_age_and_by_number(mut bench: Bench) {
     let mut queue = Queue::parallel("q");
     (queue.retain_dead, queue.retain_dead_max) = (WAIT, 2);
     bench.declare(queue).await;

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 pub(super) fn cases() -> Vec<Case> {
     listed![false:
-        a_pushed_job_is_queued_and_known_by_its_id,
+        n7_a_pushed_job_is_queued_and_known_by_its_id,
         an_undeclared_push_creates_the_queue_that_its_key_implies,
         a_key_must_fit_the_mode,
         one_invalid_job_refuses_the_whole_batch,
         each_wrong_field_is_named,
-        equal_payloads_merge_to_the_least_score,
+        l4_equal_payloads_merge_to_the_least_score,
         equal_payloads_merge_to_the_greatest_score_when_asked,
         equal_payloads_are_kept_apart_when_asked,
         payloads_are_equal_however_their_fields_are_ordered,
@@ -25,7 +25,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_merge_keeps_due_and_takes_the_sooner_priority,
         later_pushes_do_not_move_the_due_time_of_a_lane,
         the_earliest_push_sets_the_due_time_when_asked,
-        a_repeated_idempotency_key_returns_the_first_job,
+        d2_a_repeated_idempotency_key_returns_the_first_job,
         an_idempotency_key_is_scoped_by_queue_and_key,
         an_idempotency_key_is_forgotten_after_its_time,
         a_large_batch_arrives_in_order,
@@ -34,7 +34,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-async fn a_pushed_job_is_queued_and_known_by_its_id(mut bench: Bench) {
+async fn n7_a_pushed_job_is_queued_and_known_by_its_id(mut bench: Bench) {
     bench.queue(Mode::Parallel).await;
     let pushed = bench.push(loose("a").task("sync").priority(7).score(3.5)).await;
     assert_eq!(pushed.status, Queued);
@@ -97,7 +97,7 @@ async fn each_wrong_field_is_named(mut bench: Bench) {
     assert_eq!(bench.stats().await.jobs, 0);
 }
 
-async fn equal_payloads_merge_to_the_least_score(mut bench: Bench) {
+async fn l4_equal_payloads_merge_to_the_least_score(mut bench: Bench) {
     bench.queue(Mode::Accumulate).await;
     let first = bench.push_all(vec![job("v1").score(1.0), job("v2").score(2.0)]).await;
     let second = bench.push_all(vec![job("v2").score(3.0), job("v3").score(4.0)]).await;
@@ -194,7 +194,7 @@ async fn the_earliest_push_sets_the_due_time_when_asked(mut bench: Bench) {
     assert_eq!(bench.one().await.jobs.len(), 3);
 }
 
-async fn a_repeated_idempotency_key_returns_the_first_job(mut bench: Bench) {
+async fn d2_a_repeated_idempotency_key_returns_the_first_job(mut bench: Bench) {
     bench.queue(Mode::Exclusive).await;
     let first = bench.push(job("a").idempotency_key("i")).await;
     let again = bench.push(job("b").idempotency_key("i")).await;

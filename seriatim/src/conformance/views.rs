@@ -14,7 +14,7 @@ pub(super) fn cases() -> Vec<Case> {
         dead_jobs_are_listed_by_key_and_by_time,
         numbers_follow_what_happens,
         lag_is_the_age_of_the_oldest_due_lane,
-        nodes_are_listed_with_their_state,
+        n9_nodes_are_listed_with_their_state,
         keys_may_hold_any_character,
     ]
 }
@@ -162,7 +162,7 @@ async fn lag_is_the_age_of_the_oldest_due_lane(mut bench: Bench) {
     assert_eq!(bench.stats().await.lag.as_secs(), 0);
 }
 
-async fn nodes_are_listed_with_their_state(mut bench: Bench) {
+async fn n9_nodes_are_listed_with_their_state(mut bench: Bench) {
     bench.other_node("gone").await;
     bench.pass(LEASE * 2);
     bench.beat().await;

@@ -12,7 +12,7 @@ fn seconds(length: Duration) -> f64 {
 }
 
 #[test]
-fn the_default_backoff_is_the_one_that_people_know() {
+fn s4_the_default_backoff_is_the_one_that_people_know() {
     let wait = |retry_count, random| seconds(Backoff::Polynomial.wait(retry_count, random));
     assert!((wait(0, 0.0) - 15.0).abs() < 1e-9);
     assert!((wait(0, 0.999) - 44.0).abs() < 1e-9);
@@ -22,7 +22,7 @@ fn the_default_backoff_is_the_one_that_people_know() {
 }
 
 #[test]
-fn the_other_backoffs_do_what_they_are_called() {
+fn d9_the_other_backoffs_do_what_they_are_called() {
     let base = Duration::from_secs(30);
     assert_eq!(Backoff::Constant { base }.wait(9, 0.5), base);
     assert_eq!(Backoff::Linear { base }.wait(0, 0.5), base);

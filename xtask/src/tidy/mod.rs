@@ -4,13 +4,14 @@
 //! is no longer needed must go.
 
 mod allow;
-mod files;
+
 mod functions;
 mod rules;
 mod source;
 #[cfg(test)]
 mod tests;
 
+use crate::files;
 use std::path::Path;
 
 use allow::Allowed;

@@ -41,7 +41,7 @@ async fn l13_middleware_stands_around_every_call_the_first_outermost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn l13_middleware_may_answer_in_place_of_the_handler() {
+async fn s7_middleware_may_answer_in_place_of_the_handler() {
     let (rig, log) = (Rig::new(), Log::default());
     let id = rig.push(Job::new("mail", &1).unwrap()).await;
     let written = log.clone();

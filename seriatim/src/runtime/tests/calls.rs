@@ -77,7 +77,7 @@ async fn one_error_fails_every_turn_of_the_call_once_and_then_each_is_handed_alo
 }
 
 #[tokio::test(start_paused = true)]
-async fn outcomes_are_per_lane() {
+async fn l5_outcomes_are_per_lane() {
     let rig = Rig::new();
     rig.store_declared(Queue::accumulate("orders").batch_size(10)).await;
     let mut ids = Vec::new();
@@ -105,7 +105,7 @@ async fn outcomes_are_per_lane() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_a_failure_with_its_text() {
+async fn s10_a_panic_is_a_failure_with_its_text() {
     let (rig, log) = (Rig::new(), Log::default());
     let id = rig.push(Job::new("mail", &1).unwrap()).await;
     let written = log.clone();

@@ -59,7 +59,7 @@ async fn a_settle_whose_answer_was_lost_is_repeated_and_the_job_runs_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scheduled_job_starts_when_it_is_due() {
+async fn s5_a_scheduled_job_starts_when_it_is_due() {
     let (rig, log) = (Rig::new(), Log::default());
     let origin = tokio::time::Instant::now();
     let written = log.clone();
@@ -79,7 +79,7 @@ async fn a_scheduled_job_starts_when_it_is_due() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_pushed_to_a_queue_that_nobody_declared_is_found_by_its_wake_up() {
+async fn d10_a_job_pushed_to_a_queue_that_nobody_declared_is_found_by_its_wake_up() {
     let (rig, log) = (Rig::new(), Log::default());
     let running = Running::start(counting(&rig, &log).poll_interval(secs(3_600)));
     pass(secs(5)).await;

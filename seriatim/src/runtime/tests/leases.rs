@@ -62,7 +62,7 @@ async fn a_node_declared_dead_ends_what_it_runs_and_goes_on_under_a_new_id() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_dead_node_held_is_taken_over_as_a_crash() {
+async fn l8_what_a_dead_node_held_is_taken_over_as_a_crash() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("mail", &1).unwrap()).await;
     assert_eq!(rig.claim_as("dead", "mail", secs(10)).await.len(), 1);

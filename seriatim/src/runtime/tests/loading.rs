@@ -1,6 +1,7 @@
 //! How much is claimed ahead.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
@@ -40,7 +41,7 @@ async fn short_jobs_are_claimed_far_ahead_and_slow_ones_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_s_own_limit_holds() {
+async fn n6_a_worker_s_own_limit_holds() {
     let (rig, log) = (Rig::new(), Log::default());
     for i in 0..10 {
         rig.push(Job::new("video", &i).unwrap()).await;
@@ -87,4 +88,33 @@ async fn a_slow_queue_does_not_keep_the_others_waiting_when_slots_are_free() {
     assert_eq!(log.len(), 50);
     assert_eq!(rig.stats(None).await.unwrap().iter().map(|s| s.running).sum::<u64>(), 2);
     running.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn l11_so_many_calls_run_at_once_whatever_the_number_of_queues() {
+    let rig = Rig::new();
+    let running = Arc::new(AtomicUsize::new(0));
+    let (most, log) = (Arc::new(AtomicUsize::new(0)), Log::default());
+    let mut builder = engine(&rig).concurrency(4);
+    for number in 0..40 {
+        let queue = format!("queue-{number}");
+        for i in 0..5 {
+            rig.push(Job::new(&queue, &i).unwrap()).await;
+        }
+        let (running, most, log) = (running.clone(), most.clone(), log.clone());
+        builder = builder.worker(queue, move |_: Batch<u32>, _: Context| {
+            let (running, most, log) = (running.clone(), most.clone(), log.clone());
+            async move {
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                pass(Duration::from_millis(10)).await;
+                running.fetch_sub(1, Ordering::SeqCst);
+                log.add("");
+                Ok(())
+            }
+        });
+    }
+    let engine = Running::start(builder);
+    log.reaches(200).await;
+    engine.stop().await;
+    assert_eq!(most.load(Ordering::SeqCst), 4);
 }

@@ -20,7 +20,7 @@ fn sleeping(rig: &Rig, log: &Log, length: Duration) -> EngineBuilder {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopping_engine_lets_calls_finish_and_takes_no_more() {
+async fn l18_a_stopping_engine_lets_calls_finish_and_takes_no_more() {
     let (rig, log) = (Rig::new(), Log::default());
     for i in 0..10 {
         rig.push(Job::new("mail", &i).unwrap()).await;
@@ -35,7 +35,7 @@ async fn a_stopping_engine_lets_calls_finish_and_takes_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_will_not_end_is_dropped_and_its_lane_goes_back_uncounted() {
+async fn s8_a_call_that_will_not_end_is_dropped_and_its_lane_goes_back_uncounted() {
     let (rig, log) = (Rig::new(), Log::default());
     let id = rig.push(Job::new("mail", &1).unwrap()).await;
     let running = Running::start(sleeping(&rig, &log, secs(100_000)).shutdown_timeout(secs(20)));
@@ -48,7 +48,7 @@ async fn a_call_that_will_not_end_is_dropped_and_its_lane_goes_back_uncounted() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_told_to_be_quiet_takes_no_more_and_one_told_to_stop_stops() {
+async fn s9_a_node_told_to_be_quiet_takes_no_more_and_one_told_to_stop_stops() {
     let (rig, log) = (Rig::new(), Log::default());
     let engine =
         tokio::spawn(sleeping(&rig, &log, secs(1)).run_until(std::future::pending::<()>()));
@@ -74,7 +74,7 @@ async fn an_engine_whose_queue_contradicts_the_store_refuses_to_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn settings_that_contradict_each_other_are_refused() {
+async fn l15_settings_that_contradict_each_other_are_refused() {
     let (rig, log) = (Rig::new(), Log::default());
     let refused = |builder: EngineBuilder| {
         let error = builder.build().err().expect("it should be refused");

@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Paths from `root`, sorted: what git tracks or would (new files count, ignored ones do not).
 /// Without git, as in an unpacked source archive, all but hidden and build directories.
-pub(super) fn list(root: &Path) -> Result<BTreeSet<String>, String> {
+pub(crate) fn list(root: &Path) -> Result<BTreeSet<String>, String> {
     if let Some(files) = from_git(root) {
         return Ok(files);
     }
