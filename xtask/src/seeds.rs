@@ -13,7 +13,10 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     let table = fs::read_to_string(root.join(TABLE)).map_err(|e| format!("{TABLE}: {e}"))?;
     let rows = rows(&table);
     let mut tests: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for path in files::list(root)?.iter().filter(|path| path.ends_with(".rs")) {
+    for path in files::list(root)?
+        .iter()
+        .filter(|path| Path::new(path).extension().is_some_and(|e| e == "rs"))
+    {
         let text = fs::read_to_string(root.join(path)).map_err(|e| format!("{path}: {e}"))?;
         for name in named(&text) {
             let row = name.split('_').next().unwrap_or_default().to_uppercase();
