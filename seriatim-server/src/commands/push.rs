@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 use seriatim::store::Pushed;
 use seriatim::{Client, Job, Payload, RunAt, Timestamp};
 
-use super::{StoreArg, duration};
+use super::args::StoreArg;
+use super::{duration, time};
 use crate::output::{Failure, say};
 
 /// Jobs of a file that are pushed together.
@@ -192,14 +193,4 @@ fn delay(seconds: f64) -> seriatim::Result<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| {
         seriatim::Error::invalid("delay", format!("must be 0 seconds or more, not {seconds}"))
     })
-}
-
-fn time(text: &str) -> Result<Timestamp, String> {
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Ok(Timestamp::from_secs_f64(seconds));
-    }
-    let time: jiff::Timestamp = text
-        .parse()
-        .map_err(|_| "write a time as 2026-01-31T12:00:00Z or as Unix seconds".to_owned())?;
-    Ok(Timestamp::from_micros(time.as_microsecond()))
 }

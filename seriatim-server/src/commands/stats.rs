@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use seriatim::store::QueueStats;
 
-use super::StoreArg;
+use super::args::StoreArg;
 use crate::output::{Failure, say};
 
 #[derive(Args)]
@@ -24,10 +24,7 @@ impl Stats {
             return Ok(());
         }
         if stats.is_empty() {
-            say(format!(
-                "no queues in {}",
-                self.store.url().split('@').next_back().unwrap_or_default()
-            ));
+            say(format!("no queues in {}", self.store.shown()?));
             return Ok(());
         }
         say(table(&stats));
