@@ -236,7 +236,7 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
     }
     let now = store.now().await?;
     let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
-    let options = job.options.as_deref().map(|options| serde_json::to_string(options));
+    let options = job.options.as_deref().map(serde_json::to_string);
     let mut fields = Fields::default();
     fields
         .add("job", job.id.to_string())

@@ -4,14 +4,19 @@ mod act;
 mod args;
 mod bench;
 mod check;
+mod completions;
 mod demo;
+mod doctor;
 mod find;
 mod job_pages;
 mod jobs;
 mod lanes;
+mod man;
+mod migrate;
 mod morgue;
 mod nodes;
 mod push;
+mod push_file;
 mod queues;
 mod range;
 mod running;
@@ -42,6 +47,15 @@ pub(crate) enum Command {
     Jobs(jobs::Jobs),
     /// Lists nodes; shows, quiets, stops one
     Nodes(nodes::Nodes),
+    /// Says what is stuck, failing, slow or misconfigured, and what to do about it
+    Doctor(doctor::Doctor),
+    /// Creates or upgrades what a store keeps
+    Migrate(migrate::Migrate),
+    /// Prints the completions for a shell
+    Completions(completions::Completions),
+    /// Prints the manual page
+    #[command(hide = true)]
+    Man(man::Man),
     /// Measures a store: how fast jobs are pushed and drained
     Bench(bench::Bench),
     /// Judges recorded histories: overlaps, order, losses, duplicates
@@ -60,6 +74,13 @@ impl Command {
             Self::Lanes(lanes) => lanes.run().await,
             Self::Jobs(jobs) => jobs.run().await,
             Self::Nodes(nodes) => nodes.run().await,
+            Self::Doctor(doctor) => doctor.run().await,
+            Self::Migrate(migrate) => migrate.run().await,
+            Self::Completions(completions) => {
+                completions.run();
+                Ok(())
+            }
+            Self::Man(man) => man.run(),
             Self::Bench(bench) => bench.run().await,
             Self::Check(check) => check.run(),
         }

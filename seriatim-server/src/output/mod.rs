@@ -47,6 +47,12 @@ impl Failure {
     }
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 impl From<seriatim::Error> for Failure {
     fn from(error: seriatim::Error) -> Self {
         match error.kind() {
