@@ -1,7 +1,7 @@
-//! Actions on more than one call of the store can reach.
+//! Actions on more than one call of the store reaches.
 
-use seriatim::SharedStore;
-use seriatim::store::{Act, Acted, LaneAction, LaneOrder, LaneQuery, LaneSelection};
+use seriatim::store::{Act, Acted, LaneAction, LaneOrder, LaneQuery, LaneSelection, Selected};
+use seriatim::{SharedStore, Store};
 use tokio::task::JoinSet;
 
 use crate::output::Failure;
@@ -11,13 +11,24 @@ const CALLS_MAX: usize = 64;
 /// Lanes that are listed together.
 const PAGE_LANES: usize = 1_000;
 
-/// Calls again while there is more to do. For actions that take away what they were done to.
-pub(crate) async fn repeat(
-    mut once: impl AsyncFnMut() -> Result<Acted, Failure>,
-) -> Result<u64, Failure> {
+/// What is done again while the store says that there is more.
+#[derive(Clone)]
+pub(crate) enum Bulk {
+    /// To lanes; the action must take away what selects them.
+    Act(Act),
+    Requeue(Selected),
+    DeleteDead(Selected),
+}
+
+/// Does it until nothing is left that can be done. To how many.
+pub(crate) async fn repeat(store: &dyn Store, bulk: Bulk) -> Result<u64, Failure> {
     let mut count = 0;
     loop {
-        let acted = once().await?;
+        let acted: Acted = match bulk.clone() {
+            Bulk::Act(act) => store.act(act).await?,
+            Bulk::Requeue(selected) => store.requeue(selected).await?,
+            Bulk::DeleteDead(selected) => store.delete_dead(selected).await?,
+        };
         count += acted.count;
         // Nothing done: what is left cannot be done now, because it runs.
         if !acted.more || acted.count == 0 {

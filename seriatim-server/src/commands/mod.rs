@@ -22,6 +22,7 @@ mod range;
 mod running;
 mod serve;
 mod stats;
+mod top;
 
 use clap::Subcommand;
 
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Push(push::Push),
     /// Shows the numbers of all queues
     Stats(stats::Stats),
+    /// Shows queues, lanes and nodes, live
+    Top(top::Top),
     /// Lists queues; shows, pauses, resumes one; acts on all its lanes
     Queues(queues::Queues),
     /// Lists the dead jobs of a queue; requeues, edits, deletes them
@@ -69,6 +72,7 @@ impl Command {
             Self::Serve(serve) => serve.run().await,
             Self::Push(push) => push.run().await,
             Self::Stats(stats) => stats.run().await,
+            Self::Top(top) => top.run().await,
             Self::Queues(queues) => queues.run().await,
             Self::Morgue(morgue) => morgue.run().await,
             Self::Lanes(lanes) => lanes.run().await,

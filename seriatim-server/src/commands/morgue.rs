@@ -2,12 +2,13 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
-use seriatim::store::{Acted, JobOrder, JobQuery, JobState, JobView, Push, Selected, Selection};
+use seriatim::store::{JobOrder, JobQuery, JobState, JobView, Push, Selected, Selection};
 use seriatim::{Job, JobId, Payload, RunAt, Store, Timestamp};
 
+use super::act::{self, Bulk};
 use super::args::{Common, PageArgs, Yes};
+use super::find;
 use super::jobs::show_job;
-use super::{act, find};
 use crate::output::table::{Cell, Column, Table, Tone};
 use crate::output::text::count;
 use crate::output::time::relative;
@@ -152,17 +153,15 @@ impl Morgue {
 
     async fn requeue(&self, store: &dyn Store, which: &Which) -> Result<(), Failure> {
         find::queue(store, &self.queue).await?;
-        let acted = act::repeat(async || Ok(store.requeue(self.selected(which)).await?)).await?;
+        let acted = act::repeat(store, Bulk::Requeue(self.selected(which))).await?;
         self.told(acted, which, "sent back")
     }
 
     async fn delete(&self, store: &dyn Store, which: &Which, yes: Yes) -> Result<(), Failure> {
         let (_, stats) = find::queue_with_stats(store, &self.queue).await?;
         yes.confirm(&format!("deletes {}", which.in_words(&self.queue, stats.dead)))?;
-        let once = async || -> Result<Acted, Failure> {
-            Ok(store.delete_dead(self.selected(which)).await?)
-        };
-        self.told(act::repeat(once).await?, which, "deleted")
+        let acted = act::repeat(store, Bulk::DeleteDead(self.selected(which))).await?;
+        self.told(acted, which, "deleted")
     }
 
     fn selected(&self, which: &Which) -> Selected {

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use seriatim::store::{Act, LaneAction, LaneSelection, NodeView, QueueStats, QueueView};
 use seriatim::{SharedStore, Store};
 
+use super::act::{self, Bulk};
 use super::args::{Common, Yes};
-use super::{act, find};
+use super::find;
 use crate::output::fields::Fields;
 use crate::output::table::{Cell, Column, Table, Tone};
 use crate::output::text::count;
@@ -214,8 +215,8 @@ async fn failed(
     };
     let lanes = count(stats.retries, "lane");
     yes.confirm(&format!("{infinitive} what has failed in {lanes} of {name}"))?;
-    let request = || Act { now: None, queue: name.into(), lanes: LaneSelection::Failed, action };
-    let count = act::repeat(async || Ok(store.act(request()).await?)).await?;
+    let request = Act { now: None, queue: name.into(), lanes: LaneSelection::Failed, action };
+    let count = act::repeat(store, Bulk::Act(request)).await?;
     told(json, count, one, several);
     Ok(())
 }

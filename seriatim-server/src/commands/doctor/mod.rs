@@ -13,6 +13,8 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
+pub(super) use lanes::{age, stands_out};
+
 use super::args::Common;
 use crate::config::Config;
 use crate::output::table::{Tone, coloured};

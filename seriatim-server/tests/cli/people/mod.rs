@@ -4,6 +4,7 @@ mod acting;
 mod doctor;
 mod listing;
 mod serving;
+mod top;
 
 use std::process::Output;
 
