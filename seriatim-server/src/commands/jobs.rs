@@ -5,13 +5,13 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use seriatim::store::{
-    Amend, Cancel, Cancelled, Change, JobState, JobView, LaneState, Selected, Selection,
+    Amend, Cancel, Cancelled, Change, JobState, JobView, LaneState, LaneView, Selected, Selection,
 };
 use seriatim::{JobId, Store, Timestamp};
 
 use super::args::{Common, PageArgs, Yes};
 use super::job_pages::{self, Wanted};
-use super::{duration, find, time};
+use super::{duration, find, lanes, time};
 use crate::output::fields::Fields;
 use crate::output::table::{Cell, Column, Table, Tone};
 use crate::output::text::one_line;
@@ -237,6 +237,7 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
     let now = store.now().await?;
     let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
     let options = job.options.as_deref().map(serde_json::to_string);
+    let lane = waits_in(store, job).await.map(|lane| lanes::state(&lane, now).0);
     let mut fields = Fields::default();
     fields
         .add("job", job.id.to_string())
@@ -244,6 +245,7 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
         .maybe("key", job.key.as_deref())
         .maybe("task", job.task.as_deref())
         .add("status", state_name(job.state))
+        .maybe("lane", lane)
         .maybe("cancel", job.cancel_requested.then_some("requested"))
         .add("payload", String::from_utf8_lossy(job.payload.as_bytes()))
         .add("score", job.score.to_string())
@@ -261,6 +263,13 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
         .maybe("options", options.and_then(Result::ok));
     say(fields.render());
     Ok(())
+}
+
+/// The lane of a waiting job: what it does decides when the job runs, and not `run_at` alone.
+async fn waits_in(store: &dyn Store, job: &JobView) -> Option<LaneView> {
+    let key = job.key.as_deref().filter(|_| job.state == JobState::Queued)?;
+    // It may have gone meanwhile, which is no failure of showing the job.
+    find::lane(store, &job.queue, key).await.ok()
 }
 
 async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<(), Failure> {

@@ -1,5 +1,7 @@
 //! `seriatim morgue`: the dead jobs of a queue.
 
+use std::collections::BTreeSet;
+
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, Push, Selected, Selection};
@@ -174,7 +176,8 @@ impl Morgue {
         } else {
             say(format!("{} {done}", count(acted, "job")));
         }
-        let missing = (which.ids.len() as u64).saturating_sub(acted);
+        let ids: BTreeSet<&JobId> = which.ids.iter().collect();
+        let missing = (ids.len() as u64).saturating_sub(acted);
         if missing > 0 {
             return Err(Failure::failed(format!(
                 "{} not in the morgue of {}: `seriatim morgue {}` lists what is",

@@ -48,8 +48,6 @@ enum Action {
     BuryFailed {
         /// The queue
         queue: String,
-        #[command(flatten)]
-        yes: Yes,
     },
     /// Deletes what has failed and waits for a retry
     DeleteFailed {
@@ -83,11 +81,15 @@ impl Action {
                 told(json, lanes, "is due now", "are due now");
                 Ok(())
             }
-            Self::BuryFailed { queue, yes } => {
-                failed(&*store, &queue, LaneAction::Bury, yes, json).await
+            Self::BuryFailed { queue } => {
+                find::queue(&*store, &queue).await?;
+                failed(&*store, &queue, LaneAction::Bury, json).await
             }
             Self::DeleteFailed { queue, yes } => {
-                failed(&*store, &queue, LaneAction::Delete, yes, json).await
+                let (_, stats) = find::queue_with_stats(&*store, &queue).await?;
+                let lanes = count(stats.retries, "lane");
+                yes.confirm(&format!("deletes what has failed in {lanes} of {queue}"))?;
+                failed(&*store, &queue, LaneAction::Delete, json).await
             }
         }
     }
@@ -205,22 +207,18 @@ async fn failed(
     store: &dyn Store,
     name: &str,
     action: LaneAction,
-    yes: Yes,
     json: bool,
 ) -> Result<(), Failure> {
-    let (_, stats) = find::queue_with_stats(store, name).await?;
-    let (infinitive, one, several) = match action {
-        LaneAction::Bury => ("buries", "is buried", "are buried"),
-        _ => ("deletes", "is deleted", "are deleted"),
-    };
-    let lanes = count(stats.retries, "lane");
-    yes.confirm(&format!("{infinitive} what has failed in {lanes} of {name}"))?;
     let request = Act { now: None, queue: name.into(), lanes: LaneSelection::Failed, action };
     let count = act::repeat(store, Bulk::Act(request)).await?;
-    told(json, count, one, several);
+    match action {
+        LaneAction::Bury => told(json, count, "is buried", "are buried"),
+        _ => told(json, count, "is deleted", "are deleted"),
+    }
     Ok(())
 }
 
+/// Says to how many lanes it was done.
 fn told(json: bool, lanes: u64, one: &str, several: &str) {
     if json {
         say(json!({ "count": lanes }));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use seriatim::store::Push;
 use seriatim::{Job, Outcome};
 
 use super::{House, all, mail, order};
@@ -55,12 +56,29 @@ async fn l16_a_queue_is_paused_and_its_failed_jobs_are_buried_or_deleted() {
     house.hand.fail_all("orders", "no stock").await;
     assert_eq!(house.json(&["queues", "show", "orders"])["retries"], 2);
     assert_eq!(house.text(&["queues", "perform-all-now", "orders"]), "3 lanes are due now\n");
-    let unsaid = house.refused(&["queues", "bury-failed", "orders"], 2);
-    assert!(unsaid.contains("buries what has failed in 2 lanes of orders"), "{unsaid}");
-    assert_eq!(house.json(&["queues", "bury-failed", "orders", "--yes"])["count"], 2);
+    let unsaid = house.refused(&["queues", "delete-failed", "orders"], 2);
+    assert!(unsaid.contains("deletes what has failed in 2 lanes of orders"), "{unsaid}");
+    assert_eq!(house.json(&["queues", "bury-failed", "orders"])["count"], 2);
     assert_eq!(house.json(&["queues", "show", "orders"])["dead"], 2);
     house.json(&["morgue", "orders", "requeue", "--key", "order-1"]);
     assert_eq!(house.json(&["queues", "delete-failed", "orders", "--yes"])["count"], 0);
+}
+
+#[tokio::test]
+async fn l16_a_queue_of_more_lanes_than_one_call_reaches_is_made_due() {
+    const LANES: u32 = 10_050;
+    let house = House::new().await;
+    let later = |number| order(number, 1).run_in(Duration::from_secs(3_600));
+    for numbers in [0..5_000, 5_000..LANES] {
+        let jobs = numbers.map(later).collect();
+        house.hand.store.push(Push { now: None, jobs }).await.unwrap();
+    }
+    assert_eq!(house.json(&["queues", "perform-all-now", "orders"])["count"], LANES);
+    let last = format!("order-{}", LANES - 1);
+    let lane = house.json(&["lanes", "orders", "show", &last]);
+    let now = seriatim::Timestamp::of_this_machine() + Duration::from_secs(60);
+    let due: jiff::Timestamp = lane["due"].as_str().unwrap().parse().unwrap();
+    assert!(due.as_microsecond() < now.as_micros(), "{lane}");
 }
 
 #[tokio::test]
