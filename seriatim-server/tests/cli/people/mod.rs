@@ -4,9 +4,10 @@ mod acting;
 mod doctor;
 mod listing;
 mod serving;
+mod terminal;
 mod top;
 
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use seriatim::{Job, Queue};
@@ -66,4 +67,20 @@ fn mail(to: &str) -> Job {
 /// The values of one field of a list.
 fn all<'a>(list: &'a Value, field: &str) -> Vec<&'a Value> {
     list.as_array().unwrap().iter().map(|row| &row[field]).collect()
+}
+
+/// What the program writes in a pseudo-terminal of so many columns.
+fn in_a_terminal(site: &Site, columns: u16, no_colour: bool, arguments: &str) -> String {
+    let program =
+        format!("stty cols {columns} rows 24; exec {} {arguments}", env!("CARGO_BIN_EXE_seriatim"));
+    let mut command = Command::new("script");
+    command.args(["-qec", &program, "/dev/null"]).current_dir(site.folder.path());
+    command.env_remove("SERIATIM_STORE").env("TERM", "xterm").stdin(Stdio::null());
+    match no_colour {
+        true => command.env("NO_COLOR", "1"),
+        false => command.env_remove("NO_COLOR"),
+    };
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{arguments}: {}", text(&output));
+    text(&output)
 }
