@@ -2,11 +2,12 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
+use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{
     Act, JobOrder, JobQuery, JobState, JobView, LaneAction, LaneOrder, LaneQuery, LaneSelection,
     LaneState, LaneView, Page,
 };
-use seriatim::{LaneId, Store, Timestamp};
+use seriatim::{LaneId, Mode, Store, Timestamp};
 
 use super::args::{Common, PageArgs, Yes};
 use super::find;
@@ -135,28 +136,22 @@ impl Lanes {
         Ok(())
     }
 
-    /// A page of what lies in the range: as the store lists in order but knows no ranges, what lies
+    /// A page of what lies in the range. The store lists in order but knows no ranges: what lies
     /// before is passed over, within [`RANGE_LANES_MAX`].
     async fn page(&self, store: &dyn Store) -> Result<Page<LaneView>, Failure> {
         let range = Range::read(self.by, self.from.as_deref(), self.to.as_deref())?;
         let rows_max = self.page.rows_max();
         let (mut rows, mut after) = (Vec::new(), self.page.after.clone());
-        let mut looked = 0;
+        let (mut looked, mut skips) = (0, range.has_beginning());
         while rows.len() < rows_max && looked < RANGE_LANES_MAX {
-            let query = LaneQuery {
-                queue: self.queue.as_str().into(),
-                key: None,
-                running: self.running,
-                order: match self.by {
-                    By::Age => LaneOrder::Age,
-                    By::Key => LaneOrder::Key,
-                    By::Due => LaneOrder::Due,
-                    By::Retries => LaneOrder::RetryCount,
-                },
-                after,
-                rows_max: rows_max - rows.len(),
-            };
-            let page = store.lanes(query).await?;
+            let most = if skips { PAGE_ROWS_MAX } else { rows_max - rows.len() };
+            let page = store.lanes(self.query(after.clone(), most)).await?;
+            let is_before = |lane: &LaneView| range.place(lane) == Bound::Before;
+            if skips && !page.rows.iter().all(is_before) {
+                // The range begins in here: once more, in steps that end where this page shall.
+                skips = false;
+                continue;
+            }
             looked += page.rows.len();
             after = page.next;
             for lane in page.rows {
@@ -173,6 +168,22 @@ impl Lanes {
         Ok(Page { rows, next: after })
     }
 
+    fn query(&self, after: Option<String>, rows_max: usize) -> LaneQuery {
+        LaneQuery {
+            queue: self.queue.as_str().into(),
+            key: None,
+            running: self.running,
+            order: match self.by {
+                By::Age => LaneOrder::Age,
+                By::Key => LaneOrder::Key,
+                By::Due => LaneOrder::Due,
+                By::Retries => LaneOrder::RetryCount,
+            },
+            after,
+            rows_max,
+        }
+    }
+
     async fn show(&self, store: &dyn Store, key: &str) -> Result<(), Failure> {
         let lane = find::lane(store, &self.queue, key).await?;
         let query = JobQuery {
@@ -184,7 +195,10 @@ impl Lanes {
             rows_max: JOBS_SHOWN,
         };
         let mut jobs = store.jobs(query).await?.rows;
-        jobs.sort_by(|a, b| a.score.total_cmp(&b.score));
+        match find::queue(store, &self.queue).await?.queue.mode {
+            Mode::Exclusive => jobs.sort_by_key(|job| (job.priority, job.run_at, job.id)),
+            _ => jobs.sort_by(|a, b| a.score.total_cmp(&b.score)),
+        }
         let (running, waiting): (Vec<_>, Vec<_>) =
             jobs.into_iter().partition(|job| job.state == JobState::Running);
         if self.common.json {

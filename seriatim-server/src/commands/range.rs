@@ -38,6 +38,10 @@ impl Range {
         Ok(Self { from: read(from)?, to: read(to)? })
     }
 
+    pub(super) fn has_beginning(&self) -> bool {
+        self.from.is_some()
+    }
+
     pub(super) fn place(&self, lane: &LaneView) -> Bound {
         let is = |place: &Option<Place>, side: Ordering| {
             place.as_ref().is_some_and(|place| place.of(lane) == Some(side))

@@ -74,6 +74,11 @@ async fn l16_a_queue_of_more_lanes_than_one_call_reaches_is_made_due() {
         house.hand.store.push(Push { now: None, jobs }).await.unwrap();
     }
     assert_eq!(house.json(&["queues", "perform-all-now", "orders"])["count"], LANES);
+    let from = ["lanes", "orders", "--by", "key", "--from", "order-9997", "--limit", "2"];
+    let page = house.json(&from);
+    assert_eq!(all(&page["lanes"], "key"), ["order-9997", "order-9998"]);
+    let page = house.json(&[&from[..], &["--after", page["next"].as_str().unwrap()]].concat());
+    assert_eq!(all(&page["lanes"], "key"), ["order-9999"]);
     let last = format!("order-{}", LANES - 1);
     let lane = house.json(&["lanes", "orders", "show", &last]);
     let now = seriatim::Timestamp::of_this_machine() + Duration::from_secs(60);
