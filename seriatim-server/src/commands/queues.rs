@@ -172,7 +172,9 @@ async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> 
         .add("dead", stats.dead.to_string())
         .add("processed", format!("{}, failed {}", stats.processed, stats.failed))
         .add("lag", length(stats.lag));
-    let names: Vec<&str> = nodes.iter().map(|node| &*node.info.id.0).collect();
+    let now = store.now().await?;
+    let name = |node: &NodeView| format!("{} ({})", node.info.id, super::nodes::state(node, now).0);
+    let names: Vec<String> = nodes.iter().map(name).collect();
     fields.add("nodes", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
     fields.add("settings", lines_of(&settings));
     say(fields.render());

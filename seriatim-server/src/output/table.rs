@@ -132,6 +132,7 @@ impl Table {
 /// The text in its tone's colour.
 pub(crate) fn coloured(text: &str, tone: Tone) -> String {
     let code = match tone {
+        _ if text.is_empty() => return String::new(),
         Tone::Plain => return text.to_owned(),
         Tone::Warn => "33",
         Tone::Bad => "31",

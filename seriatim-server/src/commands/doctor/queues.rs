@@ -7,7 +7,6 @@ use seriatim::store::QueueStats;
 use super::look::Seen;
 use super::{Finding, Severity};
 use crate::output::text::{count, cut};
-use crate::output::time::length;
 
 /// What has died in this time counts as new.
 const NEW: Duration = Duration::from_secs(3_600);
@@ -66,7 +65,7 @@ fn morgue(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
     let found = format!(
         "{more}{} died within the last {}; the latest of: {error}",
         count(new as u64, "job"),
-        length(NEW)
+        seriatim::duration::format(NEW)
     );
     Some(Finding::new(Severity::Warning, about, found, advice))
 }

@@ -44,6 +44,21 @@ async fn l7_the_morgue_is_listed_edited_and_requeued() {
 }
 
 #[tokio::test]
+async fn l7_an_edit_that_was_interrupted_is_said_again() {
+    let house = House::new().await;
+    let id = house.hand.push(mail("ann")).await.to_string();
+    house.hand.fail_all("mails", "no such address").await;
+    // As far as it came: pushed, and the dead one still there.
+    let pushed = house.hand.push(mail("ann").idempotency_key(format!("edit-{id}"))).await;
+    let edit = ["morgue", "mails", "edit", &id, "--payload", r#"{"to":"ann"}"#];
+    let edited = house.json(&edit);
+    assert_eq!(edited["status"], "duplicate");
+    assert_eq!(edited["job_id"], pushed.to_string());
+    let queue = house.json(&["queues", "show", "mails"]);
+    assert_eq!((&queue["jobs"], &queue["dead"]), (&1.into(), &0.into()));
+}
+
+#[tokio::test]
 async fn l16_a_queue_is_paused_and_its_failed_jobs_are_buried_or_deleted() {
     let house = House::new().await;
     assert!(house.text(&["queues", "pause", "orders"]).contains("orders is paused"));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use seriatim::{Exhaustion, Queue};
+use seriatim::{Exhaustion, Outcome, Queue};
 
 use super::{House, mail, order};
 use crate::hand::Hand;
@@ -66,6 +66,39 @@ async fn d18_what_is_stuck_slow_or_failing_is_named_with_what_to_do() {
     let told = text(&site.run(&["doctor"]));
     assert!(told.starts_with("serious  queue mails: 1 lane is held"), "{told}");
     assert!(told.contains("no\\nprinter"), "{told}");
+}
+
+#[tokio::test]
+async fn d18_what_fails_again_and_again_lags_or_is_paused_is_a_warning() {
+    let site = Site::new("");
+    let mut cap = Queue::fifo("mails").max_retries(0);
+    cap.retain_dead_max = 1;
+    let mut hand = Hand::new(site.store().await, vec![Queue::exclusive("orders"), cap]).await;
+    hand.push(order(1, 1)).await;
+    for _ in 0..6 {
+        for turn in hand.claim("orders").await {
+            let outcome =
+                Outcome::Retry { error: "no stock".into(), retry_in: Some(Duration::ZERO) };
+            hand.end(&turn, outcome).await;
+        }
+    }
+    hand.push(mail("ann")).await;
+    hand.fail_all("mails", "smtp is down").await;
+    let start = hand.now;
+    hand.now = start - Duration::from_secs(600);
+    hand.push(order(2, 1)).await;
+    hand.push(order(3, 1)).await;
+    hand.now = start;
+    assert!(site.run(&["lanes", "orders", "pause", "order-3"]).status.success());
+    let said = findings(&site, 1);
+    assert_found(&said, "warning", &["1 lane failed up to 6 times: \\\"order-1\\\"; no stock"]);
+    assert_found(&said, "warning", &["queue orders", "its oldest due lane waits for 10m0"]);
+    assert_found(
+        &said,
+        "warning",
+        &["1 lane is paused: \\\"order-3\\\"", "lanes orders resume KEY"],
+    );
+    assert_found(&said, "serious", &["1 of at most 1 are dead: the oldest are deleted next"]);
 }
 
 #[tokio::test]
