@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, de};
 use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
 use toml::{Table, Value};
 
-use crate::output::Failure;
+use crate::output::{Failure, LogFormat};
 
 /// Prefix of the variables that override the file.
 const PREFIX: &str = "SERIATIM_";
@@ -18,6 +18,7 @@ const PREFIX: &str = "SERIATIM_";
 pub(crate) struct Config {
     pub(crate) store: StoreConfig,
     pub(crate) http: HttpConfig,
+    pub(crate) log: LogConfig,
     pub(crate) node: NodeConfig,
     pub(crate) defaults: QueueConfig,
     pub(crate) queues: BTreeMap<String, QueueConfig>,
@@ -34,6 +35,13 @@ pub(crate) struct StoreConfig {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct HttpConfig {
     pub(crate) listen: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LogConfig {
+    pub(crate) format: LogFormat,
+    pub(crate) level: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -4,6 +4,8 @@ mod command_worker;
 mod commands;
 mod config;
 mod output;
+#[cfg(test)]
+mod tests;
 
 use std::process::ExitCode;
 

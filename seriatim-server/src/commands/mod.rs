@@ -1,46 +1,32 @@
 //! The commands, one file each.
 
+mod act;
+mod args;
 mod bench;
 mod check;
+mod completions;
 mod demo;
+mod doctor;
+mod find;
+mod job_pages;
+mod jobs;
+mod lanes;
+mod man;
+mod migrate;
+mod morgue;
+mod nodes;
 mod push;
+mod push_file;
+mod queues;
+mod range;
+mod running;
 mod serve;
 mod stats;
+mod top;
 
-use clap::{Args, Subcommand};
-use seriatim::SharedStore;
+use clap::Subcommand;
 
 use crate::output::Failure;
-
-/// Which store.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct StoreArg {
-    /// The store: sqlite:PATH, memory:, postgres://…, redis://…
-    #[arg(long, env = "SERIATIM_STORE", value_name = "URL", hide_env_values = true)]
-    pub(crate) store: Option<String>,
-}
-
-/// What is used when nobody says.
-pub(crate) const DEFAULT_STORE: &str = "sqlite:seriatim.db";
-
-impl StoreArg {
-    pub(crate) fn url(&self) -> &str {
-        self.store.as_deref().unwrap_or(DEFAULT_STORE)
-    }
-
-    /// Opens the store for `body`, and closes it whatever comes of that.
-    pub(crate) async fn using<T>(
-        &self,
-        body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let store = seriatim::connect(self.url()).await?;
-        let result = body(store.clone()).await;
-        let closed = store.close().await;
-        let value = result?;
-        closed?;
-        Ok(value)
-    }
-}
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -52,6 +38,27 @@ pub(crate) enum Command {
     Push(push::Push),
     /// Shows the numbers of all queues
     Stats(stats::Stats),
+    /// Shows queues, lanes and nodes, live
+    Top(top::Top),
+    /// Lists queues; shows, pauses, resumes one; acts on all its lanes
+    Queues(queues::Queues),
+    /// Lists the dead jobs of a queue; requeues, edits, deletes them
+    Morgue(morgue::Morgue),
+    /// Lists the lanes of a queue; shows, pauses, resumes, retries, deletes one
+    Lanes(lanes::Lanes),
+    /// Lists jobs; shows, cancels, reschedules, reassigns, retries, deletes one
+    Jobs(jobs::Jobs),
+    /// Lists nodes; shows, quiets, stops one
+    Nodes(nodes::Nodes),
+    /// Says what is stuck, failing, slow or misconfigured, and what to do about it
+    Doctor(doctor::Doctor),
+    /// Creates or upgrades what a store keeps
+    Migrate(migrate::Migrate),
+    /// Prints the completions for a shell
+    Completions(completions::Completions),
+    /// Prints the manual page
+    #[command(hide = true)]
+    Man(man::Man),
     /// Measures a store: how fast jobs are pushed and drained
     Bench(bench::Bench),
     /// Judges recorded histories: overlaps, order, losses, duplicates
@@ -65,6 +72,19 @@ impl Command {
             Self::Serve(serve) => serve.run().await,
             Self::Push(push) => push.run().await,
             Self::Stats(stats) => stats.run().await,
+            Self::Top(top) => top.run().await,
+            Self::Queues(queues) => queues.run().await,
+            Self::Morgue(morgue) => morgue.run().await,
+            Self::Lanes(lanes) => lanes.run().await,
+            Self::Jobs(jobs) => jobs.run().await,
+            Self::Nodes(nodes) => nodes.run().await,
+            Self::Doctor(doctor) => doctor.run().await,
+            Self::Migrate(migrate) => migrate.run().await,
+            Self::Completions(completions) => {
+                completions.run();
+                Ok(())
+            }
+            Self::Man(man) => man.run(),
             Self::Bench(bench) => bench.run().await,
             Self::Check(check) => check.run(),
         }
@@ -74,4 +94,15 @@ impl Command {
 /// Reads a duration from the command line.
 pub(crate) fn duration(text: &str) -> Result<std::time::Duration, String> {
     seriatim::duration::parse(text).map_err(|e| e.message().to_owned())
+}
+
+/// Reads a time from the command line.
+pub(crate) fn time(text: &str) -> Result<seriatim::Timestamp, String> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Ok(seriatim::Timestamp::from_secs_f64(seconds));
+    }
+    let time: jiff::Timestamp = text
+        .parse()
+        .map_err(|_| "write a time as 2026-01-31T12:00:00Z or as Unix seconds".to_owned())?;
+    Ok(seriatim::Timestamp::from_micros(time.as_microsecond()))
 }

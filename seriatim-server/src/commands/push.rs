@@ -1,22 +1,15 @@
 //! `seriatim push`: pushes jobs from the command line, a file or standard input.
 
-use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use seriatim::store::Pushed;
 use seriatim::{Client, Job, Payload, RunAt, Timestamp};
 
-use super::{StoreArg, duration};
+use super::args::StoreArg;
+use super::{duration, push_file, time};
 use crate::output::{Failure, say};
-
-/// Jobs of a file that are pushed together.
-const FILE_BATCH: usize = 1_000;
-/// Longest line of a file, in bytes.
-const LINE_BYTES_MAX: u64 = 8 << 20;
 
 #[derive(Args)]
 pub(crate) struct Push {
@@ -55,24 +48,6 @@ pub(crate) struct Push {
     json: bool,
 }
 
-/// A job of a file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
-    #[serde(alias = "id")]
-    key: Option<String>,
-    payload: Option<Box<RawValue>>,
-    score: Option<f64>,
-    task: Option<String>,
-    run_at: Option<f64>,
-    delay: Option<f64>,
-    priority: Option<u16>,
-    idempotency_key: Option<String>,
-    max_retries: Option<u32>,
-    node: Option<String>,
-    consumer_group: Option<String>,
-}
-
 impl Push {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         self.store.using(async |store| self.push(Client::new(store)).await).await
@@ -80,7 +55,13 @@ impl Push {
 
     async fn push(&self, client: Client) -> Result<(), Failure> {
         if let Some(path) = self.file.clone() {
-            return self.push_file(&client, &path).await;
+            let pushed =
+                push_file::push(&client, &path, &self.queue, |job| self.with_options(job)).await?;
+            say(match self.json {
+                true => format!("{{\"pushed\":{pushed}}}"),
+                false => format!("pushed {pushed} jobs"),
+            });
+            return Ok(());
         }
         let payloads =
             if self.payload.is_empty() { vec!["null".to_owned()] } else { self.payload.clone() };
@@ -111,51 +92,6 @@ impl Push {
         job
     }
 
-    async fn push_file(&self, client: &Client, path: &PathBuf) -> Result<(), Failure> {
-        let reader: Box<dyn Read> = if path.as_os_str() == "-" {
-            Box::new(std::io::stdin())
-        } else {
-            let opened = std::fs::File::open(path);
-            Box::new(opened.map_err(|e| Failure::failed(format!("{}: {e}", path.display())))?)
-        };
-        let mut reader = BufReader::new(reader);
-        let (mut jobs, mut number, mut total) = (Vec::new(), 0_u64, 0_usize);
-        let mut text = String::new();
-        loop {
-            text.clear();
-            number += 1;
-            let at = |e: &dyn std::fmt::Display| {
-                Failure::failed(format!(
-                    "{}:{number}: {e} ({total} jobs before it are pushed)",
-                    path.display()
-                ))
-            };
-            let read =
-                reader.by_ref().take(LINE_BYTES_MAX).read_line(&mut text).map_err(|e| at(&e))?;
-            if read as u64 == LINE_BYTES_MAX {
-                return Err(at(&format!("the line is longer than {LINE_BYTES_MAX} bytes")));
-            }
-            if read > 0 && !text.trim().is_empty() {
-                let line: Line = serde_json::from_str(&text).map_err(|e| at(&e))?;
-                jobs.push(self.with_options(line.into_job(&self.queue).map_err(|e| at(&e))?));
-            }
-            if jobs.len() == FILE_BATCH || (read == 0 && !jobs.is_empty()) {
-                let pushed =
-                    client.push_all(std::mem::take(&mut jobs)).await.map_err(|e| at(&e))?;
-                total += pushed.len();
-            }
-            if read == 0 {
-                break;
-            }
-        }
-        say(if self.json {
-            format!("{{\"pushed\":{total}}}")
-        } else {
-            format!("pushed {total} jobs")
-        });
-        Ok(())
-    }
-
     fn show(&self, pushed: &[Pushed]) -> Result<(), Failure> {
         if self.json {
             let jobs = serde_json::json!({ "jobs": pushed });
@@ -167,39 +103,4 @@ impl Push {
         }
         Ok(())
     }
-}
-
-impl Line {
-    fn into_job(self, queue: &str) -> seriatim::Result<Job> {
-        let text = self.payload.as_ref().map_or("null", |payload| payload.get());
-        let mut job = Job::with_payload(queue, Payload::from_json_text(text)?);
-        (job.key, job.task, job.score) = (self.key, self.task, self.score);
-        job.priority = self.priority.unwrap_or(job.priority);
-        job.run_at = match (self.delay, self.run_at) {
-            (Some(seconds), _) => RunAt::In(delay(seconds)?),
-            (None, Some(seconds)) => RunAt::At(Timestamp::from_secs_f64(seconds)),
-            (None, None) => RunAt::Now,
-        };
-        job.options.idempotency_key = self.idempotency_key;
-        job.options.max_retries = self.max_retries;
-        job.options.node = self.node;
-        job.options.consumer_group = self.consumer_group;
-        Ok(job)
-    }
-}
-
-fn delay(seconds: f64) -> seriatim::Result<Duration> {
-    Duration::try_from_secs_f64(seconds).map_err(|_| {
-        seriatim::Error::invalid("delay", format!("must be 0 seconds or more, not {seconds}"))
-    })
-}
-
-fn time(text: &str) -> Result<Timestamp, String> {
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Ok(Timestamp::from_secs_f64(seconds));
-    }
-    let time: jiff::Timestamp = text
-        .parse()
-        .map_err(|_| "write a time as 2026-01-31T12:00:00Z or as Unix seconds".to_owned())?;
-    Ok(Timestamp::from_micros(time.as_microsecond()))
 }

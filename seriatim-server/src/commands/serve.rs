@@ -9,10 +9,10 @@ use seriatim::checker::Recorder;
 use seriatim::{EngineBuilder, SharedStore, Worker};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{DEFAULT_STORE, StoreArg};
+use super::args::StoreArg;
 use crate::command_worker;
 use crate::config::{Config, WorkerConfig};
-use crate::output::{Failure, start_log};
+use crate::output::{Failure, LogFormat, start_log};
 
 #[derive(Args)]
 pub(crate) struct Serve {
@@ -36,21 +36,23 @@ pub(crate) struct Serve {
     /// Record what happens, for `seriatim check`
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
-    /// Log as lines of JSON
-    #[arg(long)]
-    log_json: bool,
+    /// How the log is written
+    #[arg(long, value_enum)]
+    log_format: Option<LogFormat>,
+    /// What is logged: error, warn, info, debug, trace, or a filter as in info,seriatim=debug; wins over SERIATIM_LOG
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
 }
 
 impl Serve {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        start_log(self.log_json);
         let config = Config::read(self.config.as_deref())?;
+        let format = self.log_format.unwrap_or(config.log.format);
+        start_log(format, self.log_level.as_deref(), config.log.level.as_deref())?;
         if !self.no_http && (self.listen.is_some() || config.http.listen.is_some()) {
             tracing::warn!("the HTTP API is not there yet: nothing listens");
         }
-        let url = self.store.store.clone().or_else(|| config.store.url.clone());
-        let url = url.unwrap_or_else(|| DEFAULT_STORE.to_owned());
-        let store = seriatim::connect(&url).await?;
+        let store = seriatim::connect(&self.store.url_with(&config)).await?;
         let engine = self.engine(&config, store.clone())?;
         tracing::info!(
             store = store.capabilities().name,

@@ -4,8 +4,10 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use seriatim::store::QueueStats;
 
-use super::StoreArg;
-use crate::output::{Failure, say};
+use super::args::StoreArg;
+use crate::output::table::{Cell, Column, Table, Tone};
+use crate::output::time::length;
+use crate::output::{Failure, Terminal, say};
 
 #[derive(Args)]
 pub(crate) struct Stats {
@@ -24,13 +26,10 @@ impl Stats {
             return Ok(());
         }
         if stats.is_empty() {
-            say(format!(
-                "no queues in {}",
-                self.store.url().split('@').next_back().unwrap_or_default()
-            ));
+            say(format!("no queues in {}", self.store.shown()?));
             return Ok(());
         }
-        say(table(&stats));
+        say(table(&stats).render(Terminal::of_stdout()));
         Ok(())
     }
 }
@@ -53,32 +52,34 @@ fn as_json(stats: &[QueueStats]) -> Value {
     json!({ "total": total, "by_worker": by_worker })
 }
 
-fn table(stats: &[QueueStats]) -> String {
-    let widest = stats.iter().map(|queue| queue.queue.len()).max().unwrap_or(0).max(5);
-    let heads = ["jobs", "lanes", "running", "retries", "dead", "processed", "failed", "lag"];
-    let mut text = format!("{:<widest$}  {:<10}", "queue", "mode");
-    for head in heads {
-        text += &format!(" {head:>9}");
-    }
+fn table(stats: &[QueueStats]) -> Table {
+    let mut table = Table::new(&[
+        ("queue", Column::Name),
+        ("mode", Column::Name),
+        ("jobs", Column::Number),
+        ("lanes", Column::Number),
+        ("running", Column::Number),
+        ("retries", Column::Number),
+        ("dead", Column::Number),
+        ("processed", Column::Number),
+        ("failed", Column::Number),
+        ("lag", Column::Number),
+        ("", Column::Text),
+    ]);
     for queue in stats {
-        let mode = queue.mode.map_or("", |mode| mode.as_str());
-        text += &format!("\n{:<widest$}  {mode:<10}", queue.queue);
-        let numbers = [
-            queue.jobs,
-            queue.lanes,
-            queue.running,
-            queue.retries,
-            queue.dead,
-            queue.processed,
-            queue.failed,
-        ];
-        for number in numbers {
-            text += &format!(" {number:>9}");
-        }
-        text += &format!(" {:>8.1}s", queue.lag.as_secs_f64());
-        if queue.paused {
-            text += "  paused";
-        }
+        table.row(vec![
+            (&*queue.queue).into(),
+            queue.mode.map_or("", |mode| mode.as_str()).into(),
+            queue.jobs.to_string().into(),
+            queue.lanes.to_string().into(),
+            queue.running.to_string().into(),
+            Cell::trouble(queue.retries, Tone::Warn),
+            Cell::trouble(queue.dead, Tone::Bad),
+            queue.processed.to_string().into(),
+            queue.failed.to_string().into(),
+            length(queue.lag).into(),
+            Cell::toned(if queue.paused { "paused" } else { "" }, Tone::Warn),
+        ]);
     }
-    text
+    table
 }

@@ -4,6 +4,8 @@
 mod commands;
 mod crashes;
 mod disk;
+mod hand;
 mod input;
+mod people;
 mod site;
 mod workers;

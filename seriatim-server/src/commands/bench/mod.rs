@@ -13,7 +13,7 @@ use seriatim::{Batch, Client, Context, Engine, Job, Mode, Payload, Queue, Shared
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use self::process::{cpu_seconds, peak_memory_mb};
-use super::{DEFAULT_STORE, StoreArg};
+use super::args::StoreArg;
 use crate::output::{Failure, say};
 
 /// Jobs in one bulk push.
@@ -187,7 +187,7 @@ impl Bench {
     }
 
     async fn limit_per_s(&self) -> Result<f64, Failure> {
-        let url = self.store.store.clone().unwrap_or_else(|| DEFAULT_STORE.to_owned());
+        let url = self.store.url()?;
         let Some(path) = url.strip_prefix("sqlite:") else {
             return Err(Failure::usage("--limit is there for sqlite: only, as yet"));
         };

@@ -1,10 +1,20 @@
-//! What people read: failures with their exit codes, the log.
+//! What people read: failures with their exit codes, tables, times, JSON documents, the log.
+
+pub(crate) mod document;
+pub(crate) mod fields;
+mod log;
+pub(crate) mod progress;
+pub(crate) mod table;
+mod terminal;
+pub(crate) mod text;
+pub(crate) mod time;
 
 use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
-use tracing_subscriber::EnvFilter;
+pub(crate) use log::{LogFormat, start_log};
+pub(crate) use terminal::Terminal;
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
@@ -23,12 +33,23 @@ impl Failure {
         Self { code: 2, message: message.to_string() }
     }
 
+    /// It failed, and all there is to say has been said.
+    pub(crate) fn silent() -> Self {
+        Self { code: 1, message: String::new() }
+    }
+
     /// Tells it on stderr.
     pub(crate) fn report(&self) -> ExitCode {
         if !self.message.is_empty() {
             let _ = writeln!(std::io::stderr(), "seriatim: {}", self.message);
         }
         ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
 }
 
@@ -46,10 +67,7 @@ pub(crate) fn say(line: impl fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Starts the log, to stderr. `SERIATIM_LOG` filters it (`info`, `seriatim=debug`, …).
-pub(crate) fn start_log(json: bool) {
-    let filter = EnvFilter::try_from_env("SERIATIM_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // Somebody may have started it before, in a test.
-    let _ = if json { log.json().try_init() } else { log.try_init() };
+/// Writes a line to stderr: a hint that is no part of the result.
+pub(crate) fn hint(line: impl fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,0 +1,120 @@
+//! Flags that many commands share.
+
+use clap::Args;
+use seriatim::SharedStore;
+use seriatim::limits::PAGE_ROWS_MAX;
+
+use crate::config::Config;
+use crate::output::Failure;
+
+/// What is used when nobody says.
+const DEFAULT_STORE: &str = "sqlite:seriatim.db";
+
+/// Which store.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StoreArg {
+    /// The store: sqlite:PATH, memory:, postgres://…, redis://…; by default that of seriatim.toml, else sqlite:seriatim.db
+    #[arg(long, env = "SERIATIM_STORE", value_name = "URL", hide_env_values = true, global = true)]
+    pub(crate) store: Option<String>,
+}
+
+impl StoreArg {
+    /// The flag or variable, else what the configuration says, else the default.
+    pub(crate) fn url_with(&self, config: &Config) -> String {
+        let url = self.store.clone().or_else(|| config.store.url.clone());
+        url.unwrap_or_else(|| DEFAULT_STORE.to_owned())
+    }
+
+    /// The same, with the configuration that is read when nobody names one.
+    pub(crate) fn url(&self) -> Result<String, Failure> {
+        match &self.store {
+            Some(url) => Ok(url.clone()),
+            None => Ok(self.url_with(&Config::read(None)?)),
+        }
+    }
+
+    /// The URL as it may be shown: without user and password.
+    pub(crate) fn shown(&self) -> Result<String, Failure> {
+        Ok(without_password(&self.url()?))
+    }
+
+    /// Opens the store for `body`, and closes it whatever comes of that.
+    pub(crate) async fn using<T>(
+        &self,
+        body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let store = seriatim::connect(&self.url()?).await?;
+        let result = body(store.clone()).await;
+        let closed = store.close().await;
+        let value = result?;
+        closed?;
+        Ok(value)
+    }
+}
+
+/// The store, and how the answer is written.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// Which page of a listing.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PageArgs {
+    /// Most rows, up to 1000
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=PAGE_ROWS_MAX as i64))]
+    limit: u32,
+    /// Begin behind this: the cursor that the page before ended with
+    #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
+    pub(crate) after: Option<String>,
+}
+
+impl PageArgs {
+    pub(crate) fn rows_max(&self) -> usize {
+        self.limit as usize
+    }
+}
+
+/// For what cannot be undone.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Yes {
+    /// Do it: it cannot be undone
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Yes {
+    /// Refuses unless it was said; `what` is what would happen.
+    pub(crate) fn confirm(self, what: &str) -> Result<(), Failure> {
+        match self.yes {
+            true => Ok(()),
+            false => Err(Failure::usage(format!(
+                "this {what} for good; nothing was done: say --yes if you mean it"
+            ))),
+        }
+    }
+}
+
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    match rest.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://{host}"),
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_password;
+
+    #[test]
+    fn a_password_is_not_shown() {
+        assert_eq!(without_password("postgres://me:se@cret@host/db"), "postgres://host/db");
+        assert_eq!(without_password("sqlite:a@b.db"), "sqlite:a@b.db");
+        assert_eq!(without_password("redis://host:1"), "redis://host:1");
+    }
+}

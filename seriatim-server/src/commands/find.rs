@@ -1,0 +1,80 @@
+//! Finds what a person named, or says what to do when it is not there.
+
+use std::time::Duration;
+
+use seriatim::store::{JobView, LaneOrder, LaneQuery, LaneView, QueueStats, QueueView};
+use seriatim::{JobId, Store};
+
+use crate::output::Failure;
+use crate::output::text::one_line;
+
+/// Names that differ by at most so much are taken for a slip of the pen.
+const SLIP_MAX: usize = 3;
+
+/// The queue of this name.
+pub(crate) async fn queue(store: &dyn Store, name: &str) -> Result<QueueView, Failure> {
+    let mut queues = store.queues().await?;
+    if let Some(at) = queues.iter().position(|view| view.queue.name == name) {
+        return Ok(queues.swap_remove(at));
+    }
+    let distance = |view: &QueueView| strsim::damerau_levenshtein(&view.queue.name, name);
+    let closest = queues.iter().min_by_key(|view| distance(view));
+    let closest = closest.filter(|view| distance(view) <= SLIP_MAX);
+    let suggestion = closest.map(|view| format!(" (did you mean {:?}?)", view.queue.name));
+    Err(Failure::failed(format!(
+        "there is no queue {name:?}{}: `seriatim queues` lists them; a push creates one",
+        suggestion.unwrap_or_default()
+    )))
+}
+
+/// The queue of this name, with its numbers.
+pub(crate) async fn queue_with_stats(
+    store: &dyn Store,
+    name: &str,
+) -> Result<(QueueView, QueueStats), Failure> {
+    let view = queue(store, name).await?;
+    let stats = store.stats(None).await?.into_iter().find(|stats| *stats.queue == *name);
+    Ok((view, stats.unwrap_or_default()))
+}
+
+/// The job of this id, in whatever state.
+pub(crate) async fn job(store: &dyn Store, id: JobId) -> Result<JobView, Failure> {
+    if let Some(job) = store.job(id).await? {
+        return Ok(job);
+    }
+    let queues = store.queues().await?;
+    let why = match queues.iter().find(|view| view.number == id.queue()) {
+        Some(view) if view.queue.retention() == Duration::ZERO => format!(
+            "queue {:?} keeps no finished jobs (retain_completed), so it may have ended",
+            view.queue.name
+        ),
+        Some(view) => format!(
+            "if it was one of queue {:?}, it ended more than {} ago or was deleted",
+            view.queue.name,
+            seriatim::duration::format(view.queue.retention())
+        ),
+        None => "no queue of this store gives such ids: is it the right --store?".to_owned(),
+    };
+    Err(Failure::failed(format!("no job {id} is known: {why}")))
+}
+
+/// The lane of a key.
+pub(crate) async fn lane(store: &dyn Store, queue: &str, key: &str) -> Result<LaneView, Failure> {
+    let query = LaneQuery {
+        queue: queue.into(),
+        key: Some(key.to_owned()),
+        running: false,
+        order: LaneOrder::Age,
+        after: None,
+        rows_max: 1,
+    };
+    store.lanes(query).await?.rows.pop().ok_or_else(|| no_lane(queue, key))
+}
+
+/// Nothing of this key waits or runs.
+pub(crate) fn no_lane(queue: &str, key: &str) -> Failure {
+    let shown = one_line(key);
+    Failure::failed(format!(
+        "queue {queue:?} has nothing of key {shown:?} that waits or runs; its dead jobs: `seriatim morgue {queue} --key {shown}`"
+    ))
+}

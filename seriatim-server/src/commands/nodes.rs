@@ -1,0 +1,223 @@
+//! `seriatim nodes`: the processes that work, and what they are told.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use seriatim::store::{Command, NodeView};
+use seriatim::{Store, Timestamp};
+
+use super::args::Common;
+use super::running::{Running, running};
+use crate::output::fields::Fields;
+use crate::output::table::{Cell, Column, Table, Tone};
+use crate::output::time::{absolute, length, relative};
+use crate::output::{Failure, Terminal, document, say};
+
+/// Running lanes of each queue that are looked at.
+const RUNNING_MAX: usize = 1_000;
+
+#[derive(Args)]
+pub(crate) struct Nodes {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Shows one node and what it runs
+    Show {
+        /// The node's id, the beginning of it, or its name
+        node: String,
+    },
+    /// Tells a node to take no more work; what runs goes on. A restart ends it
+    Quiet {
+        /// The node's id, the beginning of it, or its name
+        node: String,
+    },
+    /// Tells a node to finish what runs and exit
+    Stop {
+        /// The node's id, the beginning of it, or its name
+        node: String,
+    },
+}
+
+impl Nodes {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let json = self.common.json;
+        self.common
+            .store
+            .using(async |store| match &self.action {
+                None => list(&*store, json).await,
+                Some(Action::Show { node }) => show(&*store, node, json).await,
+                Some(Action::Quiet { node }) => tell(&*store, node, Command::Quiet, json).await,
+                Some(Action::Stop { node }) => tell(&*store, node, Command::Stop, json).await,
+            })
+            .await
+    }
+}
+
+/// What a node does, with the colour of it.
+pub(super) fn state(node: &NodeView, now: Timestamp) -> (&'static str, Tone) {
+    match (node.dead, node.command) {
+        (true, _) => ("dead", Tone::Bad),
+        (false, _) if is_late(node, now) => ("late", Tone::Bad),
+        (false, Some(Command::Stop)) => ("stopping", Tone::Warn),
+        (false, Some(Command::Quiet)) => ("quiet", Tone::Warn),
+        (false, None) => ("alive", Tone::Plain),
+    }
+}
+
+/// Whether its last beat is older than its lease: it will be declared dead.
+pub(super) fn is_late(node: &NodeView, now: Timestamp) -> bool {
+    node.heartbeat_at + node.info.lease < now
+}
+
+fn held_by<'a>(running: &'a [Running], node: &NodeView) -> Vec<&'a Running> {
+    running.iter().filter(|one| one.lane.node.as_ref() == Some(&node.info.id)).collect()
+}
+
+async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
+    let (mut nodes, now) = (store.nodes().await?, store.now().await?);
+    nodes.sort_by_key(|node| (node.dead, node.info.started_at));
+    let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
+    if json {
+        let document = |node: &NodeView| {
+            document::node(node, state(node, now).0, held_by(&running, node).len())
+        };
+        let nodes: Vec<Value> = nodes.iter().map(document).collect();
+        say(json!({ "nodes": nodes }));
+        return Ok(());
+    }
+    if nodes.is_empty() {
+        say("no nodes: `seriatim serve` starts one");
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        ("node", Column::Name),
+        ("state", Column::Name),
+        ("busy", Column::Number),
+        ("holds", Column::Number),
+        ("beat", Column::Name),
+        ("host", Column::Text),
+        ("pid", Column::Number),
+        ("queues", Column::Text),
+    ]);
+    for node in &nodes {
+        let (state, tone) = state(node, now);
+        table.row(vec![
+            (&*node.info.id.0).into(),
+            Cell::toned(state, tone),
+            format!("{}/{}", node.info.busy, node.info.concurrency).into(),
+            held_by(&running, node).len().to_string().into(),
+            relative(now, node.heartbeat_at).into(),
+            (&node.info.host).into(),
+            node.info.pid.to_string().into(),
+            node.info.queues.join(", ").into(),
+        ]);
+    }
+    say(table.render(Terminal::of_stdout()));
+    Ok(())
+}
+
+/// The node that a person means: by id, by name, or by the beginning of its id.
+async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Failure> {
+    let nodes = store.nodes().await?;
+    if let Some(node) = nodes.iter().find(|node| *node.info.id.0 == *wanted) {
+        return Ok(node.clone());
+    }
+    let fits = |node: &&NodeView| {
+        !node.dead && (*node.info.name == *wanted || node.info.id.0.starts_with(wanted))
+    };
+    let found: Vec<&NodeView> = nodes.iter().filter(fits).collect();
+    match found.as_slice() {
+        [node] => Ok((*node).clone()),
+        [] => Err(Failure::failed(format!(
+            "there is no living node {wanted:?}: `seriatim nodes` lists them"
+        ))),
+        several => {
+            let ids: Vec<&str> = several.iter().map(|node| &*node.info.id.0).collect();
+            Err(Failure::failed(format!(
+                "{wanted:?} means {} nodes: write one of {}",
+                ids.len(),
+                ids.join(", ")
+            )))
+        }
+    }
+}
+
+async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure> {
+    let (node, now) = (find(store, wanted).await?, store.now().await?);
+    let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
+    let held = held_by(&running, &node);
+    if json {
+        let mut shown = document::node(&node, state(&node, now).0, held.len());
+        let lane = |one: &&Running| {
+            let mut lane = document::lane(&one.lane);
+            lane["queue"] = (*one.queue).into();
+            lane
+        };
+        shown["lanes"] = held.iter().map(lane).collect();
+        say(shown);
+        return Ok(());
+    }
+    let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
+    let info = &node.info;
+    let mut fields = Fields::default();
+    fields
+        .add("node", &*info.id.0)
+        .add("name", &*info.name)
+        .add("state", state(&node, now).0)
+        .add("process", format!("{} on {}, version {}", info.pid, info.host, info.version))
+        .add("busy", format!("{} of {}", info.busy, info.concurrency))
+        .add("queues", info.queues.join(", "))
+        .add("started", when(info.started_at))
+        .add("beat", when(node.heartbeat_at))
+        .add("lease", seriatim::duration::format(info.lease));
+    say(fields.render());
+    if !held.is_empty() {
+        say(format!("\nruns:\n{}", lanes(&held, now).render(Terminal::of_stdout())));
+    }
+    Ok(())
+}
+
+fn lanes(held: &[&Running], now: Timestamp) -> Table {
+    let mut table = Table::new(&[
+        ("queue", Column::Name),
+        ("key", Column::Text),
+        ("jobs", Column::Number),
+        ("for", Column::Number),
+        ("progress", Column::Text),
+    ]);
+    for one in held {
+        let lane = &one.lane;
+        table.row(vec![
+            (&*one.queue).into(),
+            lane.key.as_deref().unwrap_or("").into(),
+            lane.jobs.to_string().into(),
+            lane.claimed_at.map(|at| length(now.since(at))).unwrap_or_default().into(),
+            lane.progress.as_deref().unwrap_or("").into(),
+        ]);
+    }
+    table
+}
+
+async fn tell(
+    store: &dyn Store,
+    wanted: &str,
+    command: Command,
+    json: bool,
+) -> Result<(), Failure> {
+    let node = find(store, wanted).await?.info;
+    store.command_node(&node.id, command).await?;
+    if json {
+        say(json!({ "node": node.id, "command": command }));
+        return Ok(());
+    }
+    let what = match command {
+        Command::Quiet => "takes no more work",
+        Command::Stop => "finishes what runs and exits",
+    };
+    say(format!("{} {what}: it learns it at its next heartbeat", node.id));
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! Pushes the jobs of a file or of standard input, a batch at a time.
+
+use std::fmt::Display;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use seriatim::{Client, Job, Payload, RunAt, Timestamp};
+
+use crate::output::Failure;
+use crate::output::progress::Progress;
+
+/// Jobs that are pushed together.
+const BATCH_JOBS_MAX: usize = 1_000;
+/// Bytes of lines that are pushed together, so that memory stays bounded whatever the jobs carry.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Longest line, in bytes.
+const LINE_BYTES_MAX: u64 = 8 << 20;
+
+/// A job of a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    #[serde(alias = "id")]
+    key: Option<String>,
+    payload: Option<Box<RawValue>>,
+    score: Option<f64>,
+    task: Option<String>,
+    run_at: Option<f64>,
+    delay: Option<f64>,
+    priority: Option<u16>,
+    idempotency_key: Option<String>,
+    max_retries: Option<u32>,
+    node: Option<String>,
+    consumer_group: Option<String>,
+}
+
+/// Pushes all jobs of `path`, `-` being standard input, into `queue`; `complete` adds what the
+/// command line says of each. Answers how many were pushed.
+pub(super) async fn push(
+    client: &Client,
+    path: &Path,
+    queue: &str,
+    complete: impl Fn(Job) -> Job,
+) -> Result<u64, Failure> {
+    let mut pusher = Pusher { client, path, pushed: 0, jobs: Vec::new(), lines: Vec::new() };
+    let mut lines = Lines::open(path)?;
+    let mut progress = Progress::start();
+    let mut batch_bytes = 0;
+    loop {
+        let read = lines.next().and_then(|text| match text {
+            Some(text) if text.trim().is_empty() => Ok(Next::Nothing),
+            Some(text) => Ok(Next::Job(Box::new(complete(parse(text, queue)?)), text.len())),
+            None => Ok(Next::End),
+        });
+        match read {
+            Ok(Next::Nothing) => {}
+            Ok(Next::Job(job, bytes)) => {
+                pusher.jobs.push(*job);
+                pusher.lines.push(lines.number);
+                batch_bytes += bytes;
+            }
+            Ok(Next::End) => {
+                pusher.send().await?;
+                return Ok(pusher.pushed);
+            }
+            Err(error) => {
+                // What stands before the bad line is good: it goes, and the line is where to go on.
+                pusher.send().await?;
+                return Err(pusher.failed(lines.number, lines.number, &error));
+            }
+        }
+        if pusher.jobs.len() == BATCH_JOBS_MAX || batch_bytes >= BATCH_BYTES_MAX {
+            pusher.send().await?;
+            batch_bytes = 0;
+            progress.tell(pusher.pushed, lines.bytes, lines.bytes_total);
+        }
+    }
+}
+
+/// What a line held.
+enum Next {
+    Job(Box<Job>, usize),
+    Nothing,
+    End,
+}
+
+/// A file, line by line.
+struct Lines {
+    reader: BufReader<Box<dyn Read>>,
+    text: String,
+    /// Of the line that was read last, from 1.
+    number: u64,
+    bytes: u64,
+    /// Of a file; standard input does not tell.
+    bytes_total: Option<u64>,
+}
+
+impl Lines {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let mut bytes_total = None;
+        let reader: Box<dyn Read> = if path.as_os_str() == "-" {
+            Box::new(std::io::stdin())
+        } else {
+            let unreadable =
+                |e: std::io::Error| Failure::failed(format!("{}: {e}", path.display()));
+            let file = std::fs::File::open(path).map_err(unreadable)?;
+            bytes_total = file.metadata().ok().map(|metadata| metadata.len());
+            Box::new(file)
+        };
+        let reader = BufReader::new(reader);
+        Ok(Self { reader, text: String::new(), number: 0, bytes: 0, bytes_total })
+    }
+
+    fn next(&mut self) -> Result<Option<&str>, Failure> {
+        self.text.clear();
+        self.number += 1;
+        let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_line(&mut self.text);
+        let read = read.map_err(Failure::failed)? as u64;
+        self.bytes += read;
+        match read {
+            0 => Ok(None),
+            LINE_BYTES_MAX => {
+                Err(Failure::failed(format!("the line is longer than {LINE_BYTES_MAX} bytes")))
+            }
+            _ => Ok(Some(&self.text)),
+        }
+    }
+}
+
+/// What waits to be pushed together, and how much was.
+struct Pusher<'a> {
+    client: &'a Client,
+    path: &'a Path,
+    pushed: u64,
+    jobs: Vec<Job>,
+    /// The line of each job.
+    lines: Vec<u64>,
+}
+
+impl Pusher<'_> {
+    async fn send(&mut self) -> Result<(), Failure> {
+        let (jobs, lines) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.lines));
+        let Some(first) = lines.first().copied() else { return Ok(()) };
+        match self.client.push_all(jobs).await {
+            Ok(pushed) => self.pushed += pushed.len() as u64,
+            Err(error) => {
+                // The store names the job by its place in the batch, of which nothing was pushed.
+                let place = error.field().and_then(place_in_batch);
+                let line = place.and_then(|place| lines.get(place)).copied().unwrap_or(first);
+                return Err(self.failed(line, first, &error));
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, line: u64, go_on: u64, error: &dyn Display) -> Failure {
+        Failure::failed(format!(
+            "{}:{line}: {error} ({} jobs before it are pushed; go on from line {go_on})",
+            self.path.display(),
+            self.pushed
+        ))
+    }
+}
+
+/// The number in `jobs[3].key`.
+fn place_in_batch(field: &str) -> Option<usize> {
+    field.strip_prefix("jobs[")?.split_once(']')?.0.parse().ok()
+}
+
+/// The job of a line, checked as far as can be without the store.
+fn parse(text: &str, queue: &str) -> Result<Job, Failure> {
+    let line: Line = serde_json::from_str(text).map_err(Failure::failed)?;
+    let job = line.into_job(queue)?;
+    job.validate()?;
+    Ok(job)
+}
+
+impl Line {
+    fn into_job(self, queue: &str) -> seriatim::Result<Job> {
+        let text = self.payload.as_ref().map_or("null", |payload| payload.get());
+        let mut job = Job::with_payload(queue, Payload::from_json_text(text)?);
+        (job.key, job.task, job.score) = (self.key, self.task, self.score);
+        job.priority = self.priority.unwrap_or(job.priority);
+        job.run_at = match (self.delay, self.run_at) {
+            (Some(seconds), _) => RunAt::In(delay(seconds)?),
+            (None, Some(seconds)) => RunAt::At(Timestamp::from_secs_f64(seconds)),
+            (None, None) => RunAt::Now,
+        };
+        job.options.idempotency_key = self.idempotency_key;
+        job.options.max_retries = self.max_retries;
+        job.options.node = self.node;
+        job.options.consumer_group = self.consumer_group;
+        Ok(job)
+    }
+}
+
+fn delay(seconds: f64) -> seriatim::Result<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        seriatim::Error::invalid("delay", format!("must be 0 seconds or more, not {seconds}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_names_a_job_by_its_place() {
+        assert_eq!(place_in_batch("jobs[12].key"), Some(12));
+        assert_eq!(place_in_batch("key"), None);
+    }
+}

@@ -1,0 +1,230 @@
+//! `seriatim queues`: the queues, one of them in full, and what is done to a whole queue.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use seriatim::store::{Act, LaneAction, LaneSelection, NodeView, QueueStats, QueueView};
+use seriatim::{SharedStore, Store};
+
+use super::act::{self, Bulk};
+use super::args::{Common, Yes};
+use super::find;
+use crate::output::fields::Fields;
+use crate::output::table::{Cell, Column, Table, Tone};
+use crate::output::text::count;
+use crate::output::time::length;
+use crate::output::{Failure, Terminal, document, say};
+
+#[derive(Args)]
+pub(crate) struct Queues {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Shows one queue: numbers, settings, who works on it
+    Show {
+        /// The queue
+        queue: String,
+    },
+    /// Stops claims of a queue; what runs goes on to its end
+    Pause {
+        /// The queue
+        queue: String,
+    },
+    /// Lets a paused queue go on
+    Resume {
+        /// The queue
+        queue: String,
+    },
+    /// Makes all that waits due now: scheduled jobs, and those that wait for a retry
+    PerformAllNow {
+        /// The queue
+        queue: String,
+    },
+    /// Sends what has failed and waits for a retry to the morgue
+    BuryFailed {
+        /// The queue
+        queue: String,
+    },
+    /// Deletes what has failed and waits for a retry
+    DeleteFailed {
+        /// The queue
+        queue: String,
+        #[command(flatten)]
+        yes: Yes,
+    },
+}
+
+impl Queues {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let (json, action) = (self.common.json, self.action);
+        let body = async |store| match action {
+            None => list(store, json).await,
+            Some(action) => action.run(store, json).await,
+        };
+        self.common.store.using(body).await
+    }
+}
+
+impl Action {
+    async fn run(self, store: SharedStore, json: bool) -> Result<(), Failure> {
+        match self {
+            Self::Show { queue } => show(&*store, &queue, json).await,
+            Self::Pause { queue } => pause(&*store, &queue, true, json).await,
+            Self::Resume { queue } => pause(&*store, &queue, false, json).await,
+            Self::PerformAllNow { queue } => {
+                find::queue(&*store, &queue).await?;
+                let lanes = act::on_all(&store, &queue, LaneAction::RunNow).await?;
+                told(json, lanes, "is due now", "are due now");
+                Ok(())
+            }
+            Self::BuryFailed { queue } => {
+                find::queue(&*store, &queue).await?;
+                failed(&*store, &queue, LaneAction::Bury, json).await
+            }
+            Self::DeleteFailed { queue, yes } => {
+                let (_, stats) = find::queue_with_stats(&*store, &queue).await?;
+                let lanes = count(stats.retries, "lane");
+                yes.confirm(&format!("deletes what has failed in {lanes} of {queue}"))?;
+                failed(&*store, &queue, LaneAction::Delete, json).await
+            }
+        }
+    }
+}
+
+async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
+    let (views, stats) = (store.queues().await?, store.stats(None).await?);
+    let of = |view: &QueueView| {
+        stats.iter().find(|stats| *stats.queue == *view.queue.name).cloned().unwrap_or_default()
+    };
+    if json {
+        let queues: Vec<Value> =
+            views.iter().map(|view| document::queue(view, &of(view))).collect();
+        say(json!({ "queues": queues }));
+        return Ok(());
+    }
+    if views.is_empty() {
+        say("no queues: a push creates one, as do the [queues] of a configuration");
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        ("queue", Column::Name),
+        ("mode", Column::Name),
+        ("jobs", Column::Number),
+        ("lanes", Column::Number),
+        ("running", Column::Number),
+        ("retries", Column::Number),
+        ("dead", Column::Number),
+        ("lag", Column::Number),
+        ("state", Column::Text),
+    ]);
+    for view in &views {
+        table.row(row(view, &of(view)));
+    }
+    say(table.render(Terminal::of_stdout()));
+    Ok(())
+}
+
+fn row(view: &QueueView, stats: &QueueStats) -> Vec<Cell> {
+    vec![
+        (&view.queue.name).into(),
+        view.queue.mode.as_str().into(),
+        stats.jobs.to_string().into(),
+        stats.lanes.to_string().into(),
+        stats.running.to_string().into(),
+        Cell::trouble(stats.retries, Tone::Warn),
+        Cell::trouble(stats.dead, Tone::Bad),
+        length(stats.lag).into(),
+        Cell::toned(state(view), if view.paused { Tone::Warn } else { Tone::Faint }),
+    ]
+}
+
+fn state(view: &QueueView) -> &'static str {
+    match (view.paused, view.declared) {
+        (true, _) => "paused",
+        (false, true) => "open",
+        (false, false) => "open, undeclared",
+    }
+}
+
+async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> {
+    let (view, stats) = find::queue_with_stats(store, name).await?;
+    let works = |node: &NodeView| !node.dead && node.info.queues.iter().any(|queue| queue == name);
+    let nodes: Vec<NodeView> = store.nodes().await?.into_iter().filter(works).collect();
+    let settings = serde_json::to_value(&view.queue).map_err(Failure::failed)?;
+    if json {
+        let mut document = document::queue(&view, &stats);
+        document["settings"] = settings;
+        document["nodes"] = nodes.iter().map(|node| node.info.id.to_string()).collect();
+        say(document);
+        return Ok(());
+    }
+    let mut fields = Fields::default();
+    fields
+        .add("queue", name)
+        .add("state", state(&view))
+        .add("jobs", format!("{} in {}", stats.jobs, count(stats.lanes, "lane")))
+        .add("running", stats.running.to_string())
+        .add("retries", stats.retries.to_string())
+        .add("dead", stats.dead.to_string())
+        .add("processed", format!("{}, failed {}", stats.processed, stats.failed))
+        .add("lag", length(stats.lag));
+    let now = store.now().await?;
+    let name = |node: &NodeView| format!("{} ({})", node.info.id, super::nodes::state(node, now).0);
+    let names: Vec<String> = nodes.iter().map(name).collect();
+    fields.add("nodes", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
+    fields.add("settings", lines_of(&settings));
+    say(fields.render());
+    Ok(())
+}
+
+/// The settings that are set, one on a line as a configuration has them.
+fn lines_of(settings: &Value) -> String {
+    let fields = settings.as_object().into_iter().flatten();
+    let set = fields.filter(|(name, value)| *name != "name" && !value.is_null());
+    set.map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join("\n")
+}
+
+async fn pause(store: &dyn Store, name: &str, paused: bool, json: bool) -> Result<(), Failure> {
+    let view = find::queue(store, name).await?;
+    store.pause_queue(name, paused).await?;
+    if json {
+        say(json!({ "queue": name, "paused": paused }));
+        return Ok(());
+    }
+    say(match (paused, view.paused) {
+        (true, false) => format!("{name} is paused: what runs goes on, nothing new is claimed"),
+        (true, true) => format!("{name} was paused already"),
+        (false, true) => format!("{name} goes on"),
+        (false, false) => format!("{name} was not paused"),
+    });
+    Ok(())
+}
+
+/// Buries or deletes what has failed.
+async fn failed(
+    store: &dyn Store,
+    name: &str,
+    action: LaneAction,
+    json: bool,
+) -> Result<(), Failure> {
+    let request = Act { now: None, queue: name.into(), lanes: LaneSelection::Failed, action };
+    let count = act::repeat(store, Bulk::Act(request)).await?;
+    match action {
+        LaneAction::Bury => told(json, count, "is buried", "are buried"),
+        _ => told(json, count, "is deleted", "are deleted"),
+    }
+    Ok(())
+}
+
+/// Says to how many lanes it was done.
+fn told(json: bool, lanes: u64, one: &str, several: &str) {
+    if json {
+        say(json!({ "count": lanes }));
+    } else {
+        say(format!("{} {}", count(lanes, "lane"), if lanes == 1 { one } else { several }));
+    }
+}

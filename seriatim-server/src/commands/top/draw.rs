@@ -1,0 +1,216 @@
+//! One frame.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState};
+use seriatim::store::{NodeView, QueueStats};
+
+use super::sample::{Sample, Shown, Why};
+use super::state::{Pane, State};
+use crate::commands::{lanes, nodes};
+use crate::output::table::Tone;
+use crate::output::text::{count, one_line};
+use crate::output::time::{length, relative};
+
+/// Rows of nodes that are shown.
+const NODES_MAX: usize = 4;
+const HELP: &str =
+    "Tab list  \u{2191}\u{2193} choose  p pause/resume  r retry  m requeue the morgue  q quit";
+
+pub(super) fn draw(frame: &mut Frame, state: &mut State) {
+    let nodes = state.sample.as_ref().map_or(0, |sample| sample.nodes.len()).clamp(1, NODES_MAX);
+    let [head, queues, lanes, node, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Fill(1),
+        Constraint::Fill(1),
+        Constraint::Length(nodes as u16 + 2),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    let styles = Styles { colour: state.colour };
+    match &state.sample {
+        None => frame.render_widget(Paragraph::new("looking at the store …"), queues),
+        Some(sample) => {
+            frame.render_widget(Paragraph::new(headline(&state.store, sample)), head);
+            draw_queues(frame, queues, state, sample, styles);
+            draw_lanes(frame, lanes, state, sample, styles);
+            draw_nodes(frame, node, sample, styles);
+        }
+    }
+    let line = match (&state.asked, &state.said) {
+        (Some(action), _) => format!("{} y / n", action.question()),
+        (None, Some(said)) => format!("{}   {HELP}", one_line(said)),
+        (None, None) => HELP.to_owned(),
+    };
+    frame.render_widget(Paragraph::new(line).style(bold()), foot);
+}
+
+/// Styles that keep to `NO_COLOR`.
+#[derive(Clone, Copy)]
+struct Styles {
+    colour: bool,
+}
+
+impl Styles {
+    fn tone(self, tone: Tone) -> Style {
+        match tone {
+            _ if !self.colour => Style::new(),
+            Tone::Plain => Style::new(),
+            Tone::Warn => Style::new().fg(Color::Yellow),
+            Tone::Bad => Style::new().fg(Color::Red),
+            Tone::Faint => Style::new().add_modifier(Modifier::DIM),
+        }
+    }
+
+    fn cell(self, text: impl AsRef<str>, tone: Tone) -> Cell<'static> {
+        Cell::new(one_line(text.as_ref())).style(self.tone(tone))
+    }
+
+    /// A number at the right edge.
+    fn number(self, text: impl Into<String>, tone: Tone) -> Cell<'static> {
+        Cell::new(Line::from(text.into()).right_aligned()).style(self.tone(tone))
+    }
+
+    fn count(self, number: u64, tone: Tone) -> Cell<'static> {
+        self.number(number.to_string(), if number == 0 { Tone::Faint } else { tone })
+    }
+}
+
+fn bold() -> Style {
+    Style::new().add_modifier(Modifier::BOLD)
+}
+
+/// The chosen row of the list that the keys are for.
+fn chosen(is_for_keys: bool) -> Style {
+    if is_for_keys { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() }
+}
+
+fn headline(store: &str, sample: &Sample) -> String {
+    let sum = |of: fn(&QueueStats) -> u64| sample.queues.iter().map(of).sum::<u64>();
+    format!(
+        "seriatim top  {}  {}, {}, {} running, {} dead, {}",
+        one_line(store),
+        count(sample.queues.len() as u64, "queue"),
+        count(sum(|queue| queue.jobs), "job"),
+        sum(|queue| queue.running),
+        sum(|queue| queue.dead),
+        count(sample.nodes.len() as u64, "node"),
+    )
+}
+
+fn titled(title: &'static str) -> Block<'static> {
+    Block::new().borders(Borders::TOP).title(title)
+}
+
+fn draw_queues(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, styles: Styles) {
+    let rows = sample.queues.iter().map(|queue| {
+        let rates = state.before.as_ref().and_then(|before| sample.rates(before, queue));
+        queue_row(queue, rates, styles)
+    });
+    let widths = [
+        Constraint::Fill(1),
+        Constraint::Length(10),
+        Constraint::Length(8),
+        Constraint::Length(6),
+        Constraint::Length(7),
+        Constraint::Length(6),
+        Constraint::Length(7),
+        Constraint::Length(7),
+        Constraint::Length(6),
+    ];
+    let head = ["jobs", "runs", "retries", "dead", "lag", "done/s", "fail/s"];
+    let head = head.map(|name| styles.number(name, Tone::Faint));
+    let names = ["queue", "mode"].map(|name| styles.cell(name, Tone::Faint));
+    let table = Table::new(rows, widths)
+        .header(Row::new(names.into_iter().chain(head)))
+        .block(titled(" queues "))
+        .row_highlight_style(chosen(state.pane == Pane::Queues));
+    let mut chosen = TableState::new().with_selected(state.queue_row());
+    frame.render_stateful_widget(table, area, &mut chosen);
+}
+
+fn queue_row(queue: &QueueStats, rates: Option<(f64, f64)>, styles: Styles) -> Row<'static> {
+    let mode = queue.mode.map_or("", |mode| mode.as_str());
+    let (mode, tone) = if queue.paused { ("paused", Tone::Warn) } else { (mode, Tone::Plain) };
+    let rate = |rate: Option<f64>, tone| match rate {
+        None => styles.number("-", Tone::Faint),
+        Some(rate) if rate > 0.0 => styles.number(format!("{rate:.1}"), tone),
+        Some(_) => styles.number("0", Tone::Faint),
+    };
+    Row::new([
+        styles.cell(&queue.queue, Tone::Plain),
+        styles.cell(mode, tone),
+        styles.count(queue.jobs, Tone::Plain),
+        styles.count(queue.running, Tone::Plain),
+        styles.count(queue.retries, Tone::Warn),
+        styles.count(queue.dead, Tone::Bad),
+        styles.number(length(queue.lag), Tone::Plain),
+        rate(rates.map(|(done, _)| done), Tone::Plain),
+        rate(rates.map(|(_, failed)| failed), Tone::Bad),
+    ])
+}
+
+fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, styles: Styles) {
+    let row = |shown: &Shown| {
+        let lane = &shown.one.lane;
+        let tone = match shown.why {
+            Why::Stuck => Tone::Bad,
+            Why::Slow | Why::Failing => Tone::Warn,
+            Why::Runs => Tone::Plain,
+        };
+        let about = lane.error.as_deref().or(lane.progress.as_deref()).unwrap_or("");
+        Row::new([
+            styles.cell(shown.why.as_str(), tone),
+            styles.cell(&shown.one.queue, Tone::Plain),
+            styles.cell(lane.key.as_deref().unwrap_or(""), Tone::Plain),
+            styles.cell(lanes::state(lane, sample.now).0, Tone::Plain),
+            styles.number(lane.jobs.to_string(), Tone::Plain),
+            styles.number(lane.retry_count.to_string(), Tone::Plain),
+            styles.cell(about, Tone::Plain),
+        ])
+    };
+    let widths = [
+        Constraint::Length(7),
+        Constraint::Length(12),
+        Constraint::Fill(1),
+        Constraint::Length(15),
+        Constraint::Length(5),
+        Constraint::Length(5),
+        Constraint::Min(15),
+    ];
+    let head = ["", "queue", "key", "state", " jobs", "retry", "error, progress"];
+    let table = Table::new(sample.lanes.iter().map(row), widths)
+        .header(Row::new(head.map(|name| styles.cell(name, Tone::Faint))))
+        .block(titled(" lanes: stuck, slow, failing, running "))
+        .row_highlight_style(chosen(state.pane == Pane::Lanes));
+    let mut chosen = TableState::new().with_selected(state.lane_row());
+    frame.render_stateful_widget(table, area, &mut chosen);
+}
+
+fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
+    let row = |node: &NodeView| {
+        let (state, tone) = nodes::state(node, sample.now);
+        Row::new([
+            styles.cell(&node.info.id.0, Tone::Plain),
+            styles.cell(state, tone),
+            styles.number(format!("{}/{}", node.info.busy, node.info.concurrency), Tone::Plain),
+            styles.cell(relative(sample.now, node.heartbeat_at), Tone::Plain),
+            styles.cell(node.info.queues.join(", "), Tone::Plain),
+        ])
+    };
+    let widths = [
+        Constraint::Fill(1),
+        Constraint::Length(8),
+        Constraint::Length(7),
+        Constraint::Length(10),
+        Constraint::Fill(1),
+    ];
+    let head = ["node", "state", "   busy", "beat", "queues"];
+    let title = if sample.nodes.is_empty() { " nodes: none " } else { " nodes " };
+    let table = Table::new(sample.nodes.iter().map(row), widths)
+        .header(Row::new(head.map(|name| styles.cell(name, Tone::Faint))))
+        .block(titled(title));
+    frame.render_widget(table, area);
+}

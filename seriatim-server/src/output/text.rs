@@ -1,0 +1,76 @@
+//! Texts that others wrote, made fit for a terminal.
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// What stands where a text was cut.
+const CUT: &str = "…";
+
+/// The text on one line, its control characters written out: a key or an error may hold what would
+/// otherwise move the cursor.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.trim_end().chars() {
+        match c {
+            c if is_plain(c) => line.push(c),
+            c => line.extend(c.escape_default()),
+        }
+    }
+    line
+}
+
+/// The text with its lines kept and its other control characters written out.
+pub(crate) fn lines(text: &str) -> String {
+    text.trim_end().lines().map(one_line).collect::<Vec<_>>().join("\n")
+}
+
+/// Neither a control character nor one that changes the direction of what follows.
+fn is_plain(c: char) -> bool {
+    !c.is_control() && !matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// How many columns it takes.
+pub(crate) fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// The beginning of it that fits into so many columns.
+pub(crate) fn cut(text: &str, columns_max: usize) -> String {
+    if text.width() <= columns_max {
+        return text.to_owned();
+    }
+    let mut cut = String::new();
+    let mut columns = CUT.width();
+    for c in text.chars() {
+        columns += c.width().unwrap_or(0);
+        if columns > columns_max {
+            break;
+        }
+        cut.push(c);
+    }
+    cut + CUT
+}
+
+/// `1 lane`, `2 lanes`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(one_line("a\u{1b}[2Jb\tc\nd\n"), "a\\u{1b}[2Jb\\tc\\nd");
+        assert_eq!(lines("a\nb\u{7}\n"), "a\nb\\u{7}");
+        assert_eq!(one_line("\u{202e}x"), "\\u{202e}x");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_by_columns() {
+        assert_eq!(cut("abcdef", 6), "abcdef");
+        assert_eq!(cut("abcdefg", 6), "abcde…");
+        assert_eq!(cut("日本語の文", 6), "日本…");
+        assert_eq!(cut("abc", 1), "…");
+    }
+}

@@ -1,0 +1,139 @@
+//! What the doctor finds.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use seriatim::{Exhaustion, Outcome, Queue};
+
+use super::{House, mail, order};
+use crate::hand::Hand;
+use crate::site::{Site, text};
+
+fn findings(site: &Site, code: i32) -> Vec<Value> {
+    let output = site.run(&["doctor", "--json"]);
+    assert_eq!(output.status.code(), Some(code), "{}", text(&output));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["healthy"], code == 0);
+    report["findings"].as_array().unwrap().clone()
+}
+
+#[track_caller]
+fn assert_found(findings: &[Value], severity: &str, parts: &[&str]) {
+    let fits = |finding: &&Value| {
+        let said = format!("{} {} {}", finding["about"], finding["found"], finding["advice"]);
+        finding["severity"] == severity && parts.iter().all(|part| said.contains(part))
+    };
+    assert!(findings.iter().any(|finding| fits(&finding)), "{severity} {parts:?}: {findings:#?}");
+}
+
+#[tokio::test]
+async fn d18_a_healthy_store_passes() {
+    let house = House::new().await;
+    house.hand.push(order(1, 1)).await;
+    let found = findings(&house.site, 0);
+    assert!(
+        found
+            .iter()
+            .all(|finding| finding["about"] == "store"
+                || finding["found"].to_string().contains("tmpfs")),
+        "{found:?}"
+    );
+}
+
+#[tokio::test]
+async fn d18_what_is_stuck_slow_or_failing_is_named_with_what_to_do() {
+    let site = Site::new("");
+    let hold = Queue::fifo("mails").max_retries(0).exhausted(Exhaustion::Hold);
+    let queues = vec![Queue::accumulate("orders"), hold, Queue::fifo("bills").max_retries(0)];
+    let mut hand = Hand::new(site.store().await, queues).await;
+    let start = hand.now;
+    hand.now = start - Duration::from_secs(7_200);
+    hand.push(order(1, 1)).await;
+    assert_eq!(hand.claim("orders").await.len(), 1);
+    hand.now = start;
+    hand.push(mail("ann")).await;
+    hand.fail_all("mails", "smtp is down").await;
+    hand.push(seriatim::Job::new("bills", &1).unwrap().key("b")).await;
+    hand.fail_all("bills", "no\nprinter").await;
+    let said = findings(&site, 1);
+    assert_found(
+        &said,
+        "warning",
+        &["queue orders", "1 lane runs far longer", "order-1", "jobs cancel"],
+    );
+    assert_found(&said, "serious", &["queue mails", "1 lane is held", "lanes mails retry KEY"]);
+    assert_found(&said, "warning", &["queue bills", "1 job died within the last", "morgue bills"]);
+    let told = text(&site.run(&["doctor"]));
+    assert!(told.starts_with("serious  queue mails: 1 lane is held"), "{told}");
+    assert!(told.contains("no\\nprinter"), "{told}");
+}
+
+#[tokio::test]
+async fn d18_what_fails_again_and_again_lags_or_is_paused_is_a_warning() {
+    let site = Site::new("");
+    let mut cap = Queue::fifo("mails").max_retries(0);
+    cap.retain_dead_max = 1;
+    let mut hand = Hand::new(site.store().await, vec![Queue::exclusive("orders"), cap]).await;
+    hand.push(order(1, 1)).await;
+    for _ in 0..6 {
+        for turn in hand.claim("orders").await {
+            let outcome =
+                Outcome::Retry { error: "no stock".into(), retry_in: Some(Duration::ZERO) };
+            hand.end(&turn, outcome).await;
+        }
+    }
+    hand.push(mail("ann")).await;
+    hand.fail_all("mails", "smtp is down").await;
+    let start = hand.now;
+    hand.now = start - Duration::from_secs(600);
+    hand.push(order(2, 1)).await;
+    hand.push(order(3, 1)).await;
+    hand.now = start;
+    assert!(site.run(&["lanes", "orders", "pause", "order-3"]).status.success());
+    let said = findings(&site, 1);
+    assert_found(&said, "warning", &["1 lane failed up to 6 times: \\\"order-1\\\"; no stock"]);
+    assert_found(&said, "warning", &["queue orders", "its oldest due lane waits for 10m0"]);
+    assert_found(
+        &said,
+        "warning",
+        &["1 lane is paused: \\\"order-3\\\"", "lanes orders resume KEY"],
+    );
+    assert_found(&said, "serious", &["1 of at most 1 are dead: the oldest are deleted next"]);
+}
+
+#[tokio::test]
+async fn d18_a_node_that_is_gone_with_its_work_is_serious() {
+    let site = Site::new("");
+    let mut hand = Hand::new(site.store().await, vec![Queue::accumulate("orders")]).await;
+    hand.node.id = "gone-1".into();
+    hand.now = hand.now - Duration::from_secs(600);
+    hand.beat().await;
+    hand.push(order(1, 1)).await;
+    hand.claim("orders").await;
+    hand.push(order(2, 1)).await;
+    hand.node.id = "hand-1".into();
+    let said = findings(&site, 1);
+    assert_found(&said, "serious", &["node gone-1", "past its lease", "still holds 1 lane"]);
+    // The living node has been told to take nothing.
+    assert!(site.run(&["nodes", "quiet", "hand-1"]).status.success());
+    assert_found(&findings(&site, 1), "serious", &["queue orders", "no node works on it"]);
+    assert!(site.run(&["queues", "pause", "orders"]).status.success());
+    assert_found(&findings(&site, 1), "warning", &["queue orders", "is paused"]);
+}
+
+#[tokio::test]
+async fn d18_definitions_that_differ_are_told() {
+    let house = House::new().await;
+    let config = "[queues.orders]\nmode = \"accumulate\"\nmax_retries = 3\n[queues.mails]\nmode = \"exclusive\"\n[queues.new]\nmode = \"fifo\"\n";
+    std::fs::write(house.site.path("seriatim.toml"), config).unwrap();
+    house.hand.push(seriatim::Job::new("stray", &1).unwrap()).await;
+    let said = findings(&house.site, 1);
+    assert_found(
+        &said,
+        "serious",
+        &["queue mails", "mode \\\"exclusive\\\", in the store \\\"fifo\\\""],
+    );
+    assert_found(&said, "notice", &["queue orders", "max_retries 3, in the store 2"]);
+    assert_found(&said, "notice", &["queue new", "not in the store"]);
+    assert_found(&said, "notice", &["queue stray", "nobody declared it"]);
+}

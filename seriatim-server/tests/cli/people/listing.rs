@@ -1,0 +1,145 @@
+//! What is listed and shown.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use seriatim::{Job, Outcome};
+
+use super::{House, all, mail, order};
+use crate::site::{Site, text};
+
+#[tokio::test]
+async fn l16_queues_are_listed_and_shown() {
+    let house = House::new().await;
+    for version in 1..=3 {
+        house.hand.push(order(1, version)).await;
+    }
+    house.hand.push(mail("ann")).await;
+    house.hand.fail_all("mails", "smtp is down").await;
+    let listed = house.json(&["queues"]);
+    assert_eq!(all(&listed["queues"], "queue"), ["mails", "orders", "reports"]);
+    assert_eq!(all(&listed["queues"], "jobs"), [0, 3, 0]);
+    assert_eq!(all(&listed["queues"], "dead"), [1, 0, 0]);
+    let shown = house.json(&["queues", "show", "orders"]);
+    assert_eq!(
+        (&shown["mode"], &shown["settings"]["max_retries"]),
+        (&"accumulate".into(), &2.into())
+    );
+    assert_eq!(shown["nodes"][0], "hand-1");
+    let table = house.text(&["queues"]);
+    let heads = "queue    mode        jobs  lanes  running  retries  dead";
+    assert!(table.starts_with(heads), "{table}");
+    assert!(!table.contains('\u{1b}'), "no colour where there is no terminal: {table:?}");
+    assert!(house.text(&["queues", "show", "orders"]).contains("max_retries = 2"));
+    let nothing = Site::new("");
+    assert!(text(&nothing.run(&["queues"])).contains("a push creates one"));
+}
+
+#[tokio::test]
+async fn l16_lanes_are_listed_by_key_due_and_retries_in_ranges_and_pages() {
+    let house = House::new().await;
+    for number in [3, 1, 2, 4] {
+        let wait = Duration::from_secs(60) * (10 - number);
+        house.hand.push(order(number, 1).run_in(wait)).await;
+    }
+    let keys = |listed: &Value| {
+        let keys = all(&listed["lanes"], "key");
+        keys.iter().map(|key| key.as_str().unwrap().replace("order-", "")).collect::<String>()
+    };
+    assert_eq!(keys(&house.json(&["lanes", "orders"])), "3124");
+    assert_eq!(keys(&house.json(&["lanes", "orders", "--by", "key"])), "1234");
+    assert_eq!(keys(&house.json(&["lanes", "orders", "--by", "due"])), "4321");
+    let range = ["lanes", "orders", "--by", "key", "--from", "order-2", "--to", "order-3"];
+    assert_eq!(keys(&house.json(&range)), "23");
+    let (mut pages, mut after) = (Vec::new(), None::<String>);
+    loop {
+        let mut arguments = vec!["lanes", "orders", "--by", "key", "--limit", "3"];
+        if let Some(cursor) = &after {
+            arguments.extend(["--after", cursor]);
+        }
+        let page = house.json(&arguments);
+        pages.push(keys(&page));
+        let Some(next) = page["next"].as_str() else { break };
+        after = Some(next.to_owned());
+    }
+    assert_eq!(pages, ["123", "4"]);
+    assert!(house.text(&["lanes", "orders", "--limit", "2"]).contains("more: --after "));
+    assert_eq!(house.json(&["lanes", "orders", "--by", "retries"])["lanes"], serde_json::json!([]));
+    assert!(house.refused(&["lanes", "orders", "--from", "x"], 2).contains("--by key"));
+}
+
+#[tokio::test]
+async fn l16_a_lane_is_shown_with_its_holder_and_what_waits() {
+    let house = House::new().await;
+    house.hand.push(order(1, 2)).await;
+    house.hand.push(order(1, 1)).await;
+    let turn = house.hand.claim("orders").await.remove(0);
+    house.hand.push(order(1, 3)).await;
+    let lane = house.json(&["lanes", "orders", "show", "order-1"]);
+    assert_eq!(lane["token"], turn.token.0);
+    assert_eq!((&lane["node"], &lane["state"]), (&"hand-1".into(), &"claimed".into()));
+    assert_eq!(all(&lane["running"], "score"), [1.0, 2.0]);
+    assert_eq!(all(&lane["waiting"], "payload"), [&serde_json::json!({ "version": 3 })]);
+    let shown = house.text(&["lanes", "orders", "show", "order-1"]);
+    for part in ["held by      hand-1", "running:", "waiting:", r#"{"version":3}"#] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let nobody = house.refused(&["lanes", "orders", "show", "order-9"], 1);
+    assert!(nobody.contains("has nothing of key \"order-9\""), "{nobody}");
+}
+
+#[tokio::test]
+async fn n7_jobs_in_every_state_are_listed_page_by_page() {
+    let house = House::new().await;
+    let report = |name: &str| Job::new("reports", name).unwrap().key(name).priority(7);
+    let (done, cancelled) =
+        (house.hand.push(report("done")).await, house.hand.push(report("cancelled")).await);
+    for turn in house.hand.claim("reports").await {
+        let done = turn.key.as_deref() == Some("done");
+        let cancel = Outcome::Cancel { reason: "not needed".into() };
+        house.hand.end(&turn, if done { Outcome::Done } else { cancel }).await;
+    }
+    let running = house.hand.push(report("running")).await;
+    assert_eq!(house.hand.claim("reports").await.len(), 1);
+    let queued = house.hand.push(report("queued")).await;
+    let dead = house.hand.push(mail("ann")).await;
+    house.hand.fail_all("mails", "smtp is down").await;
+    let states = [
+        ("queued", queued, "queued"),
+        ("running", running, "running"),
+        ("succeeded", done, "succeeded"),
+        ("canceled", cancelled, "canceled"),
+        ("failed", dead, "failed"),
+    ];
+    for (state, id, status) in states {
+        let listed = house.json(&["jobs", "--state", state]);
+        assert_eq!(all(&listed["jobs"], "job_id"), [&id.to_string()], "{state}: {listed}");
+        assert_eq!(listed["jobs"][0]["status"], status);
+    }
+    let first = house.json(&["jobs", "--limit", "1"]);
+    let second = house.json(&["jobs", "--limit", "1", "--after", first["next"].as_str().unwrap()]);
+    let ids = [&first["jobs"][0]["job_id"], &second["jobs"][0]["job_id"]];
+    assert_eq!(ids, [&running.to_string(), &queued.to_string()]);
+    assert_eq!(house.json(&["jobs", "--queue", "orders"])["jobs"], serde_json::json!([]));
+}
+
+#[tokio::test]
+async fn d3_a_job_is_shown_with_its_times_attempt_and_error() {
+    let house = House::new().await;
+    let id = house.hand.push(order(7, 1).max_retries(9).node("a")).await.to_string();
+    let waiting = house.json(&["jobs", "show", &id]);
+    for name in ["started_at", "finished_at", "heartbeat_at", "error", "progress"] {
+        assert!(waiting[name].is_null() && waiting.get(name).is_some(), "{name}: {waiting}");
+    }
+    assert_eq!((&waiting["status"], &waiting["attempt"]), (&"queued".into(), &0.into()));
+    assert_eq!((&waiting["max_retries"], &waiting["node"]), (&9.into(), &"a".into()));
+    let dead = house.hand.push(mail("a\u{1b}[2J")).await.to_string();
+    house.hand.fail_all("mails", "first line\nsecond \u{7}line").await;
+    let failed = house.json(&["jobs", "show", &dead]);
+    assert_eq!(failed["error"], "first line\nsecond \u{7}line");
+    assert_eq!((&failed["status"], &failed["attempt"]), (&"failed".into(), &1.into()));
+    assert!(failed["finished_at"].as_str().unwrap().ends_with('Z'), "{failed}");
+    let shown = house.text(&["jobs", "show", &dead]);
+    assert!(!shown.contains('\u{1b}') && !shown.contains('\u{7}'), "{shown:?}");
+    assert!(shown.contains("first line\n             second \\u{7}line"), "{shown}");
+}
