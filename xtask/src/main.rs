@@ -23,7 +23,7 @@ Developer commands of Seriatim.
     cargo xtask tidy            the rules of style that rustfmt and clippy do not know
     cargo xtask deny            licences, advisories and duplicates of dependencies (cargo-deny)
     cargo xtask seeds           the rows of docs/parity.md, and the tests that show them
-    cargo xtask servers         a private PostgreSQL and Redis to develop and measure against,
+    cargo xtask servers         a private PostgreSQL, MariaDB and Redis to develop and measure against,
                                 until Ctrl-C
     cargo xtask help            this text
 ";
