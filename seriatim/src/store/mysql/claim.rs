@@ -108,18 +108,18 @@ async fn candidates(
         let ids = work
             .read_lanes(&format!(
                 "FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0 AND class = {class} \
-                 ORDER BY prio, due, id LIMIT {limit} FOR UPDATE SKIP LOCKED"
+                 ORDER BY prio, due, age LIMIT {limit} FOR UPDATE SKIP LOCKED"
             ))
             .await?;
         for id in ids {
             let row = work.lanes.get(&id).ok_or_else(super::sql::corrupt)?;
-            found.push((row.prio, row.due, id, class % 2 == 1));
+            found.push((row.prio, row.due, row.age, id, class % 2 == 1));
         }
     }
     found.sort_unstable();
     let mut crashed_left = request.crashed_max;
     let mut taken = Vec::new();
-    for (_, _, id, crashed) in found {
+    for (_, _, _, id, crashed) in found {
         if taken.len() == most {
             break;
         }
@@ -202,7 +202,7 @@ pub(super) async fn rescue(work: &mut Work<'_>, request: &Rescue) -> Try<Result<
     let sql = format!(
         "SELECT l.id FROM seriatim_lane l FORCE INDEX (lane_ready) LEFT JOIN seriatim_node n ON n.id = l.node \
          WHERE l.q IN ({queues}) AND l.st = 2 AND IF(l.own, l.until < {at}, n.id IS NULL OR n.beat_at + l.ttl < {at}) \
-         ORDER BY l.id LIMIT {most}"
+         ORDER BY l.age, l.id LIMIT {most}"
     );
     let mut ids = Vec::new();
     for row in work.loan.rows(&sql).await? {

@@ -62,7 +62,7 @@ pub(super) async fn act(work: &mut Work<'_>, request: &Act) -> Try<Acted> {
         ),
     };
     let sql = format!(
-        "SELECT id FROM seriatim_lane WHERE q = {queue} {filter} ORDER BY id LIMIT {}",
+        "SELECT id FROM seriatim_lane WHERE q = {queue} {filter} ORDER BY age, id LIMIT {}",
         ACTION_ROWS_MAX + 1
     );
     let mut ids = BTreeSet::new();

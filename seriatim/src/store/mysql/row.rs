@@ -31,7 +31,7 @@ const PAUSED: i64 = 2;
 /// The generation of jobs that a claim closed one by one; below every lane's.
 const TAKEN: i64 = -1;
 
-pub(super) const LANE_COLUMNS: &str = "id, q, k, st, class, prio, due, wake, tok, open, n, c, flags, retry, crashes, error, \
+pub(super) const LANE_COLUMNS: &str = "id, q, k, age, st, class, prio, due, wake, tok, open, n, c, flags, retry, crashes, error, \
     next_due, route, node, own, ttl, until, claimed_at, beat_at, progress";
 
 /// A lane, as its table holds it.
@@ -40,6 +40,7 @@ pub(super) struct LaneRow {
     pub id: u64,
     pub q: u32,
     pub k: Option<Arc<str>>,
+    pub age: i64,
     pub st: i64,
     pub class: i64,
     pub prio: i64,
@@ -70,6 +71,7 @@ impl LaneRow {
             id: row.int()? as u64,
             q: row.int()? as u32,
             k: row.maybe_text()?,
+            age: row.int()?,
             st: row.int()?,
             class: row.int()?,
             prio: row.int()?,
@@ -154,6 +156,12 @@ impl LaneRow {
                 error.clone_from(&before.error);
             }
         }
+        // A lane of which no job was read shows what it showed.
+        let is_bare = lane.open_count() == 0 && hold.is_none_or(|hold| hold.closed.is_empty());
+        if let Some(before) = before.filter(|_| is_bare && lane.mode != Mode::Accumulate) {
+            (retry, crashes) = (before.retry, before.crashes);
+            error.clone_from(&before.error);
+        }
         let position = lane.position;
         let state = match (hold, position.ready) {
             (Some(_), _) => st::CLAIMED,
@@ -169,6 +177,7 @@ impl LaneRow {
             id: lane.id.number,
             q: lane.id.queue,
             k: lane.key.clone(),
+            age: before.map_or(0, |before| before.age),
             st: state,
             class: i64::from(class),
             prio: i64::from(prio),
@@ -197,9 +206,10 @@ impl LaneRow {
     /// The values of [`LANE_COLUMNS`].
     pub(super) fn values(&self, id: &str) -> String {
         format!(
-            "({id},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{})",
+            "({id},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{})",
             self.q,
             maybe_text(self.k.as_deref()),
+            self.age,
             self.st,
             self.class,
             self.prio,

@@ -11,7 +11,7 @@ use crate::id::JobId;
 /// In how many rows the turns of a queue are counted.
 const TALLY_SLOTS: u8 = 16;
 
-const LANE_UPDATE: &str = "st = VALUES(st), class = VALUES(class), prio = VALUES(prio), due = VALUES(due), \
+const LANE_UPDATE: &str = "age = VALUES(age), st = VALUES(st), class = VALUES(class), prio = VALUES(prio), due = VALUES(due), \
     wake = VALUES(wake), tok = VALUES(tok), open = VALUES(open), n = VALUES(n), c = VALUES(c), flags = VALUES(flags), \
     retry = VALUES(retry), crashes = VALUES(crashes), error = VALUES(error), next_due = VALUES(next_due), \
     route = VALUES(route), node = VALUES(node), own = VALUES(own), ttl = VALUES(ttl), until = VALUES(until), \
@@ -92,13 +92,13 @@ impl Work<'_> {
         self.save_definitions().await?;
         let (lanes, jobs) = self.after().await?;
         let numbers = self.save_jobs(jobs).await?;
-        self.save_lanes(lanes).await?;
+        self.save_lanes(lanes, &numbers).await?;
         self.save_tally().await?;
         Ok(numbers)
     }
 
     /// Rows of all that is in the model now, with the numbers of new lanes.
-    async fn after(&mut self) -> Try<(Vec<LaneRow>, BTreeMap<u64, JobRow>)> {
+    async fn after(&mut self) -> Try<(Vec<(u64, LaneRow)>, BTreeMap<u64, JobRow>)> {
         let mut open_before: HashMap<u64, i64> = HashMap::new();
         for job in self.jobs.values() {
             if let Some(lane) = job.lane
@@ -146,7 +146,7 @@ impl Work<'_> {
         for ended in self.state.done.values().chain(self.state.dead.values()) {
             jobs.insert(ended.entry.id.seq(), JobRow::ended(ended));
         }
-        Ok((rows.into_iter().map(|(_, row)| row).collect(), jobs))
+        Ok((rows, jobs))
     }
 
     /// Deletes the lanes that are gone, and those that were opened for nothing.
@@ -184,8 +184,6 @@ impl Work<'_> {
             let first = self.first_id(&sql).await?;
             for (place, id) in places.by_ref().take(count as usize).zip(first..) {
                 rows[*place].1.id = id;
-                let row = rows[*place].1.clone();
-                self.lanes.insert(id, row);
             }
         }
         Ok(())
@@ -197,10 +195,38 @@ impl Work<'_> {
         first.ok_or_else(super::sql::corrupt)
     }
 
-    async fn save_lanes(&mut self, rows: Vec<LaneRow>) -> Try<()> {
+    /// A lane is as old as the job that opened it. One that was opened for a job with a history
+    /// is new, and gets a number as a new job would.
+    async fn age_lanes(&mut self, rows: &mut [(u64, LaneRow)], numbers: &Numbers) -> Try<()> {
+        let mut ageless = Vec::new();
+        for (i, (number, row)) in rows.iter_mut().enumerate() {
+            match numbers.jobs.get(number) {
+                _ if row.age != 0 => {}
+                Some(seq) => row.age = *seq as i64,
+                None if *number < UNNUMBERED => row.age = *number as i64,
+                None => ageless.push(i),
+            }
+        }
+        let columns = "(q, gen, later, ord, created, score, prio, run_at, attempts, flagged, route, retry, crashes)";
+        for places in ageless.chunks(LIST_MAX) {
+            let values = vec!["(0, 0, 0, '', 0, 0, 0, 0, 0, 0, 0, 0, 0)"; places.len()].join(",");
+            let first =
+                self.first_id(&format!("INSERT INTO seriatim_job {columns} VALUES {values}")).await?;
+            let last = first + places.len() as u64 - 1;
+            let sql = format!("DELETE FROM seriatim_job WHERE seq BETWEEN {first} AND {last}");
+            self.loan.run(&sql).await?;
+            for (place, age) in places.iter().zip(first..) {
+                rows[*place].1.age = age as i64;
+            }
+        }
+        Ok(())
+    }
+
+    async fn save_lanes(&mut self, mut rows: Vec<(u64, LaneRow)>, numbers: &Numbers) -> Try<()> {
+        self.age_lanes(&mut rows, numbers).await?;
         let head = format!("INSERT INTO seriatim_lane ({LANE_COLUMNS}) VALUES ");
         let mut batch = Batch::new(head, format!(" ON DUPLICATE KEY UPDATE {LANE_UPDATE}"));
-        for row in rows {
+        for (_, row) in rows {
             if self.lanes.get(&row.id) != Some(&row) {
                 batch.add(&row.values(&row.id.to_string()));
                 self.lanes.insert(row.id, row);

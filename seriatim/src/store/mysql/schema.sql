@@ -40,6 +40,7 @@ CREATE TABLE IF NOT EXISTS seriatim_lane (
   id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
   q INT NOT NULL,
   k VARBINARY(512) NULL,
+  age BIGINT NOT NULL DEFAULT 0,             -- the number of the job that opened it
   st TINYINT NOT NULL,                       -- 0 ready, 1 scheduled, 2 claimed, 3 held or paused, 9 being opened
   class INT NOT NULL DEFAULT 0,              -- route * 2 + (a crash behind it ? 1 : 0)
   prio INT NOT NULL DEFAULT 0,
@@ -63,7 +64,7 @@ CREATE TABLE IF NOT EXISTS seriatim_lane (
   beat_at BIGINT NOT NULL DEFAULT 0,
   progress MEDIUMBLOB NULL,
   UNIQUE KEY lane_key (q, k),
-  KEY lane_ready (q, st, class, prio, due, id),
+  KEY lane_ready (q, st, class, prio, due, age),
   KEY lane_wake (q, wake)
 ) ENGINE = InnoDB;
 

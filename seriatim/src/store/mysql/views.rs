@@ -70,7 +70,7 @@ pub(super) async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<La
     // Of a lane whose jobs have their own times it is the head's, or that of the turn.
     let head = "(SELECT j.run_at FROM seriatim_job j WHERE j.lane = l.id ORDER BY j.gen < l.open DESC, j.ord, j.seq LIMIT 1)";
     let order = match query.order {
-        LaneOrder::Age => "0",
+        LaneOrder::Age => "l.age",
         LaneOrder::Key => "l.k",
         LaneOrder::Due if mode == Mode::Accumulate => "l.due",
         LaneOrder::Due => head,
@@ -89,12 +89,13 @@ pub(super) async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<La
     if let Some(after) = query.after.as_deref().map(cursor).transpose()? {
         let last = format!("SELECT {order} FROM seriatim_lane l WHERE l.id = {after}");
         filter += &format!(
-            " AND ({order} > ({last}) OR ({order} = ({last}) AND l.id > {after}))"
+            " AND ({order} > ({last}) OR ({order} = ({last}) AND (l.age, l.id) > \
+             (SELECT age, id FROM seriatim_lane WHERE id = {after})))"
         );
     }
     let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
     let sql = format!(
-        "SELECT l.id FROM seriatim_lane l WHERE {filter} ORDER BY {order}, l.id LIMIT {}",
+        "SELECT l.id FROM seriatim_lane l WHERE {filter} ORDER BY {order}, l.age, l.id LIMIT {}",
         most + 1
     );
     let mut ids = Vec::new();
