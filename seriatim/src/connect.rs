@@ -93,12 +93,7 @@ async fn redis(_: &str) -> Result<SharedStore> {
     Err(left_out("redis"))
 }
 
-#[cfg(not(all(
-    feature = "sqlite",
-    feature = "postgres",
-    feature = "mysql",
-    feature = "redis"
-)))]
+#[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis")))]
 fn left_out(feature: &str) -> Error {
     let message = format!("this program was built without the feature {feature:?}");
     Error::new(ErrorKind::Unsupported, message).in_field("store")

@@ -20,7 +20,7 @@ const USER: &str = "seriatim";
 /// Made at each start, by a file that the server runs before it serves.
 const INIT: &str = "CREATE DATABASE IF NOT EXISTS seriatim CHARACTER SET utf8mb4;
 CREATE USER IF NOT EXISTS 'seriatim'@'%' IDENTIFIED BY '';
-GRANT ALL ON *.* TO 'seriatim'@'%';
+GRANT ALL ON *.* TO 'seriatim'@'%' WITH GRANT OPTION;
 ";
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -103,6 +103,7 @@ fn create_data(install: &Path, account: Option<Account>, data: &Path) -> Result<
     let output = process::command(install, account)
         .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
         .arg(format!("--datadir={}", data.display()))
+        .arg(format!("--tmpdir={}", data.display()))
         // Only an empty server could be lost.
         .arg("--innodb-flush-method=nosync")
         .current_dir("/")
@@ -135,6 +136,8 @@ impl Kind for MysqlKind {
         command.args(["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve"]);
         for (name, value) in [
             ("datadir", data.display().to_string()),
+            // A server that starts deletes the temporary tables of all others in the same folder.
+            ("tmpdir", data.display().to_string()),
             ("socket", path("socket")),
             ("pid-file", path("pid")),
             ("init-file", path("init.sql")),

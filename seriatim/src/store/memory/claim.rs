@@ -64,7 +64,12 @@ impl State {
     }
 
     /// The next lane by (priority, due, age) over the classes that the caller may take.
-    pub(in crate::store) fn best_lane(&self, queue: u32, request: &Claim, crashed: bool) -> Option<(u32, u64)> {
+    pub(in crate::store) fn best_lane(
+        &self,
+        queue: u32,
+        request: &Claim,
+        crashed: bool,
+    ) -> Option<(u32, u64)> {
         let classes = self.ready.range((queue, 0)..=(queue, u32::MAX));
         classes
             .filter(|((_, class), _)| {
@@ -81,7 +86,12 @@ impl State {
             && group.is_none_or(|group| request.groups.iter().any(|mine| &**mine == group))
     }
 
-    pub(in crate::store) fn claim_lane(&mut self, now: Timestamp, number: u64, request: &Claim) -> Option<Turn> {
+    pub(in crate::store) fn claim_lane(
+        &mut self,
+        now: Timestamp,
+        number: u64,
+        request: &Claim,
+    ) -> Option<Turn> {
         let token = self.next_token(now);
         let definition = self.queue(&request.queue).ok()?.queue.clone();
         let lane = self.lanes.get_mut(&number)?;
@@ -126,7 +136,11 @@ impl State {
         (turn.lane == lane && turn.token == token).then_some(turn)
     }
 
-    pub(in crate::store) fn rescue(&mut self, now: Timestamp, request: &Rescue) -> Result<Vec<Turn>> {
+    pub(in crate::store) fn rescue(
+        &mut self,
+        now: Timestamp,
+        request: &Rescue,
+    ) -> Result<Vec<Turn>> {
         self.check_node(&request.node)?;
         for row in self.nodes.values_mut() {
             if row.dead_at.is_none() && row.beat_at + row.info.lease < now {

@@ -9,7 +9,11 @@ use crate::store::request::{Beat, CancelNotice, Command, Heartbeat, Lead, Pulse}
 use crate::store::view::NodeView;
 
 impl State {
-    pub(in crate::store) fn heartbeat(&mut self, now: Timestamp, request: Heartbeat) -> Result<Pulse> {
+    pub(in crate::store) fn heartbeat(
+        &mut self,
+        now: Timestamp,
+        request: Heartbeat,
+    ) -> Result<Pulse> {
         for beat in &request.beats {
             check_progress(beat)?;
         }

@@ -59,7 +59,11 @@ impl State {
         Ok((ids, more))
     }
 
-    pub(in crate::store) fn requeue(&mut self, now: Timestamp, request: &Selected) -> Result<Acted> {
+    pub(in crate::store) fn requeue(
+        &mut self,
+        now: Timestamp,
+        request: &Selected,
+    ) -> Result<Acted> {
         let (ids, more) = self.select(request)?;
         for id in &ids {
             let Some(dead) = self.dead.remove(id) else {

@@ -159,7 +159,8 @@ async fn first_id(work: &mut Work<'_>, sql: &str) -> Try<i64> {
 
 /// Gives the jobs of turns the payloads that were too large to be read before.
 async fn fill(work: &mut Work<'_>, turns: &mut [Turn]) -> Try<()> {
-    let ids: Vec<JobId> = turns.iter().flat_map(|turn| turn.jobs.iter().map(|job| job.id)).collect();
+    let ids: Vec<JobId> =
+        turns.iter().flat_map(|turn| turn.jobs.iter().map(|job| job.id)).collect();
     let mut bodies = work.bodies_of(&ids).await?;
     if bodies.is_empty() {
         return Ok(());
@@ -263,10 +264,7 @@ pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<Sour
 }
 
 /// The earliest due time of a lane of each queue, from the first entries of each group of an index.
-pub(super) async fn first_dues(
-    work: &mut Work<'_>,
-    queues: &str,
-) -> Try<HashMap<u32, Timestamp>> {
+pub(super) async fn first_dues(work: &mut Work<'_>, queues: &str) -> Try<HashMap<u32, Timestamp>> {
     let mut sql = String::new();
     let _ = write!(
         sql,

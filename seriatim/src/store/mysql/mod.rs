@@ -143,8 +143,11 @@ impl Mysql {
             let message = "names no database: write it as mysql://USER:PASSWORD@HOST:PORT/DATABASE";
             return Err(Error::invalid("store", message));
         }
-        let inner =
-            Inner { pool: Pool::new(opts), definitions: Definitions::default(), bell: Bell::default() };
+        let inner = Inner {
+            pool: Pool::new(opts),
+            definitions: Definitions::default(),
+            bell: Bell::default(),
+        };
         let loan = inner.pool.lend().await?;
         loan.give_back();
         Ok(Self { inner: Arc::new(inner), poll: wake::Poll::default() })
@@ -204,8 +207,7 @@ impl Store for Mysql {
         if request.jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let pushed =
-            transact!(self.inner, Hold::Shared, request.now, work => push::push(work, &request.jobs))?;
+        let pushed = transact!(self.inner, Hold::Shared, request.now, work => push::push(work, &request.jobs))?;
         self.inner.bell.ring();
         Ok(pushed)
     }

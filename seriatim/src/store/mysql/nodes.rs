@@ -71,8 +71,7 @@ pub(super) async fn command(work: &mut Work<'_>, node: &NodeId, command: Command
         Command::Quiet => "quiet",
         Command::Stop => "stop",
     };
-    let sql =
-        format!("UPDATE seriatim_node SET command = '{word}' WHERE id = {}", text(&node.0));
+    let sql = format!("UPDATE seriatim_node SET command = '{word}' WHERE id = {}", text(&node.0));
     work.loan.run(&sql).await?;
     Ok(())
 }

@@ -121,8 +121,7 @@ async fn load_dead(work: &mut Work<'_>, seqs: &[u64], bodies: Bodies) -> Try<()>
 pub(super) async fn requeue(work: &mut Work<'_>, request: &Selected) -> Try<Acted> {
     let (seqs, more) = select(work, request).await?;
     let row = work.state.queue(&request.queue)?;
-    let (queue, keyed, merges) =
-        (row.number, row.queue.mode.is_keyed(), row.queue.merges());
+    let (queue, keyed, merges) = (row.number, row.queue.mode.is_keyed(), row.queue.merges());
     let mut digests = Vec::new();
     let mut keys: BTreeSet<(u32, Arc<str>)> = BTreeSet::new();
     let mut undigested = false;
@@ -184,8 +183,7 @@ pub(super) async fn sweep(work: &mut Work<'_>, rows_max: usize) -> Try<Swept> {
     work.save().await?;
     forget_names(work, most).await?;
     let old = at - micros(DEAD_NODE_SHOWN);
-    let sql =
-        format!("DELETE FROM seriatim_node WHERE dead_at IS NOT NULL AND dead_at <= {old}");
+    let sql = format!("DELETE FROM seriatim_node WHERE dead_at IS NOT NULL AND dead_at <= {old}");
     work.loan.run(&sql).await?;
     Ok(swept)
 }

@@ -24,8 +24,7 @@ pub(super) async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
             continue;
         }
         let number = row.number;
-        let may_convert =
-            !row.declared && row.queue.mode.is_keyed() && queue.mode.is_keyed();
+        let may_convert = !row.declared && row.queue.mode.is_keyed() && queue.mode.is_keyed();
         // One lane is enough to refuse.
         let limit = if may_convert { "" } else { "LIMIT 1" };
         let ids = work.read_lanes(&format!("WHERE q = {number} {limit} FOR UPDATE")).await?;
@@ -38,8 +37,10 @@ pub(super) async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
 }
 
 pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> {
-    let numbers: HashMap<&str, u32> =
-        jobs.iter().filter_map(|job| Some((&*job.queue, work.state.queue(&job.queue).ok()?.number))).collect();
+    let numbers: HashMap<&str, u32> = jobs
+        .iter()
+        .filter_map(|job| Some((&*job.queue, work.state.queue(&job.queue).ok()?.number)))
+        .collect();
     let is_unknown = |job: &Job| !numbers.contains_key(&*job.queue);
     if work.hold != Hold::Alone && jobs.iter().any(is_unknown) {
         return Err(Fail::Alone);
@@ -49,7 +50,9 @@ pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> 
     let mut keys = BTreeSet::new();
     for job in jobs {
         let Some(queue) = number(job) else { continue };
-        if let Some(key) = job.key.as_deref().filter(|_| work.mode(queue).is_ok_and(|m| m.is_keyed())) {
+        if let Some(key) =
+            job.key.as_deref().filter(|_| work.mode(queue).is_ok_and(|m| m.is_keyed()))
+        {
             keys.insert((queue, Arc::<str>::from(key)));
         }
     }
@@ -112,16 +115,16 @@ async fn recall(
     jobs: &[Job],
     number: &impl Fn(&Job) -> Option<u32>,
 ) -> Try<std::collections::BTreeMap<IdempotencyKey, (JobId, Timestamp)>> {
-    let name = |job: &Job| {
-        Some((number(job)?, job.key.clone(), job.options.idempotency_key.clone()?))
-    };
+    let name =
+        |job: &Job| Some((number(job)?, job.key.clone(), job.options.idempotency_key.clone()?));
     let names: BTreeSet<IdempotencyKey> = jobs.iter().filter_map(name).collect();
     let names: Vec<IdempotencyKey> = names.into_iter().collect();
     let place = |(queue, key, name): &IdempotencyKey| {
         format!("{queue},{},{}", text(key.as_deref().unwrap_or_default()), text(name))
     };
     for names in names.chunks(NAMES_MAX) {
-        let rows: Vec<String> = names.iter().map(|name| format!("({},'',0)", place(name))).collect();
+        let rows: Vec<String> =
+            names.iter().map(|name| format!("({},'',0)", place(name))).collect();
         let each: Vec<String> = names.iter().map(|name| format!("({})", place(name))).collect();
         let sql = format!(
             "INSERT INTO seriatim_idempotency (q, k, name, job, until) VALUES {} ON DUPLICATE KEY UPDATE job = job; \

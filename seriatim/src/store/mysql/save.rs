@@ -169,11 +169,7 @@ impl Work<'_> {
     }
 
     /// Opens lanes, of which the server chooses the numbers.
-    async fn number_lanes(
-        &mut self,
-        rows: &mut [(u64, LaneRow)],
-        unnumbered: &[usize],
-    ) -> Try<()> {
+    async fn number_lanes(&mut self, rows: &mut [(u64, LaneRow)], unnumbered: &[usize]) -> Try<()> {
         let head = format!("INSERT INTO seriatim_lane ({LANE_COLUMNS}) VALUES ");
         let mut batch = Batch::new(head, "");
         for i in unnumbered {
@@ -210,8 +206,9 @@ impl Work<'_> {
         let columns = "(q, gen, later, ord, created, score, prio, run_at, attempts, flagged, route, retry, crashes)";
         for places in ageless.chunks(LIST_MAX) {
             let values = vec!["(0, 0, 0, '', 0, 0, 0, 0, 0, 0, 0, 0, 0)"; places.len()].join(",");
-            let first =
-                self.first_id(&format!("INSERT INTO seriatim_job {columns} VALUES {values}")).await?;
+            let first = self
+                .first_id(&format!("INSERT INTO seriatim_job {columns} VALUES {values}"))
+                .await?;
             let last = first + places.len() as u64 - 1;
             let sql = format!("DELETE FROM seriatim_job WHERE seq BETWEEN {first} AND {last}");
             self.loan.run(&sql).await?;
@@ -287,8 +284,7 @@ impl Work<'_> {
         if !flags.is_empty() {
             let rows: Vec<String> =
                 flags.iter().map(|(seq, lane)| format!("({seq},{lane})")).collect();
-            let sql =
-                format!("REPLACE INTO seriatim_flag (seq, lane) VALUES {}", rows.join(","));
+            let sql = format!("REPLACE INTO seriatim_flag (seq, lane) VALUES {}", rows.join(","));
             self.loan.run(&sql).await?;
         }
         Ok(numbers)

@@ -142,7 +142,11 @@ pub(super) async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobV
         };
     }
     let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
-    let sort = if query.order == JobOrder::Arrival { "j.seq".to_owned() } else { format!("{order}, j.seq") };
+    let sort = if query.order == JobOrder::Arrival {
+        "j.seq".to_owned()
+    } else {
+        format!("{order}, j.seq")
+    };
     let sql = format!(
         "SELECT j.seq, j.created, j.lane FROM seriatim_job j WHERE {filter} ORDER BY {sort} LIMIT {}",
         most + 1

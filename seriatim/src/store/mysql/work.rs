@@ -206,8 +206,10 @@ impl<'a> Work<'a> {
     pub(super) async fn open_keys(&mut self, keys: &BTreeSet<(u32, Arc<str>)>) -> Try<()> {
         let keys: Vec<&(u32, Arc<str>)> = keys.iter().collect();
         for keys in keys.chunks(LIST_MAX / 10) {
-            let rows: Vec<String> =
-                keys.iter().map(|(q, k)| format!("({q},{},{})", super::sql::text(k), st::OPENING)).collect();
+            let rows: Vec<String> = keys
+                .iter()
+                .map(|(q, k)| format!("({q},{},{})", super::sql::text(k), st::OPENING))
+                .collect();
             let mut sql = format!(
                 "INSERT INTO seriatim_lane (q, k, st) VALUES {} ON DUPLICATE KEY UPDATE id = id",
                 rows.join(",")
@@ -378,7 +380,8 @@ impl<'a> Work<'a> {
         if let Some(equal) = equal.filter(|equal| !equal.is_empty()) {
             let equal: Vec<String> = equal.iter().map(|digest| bytes(digest)).collect();
             for some in equal.chunks(LIST_MAX) {
-                self.read_jobs(&format!("{open} AND j.ord IN ({})", some.join(",")), bodies).await?;
+                self.read_jobs(&format!("{open} AND j.ord IN ({})", some.join(",")), bodies)
+                    .await?;
             }
         }
         if mode == Mode::Accumulate && need != Need::Turn {
@@ -536,9 +539,7 @@ fn job_id(row: &mut Columns) -> Try<JobId> {
     bytes.map(JobId::from_bytes).ok_or_else(super::sql::corrupt)
 }
 
-fn by_queue<'k>(
-    keys: impl Iterator<Item = (u32, &'k Arc<str>)>,
-) -> BTreeMap<u32, Vec<&'k str>> {
+fn by_queue<'k>(keys: impl Iterator<Item = (u32, &'k Arc<str>)>) -> BTreeMap<u32, Vec<&'k str>> {
     let mut queues: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
     for (queue, key) in keys {
         queues.entry(queue).or_default().push(key);
@@ -564,14 +565,16 @@ impl Work<'_> {
         );
         let mut digests = Vec::new();
         for row in self.loan.rows(&sql).await? {
-            digests.extend(Columns::of(row).bytes()?.and_then(|bytes| Digest::try_from(bytes).ok()));
+            digests
+                .extend(Columns::of(row).bytes()?.and_then(|bytes| Digest::try_from(bytes).ok()));
         }
         Ok(digests)
     }
 
     /// Reads nodes: this one, or all.
     pub(super) async fn load_nodes(&mut self, id: Option<&str>, lock: &str) -> Try<()> {
-        let filter = id.map_or_else(String::new, |id| format!("WHERE id = {}", super::sql::text(id)));
+        let filter =
+            id.map_or_else(String::new, |id| format!("WHERE id = {}", super::sql::text(id)));
         let sql = format!(
             "SELECT info, beat_at, dead_at, command FROM seriatim_node {filter} ORDER BY id {lock}"
         );
