@@ -13,7 +13,7 @@ const DEFAULT_STORE: &str = "sqlite:seriatim.db";
 /// Which store.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StoreArg {
-    /// The store: sqlite:PATH, memory:, postgres://…, redis://…; by default that of seriatim.toml, else sqlite:seriatim.db
+    /// The store: sqlite:PATH, memory:, postgres://…, mysql://…, redis://…; by default that of seriatim.toml, else sqlite:seriatim.db
     #[arg(long, env = "SERIATIM_STORE", value_name = "URL", hide_env_values = true, global = true)]
     pub(crate) store: Option<String>,
 }
