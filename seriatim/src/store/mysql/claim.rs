@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::error::{Fail, Try};
+use super::error::Try;
 use super::sql::{Columns, LIST_MAX, list};
-use super::work::{Bodies, Hold, Need, Work};
+use super::work::{Bodies, Need, Work};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::{JobId, LaneId, Token};
@@ -25,9 +25,13 @@ pub(super) async fn claim(work: &mut Work<'_>, request: &Claim) -> Try<Claimed> 
     if paused || request.shard.is_some_and(|shard| shard != 0) {
         return Ok(Claimed::default());
     }
-    promote(work, queue).await?;
+    let mut sight = look(work, queue, request).await?;
+    if sight.wake.is_some_and(|wake| wake <= work.now) {
+        promote(work, queue).await?;
+        sight = look(work, queue, request).await?;
+    }
     let most = request.lanes_max.min(CLAIM_LANES_MAX);
-    let taken = candidates(work, queue, request, most).await?;
+    let taken = candidates(work, queue, request, &sight.classes, most).await?;
     let mut turns = Vec::new();
     if !taken.is_empty() {
         work.load_jobs(&taken, Need::Turn, false, Bodies::Lengths, &HashMap::new()).await?;
@@ -40,8 +44,9 @@ pub(super) async fn claim(work: &mut Work<'_>, request: &Claim) -> Try<Claimed> 
         }
         work.save().await?;
         fill(work, &mut turns).await?;
+        sight = look(work, queue, request).await?;
     }
-    let next_due = next_due(work, queue, request).await?;
+    let next_due = if sight.classes.is_empty() { sight.wake } else { Some(work.now) };
     Ok(Claimed { turns, next_due })
 }
 
@@ -49,13 +54,6 @@ pub(super) async fn claim(work: &mut Work<'_>, request: &Claim) -> Try<Claimed> 
 /// is left for later.
 async fn promote(work: &mut Work<'_>, queue: u32) -> Try<()> {
     let now = work.now.as_micros();
-    let first = format!(
-        "SELECT MIN(wake) FROM seriatim_lane FORCE INDEX (lane_wake) WHERE q = {queue} AND wake <= {now}"
-    );
-    let first = work.loan.rows(&first).await?.into_iter().next();
-    if first.map(|row| Columns::of(row).maybe_int()).transpose()?.flatten().is_none() {
-        return Ok(());
-    }
     let mut left = PROMOTE_LANES_MAX;
     while left > 0 {
         let step = left.min(PROMOTE_STEP);
@@ -81,15 +79,28 @@ async fn promote(work: &mut Work<'_>, queue: u32) -> Try<()> {
     Ok(())
 }
 
-/// The classes of ready lanes that the caller may take.
-async fn classes(work: &mut Work<'_>, queue: u32, request: &Claim) -> Try<Vec<u32>> {
-    let sql = format!("SELECT DISTINCT class FROM seriatim_lane WHERE q = {queue} AND st = 0");
+/// What there is to claim in a queue.
+struct Sight {
+    /// The classes of ready lanes that the caller may take.
+    classes: Vec<u32>,
+    /// When a lane must next be looked at again.
+    wake: Option<Timestamp>,
+}
+
+async fn look(work: &mut Work<'_>, queue: u32, request: &Claim) -> Try<Sight> {
+    let sql = format!(
+        "SELECT DISTINCT class FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0; \
+         SELECT MIN(wake) FROM seriatim_lane FORCE INDEX (lane_wake) WHERE q = {queue} AND wake IS NOT NULL"
+    );
+    let mut answers = work.loan.run(&sql).await?.into_iter().map(|answer| answer.rows);
     let mut classes = Vec::new();
-    for row in work.loan.rows(&sql).await? {
+    for row in answers.next().unwrap_or_default() {
         classes.push(Columns::of(row).int()? as u32);
     }
     classes.retain(|class| work.state.may_take(class / 2, request));
-    Ok(classes)
+    let first = answers.next().unwrap_or_default().into_iter().next();
+    let wake = first.map(|row| Columns::of(row).maybe_int()).transpose()?.flatten();
+    Ok(Sight { classes, wake: wake.map(Timestamp::from_micros) })
 }
 
 /// Locks the lanes to take, in the order in which they are.
@@ -97,10 +108,11 @@ async fn candidates(
     work: &mut Work<'_>,
     queue: u32,
     request: &Claim,
+    classes: &[u32],
     most: usize,
 ) -> Try<Vec<u64>> {
     let mut found = Vec::new();
-    for class in classes(work, queue, request).await? {
+    for class in classes {
         let limit = if class % 2 == 1 { most.min(request.crashed_max) } else { most };
         if limit == 0 {
             continue;
@@ -171,18 +183,6 @@ async fn fill(work: &mut Work<'_>, turns: &mut [Turn]) -> Try<()> {
         }
     }
     Ok(())
-}
-
-async fn next_due(work: &mut Work<'_>, queue: u32, request: &Claim) -> Try<Option<Timestamp>> {
-    if !classes(work, queue, request).await?.is_empty() {
-        return Ok(Some(work.now));
-    }
-    let sql = format!(
-        "SELECT MIN(wake) FROM seriatim_lane FORCE INDEX (lane_wake) WHERE q = {queue} AND wake IS NOT NULL"
-    );
-    let first = work.loan.rows(&sql).await?.into_iter().next();
-    let wake = first.map(|row| Columns::of(row).maybe_int()).transpose()?.flatten();
-    Ok(wake.map(Timestamp::from_micros))
 }
 
 /// The refusal of a rescuer that finds itself dead must not undo that others were declared dead.
@@ -329,15 +329,5 @@ impl Work<'_> {
         );
         self.loan.run(&sql).await?;
         Ok(())
-    }
-
-    /// How the definitions must be held by who claims.
-    pub(super) const CLAIM_HOLD: Hold = Hold::Shared;
-}
-
-impl Fail {
-    /// Whether the definitions must be held alone.
-    pub(super) fn wants_alone(&self) -> bool {
-        matches!(self, Self::Alone)
     }
 }

@@ -31,7 +31,7 @@ use pool::Pool;
 use work::{Definitions, Hold, Work};
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::id::{JobId, LaneId, NodeId, Token};
 use crate::store::request::*;
 use crate::store::view::*;
@@ -71,7 +71,7 @@ struct Attempt {
 impl Attempt {
     /// What to do after a failure: nothing (try again), or say so.
     fn after(&mut self, fail: Fail, pool: &Pool) -> Option<Error> {
-        if fail.wants_alone() && self.hold != Hold::Alone {
+        if matches!(fail, Fail::Alone) && self.hold != Hold::Alone {
             self.hold = Hold::Alone;
             return None;
         }
@@ -143,6 +143,11 @@ impl Mysql {
             let message = "names no database: write it as mysql://USER:PASSWORD@HOST:PORT/DATABASE";
             return Err(Error::invalid("store", message));
         }
+        if opts.ssl_opts().is_some() {
+            let message =
+                "connections to MySQL cannot be encrypted yet: leave the TLS options away";
+            return Err(Error::new(ErrorKind::Unsupported, message).in_field("store"));
+        }
         let inner = Inner {
             pool: Pool::new(opts),
             definitions: Definitions::default(),
@@ -213,7 +218,7 @@ impl Store for Mysql {
     }
 
     async fn claim(&self, request: Claim) -> Result<Claimed> {
-        transact!(self.inner, Work::CLAIM_HOLD, request.now, work => claim::claim(work, &request))
+        transact!(self.inner, Hold::Shared, request.now, work => claim::claim(work, &request))
     }
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {

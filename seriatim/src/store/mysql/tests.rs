@@ -423,6 +423,8 @@ async fn errors_say_what_to_do_and_hold_no_password() {
     assert_eq!(kind(unreachable), ErrorKind::Unavailable);
     let unreadable = Mysql::connect("mysql://me:hunter2@host:hunter2/db").await;
     assert_eq!(kind(unreadable), ErrorKind::Invalid);
+    let encrypted = Mysql::connect("mysql://me:hunter2@127.0.0.1:1/db?require_ssl=true").await;
+    assert_eq!(kind(encrypted), ErrorKind::Unsupported);
     let nowhere = Mysql::connect("mariadb://me:hunter2@127.0.0.1").await;
     assert_eq!(kind(nowhere), ErrorKind::Invalid);
     assert_eq!(kind(Mysql::connect(&address("missing")).await), ErrorKind::Invalid);
