@@ -1,7 +1,6 @@
 //! Claiming lanes, and rescuing claims whose lease has run out.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt::Write;
 use std::sync::Arc;
 
 use super::error::Try;
@@ -87,17 +86,29 @@ struct Sight {
     wake: Option<Timestamp>,
 }
 
+/// Each of the server's answers is the first entry of a part of an index: what is behind it is not
+/// looked at, however much that is.
 async fn look(work: &mut Work<'_>, queue: u32, request: &Claim) -> Try<Sight> {
+    let routes = 0..=work.state.routes.len() as u32;
+    let mine = routes.filter(|route| work.state.may_take(*route, request));
+    let first = |class: u32| {
+        format!(
+            "(SELECT class FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0 \
+             AND class = {class} LIMIT 1)"
+        )
+    };
+    let each: Vec<String> =
+        mine.flat_map(|route| [first(route * 2), first(route * 2 + 1)]).collect();
     let sql = format!(
-        "SELECT DISTINCT class FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0; \
-         SELECT MIN(wake) FROM seriatim_lane FORCE INDEX (lane_wake) WHERE q = {queue} AND wake IS NOT NULL"
+        "{}; SELECT wake FROM seriatim_lane FORCE INDEX (lane_wake) WHERE q = {queue} AND wake IS NOT NULL \
+         ORDER BY wake LIMIT 1",
+        each.join(" UNION ALL ")
     );
     let mut answers = work.loan.run(&sql).await?.into_iter().map(|answer| answer.rows);
     let mut classes = Vec::new();
     for row in answers.next().unwrap_or_default() {
         classes.push(Columns::of(row).int()? as u32);
     }
-    classes.retain(|class| work.state.may_take(class / 2, request));
     let first = answers.next().unwrap_or_default().into_iter().next();
     let wake = first.map(|row| Columns::of(row).maybe_int()).transpose()?.flatten();
     Ok(Sight { classes, wake: wake.map(Timestamp::from_micros) })
@@ -263,20 +274,24 @@ pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<Sour
     Ok(queues.into_iter().map(source).collect())
 }
 
-/// The earliest due time of a lane of each queue, from the first entries of each group of an index.
+/// The earliest due time of a lane of each queue: the first entries of two indexes.
 pub(super) async fn first_dues(work: &mut Work<'_>, queues: &str) -> Try<HashMap<u32, Timestamp>> {
-    let mut sql = String::new();
-    let _ = write!(
-        sql,
-        "SELECT q, MIN(due) FROM seriatim_lane WHERE q IN ({queues}) AND st = 0 GROUP BY q, st, class, prio; \
-         SELECT q, MIN(wake) FROM seriatim_lane WHERE q IN ({queues}) AND wake IS NOT NULL GROUP BY q"
+    let sql = format!(
+        "SELECT q.number, \
+         (SELECT l.due FROM seriatim_lane l FORCE INDEX (lane_due) WHERE l.q = q.number AND l.st = 0 \
+          ORDER BY l.due LIMIT 1), \
+         (SELECT l.wake FROM seriatim_lane l FORCE INDEX (lane_wake) WHERE l.q = q.number AND l.wake IS NOT NULL \
+          ORDER BY l.wake LIMIT 1) \
+         FROM seriatim_queue q WHERE q.number IN ({queues})"
     );
-    let mut dues: HashMap<u32, Timestamp> = HashMap::new();
-    for row in work.loan.run(&sql).await?.into_iter().flat_map(|answer| answer.rows) {
+    let mut dues = HashMap::new();
+    for row in work.loan.rows(&sql).await? {
         let mut row = Columns::of(row);
-        let (queue, due) = (row.int()? as u32, Timestamp::from_micros(row.int()?));
-        let first = dues.entry(queue).or_insert(due);
-        *first = (*first).min(due);
+        let queue = row.int()? as u32;
+        let (ready, scheduled) = (row.maybe_int()?, row.maybe_int()?);
+        if let Some(first) = ready.into_iter().chain(scheduled).min() {
+            dues.insert(queue, Timestamp::from_micros(first));
+        }
     }
     Ok(dues)
 }

@@ -65,6 +65,7 @@ CREATE TABLE IF NOT EXISTS seriatim_lane (
   progress MEDIUMBLOB NULL,
   UNIQUE KEY lane_key (q, k),
   KEY lane_ready (q, st, class, prio, due, age),
+  KEY lane_due (q, st, due),
   KEY lane_wake (q, wake)
 ) ENGINE = InnoDB;
 
