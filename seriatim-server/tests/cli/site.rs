@@ -57,6 +57,19 @@ impl Site {
         seriatim::connect(&url).await.unwrap()
     }
 
+    /// Waits until the log of a serving process says something.
+    pub(crate) async fn said(&self, history: &str, text: &str, store: &SharedStore) {
+        let (started, mut wakeups) = (Instant::now(), store.wakeups());
+        loop {
+            let log = std::fs::read_to_string(self.path(&format!("{history}.log"))).unwrap();
+            if log.contains(text) {
+                return;
+            }
+            assert!(started.elapsed() < PATIENCE, "it did not say {text:?}:\n{log}");
+            wakeups.wait(Duration::from_millis(50)).await;
+        }
+    }
+
     pub(crate) fn recorder(&self, queue: &Queue) -> Arc<Recorder<BufWriter<File>>> {
         let file = File::create(self.path("pushes.ndjson")).unwrap();
         let recorder = Arc::new(Recorder::new("pusher", BufWriter::new(file)));
