@@ -108,7 +108,9 @@ impl Engine {
         let _ = timeout(FLUSH_MAX, settler.join_next()).await;
         drop(upkeep);
         let unsettled = core.held.count();
-        if unsettled > 0 {
+        if unsettled == 0 {
+            Pulser::new(core.clone(), core.store_now()).goodbye().await;
+        } else {
             tracing::warn!(
                 lanes = unsettled,
                 "stopped before the store took all outcomes: these lanes come back when their leases run out"

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::control::Stop;
 use super::core::Core;
-use super::limits::PROGRESS_EVERY;
+use super::limits::{GOODBYE_MAX, PROGRESS_EVERY};
 use super::outage::Pauses;
 use crate::clock::Timestamp;
 use crate::error::Result;
@@ -39,6 +39,18 @@ impl Pulser {
             lease: settings.lease,
         };
         Self { core, info, untold: Vec::new() }
+    }
+
+    /// The last beat, of a node that holds nothing any more: the others need not wait for its lease
+    /// to see that it has gone.
+    pub(super) async fn goodbye(mut self) {
+        self.info.lease = Duration::ZERO;
+        match timeout(GOODBYE_MAX, self.send(Vec::new())).await {
+            Ok(Ok(_)) => {}
+            // It is seen as gone when its lease has passed.
+            Ok(Err(error)) => tracing::debug!(%error, "could not say goodbye"),
+            Err(_) => tracing::debug!("the store did not take the goodbye in time"),
+        }
     }
 
     /// Beats until the engine ends.

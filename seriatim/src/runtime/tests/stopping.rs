@@ -85,3 +85,24 @@ async fn l15_settings_that_contradict_each_other_are_refused() {
     assert_eq!(refused(base().concurrency(0)), "concurrency");
     assert_eq!(refused(base().worker("mail", |_: Batch<u32>, _| async { Ok(()) })), "workers");
 }
+
+#[tokio::test(start_paused = true)]
+async fn n9_a_node_that_has_stopped_is_seen_as_gone_at_once() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    let written = log.clone();
+    let worker = move |_: Batch<u32>, _: Context| {
+        written.add("");
+        async { Ok(()) }
+    };
+    let stays = Running::start(engine(&rig).node_name("stays"));
+    let running = Running::start(engine(&rig).node_name("goes").worker("mail", worker));
+    log.reaches(1).await;
+    running.stop().await;
+    pass(secs(10)).await;
+    let nodes = rig.nodes().await.unwrap();
+    let dead =
+        |name: &str| nodes.iter().find(|node| &*node.info.name == name).map(|node| node.dead);
+    assert_eq!((dead("goes").unwrap_or(true), dead("stays")), (true, Some(false)), "{nodes:?}");
+    stays.stop().await;
+}
