@@ -1,5 +1,7 @@
 //! The configuration: TOML, overridden by variables (`SERIATIM_NODE__ID`) and by flags.
 
+mod worker;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,6 +11,8 @@ use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Queue};
 use toml::{Table, Value};
 
 use crate::output::Failure;
+
+pub(crate) use worker::{WorkerConfig, WorkerKind};
 
 /// Prefix of the variables that override the file.
 const PREFIX: &str = "SERIATIM_";
@@ -81,25 +85,6 @@ pub(crate) struct QueueConfig {
     shards: Option<u16>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct WorkerConfig {
-    pub(crate) queue: String,
-    #[serde(default)]
-    pub(crate) task: Option<String>,
-    /// One process per call.
-    #[serde(default)]
-    pub(crate) command: Option<Vec<String>>,
-    /// Long-lived.
-    #[serde(default)]
-    pub(crate) process: Option<Vec<String>>,
-    /// Most calls of this queue at once.
-    #[serde(default)]
-    pub(crate) concurrency: Option<usize>,
-    #[serde(default, deserialize_with = "length")]
-    pub(crate) timeout: Option<Duration>,
-}
-
 fn length<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let text = Option::<String>::deserialize(from)?;
     text.map(|text| seriatim::duration::parse(&text).map_err(|e| de::Error::custom(e.message())))
@@ -130,18 +115,7 @@ impl Config {
             let wrong = |what: &str| {
                 Failure::usage(format!("{name}: workers[{i}] (queue {:?}): {what}", worker.queue))
             };
-            match (&worker.command, &worker.process) {
-                (Some(command), None) if command.is_empty() => {
-                    return Err(wrong("`command` is empty"));
-                }
-                (Some(_), None) => {}
-                (None, Some(_)) => {
-                    return Err(wrong(
-                        "long-lived `process` workers are not supported yet: use `command`",
-                    ));
-                }
-                _ => return Err(wrong("needs `command`")),
-            }
+            worker.read_kind().map_err(|what| wrong(&what))?;
             if !self.queues.contains_key(&worker.queue) {
                 return Err(wrong(
                     "there is no [queues] entry of this name, and so no mode: add one",
@@ -324,6 +298,24 @@ mod tests {
         let config = read("[node]\nconcurrency = 3\nid = \"a\"\n", &variables).unwrap();
         assert_eq!((config.node.concurrency, config.node.id.as_deref()), (Some(7), Some("b")));
         assert!(read("", &[("SERIATIM_NODE__CONCURENCY", "7")]).is_err());
+    }
+
+    #[test]
+    fn a_contradiction_between_keys_of_a_worker_names_both() {
+        let cases = [
+            ("command = [\"a\"]\nprocess = [\"b\"]", "`command` and `process` contradict"),
+            ("command = [\"a\"]\nprocesses = 2", "`processes` belongs to `process`"),
+            ("command = []", "`command` is empty"),
+            ("process = [\"a\"]\nprocesses = 0", "`processes` is 0"),
+            ("process = [\"a\"]\nconcurrency = 0", "`concurrency` is 0"),
+            ("task = \"x\"", "needs `command`"),
+        ];
+        for (keys, message) in cases {
+            let text = format!("[queues.a]\nmode = \"fifo\"\n[[workers]]\nqueue = \"a\"\n{keys}\n");
+            let error =
+                format!("{:?}", read(&text, &[]).unwrap().validate("test.toml").unwrap_err());
+            assert!(error.contains(message) && error.contains("workers[0]"), "{error}");
+        }
     }
 
     #[test]

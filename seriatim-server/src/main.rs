@@ -1,9 +1,9 @@
 //! The one binary of Seriatim: thin, over the library.
 
-mod command_worker;
 mod commands;
 mod config;
 mod output;
+mod workers;
 
 use std::process::ExitCode;
 

@@ -5,5 +5,6 @@ mod commands;
 mod crashes;
 mod disk;
 mod input;
+mod processes;
 mod site;
 mod workers;
