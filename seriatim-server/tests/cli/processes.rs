@@ -11,7 +11,7 @@ use seriatim::checker::check_files;
 use seriatim::store::{Declare, JobOrder, JobQuery, JobState, JobView};
 use seriatim::{Client, Job, JobId, Queue, SharedStore, Timestamp};
 
-use crate::site::{QUEUE, Site, eventually, kill, wait_until};
+use crate::site::{QUEUE, Site, eventually, is_alive, kill, wait_until};
 
 /// A site with a Python worker: `body` is the function `handle(lane)`.
 struct Team {
@@ -101,12 +101,6 @@ impl Team {
     async fn logs(&self, text: &str) {
         eventually(text, async || self.log().contains(text)).await;
     }
-}
-
-/// Whether it runs: a process that has ended and that nobody has waited for does not.
-fn is_alive(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
 }
 
 const RANDOM_CRASHES: &str = "
@@ -403,4 +397,19 @@ async fn n4_a_process_that_ignores_shutdown_is_ended_by_signals() {
     serving.stop();
     assert!(!is_alive(pid));
     assert_eq!(fs::read_to_string(site.path("said")).unwrap(), "{\"type\":\"shutdown\"}\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_the_python_example_does_what_the_guide_says() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/workers/orders.py");
+    let team = Team::new("", "watch = [\"seriatim_worker.py\"]\nconcurrency = 4", "").await;
+    fs::copy(example, team.site.path("worker.py")).unwrap();
+    let serving = team.site.serve("history.ndjson");
+    let good = team.push("42", json!({"status": "paid"})).await;
+    let bad = team.push("43", json!({})).await;
+    assert_eq!(team.ends(good).await.state, JobState::Succeeded);
+    let bad = team.ends(bad).await;
+    assert_eq!(bad.error.as_deref(), Some("an order update needs a status"));
+    team.logs("order 42 is paid").await;
+    serving.stop();
 }

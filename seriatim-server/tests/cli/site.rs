@@ -133,3 +133,9 @@ pub(crate) async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
 pub(crate) fn kill(pid: i32, signal: Signal) {
     let _ = kill_process(Pid::from_raw(pid).unwrap(), signal);
 }
+
+/// Whether it runs: a process that has ended and that nobody has waited for does not.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
