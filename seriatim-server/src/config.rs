@@ -115,12 +115,12 @@ impl Config {
             let wrong = |what: &str| {
                 Failure::usage(format!("{name}: workers[{i}] (queue {:?}): {what}", worker.queue))
             };
-            worker.read_kind().map_err(|what| wrong(&what))?;
-            if !self.queues.contains_key(&worker.queue) {
-                return Err(wrong(
-                    "there is no [queues] entry of this name, and so no mode: add one",
-                ));
-            }
+            let queue = self.queues.get(&worker.queue).ok_or_else(|| {
+                wrong("there is no [queues] entry of this name, and so no mode: add one")
+            })?;
+            // A queue without a mode is refused when it is declared, with its own message.
+            let mode = queue.mode.or(self.defaults.mode).unwrap_or(Mode::Parallel);
+            worker.read_kind(mode).map_err(|what| wrong(&what))?;
         }
         match self.node.scheduler.as_deref() {
             None | Some("lag") => Ok(()),
@@ -283,6 +283,9 @@ mod tests {
             error.contains("line 2") && error.contains("did you mean `concurrency`?"),
             "{error}"
         );
+        let misspelt = "[[workers]]\nqueue = \"a\"\nbuiltin = \"htpp\"\n";
+        let error = read(misspelt, &[]).unwrap_err();
+        assert!(error.contains("line 3") && error.contains("did you mean `http`?"), "{error}");
         let error = read("[queues.a]\nmode = \"fifoo\"\n", &[]).unwrap_err();
         assert!(error.contains("did you mean `fifo`?"), "{error}");
     }
@@ -308,7 +311,14 @@ mod tests {
             ("command = []", "`command` is empty"),
             ("process = [\"a\"]\nprocesses = 0", "`processes` is 0"),
             ("process = [\"a\"]\nconcurrency = 0", "`concurrency` is 0"),
-            ("task = \"x\"", "needs `command`"),
+            ("builtin = \"http\"", "needs `url`"),
+            ("builtin = \"http\"\nurl = \"ftp://a\"", "must begin with http:// or https://"),
+            ("builtin = \"http\"\nurl = \"http://a\"\nmethod = \"GET\"", "`method` is"),
+            ("builtin = \"http\"\nurl = \"http://a\"\nroots = []", "`roots` belongs to"),
+            ("builtin = \"http\"\nurl = \"http://a\"\nheaders = { Host = \"b\" }", "set by"),
+            ("builtin = \"ffmpeg\"\ncommand = [\"a\"]", "`command` and `builtin` contradict"),
+            ("command = [\"a\"]\nurl = \"http://a\"", "`url` belongs to `http`"),
+            ("task = \"x\"", "needs `command`, `process` or `builtin`"),
         ];
         for (keys, message) in cases {
             let text = format!("[queues.a]\nmode = \"fifo\"\n[[workers]]\nqueue = \"a\"\n{keys}\n");

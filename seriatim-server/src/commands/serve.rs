@@ -1,12 +1,13 @@
 //! `seriatim serve`: runs workers on the queues of a store.
 
+use std::collections::BTreeMap;
 use std::io::LineWriter;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use seriatim::checker::Recorder;
-use seriatim::{EngineBuilder, SharedStore};
+use seriatim::{EngineBuilder, Mode, SharedStore};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{DEFAULT_STORE, StoreArg};
@@ -107,14 +108,15 @@ impl Serve {
             declared.iter().for_each(|queue| recorder.queue(queue));
             engine = engine.observer(Arc::new(recorder));
         }
+        let modes: BTreeMap<String, Mode> =
+            declared.iter().map(|queue| (queue.name.clone(), queue.mode)).collect();
         engine = declared.into_iter().fold(engine, EngineBuilder::queue);
         let wanted =
             |worker: &&WorkerConfig| self.queues.is_empty() || self.queues.contains(&worker.queue);
-        config
-            .workers
-            .iter()
-            .filter(wanted)
-            .try_fold(engine, |engine, worker| Ok(engine.with(workers.worker(worker)?)))
+        config.workers.iter().filter(wanted).try_fold(engine, |engine, worker| {
+            let mode = modes.get(&worker.queue).copied().unwrap_or(Mode::Parallel);
+            Ok(engine.with(workers.worker(worker, mode)?))
+        })
     }
 }
 

@@ -4,7 +4,6 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::Signal;
 use seriatim::{Batch, Context, Failure, Outcome, Outcomes, Payload, Unstartable};
 use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
@@ -14,9 +13,6 @@ use super::group::Group;
 use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail, for_log};
 use super::protocol::{self, Call, SNOOZE};
 
-/// How long a command that is to end gets after SIGTERM before SIGKILL. Shorter than the engine's
-/// patience with its handlers, so that the command is gone before its lanes can run elsewhere.
-const TERM_GRACE: Duration = Duration::from_secs(3);
 /// How long the output of a command that has ended is read: something that left its group may hold
 /// the pipe open for ever.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
@@ -39,7 +35,7 @@ pub(crate) async fn run(
     let queue: Arc<str> = batch.queue().into();
     let stdout = tokio::spawn(last_line(child.stdout.take(), queue.clone()));
     let stderr = tokio::spawn(tail(child.stderr.take(), queue));
-    let status = ended(&mut child, &group, &context).await;
+    let status = group.ended(&mut child, &context).await;
     // What it left behind would work on beside the next holder of the key. It also holds the pipes.
     drop(group);
     feed.abort();
@@ -47,20 +43,6 @@ pub(crate) async fn run(
     let (stdout, stderr) = output.map_or((None, None), |(out, err)| (out.ok(), err.ok()));
     let status = status.map_err(|e| format!("its end cannot be learned: {e}"))?;
     Ok(conclude(&batch, status, stdout.flatten().as_ref(), &stderr.unwrap_or_default())?)
-}
-
-/// Waits for the end; brings it about when the call is cancelled or its time is up.
-async fn ended(child: &mut Child, group: &Group, context: &Context) -> std::io::Result<ExitStatus> {
-    tokio::select! {
-        status = child.wait() => return status,
-        () = context.cancelled() => {}
-    }
-    group.signal(Signal::TERM);
-    if let Ok(status) = timeout(TERM_GRACE, child.wait()).await {
-        return status;
-    }
-    group.signal(Signal::KILL);
-    child.wait().await
 }
 
 fn start(command: &[String], batch: &Batch<Payload>) -> std::io::Result<(Group, Child)> {

@@ -1,11 +1,18 @@
 //! A program and everything that it has started: signalled and ended together.
 
 use std::collections::BTreeSet;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use seriatim::Context;
 use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+/// How long a program that is to end gets after SIGTERM before SIGKILL. Shorter than the engine's
+/// patience with its handlers, so that it is gone before its lanes can run elsewhere.
+const TERM_GRACE: Duration = Duration::from_secs(3);
 
 /// All groups that live: a process that ends at once must not leave them behind.
 static LIVING: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
@@ -34,6 +41,25 @@ impl Group {
         if let Some(leader) = self.leader {
             let _ = kill_process_group(leader, signal);
         }
+    }
+
+    /// Waits for the end of the leader; brings it about when the call is cancelled or its time is
+    /// up.
+    pub(crate) async fn ended(
+        &self,
+        leader: &mut Child,
+        context: &Context,
+    ) -> std::io::Result<ExitStatus> {
+        tokio::select! {
+            status = leader.wait() => return status,
+            () = context.cancelled() => {}
+        }
+        self.signal(Signal::TERM);
+        if let Ok(status) = timeout(TERM_GRACE, leader.wait()).await {
+            return status;
+        }
+        self.signal(Signal::KILL);
+        leader.wait().await
     }
 }
 

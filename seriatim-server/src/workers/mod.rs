@@ -2,24 +2,30 @@
 
 mod call;
 mod command;
+pub(crate) mod ffmpeg;
+pub(crate) mod files;
 mod group;
+pub(crate) mod http;
 mod lines;
 mod process;
 mod protocol;
 mod reload;
+pub(crate) mod replicate;
 mod seats;
 mod supervisor;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use seriatim::Worker;
+use seriatim::{Mode, Worker};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::config::{WorkerConfig, WorkerKind};
 use crate::output::Failure;
+use files::FileWorker;
+use http::Webhook;
 use seats::Seats;
 use supervisor::Team;
 
@@ -41,9 +47,9 @@ impl Workers {
     }
 
     /// A worker as configured; starts its processes, if it has any.
-    pub(crate) fn worker(&mut self, config: &WorkerConfig) -> Result<Worker, Failure> {
+    pub(crate) fn worker(&mut self, config: &WorkerConfig, mode: Mode) -> Result<Worker, Failure> {
         let queue = config.queue.as_str();
-        let mut worker = match config.kind()? {
+        let mut worker = match config.kind(mode)? {
             WorkerKind::Command(command) => Worker::raw(queue, move |batch, context| {
                 command::run(command.clone(), batch, context)
             }),
@@ -53,6 +59,12 @@ impl Workers {
                 let handler = move |batch, context| call::run(seats.clone(), batch, context);
                 Worker::raw(queue, handler).concurrency(processes * per_process)
             }
+            WorkerKind::Http(settings) => {
+                let webhook = Webhook::new(settings).map_err(Failure::failed)?;
+                Worker::raw(queue, move |batch, context| webhook.clone().run(batch, context))
+            }
+            WorkerKind::Ffmpeg(worker) => of_files(queue, worker),
+            WorkerKind::Replicate(worker) => of_files(queue, worker),
         };
         if let Some(task) = &config.task {
             worker = worker.task(task.as_str());
@@ -107,4 +119,9 @@ impl Workers {
         self.stop.send_replace(true);
         while self.keepers.join_next().await.is_some() {}
     }
+}
+
+fn of_files<W: FileWorker + Send + Sync + 'static>(queue: &str, worker: W) -> Worker {
+    let worker = Arc::new(worker);
+    Worker::raw(queue, move |batch, context| files::run(worker.clone(), batch, context))
 }

@@ -1,10 +1,12 @@
 //! The binary as its users have it: real processes on a real file.
 #![allow(clippy::unwrap_used)]
 
+mod builtin;
 mod commands;
 mod crashes;
 mod disk;
 mod input;
 mod processes;
+mod receiver;
 mod site;
 mod workers;
