@@ -62,8 +62,10 @@ class Lane:
     def payloads(self):
         return [job["payload"] for job in self.jobs]
 
-    def cancelled(self):
-        """Whether somebody wants all of its jobs to end, or its time is up."""
+    def cancelled(self, job=None):
+        """Whether somebody wants the job to end; without one, all of them, or the time is up."""
+        if job is not None:
+            return job["job_id"] in self._cancelled
         return len(self._cancelled) >= len(self.jobs)
 
     def progress(self, **progress):

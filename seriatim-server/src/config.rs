@@ -12,7 +12,7 @@ use toml::{Table, Value};
 
 use crate::output::Failure;
 
-pub(crate) use worker::{WorkerConfig, WorkerKind};
+pub(crate) use worker::{Builtin, WorkerConfig, WorkerKind};
 
 /// Prefix of the variables that override the file.
 const PREFIX: &str = "SERIATIM_";

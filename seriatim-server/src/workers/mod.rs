@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::config::{WorkerConfig, WorkerKind};
+use crate::config::{Builtin, WorkerConfig, WorkerKind};
 use crate::output::Failure;
 use files::FileWorker;
 use http::Webhook;
@@ -72,7 +72,8 @@ impl Workers {
         if let (Some(calls), None) = (config.concurrency, &config.process) {
             worker = worker.concurrency(calls);
         }
-        if let Some(length) = config.timeout {
+        // That of an `http` worker is of one request, of which a call may take several.
+        if let Some(length) = config.timeout.filter(|_| config.builtin != Some(Builtin::Http)) {
             worker = worker.timeout(length);
         }
         Ok(worker)

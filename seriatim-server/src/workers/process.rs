@@ -100,7 +100,7 @@ impl Process {
     pub(crate) fn start(queue: &Arc<str>, program: &[String]) -> std::io::Result<Arc<Self>> {
         let (name, arguments) = program.split_first().ok_or(std::io::ErrorKind::NotFound)?;
         let mut command = Command::new(name);
-        command.args(arguments).env("SERIATIM_JOB_QUEUE", &**queue);
+        command.args(arguments);
         let (group, child) = Group::spawn(&mut command)?;
         let (messages, to_write) = mpsc::channel(MESSAGES_WAITING_MAX);
         let process = Arc::new(Self {

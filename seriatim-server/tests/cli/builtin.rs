@@ -178,9 +178,10 @@ async fn http_answers_decide() {
 async fn http_without_an_answer_is_tried_again() {
     // Nobody listens on port 1; the other one listens and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let silent =
-        format!("http://{}/", silent.local_addr().map(|_| silent.local_addr().unwrap()).unwrap());
-    for (url, why) in [("http://127.0.0.1:1/", "refused"), (&silent, "")] {
+    let silent_url = format!("http://{}/", silent.local_addr().unwrap());
+    for (url, why) in
+        [("http://127.0.0.1:1/", "refused"), (silent_url.as_str(), "no answer within 300ms")]
+    {
         let worker = format!("builtin = \"http\"\nurl = \"{url}\"\ntimeout = \"300ms\"");
         let ready = Ready::new("fifo", "max_retries = 1", &worker).await;
         let serving = ready.serve();
@@ -194,7 +195,7 @@ async fn http_without_an_answer_is_tried_again() {
 const FFMPEG: &str = "builtin = \"ffmpeg\"\nffmpeg = \"./ffmpeg\"\nffprobe = \"./ffprobe\"";
 /// A file says itself how long it is.
 const FFPROBE: &str = "for last; do :; done; echo \"probe $(basename \"$last\")\" >> calls
-    case $last in *transcoded*) test -e hold && { touch held; exec tail -f /dev/null; } ;; esac
+    case $last in *transcoded*) test -e hold && { touch held; while test -e hold; do :; done; } ;; esac
     test -s \"$last\" || { echo 'Invalid data found' >&2; exit 1; }
     sed -n 's/^duration=//p' \"$last\"";
 const TRANSCODER: &str = "for last; do :; done; echo transcode \"$@\" >> calls

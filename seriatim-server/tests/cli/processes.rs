@@ -241,14 +241,26 @@ def handle(lane):
         seen('started')
         while not lane.cancelled(): threading.Event().wait(0.01)
         return cancel('as asked')
+    if lane.key == 'c':
+        seen('two are handed over' if len(lane.jobs) == 2 else 'one')
+        while not lane.cancelled(lane.jobs[1]): threading.Event().wait(0.01)
+        seen('one of two' if not lane.cancelled() else 'both')
+        return bury('the other one', done=1)
 ";
-    let team = Team::new("", "concurrency = 2", body).await;
+    let team = Team::new("take = 2", "concurrency = 2", body).await;
+    let both = [team.push("c", json!(1)).await, team.push("c", json!(2)).await];
     let serving = team.site.serve("history.ndjson");
     let id = team.push("a", json!({})).await;
     team.sees("started").await;
     let cancel = seriatim::store::Cancel { now: None, jobs: vec![id] };
     team.store.cancel(cancel).await.unwrap();
     assert_eq!(team.ends(id).await.state, JobState::Canceled);
+    team.sees("two are handed over").await;
+    let cancel = seriatim::store::Cancel { now: None, jobs: vec![both[1]] };
+    team.store.cancel(cancel).await.unwrap();
+    assert_eq!(team.ends(both[0]).await.state, JobState::Succeeded);
+    assert_eq!(team.ends(both[1]).await.state, JobState::Canceled);
+    team.sees("one of two").await;
     let next = team.push("b", json!({})).await;
     assert_eq!(team.ends(next).await.state, JobState::Succeeded);
     assert_eq!(team.pids().len(), 1, "one process did it all");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
 use seriatim::store::JobState;
 use seriatim::{Client, Job, JobId, Queue};
 
@@ -117,6 +118,20 @@ async fn n6_a_cancelled_command_that_ignores_it_is_killed() {
     assert_eq!(store.job(id).await.unwrap().unwrap().state, JobState::Canceled);
     assert!(!is_alive(pid_in(&site, "pid")));
     serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n6_a_node_that_is_told_twice_to_stop_leaves_no_command_behind() {
+    let script = "echo $$ > pid.part; mv pid.part pid; exec tail -f /dev/null";
+    let (site, _store, _) = with_one_job("", script).await;
+    let mut serving = site.serve("history.ndjson");
+    eventually("it runs", async || site.path("pid").exists()).await;
+    let log = || std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
+    serving.signal(Signal::TERM);
+    eventually("it stops", async || log().contains("a second signal ends it at once")).await;
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.0.wait().unwrap().code(), Some(1));
+    eventually("it has ended", async || !is_alive(pid_in(&site, "pid"))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
