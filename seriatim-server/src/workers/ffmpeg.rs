@@ -1,6 +1,7 @@
 //! The ready-made `ffmpeg` worker: probe → transcode → verify → publish. Each step leaves a mark
 //! in a folder beside the output, so that a repeat goes on where the last attempt ended.
 
+use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -72,7 +73,8 @@ impl FileWorker for Ffmpeg {
             self.transcode(&bench, &probed, &job).await?;
             self.verify(&bench, &probed, &job).await?;
             job.tell(&json!({ "step": "publish", "percent": 100 }));
-            publish(&bench.transcoded(), &bench.output)?;
+            let (part, output) = (bench.transcoded(), bench.output.clone());
+            on_a_thread(move || publish(&part, &output)).await?;
         }
         std::fs::remove_dir_all(&bench.folder).map_err(|e| Trouble::at(&bench.folder, e))
     }
@@ -181,7 +183,14 @@ impl Ffmpeg {
             let _ = std::fs::remove_file(bench.transcoded());
             return Err(Trouble::Retry(format!("the result is not as it should be: {wrong}")));
         }
-        std::fs::write(bench.mark("verified"), "").map_err(|e| Trouble::at(&bench.folder, e))
+        let (result, mark) = (bench.transcoded(), bench.mark("verified"));
+        on_a_thread(move || {
+            // The mark must not survive a power cut that the result does not.
+            let flushed = File::open(&result).and_then(|file| file.sync_all());
+            let marked = flushed.and_then(|()| std::fs::write(&mark, ""));
+            marked.map_err(|error| Trouble::at(&result, error))
+        })
+        .await
     }
 
     /// In seconds; none for what has no duration, such as a picture.
@@ -224,6 +233,14 @@ impl Bench {
         };
         !self.args.iter().any(cuts)
     }
+}
+
+/// Flushing a large file takes its time, which the other calls of the node need not wait for.
+async fn on_a_thread(
+    work: impl FnOnce() -> Result<(), Trouble> + Send + 'static,
+) -> Result<(), Trouble> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.unwrap_or_else(|error| Err(Trouble::Retry(error.to_string())))
 }
 
 /// Runs a program to its end; `read` gets its output.

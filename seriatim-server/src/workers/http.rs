@@ -17,7 +17,7 @@ use hyper_util::rt::TokioExecutor;
 use jiff::Timestamp;
 use rustls::{ClientConfig, RootCertStore};
 use seriatim::limits::DELAY_MAX;
-use seriatim::{Batch, Context, Failure, JobId, Lane, Outcome, Outcomes, Payload};
+use seriatim::{Batch, Context, Failure, Lane, Outcome, Outcomes, Payload, TurnJob};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
@@ -56,7 +56,7 @@ pub(crate) struct Webhook {
 /// What one request carries.
 struct Letter<'a> {
     body: Bytes,
-    jobs: &'a [JobId],
+    jobs: &'a [&'a TurnJob],
     lane: &'a Lane<Payload>,
 }
 
@@ -102,7 +102,7 @@ impl Webhook {
 
     /// How many of its jobs are done, and what becomes of the next.
     async fn lane(&self, lane: &Lane<Payload>) -> (usize, Outcome) {
-        let jobs: Vec<JobId> = lane.jobs().map(|(job, _)| job.id).collect();
+        let jobs: Vec<&TurnJob> = lane.jobs().map(|(job, _)| job).collect();
         if self.settings.sends_lists {
             let texts: Vec<&[u8]> = lane.payloads().iter().map(Payload::as_bytes).collect();
             let body = [b"[", texts.join(&b","[..]).as_slice(), b"]"].concat().into();
@@ -195,7 +195,8 @@ fn tls(is_needed: bool) -> Result<ClientConfig, String> {
 /// What the receiver can tell repeats and stale requests by.
 fn own_headers(letter: &Letter<'_>) -> Result<Vec<(HeaderName, HeaderValue)>, InvalidHeaderValue> {
     let lane = letter.lane;
-    let first = letter.jobs.first().map(ToString::to_string).unwrap_or_default();
+    let first = letter.jobs.first().map(|job| job.id.to_string()).unwrap_or_default();
+    let attempt = letter.jobs.first().map_or(0, |job| job.attempt);
     let repeat = match letter.jobs {
         [_] => first.clone(),
         several => name_of(several),
@@ -204,7 +205,7 @@ fn own_headers(letter: &Letter<'_>) -> Result<Vec<(HeaderName, HeaderValue)>, In
         (HeaderName::from_static("idempotency-key"), HeaderValue::try_from(repeat)?),
         (HeaderName::from_static("seriatim-job-id"), HeaderValue::try_from(first)?),
         (HeaderName::from_static("seriatim-token"), HeaderValue::from(lane.token().0)),
-        (HeaderName::from_static("seriatim-attempt"), HeaderValue::from(lane.attempt())),
+        (HeaderName::from_static("seriatim-attempt"), HeaderValue::from(attempt)),
     ];
     if let Some(key) = &lane.turn().key {
         let key = HeaderValue::try_from(percent_encoded(key))?;
@@ -214,9 +215,9 @@ fn own_headers(letter: &Letter<'_>) -> Result<Vec<(HeaderName, HeaderValue)>, In
 }
 
 /// The same for the same jobs, however often they are sent together.
-fn name_of(jobs: &[JobId]) -> String {
+fn name_of(jobs: &[&TurnJob]) -> String {
     let mut hash = Sha256::new();
-    jobs.iter().for_each(|job| hash.update(job.to_bytes()));
+    jobs.iter().for_each(|job| hash.update(job.id.to_bytes()));
     super::files::hex(&hash.finalize())
 }
 

@@ -57,7 +57,7 @@ impl Workers {
                 let per_process = config.concurrency.unwrap_or(1).max(1);
                 let seats = self.team(queue.into(), program, processes, per_process, watched);
                 let handler = move |batch, context| call::run(seats.clone(), batch, context);
-                Worker::raw(queue, handler).concurrency(processes * per_process)
+                Worker::raw(queue, handler).concurrency(processes.saturating_mul(per_process))
             }
             WorkerKind::Http(settings) => {
                 let webhook = Webhook::new(settings).map_err(Failure::failed)?;

@@ -301,9 +301,9 @@ fn film() -> Vec<u8> {
 }
 
 fn part_of(content: &[u8]) -> String {
-    let hex: String =
-        Sha256::digest(content).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!(".film.mp4.{hex}.part")
+    let digest = Sha256::digest(content);
+    let head = digest.iter().take(8).fold(0u64, |head, byte| head << 8 | u64::from(*byte));
+    format!(".film.mp4.{head:016x}.part")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

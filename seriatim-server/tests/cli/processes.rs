@@ -166,6 +166,7 @@ async fn n4_a_worker_that_dies_is_restarted_and_the_poison_is_buried_alone() {
     kill_some(&team, 4_000).await;
     wait_until(&team.store, |stats| stats.jobs == 0).await;
     assert!(team.pids().len() > before.len(), "SIGHUP replaces what runs");
+    team.logs("SIGHUP: all worker processes are replaced").await;
     serving.stop();
     assert_eq!(team.living(), Vec::<i32>::new(), "no process outlives its node");
     recorder.finish(&*team.store).await.unwrap();
