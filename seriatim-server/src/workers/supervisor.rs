@@ -25,6 +25,10 @@ const TRIAL_MAX: Duration = Duration::from_secs(8);
 /// How long the replacement of a process that works is tried: nothing is in a hurry.
 const REPLACEMENT_TRIAL: Duration = Duration::from_secs(1);
 
+/// So many processes in a row must end in their trial before the program counts as one that cannot
+/// be started: a single one may have been killed by somebody.
+const TRIAL_DEATHS_MAX: u32 = 2;
+
 /// What is to run, and how it is told to stop or to be replaced.
 #[derive(Clone)]
 pub(crate) struct Team {
@@ -48,10 +52,17 @@ pub(crate) async fn keep(team: Team) {
         match keeper.start(trial).await {
             Ok(Some(process)) => keeper.watch_over(process).await,
             Ok(None) => break,
-            Err(why) => keeper.unstartable(&why).await,
+            Err(failure) => keeper.unstartable(failure).await,
         }
     }
     while keeper.retiring.join_next().await.is_some() {}
+}
+
+/// Why a process is not there.
+struct NotStarted {
+    why: String,
+    /// It ran, and ended in its trial.
+    has_lived: bool,
 }
 
 struct Keeper {
@@ -63,13 +74,14 @@ struct Keeper {
 
 impl Keeper {
     /// Starts a process and sees it live for a while. None when all is to stop.
-    async fn start(&mut self, trial: Duration) -> Result<Option<Arc<Process>>, String> {
+    async fn start(&mut self, trial: Duration) -> Result<Option<Arc<Process>>, NotStarted> {
         let name = self.team.program.first().map_or("", String::as_str);
         let process = Process::start(&self.team.queue, &self.team.program)
-            .map_err(|error| format!("{name}: {error}"))?;
+            .map_err(|error| NotStarted { why: format!("{name}: {error}"), has_lived: false })?;
         tokio::select! {
             end = process.ended() => {
-                return Err(format!("{name} ends as soon as it is started: {}", end.text));
+                let why = format!("{name} ends as soon as it is started: {}", end.text);
+                return Err(NotStarted { why, has_lived: true });
             }
             () = sleep(trial) => {}
             () = told(&mut self.team.stop) => {
@@ -112,7 +124,7 @@ impl Keeper {
         let (queue, pid) = (self.team.queue.clone(), old.pid);
         match self.start(REPLACEMENT_TRIAL).await {
             Ok(None) => old,
-            Err(why) => {
+            Err(NotStarted { why, .. }) => {
                 tracing::error!(
                     queue = &*queue,
                     pid,
@@ -155,7 +167,7 @@ impl Keeper {
         }
     }
 
-    async fn unstartable(&mut self, why: &str) {
+    async fn unstartable(&mut self, NotStarted { why, has_lived }: NotStarted) {
         self.unanswered += 1;
         let wait = jittered(doubled(RESTART_WAIT_MIN, self.unanswered, RESTART_WAIT_MAX));
         let wait_ms = wait.as_millis();
@@ -168,7 +180,9 @@ impl Keeper {
         let wanted = seats.wanted.notified();
         tokio::pin!(wanted);
         wanted.as_mut().enable();
-        seats.failed(why);
+        if !has_lived || self.unanswered >= TRIAL_DEATHS_MAX {
+            seats.failed(&why);
+        }
         tokio::select! {
             () = sleep(wait) => {}
             // The engine pauses a worker that cannot be started, so this is not asked often.
