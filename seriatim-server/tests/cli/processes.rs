@@ -426,3 +426,49 @@ async fn n4_the_python_example_does_what_the_guide_says() {
     team.logs("order 42 is paid").await;
     serving.stop();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_poison_takes_its_neighbours_with_it_once_at_most() {
+    let body = "
+def handle(lane):
+    seen(f'{lane.key} {lane.crashes}')
+    if lane.key == 'poison':
+        while lane.crashes == 0 and not all(pathlib.Path('seen', f'{key} 0').exists() for key in 'abc'):
+            threading.Event().wait(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if lane.crashes == 0: threading.Event().wait()
+    threading.Event().wait(0.3)
+";
+    let team = Team::new("max_crashes = 2", "concurrency = 4", body).await;
+    let mut ids = Vec::new();
+    for key in ["poison", "a", "b", "c"] {
+        ids.push(team.push(key, json!({})).await);
+    }
+    let serving = team.site.serve("history.ndjson");
+    assert_eq!(team.ends(ids[0]).await.state, JobState::Failed);
+    for id in &ids[1..] {
+        let job = team.ends(*id).await;
+        assert_eq!((job.state, job.attempt), (JobState::Succeeded, 2), "{job:?}");
+    }
+    serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_what_a_process_answered_before_it_died_counts() {
+    let body = "
+import json, seriatim_worker
+def handle(lane):
+    # In one piece, so that it dies while its output is still being read.
+    answer = json.dumps({'type': 'done', 'batch': lane.batch})
+    os.write(seriatim_worker._out.fileno(), ('noise\\n' * 9_000 + answer + '\\n').encode())
+    os.kill(os.getpid(), signal.SIGKILL)
+";
+    let team = Team::new("", "", body).await;
+    let serving = team.site.serve("history.ndjson");
+    for key in ["a", "b", "c"] {
+        let id = team.push(key, json!({})).await;
+        let job = team.ends(id).await;
+        assert_eq!((job.state, job.attempt), (JobState::Succeeded, 1), "{job:?}");
+    }
+    serving.stop();
+}
