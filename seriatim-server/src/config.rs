@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
-use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Queue};
+use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
 use toml::{Table, Value};
 
 use crate::output::Failure;
@@ -46,7 +46,7 @@ pub(crate) struct NodeConfig {
     pub(crate) id: Option<String>,
     pub(crate) groups: Vec<String>,
     pub(crate) concurrency: Option<usize>,
-    pub(crate) scheduler: Option<String>,
+    pub(crate) scheduler: Option<Scheduler>,
     #[serde(deserialize_with = "length")]
     pub(crate) poll_interval: Option<Duration>,
     #[serde(deserialize_with = "length")]
@@ -122,12 +122,7 @@ impl Config {
             let mode = queue.mode.or(self.defaults.mode).unwrap_or(Mode::Parallel);
             worker.read_kind(mode).map_err(|what| wrong(&what))?;
         }
-        match self.node.scheduler.as_deref() {
-            None | Some("lag") => Ok(()),
-            Some(other) => Err(Failure::usage(format!(
-                "{name}: node.scheduler: {other:?} is not supported yet: write \"lag\""
-            ))),
-        }
+        Ok(())
     }
 
     /// The queues that are to be declared.

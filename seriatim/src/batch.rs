@@ -102,9 +102,10 @@ impl<T> Lane<T> {
 }
 
 impl Batch<Payload> {
-    /// The call as the store handed it over.
-    pub(crate) fn raw(call: &Arc<Call>) -> Self {
-        Self::build(call, |payload| Some(payload.clone())).0
+    /// The call as the store handed it over, its codec aside; also answers the jobs of which that
+    /// one failed.
+    pub(crate) fn raw(call: &Arc<Call>) -> (Self, Vec<JobId>) {
+        Self::build(call, |payload| Some(payload.clone()))
     }
 }
 
@@ -128,7 +129,11 @@ impl<T> Batch<T> {
                     left_out.push(job.id);
                     continue;
                 }
-                match read(&job.payload) {
+                let decoded = match &call.around.codec {
+                    None => read(&job.payload),
+                    Some(codec) => codec.decode(&job.payload).ok().and_then(|plain| read(&plain)),
+                };
+                match decoded {
                     Some(payload) => payloads.push(payload),
                     None => {
                         left_out.push(job.id);

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 use crate::clock::Timestamp;
+use crate::codec::Codec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::Job;
 use crate::observe::Observer;
@@ -25,7 +26,17 @@ pub struct Client {
 struct Shared {
     store: SharedStore,
     observer: Option<Arc<dyn Observer>>,
+    around: Around,
     line: Mutex<Line>,
+}
+
+type Middleware = dyn Fn(&mut Job) -> Result<()> + Send + Sync;
+
+/// What happens to jobs on their way to the store.
+#[derive(Clone, Default)]
+struct Around {
+    middleware: Vec<Arc<Middleware>>,
+    codec: Option<Arc<dyn Codec>>,
 }
 
 /// Who waits behind the push under way.
@@ -44,16 +55,45 @@ struct Waiting {
 impl Client {
     /// A client of `store`.
     pub fn new(store: SharedStore) -> Self {
-        Self::build(store, None)
+        Self::build(store, None, Around::default())
     }
 
     /// A client whose pushes `observer` is told of.
     pub fn observed(store: SharedStore, observer: Arc<dyn Observer>) -> Self {
-        Self::build(store, Some(observer))
+        Self::build(store, Some(observer), Around::default())
     }
 
-    fn build(store: SharedStore, observer: Option<Arc<dyn Observer>>) -> Self {
-        Self { shared: Arc::new(Shared { store, observer, line: Mutex::default() }) }
+    /// Passes every job through `middleware` before it is pushed, after what was added before: it
+    /// may change the job (compute its key, score or time) or refuse it.
+    ///
+    /// ```
+    /// # use seriatim::{Client, Error, Job, Memory};
+    /// # let client = Client::new(std::sync::Arc::new(Memory::new()));
+    /// client.middleware(|job: &mut Job| match job.key {
+    ///     Some(_) => Ok(()),
+    ///     None => Err(Error::invalid("key", "every job of this service has one")),
+    /// })
+    /// # ;
+    /// ```
+    #[must_use = "the client is changed, not its clones"]
+    pub fn middleware(
+        self,
+        middleware: impl Fn(&mut Job) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        let mut around = self.shared.around.clone();
+        around.middleware.push(Arc::new(middleware));
+        Self::build(self.shared.store.clone(), self.shared.observer.clone(), around)
+    }
+
+    /// Encodes the payloads, after all middleware; the engines must decode with the same codec.
+    #[must_use = "the client is changed, not its clones"]
+    pub fn codec(self, codec: impl Codec) -> Self {
+        let around = Around { codec: Some(Arc::new(codec)), ..self.shared.around.clone() };
+        Self::build(self.shared.store.clone(), self.shared.observer.clone(), around)
+    }
+
+    fn build(store: SharedStore, observer: Option<Arc<dyn Observer>>, around: Around) -> Self {
+        Self { shared: Arc::new(Shared { store, observer, around, line: Mutex::default() }) }
     }
 
     /// The store.
@@ -66,7 +106,8 @@ impl Client {
     ///
     /// A lone caller pushes at once. Those that come while a push is under way go together in the
     /// next one, so that many callers share a round trip (and a commit). Needs a tokio runtime.
-    pub async fn push(&self, job: Job) -> Result<Pushed> {
+    pub async fn push(&self, mut job: Job) -> Result<Pushed> {
+        self.shared.around.pass(&mut job)?;
         job.validate()?;
         let Some(turn) = self.lead() else {
             return self.follow(job).await;
@@ -77,7 +118,10 @@ impl Client {
     }
 
     /// Pushes a batch, at most 10,000 jobs: all of it or nothing. One answer for each, in order.
-    pub async fn push_all(&self, jobs: Vec<Job>) -> Result<Vec<Pushed>> {
+    pub async fn push_all(&self, mut jobs: Vec<Job>) -> Result<Vec<Pushed>> {
+        for (place, job) in jobs.iter_mut().enumerate() {
+            self.shared.around.pass(job).map_err(|error| of_batch(error, place))?;
+        }
         self.shared.push(jobs).await
     }
 
@@ -103,6 +147,18 @@ impl Client {
         }
         let gone = |_| Error::new(ErrorKind::Unavailable, "the runtime of this client has ended");
         answered.await.map_err(gone)?
+    }
+}
+
+impl Around {
+    fn pass(&self, job: &mut Job) -> Result<()> {
+        for middleware in &self.middleware {
+            middleware(job)?;
+        }
+        if let Some(codec) = &self.codec {
+            job.payload = codec.encode(&job.payload)?;
+        }
+        Ok(())
     }
 }
 
@@ -204,6 +260,11 @@ fn of_single(error: Error) -> Error {
     let field = field.trim_start_matches('.').to_owned();
     let bare = Error::new(error.kind(), error.message().to_owned());
     if field.is_empty() { bare } else { bare.in_field(field) }
+}
+
+/// An error of one job of a batch speaks of `jobs[7].key`, not of `key`.
+fn of_batch(error: Error, place: usize) -> Error {
+    error.in_field(format!("jobs[{place}]"))
 }
 
 /// The same error for another caller; causes cannot be copied, so theirs is part of the text.

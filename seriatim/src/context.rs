@@ -1,6 +1,8 @@
 //! What a handler can ask and tell while it runs.
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -11,6 +13,9 @@ use crate::error::{Error, Result};
 use crate::id::{JobId, LaneId, Token};
 use crate::limits::PROGRESS_BYTES_MAX;
 use crate::runtime::{Call, Stop};
+use crate::steps::Steps;
+use crate::store::SharedStore;
+use crate::turn::Turn;
 
 /// The surroundings of one handler call. Cheap to clone.
 #[derive(Clone)]
@@ -21,6 +26,49 @@ pub struct Context {
 impl Context {
     pub(crate) fn new(call: Arc<Call>) -> Self {
         Self { call }
+    }
+
+    /// The queue.
+    pub fn queue(&self) -> &str {
+        &self.call.queue.name
+    }
+
+    /// The task of all jobs of the call, where they name one.
+    pub fn task(&self) -> Option<&str> {
+        self.call.turns.first()?.task().map(AsRef::as_ref)
+    }
+
+    /// The turns of the call, as the store handed them over.
+    pub fn turns(&self) -> &[Turn] {
+        &self.call.turns
+    }
+
+    /// The store that the call came from: to push what follows from it, for one.
+    pub fn store(&self) -> &SharedStore {
+        &self.call.around.store
+    }
+
+    /// Whether the node stops: a handler that can be taken up again later had better end.
+    pub fn is_draining(&self) -> bool {
+        self.call.around.draining.load(Ordering::Relaxed)
+    }
+
+    /// The steps of a lane, of which those that have ended already are not run again.
+    pub async fn steps<T>(&self, lane: &Lane<T>) -> Result<Steps> {
+        Steps::resume(self, lane).await
+    }
+
+    pub(crate) fn tell(&self, lane: LaneId, progress: String) {
+        self.call.control.tell(lane, progress.into());
+    }
+
+    /// The same, and returns when the store has it (or the call is to end anyway).
+    pub(crate) async fn tell_and_wait(&self, lane: LaneId, progress: String) {
+        self.tell(lane, progress);
+        // Once pending, the call is listed among those whose progress is looked for.
+        tokio::task::yield_now().await;
+        self.call.around.hurry.notify_one();
+        self.call.control.all_arrived().await;
     }
 
     /// Waits until the call is to end early: all its jobs are cancelled, its time is up, its
@@ -78,7 +126,13 @@ impl Context {
                 format!("has {} bytes; at most {PROGRESS_BYTES_MAX} are kept", text.len());
             return Err(Error::invalid("progress", message));
         }
-        self.call.control.tell(lane, text.into());
+        self.tell(lane, text);
         Ok(())
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("queue", &self.queue()).finish_non_exhaustive()
     }
 }

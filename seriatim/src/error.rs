@@ -26,6 +26,8 @@ pub enum ErrorKind {
     ReadOnly,
     /// What the store holds cannot be understood.
     Corrupt,
+    /// A worker or a hook said that its process cannot go on.
+    Fatal,
     /// A defect of ours.
     Internal,
 }
@@ -43,6 +45,7 @@ impl ErrorKind {
             Self::Full => "full",
             Self::ReadOnly => "read_only",
             Self::Corrupt => "corrupt",
+            Self::Fatal => "fatal",
             Self::Internal => "internal",
         }
     }

@@ -8,15 +8,19 @@ mod batch;
 pub mod checker;
 mod client;
 mod clock;
+mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod connect;
 mod context;
+#[cfg(feature = "cron")]
+mod cron;
 pub mod duration;
 mod error;
 mod id;
 mod job;
 pub mod limits;
+mod middleware;
 mod observe;
 mod outcomes;
 mod payload;
@@ -24,7 +28,10 @@ mod queue;
 mod retry;
 mod runtime;
 mod settle;
+mod steps;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -33,18 +40,26 @@ mod worker;
 pub use batch::{Batch, Lane};
 pub use client::Client;
 pub use clock::Timestamp;
+pub use codec::Codec;
 pub use connect::connect;
 pub use context::Context;
+#[cfg(feature = "cron")]
+pub use cron::{Cron, Missed};
 pub use error::{Error, ErrorKind, Result};
 pub use id::{JobId, LaneId, NodeId, Token};
 pub use job::{Job, JobOptions, RunAt, validate_queue_name};
+pub use middleware::Next;
 pub use observe::Observer;
 pub use outcomes::Outcomes;
 pub use payload::{Digest, Payload, digest};
 pub use queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
 pub use retry::{Backoff, Exhaustion};
-pub use runtime::{Engine, EngineBuilder, Scheduler, Summary};
+pub use runtime::{
+    Engine, EngineBuilder, Exhausted, Fleet, Handle, Periodic, PeriodicState, PeriodicView, Prefer,
+    RunningCall, Scheduler, Splitter, Summary, Tick,
+};
 pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
+pub use steps::Steps;
 #[cfg(feature = "postgres")]
 pub use store::Postgres;
 #[cfg(feature = "redis")]
@@ -53,4 +68,9 @@ pub use store::Redis;
 pub use store::Sqlite;
 pub use store::{Memory, SharedStore, Store};
 pub use turn::{Turn, TurnJob};
-pub use worker::{Failure, Unstartable, Worker};
+pub use worker::{Failure, Fatal, Unstartable, Worker};
+
+/// The guide's examples are tests.
+#[cfg(all(doctest, feature = "cron", feature = "sqlite", feature = "testing"))]
+#[doc = include_str!("../../docs/guide.md")]
+mod guide {}

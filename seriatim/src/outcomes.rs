@@ -53,12 +53,12 @@ impl Outcomes {
     }
 
     /// Whether every lane is done: the common case.
-    pub(crate) fn is_all_done(&self) -> bool {
+    pub fn is_all_done(&self) -> bool {
         self.lanes.is_empty() && matches!(self.rest, None | Some(Outcome::Done))
     }
 
-    /// What was said of `lane`.
-    pub(crate) fn of(&self, lane: LaneId) -> Verdict {
+    /// How `lane` ends.
+    pub fn of(&self, lane: LaneId) -> Verdict {
         let said = self.lanes.iter().rev().find(|(name, _)| *name == lane);
         match said {
             Some((_, verdict)) => verdict.clone(),

@@ -33,6 +33,19 @@ impl fmt::Display for Unstartable {
 
 impl StdError for Unstartable {}
 
+/// A failure after which this process cannot go on. The turns of the call fail as with any other,
+/// and the engine stops as when it is asked to: see [`crate::EngineBuilder::on_fatal`].
+#[derive(Debug)]
+pub struct Fatal(pub String);
+
+impl fmt::Display for Fatal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl StdError for Fatal {}
+
 pub(crate) type Handling = Pin<Box<dyn Future<Output = Result<Outcomes, Failure>> + Send>>;
 pub(crate) type Wait = dyn Fn(u32) -> Duration + Send + Sync;
 
@@ -68,12 +81,8 @@ impl Worker {
         Fut: Future<Output = Result<A, Failure>> + Send + 'static,
     {
         Self::erased(queue.into(), move |call| {
-            let (batch, undecodable) = Batch::<T>::decoded(call);
-            if batch.lanes().is_empty() {
-                return Prepared { handling: None, undecodable };
-            }
-            let handling = handler(batch, Context::new(call.clone()));
-            Prepared { handling: Some(erase(handling)), undecodable }
+            let decoded = Batch::<T>::decoded(call);
+            prepared(decoded, |batch| erase(handler(batch, Context::new(call.clone()))))
         })
     }
 
@@ -85,8 +94,7 @@ impl Worker {
         Fut: Future<Output = Result<A, Failure>> + Send + 'static,
     {
         Self::erased(queue.into(), move |call| {
-            let handling = handler(Batch::raw(call), Context::new(call.clone()));
-            Prepared { handling: Some(erase(handling)), undecodable: Vec::new() }
+            prepared(Batch::raw(call), |batch| erase(handler(batch, Context::new(call.clone()))))
         })
     }
 
@@ -127,6 +135,14 @@ impl Worker {
         self.wait = Some(Arc::new(wait));
         self
     }
+}
+
+fn prepared<T>(
+    (batch, undecodable): (Batch<T>, Vec<JobId>),
+    handle: impl FnOnce(Batch<T>) -> Handling,
+) -> Prepared {
+    let handling = (!batch.lanes().is_empty()).then(|| handle(batch));
+    Prepared { handling, undecodable }
 }
 
 fn erase<A: Into<Outcomes> + 'static>(

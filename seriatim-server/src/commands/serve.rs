@@ -81,6 +81,9 @@ impl Serve {
         for group in &node.groups {
             engine = engine.consumer_group(group.as_str());
         }
+        if let Some(scheduler) = node.scheduler {
+            engine = engine.scheduler(scheduler);
+        }
         if let Some(calls) = self.concurrency.or(node.concurrency) {
             engine = engine.concurrency(calls);
         }

@@ -23,6 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
         two_rescuers_do_not_get_the_same_lane,
         a_dead_rescuer_is_refused,
         progress_is_kept_and_stale_lanes_are_told,
+        progress_stays_until_a_turn_ends_with_nothing_left,
         an_unknown_token_is_nobody_s_turn,
         a_flagged_job_is_told_to_its_holder,
         a_flagged_job_that_ends_done_succeeded,
@@ -222,6 +223,29 @@ async fn progress_is_kept_and_stale_lanes_are_told(mut bench: Bench) {
     bench.done(&turn).await;
     let late = Beat { lane: turn.lane, token: turn.token, progress: None, extend: None };
     assert_eq!(bench.beat_as(bench.node.clone(), vec![late]).await.lost, [turn.lane]);
+}
+
+async fn progress_stays_until_a_turn_ends_with_nothing_left(mut bench: Bench) {
+    for mode in [Mode::Accumulate, Mode::Fifo, Mode::Exclusive] {
+        bench.queue(mode).await;
+        let first = bench.push(job("a")).await.job_id;
+        let turn = bench.one().await;
+        let told = Some(arc(r#"{"step":2}"#));
+        let beat =
+            Beat { lane: turn.lane, token: turn.token, progress: told.clone(), extend: None };
+        bench.beat_as(bench.node.clone(), vec![beat]).await;
+        bench.fail(&turn).await;
+        assert_eq!(bench.job(first).await.progress, None, "{mode}: nobody works on it");
+        bench.pass(std::time::Duration::from_secs(3_600));
+        bench.beat().await;
+        let turn = bench.one().await;
+        assert_eq!(bench.job(first).await.progress, told, "{mode}");
+        let second = bench.push(job("b")).await.job_id;
+        bench.done(&turn).await;
+        let turn = bench.one().await;
+        assert_eq!(bench.job(second).await.progress, None, "{mode}: another job's");
+        bench.done(&turn).await;
+    }
 }
 
 async fn an_unknown_token_is_nobody_s_turn(mut bench: Bench) {

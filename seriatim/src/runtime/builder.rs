@@ -1,6 +1,5 @@
 //! What an engine can be told before it starts.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +8,20 @@ use serde::de::DeserializeOwned;
 
 use super::core::{Core, Settings};
 use super::engine::Engine;
+use super::exhausted::{self, Exhausted};
+use super::extras::Extras;
 use super::limits::{CANCEL_GRACE, PREFETCH_LANES_MAX};
+use super::periodic::Periodic;
 use super::scheduler::Scheduler;
 use super::source::Source;
+use super::splitter::Splitter;
 use super::summary::Summary;
 use crate::batch::Batch;
+use crate::codec::Codec;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::job::validate_queue_name;
+use crate::middleware::{self, Next};
 use crate::observe::Observer;
 use crate::outcomes::Outcomes;
 use crate::payload::Payload;
@@ -39,6 +44,7 @@ pub struct EngineBuilder {
     queues: Vec<Queue>,
     workers: Vec<Worker>,
     observer: Option<Arc<dyn Observer>>,
+    extras: Extras,
 }
 
 impl EngineBuilder {
@@ -65,6 +71,7 @@ impl EngineBuilder {
             queues,
             workers,
             observer: None,
+            extras: Extras::default(),
         }
     }
 
@@ -170,10 +177,98 @@ impl EngineBuilder {
         self
     }
 
+    /// Which queues this node prefers. Default: all alike.
+    pub fn splitter(mut self, splitter: Splitter) -> Self {
+        self.extras.splitter = splitter;
+        self
+    }
+
     /// Is told of all that happens.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Some(observer);
         self
+    }
+
+    /// Runs around every handler call, inside the middleware added before: logging, tracing,
+    /// measuring, refusing.
+    ///
+    /// ```
+    /// # use seriatim::{Context, Engine, Memory, Next};
+    /// # let builder = Engine::builder(std::sync::Arc::new(Memory::new()));
+    /// builder.middleware(|call: Context, next: Next| async move {
+    ///     let began = std::time::Instant::now();
+    ///     let answer = next.run().await;
+    ///     println!("{}: {} lanes in {:?}", call.queue(), call.turns().len(), began.elapsed());
+    ///     answer
+    /// })
+    /// # ;
+    /// ```
+    pub fn middleware<F, Fut>(mut self, middleware: F) -> Self
+    where
+        F: Fn(Context, Next) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcomes, Failure>> + Send + 'static,
+    {
+        self.extras.middleware.push(middleware::erase(middleware));
+        self
+    }
+
+    /// Decodes the payloads, as the clients encode them.
+    pub fn codec(mut self, codec: impl Codec) -> Self {
+        self.extras.codec = Some(Arc::new(codec));
+        self
+    }
+
+    /// Writes the failures that are kept with the jobs; they are cut at 4 KiB. Default: their
+    /// `Display`.
+    pub fn error_format(
+        mut self,
+        format: impl Fn(&Failure) -> String + Send + Sync + 'static,
+    ) -> Self {
+        self.extras.format_error = Some(Arc::new(format));
+        self
+    }
+
+    /// Pushes jobs by the clock. Entries of one name must be the same on all nodes.
+    #[cfg(feature = "cron")]
+    pub fn cron(mut self, cron: crate::cron::Cron) -> Self {
+        self.extras.crons.push(cron);
+        self
+    }
+
+    /// Does something again and again, beside the queues.
+    pub fn periodic(mut self, periodic: Periodic) -> Self {
+        self.extras.periodic.push(periodic);
+        self
+    }
+
+    /// Runs once before the engine makes itself known. If it fails the engine does not start.
+    pub fn on_start<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: FnOnce() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        self.extras.on_start.push(Box::new(move || Box::pin(hook())));
+        self
+    }
+
+    /// Is told when a handler fails with [`Fatal`](crate::Fatal). The engine then stops as when it
+    /// is asked to, and its run ends with an error of that kind.
+    pub fn on_fatal(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.extras.on_fatal = Some(Arc::new(hook));
+        self
+    }
+
+    /// Is told of every job of this engine's queues whose tries are used up, at least once, also
+    /// when the process dies meanwhile: the call is a job of the queue `seriatim.exhausted`, which
+    /// this engine works on too. A hook that fails is tried again as any other handler.
+    pub fn on_retries_exhausted<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: Fn(Exhausted) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        self.extras.tells_exhausted = true;
+        let worker = exhausted::worker(self.store.clone(), hook);
+        self.queue(exhausted::queue()).with(worker)
     }
 
     /// Checks everything. Without workers the engine takes care of the store only: it takes over
@@ -184,12 +279,17 @@ impl EngineBuilder {
         self.settings.heartbeat = self.heartbeat.unwrap_or(HEARTBEAT.min(shortest / 3));
         self.settings.rescue_interval = self.rescue_interval.unwrap_or(self.settings.heartbeat);
         self.validate()?;
-        let mut by_queue: BTreeMap<Arc<str>, Vec<Worker>> = BTreeMap::new();
+        // In the order of their first workers, which `strict` follows.
+        let mut by_queue: Vec<(Arc<str>, Vec<Worker>)> = Vec::new();
         for worker in self.workers {
-            by_queue.entry(worker.queue.clone()).or_default().push(worker);
+            match by_queue.iter_mut().find(|(name, _)| *name == worker.queue) {
+                Some((_, workers)) => workers.push(worker),
+                None => by_queue.push((worker.queue.clone(), vec![worker])),
+            }
         }
         let sources = by_queue.into_iter().map(|(name, workers)| Source::new(name, workers));
-        let core = Core::new(self.store, self.settings, sources.collect(), self.observer);
+        let core =
+            Core::new(self.store, self.settings, sources.collect(), self.observer, self.extras);
         Ok(Engine::new(core, self.queues))
     }
 

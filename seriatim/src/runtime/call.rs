@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::control::Control;
+use super::surroundings::Surroundings;
 use crate::id::{JobId, LaneId};
 use crate::queue::Queue;
 use crate::turn::Turn;
@@ -22,13 +23,19 @@ pub(crate) struct Call {
     pub(crate) timeout: Option<Duration>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) control: Control,
+    pub(crate) around: Arc<Surroundings>,
 }
 
 impl Call {
     /// A call of turns that go back without having started.
-    pub(super) fn unstarted(queue: Arc<Queue>, turns: Vec<Turn>) -> Self {
+    pub(super) fn unstarted(
+        around: Arc<Surroundings>,
+        queue: Arc<Queue>,
+        turns: Vec<Turn>,
+    ) -> Self {
         let control = Control::default();
-        Self { queue, turns, expired: Vec::new(), timeout: None, deadline: None, control }
+        let expired = Vec::new();
+        Self { queue, turns, expired, timeout: None, deadline: None, control, around }
     }
 
     /// Whether all jobs of it are flagged for cancellation.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::core::Core;
+use super::exhausted::announce;
 use super::limits::{DEFINITIONS_EVERY, RESCUE_LANES_MAX, SWEEP_EVERY, SWEEP_ROWS_MAX};
 use super::settle::send;
 use super::source::Source;
@@ -45,6 +46,7 @@ impl Caretaker {
         if self.defined.elapsed() >= DEFINITIONS_EVERY {
             self.defined = Instant::now();
             self.core.read_definitions().await?;
+            self.core.split().await?;
         }
         if self.swept.elapsed() >= SWEEP_EVERY {
             self.swept = Instant::now();
@@ -82,6 +84,7 @@ impl Caretaker {
                 observer.settling(turn, settlement);
             }
         }
+        announce(core, turns.iter().zip(&settlements)).await;
         let sent_at = Timestamp::of_this_machine();
         let (settled, repeated) = send(core, &settlements).await;
         core.held.remove(&settlements);

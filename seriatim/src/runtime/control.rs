@@ -43,6 +43,10 @@ pub(crate) struct Control {
 struct Notes {
     flagged: Vec<(LaneId, Vec<JobId>)>,
     progress: Vec<(LaneId, Arc<str>)>,
+    /// How often something was told; and how much of it was taken, and has arrived.
+    told: u64,
+    taken: u64,
+    arrived: u64,
 }
 
 impl Control {
@@ -92,16 +96,34 @@ impl Control {
         let mut notes = lock(&self.notes);
         notes.progress.retain(|(name, _)| *name != lane);
         notes.progress.push((lane, progress));
+        notes.told += 1;
     }
 
     /// Takes the progress that has not gone out.
     pub(crate) fn take_progress(&self) -> Vec<(LaneId, Arc<str>)> {
-        std::mem::take(&mut lock(&self.notes).progress)
+        let mut notes = lock(&self.notes);
+        notes.taken = notes.told;
+        std::mem::take(&mut notes.progress)
     }
 
     /// Whether there is progress that has not gone out.
     pub(crate) fn has_progress(&self) -> bool {
         !lock(&self.notes).progress.is_empty()
+    }
+
+    /// What was taken has arrived in the store.
+    pub(crate) fn arrived(&self) {
+        let mut notes = lock(&self.notes);
+        notes.arrived = notes.taken;
+        drop(notes);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until all that was told so far has arrived, or the call is to end.
+    pub(crate) async fn all_arrived(&self) {
+        let told = lock(&self.notes).told;
+        let ready = || lock(&self.notes).arrived >= told || self.reason().is_some();
+        self.wait_for(|| ready().then_some(())).await;
     }
 
     async fn wait_for<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {

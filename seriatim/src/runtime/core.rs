@@ -8,25 +8,29 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::call::Call;
+use super::extras::Extras;
 use super::flags::Flags;
 use super::held::Held;
 use super::lease::LeaseClock;
 use super::lock::lock;
 use super::outage::Outage;
+use super::periodic::{Account, Periodic};
 use super::phase::Phases;
 use super::pool::Pool;
 use super::running::Running;
 use super::scheduler::Scheduler;
 use super::settle::{Ended, Settles};
 use super::source::Source;
+use super::splitter::{Fleet, Splitter};
 use super::summary::Counters;
+use super::surroundings::Surroundings;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::NodeId;
 use crate::observe::Observer;
 use crate::queue::Queue;
 use crate::settle::{Outcome, plan};
-use crate::store::{QueueView, SharedStore};
+use crate::store::{NodeView, QueueView, SharedStore};
 use crate::turn::Turn;
 
 /// What an engine was told at its start.
@@ -50,6 +54,11 @@ pub(super) struct Core {
     pub(super) settings: Settings,
     pub(super) sources: Vec<Source>,
     pub(super) observer: Option<Arc<dyn Observer>>,
+    pub(super) extras: Extras,
+    pub(super) around: Arc<Surroundings>,
+    pub(super) periodic: Vec<(Periodic, Account)>,
+    /// Why this process cannot go on, if somebody said so.
+    pub(super) fatal: Mutex<Option<String>>,
     pub(super) pool: Pool,
     pub(super) held: Held,
     pub(super) running: Running,
@@ -59,6 +68,8 @@ pub(super) struct Core {
     pub(super) outage: Outage,
     pub(super) phases: Phases,
     pub(super) counters: Counters,
+    /// Which of the sources this node prefers.
+    preferred: Mutex<Vec<bool>>,
     /// A person told the node to take no more work.
     pub(super) quiet: AtomicBool,
     /// Rung when a person told the node to stop.
@@ -81,15 +92,26 @@ impl Core {
         settings: Settings,
         sources: Vec<Source>,
         observer: Option<Arc<dyn Observer>>,
+        mut extras: Extras,
     ) -> Self {
+        let periodic = std::mem::take(&mut extras.periodic);
+        let periodic = periodic.into_iter().map(|one| (one, Account::default())).collect();
+        let around = Arc::new(Surroundings::new(store.clone(), extras.codec.take()));
         let limits = sources.iter().map(Source::concurrency);
-        let pool = Pool::new(limits, settings.concurrency, settings.prefetch_max);
+        let pool =
+            Pool::new(limits, settings.scheduler, settings.concurrency, settings.prefetch_max);
         let node = NodeId::unique(&settings.node_name);
+        let preferred = Mutex::new(vec![true; sources.len()]);
         Self {
             store,
+            preferred,
             settings,
             sources,
             observer,
+            extras,
+            around,
+            periodic,
+            fatal: Mutex::default(),
             pool,
             held: Held::default(),
             running: Running::default(),
@@ -164,7 +186,7 @@ impl Core {
             return;
         }
         let queue = self.sources[source].definition_for(turns.first());
-        self.release_call(&Arc::new(Call::unstarted(queue, turns)));
+        self.release_call(&Arc::new(Call::unstarted(self.around.clone(), queue, turns)));
     }
 
     /// The same for turns that are a call already.
@@ -172,9 +194,46 @@ impl Core {
         let verdict = Outcome::Release.into();
         let ended = (0..call.turns.len()).map(|place| {
             let settlement = plan(&call.turns[place], &call.queue, &verdict, &|_| Duration::ZERO);
-            Ended::new(settlement, call, place, self.observer.is_some())
+            Ended::new(settlement, call, place, self.keeps_witness())
         });
         self.settles.add(ended);
+    }
+
+    /// Whether somebody wants to know of the turns that are settled.
+    pub(super) fn keeps_witness(&self) -> bool {
+        self.observer.is_some() || self.extras.tells_exhausted
+    }
+
+    /// A worker said that this process cannot go on.
+    pub(super) fn fatal(&self, why: &str) {
+        tracing::error!("fatal: {why}; stopping");
+        if lock(&self.fatal).replace(why.to_owned()).is_none() {
+            self.extras.fatal(why);
+        }
+        self.told_to_stop.notify_one();
+    }
+
+    /// Whether this node prefers a source.
+    pub(super) fn prefers(&self, source: usize) -> bool {
+        lock(&self.preferred).get(source).copied().unwrap_or(true)
+    }
+
+    /// Looks who is there, and so which sources this node prefers.
+    pub(super) async fn split(&self) -> Result<()> {
+        if matches!(self.extras.splitter, Splitter::All) {
+            return Ok(());
+        }
+        let (node, now) = (self.node(), self.store_now());
+        let views = self.store.nodes().await?;
+        let lives = |view: &NodeView| !view.dead && view.heartbeat_at + view.info.lease >= now;
+        let lives = views.iter().filter(|view| lives(view)).map(|view| view.info.id.clone());
+        let mut nodes: Vec<NodeId> = lives.chain([node.clone()]).collect();
+        nodes.sort();
+        nodes.dedup();
+        let fleet = Fleet::of(&node, &nodes);
+        let prefers = |source: &Source| self.extras.splitter.prefers(&fleet, &source.name);
+        *lock(&self.preferred) = self.sources.iter().map(prefers).collect();
+        Ok(())
     }
 
     /// Sends back all that waits for a slot.

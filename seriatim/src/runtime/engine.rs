@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -10,11 +11,14 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::builder::EngineBuilder;
 use super::control::Stop;
 use super::core::Core;
+use super::extras::OnStart;
+use super::handle::Handle;
 use super::limits::FLUSH_MAX;
+use super::lock::lock;
 use super::pulse::Pulser;
 use super::summary::Summary;
-use super::{caretaker, fetch, guard, settle, slot};
-use crate::error::{ErrorKind, Result};
+use super::{caretaker, fetch, guard, periodic, settle, slot};
+use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Queue;
 use crate::store::{Declare, SharedStore};
 
@@ -43,6 +47,7 @@ use crate::store::{Declare, SharedStore};
 pub struct Engine {
     core: Arc<Core>,
     queues: Vec<Queue>,
+    on_start: Vec<Box<OnStart>>,
 }
 
 impl Engine {
@@ -51,8 +56,14 @@ impl Engine {
         EngineBuilder::new(store)
     }
 
-    pub(super) fn new(core: Core, queues: Vec<Queue>) -> Self {
-        Self { core: Arc::new(core), queues }
+    pub(super) fn new(mut core: Core, queues: Vec<Queue>) -> Self {
+        let on_start = std::mem::take(&mut core.extras.on_start);
+        Self { core: Arc::new(core), queues, on_start }
+    }
+
+    /// Speaks to the engine while it runs.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.core.clone())
     }
 
     /// Works until `stop` is ready (or a person stops the node). A store that fails later is
@@ -65,8 +76,17 @@ impl Engine {
     /// the heartbeat ends last. Dropping the future stops everything at once: claims then stand
     /// until their leases run out.
     pub async fn run_until(self, stop: impl Future + Send) -> Result<Summary> {
+        for hook in self.on_start {
+            hook().await.map_err(|failure| {
+                Error::new(ErrorKind::Fatal, format!("on_start failed: {failure}"))
+            })?;
+        }
         let core = self.core;
         let upkeep = start(&core, self.queues).await?;
+        let mut periodic = JoinSet::new();
+        for place in 0..core.periodic.len() {
+            periodic.spawn(periodic::run(core.clone(), place));
+        }
         let mut settler = JoinSet::new();
         settler.spawn(settle::run(core.clone()));
         let mut slots = JoinSet::new();
@@ -80,6 +100,10 @@ impl Engine {
             () = core.told_to_stop.notified() => tracing::info!("told to stop"),
         }
         drain(&core, &mut fetcher, &mut slots).await;
+        if timeout(core.settings.shutdown_timeout, join_all(&mut periodic)).await.is_err() {
+            tracing::warn!("periodic workers did not end in time: they are dropped");
+            periodic.abort_all();
+        }
         core.settles.close();
         let _ = timeout(FLUSH_MAX, settler.join_next()).await;
         drop(upkeep);
@@ -89,6 +113,9 @@ impl Engine {
                 lanes = unsettled,
                 "stopped before the store took all outcomes: these lanes come back when their leases run out"
             );
+        }
+        if let Some(why) = lock(&core.fatal).take() {
+            return Err(Error::new(ErrorKind::Fatal, why));
         }
         Ok(core.counters.summary(unsettled))
     }
@@ -111,10 +138,15 @@ async fn start(core: &Arc<Core>, queues: Vec<Queue>) -> Result<JoinSet<()>> {
     core.read_clock().await?;
     let mut pulser = Pulser::new(core.clone(), core.store_now());
     pulser.beat().await?;
+    core.split().await?;
     let mut upkeep = JoinSet::new();
     upkeep.spawn(pulser.run());
     upkeep.spawn(guard::run(core.clone()));
     upkeep.spawn(caretaker::run(core.clone()));
+    #[cfg(feature = "cron")]
+    for cron in &core.extras.crons {
+        upkeep.spawn(super::cron::run(core.clone(), cron.clone()));
+    }
     Ok(upkeep)
 }
 
@@ -123,6 +155,7 @@ async fn drain(core: &Core, fetcher: &mut JoinSet<()>, slots: &mut JoinSet<()>) 
     let settings = &core.settings;
     let end = Instant::now() + settings.shutdown_timeout;
     core.phases.drain();
+    core.around.draining.store(true, Ordering::Relaxed);
     core.release_waiting();
     // A claim in flight is awaited: cut off, its lanes would stay claimed until the lease ends.
     let _ = timeout_at(end, fetcher.join_next()).await;

@@ -12,6 +12,7 @@ use super::outage::Pauses;
 use super::pool::Want;
 use super::reconcile::reconcile;
 use super::scheduler::Scheduler;
+use super::source::Source;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Claim, Claimed, DueQuery, Lease, Wakeups};
@@ -64,12 +65,17 @@ impl Fetcher {
     async fn claim_round(&mut self) -> bool {
         self.wake_overdue();
         self.round += 1;
-        let mut claimed = false;
+        let (mut claimed, mut first) = (false, true);
         for place in self.order().await {
             if self.core.phases.is_draining() {
                 break;
             }
-            let want = self.want(place);
+            if !self.core.prefers(place) && (claimed || self.core.pool.is_waiting()) {
+                // Another node's, and this one has enough to do.
+                continue;
+            }
+            let want = self.want(place, first);
+            first &= self.looks[place].next != Next::Now;
             if want.lanes > 0 {
                 claimed |= self.claim(place, want).await;
             }
@@ -90,18 +96,21 @@ impl Fetcher {
     }
 
     async fn order(&mut self) -> Vec<usize> {
-        let one = [None];
-        let scheduler = self.core.settings.scheduler;
         if self.looks.len() == 1 {
-            return scheduler.order(&one, self.round);
+            return vec![0];
         }
+        let scheduler = self.core.settings.scheduler;
         let due = match scheduler {
             Scheduler::Lag if self.looks.iter().any(|look| look.next == Next::Now) => {
                 self.ask_due().await
             }
             _ => vec![None; self.looks.len()],
         };
-        scheduler.order(&due, self.round)
+        let weight = |source: &Source| source.definition().map_or(1, |queue| queue.weight).max(1);
+        let weights: Vec<u32> = self.core.sources.iter().map(weight).collect();
+        let mut order = scheduler.order(&due, &weights, self.round);
+        order.sort_by_key(|place| !self.core.prefers(*place));
+        order
     }
 
     /// One query for all queues, where a claim of each would cost a round trip.
@@ -127,7 +136,7 @@ impl Fetcher {
         due
     }
 
-    fn want(&self, place: usize) -> Want {
+    fn want(&self, place: usize, first: bool) -> Want {
         let (core, look) = (&self.core, &self.looks[place]);
         let source = &core.sources[place];
         if look.next != Next::Now
@@ -142,9 +151,8 @@ impl Fetcher {
             // Heartbeats fail: what is claimed now could not be started.
             return Want::default();
         }
-        let batch = definition.map_or(1, |queue| queue.batch_size as usize);
         let most = HELD_LANES_MAX.saturating_sub(core.held.count());
-        core.pool.want(place, batch, most)
+        core.pool.want(place, definition.as_deref(), most, first)
     }
 
     async fn claim(&mut self, place: usize, want: Want) -> bool {

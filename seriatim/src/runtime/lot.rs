@@ -14,6 +14,10 @@ pub(super) struct Lot {
     waiting: VecDeque<Waiting>,
     /// Most lanes in one call.
     pub(super) batch: usize,
+    /// How often its turn comes, beside others.
+    pub(super) weight: u32,
+    /// The number of its last call among those of all.
+    pub(super) served: u64,
     /// Most calls at once.
     pub(super) limit: usize,
     /// Calls under way.
@@ -50,6 +54,8 @@ impl Lot {
         Self {
             waiting: VecDeque::new(),
             batch: 1,
+            weight: 1,
+            served: 0,
             limit: limit.min(slots),
             busy: 0,
             prefetch: 0,

@@ -17,12 +17,15 @@ use super::limits::UNSTARTABLE_PAUSE;
 use super::pool::Picked;
 use super::settle::Ended;
 use super::source::Source;
+use crate::context::Context;
 use crate::id::JobId;
+use crate::middleware::wrap;
 use crate::outcomes::Outcomes;
 use crate::queue::Queue;
 use crate::settle::{Outcome, Settlement, Verdict, plan};
+use crate::steps::Interrupted;
 use crate::turn::Turn;
-use crate::worker::{Failure, Handling, Prepared, Unstartable, Worker};
+use crate::worker::{Failure, Fatal, Handling, Prepared, Unstartable, Worker};
 
 /// How a handler ended.
 enum Ending {
@@ -59,7 +62,7 @@ pub(super) async fn perform(core: &Core, picked: Picked) {
         Some(worker) => run(core, &call, worker).await,
         None => (Ending::NoWorker, Vec::new()),
     };
-    let answer = judge(source, &call, ending);
+    let answer = judge(core, source, &call, ending);
     conclude(core, source, &call, answer, undecodable);
 }
 
@@ -75,7 +78,8 @@ fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<
     // The strictest of the call's jobs: none of them runs longer than it may.
     let timeout = options().filter_map(|options| options.timeout).chain(usual).min();
     let deadline = timeout.map(|length| Instant::now() + length);
-    Call { queue, turns, expired, timeout, deadline, control: Control::default() }
+    let (control, around) = (Control::default(), core.around.clone());
+    Call { queue, turns, expired, timeout, deadline, control, around }
 }
 
 async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Vec<JobId>) {
@@ -84,8 +88,12 @@ async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Vec<Job
         Err(panic) => return (Ending::Panicked(panic_text(&*panic)), Vec::new()),
     };
     let Prepared { handling, undecodable } = prepared;
-    let Some(mut handling) = handling else {
+    let Some(handling) = handling else {
         return (Ending::Answered(Ok(Outcomes::new())), undecodable);
+    };
+    let mut handling = match core.extras.middleware.as_slice() {
+        [] => handling,
+        all => wrap(all, &Context::new(call.clone()), handling),
     };
     // Most handlers of short jobs end at the first poll: no timer and no entry in a list for them.
     let first = poll_fn(|waker| Poll::Ready(poll_caught(&mut handling, waker))).await;
@@ -157,7 +165,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 }
 
 /// What the end of a handler means for its turns: its own outcomes, or one outcome for all.
-fn judge(source: &Source, call: &Call, ending: Ending) -> Result<Outcomes, Outcome> {
+fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Outcomes, Outcome> {
     let failed = |error: String| Outcome::Retry { error: error.into(), retry_in: None };
     match (ending, call.control.reason()) {
         (Ending::Answered(Ok(outcomes)), _) => Ok(outcomes),
@@ -170,23 +178,34 @@ fn judge(source: &Source, call: &Call, ending: Ending) -> Result<Outcomes, Outco
             let task = call.turns.first().and_then(Turn::task).map_or("", AsRef::as_ref);
             Err(failed(format!("no worker of this node handles task {task:?} of its queue")))
         }
-        (Ending::Answered(Err(failure)), reason) => match failure.downcast::<Unstartable>() {
-            Ok(why) => {
-                if source.pause(UNSTARTABLE_PAUSE) {
-                    let (queue, pause_s) = (&*source.name, UNSTARTABLE_PAUSE.as_secs());
-                    tracing::error!(
-                        queue,
-                        pause_s,
-                        "this worker cannot start: {why}. Its jobs went back uncounted; it pauses and then tries again"
-                    );
-                }
-                Err(Outcome::Release)
+        (Ending::Answered(Err(failure)), reason) => {
+            if let Some(why) = failure.downcast_ref::<Unstartable>() {
+                pause_unstartable(source, why);
+                return Err(Outcome::Release);
             }
-            Err(failure) if reason == Some(Stop::TimedOut) => {
-                Err(failed(format!("{}: {failure}", timed_out(call))))
+            if failure.is::<Interrupted>() {
+                return Err(Outcome::Release);
             }
-            Err(failure) => Err(failed(failure.to_string())),
-        },
+            if let Some(why) = failure.downcast_ref::<Fatal>() {
+                core.fatal(&why.0);
+            }
+            let text = core.extras.text_of(&failure);
+            match reason {
+                Some(Stop::TimedOut) => Err(failed(format!("{}: {text}", timed_out(call)))),
+                _ => Err(failed(text)),
+            }
+        }
+    }
+}
+
+fn pause_unstartable(source: &Source, why: &Unstartable) {
+    if source.pause(UNSTARTABLE_PAUSE) {
+        let (queue, pause_s) = (&*source.name, UNSTARTABLE_PAUSE.as_secs());
+        tracing::error!(
+            queue,
+            pause_s,
+            "this worker cannot start: {why}. Its jobs went back uncounted; it pauses and then tries again"
+        );
     }
 }
 
@@ -219,7 +238,7 @@ fn conclude(
         }
         let wait = |retry_count| source.wait(turn, &call.queue, retry_count);
         let settlement = plan(turn, &call.queue, &verdict, &wait);
-        Ended::new(settlement, call, place, core.observer.is_some())
+        Ended::new(settlement, call, place, core.keeps_witness())
     });
     let ended: Vec<Ended> = ended.collect();
     core.settles.add(ended);

@@ -8,6 +8,8 @@ use tokio::time::Instant;
 use super::limits::{CRASHED_CHANCE_EVERY, PREFETCH_LANES_MAX};
 use super::lock::lock;
 use super::lot::Lot;
+use super::scheduler::{Scheduler, Waiting};
+use crate::queue::Queue;
 use crate::turn::Turn;
 
 /// Between the fetcher, which fills it, and the slots, which empty it.
@@ -23,12 +25,15 @@ pub(super) struct Pool {
 #[derive(Debug)]
 struct State {
     lots: Vec<Lot>,
+    scheduler: Scheduler,
     concurrency: usize,
     busy: usize,
     /// A slot is kept free for a lane of this queue with a crash behind it: such a lane must not
     /// wait for a slot, and under load there never is a free one.
     reserved: Option<usize>,
     next_place: u64,
+    /// Calls picked so far.
+    served: u64,
     closed: bool,
 }
 
@@ -57,12 +62,21 @@ impl Pool {
     /// A pool for queues that may each run so many calls at once.
     pub(super) fn new(
         limits: impl Iterator<Item = usize>,
+        scheduler: Scheduler,
         concurrency: usize,
         ahead: usize,
     ) -> Self {
         let lots = limits.map(|limit| Lot::new(limit, concurrency, ahead)).collect();
-        let state =
-            State { lots, concurrency, busy: 0, reserved: None, next_place: 1, closed: false };
+        let state = State {
+            lots,
+            scheduler,
+            concurrency,
+            busy: 0,
+            reserved: None,
+            next_place: 1,
+            served: 0,
+            closed: false,
+        };
         Self { state: Mutex::new(state), work: Notify::new(), room: Notify::new() }
     }
 
@@ -102,9 +116,20 @@ impl Pool {
         Ok(Some(picked))
     }
 
-    /// How many lanes of a queue to claim, if the node may hold `most` more.
-    pub(super) fn want(&self, source: usize, batch: usize, most: usize) -> Want {
-        lock(&self.state).want(source, batch, most)
+    /// How many lanes of a queue to claim, if the node may hold `most` more. `first`: it is this
+    /// queue's turn.
+    pub(super) fn want(
+        &self,
+        source: usize,
+        queue: Option<&Queue>,
+        most: usize,
+        first: bool,
+    ) -> Want {
+        let mut state = lock(&self.state);
+        let lot = &mut state.lots[source];
+        lot.batch = queue.map_or(1, |queue| queue.batch_size as usize).max(1);
+        lot.weight = queue.map_or(1, |queue| queue.weight).max(1);
+        state.want(source, most, first)
     }
 
     /// Adds what a claim brought.
@@ -152,6 +177,11 @@ impl Pool {
         self.work.notify_waiters();
     }
 
+    /// Whether anything waits for a slot.
+    pub(super) fn is_waiting(&self) -> bool {
+        lock(&self.state).lots.iter().any(|lot| lot.calls() > 0)
+    }
+
     /// Calls under way.
     pub(super) fn busy(&self) -> usize {
         lock(&self.state).busy
@@ -164,20 +194,26 @@ impl State {
         if self.busy + usize::from(self.reserved.is_some()) >= self.concurrency {
             return None;
         }
-        let places = self.lots.iter().enumerate();
-        let places = places.filter_map(|(source, lot)| Some((lot.next_place()?, source)));
-        let (_, source) = places.min()?;
+        let lots = self.lots.iter().enumerate();
+        let waiting = lots.filter_map(|(source, lot)| {
+            let (claimed, served, weight) = (lot.next_place()?, lot.served, lot.weight);
+            Some(Waiting { source, claimed, served, weight })
+        });
+        let source = self.scheduler.next(waiting)?;
+        self.served += 1;
+        self.lots[source].served = self.served;
         self.busy += 1;
         Some(Picked { source, turns: self.lots[source].take_call() })
     }
 
-    fn want(&mut self, source: usize, batch: usize, most: usize) -> Want {
-        self.lots[source].batch = batch.max(1);
+    fn want(&mut self, source: usize, most: usize, first: bool) -> Want {
         let waiting: usize = self.lots.iter().map(Lot::calls).sum();
         let slots = (self.concurrency - self.busy).saturating_sub(waiting);
         let lot = &self.lots[source];
         let own = (lot.limit.saturating_sub(lot.busy)).saturating_sub(lot.calls());
-        let free = slots.min(own);
+        // What others have claimed ahead must not keep out whose turn it is: it gets in line.
+        let in_line = usize::from(first && lot.calls() == 0 && waiting > 0);
+        let free = slots.max(in_line).min(own);
         if free == 0 && self.reserved.is_none() {
             self.reserve(source);
         }

@@ -70,6 +70,7 @@ impl Pulser {
             tokio::select! {
                 () = tokio::time::sleep(step) => {}
                 () = core.gone.notified() => return,
+                () = core.around.hurry.notified() => {}
             }
             if Instant::now() >= until || core.running.has_progress() {
                 return;
@@ -83,6 +84,7 @@ impl Pulser {
         let sent = Instant::now();
         let pulse = self.send(self.untold.clone()).await?;
         self.untold.clear();
+        self.core.running.progress_arrived();
         if !pulse.alive {
             return self.rename().await;
         }

@@ -2,15 +2,18 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::call::Call;
 use super::control::Stop;
 use super::lock::lock;
 use crate::store::{Beat, CancelNotice};
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Running {
-    calls: Mutex<HashMap<usize, Arc<Call>>>,
+    calls: Mutex<HashMap<usize, (Arc<Call>, Instant)>>,
 }
 
 /// Takes the call off the list when the slot is through with it, however that happens.
@@ -22,14 +25,20 @@ pub(super) struct Listed<'a> {
 impl Running {
     pub(super) fn list(&self, call: &Arc<Call>) -> Listed<'_> {
         let name = Arc::as_ptr(call).addr();
-        lock(&self.calls).insert(name, call.clone());
+        lock(&self.calls).insert(name, (call.clone(), Instant::now()));
         Listed { running: self, name }
+    }
+
+    /// The calls, and how long each has been listed.
+    pub(super) fn all(&self) -> Vec<(Arc<Call>, Duration)> {
+        lock(&self.calls).values().map(|(call, since)| (call.clone(), since.elapsed())).collect()
     }
 
     /// Tells the calls that `which` picks to end.
     pub(super) fn stop(&self, reason: Stop, which: impl Fn(&Call) -> bool) -> usize {
         let calls = lock(&self.calls);
-        let picked = calls.values().filter(|call| call.control.reason() < Some(reason));
+        let picked = calls.values().map(|(call, _)| call);
+        let picked = picked.filter(|call| call.control.reason() < Some(reason));
         let picked: Vec<_> = picked.filter(|call| which(call)).collect();
         for call in &picked {
             call.control.stop(reason);
@@ -43,7 +52,7 @@ impl Running {
         let holds = |call: &&Arc<Call>| {
             call.turn_of(notice.lane).is_some_and(|turn| turn.token == notice.token)
         };
-        let Some(call) = calls.values().find(holds) else { return };
+        let Some(call) = calls.values().map(|(call, _)| call).find(holds) else { return };
         call.control.flag(notice.lane, &notice.jobs);
         if call.is_all_flagged() {
             call.control.stop(Stop::Cancelled);
@@ -53,7 +62,7 @@ impl Running {
     /// What the handlers have told and nobody has carried out.
     pub(super) fn take_progress(&self) -> Vec<Beat> {
         let mut beats = Vec::new();
-        for call in lock(&self.calls).values() {
+        for (call, _) in lock(&self.calls).values() {
             for (lane, progress) in call.control.take_progress() {
                 let Some(turn) = call.turn_of(lane) else { continue };
                 let progress = Some(progress);
@@ -63,8 +72,15 @@ impl Running {
         beats
     }
 
+    /// The progress that was taken has arrived.
+    pub(super) fn progress_arrived(&self) {
+        for (call, _) in lock(&self.calls).values() {
+            call.control.arrived();
+        }
+    }
+
     pub(super) fn has_progress(&self) -> bool {
-        lock(&self.calls).values().any(|call| call.control.has_progress())
+        lock(&self.calls).values().any(|(call, _)| call.control.has_progress())
     }
 }
 

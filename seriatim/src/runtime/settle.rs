@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::call::Call;
 use super::core::Core;
+use super::exhausted::announce;
 use super::lock::lock;
 use super::outage::Pauses;
 use crate::clock::Timestamp;
@@ -20,10 +21,9 @@ use crate::settle::Settlement;
 use crate::store::{Settle, Settled};
 
 /// A turn that has ended, on its way to the store.
-#[derive(Debug)]
 pub(super) struct Ended {
     settlement: Settlement,
-    /// The turn itself, kept only for an observer.
+    /// The turn itself, kept only for those who want to know.
     witness: Option<(Arc<Call>, usize)>,
 }
 
@@ -39,13 +39,13 @@ impl Ended {
 }
 
 /// What waits to be settled.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Settles {
     waiting: Mutex<Waiting>,
     some: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Waiting {
     ended: Vec<Ended>,
     closed: bool,
@@ -116,6 +116,15 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
             }
         }
     }
+    let witnessed = turns.iter().zip(&witnesses);
+    announce(
+        core,
+        witnessed.filter_map(|(settlement, witness)| {
+            let (call, place) = witness.as_ref()?;
+            Some((&call.turns[*place], settlement))
+        }),
+    )
+    .await;
     let sent_at = Timestamp::of_this_machine();
     let (settled, repeated) = send(core, &turns).await;
     core.held.remove(&turns);

@@ -3,4 +3,6 @@
 
 mod naming;
 mod planning;
+#[cfg(feature = "cron")]
+mod schedules;
 mod waiting;

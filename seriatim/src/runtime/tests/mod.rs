@@ -1,8 +1,13 @@
 //! The engine over the memory store, in tokio's paused time: no test sleeps.
 
+mod around;
 mod calls;
+mod clock;
 mod faults;
 mod leases;
 mod loading;
 mod rig;
+mod scheduling;
+mod splitting;
+mod steps;
 mod stopping;

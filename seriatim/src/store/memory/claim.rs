@@ -96,7 +96,6 @@ impl State {
             until: now + ttl,
             claimed_at: now,
             beat_at: now,
-            progress: None,
             closed,
         });
         self.claimed.insert(number);

@@ -71,7 +71,6 @@ pub(super) struct Hold {
     pub until: Timestamp,
     pub claimed_at: Timestamp,
     pub beat_at: Timestamp,
-    pub progress: Option<Arc<str>>,
     /// What the turn owns, in the order of handing over.
     pub closed: Vec<Entry>,
 }
@@ -94,6 +93,8 @@ pub(super) struct Lane {
     pub key: Option<Arc<str>>,
     pub token: Token,
     pub hold: Option<Hold>,
+    /// What the last holder told, until a turn ends with nothing left.
+    pub progress: Option<Arc<str>>,
     /// Open jobs in order; in `exclusive` those that are due.
     pub open: BTreeMap<Rank, Entry>,
     /// Open jobs of `exclusive` that are not due yet, by (`run_at`, seq).
@@ -127,6 +128,7 @@ impl Lane {
             key,
             token: Token(0),
             hold: None,
+            progress: None,
             open: BTreeMap::new(),
             later: BTreeMap::new(),
             by_digest: HashMap::new(),

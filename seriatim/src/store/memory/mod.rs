@@ -18,6 +18,7 @@ mod views;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 #[cfg(feature = "conformance")]
 pub use fault::Fault;
@@ -37,12 +38,30 @@ use crate::turn::Turn;
 pub struct Memory {
     state: Arc<Mutex<State>>,
     bell: Bell,
+    /// What its clock showed, and when by tokio's; none: it shows the machine's.
+    clock: Option<(Timestamp, Instant)>,
 }
 
 impl Memory {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty store whose clock follows tokio's: it stands still and jumps where a test pauses
+    /// that one. It begins in January 2027.
+    pub fn in_tokio_time() -> Self {
+        let start = Timestamp::from_micros(1_800_000_000_000_000);
+        Self { clock: Some((start, Instant::now())), ..Self::default() }
+    }
+
+    /// The store's clock, unless the caller brings the time.
+    fn at(&self, now: Option<Timestamp>) -> Timestamp {
+        let own = || match self.clock {
+            Some((start, since)) => start + since.elapsed(),
+            None => Timestamp::of_this_machine(),
+        };
+        now.unwrap_or_else(own)
     }
 
     /// A store with a defect, to show that the checker finds it.
@@ -68,11 +87,6 @@ impl Memory {
     }
 }
 
-/// The store's clock, unless the caller brings the time.
-fn at(now: Option<Timestamp>) -> Timestamp {
-    now.unwrap_or_else(Timestamp::of_this_machine)
-}
-
 #[async_trait]
 impl Store for Memory {
     fn capabilities(&self) -> Capabilities {
@@ -87,7 +101,7 @@ impl Store for Memory {
     }
 
     async fn now(&self) -> Result<Timestamp> {
-        Ok(at(None))
+        Ok(self.at(None))
     }
 
     async fn migrate(&self) -> Result<()> {
@@ -95,46 +109,46 @@ impl Store for Memory {
     }
 
     async fn declare(&self, request: Declare) -> Result<()> {
-        self.open()?.declare(at(request.now), request.queues)
+        self.open()?.declare(self.at(request.now), request.queues)
     }
 
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
         validate_push(&request)?;
-        let pushed = self.open()?.push(at(request.now), request.jobs)?;
+        let pushed = self.open()?.push(self.at(request.now), request.jobs)?;
         self.bell.ring();
         Ok(pushed)
     }
 
     async fn claim(&self, request: Claim) -> Result<Claimed> {
-        self.open()?.claim(at(request.now), &request)
+        self.open()?.claim(self.at(request.now), &request)
     }
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
-        let settled = self.open()?.settle(at(request.now), &request.turns);
+        let settled = self.open()?.settle(self.at(request.now), &request.turns);
         self.bell.ring();
         Ok(settled)
     }
 
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
-        self.open()?.heartbeat(at(request.now), request)
+        self.open()?.heartbeat(self.at(request.now), request)
     }
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
-        self.open()?.rescue(at(request.now), &request)
+        self.open()?.rescue(self.at(request.now), &request)
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
-        Ok(self.open()?.sweep(at(request.now), request.rows_max))
+        Ok(self.open()?.sweep(self.at(request.now), request.rows_max))
     }
 
     async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
         let mut state = self.open()?;
-        let now = at(request.now);
+        let now = self.at(request.now);
         Ok(request.jobs.into_iter().map(|job| state.cancel(now, job)).collect())
     }
 
     async fn requeue(&self, request: Selected) -> Result<Acted> {
-        let acted = self.open()?.requeue(at(request.now), &request)?;
+        let acted = self.open()?.requeue(self.at(request.now), &request)?;
         self.bell.ring();
         Ok(acted)
     }
@@ -144,13 +158,13 @@ impl Store for Memory {
     }
 
     async fn act(&self, request: Act) -> Result<Acted> {
-        let acted = self.open()?.act(at(request.now), &request)?;
+        let acted = self.open()?.act(self.at(request.now), &request)?;
         self.bell.ring();
         Ok(acted)
     }
 
     async fn amend(&self, request: Amend) -> Result<()> {
-        self.open()?.amend(at(request.now), &request)?;
+        self.open()?.amend(self.at(request.now), &request)?;
         self.bell.ring();
         Ok(())
     }
@@ -166,7 +180,7 @@ impl Store for Memory {
     }
 
     async fn lead(&self, request: Lead) -> Result<bool> {
-        Ok(self.open()?.lead(at(request.now), request))
+        Ok(self.open()?.lead(self.at(request.now), request))
     }
 
     async fn due(&self, request: DueQuery) -> Result<Vec<SourceDue>> {
@@ -178,7 +192,7 @@ impl Store for Memory {
     }
 
     async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
-        Ok(self.open()?.stats(at(now)))
+        Ok(self.open()?.stats(self.at(now)))
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {

@@ -49,7 +49,7 @@ impl State {
         }
         hold.beat_at = now;
         if beat.progress.is_some() {
-            hold.progress.clone_from(&beat.progress);
+            lane.progress.clone_from(&beat.progress);
         }
         if let Some(length) = beat.extend {
             hold.until = hold.until.max(now + length);

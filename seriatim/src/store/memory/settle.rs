@@ -78,6 +78,9 @@ impl State {
         let Some(lane) = self.lanes.get_mut(&id.number) else {
             return;
         };
+        if kept.is_empty() {
+            lane.progress = None;
+        }
         let owner_is_kept = keep.job.is_none_or(|owner| kept.iter().any(|job| job.id == owner));
         lane.held |= keep.hold && owner_is_kept && !kept.is_empty();
         if lane.mode == Mode::Accumulate {

@@ -145,7 +145,7 @@ impl State {
                     self.nodes.get(&hold.node).map_or(hold.beat_at, |n| n.beat_at.max(hold.beat_at))
                 }
             });
-            view.progress.clone_from(&hold.progress);
+            view.progress.clone_from(&lane.progress);
         }
         Some(view)
     }
@@ -225,7 +225,7 @@ fn lane_view(lane: &Lane) -> LaneView {
         token: hold.map(|_| lane.token),
         node: hold.map(|hold| hold.node.clone()),
         claimed_at: hold.map(|hold| hold.claimed_at),
-        progress: hold.and_then(|hold| hold.progress.clone()),
+        progress: hold.and_then(|_| lane.progress.clone()),
     }
 }
 

@@ -131,15 +131,15 @@ impl Close {
         match self {
             Self::Slot => {
                 "UPDATE lane SET st = 2, wake = NULL, tok = ?1, gen = -1, claimed_at = ?2, beat_at = ?2,
-                 progress = NULL, next_due = ?4 WHERE id = ?3"
+                 next_due = ?4 WHERE id = ?3"
             }
             Self::All => {
                 "UPDATE lane SET st = 2, wake = NULL, tok = ?1, open = ?1, claimed_at = ?2, beat_at = ?2,
-                 progress = NULL, next_due = ?4 WHERE id = ?3"
+                 next_due = ?4 WHERE id = ?3"
             }
             Self::Items => {
                 "UPDATE lane SET st = 2, wake = NULL, tok = ?1, claimed_at = ?2, beat_at = ?2,
-                 progress = NULL, next_due = ?4 WHERE id = ?3"
+                 next_due = ?4 WHERE id = ?3"
             }
         }
     }

@@ -34,7 +34,8 @@ impl Tx<'_> {
     }
 
     fn beat(&mut self, beat: &Beat) -> Result<bool> {
-        let sql = "UPDATE lane SET beat_at = ?4, progress = coalesce(?5, progress)
+        let sql = "UPDATE lane SET beat_at = ?4, progress = coalesce(?5, progress),
+                     flags = iif(?5 IS NULL, flags, flags | 32)
                    WHERE id = ?1 AND tok = ?2 AND st = 2 AND q = ?3";
         let lane = beat.lane;
         let row = params![lane.number as i64, beat.token.0, lane.queue, self.now, beat.progress];

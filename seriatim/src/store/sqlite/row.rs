@@ -28,6 +28,7 @@ pub(super) mod flag {
     pub(crate) const ALIASES: i64 = 4;
     pub(crate) const FLAGGED: i64 = 8;
     pub(crate) const BODIES: i64 = 16;
+    pub(crate) const PROGRESS: i64 = 32;
 }
 
 /// The generation of jobs that a claim closed one by one; below every lane's `open`.

@@ -261,6 +261,10 @@ impl Tx<'_> {
     ) -> Result<()> {
         let keep = &settlement.keep;
         let owner = |job: &Job| keep.job == Some(job.id(work.queue.number));
+        if kept.is_empty() && head_has_progress(&work) {
+            work.row.head.flags &= !flag::PROGRESS;
+            self.execute("UPDATE lane SET progress = NULL WHERE id = ?1", [work.row.head.id])?;
+        }
         let owner_is_kept = keep.job.is_none() || kept.iter().any(owner);
         let mode = work.definition().mode;
         let head = &mut work.row.head;
@@ -288,6 +292,10 @@ impl Tx<'_> {
         }
         self.save(work)
     }
+}
+
+fn head_has_progress(work: &Work) -> bool {
+    work.row.head.flags & flag::PROGRESS != 0
 }
 
 /// A job of a turn that ends: what ends was tried, what is kept was tried if its claim counts.

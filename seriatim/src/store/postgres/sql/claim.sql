@@ -104,7 +104,7 @@ CREATE FUNCTION seriatim.hold_lanes(_lanes bigint[], _mode smallint, _node text,
   SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
     ttl = greatest(_ttl, h.lease_ttl),
     until = seriatim.later(_now, greatest(_ttl, h.lease_ttl)),
-    claimed_at = _now, beat_at = _now, progress = NULL, class = NULL, at = NULL, wake = NULL,
+    claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL,
     next_due = CASE WHEN _mode = 1 AND EXISTS (
         SELECT FROM seriatim.item o WHERE o.lane = l.number AND NOT o.closed) THEN l.due END,
     due = CASE WHEN _mode = 1 THEN l.due ELSE h.run_at END,

@@ -66,7 +66,7 @@ CREATE FUNCTION seriatim.free_lanes(_endings seriatim.ending[], _now bigint) RET
 LANGUAGE sql VOLATILE AS $$
   UPDATE seriatim.lane l
   SET claimed = false, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
-    beat_at = NULL, progress = NULL, next_due = NULL,
+    beat_at = NULL, progress = CASE WHEN e.kept THEN l.progress END, next_due = NULL,
     held = l.held OR e.hold AND e.kept AND (e.owner IS NULL OR e.owner_kept),
     due = CASE WHEN e.mode <> 1 THEN l.due WHEN NOT e.kept THEN coalesce(l.next_due, l.due)
       ELSE seriatim.due_after(l.due, _now, e.due_kind, e.due_in) END,

@@ -31,7 +31,6 @@ local function end_claim(l)
   local closed, claimed_at = closed_of(l), l.claimed_at
   release_claim(l.token, 1)
   if #closed > INLINE_CLOSED_MAX then call('HDEL', K.closed, num(l.n)) end
-  call('HDEL', K.progress, num(l.n))
   call('HDEL', K.flags, num(l.n))
   l.closed, l.claimed_at = false, false
   count('running', -1)
@@ -96,6 +95,7 @@ local function settle(turn)
     j.started = j.started or claimed_at
     kept[#kept + 1] = end_job(l, turn, j, cancelled)
   end
+  if not kept[1] and l.open > 0 then call('HDEL', K.progress, num(l.n)) end
   return_to_lane(l, turn, kept)
   if turn.counted then count('failed', 1)
   elseif turn.rest == 'done' then count('processed', 1) end

@@ -22,7 +22,7 @@ local K = {
   jobs = P .. 'jobs',             -- HASH: seq -> record, of every job that is known
   bodies = P .. 'bodies',         -- HASH: seq -> payload that is not inline
   closed = P .. 'closed',         -- HASH: lane -> seqs of its turn, where they are many
-  progress = P .. 'progress',     -- HASH: lane -> what its holder told
+  progress = P .. 'progress',     -- HASH: lane -> what its last holder told
   flags = P .. 'flags',           -- HASH: lane -> seqs of its turn that somebody wants cancelled
   open = P .. 'open',             -- ZSET lex: lane, rank, seq
   later = P .. 'later',           -- ZSET lex: lane, run_at, seq (exclusive: not due yet)
@@ -264,6 +264,7 @@ local function remove_lane(l)
   if l.key ~= '' then call('HDEL', K.keys, l.key) end
   if l.failing then call('SREM', K.failing, num(l.n)) end
   call('HDEL', K.lanes, num(l.n))
+  call('HDEL', K.progress, num(l.n))
   count('lanes', -1)
   lanes[l.n] = nil
 end

@@ -1,0 +1,124 @@
+//! Cron entries and periodic workers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::rig::{Log, Rig, Running, START, engine, pass, secs};
+use crate::*;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn every_ten_minutes() -> Cron {
+    Cron::new("tick", "*/10 * * * *", Job::new("ticks", &0).unwrap()).unwrap()
+}
+
+/// A node that writes down the ticks that it handles.
+fn node(rig: &Rig, log: &Log, cron: Cron) -> EngineBuilder {
+    let log = log.clone();
+    engine(rig).cron(cron).worker("ticks", move |batch: Batch<u32>, _: Context| {
+        let tick = batch.lanes()[0].turn().jobs[0].run_at;
+        log.add(format!("{}", tick.since(START).as_secs()));
+        async { Ok(()) }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tick_is_run_once_in_the_whole_fleet() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let nodes = [0; 3].map(|_| Running::start(node(&rig, &log, every_ten_minutes())));
+    pass(HOUR + secs(5)).await;
+    for node in nodes {
+        node.stop().await;
+    }
+    // The tests begin at a multiple of ten minutes.
+    let ticks: Vec<String> = (1..=6).map(|i| (i * 600).to_string()).collect();
+    assert_eq!(log.lines(), ticks);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ticks_that_nobody_was_there_for_are_skipped_or_caught_up_with() {
+    // Of the hundred that are looked back to, six had run.
+    for (missed, expected) in [(Missed::Skip, 0), (Missed::Latest, 1), (Missed::All, 94)] {
+        let (rig, log) = (Rig::new(), Log::default());
+        let cron = every_ten_minutes().missed(missed);
+        let before = Running::start(node(&rig, &log, cron.clone().missed(Missed::Skip)));
+        pass(HOUR + secs(5)).await;
+        before.stop().await;
+        assert_eq!(log.len(), 6);
+        pass(HOUR * 3).await;
+        let after = Running::start(node(&rig, &log, cron));
+        pass(secs(60)).await;
+        after.stop().await;
+        assert_eq!(log.len() - 6, expected, "{missed:?}: {:?}", log.lines());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tick_during_an_outage_is_pushed_after_it() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let running = Running::start(node(&rig, &log, every_ten_minutes()));
+    pass(secs(60)).await;
+    rig.faults.down.store(true, Ordering::SeqCst);
+    pass(secs(900)).await;
+    rig.faults.down.store(false, Ordering::SeqCst);
+    pass(secs(120)).await;
+    running.stop().await;
+    assert!(!log.lines().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn n5_a_periodic_worker_runs_pauses_and_stops_with_its_engine() {
+    let (rig, runs) = (Rig::new(), Arc::new(AtomicUsize::new(0)));
+    let counted = runs.clone();
+    let worker = Periodic::new("cleaner", secs(10), move |_: Tick| {
+        let run = counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            pass(secs(5)).await;
+            match run {
+                0 => Err("no broom".into()),
+                1 => panic!("no bucket"),
+                _ => Ok(()),
+            }
+        }
+    });
+    let engine = engine(&rig).periodic(worker).build().unwrap();
+    let handle = engine.handle();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(engine.run_until(stopped));
+    pass(secs(2)).await;
+    assert_eq!(handle.periodic()[0].state, PeriodicState::Work);
+    pass(secs(5)).await;
+    assert_eq!(handle.periodic()[0].state, PeriodicState::Idle);
+    assert_eq!(handle.periodic()[0].error.as_deref(), Some("no broom"));
+    pass(secs(40)).await;
+    let view = handle.periodic()[0].clone();
+    assert_eq!((view.runs, view.failures), (3, 2), "each run and its pause take 15 s: {view:?}");
+    assert_eq!(view.error.as_deref(), Some("it panicked"));
+    stop.send(()).unwrap();
+    running.await.unwrap().unwrap();
+    let view = handle.periodic()[0].clone();
+    assert_eq!((view.state, view.runs), (PeriodicState::Stop, 4), "the run under way may end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn n1_a_periodic_worker_of_the_fleet_runs_on_one_node_and_moves_when_it_dies() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let node = |name: &'static str| {
+        let log = log.clone();
+        let worker = Periodic::new("report", secs(10), move |_: Tick| {
+            log.add(name);
+            async { Ok(()) }
+        });
+        Running::start(engine(&rig).periodic(worker.once_in_fleet()))
+    };
+    let first = node("first");
+    pass(secs(1)).await;
+    let second = node("second");
+    pass(secs(60)).await;
+    assert!(log.lines().iter().all(|name| name == "first"), "{:?}", log.lines());
+    first.kill();
+    pass(secs(60)).await;
+    assert_eq!(log.lines().last().map(String::as_str), Some("second"));
+    second.stop().await;
+}

@@ -1,0 +1,84 @@
+//! Which queues a node prefers.
+
+use std::sync::Arc;
+
+use super::rig::{Log, Rig, Running, engine, pass};
+use crate::*;
+
+const QUEUES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+/// A node that works on all queues, one call at a time, and writes down who did what.
+fn node(rig: &Rig, log: &Log, name: &'static str, splitter: Splitter) -> EngineBuilder {
+    let builder = engine(rig).node_name(name).concurrency(1).splitter(splitter);
+    QUEUES.iter().fold(builder, |builder, queue| {
+        let log = log.clone();
+        builder.worker(*queue, move |batch: Batch<u32>, _: Context| {
+            log.add(format!("{name} {}", batch.queue()));
+            async {
+                pass(std::time::Duration::from_millis(20)).await;
+                Ok(())
+            }
+        })
+    })
+}
+
+async fn fill(rig: &Rig, jobs: u32) {
+    for i in 0..jobs {
+        for queue in QUEUES {
+            rig.push(Job::new(queue, &i).unwrap()).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn l9_a_node_leaves_what_others_prefer_to_them_while_it_has_enough_to_do() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let half = |first: bool| {
+        let prefers = move |_: &Fleet<'_>, queue: &str| (queue < "d") == first;
+        Splitter::Custom(Arc::new(prefers))
+    };
+    let nodes = [("one", half(true)), ("two", half(false))]
+        .map(|(name, splitter)| Running::start(node(&rig, &log, name, splitter)));
+    fill(&rig, 50).await;
+    log.reaches(200).await;
+    let lines = log.lines();
+    for (queues, name) in [(&QUEUES[..3], "two"), (&QUEUES[3..], "one")] {
+        let foreign =
+            |line: &&String| queues.iter().any(|queue| **line == format!("{name} {queue}"));
+        let count = lines.iter().filter(foreign).count();
+        assert!(count <= 20, "{count} calls of node {name} in queues that the other prefers");
+    }
+    for node in nodes {
+        node.stop().await;
+    }
+}
+
+#[test]
+fn l9_by_node_each_queue_is_one_node_s_and_moves_only_when_that_one_leaves() {
+    let nodes: Vec<NodeId> = (0..5).map(|i| NodeId(format!("node-{i}").into())).collect();
+    let owners = |nodes: &[NodeId], queue: &str| -> Vec<NodeId> {
+        let prefers = |node: &&NodeId| Splitter::ByNode.prefers(&Fleet::of(node, nodes), queue);
+        nodes.iter().filter(prefers).cloned().collect()
+    };
+    let mut moved = 0;
+    for queue in (0..200).map(|i| format!("queue-{i}")) {
+        let before = owners(&nodes, &queue);
+        let after = owners(&nodes[1..], &queue);
+        assert_eq!((before.len(), after.len()), (1, 1));
+        assert!(before == after || before[0] == nodes[0], "{queue} moved without need");
+        moved += u32::from(before != after);
+    }
+    assert!((20..60).contains(&moved), "the node that left had {moved} of 200");
+}
+
+#[tokio::test(start_paused = true)]
+async fn l9_what_nobody_prefers_is_worked_on_all_the_same() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let only_a = Splitter::Custom(Arc::new(|_: &Fleet<'_>, queue: &str| queue == "a"));
+    let running = Running::start(node(&rig, &log, "one", only_a));
+    fill(&rig, 10).await;
+    log.reaches(60).await;
+    running.stop().await;
+    let first = log.lines().iter().take(10).filter(|line| *line == "one a").count();
+    assert!(first >= 8, "{:?}", log.lines());
+}
