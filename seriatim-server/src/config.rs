@@ -1,5 +1,7 @@
 //! The configuration: TOML, overridden by variables (`SERIATIM_NODE__ID`) and by flags.
 
+mod worker;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,6 +11,8 @@ use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
 use toml::{Table, Value};
 
 use crate::output::{Failure, LogFormat};
+
+pub(crate) use worker::{Builtin, WorkerConfig, WorkerKind};
 
 /// Prefix of the variables that override the file.
 const PREFIX: &str = "SERIATIM_";
@@ -89,25 +93,6 @@ pub(crate) struct QueueConfig {
     shards: Option<u16>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct WorkerConfig {
-    pub(crate) queue: String,
-    #[serde(default)]
-    pub(crate) task: Option<String>,
-    /// One process per call.
-    #[serde(default)]
-    pub(crate) command: Option<Vec<String>>,
-    /// Long-lived.
-    #[serde(default)]
-    pub(crate) process: Option<Vec<String>>,
-    /// Most calls of this queue at once.
-    #[serde(default)]
-    pub(crate) concurrency: Option<usize>,
-    #[serde(default, deserialize_with = "length")]
-    pub(crate) timeout: Option<Duration>,
-}
-
 fn length<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let text = Option::<String>::deserialize(from)?;
     text.map(|text| seriatim::duration::parse(&text).map_err(|e| de::Error::custom(e.message())))
@@ -138,23 +123,12 @@ impl Config {
             let wrong = |what: &str| {
                 Failure::usage(format!("{name}: workers[{i}] (queue {:?}): {what}", worker.queue))
             };
-            match (&worker.command, &worker.process) {
-                (Some(command), None) if command.is_empty() => {
-                    return Err(wrong("`command` is empty"));
-                }
-                (Some(_), None) => {}
-                (None, Some(_)) => {
-                    return Err(wrong(
-                        "long-lived `process` workers are not supported yet: use `command`",
-                    ));
-                }
-                _ => return Err(wrong("needs `command`")),
-            }
-            if !self.queues.contains_key(&worker.queue) {
-                return Err(wrong(
-                    "there is no [queues] entry of this name, and so no mode: add one",
-                ));
-            }
+            let queue = self.queues.get(&worker.queue).ok_or_else(|| {
+                wrong("there is no [queues] entry of this name, and so no mode: add one")
+            })?;
+            // A queue without a mode is refused when it is declared, with its own message.
+            let mode = queue.mode.or(self.defaults.mode).unwrap_or(Mode::Parallel);
+            worker.read_kind(mode).map_err(|what| wrong(&what))?;
         }
         Ok(())
     }
@@ -312,6 +286,9 @@ mod tests {
             error.contains("line 2") && error.contains("did you mean `concurrency`?"),
             "{error}"
         );
+        let misspelt = "[[workers]]\nqueue = \"a\"\nbuiltin = \"htpp\"\n";
+        let error = read(misspelt, &[]).unwrap_err();
+        assert!(error.contains("line 3") && error.contains("did you mean `http`?"), "{error}");
         let error = read("[queues.a]\nmode = \"fifoo\"\n", &[]).unwrap_err();
         assert!(error.contains("did you mean `fifo`?"), "{error}");
     }
@@ -327,6 +304,31 @@ mod tests {
         let config = read("[node]\nconcurrency = 3\nid = \"a\"\n", &variables).unwrap();
         assert_eq!((config.node.concurrency, config.node.id.as_deref()), (Some(7), Some("b")));
         assert!(read("", &[("SERIATIM_NODE__CONCURENCY", "7")]).is_err());
+    }
+
+    #[test]
+    fn a_contradiction_between_keys_of_a_worker_names_both() {
+        let cases = [
+            ("command = [\"a\"]\nprocess = [\"b\"]", "`command` and `process` contradict"),
+            ("command = [\"a\"]\nprocesses = 2", "`processes` belongs to `process`"),
+            ("command = []", "`command` is empty"),
+            ("process = [\"a\"]\nprocesses = 0", "`processes` is 0"),
+            ("process = [\"a\"]\nconcurrency = 0", "`concurrency` is 0"),
+            ("builtin = \"http\"", "needs `url`"),
+            ("builtin = \"http\"\nurl = \"ftp://a\"", "must begin with http:// or https://"),
+            ("builtin = \"http\"\nurl = \"http://a\"\nmethod = \"GET\"", "`method` is"),
+            ("builtin = \"http\"\nurl = \"http://a\"\nroots = []", "`roots` belongs to"),
+            ("builtin = \"http\"\nurl = \"http://a\"\nheaders = { Host = \"b\" }", "set by"),
+            ("builtin = \"ffmpeg\"\ncommand = [\"a\"]", "`command` and `builtin` contradict"),
+            ("command = [\"a\"]\nurl = \"http://a\"", "`url` belongs to `http`"),
+            ("task = \"x\"", "needs `command`, `process` or `builtin`"),
+        ];
+        for (keys, message) in cases {
+            let text = format!("[queues.a]\nmode = \"fifo\"\n[[workers]]\nqueue = \"a\"\n{keys}\n");
+            let error =
+                format!("{:?}", read(&text, &[]).unwrap().validate("test.toml").unwrap_err());
+            assert!(error.contains(message) && error.contains("workers[0]"), "{error}");
+        }
     }
 
     #[test]

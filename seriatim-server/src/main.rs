@@ -1,11 +1,11 @@
 //! The one binary of Seriatim: thin, over the library.
 
-mod command_worker;
 mod commands;
 mod config;
 mod output;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 use std::process::ExitCode;
 

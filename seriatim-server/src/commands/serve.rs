@@ -1,18 +1,19 @@
 //! `seriatim serve`: runs workers on the queues of a store.
 
+use std::collections::BTreeMap;
 use std::io::LineWriter;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use seriatim::checker::Recorder;
-use seriatim::{EngineBuilder, SharedStore, Worker};
+use seriatim::{EngineBuilder, Mode, SharedStore};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::args::StoreArg;
-use crate::command_worker;
 use crate::config::{Config, WorkerConfig};
 use crate::output::{Failure, LogFormat, start_log};
+use crate::workers::{self, Workers};
 
 #[derive(Args)]
 pub(crate) struct Serve {
@@ -53,19 +54,27 @@ impl Serve {
             tracing::warn!("the HTTP API is not there yet: nothing listens");
         }
         let store = seriatim::connect(&self.store.url_with(&config)).await?;
-        let engine = self.engine(&config, store.clone())?;
+        let mut workers = Workers::new();
+        let engine = self.engine(&config, store.clone(), &mut workers)?;
+        workers.reload_on_hangup()?;
         tracing::info!(
             store = store.capabilities().name,
             workers = config.workers.len(),
             "serving"
         );
         let summary = engine.run_until(told_to_stop()?).await?;
+        workers.stop().await;
         store.close().await?;
         tracing::info!(?summary, "stopped");
         Ok(())
     }
 
-    fn engine(&self, config: &Config, store: SharedStore) -> Result<EngineBuilder, Failure> {
+    fn engine(
+        &self,
+        config: &Config,
+        store: SharedStore,
+        workers: &mut Workers,
+    ) -> Result<EngineBuilder, Failure> {
         let node = &config.node;
         let mut engine = seriatim::Engine::builder(store);
         if let Some(name) = &node.id {
@@ -104,28 +113,16 @@ impl Serve {
             declared.iter().for_each(|queue| recorder.queue(queue));
             engine = engine.observer(Arc::new(recorder));
         }
+        let modes: BTreeMap<String, Mode> =
+            declared.iter().map(|queue| (queue.name.clone(), queue.mode)).collect();
         engine = declared.into_iter().fold(engine, EngineBuilder::queue);
         let wanted =
             |worker: &&WorkerConfig| self.queues.is_empty() || self.queues.contains(&worker.queue);
-        Ok(config.workers.iter().filter(wanted).fold(engine, with_worker))
+        config.workers.iter().filter(wanted).try_fold(engine, |engine, worker| {
+            let mode = modes.get(&worker.queue).copied().unwrap_or(Mode::Parallel);
+            Ok(engine.with(workers.worker(worker, mode)?))
+        })
     }
-}
-
-fn with_worker(engine: EngineBuilder, config: &WorkerConfig) -> EngineBuilder {
-    let command: Arc<[String]> = config.command.clone().unwrap_or_default().into();
-    let mut worker = Worker::raw(config.queue.as_str(), move |batch, context| {
-        command_worker::run(command.clone(), batch, context)
-    });
-    if let Some(task) = &config.task {
-        worker = worker.task(task.as_str());
-    }
-    if let Some(calls) = config.concurrency {
-        worker = worker.concurrency(calls);
-    }
-    if let Some(length) = config.timeout {
-        worker = worker.timeout(length);
-    }
-    engine.with(worker)
 }
 
 /// Resolves at the first SIGTERM or SIGINT; the second ends the process at once.
@@ -142,6 +139,7 @@ fn told_to_stop() -> Result<impl Future<Output = ()>, Failure> {
             tracing::warn!(
                 "ended at once: what was running will be taken over when its lease runs out"
             );
+            workers::kill_all();
             std::process::exit(1);
         });
     })

@@ -131,3 +131,24 @@ pub(crate) fn text(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     text(&output.stdout) + &text(&output.stderr)
 }
+
+/// Waits for what no store tells.
+pub(crate) async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
+    let started = Instant::now();
+    let mut looks = tokio::time::interval(Duration::from_millis(20));
+    while !is_so().await {
+        assert!(started.elapsed() < PATIENCE, "it did not happen in time: {what}");
+        looks.tick().await;
+    }
+}
+
+/// Signals a process that may have ended by itself.
+pub(crate) fn kill(pid: i32, signal: Signal) {
+    let _ = kill_process(Pid::from_raw(pid).unwrap(), signal);
+}
+
+/// Whether it runs: a process that has ended and that nobody has waited for does not.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
