@@ -1,5 +1,6 @@
 //! The configuration: TOML, overridden by variables (`SERIATIM_NODE__ID`) and by flags.
 
+mod cron;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -7,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
-use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
+use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
 use toml::{Table, Value};
 
 use crate::output::{Failure, LogFormat};
 
+pub(crate) use cron::CronConfig;
 pub(crate) use worker::{Builtin, WorkerConfig, WorkerKind};
 
 /// Prefix of the variables that override the file.
@@ -27,6 +29,7 @@ pub(crate) struct Config {
     pub(crate) defaults: QueueConfig,
     pub(crate) queues: BTreeMap<String, QueueConfig>,
     pub(crate) workers: Vec<WorkerConfig>,
+    pub(crate) cron: Vec<CronConfig>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -55,6 +58,7 @@ pub(crate) struct NodeConfig {
     pub(crate) groups: Vec<String>,
     pub(crate) concurrency: Option<usize>,
     pub(crate) scheduler: Option<Scheduler>,
+    pub(crate) splitter: SplitterConfig,
     #[serde(deserialize_with = "length")]
     pub(crate) poll_interval: Option<Duration>,
     #[serde(deserialize_with = "length")]
@@ -63,6 +67,15 @@ pub(crate) struct NodeConfig {
     pub(crate) lease: Option<Duration>,
     #[serde(deserialize_with = "length")]
     pub(crate) shutdown_timeout: Option<Duration>,
+}
+
+/// Which queues a node prefers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SplitterConfig {
+    #[default]
+    All,
+    ByNode,
 }
 
 /// The settings of a queue; what is not set is the default's.
@@ -131,6 +144,15 @@ impl Config {
             worker.read_kind(mode).map_err(|what| wrong(&what))?;
         }
         Ok(())
+    }
+
+    /// What is pushed by the clock.
+    pub(crate) fn cron_entries(&self) -> Result<Vec<Cron>, Failure> {
+        let entry = |config: &CronConfig| {
+            let wrong = |e| Failure::usage(format!("cron (name {:?}): {e}", config.name()));
+            config.entry().map_err(wrong)
+        };
+        self.cron.iter().map(entry).collect()
     }
 
     /// The queues that are to be declared.

@@ -3,6 +3,7 @@
 mod commands;
 mod config;
 mod output;
+mod signals;
 #[cfg(test)]
 mod tests;
 mod workers;

@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod check;
 mod completions;
+mod cron;
 mod demo;
 mod doctor;
 mod find;
@@ -50,6 +51,8 @@ pub(crate) enum Command {
     Jobs(jobs::Jobs),
     /// Lists nodes; shows, quiets, stops one
     Nodes(nodes::Nodes),
+    /// Lists what is pushed by the clock, and when next
+    Cron(cron::CronArgs),
     /// Says what is stuck, failing, slow or misconfigured, and what to do about it
     Doctor(doctor::Doctor),
     /// Creates or upgrades what a store keeps
@@ -78,6 +81,7 @@ impl Command {
             Self::Lanes(lanes) => lanes.run().await,
             Self::Jobs(jobs) => jobs.run().await,
             Self::Nodes(nodes) => nodes.run().await,
+            Self::Cron(cron) => cron.run(),
             Self::Doctor(doctor) => doctor.run().await,
             Self::Migrate(migrate) => migrate.run().await,
             Self::Completions(completions) => {

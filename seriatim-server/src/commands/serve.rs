@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use seriatim::checker::Recorder;
-use seriatim::{EngineBuilder, Mode, SharedStore};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use seriatim::{EngineBuilder, Mode, SharedStore, Splitter};
 
 use super::args::StoreArg;
-use crate::config::{Config, WorkerConfig};
+use crate::config::{Config, SplitterConfig, WorkerConfig};
 use crate::output::{Failure, LogFormat, start_log};
-use crate::workers::{self, Workers};
+use crate::signals::{dump_when_asked, told_to_stop};
+use crate::workers::Workers;
 
 #[derive(Args)]
 pub(crate) struct Serve {
@@ -55,7 +55,8 @@ impl Serve {
         }
         let store = seriatim::connect(&self.store.url_with(&config)).await?;
         let mut workers = Workers::new();
-        let engine = self.engine(&config, store.clone(), &mut workers)?;
+        let engine = self.engine(&config, store.clone(), &mut workers)?.build()?;
+        dump_when_asked(engine.handle())?;
         workers.reload_on_hangup()?;
         tracing::info!(
             store = store.capabilities().name,
@@ -85,6 +86,9 @@ impl Serve {
         }
         if let Some(scheduler) = node.scheduler {
             engine = engine.scheduler(scheduler);
+        }
+        if node.splitter == SplitterConfig::ByNode {
+            engine = engine.splitter(Splitter::ByNode);
         }
         if let Some(calls) = self.concurrency.or(node.concurrency) {
             engine = engine.concurrency(calls);
@@ -116,38 +120,12 @@ impl Serve {
         let modes: BTreeMap<String, Mode> =
             declared.iter().map(|queue| (queue.name.clone(), queue.mode)).collect();
         engine = declared.into_iter().fold(engine, EngineBuilder::queue);
+        engine = config.cron_entries()?.into_iter().fold(engine, EngineBuilder::cron);
         let wanted =
             |worker: &&WorkerConfig| self.queues.is_empty() || self.queues.contains(&worker.queue);
         config.workers.iter().filter(wanted).try_fold(engine, |engine, worker| {
             let mode = modes.get(&worker.queue).copied().unwrap_or(Mode::Parallel);
             Ok(engine.with(workers.worker(worker, mode)?))
         })
-    }
-}
-
-/// Resolves at the first SIGTERM or SIGINT; the second ends the process at once.
-fn told_to_stop() -> Result<impl Future<Output = ()>, Failure> {
-    let listen =
-        |kind| signal(kind).map_err(|e| Failure::failed(format!("signals cannot be heard: {e}")));
-    let (mut term, mut interrupt) =
-        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    Ok(async move {
-        any(&mut term, &mut interrupt).await;
-        tracing::info!("stopping: no new work; a second signal ends it at once");
-        tokio::spawn(async move {
-            any(&mut term, &mut interrupt).await;
-            tracing::warn!(
-                "ended at once: what was running will be taken over when its lease runs out"
-            );
-            workers::kill_all();
-            std::process::exit(1);
-        });
-    })
-}
-
-async fn any(term: &mut Signal, interrupt: &mut Signal) {
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = interrupt.recv() => {}
     }
 }

@@ -91,7 +91,7 @@ async fn a_killed_process_loses_nothing_and_keeps_the_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_processes_with_one_node_id_do_not_overlap() {
+async fn d17_two_processes_with_one_node_id_do_not_overlap() {
     let site = Site::new(&config("fifo"));
     let recorder = site.recorder(&queue("fifo"));
     let store = site.store().await;

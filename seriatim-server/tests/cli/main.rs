@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod builtin;
+mod clock;
 mod commands;
 mod crashes;
 mod disk;

@@ -57,6 +57,15 @@ impl Site {
         seriatim::connect(&url).await.unwrap()
     }
 
+    /// Waits until a file is there.
+    pub(crate) async fn appears(&self, name: &str, store: &SharedStore) {
+        let (started, mut wakeups) = (Instant::now(), store.wakeups());
+        while !self.path(name).exists() {
+            assert!(started.elapsed() < PATIENCE, "there is no {name}");
+            wakeups.wait(Duration::from_millis(50)).await;
+        }
+    }
+
     /// Waits until the log of a serving process says something.
     pub(crate) async fn said(&self, history: &str, text: &str, store: &SharedStore) {
         let (started, mut wakeups) = (Instant::now(), store.wakeups());

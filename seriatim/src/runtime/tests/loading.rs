@@ -64,7 +64,7 @@ async fn n6_a_worker_s_own_limit_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_queue_does_not_keep_the_others_waiting_when_slots_are_free() {
+async fn s1_a_slow_queue_does_not_keep_the_others_waiting_when_slots_are_free() {
     let (rig, log) = (Rig::new(), Log::default());
     for i in 0..2 {
         rig.push(Job::new("slow", &i).unwrap()).await;
