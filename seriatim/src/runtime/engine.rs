@@ -76,6 +76,7 @@ impl Engine {
         let mut fetcher = JoinSet::new();
         fetcher.spawn(fetch::run(core.clone()));
         tokio::select! {
+            biased;
             _ = stop => {}
             () = core.told_to_stop.notified() => tracing::info!("told to stop"),
         }

@@ -222,6 +222,7 @@ impl Fetcher {
         }
         core.outage.failed("claiming", &error);
         tokio::select! {
+            biased;
             () = tokio::time::sleep(self.pauses.next()) => {}
             () = core.renamed.notified() => {}
             () = core.phases.draining() => {}
@@ -252,6 +253,7 @@ impl Fetcher {
         let core = self.core.clone();
         let length = self.rest_length();
         tokio::select! {
+            biased;
             rang = self.wakeups.wait(length) => {
                 if rang {
                     self.looks.iter_mut().for_each(|look| look.next = Next::Now);

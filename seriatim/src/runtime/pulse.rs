@@ -68,6 +68,7 @@ impl Pulser {
         loop {
             let step = until.saturating_duration_since(Instant::now()).min(PROGRESS_EVERY);
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(step) => {}
                 () = core.gone.notified() => return,
             }

@@ -1,6 +1,6 @@
 //! The calls whose handlers wait for something. Those that end at once are never listed.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use super::call::Call;
@@ -10,26 +10,35 @@ use crate::store::{Beat, CancelNotice};
 
 #[derive(Debug, Default)]
 pub(super) struct Running {
-    calls: Mutex<HashMap<usize, Arc<Call>>>,
+    calls: Mutex<Calls>,
+}
+
+/// By number, and so in the order in which they began to wait.
+#[derive(Debug, Default)]
+struct Calls {
+    by_number: BTreeMap<u64, Arc<Call>>,
+    last: u64,
 }
 
 /// Takes the call off the list when the slot is through with it, however that happens.
 pub(super) struct Listed<'a> {
     running: &'a Running,
-    name: usize,
+    number: u64,
 }
 
 impl Running {
     pub(super) fn list(&self, call: &Arc<Call>) -> Listed<'_> {
-        let name = Arc::as_ptr(call).addr();
-        lock(&self.calls).insert(name, call.clone());
-        Listed { running: self, name }
+        let mut calls = lock(&self.calls);
+        calls.last += 1;
+        let number = calls.last;
+        calls.by_number.insert(number, call.clone());
+        Listed { running: self, number }
     }
 
     /// Tells the calls that `which` picks to end.
     pub(super) fn stop(&self, reason: Stop, which: impl Fn(&Call) -> bool) -> usize {
         let calls = lock(&self.calls);
-        let picked = calls.values().filter(|call| call.control.reason() < Some(reason));
+        let picked = calls.by_number.values().filter(|call| call.control.reason() < Some(reason));
         let picked: Vec<_> = picked.filter(|call| which(call)).collect();
         for call in &picked {
             call.control.stop(reason);
@@ -43,7 +52,7 @@ impl Running {
         let holds = |call: &&Arc<Call>| {
             call.turn_of(notice.lane).is_some_and(|turn| turn.token == notice.token)
         };
-        let Some(call) = calls.values().find(holds) else { return };
+        let Some(call) = calls.by_number.values().find(holds) else { return };
         call.control.flag(notice.lane, &notice.jobs);
         if call.is_all_flagged() {
             call.control.stop(Stop::Cancelled);
@@ -53,7 +62,7 @@ impl Running {
     /// What the handlers have told and nobody has carried out.
     pub(super) fn take_progress(&self) -> Vec<Beat> {
         let mut beats = Vec::new();
-        for call in lock(&self.calls).values() {
+        for call in lock(&self.calls).by_number.values() {
             for (lane, progress) in call.control.take_progress() {
                 let Some(turn) = call.turn_of(lane) else { continue };
                 let progress = Some(progress);
@@ -64,12 +73,12 @@ impl Running {
     }
 
     pub(super) fn has_progress(&self) -> bool {
-        lock(&self.calls).values().any(|call| call.control.has_progress())
+        lock(&self.calls).by_number.values().any(|call| call.control.has_progress())
     }
 }
 
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
-        lock(&self.running.calls).remove(&self.name);
+        lock(&self.running.calls).by_number.remove(&self.number);
     }
 }
