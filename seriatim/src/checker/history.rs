@@ -142,6 +142,13 @@ pub enum Event {
         /// The job.
         job_id: JobId,
     },
+    /// A waiting job that a person (or its own expiry) took away: deleted, cancelled or buried.
+    Removed {
+        /// When.
+        at: i64,
+        /// The job.
+        job_id: JobId,
+    },
     /// A job that the store still shows at the end.
     Final {
         /// The job.
@@ -197,7 +204,8 @@ impl Event {
             | Self::Settle { at, .. }
             | Self::Rescue { at, .. }
             | Self::Died { at, .. }
-            | Self::Requeue { at, .. } => Some(*at),
+            | Self::Requeue { at, .. }
+            | Self::Removed { at, .. } => Some(*at),
             Self::Queue { .. } | Self::Final { .. } | Self::FinalEnd {} => None,
         }
     }

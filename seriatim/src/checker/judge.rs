@@ -62,6 +62,9 @@ pub(super) struct Facts<'h> {
     /// (entity, token, when the store answered).
     pub rescues: Vec<(Entity, Token, i64)>,
     pub requeues: HashMap<JobId, u64>,
+    pub requeued_at: HashMap<JobId, Vec<i64>>,
+    /// Waiting jobs that people took away, and when.
+    pub removed: HashMap<JobId, i64>,
     pub finals: HashSet<JobId>,
     pub is_complete: bool,
 }
@@ -137,7 +140,14 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
                 facts.rescues.push((entity(queue, key.as_ref(), *job_id), *token, *at));
             }
             Event::Died { at, actor } => deaths.entry(actor).or_default().push(*at),
-            Event::Requeue { job_id, .. } => *facts.requeues.entry(*job_id).or_default() += 1,
+            Event::Requeue { at, job_id } => {
+                facts.requeued_at.entry(*job_id).or_default().push(*at);
+                *facts.requeues.entry(*job_id).or_default() += 1;
+                facts.removed.remove(job_id);
+            }
+            Event::Removed { at, job_id } => {
+                facts.removed.insert(*job_id, *at);
+            }
             Event::Final { job_id, .. } => {
                 facts.finals.insert(*job_id);
             }
