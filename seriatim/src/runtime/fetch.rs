@@ -65,6 +65,9 @@ impl Fetcher {
         self.wake_overdue();
         self.round += 1;
         let mut claimed = false;
+        if !self.reconcile().await {
+            return false;
+        }
         for place in self.order().await {
             if self.core.phases.is_draining() {
                 break;
@@ -75,6 +78,32 @@ impl Fetcher {
             }
         }
         claimed
+    }
+
+    /// After lost answers: looks for lanes that the store counts as ours. Not only when there is
+    /// something to claim from their queue, for they may be all that it has. False if that failed.
+    async fn reconcile(&mut self) -> bool {
+        let core = self.core.clone();
+        let of_rescue = core.rescue_unanswered.swap(false, Ordering::AcqRel);
+        if !of_rescue && !self.looks.iter().any(|look| look.suspect) {
+            return true;
+        }
+        let suspects: Vec<&str> = (core.sources.iter().zip(&self.looks))
+            .filter_map(|(source, look)| look.suspect.then_some(&*source.name))
+            .collect();
+        // A rescue takes from all queues.
+        let is_suspect = |queue: &str| of_rescue || suspects.contains(&queue);
+        match reconcile(&core, &core.node(), is_suspect).await {
+            Ok(()) => {
+                self.looks.iter_mut().for_each(|look| look.suspect = false);
+                true
+            }
+            Err(error) => {
+                core.rescue_unanswered.fetch_or(of_rescue, Ordering::AcqRel);
+                self.wait_after(error).await;
+                false
+            }
+        }
     }
 
     /// What is due, and what nobody has looked at for a poll interval, is worth asking.
@@ -150,12 +179,6 @@ impl Fetcher {
     async fn claim(&mut self, place: usize, want: Want) -> bool {
         let core = self.core.clone();
         let node = core.node();
-        if self.looks[place].suspect {
-            match reconcile(&core, &core.sources[place], &node).await {
-                Ok(()) => self.looks[place].suspect = false,
-                Err(error) => return self.failed(place, want, error).await,
-            }
-        }
         let source = &core.sources[place];
         let lease = source.definition().and_then(|queue| queue.lease);
         let request = Claim {
@@ -220,6 +243,12 @@ impl Fetcher {
             ErrorKind::Unavailable => look.suspect = true,
             _ => {}
         }
+        self.wait_after(error).await;
+        false
+    }
+
+    async fn wait_after(&mut self, error: Error) {
+        let core = self.core.clone();
         core.outage.failed("claiming", &error);
         tokio::select! {
             biased;
@@ -227,7 +256,6 @@ impl Fetcher {
             () = core.renamed.notified() => {}
             () = core.phases.draining() => {}
         }
-        false
     }
 
     /// What has waited too long for a slot goes back, so that other nodes can take it.
