@@ -32,6 +32,8 @@ enum Next {
 struct Look {
     next: Next,
     at: Instant,
+    /// The store's time when it was last asked for lanes.
+    asked: Timestamp,
     /// A claim may have been carried out although its answer was lost.
     suspect: bool,
 }
@@ -39,7 +41,8 @@ struct Look {
 /// Claims until the engine drains.
 pub(super) async fn run(core: Arc<Core>) {
     let wakeups = core.store.wakeups();
-    let look = Look { next: Next::Now, at: Instant::now(), suspect: false };
+    let (next, at, asked) = (Next::Now, Instant::now(), Timestamp::default());
+    let look = Look { next, at, asked, suspect: false };
     let looks = vec![look; core.sources.len()];
     let mut fetcher = Fetcher { core, wakeups, looks, pauses: Pauses::default(), round: 0 };
     while !fetcher.core.phases.is_draining() {
@@ -146,6 +149,11 @@ impl Fetcher {
             let of_source = answer.iter().filter(|due| due.queue == source.name);
             due[place] = of_source.filter_map(|one| one.due).min();
             let look = &mut self.looks[place];
+            if look.next != Next::Now && due[place].is_some_and(|time| time <= look.asked) {
+                // It was due when we last claimed, and we did not get it: it is not for this node.
+                // The claim's answer said when to ask again.
+                continue;
+            }
             look.at = Instant::now();
             look.next = match due[place] {
                 Some(time) if time <= self.core.store_now() => Next::Now,
@@ -179,6 +187,7 @@ impl Fetcher {
     async fn claim(&mut self, place: usize, want: Want) -> bool {
         let core = self.core.clone();
         let node = core.node();
+        self.looks[place].asked = core.store_now();
         let source = &core.sources[place];
         let lease = source.definition().and_then(|queue| queue.lease);
         let request = Claim {

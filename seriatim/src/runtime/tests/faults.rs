@@ -76,6 +76,27 @@ async fn a_rescue_whose_answer_was_lost_leaves_no_lane_held_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_due_lane_that_is_for_another_node_makes_nobody_spin() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &7).unwrap().node("elsewhere")).await;
+    for i in 0..2 {
+        rig.push(Job::new("slow", &i).unwrap()).await;
+    }
+    let slow = |_: Batch<u32>, _: Context| async {
+        pass(secs(20)).await;
+        Ok(())
+    };
+    // The second slow job is due and has no slot: the queue stays worth asking.
+    let running =
+        Running::start(counting(&rig, &log).with(Worker::new("slow", slow).concurrency(1)));
+    pass(secs(10)).await;
+    let claims = rig.faults.claims.load(Ordering::SeqCst);
+    assert!(claims <= 30, "{claims} claims in 10 s");
+    running.kill();
+    assert_eq!(log.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_settle_whose_answer_was_lost_is_repeated_and_the_job_runs_once() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.faults.lost_settles.store(1, Ordering::SeqCst);
