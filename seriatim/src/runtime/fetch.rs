@@ -171,6 +171,7 @@ impl Fetcher {
             || core.quiet.load(Ordering::Relaxed)
             || source.paused_until().is_some()
         {
+            core.pool.unreserve(place);
             return Want::default();
         }
         let definition = source.definition();

@@ -88,3 +88,31 @@ async fn a_slow_queue_does_not_keep_the_others_waiting_when_slots_are_free() {
     assert_eq!(rig.stats(None).await.unwrap().iter().map(|s| s.running).sum::<u64>(), 2);
     running.kill();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_kept_free_for_a_queue_that_then_has_nothing_is_given_back() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("slow", &1).unwrap()).await;
+    let handler = |log: Log| {
+        move |batch: Batch<u32>, _: Context| {
+            let (log, queue) = (log.clone(), batch.queue().to_owned());
+            async move {
+                pass(secs(3)).await;
+                log.add(queue);
+                Ok(())
+            }
+        }
+    };
+    let builder = engine(&rig).concurrency(1);
+    let builder = builder.worker("slow", handler(log.clone()));
+    let running = Running::start(builder.worker("quick", handler(log.clone())));
+    pass(Duration::from_millis(1_500)).await;
+    let second = rig.push(Job::new("slow", &2).unwrap()).await;
+    pass(Duration::from_millis(500)).await;
+    rig.cancel(store::Cancel { now: None, jobs: vec![second] }).await.unwrap();
+    pass(secs(2)).await;
+    rig.push(Job::new("quick", &3).unwrap()).await;
+    log.reaches(2).await;
+    assert_eq!(log.lines(), ["slow", "quick"]);
+    running.stop().await;
+}
