@@ -66,7 +66,13 @@ impl Engine {
     /// until their leases run out.
     pub async fn run_until(self, stop: impl Future + Send) -> Result<Summary> {
         let core = self.core;
-        let upkeep = start(&core, self.queues).await?;
+        tokio::pin!(stop);
+        let upkeep = tokio::select! {
+            biased;
+            // A store that hangs must not keep the process from ending.
+            _ = &mut stop => return Ok(core.counters.summary(0)),
+            upkeep = start(&core, self.queues) => upkeep?,
+        };
         let mut settler = JoinSet::new();
         settler.spawn(settle::run(core.clone()));
         let mut slots = JoinSet::new();
@@ -77,7 +83,7 @@ impl Engine {
         fetcher.spawn(fetch::run(core.clone()));
         tokio::select! {
             biased;
-            _ = stop => {}
+            _ = &mut stop => {}
             () = core.told_to_stop.notified() => tracing::info!("told to stop"),
         }
         drain(&core, &mut fetcher, &mut slots).await;

@@ -1,5 +1,6 @@
 //! How an engine stops.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
@@ -84,4 +85,14 @@ async fn settings_that_contradict_each_other_are_refused() {
     assert_eq!(refused(base().heartbeat(secs(5)).lease(secs(14))), "lease");
     assert_eq!(refused(base().concurrency(0)), "concurrency");
     assert_eq!(refused(base().worker("mail", |_: Batch<u32>, _| async { Ok(()) })), "workers");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_whose_store_hangs_at_the_start_can_be_stopped() {
+    let rig = Rig::new();
+    rig.faults.hangs.store(true, Ordering::SeqCst);
+    let running = Running::start(engine(&rig));
+    pass(secs(1)).await;
+    let stopped = tokio::time::timeout(secs(1), running.stop()).await;
+    assert_eq!(stopped.unwrap(), Summary::default());
 }
