@@ -24,6 +24,8 @@ mod queue;
 mod retry;
 mod runtime;
 mod settle;
+#[cfg(feature = "conformance")]
+pub mod simulation;
 pub mod store;
 #[cfg(test)]
 mod tests;

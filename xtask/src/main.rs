@@ -4,6 +4,7 @@ mod cargo;
 mod deny;
 mod packages;
 mod servers;
+mod simulate;
 mod step;
 mod test;
 mod tidy;
@@ -22,6 +23,9 @@ Developer commands of Seriatim.
     cargo xtask deny            licences, advisories and duplicates of dependencies (cargo-deny)
     cargo xtask servers         a private PostgreSQL and Redis to develop and measure against,
                                 until Ctrl-C
+    cargo xtask simulate --seeds N [--from S] [--mode safety|liveness]
+                                the whole runtime with everything going wrong, N times; a seed that
+                                fails is run again with --seed S --trace, which prints its history
     cargo xtask help            this text
 ";
 
@@ -59,6 +63,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["test", "--", rest @ ..] => test::run(&root(), rest)?,
         ["tidy"] => tidy::run(&root())?,
         ["deny"] => deny::run(&root())?,
+        ["simulate", rest @ ..] => simulate::run(&root(), rest)?,
         ["servers"] => servers::run()?,
         ["help" | "--help" | "-h"] | [] => print!("{HELP}"),
         _ => {

@@ -192,7 +192,7 @@ fn fates(turn: &Turn, settlement: &Settlement, cancelled: &[JobId]) -> Vec<JobFa
 }
 
 /// Why a turn's jobs went back, in a word.
-fn cause(turn: &Turn, settlement: &Settlement) -> &'static str {
+pub(crate) fn cause(turn: &Turn, settlement: &Settlement) -> &'static str {
     let keep = &settlement.keep;
     match settlement.rest {
         Fate::Keep if keep.crashes > turn.crashes => "crash",
@@ -206,7 +206,7 @@ fn cause(turn: &Turn, settlement: &Settlement) -> &'static str {
     }
 }
 
-fn tag(task: Option<&str>, payload: &Payload) -> String {
+pub(crate) fn tag(task: Option<&str>, payload: &Payload) -> String {
     let digest = digest(task, payload);
     let half = digest.first_chunk::<8>().copied().unwrap_or_default();
     format!("{:016x}", u64::from_be_bytes(half))

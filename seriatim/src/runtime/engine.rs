@@ -74,13 +74,13 @@ impl Engine {
             upkeep = start(&core, self.queues) => upkeep?,
         };
         let mut settler = JoinSet::new();
-        settler.spawn(settle::run(core.clone()));
+        spawn(&mut settler, settle::run(core.clone()));
         let mut slots = JoinSet::new();
         for _ in 0..core.settings.concurrency {
-            slots.spawn(slot::run(core.clone()));
+            spawn(&mut slots, slot::run(core.clone()));
         }
         let mut fetcher = JoinSet::new();
-        fetcher.spawn(fetch::run(core.clone()));
+        spawn(&mut fetcher, fetch::run(core.clone()));
         tokio::select! {
             biased;
             _ = &mut stop => {}
@@ -119,10 +119,18 @@ async fn start(core: &Arc<Core>, queues: Vec<Queue>) -> Result<JoinSet<()>> {
     let mut pulser = Pulser::new(core.clone(), core.store_now());
     pulser.beat().await?;
     let mut upkeep = JoinSet::new();
-    upkeep.spawn(pulser.run());
-    upkeep.spawn(guard::run(core.clone()));
-    upkeep.spawn(caretaker::run(core.clone()));
+    spawn(&mut upkeep, pulser.run());
+    spawn(&mut upkeep, guard::run(core.clone()));
+    spawn(&mut upkeep, caretaker::run(core.clone()));
     Ok(upkeep)
+}
+
+/// Starts one of the engine's tasks: all of them start here, so that a simulation can stop them
+/// all at once.
+fn spawn(tasks: &mut JoinSet<()>, task: impl Future<Output = ()> + Send + 'static) {
+    #[cfg(feature = "conformance")]
+    let task = crate::simulation::of_this_node(task);
+    tasks.spawn(task);
 }
 
 /// Ends the fetcher and the slots; see [`Engine::run_until`] for the order.
