@@ -82,9 +82,9 @@ fn simulate(plan: &Plan) -> u64 {
         }
     });
     let totals = totals.into_inner().expect("no thread panics with it");
-    println!("{}", totals.text());
+    eprintln!("{}", totals.text());
     for (what, count) in &totals.injected {
-        println!("    {count:>9}  {what}");
+        eprintln!("    {count:>9}  {what}");
     }
     totals.failures
 }
@@ -122,7 +122,7 @@ impl Totals {
         if outcome.failure.is_some() {
             self.failures += 1;
             let (seed, mode) = (outcome.seed, outcome.mode.as_str());
-            println!("{outcome}\n    cargo xtask simulate --seed {seed} --mode {mode} --trace");
+            eprintln!("{outcome}\n    cargo xtask simulate --seed {seed} --mode {mode} --trace");
         }
         if self.told.elapsed() >= TELL_EVERY && plan.seeds > 1 {
             self.told = Instant::now();

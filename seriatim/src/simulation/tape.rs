@@ -28,6 +28,8 @@ pub(super) struct Tape {
     of_entity: BTreeMap<Entity, BTreeSet<JobId>>,
     /// Every turn that was claimed or taken over, and when it was claimed.
     turns: BTreeMap<(LaneId, Token), (Turn, i64)>,
+    /// The turns of each key that handlers work on.
+    at_work: BTreeMap<Entity, BTreeSet<Token>>,
 }
 
 /// A job, as it was pushed.
@@ -141,6 +143,14 @@ impl World {
     pub(super) fn began(&self, actor: &str, turn: &Turn) {
         let at = self.tick();
         let mut tape = self.tape();
+        if turn.key.is_some() {
+            let at_work = tape.at_work.entry(entity(turn)).or_default();
+            at_work.insert(turn.token);
+            if at_work.len() > 1 && self.is_strict() {
+                let (key, tokens) = (entity(turn), &at_work);
+                self.alarm.raise(format!("two at once: {key:?} under the tokens {tokens:?}"));
+            }
+        }
         let handed = turn.jobs.iter().map(|job| Handed {
             job_id: job.id,
             score: job.score,
@@ -162,7 +172,12 @@ impl World {
     /// A handler is through with a turn, in whatever way.
     pub(super) fn ended(&self, lane: LaneId, token: Token) {
         let at = self.tick();
-        self.tape().add(Event::End { at, lane, token });
+        let mut tape = self.tape();
+        let entity = tape.turns.get(&(lane, token)).map(|(turn, _)| entity(turn));
+        if let Some(at_work) = entity.and_then(|entity| tape.at_work.get_mut(&entity)) {
+            at_work.remove(&token);
+        }
+        tape.add(Event::End { at, lane, token });
     }
 
     /// Ids that stand for jobs of these turns besides their own: (id, the job's own).
@@ -173,7 +188,7 @@ impl World {
             let Some((turn, _)) = tape.turns.get(&(settlement.lane, settlement.token)) else {
                 continue;
             };
-            let entity = (turn.queue.to_string(), turn.key.as_deref().map(str::to_owned));
+            let entity = entity(turn);
             ids.extend(
                 tape.of_entity.get(&entity).filter(|_| turn.key.is_some()).into_iter().flatten(),
             );
@@ -248,6 +263,10 @@ impl World {
     async fn state(&self, id: JobId) -> Option<JobState> {
         self.store.job(id).await.ok().flatten().map(|view: JobView| view.state)
     }
+}
+
+fn entity(turn: &Turn) -> Entity {
+    (turn.queue.to_string(), turn.key.as_deref().map(str::to_owned))
 }
 
 fn fates(

@@ -8,11 +8,11 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::Instant;
 
-use super::Mutant;
 use super::alarm::Alarm;
 use super::clock::{START, shifted};
-use super::scene::Scene;
+use super::scene::{Happening, Scene};
 use super::tape::Tape;
+use super::{Mutant, Options};
 use crate::clock::Timestamp;
 use crate::store::Memory;
 
@@ -22,6 +22,7 @@ pub(super) struct World {
     pub(super) store: Memory,
     pub(super) alarm: Arc<Alarm>,
     pub(super) mutant: Option<Mutant>,
+    strict: bool,
     origin: Instant,
     calm: AtomicBool,
     store_offset_us: AtomicI64,
@@ -42,14 +43,14 @@ pub(super) struct Outage {
 }
 
 impl World {
-    pub(super) fn new(
-        scene: Scene,
-        store: Memory,
-        rng: Rng,
-        mutant: Option<Mutant>,
-        traces: bool,
-    ) -> Arc<Self> {
+    pub(super) fn new(scene: Scene, store: Memory, rng: Rng, options: &Options) -> Arc<Self> {
+        let (mutant, traces) = (options.mutant, options.trace);
+        let is_sound = mutant.is_none() && options.fault.is_none();
+        let events = &scene.events;
+        let fooled = [Happening::Pause, Happening::StoreClock];
+        let strict = is_sound && !fooled.iter().any(|happening| events.contains(happening));
         Arc::new(Self {
+            strict,
             scene,
             store,
             alarm: Arc::default(),
@@ -114,6 +115,12 @@ impl World {
         let mut outages = lock(&self.outages);
         outages.retain(|outage| outage.until > now);
         outages.iter().find(|outage| outage.node.is_none_or(|name| node == Some(name))).copied()
+    }
+
+    /// Whether handlers of one key may never run at once, whatever tokens they hold. A node that
+    /// stands still cannot end its handlers in time, nor can one whose lease a clock cuts short.
+    pub(super) fn is_strict(&self) -> bool {
+        self.strict
     }
 
     /// Counts something that was made to go wrong.
