@@ -106,6 +106,9 @@ pub enum Event {
         lane: LaneId,
         /// The token.
         token: Token,
+        /// When the store made the claim that it ends.
+        #[serde(default)]
+        claimed_at: Option<i64>,
         /// Whether it was carried out.
         accepted: bool,
         /// What the settle made of the turn's jobs.

@@ -44,6 +44,7 @@ pub(super) struct Settled<'h> {
     pub at: i64,
     pub entity: Entity,
     pub token: Token,
+    pub claimed_at: Option<i64>,
     pub accepted: bool,
     pub fates: &'h [JobFate],
     pub cause: &'h str,
@@ -122,7 +123,18 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
                 let entity = entity(queue, key.as_ref(), fates.first().map(|job| job.job_id));
                 sent.insert((*lane, *token), (*at, entity, fates));
             }
-            Event::Settle { sent_at, at, queue, key, lane, token, accepted, fates, cause } => {
+            Event::Settle {
+                sent_at,
+                at,
+                queue,
+                key,
+                lane,
+                token,
+                claimed_at,
+                accepted,
+                fates,
+                cause,
+            } => {
                 sent.remove(&(*lane, *token));
                 report.refused += u64::from(!accepted);
                 facts.settles.push(Settled {
@@ -130,6 +142,7 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
                     at: *at,
                     entity: entity(queue, key.as_ref(), fates.first().map(|job| job.job_id)),
                     token: *token,
+                    claimed_at: *claimed_at,
                     accepted: *accepted,
                     fates,
                     cause,

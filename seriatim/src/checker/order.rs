@@ -242,6 +242,14 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
             }
         }
     }
+    // Also a claim that was never handed over: what it held had expired, or was cancelled.
+    for settled in facts.settles.iter().filter(|settled| settled.accepted) {
+        let Some(claimed_at) = settled.claimed_at else { continue };
+        for job in settled.fates {
+            let known = last_claim.entry(job.job_id).or_insert(claimed_at);
+            *known = (*known).max(claimed_at);
+        }
+    }
     let mut missing = 0;
     for push in &facts.pushes {
         // An equal payload that was claimed after this one was sent took it along.

@@ -157,6 +157,7 @@ impl<W: Write + Send + 'static> Observer for Recorder<W> {
             key: turn.key.as_deref().map(str::to_owned),
             lane: turn.lane,
             token: turn.token,
+            claimed_at: Some(turn.claimed_at.as_micros()),
             accepted: settled.is_ok(),
             fates: fates(turn, settlement, cancelled),
             cause: cause(turn, settlement).to_owned(),

@@ -127,7 +127,10 @@ impl World {
         for turn in turns {
             let at = self.tick();
             let mut tape = self.tape();
-            tape.turns.insert((turn.lane, turn.token), (turn.clone(), at));
+            // What it holds was closed by the claim that was lost.
+            let lost = tape.turns.range((turn.lane, Token(i64::MIN))..(turn.lane, turn.token));
+            let claimed_at = lost.last().map_or(at, |(_, (_, claimed_at))| *claimed_at);
+            tape.turns.insert((turn.lane, turn.token), (turn.clone(), claimed_at));
             tape.add(Event::Rescue {
                 at,
                 queue: turn.queue.to_string(),
@@ -207,7 +210,8 @@ impl World {
         for (settlement, settled) in settlements.iter().zip(answer) {
             let at = self.tick();
             let mut tape = self.tape();
-            let Some((turn, _)) = tape.turns.get(&(settlement.lane, settlement.token)).cloned()
+            let Some((turn, claimed_at)) =
+                tape.turns.get(&(settlement.lane, settlement.token)).cloned()
             else {
                 continue;
             };
@@ -218,6 +222,7 @@ impl World {
                 key: turn.key.as_deref().map(str::to_owned),
                 lane: turn.lane,
                 token: turn.token,
+                claimed_at: Some(claimed_at),
                 accepted: settled.is_ok(),
                 fates: fates(&turn, settlement, settled, aliases),
                 cause: cause(&turn, settlement).to_owned(),

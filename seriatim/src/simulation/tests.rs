@@ -107,3 +107,11 @@ fn a_node_that_is_declared_dead_gets_its_new_name_in_the_end() {
 fn a_lane_that_is_due_for_another_node_makes_nobody_spin() {
     passes(919, Mode::Liveness);
 }
+
+/// No defect of the engine: the checker called a push lost that had merged into a job which then
+/// expired in a turn that no handler saw.
+#[test]
+fn what_merges_into_a_job_that_expires_unseen_is_accounted_for() {
+    passes(102_975, Mode::Safety);
+    passes(111_592, Mode::Liveness);
+}
