@@ -123,30 +123,10 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
                 let entity = entity(queue, key.as_ref(), fates.first().map(|job| job.job_id));
                 sent.insert((*lane, *token), (*at, entity, fates));
             }
-            Event::Settle {
-                sent_at,
-                at,
-                queue,
-                key,
-                lane,
-                token,
-                claimed_at,
-                accepted,
-                fates,
-                cause,
-            } => {
+            Event::Settle { lane, token, accepted, .. } => {
                 sent.remove(&(*lane, *token));
                 report.refused += u64::from(!accepted);
-                facts.settles.push(Settled {
-                    sent_at: *sent_at,
-                    at: *at,
-                    entity: entity(queue, key.as_ref(), fates.first().map(|job| job.job_id)),
-                    token: *token,
-                    claimed_at: *claimed_at,
-                    accepted: *accepted,
-                    fates,
-                    cause,
-                });
+                gather_settle(event, &mut facts);
             }
             Event::Rescue { at, queue, key, token, job_id, .. } => {
                 report.rescued += 1;
@@ -177,6 +157,25 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
     facts.turns.sort_by_key(|turn| (turn.at, turn.token));
     facts.settles.sort_by_key(|settled| settled.at);
     facts
+}
+
+fn gather_settle<'h>(event: &'h Event, facts: &mut Facts<'h>) {
+    let Event::Settle {
+        sent_at, at, queue, key, token, claimed_at, accepted, fates, cause, ..
+    } = event
+    else {
+        return;
+    };
+    facts.settles.push(Settled {
+        sent_at: *sent_at,
+        at: *at,
+        entity: entity(queue, key.as_ref(), fates.first().map(|job| job.job_id)),
+        token: *token,
+        claimed_at: *claimed_at,
+        accepted: *accepted,
+        fates,
+        cause,
+    });
 }
 
 fn gather_push(event: &Event, facts: &mut Facts<'_>, report: &mut Report) {

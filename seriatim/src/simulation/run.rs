@@ -46,7 +46,7 @@ async fn simulate(seed: u64, options: &Options) -> Outcome {
     let mut rng = Rng::with_seed(seed);
     let scene = Scene::of(&mut rng, options.mode);
     let store = options.fault.map_or_else(Memory::new, Memory::with_fault);
-    let world = World::new(scene, store, rng, options);
+    let world = World::new(scene, store, rng, *options);
     world.note(|| format!("{:#?}", world.scene).replace('\n', "\n# "));
     let mut stage = Stage::set(&world).await;
     let failure = tokio::select! {

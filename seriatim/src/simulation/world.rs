@@ -43,7 +43,7 @@ pub(super) struct Outage {
 }
 
 impl World {
-    pub(super) fn new(scene: Scene, store: Memory, rng: Rng, options: &Options) -> Arc<Self> {
+    pub(super) fn new(scene: Scene, store: Memory, rng: Rng, options: Options) -> Arc<Self> {
         let (mutant, traces) = (options.mutant, options.trace);
         let is_sound = mutant.is_none() && options.fault.is_none();
         let events = &scene.events;
