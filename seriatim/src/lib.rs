@@ -28,6 +28,8 @@ mod queue;
 mod retry;
 mod runtime;
 mod settle;
+#[cfg(feature = "conformance")]
+pub mod simulation;
 mod steps;
 pub mod store;
 #[cfg(feature = "testing")]

@@ -6,6 +6,7 @@ mod files;
 mod packages;
 mod seeds;
 mod servers;
+mod simulate;
 mod step;
 mod test;
 mod tidy;
@@ -25,6 +26,9 @@ Developer commands of Seriatim.
     cargo xtask seeds           the rows of docs/parity.md, and the tests that show them
     cargo xtask servers         a private PostgreSQL and Redis to develop and measure against,
                                 until Ctrl-C
+    cargo xtask simulate --seeds N [--from S] [--mode safety|liveness]
+                                the whole runtime with everything going wrong, N times; a seed that
+                                fails is run again with --seed S --trace, which prints its history
     cargo xtask help            this text
 ";
 
@@ -63,6 +67,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["tidy"] => tidy::run(&root())?,
         ["deny"] => deny::run(&root())?,
         ["seeds"] => seeds::run(&root())?,
+        ["simulate", rest @ ..] => simulate::run(&root(), rest)?,
         ["servers"] => servers::run()?,
         ["help" | "--help" | "-h"] | [] => print!("{HELP}"),
         _ => {

@@ -1,5 +1,6 @@
 //! How an engine stops.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
@@ -105,4 +106,14 @@ async fn n9_a_node_that_has_stopped_is_seen_as_gone_at_once() {
         |name: &str| nodes.iter().find(|node| &*node.info.name == name).map(|node| node.dead);
     assert_eq!((dead("goes").unwrap_or(true), dead("stays")), (true, Some(false)), "{nodes:?}");
     stays.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_whose_store_hangs_at_the_start_can_be_stopped() {
+    let rig = Rig::new();
+    rig.faults.hangs.store(true, Ordering::SeqCst);
+    let running = Running::start(engine(&rig));
+    pass(secs(1)).await;
+    let stopped = tokio::time::timeout(secs(1), running.stop()).await;
+    assert_eq!(stopped.unwrap(), Summary::default());
 }
