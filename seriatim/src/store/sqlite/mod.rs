@@ -17,6 +17,8 @@ mod rescue;
 mod row;
 mod settle;
 mod thread;
+#[cfg(test)]
+mod tests;
 mod tx;
 mod views;
 
