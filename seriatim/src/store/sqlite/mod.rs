@@ -16,9 +16,9 @@ mod push;
 mod rescue;
 mod row;
 mod settle;
-mod thread;
 #[cfg(test)]
 mod tests;
+mod thread;
 mod tx;
 mod views;
 
