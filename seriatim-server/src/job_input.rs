@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn l1_the_names_of_lowkiq_and_dataloader_are_understood() {
+    fn l12_the_names_of_lowkiq_and_dataloader_are_understood() {
         let job = read(r#"{"id":42,"perform_in":1700000000,"payload":[1]}"#).unwrap();
         assert_eq!(job.key.as_deref(), Some("42"));
         assert_eq!(job.run_at, RunAt::At(Timestamp::from_micros(1_700_000_000_000_000)));

@@ -89,8 +89,8 @@ impl Command {
                 completions.run();
                 Ok(())
             }
-            Self::Openapi(openapi) => {
-                openapi.run();
+            Self::Openapi(openapi::Openapi {}) => {
+                openapi::Openapi::run();
                 Ok(())
             }
             Self::Man(man) => man.run(),

@@ -9,7 +9,7 @@ use crate::output::say;
 pub(crate) struct Openapi {}
 
 impl Openapi {
-    pub(crate) fn run(self) {
+    pub(crate) fn run() {
         say(format!("{:#}", http::openapi("")));
     }
 }

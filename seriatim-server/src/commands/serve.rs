@@ -53,11 +53,11 @@ impl Serve {
         let config = Config::read(self.config.as_deref())?;
         let format = self.log_format.unwrap_or(config.log.format);
         start_log(format, self.log_level.as_deref(), config.log.level.as_deref())?;
+        let (store, meter) = Metered::wrap(seriatim::connect(&self.store.url_with(&config)).await?);
         let listening = match self.no_http {
             true => None,
             false => Some(Listening::start(&config.http, self.listen, self.insecure).await?),
         };
-        let (store, meter) = Metered::wrap(seriatim::connect(&self.store.url_with(&config)).await?);
         let recorder = self.recorder(&config.declared()?)?;
         let engine = self.engine(&config, store.clone(), recorder.clone())?;
         tracing::info!(

@@ -1,5 +1,7 @@
 //! Who may do what: bearer tokens with roles.
 
+use std::net::{IpAddr, SocketAddr};
+
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
@@ -145,12 +147,12 @@ fn refuse_other_sites(method: &Method, headers: &HeaderMap) -> Result<(), Proble
 }
 
 fn is_local(host: &str) -> bool {
-    if host.parse::<std::net::SocketAddr>().is_ok() || host.parse::<std::net::IpAddr>().is_ok() {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    if host.parse::<SocketAddr>().is_ok() || address.parse::<IpAddr>().is_ok() {
         return true;
     }
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok()
+    let name = host.split_once(':').map_or(host, |(name, _)| name);
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
 #[cfg(test)]

@@ -113,6 +113,7 @@ mod tests {
     #[derive(Debug, serde::Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Outer {
+        #[allow(dead_code)]
         inner: Vec<Inner>,
     }
 
@@ -130,7 +131,7 @@ mod tests {
             (r#"{"inner":[{}]}"#, Some("inner[0].number")),
             (r#"{"inner":[{"number":1,"nubmer":2}]}"#, Some("inner[0].nubmer")),
             ("{}", Some("inner")),
-            ("[1", None),
+            ("{", None),
             (r#"{"inner":[]} x"#, None),
         ];
         for (text, field) in cases {

@@ -13,7 +13,8 @@ use super::problem::Problem;
 pub(super) const CONNECTIONS_MAX: usize = 1_024;
 /// Most header fields of a request.
 pub(super) const HEADERS_MAX: usize = 100;
-/// Most bytes of a request's line and header, and of what is read ahead.
+/// Most bytes of a request's line and header, and of what is read ahead. It is looked at when a read
+/// did not complete the header, so that the last read may go beyond.
 pub(super) const HEADER_BYTES_MAX: usize = 64 << 10;
 /// How long the header of a request may take, and how long a connection may be idle.
 pub(super) const HEADER_READ_MAX: Duration = Duration::from_secs(15);

@@ -5,6 +5,7 @@ mod commands;
 mod crashes;
 mod disk;
 mod hand;
+mod http;
 mod input;
 mod people;
 mod site;

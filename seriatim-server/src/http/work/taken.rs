@@ -8,8 +8,9 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
+use serde::Serialize;
 use seriatim::store::Settle;
-use seriatim::{Outcome, Queue, Settlement, Store, Turn, Verdict, plan};
+use seriatim::{Error, ErrorKind, Outcome, Queue, Settlement, Store, Turn, Verdict, plan};
 
 use super::super::input::JSON;
 use super::super::problem::Problem;
@@ -35,10 +36,9 @@ impl Taken {
     pub(super) fn answer(self) -> Result<Response, Problem> {
         let lane = |turn| WireTurn::new(turn, |job| !job.has_expired(turn.claimed_at));
         let lanes: Vec<WireTurn<'_>> = self.turns.iter().map(lane).collect();
-        let text =
-            serde_json::to_string(&serde_json::json!({ "lanes": lanes })).map_err(|error| {
-                seriatim::Error::new(seriatim::ErrorKind::Internal, error.to_string())
-            })?;
+        // Written at once: on the way through a value, payloads would lose what only their text has.
+        let text = serde_json::to_string(&Lanes { lanes })
+            .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
         let body = Delivery {
             left: text.len() + END.len(),
             text: Some(text.into()),
@@ -48,6 +48,11 @@ impl Taken {
         let head = [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))];
         Ok((head, Body::new(body)).into_response())
     }
+}
+
+#[derive(Serialize)]
+struct Lanes<'a> {
+    lanes: Vec<WireTurn<'a>>,
 }
 
 impl Drop for Taken {
@@ -142,4 +147,73 @@ pub(super) fn expired(turn: &Turn, queue: &Queue) -> Settlement {
     let expired = turn.jobs.iter().map(|job| job.id).collect();
     let verdict = Verdict { expired, ..Outcome::Done.into() };
     plan(turn, queue, &verdict, &|_| Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use http_body_util::BodyExt;
+    use seriatim::store::{Claim, Heartbeat, Lease, NodeInfo};
+    use seriatim::{Client, Job, Memory, NodeId, SharedStore};
+
+    use super::super::super::state::App;
+    use super::*;
+
+    /// A lane that was claimed for a worker.
+    async fn taken() -> (SharedStore, Taken) {
+        let store: SharedStore = Arc::new(Memory::new());
+        let job = Job::new("orders", "paid").unwrap().key("k");
+        Client::new(store.clone()).push(job).await.unwrap();
+        let node = NodeInfo::new(NodeId::from("n"), Duration::from_secs(60));
+        let beat = Heartbeat { now: None, node: node.clone(), beats: Vec::new() };
+        store.heartbeat(beat).await.unwrap();
+        let claim = Claim {
+            now: None,
+            queue: "orders".into(),
+            shard: None,
+            node: node.id,
+            node_name: None,
+            groups: Vec::new(),
+            lanes_max: 1,
+            crashed_max: 0,
+            lease: Lease::Own { ttl: Duration::from_secs(60) },
+        };
+        let mut taken = Taken::new(App::open(store.clone()));
+        taken.turns = store.claim(claim).await.unwrap().turns;
+        (store, taken)
+    }
+
+    async fn running(store: &SharedStore) -> u64 {
+        // What was dropped goes back in a task of its own; this runs behind it.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        store.stats(None).await.unwrap()[0].running
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_sent_to_its_end_is_delivered() {
+        let (store, taken) = taken().await;
+        let body = taken.answer().unwrap().into_body().collect().await.unwrap().to_bytes();
+        let answer: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(answer["lanes"][0]["jobs"][0]["payload"], "paid");
+        assert_eq!(running(&store).await, 1);
+    }
+
+    #[tokio::test]
+    async fn lanes_whose_answer_is_dropped_go_back() {
+        let (store, taken) = taken().await;
+        drop(taken.answer().unwrap());
+        assert_eq!(running(&store).await, 0);
+        let (store, taken) = self::taken().await;
+        let mut body = taken.answer().unwrap().into_body();
+        // All of the text is with the connection, which then breaks.
+        assert!(body.frame().await.unwrap().unwrap().is_data());
+        drop(body);
+        assert_eq!(running(&store).await, 0);
+        let jobs = &store.stats(None).await.unwrap()[0];
+        assert_eq!((jobs.jobs, jobs.failed), (1, 0));
+    }
 }

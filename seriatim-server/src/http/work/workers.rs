@@ -133,8 +133,7 @@ impl Workers {
 impl Known {
     fn new(worker: &str) -> Self {
         let mut info = NodeInfo::new(NodeId::unique(worker), LEASE_DEFAULT);
-        (info.name, info.pid) = (worker.into(), 0);
-        info.host = "remote".to_owned();
+        (info.name, info.host, info.pid) = (worker.into(), "remote".to_owned(), 0);
         Self { info, lease: LEASE_DEFAULT, beat_at: None }
     }
 }
