@@ -149,6 +149,7 @@ impl Server {
         self.app.drain();
         self.close.send_replace(true);
         let _ = self.task.await;
+        let _ = timeout(CLOSE_MAX, self.app.released()).await;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seriatim::{Client, Observer, SharedStore};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore, watch};
 
 use super::auth::Guard;
 use super::limits::{Budget, STREAMS_MAX, WAITING_CLAIMS_MAX};
@@ -25,6 +25,8 @@ pub(crate) struct App {
     pub(super) bodies: Budget,
     pub(super) streams: Semaphore,
     pub(super) waiting_claims: Semaphore,
+    /// Held by whoever gives lanes back; see [`App::released`].
+    releasing: Arc<RwLock<()>>,
     draining: watch::Sender<bool>,
 }
 
@@ -57,6 +59,7 @@ impl App {
             bodies: Budget::default(),
             streams: Semaphore::new(STREAMS_MAX),
             waiting_claims: Semaphore::new(WAITING_CLAIMS_MAX),
+            releasing: Arc::default(),
             draining: watch::Sender::new(false),
         })
     }
@@ -70,6 +73,16 @@ impl App {
     /// From now on only what holders of claims need is answered.
     pub(crate) fn drain(&self) {
         self.draining.send_replace(true);
+    }
+
+    /// Lanes are given back as long as this is held.
+    pub(super) fn releases(&self) -> Option<OwnedRwLockReadGuard<()>> {
+        self.releasing.clone().try_read_owned().ok()
+    }
+
+    /// Ready when all lanes that were to be given back are.
+    pub(super) async fn released(&self) {
+        drop(self.releasing.write().await);
     }
 
     pub(super) fn is_draining(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Claiming, with waiting.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -123,7 +124,7 @@ impl Order {
             wakeups.forget();
             let (taken, next_due) = self.look().await?;
             let left = end.saturating_duration_since(Instant::now());
-            if !taken.turns.is_empty() || left.is_zero() || self.app.is_draining() {
+            if !taken.turns.is_empty() || left.is_zero() {
                 return Ok(taken);
             }
             let rest = match next_due {
@@ -132,7 +133,7 @@ impl Order {
             };
             tokio::select! {
                 _ = wakeups.wait(rest.min(LOOK_INTERVAL).min(left)) => {}
-                () = self.app.draining() => {}
+                () = self.app.draining() => return Ok(taken),
                 () = answer.closed() => return Ok(taken),
             }
         }
@@ -142,21 +143,30 @@ impl Order {
     /// be more.
     async fn look(&self) -> Result<(Taken, Option<Timestamp>), Problem> {
         let mut taken = Taken::new(self.app.clone());
-        let next_due = self.take(&mut taken).await?;
-        self.end_expired(&mut taken).await?;
-        Ok((taken, next_due))
+        // Also a worker that finds nothing lives, and is to be seen.
+        self.node().await?;
+        loop {
+            let next_due = self.take(&mut taken).await?;
+            let ended = self.end_expired(&mut taken).await?;
+            if !ended || !taken.turns.is_empty() {
+                return Ok((taken, next_due));
+            }
+        }
     }
 
     async fn take(&self, taken: &mut Taken) -> Result<Option<Timestamp>, Problem> {
-        let (mut next_due, mut bytes) = (None::<Timestamp>, 0);
-        for queue in self.by_lag().await? {
+        let (queues, mut next_due) = self.by_lag().await?;
+        let mut bytes = 0;
+        for queue in queues {
             loop {
                 let room = self.lanes_max - taken.turns.len();
                 if room == 0 || bytes >= CLAIM_BYTES_MAX {
                     return Ok(next_due);
                 }
                 let asked = room.min(CLAIM_STEP_LANES);
-                let (turns, due) = match self.step(&queue, asked).await {
+                let has_crash = taken.turns.iter().any(|turn| turn.crashes > 0);
+                let crashed_max = if has_crash { 0 } else { CRASHED_MAX };
+                let (turns, due) = match self.step(&queue, asked, crashed_max).await {
                     Ok(step) => step,
                     // What is taken already is worth more than the error, which will come again.
                     Err(_) if !taken.turns.is_empty() => return Ok(next_due),
@@ -175,37 +185,49 @@ impl Order {
         Ok(next_due)
     }
 
-    async fn by_lag(&self) -> Result<Vec<Arc<str>>, Problem> {
+    /// The queues that may have something, longest due first, and when the next of the others may.
+    async fn by_lag(&self) -> Result<(Vec<Arc<str>>, Option<Timestamp>), Problem> {
         let mut queues: Vec<Arc<str>> =
             self.queues.iter().map(|name| name.as_str().into()).collect();
         queues.sort();
         queues.dedup();
         if queues.len() == 1 {
-            return Ok(queues);
+            return Ok((queues, None));
         }
-        let due = self.app.store.due(DueQuery { now: None, queues: queues.clone() }).await?;
-        let since = |queue: &Arc<str>| {
-            let shards = due.iter().filter(|one| one.queue == *queue);
-            shards.filter_map(|one| one.due).min().unwrap_or(Timestamp::MAX)
-        };
-        queues.sort_by_cached_key(since);
-        Ok(queues)
+        let store = &self.app.store;
+        let (due, now) = (store.due(DueQuery { now: None, queues }).await?, store.now().await?);
+        let (ready, later): (Vec<_>, Vec<_>) = due
+            .into_iter()
+            .filter_map(|one| Some((one.due?, one.queue)))
+            .partition(|(due, _)| *due <= now);
+        let mut ready = ready;
+        ready.sort();
+        let mut queues: Vec<Arc<str>> = ready.into_iter().map(|(_, queue)| queue).collect();
+        // Of a queue in several shards the one that is due longest counts.
+        let mut seen = HashSet::new();
+        queues.retain(|queue| seen.insert(queue.clone()));
+        Ok((queues, later.into_iter().map(|(due, _)| due).min()))
+    }
+
+    /// The node as which the worker claims.
+    async fn node(&self) -> Result<NodeId, Problem> {
+        let (workers, store) = (&self.app.workers, &*self.app.store);
+        workers.claiming(store, &self.worker, &self.queues, self.lanes_max, self.lease).await
     }
 
     async fn step(
         &self,
         queue: &Arc<str>,
         lanes_max: usize,
+        crashed_max: usize,
     ) -> Result<(Vec<Turn>, Option<Timestamp>), Problem> {
         let (app, store) = (&self.app, &*self.app.store);
-        let ask =
-            app.workers.claiming(store, &self.worker, &self.queues, self.lanes_max, self.lease);
-        let node = ask.await?;
-        let claimed = match store.claim(self.request(queue, &node, lanes_max)).await {
+        let node = self.node().await?;
+        let claimed = match store.claim(self.request(queue, &node, lanes_max, crashed_max)).await {
             Err(error) if error.kind() == ErrorKind::NodeGone => {
                 app.workers.rename(&self.worker, &node);
                 let (node, _) = app.workers.beat(store, &self.worker, Vec::new()).await?;
-                store.claim(self.request(queue, &node, lanes_max)).await
+                store.claim(self.request(queue, &node, lanes_max, crashed_max)).await
             }
             claimed => claimed,
         };
@@ -217,7 +239,13 @@ impl Order {
         }
     }
 
-    fn request(&self, queue: &Arc<str>, node: &NodeId, lanes_max: usize) -> Claim {
+    fn request(
+        &self,
+        queue: &Arc<str>,
+        node: &NodeId,
+        lanes_max: usize,
+        crashed_max: usize,
+    ) -> Claim {
         Claim {
             now: None,
             queue: queue.clone(),
@@ -226,16 +254,17 @@ impl Order {
             node_name: Some(self.worker.as_str().into()),
             groups: self.groups.clone(),
             lanes_max,
-            crashed_max: CRASHED_MAX,
+            crashed_max,
             lease: Lease::Own { ttl: self.lease },
         }
     }
 
-    /// Ends the turns whose jobs should all have started before: nobody gets them.
-    async fn end_expired(&self, taken: &mut Taken) -> Result<(), Problem> {
+    /// Ends the turns whose jobs should all have started before: nobody gets them. Whether there
+    /// were any.
+    async fn end_expired(&self, taken: &mut Taken) -> Result<bool, Problem> {
         let is_over = |turn: &Turn| turn.jobs.iter().all(|job| job.has_expired(turn.claimed_at));
         if !taken.turns.iter().any(is_over) {
-            return Ok(());
+            return Ok(false);
         }
         let queues = self.app.store.queues().await?;
         let ended = taken.turns.iter().filter(|turn| is_over(turn)).filter_map(|turn| {
@@ -245,6 +274,6 @@ impl Order {
         let turns = ended.collect();
         self.app.store.settle(Settle { now: None, turns }).await?;
         taken.turns.retain(|turn| !is_over(turn));
-        Ok(())
+        Ok(true)
     }
 }

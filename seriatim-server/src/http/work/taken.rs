@@ -62,7 +62,11 @@ impl Drop for Taken {
         }
         let (app, turns) = (self.app.clone(), std::mem::take(&mut self.turns));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { release(&*app.store, &turns).await });
+            let releasing = app.releases();
+            runtime.spawn(async move {
+                release(&*app.store, &turns).await;
+                drop(releasing);
+            });
         }
     }
 }
