@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, de};
 use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
 use toml::{Table, Value};
 
+use crate::http::Role;
 use crate::output::{Failure, LogFormat};
 
 pub(crate) use cron::CronConfig;
@@ -42,6 +43,20 @@ pub(crate) struct StoreConfig {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct HttpConfig {
     pub(crate) listen: Option<String>,
+    /// Mounts everything below a prefix.
+    pub(crate) base_path: Option<String>,
+    /// What `/info` says of where this runs.
+    pub(crate) environment: Option<String>,
+    pub(crate) tokens: Vec<TokenConfig>,
+}
+
+/// A token of the HTTP API; its secret stands in a variable.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TokenConfig {
+    pub(crate) name: String,
+    pub(crate) token_env: String,
+    pub(crate) role: Role,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -174,6 +189,17 @@ impl Config {
 }
 
 impl QueueConfig {
+    /// The definition of a queue of this name; `mode` is taken where the settings name none.
+    pub(crate) fn define(&self, name: &str, mode: Option<Mode>) -> seriatim::Result<Queue> {
+        let mode = self.mode.or(mode).ok_or_else(|| {
+            seriatim::Error::invalid("mode", "write parallel, accumulate, fifo or exclusive")
+        })?;
+        let mut queue = Queue::new(name, mode);
+        self.apply(&mut queue);
+        queue.validate()?;
+        Ok(queue)
+    }
+
     fn apply(&self, queue: &mut Queue) {
         let keep = |value: &mut u32, set: Option<u32>| *value = set.unwrap_or(*value);
         keep(&mut queue.take, self.take);

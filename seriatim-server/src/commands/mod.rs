@@ -1,6 +1,6 @@
 //! The commands, one file each.
 
-mod act;
+pub(crate) mod act;
 mod args;
 mod bench;
 mod check;
@@ -8,21 +8,24 @@ mod completions;
 mod cron;
 mod demo;
 mod doctor;
-mod find;
-mod job_pages;
-mod jobs;
-mod lanes;
+pub(crate) mod find;
+pub(crate) mod job_pages;
+pub(crate) mod jobs;
+pub(crate) mod lane_jobs;
+pub(crate) mod lane_pages;
+pub(crate) mod lanes;
 mod man;
 mod migrate;
 mod morgue;
-mod nodes;
+pub(crate) mod nodes;
+mod openapi;
 mod push;
 mod push_file;
-mod queues;
+pub(crate) mod queues;
 mod range;
-mod running;
+pub(crate) mod running;
 mod serve;
-mod stats;
+pub(crate) mod stats;
 mod top;
 
 use clap::Subcommand;
@@ -59,6 +62,8 @@ pub(crate) enum Command {
     Migrate(migrate::Migrate),
     /// Prints the completions for a shell
     Completions(completions::Completions),
+    /// Prints the OpenAPI document of the HTTP API
+    Openapi(openapi::Openapi),
     /// Prints the manual page
     #[command(hide = true)]
     Man(man::Man),
@@ -86,6 +91,10 @@ impl Command {
             Self::Migrate(migrate) => migrate.run().await,
             Self::Completions(completions) => {
                 completions.run();
+                Ok(())
+            }
+            Self::Openapi(openapi::Openapi {}) => {
+                openapi::Openapi::run();
                 Ok(())
             }
             Self::Man(man) => man.run(),

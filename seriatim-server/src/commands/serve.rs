@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use clap::Args;
 use seriatim::checker::Recorder;
-use seriatim::{EngineBuilder, Mode, SharedStore, Splitter};
+use seriatim::{EngineBuilder, Mode, Observer, Queue, SharedStore, Splitter};
 
 use super::args::StoreArg;
 use crate::config::{Config, SplitterConfig, WorkerConfig};
+use crate::http::{App, Listening, Metered, Server, Setup};
 use crate::output::{Failure, LogFormat, start_log};
 use crate::signals::{dump_when_asked, told_to_stop};
 use crate::workers::Workers;
@@ -22,7 +23,7 @@ pub(crate) struct Serve {
     config: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArg,
-    /// Where the HTTP API listens (not there yet)
+    /// Where the HTTP API listens; 127.0.0.1:7117 when nobody says
     #[arg(long, value_name = "ADDR")]
     listen: Option<std::net::SocketAddr>,
     /// Only these queues
@@ -34,6 +35,9 @@ pub(crate) struct Serve {
     /// No HTTP API
     #[arg(long)]
     no_http: bool,
+    /// Let everybody in who can reach an address beyond this machine, although no token is configured
+    #[arg(long)]
+    insecure: bool,
     /// Record what happens, for `seriatim check`
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
@@ -50,12 +54,15 @@ impl Serve {
         let config = Config::read(self.config.as_deref())?;
         let format = self.log_format.unwrap_or(config.log.format);
         start_log(format, self.log_level.as_deref(), config.log.level.as_deref())?;
-        if !self.no_http && (self.listen.is_some() || config.http.listen.is_some()) {
-            tracing::warn!("the HTTP API is not there yet: nothing listens");
-        }
-        let store = seriatim::connect(&self.store.url_with(&config)).await?;
+        let (store, meter) = Metered::wrap(seriatim::connect(&self.store.url_with(&config)).await?);
+        let listening = match self.no_http {
+            true => None,
+            false => Some(Listening::start(&config.http, self.listen, self.insecure).await?),
+        };
+        let recorder = self.recorder(&config.declared()?)?;
         let mut workers = Workers::new();
-        let engine = self.engine(&config, store.clone(), &mut workers)?.build()?;
+        let engine =
+            self.engine(&config, store.clone(), recorder.clone(), &mut workers)?.build()?;
         dump_when_asked(engine.handle())?;
         workers.reload_on_hangup()?;
         tracing::info!(
@@ -63,17 +70,50 @@ impl Serve {
             workers = config.workers.len(),
             "serving"
         );
-        let summary = engine.run_until(told_to_stop()?).await?;
+        let server = listening.map(|listening| {
+            let setup = Setup {
+                guard: listening.guard.clone(),
+                base_path: listening.base_path.clone(),
+                environment: config.http.environment.clone(),
+                observer: recorder,
+            };
+            listening.serve(App::new(store.clone(), meter, setup))
+        });
+        let app = server.as_ref().map(Server::app);
+        let stop = told_to_stop()?;
+        let summary = engine
+            .run_until(async move {
+                stop.await;
+                app.inspect(|app| app.drain());
+            })
+            .await;
         workers.stop().await;
+        if let Some(server) = server {
+            server.stop().await;
+        }
+        let summary = summary?;
         store.close().await?;
         tracing::info!(?summary, "stopped");
         Ok(())
+    }
+
+    /// What records the history, where one is wanted.
+    fn recorder(&self, declared: &[Queue]) -> Result<Option<Arc<dyn Observer>>, Failure> {
+        let Some(path) = &self.history else { return Ok(None) };
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        let file = file
+            .map_err(|e| Failure::failed(format!("{} cannot be written: {e}", path.display())))?;
+        // Unbuffered by line: a killed process leaves at most one torn line.
+        let recorder = Recorder::new(format!("pid-{}", std::process::id()), LineWriter::new(file));
+        declared.iter().for_each(|queue| recorder.queue(queue));
+        Ok(Some(Arc::new(recorder)))
     }
 
     fn engine(
         &self,
         config: &Config,
         store: SharedStore,
+        recorder: Option<Arc<dyn Observer>>,
         workers: &mut Workers,
     ) -> Result<EngineBuilder, Failure> {
         let node = &config.node;
@@ -105,18 +145,10 @@ impl Serve {
         if let Some(length) = node.shutdown_timeout {
             engine = engine.shutdown_timeout(length);
         }
-        let declared = config.declared()?;
-        if let Some(path) = &self.history {
-            let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-            let file = file.map_err(|e| {
-                Failure::failed(format!("{} cannot be written: {e}", path.display()))
-            })?;
-            // Unbuffered by line: a killed process leaves at most one torn line.
-            let recorder =
-                Recorder::new(format!("pid-{}", std::process::id()), LineWriter::new(file));
-            declared.iter().for_each(|queue| recorder.queue(queue));
-            engine = engine.observer(Arc::new(recorder));
+        if let Some(recorder) = recorder {
+            engine = engine.observer(recorder);
         }
+        let declared = config.declared()?;
         let modes: BTreeMap<String, Mode> =
             declared.iter().map(|queue| (queue.name.clone(), queue.mode)).collect();
         engine = declared.into_iter().fold(engine, EngineBuilder::queue);

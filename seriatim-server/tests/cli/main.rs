@@ -7,6 +7,7 @@ mod commands;
 mod crashes;
 mod disk;
 mod hand;
+mod http;
 mod input;
 mod people;
 mod processes;
