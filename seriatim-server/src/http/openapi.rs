@@ -156,4 +156,23 @@ mod tests {
         assert_eq!(ids.len(), routes.len());
         assert!(routes.iter().all(|route| !route.says.is_empty()));
     }
+
+    /// Whether the parts of a path stand in the line, one behind the other.
+    fn shows(line: &str, path: &str) -> bool {
+        let parts = path.trim_start_matches("/api/v1").split(['{', '}']).step_by(2);
+        let mut rest = Some(line);
+        for part in parts {
+            rest = rest.and_then(|rest| rest.split_once(part).map(|(_, behind)| behind));
+        }
+        rest.is_some()
+    }
+
+    #[test]
+    fn the_page_shows_every_endpoint() {
+        let page = include_str!("../../../docs/http.md");
+        for route in super::super::routes() {
+            let is_there = |line: &str| line.contains("curl") && shows(line, route.path);
+            assert!(page.lines().any(is_there), "docs/http.md lacks {}", route.path);
+        }
+    }
 }
