@@ -1,14 +1,21 @@
 //! The configuration: TOML, overridden by variables (`SERIATIM_NODE__ID`) and by flags.
 
+mod cron;
+mod worker;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
-use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
+use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
 use toml::{Table, Value};
 
+use crate::http::Role;
 use crate::output::{Failure, LogFormat};
+
+pub(crate) use cron::CronConfig;
+pub(crate) use worker::{Builtin, WorkerConfig, WorkerKind};
 
 /// Prefix of the variables that override the file.
 const PREFIX: &str = "SERIATIM_";
@@ -23,6 +30,7 @@ pub(crate) struct Config {
     pub(crate) defaults: QueueConfig,
     pub(crate) queues: BTreeMap<String, QueueConfig>,
     pub(crate) workers: Vec<WorkerConfig>,
+    pub(crate) cron: Vec<CronConfig>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -35,6 +43,20 @@ pub(crate) struct StoreConfig {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct HttpConfig {
     pub(crate) listen: Option<String>,
+    /// Mounts everything below a prefix.
+    pub(crate) base_path: Option<String>,
+    /// What `/info` says of where this runs.
+    pub(crate) environment: Option<String>,
+    pub(crate) tokens: Vec<TokenConfig>,
+}
+
+/// A token of the HTTP API; its secret stands in a variable.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TokenConfig {
+    pub(crate) name: String,
+    pub(crate) token_env: String,
+    pub(crate) role: Role,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -51,6 +73,7 @@ pub(crate) struct NodeConfig {
     pub(crate) groups: Vec<String>,
     pub(crate) concurrency: Option<usize>,
     pub(crate) scheduler: Option<Scheduler>,
+    pub(crate) splitter: SplitterConfig,
     #[serde(deserialize_with = "length")]
     pub(crate) poll_interval: Option<Duration>,
     #[serde(deserialize_with = "length")]
@@ -59,6 +82,15 @@ pub(crate) struct NodeConfig {
     pub(crate) lease: Option<Duration>,
     #[serde(deserialize_with = "length")]
     pub(crate) shutdown_timeout: Option<Duration>,
+}
+
+/// Which queues a node prefers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SplitterConfig {
+    #[default]
+    All,
+    ByNode,
 }
 
 /// The settings of a queue; what is not set is the default's.
@@ -87,25 +119,6 @@ pub(crate) struct QueueConfig {
     idempotency_ttl: Option<Duration>,
     weight: Option<u32>,
     shards: Option<u16>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct WorkerConfig {
-    pub(crate) queue: String,
-    #[serde(default)]
-    pub(crate) task: Option<String>,
-    /// One process per call.
-    #[serde(default)]
-    pub(crate) command: Option<Vec<String>>,
-    /// Long-lived.
-    #[serde(default)]
-    pub(crate) process: Option<Vec<String>>,
-    /// Most calls of this queue at once.
-    #[serde(default)]
-    pub(crate) concurrency: Option<usize>,
-    #[serde(default, deserialize_with = "length")]
-    pub(crate) timeout: Option<Duration>,
 }
 
 fn length<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
@@ -138,25 +151,23 @@ impl Config {
             let wrong = |what: &str| {
                 Failure::usage(format!("{name}: workers[{i}] (queue {:?}): {what}", worker.queue))
             };
-            match (&worker.command, &worker.process) {
-                (Some(command), None) if command.is_empty() => {
-                    return Err(wrong("`command` is empty"));
-                }
-                (Some(_), None) => {}
-                (None, Some(_)) => {
-                    return Err(wrong(
-                        "long-lived `process` workers are not supported yet: use `command`",
-                    ));
-                }
-                _ => return Err(wrong("needs `command`")),
-            }
-            if !self.queues.contains_key(&worker.queue) {
-                return Err(wrong(
-                    "there is no [queues] entry of this name, and so no mode: add one",
-                ));
-            }
+            let queue = self.queues.get(&worker.queue).ok_or_else(|| {
+                wrong("there is no [queues] entry of this name, and so no mode: add one")
+            })?;
+            // A queue without a mode is refused when it is declared, with its own message.
+            let mode = queue.mode.or(self.defaults.mode).unwrap_or(Mode::Parallel);
+            worker.read_kind(mode).map_err(|what| wrong(&what))?;
         }
         Ok(())
+    }
+
+    /// What is pushed by the clock.
+    pub(crate) fn cron_entries(&self) -> Result<Vec<Cron>, Failure> {
+        let entry = |config: &CronConfig| {
+            let wrong = |e| Failure::usage(format!("cron (name {:?}): {e}", config.name()));
+            config.entry().map_err(wrong)
+        };
+        self.cron.iter().map(entry).collect()
     }
 
     /// The queues that are to be declared.
@@ -178,6 +189,17 @@ impl Config {
 }
 
 impl QueueConfig {
+    /// The definition of a queue of this name; `mode` is taken where the settings name none.
+    pub(crate) fn define(&self, name: &str, mode: Option<Mode>) -> seriatim::Result<Queue> {
+        let mode = self.mode.or(mode).ok_or_else(|| {
+            seriatim::Error::invalid("mode", "write parallel, accumulate, fifo or exclusive")
+        })?;
+        let mut queue = Queue::new(name, mode);
+        self.apply(&mut queue);
+        queue.validate()?;
+        Ok(queue)
+    }
+
     fn apply(&self, queue: &mut Queue) {
         let keep = |value: &mut u32, set: Option<u32>| *value = set.unwrap_or(*value);
         keep(&mut queue.take, self.take);
@@ -312,6 +334,9 @@ mod tests {
             error.contains("line 2") && error.contains("did you mean `concurrency`?"),
             "{error}"
         );
+        let misspelt = "[[workers]]\nqueue = \"a\"\nbuiltin = \"htpp\"\n";
+        let error = read(misspelt, &[]).unwrap_err();
+        assert!(error.contains("line 3") && error.contains("did you mean `http`?"), "{error}");
         let error = read("[queues.a]\nmode = \"fifoo\"\n", &[]).unwrap_err();
         assert!(error.contains("did you mean `fifo`?"), "{error}");
     }
@@ -327,6 +352,31 @@ mod tests {
         let config = read("[node]\nconcurrency = 3\nid = \"a\"\n", &variables).unwrap();
         assert_eq!((config.node.concurrency, config.node.id.as_deref()), (Some(7), Some("b")));
         assert!(read("", &[("SERIATIM_NODE__CONCURENCY", "7")]).is_err());
+    }
+
+    #[test]
+    fn a_contradiction_between_keys_of_a_worker_names_both() {
+        let cases = [
+            ("command = [\"a\"]\nprocess = [\"b\"]", "`command` and `process` contradict"),
+            ("command = [\"a\"]\nprocesses = 2", "`processes` belongs to `process`"),
+            ("command = []", "`command` is empty"),
+            ("process = [\"a\"]\nprocesses = 0", "`processes` is 0"),
+            ("process = [\"a\"]\nconcurrency = 0", "`concurrency` is 0"),
+            ("builtin = \"http\"", "needs `url`"),
+            ("builtin = \"http\"\nurl = \"ftp://a\"", "must begin with http:// or https://"),
+            ("builtin = \"http\"\nurl = \"http://a\"\nmethod = \"GET\"", "`method` is"),
+            ("builtin = \"http\"\nurl = \"http://a\"\nroots = []", "`roots` belongs to"),
+            ("builtin = \"http\"\nurl = \"http://a\"\nheaders = { Host = \"b\" }", "set by"),
+            ("builtin = \"ffmpeg\"\ncommand = [\"a\"]", "`command` and `builtin` contradict"),
+            ("command = [\"a\"]\nurl = \"http://a\"", "`url` belongs to `http`"),
+            ("task = \"x\"", "needs `command`, `process` or `builtin`"),
+        ];
+        for (keys, message) in cases {
+            let text = format!("[queues.a]\nmode = \"fifo\"\n[[workers]]\nqueue = \"a\"\n{keys}\n");
+            let error =
+                format!("{:?}", read(&text, &[]).unwrap().validate("test.toml").unwrap_err());
+            assert!(error.contains(message) && error.contains("workers[0]"), "{error}");
+        }
     }
 
     #[test]

@@ -1,35 +1,5 @@
-//! The one binary of Seriatim: thin, over the library.
+//! The program. All of it is in the library of this package.
 
-mod command_worker;
-mod commands;
-mod config;
-mod output;
-#[cfg(test)]
-mod tests;
-
-use std::process::ExitCode;
-
-use clap::Parser;
-
-use commands::Command;
-use output::Failure;
-
-/// Background jobs that run in order where order matters and in parallel everywhere else.
-#[derive(Parser)]
-#[command(name = "seriatim", version, about, propagate_version = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return Failure::failed(format!("cannot start: {error}")).report(),
-    };
-    match runtime.block_on(cli.command.run()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+fn main() -> std::process::ExitCode {
+    seriatim_server::main()
 }

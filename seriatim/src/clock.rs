@@ -44,6 +44,10 @@ impl Timestamp {
 
     /// This machine's wall clock. Only stores without a server read it to decide anything.
     pub fn of_this_machine() -> Self {
+        #[cfg(feature = "conformance")]
+        if let Some(time) = crate::simulation::machine_time() {
+            return time;
+        }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }

@@ -79,6 +79,12 @@ impl Context {
         self.call.control.reached(Stop::Cancelled).await;
     }
 
+    /// The same, but for a cancellation by a person, at which a handler may still finish its
+    /// work: waits until the call cannot go on, and is dropped if it does not end soon.
+    pub async fn must_end(&self) {
+        self.call.control.reached(Stop::TimedOut).await;
+    }
+
     /// Whether the call is to end early.
     pub fn is_cancelled(&self) -> bool {
         self.call.control.reason().is_some()

@@ -81,6 +81,11 @@ impl Cron {
         &self.expression
     }
 
+    /// The time zone that it is read in.
+    pub fn zone(&self) -> &str {
+        &self.zone
+    }
+
     /// The queue that its jobs go to.
     pub fn queue(&self) -> &str {
         &self.job.queue

@@ -28,6 +28,8 @@ mod queue;
 mod retry;
 mod runtime;
 mod settle;
+#[cfg(feature = "conformance")]
+pub mod simulation;
 mod steps;
 pub mod store;
 #[cfg(feature = "testing")]
@@ -70,7 +72,7 @@ pub use store::Redis;
 pub use store::Sqlite;
 pub use store::{Memory, SharedStore, Store};
 pub use turn::{Turn, TurnJob};
-pub use worker::{Failure, Fatal, Unstartable, Worker};
+pub use worker::{Failure, Fatal, Perform, Unstartable, Worker};
 
 /// The guide's examples are tests.
 #[cfg(all(doctest, feature = "cron", feature = "sqlite", feature = "testing"))]

@@ -59,6 +59,39 @@ pub(crate) struct Prepared {
     pub(crate) undecodable: Vec<JobId>,
 }
 
+/// A handler with a name and state of its own, where a closure would not do.
+///
+/// ```
+/// # use seriatim::{Batch, Context, Engine, Failure, Memory, Outcomes, Perform, Worker};
+/// struct Mailer { from: String }
+///
+/// impl Perform for Mailer {
+///     type Payload = String;
+///
+///     async fn perform(&self, batch: Batch<String>, _: Context) -> Result<Outcomes, Failure> {
+///         for address in batch.payloads() {
+///             println!("from {} to {address}", self.from);
+///         }
+///         Ok(Outcomes::new())
+///     }
+/// }
+///
+/// # let builder = Engine::builder(std::sync::Arc::new(Memory::new()));
+/// builder.with(Worker::of("mail", Mailer { from: "shop@example.org".into() }))
+/// # ;
+/// ```
+pub trait Perform: Send + Sync + 'static {
+    /// What the payloads are read as.
+    type Payload: DeserializeOwned + Send + Sync + 'static;
+
+    /// Handles a call. An `Err` fails every turn of it once.
+    fn perform(
+        &self,
+        batch: Batch<Self::Payload>,
+        call: Context,
+    ) -> impl Future<Output = Result<Outcomes, Failure>> + Send;
+}
+
 /// What handles the jobs of one queue, or of one task of it.
 #[derive(Clone)]
 pub struct Worker {
@@ -83,6 +116,15 @@ impl Worker {
         Self::erased(queue.into(), move |call| {
             let decoded = Batch::<T>::decoded(call);
             prepared(decoded, |batch| erase(handler(batch, Context::new(call.clone()))))
+        })
+    }
+
+    /// A handler that is a type of its own.
+    pub fn of<P: Perform>(queue: impl Into<Arc<str>>, performer: P) -> Self {
+        let performer = Arc::new(performer);
+        Self::new(queue, move |batch, call| {
+            let performer = performer.clone();
+            async move { performer.perform(batch, call).await }
         })
     }
 

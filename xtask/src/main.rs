@@ -1,11 +1,13 @@
 //! Developer commands: `cargo xtask help` lists them.
 
 mod cargo;
+mod coverage;
 mod deny;
 mod files;
 mod packages;
 mod seeds;
 mod servers;
+mod simulate;
 mod step;
 mod test;
 mod tidy;
@@ -21,10 +23,14 @@ Developer commands of Seriatim.
     cargo xtask test [-- ARGS]  style checks and all tests, on private servers; ARGS go to the
                                 test runner (`cargo nextest run`, else `cargo test`)
     cargo xtask tidy            the rules of style that rustfmt and clippy do not know
+    cargo xtask coverage        which lines of the library its tests run; below 85 % it fails
     cargo xtask deny            licences, advisories and duplicates of dependencies (cargo-deny)
     cargo xtask seeds           the rows of docs/parity.md, and the tests that show them
     cargo xtask servers         a private PostgreSQL, MariaDB and Redis to develop and measure against,
                                 until Ctrl-C
+    cargo xtask simulate --seeds N [--from S] [--mode safety|liveness]
+                                the whole runtime with everything going wrong, N times; a seed that
+                                fails is run again with --seed S --trace, which prints its history
     cargo xtask help            this text
 ";
 
@@ -61,8 +67,10 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["test"] => test::run(&root(), &[])?,
         ["test", "--", rest @ ..] => test::run(&root(), rest)?,
         ["tidy"] => tidy::run(&root())?,
+        ["coverage"] => coverage::run(&root())?,
         ["deny"] => deny::run(&root())?,
         ["seeds"] => seeds::run(&root())?,
+        ["simulate", rest @ ..] => simulate::run(&root(), rest)?,
         ["servers"] => servers::run()?,
         ["help" | "--help" | "-h"] | [] => print!("{HELP}"),
         _ => {

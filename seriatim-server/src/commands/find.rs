@@ -21,7 +21,7 @@ pub(crate) async fn queue(store: &dyn Store, name: &str) -> Result<QueueView, Fa
     let closest = queues.iter().min_by_key(|view| distance(view));
     let closest = closest.filter(|view| distance(view) <= SLIP_MAX);
     let suggestion = closest.map(|view| format!(" (did you mean {:?}?)", view.queue.name));
-    Err(Failure::failed(format!(
+    Err(Failure::missing(format!(
         "there is no queue {name:?}{}: `seriatim queues` lists them; a push creates one",
         suggestion.unwrap_or_default()
     )))
@@ -55,7 +55,7 @@ pub(crate) async fn job(store: &dyn Store, id: JobId) -> Result<JobView, Failure
         ),
         None => "no queue of this store gives such ids: is it the right --store?".to_owned(),
     };
-    Err(Failure::failed(format!("no job {id} is known: {why}")))
+    Err(Failure::missing(format!("no job {id} is known: {why}")))
 }
 
 /// The lane of a key.
@@ -74,7 +74,7 @@ pub(crate) async fn lane(store: &dyn Store, queue: &str, key: &str) -> Result<La
 /// Nothing of this key waits or runs.
 pub(crate) fn no_lane(queue: &str, key: &str) -> Failure {
     let shown = one_line(key);
-    Failure::failed(format!(
+    Failure::missing(format!(
         "queue {queue:?} has nothing of key {shown:?} that waits or runs; its dead jobs: `seriatim morgue {queue} --key {shown}`"
     ))
 }

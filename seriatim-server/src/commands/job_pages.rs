@@ -11,18 +11,18 @@ use crate::output::Failure;
 const LOOKED_MAX: usize = 100_000;
 
 /// Which jobs.
-pub(super) struct Wanted<'a> {
-    pub(super) queue: Option<&'a str>,
+pub(crate) struct Wanted<'a> {
+    pub(crate) queue: Option<&'a str>,
     /// None: those that wait and those that run.
-    pub(super) state: Option<JobState>,
-    pub(super) key: Option<&'a str>,
+    pub(crate) state: Option<JobState>,
+    pub(crate) key: Option<&'a str>,
     /// A queue's name, a slash (which no name holds) and the cursor within it.
-    pub(super) after: Option<&'a str>,
-    pub(super) rows_max: usize,
+    pub(crate) after: Option<&'a str>,
+    pub(crate) rows_max: usize,
 }
 
 /// A page, and where the next one begins.
-pub(super) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<JobView>, Failure> {
+pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<JobView>, Failure> {
     let (first, mut after) = match wanted.after.map(|cursor| cursor.split_once('/')) {
         None => ("", None),
         Some(Some((queue, cursor))) => (queue, Some(cursor.to_owned()).filter(|c| !c.is_empty())),

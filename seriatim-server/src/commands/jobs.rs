@@ -303,9 +303,18 @@ async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<(), Fail
 
 /// Changes a waiting job, and shows it.
 async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Result<(), Failure> {
+    show_job(store, &amended(store, id, change).await?, json).await
+}
+
+/// Changes a waiting job; answers what it is then.
+pub(crate) async fn amended(
+    store: &dyn Store,
+    id: JobId,
+    change: Change,
+) -> Result<JobView, Failure> {
     waiting(&find::job(store, id).await?)?;
     store.amend(Amend { now: None, job: id, change }).await?;
-    show_job(store, &find::job(store, id).await?, json).await
+    find::job(store, id).await
 }
 
 /// Refuses a job that does not wait.
@@ -318,7 +327,7 @@ fn waiting(job: &JobView) -> Result<(), Failure> {
         }
         JobState::Succeeded | JobState::Canceled => "push it again".to_owned(),
     };
-    Err(Failure::failed(format!(
+    Err(Failure::conflict(format!(
         "job {} does not wait, it is {}: {what}",
         job.id,
         state_name(job.state)
@@ -326,15 +335,20 @@ fn waiting(job: &JobView) -> Result<(), Failure> {
 }
 
 async fn retry(store: &dyn Store, id: JobId, json: bool) -> Result<(), Failure> {
+    show_job(store, &retried(store, id).await?, json).await
+}
+
+/// Makes a waiting job due now, sends a dead one back; answers what it is then.
+pub(crate) async fn retried(store: &dyn Store, id: JobId) -> Result<JobView, Failure> {
     let job = find::job(store, id).await?;
     if job.state == JobState::Failed {
         let which = Selection::Jobs(vec![id]);
         store.requeue(Selected { now: None, queue: job.queue.clone(), which }).await?;
-        return show_job(store, &find::job(store, id).await?, json).await;
+        return find::job(store, id).await;
     }
     waiting(&job)?;
     stands_still(store, &job).await?;
-    amend(store, id, Change::RunAt(store.now().await?), json).await
+    amended(store, id, Change::RunAt(store.now().await?)).await
 }
 
 /// Refuses a job whose lane is held or paused: another time would not make it run.
@@ -346,28 +360,34 @@ async fn stands_still(store: &dyn Store, job: &JobView) -> Result<(), Failure> {
         LaneState::Waiting | LaneState::Claimed => return Ok(()),
     };
     let (queue, key) = (&job.queue, one_line(key));
-    Err(Failure::failed(format!(
+    Err(Failure::conflict(format!(
         "the lane of {key:?} is {what}: `seriatim lanes {queue} {action} {key}` lets it go on"
     )))
 }
 
 async fn delete(store: &dyn Store, id: JobId, yes: Yes, json: bool) -> Result<(), Failure> {
     let job = find::job(store, id).await?;
-    let dead = job.state == JobState::Failed;
-    if !dead {
+    if job.state != JobState::Failed {
         waiting(&job)?;
     }
     yes.confirm(&format!("deletes the {} job {id}", state_name(job.state)))?;
-    if dead {
-        let which = Selection::Jobs(vec![id]);
-        store.delete_dead(Selected { now: None, queue: job.queue.clone(), which }).await?;
-    } else {
-        store.amend(Amend { now: None, job: id, change: Change::Delete }).await?;
-    }
+    deleted(store, &job).await?;
     if json {
         say(json!({ "job_id": id, "deleted": true }));
     } else {
         say(format!("{id} is deleted"));
+    }
+    Ok(())
+}
+
+/// Deletes a waiting or a dead job.
+pub(crate) async fn deleted(store: &dyn Store, job: &JobView) -> Result<(), Failure> {
+    if job.state == JobState::Failed {
+        let which = Selection::Jobs(vec![job.id]);
+        store.delete_dead(Selected { now: None, queue: job.queue.clone(), which }).await?;
+    } else {
+        waiting(job)?;
+        store.amend(Amend { now: None, job: job.id, change: Change::Delete }).await?;
     }
     Ok(())
 }

@@ -1,27 +1,18 @@
 //! `seriatim lanes`: the lanes of a queue, one in full, and what is done to one.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::json;
-use seriatim::limits::PAGE_ROWS_MAX;
-use seriatim::store::{
-    Act, JobOrder, JobQuery, JobState, JobView, LaneAction, LaneOrder, LaneQuery, LaneSelection,
-    LaneState, LaneView, Page,
-};
-use seriatim::{LaneId, Mode, Store, Timestamp};
+use seriatim::store::{Act, JobView, LaneAction, LaneSelection, LaneState, LaneView, Page};
+use seriatim::{LaneId, Store, Timestamp};
 
 use super::args::{Common, PageArgs, Yes};
-use super::find;
-use super::range::{Bound, Range};
+use super::lane_pages::{self, By};
+use super::{find, lane_jobs};
 use crate::output::fields::Fields;
 use crate::output::table::{Cell, Column, Table, Tone};
 use crate::output::text::{count, one_line};
 use crate::output::time::{absolute, length, relative};
 use crate::output::{Failure, Terminal, document, hint, say};
-
-/// Jobs of a lane that are shown with it.
-const JOBS_SHOWN: usize = 100;
-/// Lanes that one listing looks at in search of a range.
-const RANGE_LANES_MAX: usize = 100_000;
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
@@ -46,14 +37,6 @@ pub(crate) struct Lanes {
     page: PageArgs,
     #[command(subcommand)]
     action: Option<Action>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum By {
-    Age,
-    Key,
-    Due,
-    Retries,
 }
 
 #[derive(Subcommand)]
@@ -136,77 +119,24 @@ impl Lanes {
         Ok(())
     }
 
-    /// A page of what lies in the range. The store lists in order but knows no ranges: what lies
-    /// before is passed over, within [`RANGE_LANES_MAX`].
     async fn page(&self, store: &dyn Store) -> Result<Page<LaneView>, Failure> {
-        let range = Range::read(self.by, self.from.as_deref(), self.to.as_deref())?;
-        let rows_max = self.page.rows_max();
-        let (mut rows, mut after) = (Vec::new(), self.page.after.clone());
-        let (mut looked, mut skips) = (0, range.has_beginning());
-        while rows.len() < rows_max && looked < RANGE_LANES_MAX {
-            let most = if skips { PAGE_ROWS_MAX } else { rows_max - rows.len() };
-            let page = store.lanes(self.query(after.clone(), most)).await?;
-            let is_before = |lane: &LaneView| range.place(lane) == Bound::Before;
-            if skips && !page.rows.iter().all(is_before) {
-                // The range begins in here: once more, in steps that end where this page shall.
-                skips = false;
-                continue;
-            }
-            looked += page.rows.len();
-            after = page.next;
-            for lane in page.rows {
-                match range.place(&lane) {
-                    Bound::Before => {}
-                    Bound::Within => rows.push(lane),
-                    Bound::After => return Ok(Page { rows, next: None }),
-                }
-            }
-            if after.is_none() {
-                break;
-            }
-        }
-        Ok(Page { rows, next: after })
-    }
-
-    fn query(&self, after: Option<String>, rows_max: usize) -> LaneQuery {
-        LaneQuery {
-            queue: self.queue.as_str().into(),
-            key: None,
+        let wanted = lane_pages::Wanted {
+            queue: &self.queue,
+            by: self.by,
             running: self.running,
-            order: match self.by {
-                By::Age => LaneOrder::Age,
-                By::Key => LaneOrder::Key,
-                By::Due => LaneOrder::Due,
-                By::Retries => LaneOrder::RetryCount,
-            },
-            after,
-            rows_max,
-        }
+            from: self.from.as_deref(),
+            to: self.to.as_deref(),
+            after: self.page.after.as_deref(),
+            rows_max: self.page.rows_max(),
+        };
+        lane_pages::page(store, wanted).await
     }
 
     async fn show(&self, store: &dyn Store, key: &str) -> Result<(), Failure> {
         let lane = find::lane(store, &self.queue, key).await?;
-        let query = JobQuery {
-            queue: self.queue.as_str().into(),
-            state: JobState::Queued,
-            key: Some(key.to_owned()),
-            order: JobOrder::Arrival,
-            after: None,
-            rows_max: JOBS_SHOWN,
-        };
-        let mut jobs = store.jobs(query).await?.rows;
-        match find::queue(store, &self.queue).await?.queue.mode {
-            Mode::Exclusive => jobs.sort_by_key(|job| (job.priority, job.run_at, job.id)),
-            _ => jobs.sort_by(|a, b| a.score.total_cmp(&b.score)),
-        }
-        let (running, waiting): (Vec<_>, Vec<_>) =
-            jobs.into_iter().partition(|job| job.state == JobState::Running);
+        let (running, waiting) = lane_jobs::of(store, &self.queue, key).await?;
         if self.common.json {
-            let mut shown = document::lane(&lane);
-            shown["queue"] = self.queue.as_str().into();
-            shown["running"] = running.iter().map(document::job).collect();
-            shown["waiting"] = waiting.iter().map(document::job).collect();
-            say(shown);
+            say(lane_jobs::document(&self.queue, &lane, &running, &waiting));
             return Ok(());
         }
         let now = store.now().await?;
@@ -266,14 +196,14 @@ impl Lanes {
             done => format!(" ({} before it done)", count(done, "lane")),
         };
         let LaneSelection::Key(key) = lanes else {
-            return Failure::failed(format!(
+            return Failure::conflict(format!(
                 "there is no such lane of {}, or it runs{before}",
                 self.queue
             ));
         };
         match find::lane(store, &self.queue, key).await {
             Err(failure) => failure,
-            Ok(_) => Failure::failed(format!(
+            Ok(_) => Failure::conflict(format!(
                 "the lane of {:?} runs{before}: cancel its jobs (`seriatim jobs cancel`), or repeat this when its turn has ended",
                 one_line(key)
             )),

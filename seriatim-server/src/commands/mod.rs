@@ -1,27 +1,31 @@
 //! The commands, one file each.
 
-mod act;
+pub(crate) mod act;
 mod args;
 mod bench;
 mod check;
 mod completions;
+mod cron;
 mod demo;
 mod doctor;
-mod find;
-mod job_pages;
-mod jobs;
-mod lanes;
+pub(crate) mod find;
+pub(crate) mod job_pages;
+pub(crate) mod jobs;
+pub(crate) mod lane_jobs;
+pub(crate) mod lane_pages;
+pub(crate) mod lanes;
 mod man;
 mod migrate;
 mod morgue;
-mod nodes;
+pub(crate) mod nodes;
+mod openapi;
 mod push;
 mod push_file;
-mod queues;
+pub(crate) mod queues;
 mod range;
-mod running;
+pub(crate) mod running;
 mod serve;
-mod stats;
+pub(crate) mod stats;
 mod top;
 
 use clap::Subcommand;
@@ -50,12 +54,16 @@ pub(crate) enum Command {
     Jobs(jobs::Jobs),
     /// Lists nodes; shows, quiets, stops one
     Nodes(nodes::Nodes),
+    /// Lists what is pushed by the clock, and when next
+    Cron(cron::CronArgs),
     /// Says what is stuck, failing, slow or misconfigured, and what to do about it
     Doctor(doctor::Doctor),
     /// Creates or upgrades what a store keeps
     Migrate(migrate::Migrate),
     /// Prints the completions for a shell
     Completions(completions::Completions),
+    /// Prints the OpenAPI document of the HTTP API
+    Openapi(openapi::Openapi),
     /// Prints the manual page
     #[command(hide = true)]
     Man(man::Man),
@@ -78,10 +86,15 @@ impl Command {
             Self::Lanes(lanes) => lanes.run().await,
             Self::Jobs(jobs) => jobs.run().await,
             Self::Nodes(nodes) => nodes.run().await,
+            Self::Cron(cron) => cron.run(),
             Self::Doctor(doctor) => doctor.run().await,
             Self::Migrate(migrate) => migrate.run().await,
             Self::Completions(completions) => {
                 completions.run();
+                Ok(())
+            }
+            Self::Openapi(openapi::Openapi {}) => {
+                openapi::Openapi::run();
                 Ok(())
             }
             Self::Man(man) => man.run(),

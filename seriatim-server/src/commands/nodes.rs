@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use seriatim::store::{Command, NodeView};
-use seriatim::{Store, Timestamp};
+use seriatim::{NodeId, Store, Timestamp};
 
 use super::args::Common;
 use super::running::{Running, running};
@@ -77,18 +77,28 @@ fn held_by<'a>(running: &'a [Running], node: &NodeView) -> Vec<&'a Running> {
     running.iter().filter(|one| one.lane.node.as_ref() == Some(&node.info.id)).collect()
 }
 
-async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
-    let (mut nodes, now) = (store.nodes().await?, store.now().await?);
-    nodes.sort_by_key(|node| (node.dead, node.info.started_at));
+/// All nodes, as programs read them.
+pub(crate) async fn all(store: &dyn Store) -> Result<Value, Failure> {
+    let (nodes, now) = (sorted(store).await?, store.now().await?);
     let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
+    let document =
+        |node: &NodeView| document::node(node, state(node, now).0, held_by(&running, node).len());
+    Ok(json!({ "nodes": nodes.iter().map(document).collect::<Vec<Value>>() }))
+}
+
+async fn sorted(store: &dyn Store) -> Result<Vec<NodeView>, Failure> {
+    let mut nodes = store.nodes().await?;
+    nodes.sort_by_key(|node| (node.dead, node.info.started_at));
+    Ok(nodes)
+}
+
+async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
     if json {
-        let document = |node: &NodeView| {
-            document::node(node, state(node, now).0, held_by(&running, node).len())
-        };
-        let nodes: Vec<Value> = nodes.iter().map(document).collect();
-        say(json!({ "nodes": nodes }));
+        say(all(store).await?);
         return Ok(());
     }
+    let (nodes, now) = (sorted(store).await?, store.now().await?);
+    let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
     if nodes.is_empty() {
         say("no nodes: `seriatim serve` starts one");
         return Ok(());
@@ -120,6 +130,17 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Tells a node; answers which.
+pub(crate) async fn command(
+    store: &dyn Store,
+    wanted: &str,
+    command: Command,
+) -> Result<NodeId, Failure> {
+    let node = find(store, wanted).await?.info;
+    store.command_node(&node.id, command).await?;
+    Ok(node.id)
+}
+
 /// The node that a person means: by id, by name, or by the beginning of its id.
 async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Failure> {
     let nodes = store.nodes().await?;
@@ -132,12 +153,12 @@ async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Failure> {
     let found: Vec<&NodeView> = nodes.iter().filter(fits).collect();
     match found.as_slice() {
         [node] => Ok((*node).clone()),
-        [] => Err(Failure::failed(format!(
+        [] => Err(Failure::missing(format!(
             "there is no living node {wanted:?}: `seriatim nodes` lists them"
         ))),
         several => {
             let ids: Vec<&str> = several.iter().map(|node| &*node.info.id.0).collect();
-            Err(Failure::failed(format!(
+            Err(Failure::missing(format!(
                 "{wanted:?} means {} nodes: write one of {}",
                 ids.len(),
                 ids.join(", ")
@@ -146,21 +167,29 @@ async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Failure> {
     }
 }
 
-async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure> {
+/// One node and what it runs, as programs read it.
+pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Value, Failure> {
     let (node, now) = (find(store, wanted).await?, store.now().await?);
     let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
     let held = held_by(&running, &node);
+    let mut shown = document::node(&node, state(&node, now).0, held.len());
+    let lane = |one: &&Running| {
+        let mut lane = document::lane(&one.lane);
+        lane["queue"] = (*one.queue).into();
+        lane
+    };
+    shown["lanes"] = held.iter().map(lane).collect();
+    Ok(shown)
+}
+
+async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure> {
     if json {
-        let mut shown = document::node(&node, state(&node, now).0, held.len());
-        let lane = |one: &&Running| {
-            let mut lane = document::lane(&one.lane);
-            lane["queue"] = (*one.queue).into();
-            lane
-        };
-        shown["lanes"] = held.iter().map(lane).collect();
-        say(shown);
+        say(one(store, wanted).await?);
         return Ok(());
     }
+    let (node, now) = (find(store, wanted).await?, store.now().await?);
+    let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
+    let held = held_by(&running, &node);
     let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
     let info = &node.info;
     let mut fields = Fields::default();
@@ -208,16 +237,15 @@ async fn tell(
     command: Command,
     json: bool,
 ) -> Result<(), Failure> {
-    let node = find(store, wanted).await?.info;
-    store.command_node(&node.id, command).await?;
+    let node = self::command(store, wanted, command).await?;
     if json {
-        say(json!({ "node": node.id, "command": command }));
+        say(json!({ "node": node, "command": command }));
         return Ok(());
     }
     let what = match command {
         Command::Quiet => "takes no more work",
         Command::Stop => "finishes what runs and exits",
     };
-    say(format!("{} {what}: it learns it at its next heartbeat", node.id));
+    say(format!("{node} {what}: it learns it at its next heartbeat"));
     Ok(())
 }

@@ -3,12 +3,10 @@
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::time::Duration;
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use seriatim::{Client, Job, Payload, RunAt, Timestamp};
+use seriatim::{Client, Job};
 
+use crate::job_input::JobInput;
 use crate::output::Failure;
 use crate::output::progress::Progress;
 
@@ -18,24 +16,6 @@ const BATCH_JOBS_MAX: usize = 1_000;
 const BATCH_BYTES_MAX: usize = 8 << 20;
 /// Longest line, in bytes.
 const LINE_BYTES_MAX: u64 = 8 << 20;
-
-/// A job of a file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
-    #[serde(alias = "id")]
-    key: Option<String>,
-    payload: Option<Box<RawValue>>,
-    score: Option<f64>,
-    task: Option<String>,
-    run_at: Option<f64>,
-    delay: Option<f64>,
-    priority: Option<u16>,
-    idempotency_key: Option<String>,
-    max_retries: Option<u32>,
-    node: Option<String>,
-    consumer_group: Option<String>,
-}
 
 /// Pushes all jobs of `path`, `-` being standard input, into `queue`; `complete` adds what the
 /// command line says of each. Answers how many were pushed.
@@ -172,35 +152,10 @@ fn place_in_batch(field: &str) -> Option<usize> {
 
 /// The job of a line, checked as far as can be without the store.
 fn parse(text: &str, queue: &str) -> Result<Job, Failure> {
-    let line: Line = serde_json::from_str(text).map_err(Failure::failed)?;
+    let line: JobInput = serde_json::from_str(text).map_err(Failure::failed)?;
     let job = line.into_job(queue)?;
     job.validate()?;
     Ok(job)
-}
-
-impl Line {
-    fn into_job(self, queue: &str) -> seriatim::Result<Job> {
-        let text = self.payload.as_ref().map_or("null", |payload| payload.get());
-        let mut job = Job::with_payload(queue, Payload::from_json_text(text)?);
-        (job.key, job.task, job.score) = (self.key, self.task, self.score);
-        job.priority = self.priority.unwrap_or(job.priority);
-        job.run_at = match (self.delay, self.run_at) {
-            (Some(seconds), _) => RunAt::In(delay(seconds)?),
-            (None, Some(seconds)) => RunAt::At(Timestamp::from_secs_f64(seconds)),
-            (None, None) => RunAt::Now,
-        };
-        job.options.idempotency_key = self.idempotency_key;
-        job.options.max_retries = self.max_retries;
-        job.options.node = self.node;
-        job.options.consumer_group = self.consumer_group;
-        Ok(job)
-    }
-}
-
-fn delay(seconds: f64) -> seriatim::Result<Duration> {
-    Duration::try_from_secs_f64(seconds).map_err(|_| {
-        seriatim::Error::invalid("delay", format!("must be 0 seconds or more, not {seconds}"))
-    })
 }
 
 #[cfg(test)]

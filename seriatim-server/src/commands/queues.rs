@@ -95,17 +95,51 @@ impl Action {
     }
 }
 
-async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
+/// All queues with their numbers.
+async fn with_stats(store: &dyn Store) -> Result<Vec<(QueueView, QueueStats)>, Failure> {
     let (views, stats) = (store.queues().await?, store.stats(None).await?);
     let of = |view: &QueueView| {
         stats.iter().find(|stats| *stats.queue == *view.queue.name).cloned().unwrap_or_default()
     };
+    Ok(views
+        .into_iter()
+        .map(|view| {
+            let of = of(&view);
+            (view, of)
+        })
+        .collect())
+}
+
+/// All queues, as programs read them.
+pub(crate) async fn all(store: &dyn Store) -> Result<Value, Failure> {
+    let queues = with_stats(store).await?;
+    let queues: Vec<Value> =
+        queues.iter().map(|(view, stats)| document::queue(view, stats)).collect();
+    Ok(json!({ "queues": queues }))
+}
+
+/// One queue in full, as programs read it.
+pub(crate) async fn one(store: &dyn Store, name: &str) -> Result<Value, Failure> {
+    let (view, stats) = find::queue_with_stats(store, name).await?;
+    let mut document = document::queue(&view, &stats);
+    document["settings"] = serde_json::to_value(&view.queue).map_err(Failure::failed)?;
+    let nodes = workers(store, name).await?;
+    document["nodes"] = nodes.iter().map(|node| node.info.id.to_string()).collect();
+    Ok(document)
+}
+
+/// The nodes that work on a queue.
+async fn workers(store: &dyn Store, name: &str) -> Result<Vec<NodeView>, Failure> {
+    let works = |node: &NodeView| !node.dead && node.info.queues.iter().any(|queue| queue == name);
+    Ok(store.nodes().await?.into_iter().filter(works).collect())
+}
+
+async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
     if json {
-        let queues: Vec<Value> =
-            views.iter().map(|view| document::queue(view, &of(view))).collect();
-        say(json!({ "queues": queues }));
+        say(all(&*store).await?);
         return Ok(());
     }
+    let views = with_stats(&*store).await?;
     if views.is_empty() {
         say("no queues: a push creates one, as do the [queues] of a configuration");
         return Ok(());
@@ -121,8 +155,8 @@ async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
         ("lag", Column::Number),
         ("state", Column::Text),
     ]);
-    for view in &views {
-        table.row(row(view, &of(view)));
+    for (view, stats) in &views {
+        table.row(row(view, stats));
     }
     say(table.render(Terminal::of_stdout()));
     Ok(())
@@ -151,17 +185,13 @@ fn state(view: &QueueView) -> &'static str {
 }
 
 async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> {
-    let (view, stats) = find::queue_with_stats(store, name).await?;
-    let works = |node: &NodeView| !node.dead && node.info.queues.iter().any(|queue| queue == name);
-    let nodes: Vec<NodeView> = store.nodes().await?.into_iter().filter(works).collect();
-    let settings = serde_json::to_value(&view.queue).map_err(Failure::failed)?;
     if json {
-        let mut document = document::queue(&view, &stats);
-        document["settings"] = settings;
-        document["nodes"] = nodes.iter().map(|node| node.info.id.to_string()).collect();
-        say(document);
+        say(one(store, name).await?);
         return Ok(());
     }
+    let (view, stats) = find::queue_with_stats(store, name).await?;
+    let nodes = workers(store, name).await?;
+    let settings = serde_json::to_value(&view.queue).map_err(Failure::failed)?;
     let mut fields = Fields::default();
     fields
         .add("queue", name)

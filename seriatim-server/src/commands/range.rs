@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use seriatim::Timestamp;
 use seriatim::store::LaneView;
 
-use super::lanes::By;
+use super::lane_pages::By;
 use super::time;
 use crate::output::Failure;
 

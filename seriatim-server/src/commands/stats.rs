@@ -35,7 +35,7 @@ impl Stats {
 }
 
 /// Lowkiq's shape (L17), with more in it.
-fn as_json(stats: &[QueueStats]) -> Value {
+pub(crate) fn as_json(stats: &[QueueStats]) -> Value {
     let mut by_worker = Map::new();
     let (mut length, mut morgue, mut lag) = (0, 0, 0.0_f64);
     for queue in stats {

@@ -13,6 +13,8 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
+use seriatim::ErrorKind;
+
 pub(crate) use log::{LogFormat, start_log};
 pub(crate) use terminal::Terminal;
 
@@ -22,20 +24,46 @@ pub(crate) struct Failure {
     /// 1: it failed; 2: it was asked wrongly.
     code: u8,
     message: String,
+    kind: ErrorKind,
+    field: Option<String>,
 }
 
 impl Failure {
     pub(crate) fn failed(message: impl fmt::Display) -> Self {
-        Self { code: 1, message: message.to_string() }
+        Self::new(1, message, ErrorKind::Internal)
     }
 
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
-        Self { code: 2, message: message.to_string() }
+        Self::new(2, message, ErrorKind::Invalid)
+    }
+
+    /// What was named is not there.
+    pub(crate) fn missing(message: impl fmt::Display) -> Self {
+        Self::new(1, message, ErrorKind::NotFound)
+    }
+
+    /// It cannot be done to what is there, as it is now.
+    pub(crate) fn conflict(message: impl fmt::Display) -> Self {
+        Self::new(1, message, ErrorKind::Conflict)
+    }
+
+    fn new(code: u8, message: impl fmt::Display, kind: ErrorKind) -> Self {
+        Self { code, message: message.to_string(), kind, field: None }
+    }
+
+    /// What sort of failure it is.
+    pub(crate) fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The field of the request that is wrong, if one is.
+    pub(crate) fn field(&self) -> Option<&str> {
+        self.field.as_deref()
     }
 
     /// It failed, and all there is to say has been said.
     pub(crate) fn silent() -> Self {
-        Self { code: 1, message: String::new() }
+        Self::failed("")
     }
 
     /// Tells it on stderr.
@@ -55,10 +83,9 @@ impl fmt::Display for Failure {
 
 impl From<seriatim::Error> for Failure {
     fn from(error: seriatim::Error) -> Self {
-        match error.kind() {
-            seriatim::ErrorKind::Invalid => Self::usage(error),
-            _ => Self::failed(error),
-        }
+        let (kind, field) = (error.kind(), error.field().map(str::to_owned));
+        let code = if kind == ErrorKind::Invalid { 2 } else { 1 };
+        Self { field, ..Self::new(code, error, kind) }
     }
 }
 

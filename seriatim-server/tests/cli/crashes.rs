@@ -2,7 +2,9 @@
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use seriatim::checker::{Recorder, Report, check_files};
 use seriatim::{Client, Job, Queue, Timestamp};
@@ -89,7 +91,7 @@ async fn a_killed_process_loses_nothing_and_keeps_the_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_processes_with_one_node_id_do_not_overlap() {
+async fn d17_two_processes_with_one_node_id_do_not_overlap() {
     let site = Site::new(&config("fifo"));
     let recorder = site.recorder(&queue("fifo"));
     let store = site.store().await;
@@ -104,4 +106,87 @@ async fn two_processes_with_one_node_id_do_not_overlap() {
     let sizes =
         ["one.ndjson", "two.ndjson"].map(|name| std::fs::metadata(site.path(name)).unwrap().len());
     assert!(sizes.iter().all(|bytes| *bytes > 1_000), "both have worked: {sizes:?}");
+}
+
+/// Holds the write lock of the database until it is dropped, from another process.
+struct Locker(std::process::Child);
+
+impl Locker {
+    fn lock(site: &Site) -> Self {
+        let script = "import sqlite3, sys
+c = sqlite3.connect('seriatim.db', isolation_level=None, timeout=60)
+c.execute('BEGIN IMMEDIATE')
+print('locked', flush=True)
+sys.stdin.read()";
+        let mut child = Command::new("python3")
+            .args(["-c", script])
+            .current_dir(site.folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut said = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+        assert_eq!(line, "locked\n");
+        Self(child)
+    }
+}
+
+impl Drop for Locker {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_away_is_waited_for_said_once_and_gone_on_with() {
+    let site = Site::new(&config("fifo").replace("lease = \"2s\"", "lease = \"60s\""));
+    let recorder = site.recorder(&queue("fifo"));
+    let store = site.store().await;
+    let declare = seriatim::store::Declare { now: None, queues: vec![queue("fifo")] };
+    store.declare(declare).await.unwrap();
+    push(&site, &recorder, 1_000).await;
+    let serving = site.serve("one.ndjson");
+    wait_until(&store, |stats| stats.processed > 20).await;
+    let locker = Locker::lock(&site);
+    site.said("one.ndjson", "trying until the store answers again", &store).await;
+    drop(locker);
+    site.said("one.ndjson", "the store answers again", &store).await;
+    wait_until(&store, |stats| stats.jobs == 0).await;
+    serving.stop();
+    let log = std::fs::read_to_string(site.path("one.ndjson.log")).unwrap();
+    assert_eq!(log.matches("trying until the store answers again").count(), 1, "{log}");
+    let report = judge(&site, &recorder, &["one.ndjson"]).await;
+    assert_eq!(report.rescued, 0, "its lease had not run out\n{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d16_a_stop_under_load_finishes_what_runs_and_gives_the_rest_back_uncounted() {
+    let slow = config("fifo").replace("cat > /dev/null;", "cat > /dev/null; sleep 0.2;");
+    let site = Site::new(&slow.replace("test $(($$ % 23)) -ne 0", "true"));
+    let recorder = site.recorder(&queue("fifo"));
+    let store = site.store().await;
+    let declare = seriatim::store::Declare { now: None, queues: vec![queue("fifo")] };
+    store.declare(declare).await.unwrap();
+    push(&site, &recorder, 400).await;
+    let serving = site.serve("one.ndjson");
+    wait_until(&store, |stats| stats.processed > 8 && stats.running > 0).await;
+    let told = Instant::now();
+    serving.stop();
+    assert!(told.elapsed() < Duration::from_secs(10), "it took {:?}", told.elapsed());
+    let stats = &store.stats(None).await.unwrap()[0];
+    assert_eq!((stats.running, stats.failed), (0, 0), "{stats:?}");
+    assert_eq!(stats.processed + stats.jobs, 400, "{stats:?}");
+    let query = seriatim::store::JobQuery {
+        queue: QUEUE.into(),
+        state: seriatim::store::JobState::Queued,
+        key: None,
+        order: seriatim::store::JobOrder::default(),
+        after: None,
+        rows_max: 1_000,
+    };
+    let waiting = store.jobs(query).await.unwrap().rows;
+    assert!(waiting.iter().all(|job| job.attempt == 0), "what went back was not counted");
 }

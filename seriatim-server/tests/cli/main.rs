@@ -1,11 +1,16 @@
 //! The binary as its users have it: real processes on a real file.
 #![allow(clippy::unwrap_used)]
 
+mod builtin;
+mod clock;
 mod commands;
 mod crashes;
 mod disk;
 mod hand;
+mod http;
 mod input;
 mod people;
+mod processes;
+mod receiver;
 mod site;
 mod workers;

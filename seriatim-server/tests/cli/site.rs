@@ -57,6 +57,28 @@ impl Site {
         seriatim::connect(&url).await.unwrap()
     }
 
+    /// Waits until a file is there.
+    pub(crate) async fn appears(&self, name: &str, store: &SharedStore) {
+        let (started, mut wakeups) = (Instant::now(), store.wakeups());
+        while !self.path(name).exists() {
+            assert!(started.elapsed() < PATIENCE, "there is no {name}");
+            wakeups.wait(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Waits until the log of a serving process says something.
+    pub(crate) async fn said(&self, history: &str, text: &str, store: &SharedStore) {
+        let (started, mut wakeups) = (Instant::now(), store.wakeups());
+        loop {
+            let log = std::fs::read_to_string(self.path(&format!("{history}.log"))).unwrap();
+            if log.contains(text) {
+                return;
+            }
+            assert!(started.elapsed() < PATIENCE, "it did not say {text:?}:\n{log}");
+            wakeups.wait(Duration::from_millis(50)).await;
+        }
+    }
+
     pub(crate) fn recorder(&self, queue: &Queue) -> Arc<Recorder<BufWriter<File>>> {
         let file = File::create(self.path("pushes.ndjson")).unwrap();
         let recorder = Arc::new(Recorder::new("pusher", BufWriter::new(file)));
@@ -117,4 +139,25 @@ pub(crate) async fn wait_until(
 pub(crate) fn text(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     text(&output.stdout) + &text(&output.stderr)
+}
+
+/// Waits for what no store tells.
+pub(crate) async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
+    let started = Instant::now();
+    let mut looks = tokio::time::interval(Duration::from_millis(20));
+    while !is_so().await {
+        assert!(started.elapsed() < PATIENCE, "it did not happen in time: {what}");
+        looks.tick().await;
+    }
+}
+
+/// Signals a process that may have ended by itself.
+pub(crate) fn kill(pid: i32, signal: Signal) {
+    let _ = kill_process(Pid::from_raw(pid).unwrap(), signal);
+}
+
+/// Whether it runs: a process that has ended and that nobody has waited for does not.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
 use seriatim::store::JobState;
-use seriatim::{Client, Job, Queue};
+use seriatim::{Client, Job, JobId, Queue};
 
-use crate::site::{QUEUE, Site, wait_until};
+use crate::site::{QUEUE, Site, eventually, is_alive, wait_until};
 
 /// A queue whose command does something that the test can see.
 fn with_command(script: &str) -> Site {
@@ -65,4 +66,158 @@ async fn a_command_gets_the_call_and_its_exit_code_decides() {
     let said = r#"lane=$(sed 's/.*"lane":"\([^"]*\)".*/\1/'); echo log; echo "{\"type\":\"result\",\"results\":[{\"lane\":\"$lane\",\"outcome\":\"cancel\",\"error\":\"not needed\"}]}""#;
     let cancelled = run_one(&with_command(said), JobState::Canceled).await;
     assert_eq!(cancelled.error.as_deref(), Some("not needed"));
+}
+
+/// A queue with one job that is running, and the way to wait for files that the command writes.
+async fn with_one_job(settings: &str, script: &str) -> (Site, seriatim::SharedStore, JobId) {
+    let site = Site::new(&format!(
+        "[queues.{QUEUE}]\nmode = \"fifo\"\nretain_completed = \"1h\"\n\
+         [node]\nlease = \"2s\"\nheartbeat = \"300ms\"\n\
+         [[workers]]\nqueue = \"{QUEUE}\"\ncommand = [\"sh\", \"worker.sh\"]\n{settings}\n"
+    ));
+    std::fs::write(site.path("worker.sh"), script).unwrap();
+    let store = site.store().await;
+    let queues = vec![Queue::fifo(QUEUE).retain_completed(Duration::from_secs(3_600))];
+    store.declare(seriatim::store::Declare { now: None, queues }).await.unwrap();
+    let job = Job::new(QUEUE, &serde_json::json!({})).unwrap().key("a").max_retries(0);
+    let id = Client::new(store.clone()).push(job).await.unwrap().job_id;
+    (site, store, id)
+}
+
+fn pid_in(site: &Site, name: &str) -> i32 {
+    std::fs::read_to_string(site.path(name)).unwrap().trim().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n6_a_timeout_ends_the_whole_process_group_politely_first() {
+    // The command ends at SIGTERM; what it has started does not, and holds no pipe of ours.
+    let script = "
+        sh -c 'trap \"\" TERM; echo $$ > grandchild; exec tail -f /dev/null' < /dev/null > /dev/null 2>&1 &
+        trap 'echo asked to end >&2; exit 1' TERM
+        while ! test -s grandchild; do :; done
+        tail -f /dev/null & wait $!";
+    let (site, store, id) = with_one_job("timeout = \"1s\"", script).await;
+    let serving = site.serve("history.ndjson");
+    wait_until(&store, |stats| stats.jobs == 0).await;
+    let job = store.job(id).await.unwrap().unwrap();
+    // Some shells also say that what they waited for was terminated.
+    let error = job.error.unwrap_or_default();
+    assert!(error.starts_with("timed out (limit 1s): "), "{error}");
+    assert!(error.ends_with("asked to end"), "{error}");
+    let grandchild = pid_in(&site, "grandchild");
+    eventually("it has ended", async || !is_alive(grandchild)).await;
+    serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n6_a_cancelled_command_that_ignores_it_is_killed() {
+    let script = "trap '' TERM; echo $$ > pid.part; mv pid.part pid; while :; do :; done";
+    let (site, store, id) = with_one_job("", script).await;
+    let serving = site.serve("history.ndjson");
+    eventually("it runs", async || site.path("pid").exists()).await;
+    let cancel = seriatim::store::Cancel { now: None, jobs: vec![id] };
+    store.cancel(cancel).await.unwrap();
+    wait_until(&store, |stats| stats.jobs == 0).await;
+    assert_eq!(store.job(id).await.unwrap().unwrap().state, JobState::Canceled);
+    assert!(!is_alive(pid_in(&site, "pid")));
+    serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n6_a_node_that_is_told_twice_to_stop_leaves_no_command_behind() {
+    let script = "echo $$ > pid.part; mv pid.part pid; exec tail -f /dev/null";
+    let (site, _store, _) = with_one_job("", script).await;
+    let mut serving = site.serve("history.ndjson");
+    eventually("it runs", async || site.path("pid").exists()).await;
+    let log = || std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
+    serving.signal(Signal::TERM);
+    eventually("it stops", async || log().contains("a second signal ends it at once")).await;
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.0.wait().unwrap().code(), Some(1));
+    eventually("it has ended", async || !is_alive(pid_in(&site, "pid"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n6_what_a_command_leaves_behind_does_not_outlive_its_call() {
+    let script = "cat > /dev/null; sh -c 'echo $$ > left; exec tail -f /dev/null' & \
+                  while ! test -s left; do :; done";
+    let (site, store, id) = with_one_job("", script).await;
+    let serving = site.serve("history.ndjson");
+    wait_until(&store, |stats| stats.jobs == 0).await;
+    assert_eq!(store.job(id).await.unwrap().unwrap().state, JobState::Succeeded);
+    eventually("it has ended", async || !is_alive(pid_in(&site, "left"))).await;
+    serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n6_a_command_that_cannot_start_pauses_its_worker_and_its_jobs_stay_uncounted() {
+    let site = Site::new(&format!(
+        "[queues.{QUEUE}]\nmode = \"fifo\"\n\
+         [[workers]]\nqueue = \"{QUEUE}\"\ncommand = [\"./missing\"]\n"
+    ));
+    let store = site.store().await;
+    let queues = vec![Queue::fifo(QUEUE)];
+    store.declare(seriatim::store::Declare { now: None, queues }).await.unwrap();
+    let mut ids = Vec::new();
+    for key in ["a", "b", "c"] {
+        let job = Job::new(QUEUE, &1).unwrap().key(key);
+        ids.push(Client::new(store.clone()).push(job).await.unwrap().job_id);
+    }
+    let serving = site.serve("history.ndjson");
+    let log = || std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
+    eventually("a pause", async || log().contains("went back uncounted")).await;
+    wait_until(&store, |stats| stats.running == 0).await;
+    serving.stop();
+    for id in ids {
+        let job = store.job(id).await.unwrap().unwrap();
+        assert_eq!((job.state, job.retry_count, job.crashes), (JobState::Queued, -1, 0));
+    }
+    assert_eq!(log().matches("./missing: No such file").count(), 1, "one clear line: {}", log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n6_later_is_no_failure() {
+    let (site, store, id) = with_one_job("", "cat > /dev/null; echo ran > ran; exit 75").await;
+    let serving = site.serve("history.ndjson");
+    let is_later = async || {
+        let job = store.job(id).await.unwrap().unwrap();
+        site.path("ran").exists() && job.state == JobState::Queued
+    };
+    eventually("it is put off", is_later).await;
+    serving.stop();
+    let job = store.job(id).await.unwrap().unwrap();
+    assert_eq!((job.retry_count, job.crashes), (-1, 0));
+    let wait = job.run_at.as_micros() - seriatim::Timestamp::of_this_machine().as_micros();
+    assert!((20_000_000..=30_000_000).contains(&wait), "{wait}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n6_endless_output_is_bounded() {
+    let script = "cat > /dev/null; head -c 50000000 /dev/zero | tr '\\0' x; \
+                  head -c 50000000 /dev/zero | tr '\\0' y >&2; exit 1";
+    let (site, store, id) = with_one_job("", script).await;
+    let serving = site.serve("history.ndjson");
+    wait_until(&store, |stats| stats.jobs == 0).await;
+    serving.stop();
+    let error = store.job(id).await.unwrap().unwrap().error.unwrap();
+    assert!(error.starts_with("yyy") && error.len() <= seriatim::limits::ERROR_BYTES_MAX);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n6_the_shell_example_does_what_the_guide_says() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/workers/sync-order.sh");
+    let script = std::fs::read_to_string(example).unwrap();
+    let (site, store, id) = with_one_job("", &script).await;
+    std::fs::create_dir(site.path("orders")).unwrap();
+    let serving = site.serve("history.ndjson");
+    wait_until(&store, |stats| stats.jobs == 0).await;
+    let refused = store.job(id).await.unwrap().unwrap();
+    assert_eq!(refused.error.as_deref(), Some("an order update needs a status"));
+    let job = Job::new(QUEUE, &serde_json::json!({"status": "paid"})).unwrap().key("order/42");
+    let id = Client::new(store.clone()).push(job).await.unwrap().job_id;
+    wait_until(&store, |stats| stats.jobs == 0).await;
+    assert_eq!(store.job(id).await.unwrap().unwrap().state, JobState::Succeeded);
+    let written = std::fs::read_to_string(site.path("orders/order_42.json")).unwrap();
+    assert!(written.contains(r#""payload":{"status":"paid"}"#), "{written}");
+    serving.stop();
 }

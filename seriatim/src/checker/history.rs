@@ -106,6 +106,9 @@ pub enum Event {
         lane: LaneId,
         /// The token.
         token: Token,
+        /// When the store made the claim that it ends.
+        #[serde(default)]
+        claimed_at: Option<i64>,
         /// Whether it was carried out.
         accepted: bool,
         /// What the settle made of the turn's jobs.
@@ -137,6 +140,13 @@ pub enum Event {
     },
     /// A person sent a dead job back: it may run after later ones, and once more.
     Requeue {
+        /// When.
+        at: i64,
+        /// The job.
+        job_id: JobId,
+    },
+    /// A waiting job that a person (or its own expiry) took away: deleted, cancelled or buried.
+    Removed {
         /// When.
         at: i64,
         /// The job.
@@ -197,7 +207,8 @@ impl Event {
             | Self::Settle { at, .. }
             | Self::Rescue { at, .. }
             | Self::Died { at, .. }
-            | Self::Requeue { at, .. } => Some(*at),
+            | Self::Requeue { at, .. }
+            | Self::Removed { at, .. } => Some(*at),
             Self::Queue { .. } | Self::Final { .. } | Self::FinalEnd {} => None,
         }
     }

@@ -44,6 +44,7 @@ pub(super) struct Settled<'h> {
     pub at: i64,
     pub entity: Entity,
     pub token: Token,
+    pub claimed_at: Option<i64>,
     pub accepted: bool,
     pub fates: &'h [JobFate],
     pub cause: &'h str,
@@ -62,6 +63,9 @@ pub(super) struct Facts<'h> {
     /// (entity, token, when the store answered).
     pub rescues: Vec<(Entity, Token, i64)>,
     pub requeues: HashMap<JobId, u64>,
+    pub requeued_at: HashMap<JobId, Vec<i64>>,
+    /// Waiting jobs that people took away, and when.
+    pub removed: HashMap<JobId, i64>,
     pub finals: HashSet<JobId>,
     pub is_complete: bool,
 }
@@ -119,25 +123,24 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
                 let entity = entity(queue, key.as_ref(), fates.first().map(|job| job.job_id));
                 sent.insert((*lane, *token), (*at, entity, fates));
             }
-            Event::Settle { sent_at, at, queue, key, lane, token, accepted, fates, cause } => {
+            Event::Settle { lane, token, accepted, .. } => {
                 sent.remove(&(*lane, *token));
                 report.refused += u64::from(!accepted);
-                facts.settles.push(Settled {
-                    sent_at: *sent_at,
-                    at: *at,
-                    entity: entity(queue, key.as_ref(), fates.first().map(|job| job.job_id)),
-                    token: *token,
-                    accepted: *accepted,
-                    fates,
-                    cause,
-                });
+                gather_settle(event, &mut facts);
             }
             Event::Rescue { at, queue, key, token, job_id, .. } => {
                 report.rescued += 1;
                 facts.rescues.push((entity(queue, key.as_ref(), *job_id), *token, *at));
             }
             Event::Died { at, actor } => deaths.entry(actor).or_default().push(*at),
-            Event::Requeue { job_id, .. } => *facts.requeues.entry(*job_id).or_default() += 1,
+            Event::Requeue { at, job_id } => {
+                facts.requeued_at.entry(*job_id).or_default().push(*at);
+                *facts.requeues.entry(*job_id).or_default() += 1;
+                facts.removed.remove(job_id);
+            }
+            Event::Removed { at, job_id } => {
+                facts.removed.insert(*job_id, *at);
+            }
             Event::Final { job_id, .. } => {
                 facts.finals.insert(*job_id);
             }
@@ -154,6 +157,25 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
     facts.turns.sort_by_key(|turn| (turn.at, turn.token));
     facts.settles.sort_by_key(|settled| settled.at);
     facts
+}
+
+fn gather_settle<'h>(event: &'h Event, facts: &mut Facts<'h>) {
+    let Event::Settle {
+        sent_at, at, queue, key, token, claimed_at, accepted, fates, cause, ..
+    } = event
+    else {
+        return;
+    };
+    facts.settles.push(Settled {
+        sent_at: *sent_at,
+        at: *at,
+        entity: entity(queue, key.as_ref(), fates.first().map(|job| job.job_id)),
+        token: *token,
+        claimed_at: *claimed_at,
+        accepted: *accepted,
+        fates,
+        cause,
+    });
 }
 
 fn gather_push(event: &Event, facts: &mut Facts<'_>, report: &mut Report) {

@@ -18,6 +18,8 @@ mod report;
 
 pub use history::{Event, Handed, History, HistoryError, JobFate, PushResult};
 pub use recorder::Recorder;
+#[cfg(feature = "conformance")]
+pub(crate) use recorder::{cause, tag};
 pub use report::{Judgement, Report, Verdict};
 
 #[cfg(all(test, feature = "conformance"))]

@@ -28,6 +28,10 @@ enum Moment<'f, 'h> {
     Began(&'f Turn<'h>),
     /// A job is over.
     Over(JobId),
+    /// A job went back into its lane, where an equal one may have arrived.
+    Kept(JobId, Merge),
+    /// A dead job went back into its lane: where it and its equals stand nobody can say.
+    Back(&'f str),
 }
 
 /// Judges the order of keys in `accumulate` and `fifo`; the other modes promise none.
@@ -40,8 +44,13 @@ pub(super) fn inversions(facts: &Facts<'_>, report: &mut Report) {
     };
     for push in &facts.pushes {
         let Some((mode, merge)) = ordered(&push.entity.0) else { continue };
-        // Without a score of its own its place is the store's clock, which nobody recorded.
-        let Some(score) = push.score.or((mode == Mode::Fifo).then_some(0.0)) else { continue };
+        let Some(score) = push.score.or((mode == Mode::Fifo).then_some(0.0)) else {
+            // Its place is the store's clock, which nobody recorded; also when a later push with a
+            // score merges into it.
+            let nowhere = Moment::Over(push.job_id);
+            moments.entry(&push.entity).or_default().push((push.at, 0, nowhere));
+            continue;
+        };
         let merge = match push.status {
             PushStatus::Queued => None,
             PushStatus::Merged => Some(merge),
@@ -55,16 +64,32 @@ pub(super) fn inversions(facts: &Facts<'_>, report: &mut Report) {
         moments.entry(&turn.entity).or_default().push((turn.claimed_at, 2, Moment::Began(turn)));
     }
     for settled in facts.settles.iter().filter(|settled| settled.accepted) {
-        let over = settled.fates.iter().filter(|job| job.fate != Fate::Keep);
-        for job in over {
-            let place = moments.entry(&settled.entity).or_default();
-            place.push((settled.sent_at, 1, Moment::Over(job.job_id)));
+        let merge = ordered(&settled.entity.0).filter(|_| merges(facts, &settled.entity.0));
+        let merge = merge.map_or(Merge::None, |(_, merge)| merge);
+        for job in settled.fates {
+            let moment = match job.fate {
+                Fate::Keep => Moment::Kept(job.job_id, merge),
+                _ => Moment::Over(job.job_id),
+            };
+            moments.entry(&settled.entity).or_default().push((settled.sent_at, 1, moment));
         }
     }
     for (at, entity, fates) in &facts.maybes {
         // It may be over: then nothing can be said of its place any more.
         for job in fates.iter().filter(|job| job.fate != Fate::Keep) {
             moments.entry(entity).or_default().push((*at, 1, Moment::Over(job.job_id)));
+        }
+    }
+    for push in &facts.pushes {
+        if let Some(at) = facts.removed.get(&push.job_id) {
+            let place = moments.entry(&push.entity).or_default();
+            place.push((*at, 1, Moment::Over(push.job_id)));
+        }
+        if let Some(at) = facts.requeued_at.get(&push.job_id)
+            && merges(facts, &push.entity.0)
+        {
+            let place = moments.entry(&push.entity).or_default();
+            place.extend(at.iter().map(|at| (*at, 1, Moment::Back(&push.tag))));
         }
     }
     for (entity, mut moments) in moments {
@@ -102,6 +127,17 @@ fn judge_key(
                     waiting.remove(&place);
                 }
             }
+            Moment::Kept(job, merge) => unite(*job, *merge, &mut waiting, &mut ranks),
+            Moment::Back(tag) => {
+                let alike: Vec<JobId> = waiting
+                    .extract_if(.., |_, (_, other)| other == tag)
+                    .map(|(_, (job, _))| job)
+                    .collect();
+                alike.iter().for_each(|job| {
+                    ranks.remove(job);
+                });
+                over.extend(alike);
+            }
             Moment::Began(turn) => {
                 if merges(facts, &entity.0) {
                     take_along(turn, &mut waiting, &mut ranks);
@@ -110,6 +146,25 @@ fn judge_key(
             }
         }
     }
+}
+
+/// A job that went back and an equal one that arrived meanwhile become one, under the older id.
+fn unite(job: JobId, merge: Merge, waiting: &mut Waiting<'_>, ranks: &mut HashMap<JobId, Rank>) {
+    let Some(own) = ranks.get(&job).copied() else { return };
+    let Some((_, tag)) = waiting.get(&own).copied() else { return };
+    let is_other = |(_, (other, text)): &(&Rank, &(JobId, &str))| *other != job && *text == tag;
+    let Some((&place, &(other, _))) = waiting.iter().find(is_other) else { return };
+    let score = match merge {
+        Merge::Min => own.0.min(place.0),
+        Merge::Max => own.0.max(place.0),
+        Merge::None => return,
+    };
+    let (survivor, gone) = if job.seq() < other.seq() { (job, other) } else { (other, job) };
+    waiting.remove(&own);
+    waiting.remove(&place);
+    ranks.remove(&gone);
+    ranks.insert(survivor, (score, survivor.seq()));
+    waiting.insert((score, survivor.seq()), (survivor, tag));
 }
 
 fn judge_turn(
@@ -187,6 +242,14 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
             }
         }
     }
+    // Also a claim that was never handed over: what it held had expired, or was cancelled.
+    for settled in facts.settles.iter().filter(|settled| settled.accepted) {
+        let Some(claimed_at) = settled.claimed_at else { continue };
+        for job in settled.fates {
+            let known = last_claim.entry(job.job_id).or_insert(claimed_at);
+            *known = (*known).max(claimed_at);
+        }
+    }
     let mut missing = 0;
     for push in &facts.pushes {
         // An equal payload that was claimed after this one was sent took it along.
@@ -201,7 +264,8 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
             // Whatever became of the first one is true of it.
             PushStatus::Duplicate => true,
         };
-        if taken_along || by_id || facts.finals.contains(&push.job_id) {
+        let is_removed = facts.removed.contains_key(&push.job_id);
+        if taken_along || by_id || is_removed || facts.finals.contains(&push.job_id) {
             continue;
         }
         missing += 1;

@@ -157,6 +157,7 @@ impl<W: Write + Send + 'static> Observer for Recorder<W> {
             key: turn.key.as_deref().map(str::to_owned),
             lane: turn.lane,
             token: turn.token,
+            claimed_at: Some(turn.claimed_at.as_micros()),
             accepted: settled.is_ok(),
             fates: fates(turn, settlement, cancelled),
             cause: cause(turn, settlement).to_owned(),
@@ -192,7 +193,7 @@ fn fates(turn: &Turn, settlement: &Settlement, cancelled: &[JobId]) -> Vec<JobFa
 }
 
 /// Why a turn's jobs went back, in a word.
-fn cause(turn: &Turn, settlement: &Settlement) -> &'static str {
+pub(crate) fn cause(turn: &Turn, settlement: &Settlement) -> &'static str {
     let keep = &settlement.keep;
     match settlement.rest {
         Fate::Keep if keep.crashes > turn.crashes => "crash",
@@ -206,7 +207,7 @@ fn cause(turn: &Turn, settlement: &Settlement) -> &'static str {
     }
 }
 
-fn tag(task: Option<&str>, payload: &Payload) -> String {
+pub(crate) fn tag(task: Option<&str>, payload: &Payload) -> String {
     let digest = digest(task, payload);
     let half = digest.first_chunk::<8>().copied().unwrap_or_default();
     format!("{:016x}", u64::from_be_bytes(half))

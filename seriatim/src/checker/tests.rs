@@ -162,6 +162,7 @@ impl World {
             key: turn.key.as_deref().map(str::to_owned),
             lane: turn.lane,
             token: turn.token,
+            claimed_at: Some(turn.claimed_at.as_micros()),
             accepted: answer.is_ok(),
             fates: fates.collect(),
             cause,

@@ -2,6 +2,7 @@
 //! its time.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -65,7 +66,11 @@ impl Caretaker {
             lease: core.settings.lease,
             lanes_max: RESCUE_LANES_MAX,
         };
-        let turns = core.store.rescue(request).await?;
+        let turns = core.store.rescue(request).await.inspect_err(|error| {
+            if error.is_transient() {
+                core.rescue_unanswered.store(true, Ordering::Release);
+            }
+        })?;
         core.held.add(&turns);
         drop(claiming);
         if turns.is_empty() {

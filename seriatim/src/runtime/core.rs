@@ -78,6 +78,8 @@ pub(super) struct Core {
     pub(super) gone: Notify,
     /// Rung after a heartbeat under a new name.
     pub(super) renamed: Notify,
+    /// A rescue may have been carried out although its answer was lost.
+    pub(super) rescue_unanswered: AtomicBool,
     /// Held by whoever claims for this node otherwise than through the fetcher, and by whoever
     /// compares what the store says that the node holds with its own account.
     pub(super) claiming: tokio::sync::Mutex<()>,
@@ -125,6 +127,7 @@ impl Core {
             told_to_stop: Notify::new(),
             gone: Notify::new(),
             renamed: Notify::new(),
+            rescue_unanswered: AtomicBool::new(false),
             claiming: tokio::sync::Mutex::new(()),
             node: Mutex::new(node),
             store_time: Mutex::new((Instant::now(), Timestamp::of_this_machine())),

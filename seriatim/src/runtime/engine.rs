@@ -82,21 +82,28 @@ impl Engine {
             })?;
         }
         let core = self.core;
-        let upkeep = start(&core, self.queues).await?;
+        tokio::pin!(stop);
+        let upkeep = tokio::select! {
+            biased;
+            // A store that hangs must not keep the process from ending.
+            _ = &mut stop => return Ok(core.counters.summary(0)),
+            upkeep = start(&core, self.queues) => upkeep?,
+        };
         let mut periodic = JoinSet::new();
         for place in 0..core.periodic.len() {
-            periodic.spawn(periodic::run(core.clone(), place));
+            spawn(&mut periodic, periodic::run(core.clone(), place));
         }
         let mut settler = JoinSet::new();
-        settler.spawn(settle::run(core.clone()));
+        spawn(&mut settler, settle::run(core.clone()));
         let mut slots = JoinSet::new();
         for _ in 0..core.settings.concurrency {
-            slots.spawn(slot::run(core.clone()));
+            spawn(&mut slots, slot::run(core.clone()));
         }
         let mut fetcher = JoinSet::new();
-        fetcher.spawn(fetch::run(core.clone()));
+        spawn(&mut fetcher, fetch::run(core.clone()));
         tokio::select! {
-            _ = stop => {}
+            biased;
+            _ = &mut stop => {}
             () = core.told_to_stop.notified() => tracing::info!("told to stop"),
         }
         drain(&core, &mut fetcher, &mut slots).await;
@@ -108,7 +115,9 @@ impl Engine {
         let _ = timeout(FLUSH_MAX, settler.join_next()).await;
         drop(upkeep);
         let unsettled = core.held.count();
-        if unsettled > 0 {
+        if unsettled == 0 {
+            Pulser::new(core.clone(), core.store_now()).goodbye().await;
+        } else {
             tracing::warn!(
                 lanes = unsettled,
                 "stopped before the store took all outcomes: these lanes come back when their leases run out"
@@ -140,14 +149,22 @@ async fn start(core: &Arc<Core>, queues: Vec<Queue>) -> Result<JoinSet<()>> {
     pulser.beat().await?;
     core.split().await?;
     let mut upkeep = JoinSet::new();
-    upkeep.spawn(pulser.run());
-    upkeep.spawn(guard::run(core.clone()));
-    upkeep.spawn(caretaker::run(core.clone()));
+    spawn(&mut upkeep, pulser.run());
+    spawn(&mut upkeep, guard::run(core.clone()));
+    spawn(&mut upkeep, caretaker::run(core.clone()));
     #[cfg(feature = "cron")]
     for cron in &core.extras.crons {
-        upkeep.spawn(super::cron::run(core.clone(), cron.clone()));
+        spawn(&mut upkeep, super::cron::run(core.clone(), cron.clone()));
     }
     Ok(upkeep)
+}
+
+/// Starts one of the engine's tasks: all of them start here, so that a simulation can stop them
+/// all at once.
+fn spawn(tasks: &mut JoinSet<()>, task: impl Future<Output = ()> + Send + 'static) {
+    #[cfg(feature = "conformance")]
+    let task = crate::simulation::of_this_node(task);
+    tasks.spawn(task);
 }
 
 /// Ends the fetcher and the slots; see [`Engine::run_until`] for the order.

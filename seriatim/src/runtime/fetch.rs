@@ -33,6 +33,8 @@ enum Next {
 struct Look {
     next: Next,
     at: Instant,
+    /// The store's time when it was last asked for lanes.
+    asked: Timestamp,
     /// A claim may have been carried out although its answer was lost.
     suspect: bool,
 }
@@ -40,7 +42,8 @@ struct Look {
 /// Claims until the engine drains.
 pub(super) async fn run(core: Arc<Core>) {
     let wakeups = core.store.wakeups();
-    let look = Look { next: Next::Now, at: Instant::now(), suspect: false };
+    let (next, at, asked) = (Next::Now, Instant::now(), Timestamp::default());
+    let look = Look { next, at, asked, suspect: false };
     let looks = vec![look; core.sources.len()];
     let mut fetcher = Fetcher { core, wakeups, looks, pauses: Pauses::default(), round: 0 };
     while !fetcher.core.phases.is_draining() {
@@ -66,6 +69,9 @@ impl Fetcher {
         self.wake_overdue();
         self.round += 1;
         let (mut claimed, mut first) = (false, true);
+        if !self.reconcile().await {
+            return false;
+        }
         for place in self.order().await {
             if self.core.phases.is_draining() {
                 break;
@@ -81,6 +87,32 @@ impl Fetcher {
             }
         }
         claimed
+    }
+
+    /// After lost answers: looks for lanes that the store counts as ours. Not only when there is
+    /// something to claim from their queue, for they may be all that it has. False if that failed.
+    async fn reconcile(&mut self) -> bool {
+        let core = self.core.clone();
+        let of_rescue = core.rescue_unanswered.swap(false, Ordering::AcqRel);
+        if !of_rescue && !self.looks.iter().any(|look| look.suspect) {
+            return true;
+        }
+        let suspects: Vec<&str> = (core.sources.iter().zip(&self.looks))
+            .filter_map(|(source, look)| look.suspect.then_some(&*source.name))
+            .collect();
+        // A rescue takes from all queues.
+        let is_suspect = |queue: &str| of_rescue || suspects.contains(&queue);
+        match reconcile(&core, &core.node(), is_suspect).await {
+            Ok(()) => {
+                self.looks.iter_mut().for_each(|look| look.suspect = false);
+                true
+            }
+            Err(error) => {
+                core.rescue_unanswered.fetch_or(of_rescue, Ordering::AcqRel);
+                self.wait_after(error).await;
+                false
+            }
+        }
     }
 
     /// What is due, and what nobody has looked at for a poll interval, is worth asking.
@@ -126,6 +158,11 @@ impl Fetcher {
             let of_source = answer.iter().filter(|due| due.queue == source.name);
             due[place] = of_source.filter_map(|one| one.due).min();
             let look = &mut self.looks[place];
+            if look.next != Next::Now && due[place].is_some_and(|time| time <= look.asked) {
+                // It was due when we last claimed, and we did not get it: it is not for this node.
+                // The claim's answer said when to ask again.
+                continue;
+            }
             look.at = Instant::now();
             look.next = match due[place] {
                 Some(time) if time <= self.core.store_now() => Next::Now,
@@ -143,6 +180,7 @@ impl Fetcher {
             || core.quiet.load(Ordering::Relaxed)
             || source.paused_until().is_some()
         {
+            core.pool.unreserve(place);
             return Want::default();
         }
         let definition = source.definition();
@@ -158,12 +196,7 @@ impl Fetcher {
     async fn claim(&mut self, place: usize, want: Want) -> bool {
         let core = self.core.clone();
         let node = core.node();
-        if self.looks[place].suspect {
-            match reconcile(&core, &core.sources[place], &node).await {
-                Ok(()) => self.looks[place].suspect = false,
-                Err(error) => return self.failed(place, want, error).await,
-            }
-        }
+        self.looks[place].asked = core.store_now();
         let source = &core.sources[place];
         let lease = source.definition().and_then(|queue| queue.lease);
         let request = Claim {
@@ -228,13 +261,19 @@ impl Fetcher {
             ErrorKind::Unavailable => look.suspect = true,
             _ => {}
         }
+        self.wait_after(error).await;
+        false
+    }
+
+    async fn wait_after(&mut self, error: Error) {
+        let core = self.core.clone();
         core.outage.failed("claiming", &error);
         tokio::select! {
+            biased;
             () = tokio::time::sleep(self.pauses.next()) => {}
             () = core.renamed.notified() => {}
             () = core.phases.draining() => {}
         }
-        false
     }
 
     /// What has waited too long for a slot goes back, so that other nodes can take it.
@@ -260,6 +299,7 @@ impl Fetcher {
         let core = self.core.clone();
         let length = self.rest_length();
         tokio::select! {
+            biased;
             rang = self.wakeups.wait(length) => {
                 if rang {
                     self.looks.iter_mut().for_each(|look| look.next = Next::Now);

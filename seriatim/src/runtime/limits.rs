@@ -39,5 +39,7 @@ pub(super) const DEFINITIONS_EVERY: Duration = Duration::from_secs(15);
 pub(super) const RESCUE_LANES_MAX: usize = 500;
 /// The engine never sleeps for less than this between two looks at an idle store.
 pub(super) const REST_MIN: Duration = Duration::from_millis(1);
+/// How long a stopping engine tries to say that it has gone.
+pub(super) const GOODBYE_MAX: Duration = Duration::from_secs(1);
 /// How long a stopping engine tries to get its last settlements through.
 pub(super) const FLUSH_MAX: Duration = Duration::from_secs(5);

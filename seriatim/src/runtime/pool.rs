@@ -132,6 +132,17 @@ impl Pool {
         state.want(source, most, first)
     }
 
+    /// Gives a slot back that was kept free for a queue of which nothing can be claimed now: nobody
+    /// would ever fill it.
+    pub(super) fn unreserve(&self, source: usize) {
+        let mut state = lock(&self.state);
+        if state.reserved == Some(source) {
+            state.reserved = None;
+            drop(state);
+            self.work.notify_one();
+        }
+    }
+
     /// Adds what a claim brought.
     pub(super) fn fill(&self, source: usize, turns: Vec<Turn>, want: Want) {
         let mut state = lock(&self.state);

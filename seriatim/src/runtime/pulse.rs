@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::control::Stop;
 use super::core::Core;
-use super::limits::PROGRESS_EVERY;
+use super::limits::{GOODBYE_MAX, PROGRESS_EVERY};
 use super::outage::Pauses;
 use crate::clock::Timestamp;
 use crate::error::Result;
@@ -41,6 +41,18 @@ impl Pulser {
         Self { core, info, untold: Vec::new() }
     }
 
+    /// The last beat, of a node that holds nothing any more: the others need not wait for its lease
+    /// to see that it has gone.
+    pub(super) async fn goodbye(mut self) {
+        self.info.lease = Duration::ZERO;
+        match timeout(GOODBYE_MAX, self.send(self.core.node(), Vec::new())).await {
+            Ok(Ok(_)) => {}
+            // It is seen as gone when its lease has passed.
+            Ok(Err(error)) => tracing::debug!(%error, "could not say goodbye"),
+            Err(_) => tracing::debug!("the store did not take the goodbye in time"),
+        }
+    }
+
     /// Beats until the engine ends.
     pub(super) async fn run(mut self) {
         let mut pauses = Pauses::default();
@@ -68,6 +80,7 @@ impl Pulser {
         loop {
             let step = until.saturating_duration_since(Instant::now()).min(PROGRESS_EVERY);
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(step) => {}
                 () = core.gone.notified() => return,
                 () = core.around.hurry.notified() => {}
@@ -82,7 +95,7 @@ impl Pulser {
     pub(super) async fn beat(&mut self) -> Result<()> {
         self.untold.extend(self.core.running.take_progress());
         let sent = Instant::now();
-        let pulse = self.send(self.untold.clone()).await?;
+        let pulse = self.send(self.info.id.clone(), self.untold.clone()).await?;
         self.untold.clear();
         self.core.running.progress_arrived();
         if !pulse.alive {
@@ -93,9 +106,9 @@ impl Pulser {
         self.core.read_clock().await
     }
 
-    async fn send(&mut self, beats: Vec<Beat>) -> Result<Pulse> {
-        self.info.busy = self.core.pool.busy() as u32;
-        let node = self.info.clone();
+    async fn send(&self, id: NodeId, beats: Vec<Beat>) -> Result<Pulse> {
+        let busy = self.core.pool.busy() as u32;
+        let node = NodeInfo { id, busy, ..self.info.clone() };
         self.core.store.heartbeat(Heartbeat { now: None, node, beats }).await
     }
 
@@ -128,10 +141,12 @@ impl Pulser {
     async fn rename(&mut self) -> Result<()> {
         let core = self.core.clone();
         let told = core.running.stop(Stop::LeaseLost, |_| true);
-        self.info.id = NodeId::unique(&core.settings.node_name);
+        let id = NodeId::unique(&core.settings.node_name);
         let sent = Instant::now();
-        self.send(Vec::new()).await?;
-        let before = core.rename(self.info.id.clone());
+        // Until the store knows the new name the old one stands: the next beat tries again.
+        self.send(id.clone(), Vec::new()).await?;
+        self.info.id = id.clone();
+        let before = core.rename(id);
         core.lease.beat(sent);
         // The fence refuses what was taken over; the rest goes back at once.
         core.release_waiting();

@@ -1,25 +1,40 @@
-//! After a claim whose answer was lost: the store may count lanes as held by this node that the
-//! node knows nothing of, and every heartbeat would extend them. They go back, uncounted.
+//! After a claim or a rescue whose answer was lost: the store may count lanes as held by this node
+//! that the node knows nothing of, and every heartbeat would extend them. They go back, uncounted.
 
 use std::time::Duration;
 
 use super::core::Core;
 use super::settle::send;
-use super::source::Source;
 use crate::error::{ErrorKind, Result};
 use crate::id::{LaneId, NodeId, Token};
 use crate::limits::PAGE_ROWS_MAX;
+use crate::queue::Queue;
 use crate::settle::{Outcome, plan};
 use crate::store::{LaneOrder, LaneQuery};
 
-/// Compares what the store says that `node` holds of a queue with the node's own account. Called
-/// by the fetcher, while no claim of it is in flight.
-pub(super) async fn reconcile(core: &Core, source: &Source, node: &NodeId) -> Result<()> {
+/// Compares what the store says that `node` holds of the suspect queues with the node's own
+/// account. Called by the fetcher, while no claim of it is in flight.
+pub(super) async fn reconcile(
+    core: &Core,
+    node: &NodeId,
+    is_suspect: impl Fn(&str) -> bool,
+) -> Result<()> {
     let _no_rescue = core.claiming.lock().await;
+    let views = match core.store.queues().await {
+        Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(()),
+        views => views?,
+    };
+    for view in views.iter().filter(|view| is_suspect(&view.queue.name)) {
+        reconcile_queue(core, &view.queue, node).await?;
+    }
+    Ok(())
+}
+
+async fn reconcile_queue(core: &Core, queue: &Queue, node: &NodeId) -> Result<()> {
     let mut after = None;
     loop {
         let query = LaneQuery {
-            queue: source.name.clone(),
+            queue: queue.name.as_str().into(),
             key: None,
             running: true,
             order: LaneOrder::Age,
@@ -36,7 +51,7 @@ pub(super) async fn reconcile(core: &Core, source: &Source, node: &NodeId) -> Re
         for row in page.rows {
             let (Some(holder), Some(token)) = (row.node, row.token) else { continue };
             if holder == *node && !core.held.contains(row.lane, token) {
-                put_back(core, source, row.lane, token).await?;
+                put_back(core, queue, row.lane, token).await?;
             }
         }
         after = page.next;
@@ -46,12 +61,11 @@ pub(super) async fn reconcile(core: &Core, source: &Source, node: &NodeId) -> Re
     }
 }
 
-async fn put_back(core: &Core, source: &Source, lane: LaneId, token: Token) -> Result<()> {
+async fn put_back(core: &Core, queue: &Queue, lane: LaneId, token: Token) -> Result<()> {
     // None: it was settled between the two questions.
     let Some(turn) = core.store.turn(lane, token).await? else { return Ok(()) };
-    tracing::info!(queue = &*source.name, %lane, %token, "a claim whose answer was lost goes back");
-    let queue = source.definition_for(Some(&turn));
-    let settlement = plan(&turn, &queue, &Outcome::Release.into(), &|_| Duration::ZERO);
+    tracing::info!(queue = queue.name, %lane, %token, "a claim whose answer was lost goes back");
+    let settlement = plan(&turn, queue, &Outcome::Release.into(), &|_| Duration::ZERO);
     send(core, &[settlement]).await;
     Ok(())
 }

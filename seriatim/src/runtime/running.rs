@@ -1,6 +1,6 @@
 //! The calls whose handlers wait for something. Those that end at once are never listed.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,31 +13,41 @@ use crate::store::{Beat, CancelNotice};
 
 #[derive(Default)]
 pub(super) struct Running {
-    calls: Mutex<HashMap<usize, (Arc<Call>, Instant)>>,
+    calls: Mutex<Calls>,
+}
+
+/// By number, and so in the order in which they began to wait.
+#[derive(Default)]
+struct Calls {
+    by_number: BTreeMap<u64, (Arc<Call>, Instant)>,
+    last: u64,
 }
 
 /// Takes the call off the list when the slot is through with it, however that happens.
 pub(super) struct Listed<'a> {
     running: &'a Running,
-    name: usize,
+    number: u64,
 }
 
 impl Running {
     pub(super) fn list(&self, call: &Arc<Call>) -> Listed<'_> {
-        let name = Arc::as_ptr(call).addr();
-        lock(&self.calls).insert(name, (call.clone(), Instant::now()));
-        Listed { running: self, name }
+        let mut calls = lock(&self.calls);
+        calls.last += 1;
+        let number = calls.last;
+        calls.by_number.insert(number, (call.clone(), Instant::now()));
+        Listed { running: self, number }
     }
 
     /// The calls, and how long each has been listed.
     pub(super) fn all(&self) -> Vec<(Arc<Call>, Duration)> {
-        lock(&self.calls).values().map(|(call, since)| (call.clone(), since.elapsed())).collect()
+        let calls = lock(&self.calls);
+        calls.by_number.values().map(|(call, since)| (call.clone(), since.elapsed())).collect()
     }
 
     /// Tells the calls that `which` picks to end.
     pub(super) fn stop(&self, reason: Stop, which: impl Fn(&Call) -> bool) -> usize {
         let calls = lock(&self.calls);
-        let picked = calls.values().map(|(call, _)| call);
+        let picked = calls.by_number.values().map(|(call, _)| call);
         let picked = picked.filter(|call| call.control.reason() < Some(reason));
         let picked: Vec<_> = picked.filter(|call| which(call)).collect();
         for call in &picked {
@@ -52,7 +62,8 @@ impl Running {
         let holds = |call: &&Arc<Call>| {
             call.turn_of(notice.lane).is_some_and(|turn| turn.token == notice.token)
         };
-        let Some(call) = calls.values().map(|(call, _)| call).find(holds) else { return };
+        let mut held = calls.by_number.values().map(|(call, _)| call);
+        let Some(call) = held.find(holds) else { return };
         call.control.flag(notice.lane, &notice.jobs);
         if call.is_all_flagged() {
             call.control.stop(Stop::Cancelled);
@@ -62,7 +73,7 @@ impl Running {
     /// What the handlers have told and nobody has carried out.
     pub(super) fn take_progress(&self) -> Vec<Beat> {
         let mut beats = Vec::new();
-        for (call, _) in lock(&self.calls).values() {
+        for (call, _) in lock(&self.calls).by_number.values() {
             for (lane, progress) in call.control.take_progress() {
                 let Some(turn) = call.turn_of(lane) else { continue };
                 let progress = Some(progress);
@@ -74,18 +85,18 @@ impl Running {
 
     /// The progress that was taken has arrived.
     pub(super) fn progress_arrived(&self) {
-        for (call, _) in lock(&self.calls).values() {
+        for (call, _) in lock(&self.calls).by_number.values() {
             call.control.arrived();
         }
     }
 
     pub(super) fn has_progress(&self) -> bool {
-        lock(&self.calls).values().any(|(call, _)| call.control.has_progress())
+        lock(&self.calls).by_number.values().any(|(call, _)| call.control.has_progress())
     }
 }
 
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
-        lock(&self.running.calls).remove(&self.name);
+        lock(&self.running.calls).by_number.remove(&self.number);
     }
 }

@@ -1,51 +1,79 @@
 //! Wake-ups: hints that something may have fallen due sooner than the last claim said.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// What a store rings when something may have become claimable.
-#[derive(Clone, Debug)]
-pub struct Bell(Arc<watch::Sender<u64>>);
+#[derive(Clone, Debug, Default)]
+pub struct Bell(Arc<Rope>);
 
-impl Default for Bell {
-    fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(0)))
-    }
+/// What the bell and its listeners share. (A `watch` channel would do, but wakes its receivers in
+/// an order of chance, which no seed could repeat.)
+#[derive(Debug, Default)]
+struct Rope {
+    rings: AtomicU64,
+    rung: Notify,
+    listeners: AtomicUsize,
 }
 
 impl Bell {
     /// Wakes everybody who listens. Rings that nobody has heard yet are one ring.
     pub fn ring(&self) {
-        self.0.send_modify(|rings| *rings = rings.wrapping_add(1));
+        self.0.rings.fetch_add(1, Ordering::AcqRel);
+        self.0.rung.notify_waiters();
     }
 
     /// Whether anybody listens.
     pub fn has_listeners(&self) -> bool {
-        self.0.receiver_count() > 0
+        self.0.listeners.load(Ordering::Acquire) > 0
     }
 
     /// A new listener: hears what rings from now on.
     pub fn listen(&self) -> Wakeups {
-        Wakeups { rings: self.0.subscribe() }
+        self.0.listeners.fetch_add(1, Ordering::AcqRel);
+        Wakeups { rope: self.0.clone(), heard: self.0.rings.load(Ordering::Acquire) }
     }
 }
 
 /// A listener of a store's wake-ups.
 #[derive(Debug)]
 pub struct Wakeups {
-    rings: watch::Receiver<u64>,
+    rope: Arc<Rope>,
+    heard: u64,
 }
 
 impl Wakeups {
     /// Waits for a ring since the last time, or for `at_most`. True if it rang.
     pub async fn wait(&mut self, at_most: Duration) -> bool {
-        matches!(tokio::time::timeout(at_most, self.rings.changed()).await, Ok(Ok(())))
+        tokio::time::timeout(at_most, self.rang()).await.is_ok()
     }
 
     /// Forgets what has rung so far.
     pub fn forget(&mut self) {
-        self.rings.mark_unchanged();
+        self.heard = self.rope.rings.load(Ordering::Acquire);
+    }
+
+    async fn rang(&mut self) {
+        loop {
+            let rung = self.rope.rung.notified();
+            tokio::pin!(rung);
+            // Listens before it looks: a ring in between is not missed.
+            rung.as_mut().enable();
+            let rings = self.rope.rings.load(Ordering::Acquire);
+            if rings != self.heard {
+                self.heard = rings;
+                return;
+            }
+            rung.await;
+        }
+    }
+}
+
+impl Drop for Wakeups {
+    fn drop(&mut self) {
+        self.rope.listeners.fetch_sub(1, Ordering::AcqRel);
     }
 }

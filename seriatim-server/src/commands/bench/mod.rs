@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use seriatim::store::Declare;
-use seriatim::{Batch, Client, Context, Engine, Job, Mode, Payload, Queue, SharedStore};
+use seriatim::{Batch, Client, Context, Engine, Job, Mode, Payload, Queue, SharedStore, Timestamp};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use self::process::{cpu_seconds, peak_memory_mb};
@@ -20,6 +20,9 @@ use crate::output::{Failure, say};
 const PUSH_BATCH: usize = 1_000;
 /// Jobs whose start is timed.
 const STARTS: usize = 200;
+/// When the first of the scheduled jobs is due, and how far they are apart.
+const SCHEDULED_IN: Duration = Duration::from_millis(300);
+const SCHEDULED_APART: Duration = Duration::from_millis(7);
 
 #[derive(Clone, Copy, ValueEnum)]
 enum ModeArg {
@@ -95,10 +98,11 @@ impl Bench {
         let cpu_s = cpu_seconds() - cpu_before;
         let rss_mb = peak_memory_mb();
         let (p50, p99) = self.starts(store, &queue).await?;
+        let (late_p50, late_p99) = self.lateness(store, &queue).await?;
         let mut result = serde_json::json!({
             "store": store.capabilities().name, "mode": mode, "jobs": self.jobs, "concurrency": self.concurrency,
             "keys": self.keys, "push_per_s": push_per_s.round(), "drain_per_s": drain_per_s.round(),
-            "start_ms_p50": p50, "start_ms_p99": p99, "rss_mb": rss_mb, "cpu_s": cpu_s,
+            "start_ms_p50": p50, "start_ms_p99": p99, "late_ms_p50": late_p50, "late_ms_p99": late_p99, "rss_mb": rss_mb, "cpu_s": cpu_s,
         });
         if self.limit {
             result["limit_per_s"] = self.limit_per_s().await?.round().into();
@@ -179,11 +183,37 @@ impl Bench {
         }
         let _ = stop.send(());
         engine.await.map_err(Failure::failed)??;
-        waits.sort_by(f64::total_cmp);
-        let at = |share: f64| {
-            waits.get(((waits.len() as f64 - 1.0) * share) as usize).copied().unwrap_or(f64::NAN)
-        };
-        Ok((at(0.5), at(0.99)))
+        Ok(percentiles(waits))
+    }
+
+    /// Milliseconds from the time for which jobs were scheduled to the handler's first line.
+    async fn lateness(&self, store: &SharedStore, queue: &Queue) -> Result<(f64, f64), Failure> {
+        let (started, mut starts) = mpsc::unbounded_channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let engine = Engine::builder(store.clone())
+            .concurrency(self.concurrency)
+            .queue(queue.clone())
+            .raw_worker(queue.name.as_str(), move |batch: Batch<Payload>, _: Context| {
+                let now = Timestamp::of_this_machine();
+                for (job, _) in batch.lanes().iter().flat_map(seriatim::Lane::jobs) {
+                    // Nobody listens any more when the measuring is over.
+                    let _ = started.send(now.since(job.run_at).as_secs_f64() * 1e3);
+                }
+                std::future::ready(Ok(()))
+            });
+        let engine = tokio::spawn(engine.run_until(async { stopped.await.unwrap_or_default() }));
+        let first = store.now().await? + SCHEDULED_IN;
+        let job =
+            |number: u64| self.job(queue, number).run_at(first + SCHEDULED_APART * number as u32);
+        Client::new(store.clone()).push_all((0..STARTS as u64).map(job).collect()).await?;
+        let mut late = Vec::with_capacity(STARTS);
+        while late.len() < STARTS {
+            let Some(length) = starts.recv().await else { break };
+            late.push(length);
+        }
+        let _ = stop.send(());
+        engine.await.map_err(Failure::failed)??;
+        Ok(percentiles(late))
     }
 
     async fn limit_per_s(&self) -> Result<f64, Failure> {
@@ -206,6 +236,15 @@ impl Bench {
         }
         Ok(measured.map_err(Failure::failed)??)
     }
+}
+
+/// The median and the 99th percentile.
+fn percentiles(mut values: Vec<f64>) -> (f64, f64) {
+    values.sort_by(f64::total_cmp);
+    let at = |share: f64| {
+        values.get(((values.len() as f64 - 1.0) * share) as usize).copied().unwrap_or(f64::NAN)
+    };
+    (at(0.5), at(0.99))
 }
 
 /// Declares the queue, which must hold nothing.

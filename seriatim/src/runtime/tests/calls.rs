@@ -168,6 +168,31 @@ async fn a_handler_over_its_timeout_fails_and_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_handler_can_outlast_a_cancellation_and_is_told_when_it_must_end() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::parallel("slow").timeout(secs(60))).await;
+    let id = rig.push(Job::new("slow", &1).unwrap()).await;
+    let written = log.clone();
+    let running =
+        Running::start(engine(&rig).worker("slow", move |_: Batch<u32>, context: Context| {
+            let log = written.clone();
+            async move {
+                log.add("started");
+                context.cancelled().await;
+                log.add("cancelled");
+                context.must_end().await;
+                log.add(format!("must end, {:?} left", context.time_left()));
+                Ok(())
+            }
+        }));
+    log.reaches(1).await;
+    rig.cancel(store::Cancel { now: None, jobs: vec![id] }).await.unwrap();
+    log.reaches(3).await;
+    running.stop().await;
+    assert_eq!(log.lines(), ["started", "cancelled", "must end, Some(0ns) left"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_expired_job_is_never_started() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.store_declared(Queue::exclusive("offers")).await;

@@ -46,6 +46,57 @@ async fn a_claim_whose_answer_was_lost_goes_back_and_runs_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lost_claim_goes_back_also_when_its_queue_has_nothing_else() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("alone", &7).unwrap()).await;
+    rig.faults.lost_claims.store(1, Ordering::SeqCst);
+    let written = log.clone();
+    let running =
+        Running::start(counting(&rig, &log).worker("alone", move |_: Batch<u32>, _: Context| {
+            written.add("alone");
+            async { Ok(()) }
+        }));
+    pass(secs(3)).await;
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    log.reaches(2).await;
+    assert_eq!(running.stop().await.done, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rescue_whose_answer_was_lost_leaves_no_lane_held_for_ever() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("mail", &7).unwrap()).await;
+    assert_eq!(rig.claim_as("dead", "mail", secs(10)).await.len(), 1);
+    rig.faults.lost_rescues.store(1, Ordering::SeqCst);
+    let running = Running::start(counting(&rig, &log));
+    log.reaches(1).await;
+    pass(secs(1)).await;
+    assert_eq!(running.stop().await.done, 1);
+    assert_eq!(rig.state(id).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_due_lane_that_is_for_another_node_makes_nobody_spin() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &7).unwrap().node("elsewhere")).await;
+    for i in 0..2 {
+        rig.push(Job::new("slow", &i).unwrap()).await;
+    }
+    let slow = |_: Batch<u32>, _: Context| async {
+        pass(secs(20)).await;
+        Ok(())
+    };
+    // The second slow job is due and has no slot: the queue stays worth asking.
+    let running =
+        Running::start(counting(&rig, &log).with(Worker::new("slow", slow).concurrency(1)));
+    pass(secs(10)).await;
+    let claims = rig.faults.claims.load(Ordering::SeqCst);
+    assert!(claims <= 30, "{claims} claims in 10 s");
+    running.kill();
+    assert_eq!(log.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_settle_whose_answer_was_lost_is_repeated_and_the_job_runs_once() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.faults.lost_settles.store(1, Ordering::SeqCst);

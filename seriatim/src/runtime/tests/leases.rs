@@ -62,6 +62,23 @@ async fn a_node_declared_dead_ends_what_it_runs_and_goes_on_under_a_new_id() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_id_whose_first_heartbeat_fails_is_taken_in_the_end() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let running = Running::start(until_told(&rig, &log));
+    pass(secs(1)).await;
+    let info = store::NodeInfo::new("other".into(), secs(1_000));
+    let far = Some(super::rig::START + secs(100));
+    rig.heartbeat(store::Heartbeat { now: far, node: info, beats: Vec::new() }).await.unwrap();
+    let (node, lease) = ("other".into(), secs(1_000));
+    rig.rescue(store::Rescue { now: far, node, lease, lanes_max: 10 }).await.unwrap();
+    rig.faults.failed_names.store(1, Ordering::SeqCst);
+    pass(secs(30)).await;
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    log.reaches(1).await;
+    running.kill();
+}
+
+#[tokio::test(start_paused = true)]
 async fn l8_what_a_dead_node_held_is_taken_over_as_a_crash() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("mail", &1).unwrap()).await;

@@ -64,7 +64,7 @@ async fn n6_a_worker_s_own_limit_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_queue_does_not_keep_the_others_waiting_when_slots_are_free() {
+async fn s1_a_slow_queue_does_not_keep_the_others_waiting_when_slots_are_free() {
     let (rig, log) = (Rig::new(), Log::default());
     for i in 0..2 {
         rig.push(Job::new("slow", &i).unwrap()).await;
@@ -117,4 +117,32 @@ async fn l11_so_many_calls_run_at_once_whatever_the_number_of_queues() {
     log.reaches(200).await;
     engine.stop().await;
     assert_eq!(most.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_kept_free_for_a_queue_that_then_has_nothing_is_given_back() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("slow", &1).unwrap()).await;
+    let handler = |log: Log| {
+        move |batch: Batch<u32>, _: Context| {
+            let (log, queue) = (log.clone(), batch.queue().to_owned());
+            async move {
+                pass(secs(3)).await;
+                log.add(queue);
+                Ok(())
+            }
+        }
+    };
+    let builder = engine(&rig).concurrency(1);
+    let builder = builder.worker("slow", handler(log.clone()));
+    let running = Running::start(builder.worker("quick", handler(log.clone())));
+    pass(Duration::from_millis(1_500)).await;
+    let second = rig.push(Job::new("slow", &2).unwrap()).await;
+    pass(Duration::from_millis(500)).await;
+    rig.cancel(store::Cancel { now: None, jobs: vec![second] }).await.unwrap();
+    pass(secs(2)).await;
+    rig.push(Job::new("quick", &3).unwrap()).await;
+    log.reaches(2).await;
+    assert_eq!(log.lines(), ["slow", "quick"]);
+    running.stop().await;
 }

@@ -20,6 +20,9 @@ use crate::turn::Turn;
 /// The store's clock at the start of a test.
 pub(super) const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
+/// Whoever claims so often spins: it gets no answer, so that its test fails instead of hanging.
+const CLAIMS_MAX: usize = 100_000;
+
 /// What goes wrong.
 #[derive(Default)]
 pub(super) struct Faults {
@@ -31,6 +34,14 @@ pub(super) struct Faults {
     pub(super) lost_claims: AtomicUsize,
     /// The same for settles.
     pub(super) lost_settles: AtomicUsize,
+    /// The same for rescues.
+    pub(super) lost_rescues: AtomicUsize,
+    /// So many first heartbeats of a node fail.
+    pub(super) failed_names: AtomicUsize,
+    /// Calls get no answer.
+    pub(super) hangs: AtomicBool,
+    /// How many claims were made.
+    pub(super) claims: AtomicUsize,
     /// How many pushes were made.
     pub(super) pushes: AtomicUsize,
     /// The largest number of lanes that one claim asked for.
@@ -119,6 +130,9 @@ impl Store for Rig {
     }
     async fn now(&self) -> Result<Timestamp> {
         self.check()?;
+        if self.faults.hangs.load(Ordering::SeqCst) {
+            return std::future::pending().await;
+        }
         Ok(self.at(None))
     }
     async fn migrate(&self) -> Result<()> {
@@ -136,6 +150,9 @@ impl Store for Rig {
     }
     async fn claim(&self, r: Claim) -> Result<Claimed> {
         self.check()?;
+        if self.faults.claims.fetch_add(1, Ordering::SeqCst) >= CLAIMS_MAX {
+            return std::future::pending().await;
+        }
         self.faults.lanes_asked.fetch_max(r.lanes_max, Ordering::SeqCst);
         let claimed = self.inner.claim(Claim { now: Some(self.at(r.now)), ..r }).await?;
         if !claimed.turns.is_empty() && take(&self.faults.lost_claims) {
@@ -154,11 +171,16 @@ impl Store for Rig {
         if self.faults.no_beats.load(Ordering::SeqCst) {
             return lost();
         }
+        let known = self.inner.nodes().await?.iter().any(|node| node.info.id == r.node.id);
+        if !known && take(&self.faults.failed_names) {
+            return lost();
+        }
         self.inner.heartbeat(Heartbeat { now: Some(self.at(r.now)), ..r }).await
     }
     async fn rescue(&self, r: Rescue) -> Result<Vec<Turn>> {
         self.check()?;
-        self.inner.rescue(Rescue { now: Some(self.at(r.now)), ..r }).await
+        let turns = self.inner.rescue(Rescue { now: Some(self.at(r.now)), ..r }).await?;
+        if !turns.is_empty() && take(&self.faults.lost_rescues) { lost() } else { Ok(turns) }
     }
     async fn sweep(&self, r: Sweep) -> Result<Swept> {
         self.check()?;

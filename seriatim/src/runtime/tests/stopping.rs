@@ -1,5 +1,6 @@
 //! How an engine stops.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
@@ -84,4 +85,35 @@ async fn l15_settings_that_contradict_each_other_are_refused() {
     assert_eq!(refused(base().heartbeat(secs(5)).lease(secs(14))), "lease");
     assert_eq!(refused(base().concurrency(0)), "concurrency");
     assert_eq!(refused(base().worker("mail", |_: Batch<u32>, _| async { Ok(()) })), "workers");
+}
+
+#[tokio::test(start_paused = true)]
+async fn n9_a_node_that_has_stopped_is_seen_as_gone_at_once() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    let written = log.clone();
+    let worker = move |_: Batch<u32>, _: Context| {
+        written.add("");
+        async { Ok(()) }
+    };
+    let stays = Running::start(engine(&rig).node_name("stays"));
+    let running = Running::start(engine(&rig).node_name("goes").worker("mail", worker));
+    log.reaches(1).await;
+    running.stop().await;
+    pass(secs(10)).await;
+    let nodes = rig.nodes().await.unwrap();
+    let dead =
+        |name: &str| nodes.iter().find(|node| &*node.info.name == name).map(|node| node.dead);
+    assert_eq!((dead("goes").unwrap_or(true), dead("stays")), (true, Some(false)), "{nodes:?}");
+    stays.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_whose_store_hangs_at_the_start_can_be_stopped() {
+    let rig = Rig::new();
+    rig.faults.hangs.store(true, Ordering::SeqCst);
+    let running = Running::start(engine(&rig));
+    pass(secs(1)).await;
+    let stopped = tokio::time::timeout(secs(1), running.stop()).await;
+    assert_eq!(stopped.unwrap(), Summary::default());
 }

@@ -72,6 +72,12 @@ impl Memory {
         memory
     }
 
+    /// The job that an id stands for: another one, when the two became one.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn stands_for(&self, id: JobId) -> JobId {
+        self.lock().resolve(id)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic under the lock would be a defect of ours; the tests that run into one shall
         // report it instead of hanging on a poisoned lock.

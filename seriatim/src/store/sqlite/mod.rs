@@ -16,6 +16,8 @@ mod push;
 mod rescue;
 mod row;
 mod settle;
+#[cfg(test)]
+mod tests;
 mod thread;
 mod tx;
 mod views;

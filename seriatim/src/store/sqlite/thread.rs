@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -19,6 +19,8 @@ use crate::store::wake::Bell;
 const GROUP_MAX: usize = 256;
 /// How often the writer looks whether another process has written, while somebody listens.
 const WATCH_INTERVAL: Duration = Duration::from_millis(20);
+/// Within this time two changes of a file may carry the same time.
+const COARSE_TIME: Duration = Duration::from_millis(50);
 
 /// An operation on its way through a thread.
 trait Task: Send {
@@ -81,7 +83,8 @@ impl Worker {
     /// Starts the thread that writes, and rings when something may have become claimable.
     pub(super) fn writer(connection: Connection, bell: Bell) -> Result<Self> {
         let body = move |messages| {
-            Writer { connection, bell, seen: 0, looked_at: Instant::now() }.serve(&messages);
+            let looked_at = Instant::now();
+            Writer { connection, bell, seen: 0, stamp: None, looked_at }.serve(&messages);
         };
         Self::start("seriatim-sqlite-write", body)
     }
@@ -143,6 +146,8 @@ struct Writer {
     /// The file's `data_version` when it was last looked at. It does not count what this
     /// connection writes itself.
     seen: i64,
+    /// Length and time of the write-ahead log when it was last looked at.
+    stamp: Option<(u64, SystemTime)>,
     looked_at: Instant,
 }
 
@@ -206,6 +211,9 @@ impl Writer {
 
     fn look_for_others(&mut self) {
         self.looked_at = Instant::now();
+        if !self.log_has_changed() {
+            return;
+        }
         let version = self
             .connection
             .prepare_cached("PRAGMA data_version")
@@ -214,6 +222,18 @@ impl Writer {
         if std::mem::replace(&mut self.seen, version) != version {
             self.bell.ring();
         }
+    }
+
+    /// Whether the write-ahead log has been written to since the last look: a glance at the file
+    /// costs less than asking SQLite. A file's time is coarse, so one that has just changed may
+    /// have changed again.
+    fn log_has_changed(&mut self) -> bool {
+        let log = self.connection.path().map(|path| format!("{path}-wal"));
+        let Some(Ok(log)) = log.map(std::fs::metadata) else { return true };
+        let Ok(modified) = log.modified() else { return true };
+        let stamp = Some((log.len(), modified));
+        let is_old = modified.elapsed().is_ok_and(|age| age > COARSE_TIME);
+        std::mem::replace(&mut self.stamp, stamp) != stamp || !is_old
     }
 
     fn commit_together(&mut self, definitions: &mut Definitions, mut group: Vec<Box<dyn Task>>) {

@@ -1,0 +1,243 @@
+//! The `[[workers]]` tables: which keys go together, and what they mean.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Uri};
+use serde::Deserialize;
+use seriatim::Mode;
+
+use super::length;
+use crate::output::Failure;
+use crate::workers::ffmpeg::Ffmpeg;
+use crate::workers::files::Roots;
+use crate::workers::http;
+use crate::workers::replicate::Replicate;
+
+/// Most processes of one worker.
+const PROCESSES_MAX: usize = 1_024;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WorkerConfig {
+    pub(crate) queue: String,
+    #[serde(default)]
+    pub(crate) task: Option<String>,
+    /// One process per call.
+    #[serde(default)]
+    pub(crate) command: Option<Vec<String>>,
+    /// Long-lived.
+    #[serde(default)]
+    pub(crate) process: Option<Vec<String>>,
+    /// How many of them.
+    #[serde(default)]
+    pub(crate) processes: Option<usize>,
+    /// Files that are part of the program, besides those it is started with.
+    #[serde(default)]
+    pub(crate) watch: Option<Vec<PathBuf>>,
+    /// Most calls at once: of this queue, or in each process.
+    #[serde(default)]
+    pub(crate) concurrency: Option<usize>,
+    #[serde(default, deserialize_with = "length")]
+    pub(crate) timeout: Option<Duration>,
+    /// Ready-made.
+    #[serde(default)]
+    pub(crate) builtin: Option<Builtin>,
+    #[serde(default)]
+    pub(crate) url: Option<String>,
+    #[serde(default)]
+    pub(crate) method: Option<String>,
+    #[serde(default)]
+    pub(crate) headers: Option<BTreeMap<String, String>>,
+    /// What becomes of jobs at an answer 4xx.
+    #[serde(default)]
+    pub(crate) on_refusal: Option<OnRefusal>,
+    /// Folders within which files may be read and written.
+    #[serde(default)]
+    pub(crate) roots: Option<Vec<PathBuf>>,
+    /// The programs, where they are not in the path.
+    #[serde(default)]
+    pub(crate) ffmpeg: Option<String>,
+    #[serde(default)]
+    pub(crate) ffprobe: Option<String>,
+    /// Options of every job.
+    #[serde(default)]
+    pub(crate) args: Option<Vec<String>>,
+    /// Whether payloads may add options.
+    #[serde(default)]
+    pub(crate) payload_args: Option<bool>,
+}
+
+/// The ready-made workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Builtin {
+    Http,
+    Ffmpeg,
+    Replicate,
+}
+
+impl Builtin {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Ffmpeg => "ffmpeg",
+            Self::Replicate => "replicate",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnRefusal {
+    Bury,
+    Retry,
+}
+
+/// What runs the calls.
+#[derive(Clone, Debug)]
+pub(crate) enum WorkerKind {
+    Command(Arc<[String]>),
+    Process { program: Arc<[String]>, processes: usize, watched: Vec<PathBuf> },
+    Http(http::Settings),
+    Ffmpeg(Ffmpeg),
+    Replicate(Replicate),
+}
+
+impl WorkerConfig {
+    /// The kind of the worker, of a queue of this mode.
+    pub(crate) fn kind(&self, mode: Mode) -> Result<WorkerKind, Failure> {
+        self.read_kind(mode).map_err(Failure::usage)
+    }
+
+    /// The same; the error names the keys that contradict each other, and not where they are.
+    pub(super) fn read_kind(&self, mode: Mode) -> Result<WorkerKind, String> {
+        let kind = self.named_kind()?;
+        self.check_keys(kind)?;
+        if self.concurrency == Some(0) {
+            return Err("`concurrency` is 0: at least 1".to_owned());
+        }
+        match self.builtin {
+            None => self.program_kind(kind),
+            Some(Builtin::Http) => self.http(mode).map(WorkerKind::Http),
+            Some(Builtin::Ffmpeg) => Ok(WorkerKind::Ffmpeg(self.transcoder())),
+            Some(Builtin::Replicate) => {
+                Ok(WorkerKind::Replicate(Replicate { roots: self.roots() }))
+            }
+        }
+    }
+
+    fn named_kind(&self) -> Result<&'static str, String> {
+        let kinds = [
+            ("command", self.command.is_some()),
+            ("process", self.process.is_some()),
+            ("builtin", self.builtin.is_some()),
+        ];
+        let mut named = kinds.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name);
+        match (named.next(), named.next()) {
+            (None, _) => Err("needs `command`, `process` or `builtin`".to_owned()),
+            (Some(kind), None) => Ok(self.builtin.map_or(kind, Builtin::name)),
+            (Some(one), Some(other)) => {
+                Err(format!("`{one}` and `{other}` contradict each other: keep one of them"))
+            }
+        }
+    }
+
+    fn program_kind(&self, kind: &str) -> Result<WorkerKind, String> {
+        let program = self.command.as_ref().or(self.process.as_ref());
+        let program: Arc<[String]> = program.cloned().unwrap_or_default().into();
+        if program.first().is_none_or(String::is_empty) {
+            return Err(format!("`{kind}` is empty: write the program and its arguments"));
+        }
+        if self.command.is_some() {
+            return Ok(WorkerKind::Command(program));
+        }
+        let processes = self.processes.unwrap_or(1);
+        if !(1..=PROCESSES_MAX).contains(&processes) {
+            return Err(format!("`processes` is {processes}: from 1 to {PROCESSES_MAX}"));
+        }
+        let watched = self.watch.clone().unwrap_or_default();
+        Ok(WorkerKind::Process { program, processes, watched })
+    }
+
+    /// Refuses keys that say nothing for this kind.
+    fn check_keys(&self, kind: &str) -> Result<(), String> {
+        let keys: [(&str, bool, &[&str]); 11] = [
+            ("processes", self.processes.is_some(), &["process"]),
+            ("watch", self.watch.is_some(), &["process"]),
+            ("url", self.url.is_some(), &["http"]),
+            ("method", self.method.is_some(), &["http"]),
+            ("headers", self.headers.is_some(), &["http"]),
+            ("on_refusal", self.on_refusal.is_some(), &["http"]),
+            ("roots", self.roots.is_some(), &["ffmpeg", "replicate"]),
+            ("ffmpeg", self.ffmpeg.is_some(), &["ffmpeg"]),
+            ("ffprobe", self.ffprobe.is_some(), &["ffmpeg"]),
+            ("args", self.args.is_some(), &["ffmpeg"]),
+            ("payload_args", self.payload_args.is_some(), &["ffmpeg"]),
+        ];
+        match keys.iter().find(|(_, is_set, of)| *is_set && !of.contains(&kind)) {
+            None => Ok(()),
+            Some((key, _, of)) => {
+                let of = of.join("` or `");
+                Err(format!("`{key}` belongs to `{of}`, and this worker is `{kind}`"))
+            }
+        }
+    }
+
+    fn http(&self, mode: Mode) -> Result<http::Settings, String> {
+        let url = self.url.as_deref().ok_or("`builtin = \"http\"` needs `url`")?;
+        let url: Uri = url.parse().map_err(|error| format!("`url`: {error}"))?;
+        if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none() {
+            return Err("`url` must begin with http:// or https:// and a host".to_owned());
+        }
+        let method = match self.method.as_deref() {
+            None | Some("POST") => Method::POST,
+            Some("PUT") => Method::PUT,
+            Some("PATCH") => Method::PATCH,
+            Some(other) => return Err(format!("`method` is {other:?}: write POST, PUT or PATCH")),
+        };
+        Ok(http::Settings {
+            url,
+            method,
+            headers: self.header_map()?,
+            timeout: self.timeout.unwrap_or(http::TIMEOUT),
+            is_refusal_final: self.on_refusal != Some(OnRefusal::Retry),
+            // What waits for a key is handed over together: a varying number of payloads.
+            sends_lists: mode == Mode::Accumulate,
+        })
+    }
+
+    fn header_map(&self) -> Result<HeaderMap, String> {
+        let mut map = HeaderMap::new();
+        for (name, value) in self.headers.iter().flatten() {
+            let wrong = |why: &str| format!("`headers`: {name:?} {why}");
+            let header = HeaderName::try_from(name).map_err(|_| wrong("is no name of a header"))?;
+            let ours = ["content-length", "host", "idempotency-key", "transfer-encoding"];
+            if ours.contains(&header.as_str()) || header.as_str().starts_with("seriatim-") {
+                return Err(wrong("is set by Seriatim"));
+            }
+            let value = HeaderValue::try_from(value);
+            let mut value = value.map_err(|_| wrong("has a value that no header can have"))?;
+            value.set_sensitive(true);
+            map.insert(header, value);
+        }
+        Ok(map)
+    }
+
+    fn transcoder(&self) -> Ffmpeg {
+        Ffmpeg {
+            transcoder: self.ffmpeg.clone().unwrap_or_else(|| "ffmpeg".to_owned()),
+            prober: self.ffprobe.clone().unwrap_or_else(|| "ffprobe".to_owned()),
+            args: self.args.clone().unwrap_or_default(),
+            takes_args: self.payload_args.unwrap_or(true),
+            roots: self.roots(),
+        }
+    }
+
+    fn roots(&self) -> Roots {
+        Roots(self.roots.clone().unwrap_or_default())
+    }
+}

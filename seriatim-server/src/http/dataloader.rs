@@ -1,0 +1,199 @@
+//! Dataloader's three endpoints, as they were (D1 to D4).
+
+use std::time::Duration;
+
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use seriatim::store::{Cancel, Cancelled, JobView, PushStatus};
+use seriatim::{Backoff, Job, JobId, Payload, RunAt};
+
+use super::auth::Access;
+use super::input::{Json, Part};
+use super::problem::Problem;
+use super::route::{Answer, Route};
+use super::schema::Schema;
+use super::state::Shared;
+use crate::commands::find;
+use crate::job_input::When;
+use crate::output::document;
+
+const ATTEMPTS_DEFAULT: u32 = 5;
+const LEASE_DEFAULT: Duration = Duration::from_secs(60);
+const BACKOFF: Backoff = Backoff::Linear { base: Duration::from_secs(30) };
+
+pub(super) fn routes() -> Vec<Route> {
+    let pushed = Schema::object(&[("job_id", Schema::text()), ("status", Schema::text())]);
+    vec![
+        Route::post("/api/v1/jobs/trigger", Access::Produce, trigger)
+            .says("Pushes a job; the same job for a repeated idempotency_key")
+            .body(Schema::named("Trigger"))
+            .answers(pushed),
+        Route::get("/api/v1/jobs/{job_id}/status", Access::Follow, status)
+            .says("How far a job is")
+            .answers(Schema::named("Status")),
+        Route::post("/api/v1/jobs/{job_id}/cancel", Access::Produce, cancel)
+            .says("Cancels a job: at once if it waits, at its next heartbeat if it runs")
+            .answers(Schema::named("Status")),
+    ]
+}
+
+/// As Dataloader's own, it does not mind further fields.
+#[derive(Deserialize)]
+struct Trigger {
+    queue: String,
+    task: String,
+    lock_key: String,
+    args: Option<Box<RawValue>>,
+    idempotency_key: Option<String>,
+    partition_key: Option<String>,
+    priority: Option<u16>,
+    available_at: Option<When>,
+    max_attempts: Option<u32>,
+    lease_ttl_sec: Option<u32>,
+    producer: Option<String>,
+    consumer_group: Option<String>,
+}
+
+pub(super) fn trigger_schema() -> Schema {
+    let text = Schema::text;
+    Schema::object(&[
+        ("queue", text()),
+        ("task", text()),
+        ("lock_key", text()),
+        ("args", Schema::map(Schema::any()).or_null()),
+        ("idempotency_key", text().or_null()),
+        ("partition_key", text().or_null()),
+        ("priority", Schema::integer().or_null()),
+        ("available_at", Schema::time()),
+        ("max_attempts", Schema::integer().or_null()),
+        ("lease_ttl_sec", Schema::integer().or_null()),
+        ("producer", text().or_null()),
+        ("consumer_group", text().or_null()),
+    ])
+    .requiring(&["queue", "task", "lock_key"])
+}
+
+pub(super) fn status_schema() -> Schema {
+    let time = || Schema::text().or_null();
+    let states = ["queued", "running", "succeeded", "failed", "canceled"];
+    Schema::object(&[
+        ("job_id", Schema::text()),
+        ("status", Schema::one_of(&states)),
+        ("attempt", Schema::integer()),
+        ("started_at", time()),
+        ("finished_at", time()),
+        ("heartbeat_at", time()),
+        ("error", Schema::text().or_null()),
+        ("progress", Schema::any()),
+    ])
+}
+
+impl Trigger {
+    fn into_job(self) -> seriatim::Result<Job> {
+        let args = self.args.as_ref().map_or("{}", |args| args.get());
+        let payload = Payload::from_json_text(args)
+            .map_err(|error| seriatim::Error::invalid("args", error.message().to_owned()))?;
+        if !args.trim_start().starts_with('{') {
+            return Err(seriatim::Error::invalid("args", "must be an object"));
+        }
+        let mut job = Job::with_payload(self.queue, payload).key(self.lock_key).task(self.task);
+        job.priority = self.priority.unwrap_or(job.priority);
+        job.run_at = self.available_at.map_or(RunAt::Now, |When(time)| RunAt::At(time));
+        let lease = self.lease_ttl_sec.map(|seconds| Duration::from_secs(u64::from(seconds)));
+        let options = &mut job.options;
+        options.max_attempts = Some(self.max_attempts.unwrap_or(ATTEMPTS_DEFAULT));
+        options.backoff = Some(BACKOFF);
+        options.lease_ttl = Some(lease.unwrap_or(LEASE_DEFAULT));
+        options.idempotency_key = self.idempotency_key;
+        options.partition_key = self.partition_key;
+        options.producer = self.producer;
+        options.consumer_group = self.consumer_group;
+        Ok(job)
+    }
+}
+
+async fn trigger(
+    State(app): State<Shared>,
+    Json(trigger): Json<Trigger>,
+) -> Result<Answer, Problem> {
+    let pushed = app.client.push(trigger.into_job()?).await.map_err(in_its_words)?;
+    let status = match pushed.status {
+        PushStatus::Queued | PushStatus::Merged => "queued".into(),
+        // The first job, in whatever state; one that has ended so long ago that nothing is kept
+        // of it but its idempotency key was done with.
+        PushStatus::Duplicate => match app.store.job(pushed.job_id).await? {
+            Some(job) => json!(job.state),
+            None => "succeeded".into(),
+        },
+    };
+    Ok(Answer(json!({ "job_id": pushed.job_id, "status": status })))
+}
+
+/// Speaks of `lock_key`, `args` and the rest, as the client does.
+fn in_its_words(error: seriatim::Error) -> Problem {
+    let name = match error.field() {
+        Some("key") => "lock_key",
+        Some("payload") => "args",
+        Some("run_at") => "available_at",
+        Some("lease_ttl") => "lease_ttl_sec",
+        _ => return error.into(),
+    };
+    match error.kind() {
+        seriatim::ErrorKind::Invalid => Problem::invalid(name, error.message().to_owned()),
+        _ => error.into(),
+    }
+}
+
+async fn status(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer, Problem> {
+    Ok(Answer(status_of(&find::job(&*app.store, id).await?)))
+}
+
+/// The part of a job's document that Dataloader shows.
+fn status_of(job: &JobView) -> Value {
+    let all = document::job(job);
+    let shown = [
+        "job_id",
+        "status",
+        "attempt",
+        "started_at",
+        "finished_at",
+        "heartbeat_at",
+        "error",
+        "progress",
+    ];
+    shown.into_iter().map(|name| (name.to_owned(), all[name].clone())).collect()
+}
+
+async fn cancel(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer, Problem> {
+    let before = app.store.job(id).await?;
+    let cancelled = app.store.cancel(Cancel { now: None, jobs: vec![id] }).await?;
+    let job = match (app.store.job(id).await?, before) {
+        (Some(job), _) => job,
+        // Its queue keeps nothing of what is cancelled.
+        (None, Some(mut job)) if cancelled.first() == Some(&Cancelled::Now) => {
+            job.state = seriatim::store::JobState::Canceled;
+            job
+        }
+        _ => find::job(&*app.store, id).await?,
+    };
+    Ok(Answer(status_of(&job)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn d1_what_is_left_out_is_as_dataloader_has_it() {
+        let trigger: Trigger =
+            serde_json::from_str(r#"{"queue":"q","task":"t","lock_key":"k"}"#).unwrap();
+        let job = trigger.into_job().unwrap();
+        assert_eq!(job.options.max_attempts, Some(5));
+        assert_eq!(job.options.backoff, Some(BACKOFF));
+        assert_eq!(job.options.lease_ttl, Some(Duration::from_secs(60)));
+        assert_eq!((job.priority, job.payload.as_bytes()), (100, &b"{}"[..]));
+    }
+}

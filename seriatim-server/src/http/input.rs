@@ -1,0 +1,142 @@
+//! What a request carries: parts of its path, its query, its body. What cannot be read is a 400 that
+//! names the field.
+
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use serde::de::DeserializeOwned;
+
+use super::limits::BODY_BYTES_MAX;
+use super::problem::Problem;
+use super::state::Shared;
+
+pub(super) const JSON: &str = "application/json";
+pub(super) const NDJSON: &str = "application/x-ndjson";
+
+/// A part of the path, or a tuple of several.
+pub(super) struct Part<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Shared> for Part<T> {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, state: &Shared) -> Result<Self, Problem> {
+        let read = Path::<T>::from_request_parts(parts, state).await;
+        read.map(|Path(part)| Self(part))
+            .map_err(|rejection| Problem::invalid("path", rejection.body_text()))
+    }
+}
+
+/// The query.
+pub(super) struct Query<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+        let text = parts.uri.query().unwrap_or_default();
+        let reader = serde_urlencoded::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
+        serde_path_to_error::deserialize(reader).map(Self).map_err(|error| of_path(&error))
+    }
+}
+
+/// A body of JSON.
+pub(super) struct Json<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
+    type Rejection = Problem;
+    async fn from_request(request: Request, state: &Shared) -> Result<Self, Problem> {
+        read_json(request, state, BODY_BYTES_MAX).await.map(Self)
+    }
+}
+
+/// A body of JSON that may be larger.
+pub(super) struct BulkJson<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<Shared> for BulkJson<T> {
+    type Rejection = Problem;
+    async fn from_request(request: Request, state: &Shared) -> Result<Self, Problem> {
+        read_json(request, state, super::limits::BULK_BODY_BYTES_MAX).await.map(Self)
+    }
+}
+
+async fn read_json<T: DeserializeOwned>(
+    request: Request,
+    state: &Shared,
+    bytes_max: usize,
+) -> Result<T, Problem> {
+    expect(request.headers(), &[JSON])?;
+    let held = state.bodies.read(request.into_body(), bytes_max).await?;
+    parse(&held.bytes)
+}
+
+/// Which of these media types the body has.
+pub(super) fn expect(
+    headers: &HeaderMap,
+    wanted: &[&'static str],
+) -> Result<&'static str, Problem> {
+    let said = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = said.split(';').next().unwrap_or_default().trim();
+    wanted.iter().find(|known| known.eq_ignore_ascii_case(media_type)).copied().ok_or_else(|| {
+        let detail = format!("send the body with Content-Type: {}", wanted.join(" or "));
+        Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
+    })
+}
+
+/// Reads one JSON document.
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| of_path(&error))?;
+    reader.end().map_err(|error| Problem::invalid("", error.to_string()))?;
+    Ok(value)
+}
+
+/// The field is where reading stopped, or the one that the message says is missing or unknown.
+fn of_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> Problem {
+    let (path, detail) = (error.path().to_string(), error.inner().to_string());
+    let path = Some(path.as_str()).filter(|path| *path != "." && *path != "?").unwrap_or_default();
+    let named =
+        ["missing field `", "unknown field `", "duplicate field `"].iter().find_map(|start| {
+            detail.strip_prefix(start)?.split_once('`').map(|(name, _)| name.to_owned())
+        });
+    let field = match named {
+        Some(name) if path.is_empty() => name,
+        Some(name) if path.ends_with(&name) => path.to_owned(),
+        Some(name) => format!("{path}.{name}"),
+        None => path.to_owned(),
+    };
+    Problem::invalid(field, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer {
+        #[allow(dead_code)]
+        inner: Vec<Inner>,
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        #[allow(dead_code)]
+        number: u8,
+    }
+
+    #[test]
+    fn the_field_that_is_wrong_is_named() {
+        let cases = [
+            (r#"{"inner":[{"number":1},{"number":"x"}]}"#, Some("inner[1].number")),
+            (r#"{"inner":[{}]}"#, Some("inner[0].number")),
+            (r#"{"inner":[{"number":1,"nubmer":2}]}"#, Some("inner[0].nubmer")),
+            ("{}", Some("inner")),
+            ("{", None),
+            (r#"{"inner":[]} x"#, None),
+        ];
+        for (text, field) in cases {
+            let problem = parse::<Outer>(text.as_bytes()).unwrap_err();
+            assert_eq!(problem.field(), field, "{text}: {problem:?}");
+        }
+    }
+}

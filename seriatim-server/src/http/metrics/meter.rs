@@ -1,0 +1,135 @@
+//! What this process counts itself.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use seriatim::ErrorKind;
+
+use super::head;
+
+/// Upper bounds of the latency buckets, in microseconds.
+const BUCKETS_US: [u64; 12] =
+    [250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
+
+/// The operations whose time is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Timed {
+    Push,
+    Claim,
+    Settle,
+}
+
+/// Counters and histograms.
+#[derive(Default)]
+pub(crate) struct Meter {
+    times: [Histogram; 3],
+    /// By operation and kind. Both are few.
+    errors: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+    /// By method, route and status: as many as there are routes, times a few.
+    requests: Mutex<BTreeMap<(&'static str, &'static str, u16), u64>>,
+}
+
+#[derive(Default)]
+struct Histogram {
+    /// One for each bucket, and one for what is slower.
+    counts: [AtomicU64; BUCKETS_US.len() + 1],
+    sum_us: AtomicU64,
+}
+
+impl Meter {
+    /// An HTTP request was answered.
+    pub(crate) fn requested(&self, method: &'static str, route: &'static str, status: u16) {
+        *lock(&self.requests).entry((method, route, status)).or_default() += 1;
+    }
+
+    pub(super) fn took(&self, what: Timed, length: Duration) {
+        self.times[what as usize].add(length);
+    }
+
+    pub(super) fn failed(&self, operation: &'static str, kind: ErrorKind) {
+        *lock(&self.errors).entry((operation, kind.as_str())).or_default() += 1;
+    }
+
+    /// Writes all of it in Prometheus' format.
+    pub(super) fn write(&self, text: &mut String) {
+        let says = "How long the store took for an operation";
+        head(text, "store_operation_seconds", "histogram", says);
+        for (what, name) in
+            [(Timed::Push, "push"), (Timed::Claim, "claim"), (Timed::Settle, "settle")]
+        {
+            self.times[what as usize].write(text, name);
+        }
+        head(text, "store_errors_total", "counter", "Operations that the store refused or failed");
+        for ((operation, kind), count) in lock(&self.errors).iter() {
+            let labels = format!("operation=\"{operation}\",kind=\"{kind}\"");
+            let _ = writeln!(text, "seriatim_store_errors_total{{{labels}}} {count}");
+        }
+        head(text, "http_requests_total", "counter", "Requests that were answered");
+        for ((method, route, status), count) in lock(&self.requests).iter() {
+            let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");
+            let _ = writeln!(text, "seriatim_http_requests_total{{{labels}}} {count}");
+        }
+    }
+}
+
+impl Histogram {
+    fn add(&self, length: Duration) {
+        let us = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BUCKETS_US.partition_point(|bound| *bound < us);
+        self.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        self.sum_us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    fn write(&self, text: &mut String, operation: &str) {
+        let name = "seriatim_store_operation_seconds";
+        let mut below = 0;
+        for (count, bound) in self.counts.iter().zip(BUCKETS_US) {
+            below += count.load(Ordering::Relaxed);
+            let bound = bound as f64 / 1e6;
+            let _ =
+                writeln!(text, "{name}_bucket{{operation=\"{operation}\",le=\"{bound}\"}} {below}");
+        }
+        let all = below + self.counts[BUCKETS_US.len()].load(Ordering::Relaxed);
+        let sum = self.sum_us.load(Ordering::Relaxed) as f64 / 1e6;
+        let _ = writeln!(
+            text,
+            "{name}_bucket{{operation=\"{operation}\",le=\"+Inf\"}} {all}\n\
+             {name}_sum{{operation=\"{operation}\"}} {sum}\n\
+             {name}_count{{operation=\"{operation}\"}} {all}"
+        );
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d15_what_was_counted_is_written_in_the_format_of_prometheus() {
+        let meter = Meter::default();
+        meter.took(Timed::Push, Duration::from_millis(1));
+        meter.took(Timed::Push, Duration::from_secs(60));
+        meter.failed("claim", ErrorKind::Unavailable);
+        meter.requested("GET", "/health", 200);
+        meter.requested("GET", "/health", 200);
+        let mut text = String::new();
+        meter.write(&mut text);
+        for line in [
+            "seriatim_store_operation_seconds_bucket{operation=\"push\",le=\"0.0005\"} 0",
+            "seriatim_store_operation_seconds_bucket{operation=\"push\",le=\"0.001\"} 1",
+            "seriatim_store_operation_seconds_bucket{operation=\"push\",le=\"+Inf\"} 2",
+            "seriatim_store_operation_seconds_count{operation=\"settle\"} 0",
+            "seriatim_store_errors_total{operation=\"claim\",kind=\"unavailable\"} 1",
+            "seriatim_http_requests_total{method=\"GET\",route=\"/health\",status=\"200\"} 2",
+        ] {
+            assert!(text.lines().any(|written| written == line), "{line}\n{text}");
+        }
+    }
+}

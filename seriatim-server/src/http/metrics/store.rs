@@ -1,0 +1,163 @@
+//! A store that counts: every operation goes to the one inside, instrumented here once.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use seriatim::store::*;
+use seriatim::{JobId, LaneId, NodeId, Result, SharedStore, Store, Timestamp, Token, Turn};
+
+use super::meter::{Meter, Timed};
+
+/// Counts what goes through it.
+pub(crate) struct Metered {
+    inner: SharedStore,
+    meter: Arc<Meter>,
+}
+
+impl Metered {
+    /// The store with a meter around it.
+    pub(crate) fn wrap(inner: SharedStore) -> (SharedStore, Arc<Meter>) {
+        let meter = Arc::new(Meter::default());
+        (Arc::new(Self { inner, meter: meter.clone() }), meter)
+    }
+
+    /// Counts what failed.
+    fn told<T>(&self, operation: &'static str, answer: Result<T>) -> Result<T> {
+        if let Err(error) = &answer {
+            self.meter.failed(operation, error.kind());
+        }
+        answer
+    }
+
+    /// Takes the time too.
+    fn timed<T>(
+        &self,
+        what: Timed,
+        operation: &'static str,
+        started: Instant,
+        answer: Result<T>,
+    ) -> Result<T> {
+        self.meter.took(what, started.elapsed());
+        self.told(operation, answer)
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl Store for Metered {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        self.told("now", self.inner.now().await)
+    }
+
+    async fn migrate(&self) -> Result<()> {
+        self.told("migrate", self.inner.migrate().await)
+    }
+
+    async fn declare(&self, request: Declare) -> Result<()> {
+        self.told("declare", self.inner.declare(request).await)
+    }
+
+    async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
+        let started = Instant::now();
+        self.timed(Timed::Push, "push", started, self.inner.push(request).await)
+    }
+
+    async fn claim(&self, request: Claim) -> Result<Claimed> {
+        let started = Instant::now();
+        self.timed(Timed::Claim, "claim", started, self.inner.claim(request).await)
+    }
+
+    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+        let started = Instant::now();
+        self.timed(Timed::Settle, "settle", started, self.inner.settle(request).await)
+    }
+
+    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
+        self.told("heartbeat", self.inner.heartbeat(request).await)
+    }
+
+    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
+        self.told("rescue", self.inner.rescue(request).await)
+    }
+
+    async fn sweep(&self, request: Sweep) -> Result<Swept> {
+        self.told("sweep", self.inner.sweep(request).await)
+    }
+
+    async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
+        self.told("cancel", self.inner.cancel(request).await)
+    }
+
+    async fn requeue(&self, request: Selected) -> Result<Acted> {
+        self.told("requeue", self.inner.requeue(request).await)
+    }
+
+    async fn delete_dead(&self, request: Selected) -> Result<Acted> {
+        self.told("delete_dead", self.inner.delete_dead(request).await)
+    }
+
+    async fn act(&self, request: Act) -> Result<Acted> {
+        self.told("act", self.inner.act(request).await)
+    }
+
+    async fn amend(&self, request: Amend) -> Result<()> {
+        self.told("amend", self.inner.amend(request).await)
+    }
+
+    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
+        self.told("pause_queue", self.inner.pause_queue(queue, paused).await)
+    }
+
+    async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
+        self.told("command_node", self.inner.command_node(node, command).await)
+    }
+
+    async fn lead(&self, request: Lead) -> Result<bool> {
+        self.told("lead", self.inner.lead(request).await)
+    }
+
+    async fn due(&self, request: DueQuery) -> Result<Vec<SourceDue>> {
+        self.told("due", self.inner.due(request).await)
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueView>> {
+        self.told("queues", self.inner.queues().await)
+    }
+
+    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        self.told("stats", self.inner.stats(now).await)
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+        self.told("lanes", self.inner.lanes(query).await)
+    }
+
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
+        self.told("jobs", self.inner.jobs(query).await)
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
+        self.told("job", self.inner.job(id).await)
+    }
+
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        self.told("turn", self.inner.turn(lane, token).await)
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>> {
+        self.told("nodes", self.inner.nodes().await)
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        self.inner.wakeups()
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.told("close", self.inner.close().await)
+    }
+}

@@ -1,0 +1,99 @@
+//! The HTTP API: a thin layer over the library. One resource in each file; `route` describes an
+//! endpoint, and router and OpenAPI document are made of the same list of them.
+
+mod around;
+mod auth;
+mod dataloader;
+mod health;
+mod input;
+mod jobs;
+mod lanes;
+mod limits;
+mod metrics;
+mod morgue;
+mod nodes;
+mod openapi;
+mod problem;
+mod push;
+mod queues;
+mod route;
+mod schema;
+mod server;
+mod state;
+mod stats;
+mod wire;
+mod work;
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use seriatim::SharedStore;
+
+pub(crate) use auth::Role;
+pub(crate) use metrics::Metered;
+pub(crate) use server::{Listening, Server};
+pub(crate) use state::{App, Setup};
+
+use around::Gate;
+use route::Route;
+use state::Shared;
+
+/// The HTTP API over a store, for a service to mount in its own router.
+///
+/// It asks nobody for a token and limits neither connections nor the time that a request may take
+/// to arrive: that is the service's, as is whom it lets in.
+///
+/// ```
+/// # fn mount(store: seriatim::SharedStore) -> axum::Router {
+/// axum::Router::new().nest("/jobs", seriatim_server::router(store))
+/// # }
+/// ```
+pub fn router(store: SharedStore) -> Router {
+    build(&App::open(store))
+}
+
+/// The OpenAPI document of an API below this prefix.
+pub(crate) fn openapi(base_path: &str) -> serde_json::Value {
+    openapi::document(&routes(), base_path)
+}
+
+/// Every endpoint.
+fn routes() -> Vec<Route> {
+    [
+        health::routes(),
+        metrics::routes(),
+        openapi::routes(),
+        stats::routes(),
+        dataloader::routes(),
+        push::routes(),
+        queues::routes(),
+        lanes::routes(),
+        morgue::routes(),
+        jobs::routes(),
+        nodes::routes(),
+        work::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// The router, with everything below the prefix.
+fn build(app: &Shared) -> Router {
+    let mut router = Router::new();
+    for route in routes() {
+        let gate = Gate {
+            app: app.clone(),
+            access: route.access,
+            path: route.path,
+            outlives_drain: route.outlives_drain,
+        };
+        let handler = route.handler.route_layer(from_fn_with_state(gate, around::gate));
+        router = router.route(&format!("{}{}", app.base_path, route.path), handler);
+    }
+    router
+        .fallback(around::nothing_here)
+        .method_not_allowed_fallback(around::not_so)
+        .layer(from_fn(around::identify))
+        .layer(from_fn_with_state(app.clone(), around::count))
+        .with_state(app.clone())
+}

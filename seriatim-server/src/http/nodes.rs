@@ -1,0 +1,75 @@
+//! The processes that work, and what they are told.
+
+use axum::extract::State;
+use serde_json::json;
+use seriatim::Store;
+use seriatim::store::Command;
+
+use super::auth::Access;
+use super::input::Part;
+use super::problem::Problem;
+use super::route::{Answer, Route};
+use super::schema::Schema;
+use super::state::Shared;
+use crate::commands::nodes;
+
+pub(super) fn routes() -> Vec<Route> {
+    let told = || Schema::object(&[("node", Schema::text()), ("command", Schema::text())]);
+    let list = Schema::object(&[("nodes", Schema::list(Schema::named("Node")))]);
+    vec![
+        Route::get("/api/v1/nodes", Access::Read, list_all)
+            .says("All nodes that live, or died within a day")
+            .answers(list),
+        Route::get("/api/v1/nodes/{node}", Access::Read, show)
+            .says("One node and what it runs; named by its id, the beginning of it, or its name")
+            .answers(Schema::named("Node")),
+        Route::post("/api/v1/nodes/{node}/quiet", Access::Admin, quiet)
+            .says("Tells a node to take no more work")
+            .answers(told()),
+        Route::post("/api/v1/nodes/{node}/stop", Access::Admin, stop)
+            .says("Tells a node to finish what runs and exit")
+            .answers(told()),
+    ]
+}
+
+pub(super) fn node_schema() -> Schema {
+    let (text, number) = (Schema::text, Schema::integer);
+    Schema::object(&[
+        ("node", text()),
+        ("name", text()),
+        ("host", text()),
+        ("pid", number()),
+        ("version", text()),
+        ("state", Schema::one_of(&["alive", "late", "quiet", "stopping", "dead"])),
+        ("queues", Schema::list(text())),
+        ("concurrency", number()),
+        ("busy", number()),
+        ("running", number()),
+        ("started_at", text()),
+        ("heartbeat_at", text()),
+        ("lease", text()),
+        ("command", text().or_null()),
+        ("lanes", Schema::list(Schema::named("Lane"))),
+    ])
+}
+
+async fn list_all(State(app): State<Shared>) -> Result<Answer, Problem> {
+    Ok(Answer(nodes::all(&*app.store).await?))
+}
+
+async fn show(State(app): State<Shared>, Part(node): Part<String>) -> Result<Answer, Problem> {
+    Ok(Answer(nodes::one(&*app.store, &node).await?))
+}
+
+async fn quiet(State(app): State<Shared>, Part(node): Part<String>) -> Result<Answer, Problem> {
+    tell(&*app.store, &node, Command::Quiet).await
+}
+
+async fn stop(State(app): State<Shared>, Part(node): Part<String>) -> Result<Answer, Problem> {
+    tell(&*app.store, &node, Command::Stop).await
+}
+
+async fn tell(store: &dyn Store, node: &str, command: Command) -> Result<Answer, Problem> {
+    let node = nodes::command(store, node, command).await?;
+    Ok(Answer(json!({ "node": node, "command": command })))
+}

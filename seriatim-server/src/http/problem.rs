@@ -1,0 +1,144 @@
+//! Errors as RFC 9457 problem documents, with the field named.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+use seriatim::{Error, ErrorKind};
+
+use crate::output::Failure;
+
+/// What a problem document is called in `Content-Type`.
+pub(super) const PROBLEM_JSON: &str = "application/problem+json";
+/// Seconds after which what is refused for now is worth another try.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+
+/// Why a request was not carried out.
+#[derive(Debug)]
+pub(super) struct Problem {
+    status: StatusCode,
+    detail: String,
+    field: Option<String>,
+    more: Map<String, Value>,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into(), field: None, more: Map::new() }
+    }
+
+    /// A wrong value; `field` is empty where none is to blame.
+    pub(super) fn invalid(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        let field = Some(field.into()).filter(|field| !field.is_empty());
+        Self { field, ..Self::new(StatusCode::BAD_REQUEST, detail) }
+    }
+
+    pub(super) fn missing(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    pub(super) fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, detail)
+    }
+
+    pub(super) fn too_large(bytes_max: usize) -> Self {
+        let detail = format!("the body is larger than {bytes_max} bytes");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    }
+
+    pub(super) fn too_many(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, detail)
+    }
+
+    pub(super) fn unavailable(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    }
+
+    /// Says more, under a name of its own.
+    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The field that is wrong.
+    #[cfg(test)]
+    pub(super) fn field(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+
+    /// Puts a name in front of the field: `results[3]` + `lane`.
+    pub(super) fn inside(mut self, outer: &str) -> Self {
+        self.field = Some(match self.field {
+            None => outer.to_owned(),
+            Some(inner) if inner.starts_with('[') => format!("{outer}{inner}"),
+            Some(inner) => format!("{outer}.{inner}"),
+        });
+        self
+    }
+
+    fn of_kind(kind: ErrorKind, detail: String, field: Option<String>) -> Self {
+        let status = match kind {
+            ErrorKind::Invalid => StatusCode::BAD_REQUEST,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::Conflict | ErrorKind::NodeGone => StatusCode::CONFLICT,
+            ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
+            ErrorKind::Unavailable | ErrorKind::Full | ErrorKind::ReadOnly => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        if status.is_server_error() {
+            tracing::warn!(kind = kind.as_str(), "a request failed: {detail}");
+        }
+        Self { field, ..Self::new(status, detail) }
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let field = error.field().map(str::to_owned);
+        // The cause of what the client did wrong helps it; that of our own trouble is for the log.
+        let detail = match error.kind() {
+            ErrorKind::Invalid | ErrorKind::Conflict | ErrorKind::NotFound => {
+                let cause = std::error::Error::source(&error).map(|cause| format!(" ({cause})"));
+                error.message().to_owned() + &cause.unwrap_or_default()
+            }
+            _ => error.message().to_owned(),
+        };
+        Self::of_kind(error.kind(), detail, field)
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(failure: Failure) -> Self {
+        let (kind, field) = (failure.kind(), failure.field().map(str::to_owned));
+        Self::of_kind(kind, failure.to_string(), field)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut document = json!({
+            "type": "about:blank",
+            "title": self.status.canonical_reason().unwrap_or_default(),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+        });
+        if let Value::Object(fields) = &mut document {
+            fields.extend(self.field.map(|field| ("field".to_owned(), field.into())));
+            fields.extend(self.more);
+        }
+        let mut response = (self.status, document.to_string()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        match self.status {
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+            }
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            _ => {}
+        }
+        response
+    }
+}

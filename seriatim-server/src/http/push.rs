@@ -1,0 +1,245 @@
+//! Pushing jobs: one, an array (all or nothing), or a stream of them.
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use serde_json::json;
+use seriatim::Job;
+use seriatim::store::{PushStatus, Pushed};
+
+use super::auth::Access;
+use super::input::{self, JSON, NDJSON, Part};
+use super::limits::{
+    BULK_BODY_BYTES_MAX, LINE_BYTES_MAX, STREAM_BATCH_BYTES_MAX, STREAM_BATCH_JOBS_MAX, next_frame,
+};
+use super::problem::Problem;
+use super::route::{Answer, Route};
+use super::schema::Schema;
+use super::state::{App, Shared};
+use crate::job_input::JobInput;
+
+pub(super) fn routes() -> Vec<Route> {
+    let jobs = Schema::either(&[Schema::named("Job"), Schema::list(Schema::named("Job"))]);
+    let pushed = Schema::object(&[
+        ("job_id", Schema::text()),
+        ("status", Schema::one_of(&["queued", "merged", "duplicate"])),
+    ]);
+    let streamed = ["pushed", "merged", "duplicate"].map(|name| (name, Schema::integer()));
+    let answer = Schema::either(&[
+        Schema::object(&[("jobs", Schema::list(pushed))]),
+        Schema::object(&streamed),
+    ]);
+    vec![
+        Route::post("/api/v1/queues/{queue}/jobs", Access::Produce, push)
+            .says(
+                "Pushes a job, an array of jobs (all or none), or a stream of jobs, one on a line",
+            )
+            .body(jobs)
+            .streams()
+            .answers(answer),
+    ]
+}
+
+/// What [`JobInput`] takes.
+pub(super) fn job_schema() -> Schema {
+    let text = Schema::text;
+    Schema::object(&[
+        ("key", Schema(json!({ "type": ["string", "integer"] }))),
+        ("id", Schema(json!({ "type": ["string", "integer"], "description": "the same as key" }))),
+        ("payload", Schema::any()),
+        ("score", Schema::number()),
+        ("task", text()),
+        ("run_at", Schema::time()),
+        ("perform_in", Schema(json!({ "description": "the same as run_at" }))),
+        ("available_at", Schema(json!({ "description": "the same as run_at" }))),
+        ("delay", Schema::length()),
+        ("priority", Schema::integer()),
+        ("max_retries", Schema::integer()),
+        ("max_attempts", Schema::integer()),
+        ("backoff", Schema::named("Backoff")),
+        ("timeout", Schema::length()),
+        ("lease_ttl", Schema::length()),
+        ("lease_ttl_sec", Schema(json!({ "description": "the same as lease_ttl" }))),
+        ("expires_at", Schema::time()),
+        ("idempotency_key", text()),
+        ("node", text()),
+        ("consumer_group", text()),
+        ("partition_key", text()),
+        ("producer", text()),
+        ("traceparent", text()),
+    ])
+}
+
+async fn push(
+    State(app): State<Shared>,
+    Part(queue): Part<String>,
+    request: Request,
+) -> Result<Answer, Problem> {
+    let media = input::expect(request.headers(), &[JSON, NDJSON])?;
+    seriatim::validate_queue_name(&queue)?;
+    let body = request.into_body();
+    if media == NDJSON {
+        return stream(&app, &queue, body).await;
+    }
+    let held = app.bodies.read(body, BULK_BODY_BYTES_MAX).await?;
+    let first = held.bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    let pushed = match first {
+        Some(b'[') => push_array(&app, &queue, &held.bytes).await?,
+        _ => {
+            let job = input::parse::<JobInput>(&held.bytes)?.into_job(&queue)?;
+            vec![app.client.push(job).await?]
+        }
+    };
+    Ok(Answer(json!({ "jobs": pushed })))
+}
+
+async fn push_array(app: &App, queue: &str, bytes: &Bytes) -> Result<Vec<Pushed>, Problem> {
+    let inputs: Vec<JobInput> = input::parse(bytes).map_err(|problem| problem.inside("jobs"))?;
+    let mut jobs = Vec::with_capacity(inputs.len());
+    for (i, input) in inputs.into_iter().enumerate() {
+        let place = || format!("jobs[{i}]");
+        jobs.push(input.into_job(queue).map_err(|error| error.in_field(place()))?);
+    }
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(app.client.push_all(jobs).await?)
+}
+
+/// Pushes what comes, a batch at a time; while one is pushed nothing more is read, so that memory
+/// stays bounded and a fast sender is held back.
+async fn stream(app: &App, queue: &str, body: Body) -> Result<Answer, Problem> {
+    let _place = app
+        .streams
+        .try_acquire()
+        .map_err(|_| Problem::too_many("too many streams of jobs are under way"))?;
+    let mut frames = body.into_data_stream();
+    let mut loading = Loading::new(app, queue);
+    let (mut rest, mut looked) = (Vec::new(), 0);
+    while let Some(frame) = next_frame(&mut frames).await {
+        rest.extend_from_slice(&frame.map_err(|problem| loading.tell(problem))?);
+        let mut start = 0;
+        while let Some(end) = rest[looked..].iter().position(|byte| *byte == b'\n') {
+            let end = looked + end;
+            loading.line(&rest[start..end]).await?;
+            (start, looked) = (end + 1, end + 1);
+        }
+        rest.drain(..start);
+        looked = rest.len();
+        if rest.len() > LINE_BYTES_MAX {
+            loading.number += 1;
+            let detail = format!("a line is longer than {LINE_BYTES_MAX} bytes");
+            return Err(loading.stop(Problem::invalid("", detail)).await);
+        }
+    }
+    loading.line(&rest).await?;
+    loading.send().await?;
+    Ok(Answer(loading.counted()))
+}
+
+/// A stream on its way into the store.
+struct Loading<'a> {
+    app: &'a App,
+    queue: &'a str,
+    jobs: Vec<Job>,
+    /// The line of each job.
+    lines: Vec<u64>,
+    bytes: usize,
+    /// Of the line read last, from 1.
+    number: u64,
+    pushed: u64,
+    merged: u64,
+    duplicate: u64,
+}
+
+impl<'a> Loading<'a> {
+    fn new(app: &'a App, queue: &'a str) -> Self {
+        let (jobs, lines) = (Vec::new(), Vec::new());
+        Self { app, queue, jobs, lines, bytes: 0, number: 0, pushed: 0, merged: 0, duplicate: 0 }
+    }
+
+    async fn line(&mut self, text: &[u8]) -> Result<(), Problem> {
+        self.number += 1;
+        if text.iter().all(u8::is_ascii_whitespace) {
+            return Ok(());
+        }
+        match self.read(text) {
+            Ok(job) => self.jobs.push(job),
+            Err(problem) => return Err(self.stop(problem).await),
+        }
+        self.lines.push(self.number);
+        self.bytes += text.len();
+        if self.jobs.len() >= STREAM_BATCH_JOBS_MAX || self.bytes >= STREAM_BATCH_BYTES_MAX {
+            self.send().await?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, text: &[u8]) -> Result<Job, Problem> {
+        let job = input::parse::<JobInput>(text)?.into_job(self.queue)?;
+        job.validate()?;
+        Ok(job)
+    }
+
+    /// A line is wrong: what stands before it goes, and the line is where to go on.
+    async fn stop(&mut self, problem: Problem) -> Problem {
+        let line = self.number;
+        match self.send().await {
+            Ok(()) => self.tell(problem.with("line", line)),
+            Err(earlier) => earlier,
+        }
+    }
+
+    async fn send(&mut self) -> Result<(), Problem> {
+        let (jobs, lines) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.lines));
+        self.bytes = 0;
+        let Some(first) = lines.first().copied() else { return Ok(()) };
+        match self.app.client.push_all(jobs).await {
+            Ok(pushed) => {
+                let count =
+                    |status| pushed.iter().filter(|one| one.status == status).count() as u64;
+                self.pushed += pushed.len() as u64;
+                self.merged += count(PushStatus::Merged);
+                self.duplicate += count(PushStatus::Duplicate);
+                Ok(())
+            }
+            Err(error) => {
+                // The store names the job by its place in the batch, of which nothing was pushed.
+                let place = error.field().and_then(place_in_batch);
+                let line = place.and_then(|place| lines.get(place)).copied().unwrap_or(first);
+                let problem =
+                    Problem::from(error).with("line", line).with("go_on_from_line", first);
+                Err(self.tell(problem))
+            }
+        }
+    }
+
+    /// Says how much was pushed before.
+    fn tell(&self, problem: Problem) -> Problem {
+        problem.with("pushed", self.pushed)
+    }
+
+    fn counted(&self) -> serde_json::Value {
+        json!({ "pushed": self.pushed, "merged": self.merged, "duplicate": self.duplicate })
+    }
+}
+
+/// The number in `jobs[3].key`.
+fn place_in_batch(field: &str) -> Option<usize> {
+    field.strip_prefix("jobs[")?.split_once(']')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_names_what_a_job_takes() {
+        let error = serde_json::from_str::<JobInput>(r#"{"":0}"#).map(|_| ()).unwrap_err();
+        let error = error.to_string();
+        let known: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
+        for name in job_schema().fields() {
+            assert!(known.contains(&name.as_str()), "{name} is documented and not taken: {error}");
+        }
+        assert_eq!(known.len(), job_schema().fields().len(), "{error}");
+    }
+}

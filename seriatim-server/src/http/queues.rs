@@ -1,0 +1,209 @@
+//! Queues: what there is, how they are defined, and what is done to a whole one.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use seriatim::Store;
+use seriatim::store::{Act, Declare, LaneAction, LaneSelection};
+
+use super::auth::Access;
+use super::input::{Json, Part};
+use super::problem::Problem;
+use super::route::{Answer, Route};
+use super::schema::Schema;
+use super::state::Shared;
+use crate::commands::act::{self, Bulk};
+use crate::commands::{find, queues};
+use crate::config::QueueConfig;
+
+pub(super) fn routes() -> Vec<Route> {
+    let queue = || Schema::named("Queue");
+    let list = || Schema::object(&[("queues", Schema::list(queue()))]);
+    let settings = || Schema::named("QueueSettings");
+    let several = Schema::object(&[("queues", Schema::map(settings()))]).requiring(&["queues"]);
+    let paused = || Schema::object(&[("queue", Schema::text()), ("paused", Schema::truth())]);
+    let count = || Schema::object(&[("count", Schema::integer())]);
+    vec![
+        Route::get("/api/v1/queues", Access::Read, list_all).says("All queues").answers(list()),
+        Route::put("/api/v1/queues", Access::Admin, define_all)
+            .says("Defines several queues, all or none: {name: settings}")
+            .body(several)
+            .answers(list()),
+        Route::get("/api/v1/queues/{queue}", Access::Read, show)
+            .says("One queue: numbers, settings, who works on it")
+            .answers(queue()),
+        Route::put("/api/v1/queues/{queue}", Access::Admin, define)
+            .says("Defines a queue; a setting that is left out has its default, but for the mode")
+            .body(settings())
+            .answers(queue()),
+        Route::post("/api/v1/queues/{queue}/pause", Access::Admin, pause)
+            .says("Stops claims of a queue; what runs goes on to its end")
+            .answers(paused()),
+        Route::post("/api/v1/queues/{queue}/resume", Access::Admin, resume)
+            .says("Lets a paused queue go on")
+            .answers(paused()),
+        Route::post("/api/v1/queues/{queue}/perform-all-now", Access::Admin, perform_all_now)
+            .says("Makes all that waits due now; how many lanes")
+            .answers(count()),
+        Route::post("/api/v1/queues/{queue}/bury-failed", Access::Admin, bury_failed)
+            .says("Sends what has failed and waits for a retry to the morgue; of how many lanes")
+            .answers(count()),
+        Route::post("/api/v1/queues/{queue}/delete-failed", Access::Admin, delete_failed)
+            .says("Deletes what has failed and waits for a retry; of how many lanes")
+            .answers(count()),
+    ]
+}
+
+pub(super) fn queue_schema() -> Schema {
+    let number = Schema::integer;
+    Schema::object(&[
+        ("queue", Schema::text()),
+        ("mode", Schema::one_of(&["parallel", "accumulate", "fifo", "exclusive"])),
+        ("declared", Schema::truth()),
+        ("paused", Schema::truth()),
+        ("jobs", number()),
+        ("lanes", number()),
+        ("running", number()),
+        ("retries", number()),
+        ("dead", number()),
+        ("processed", number()),
+        ("failed", number()),
+        ("lag", Schema::number()),
+        ("settings", Schema::any()),
+        ("nodes", Schema::list(Schema::text())),
+    ])
+}
+
+/// What [`QueueConfig`] takes.
+pub(super) fn settings_schema() -> Schema {
+    let (number, length) = (Schema::integer, || {
+        Schema(json!({
+            "type": "string", "description": "250ms, 10s, 5m, 1h, 3d",
+        }))
+    });
+    Schema::object(&[
+        ("mode", Schema::one_of(&["parallel", "accumulate", "fifo", "exclusive"])),
+        ("merge", Schema::one_of(&["min", "max", "none"])),
+        ("due", Schema::one_of(&["first", "earliest"])),
+        ("take", number()),
+        ("batch_size", number()),
+        ("max_retries", number()),
+        ("backoff", Schema::named("Backoff")),
+        ("exhausted", Schema::one_of(&["bury", "hold", "drop"])),
+        ("max_crashes", number()),
+        ("timeout", length()),
+        ("lease", length()),
+        ("retain_completed", length()),
+        ("retain_dead", length()),
+        ("retain_dead_max", number()),
+        ("idempotency_ttl", length()),
+        ("weight", number()),
+        ("shards", number()),
+    ])
+}
+
+async fn list_all(State(app): State<Shared>) -> Result<Answer, Problem> {
+    Ok(Answer(queues::all(&*app.store).await?))
+}
+
+async fn show(State(app): State<Shared>, Part(queue): Part<String>) -> Result<Answer, Problem> {
+    Ok(Answer(queues::one(&*app.store, &queue).await?))
+}
+
+/// Definitions by name.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Definitions {
+    queues: BTreeMap<String, QueueConfig>,
+}
+
+async fn define_all(
+    State(app): State<Shared>,
+    Json(definitions): Json<Definitions>,
+) -> Result<Answer, Problem> {
+    let known = app.store.queues().await?;
+    let mut queues = Vec::new();
+    for (name, settings) in &definitions.queues {
+        let known = known.iter().find(|view| view.queue.name == *name);
+        let queue = settings.define(name, known.map(|view| view.queue.mode));
+        queues.push(queue.map_err(|error| error.in_field(format!("queues.{name}")))?);
+    }
+    app.store.declare(Declare { now: None, queues }).await?;
+    Ok(Answer(queues::all(&*app.store).await?))
+}
+
+async fn define(
+    State(app): State<Shared>,
+    Part(name): Part<String>,
+    Json(settings): Json<QueueConfig>,
+) -> Result<Answer, Problem> {
+    let known = app.store.queues().await?;
+    let mode = known.iter().find(|view| view.queue.name == name).map(|view| view.queue.mode);
+    let queues = vec![settings.define(&name, mode)?];
+    app.store.declare(Declare { now: None, queues }).await?;
+    Ok(Answer(queues::one(&*app.store, &name).await?))
+}
+
+async fn pause(State(app): State<Shared>, Part(queue): Part<String>) -> Result<Answer, Problem> {
+    set_paused(&*app.store, &queue, true).await
+}
+
+async fn resume(State(app): State<Shared>, Part(queue): Part<String>) -> Result<Answer, Problem> {
+    set_paused(&*app.store, &queue, false).await
+}
+
+async fn set_paused(store: &dyn Store, queue: &str, paused: bool) -> Result<Answer, Problem> {
+    find::queue(store, queue).await?;
+    store.pause_queue(queue, paused).await?;
+    Ok(Answer(json!({ "queue": queue, "paused": paused })))
+}
+
+async fn perform_all_now(
+    State(app): State<Shared>,
+    Part(queue): Part<String>,
+) -> Result<Answer, Problem> {
+    find::queue(&*app.store, &queue).await?;
+    Ok(Answer(count(act::on_all(&app.store, &queue, LaneAction::RunNow).await?)))
+}
+
+async fn bury_failed(
+    State(app): State<Shared>,
+    Part(queue): Part<String>,
+) -> Result<Answer, Problem> {
+    to_failed(&*app.store, &queue, LaneAction::Bury).await
+}
+
+async fn delete_failed(
+    State(app): State<Shared>,
+    Part(queue): Part<String>,
+) -> Result<Answer, Problem> {
+    to_failed(&*app.store, &queue, LaneAction::Delete).await
+}
+
+async fn to_failed(store: &dyn Store, queue: &str, action: LaneAction) -> Result<Answer, Problem> {
+    find::queue(store, queue).await?;
+    let act = Act { now: None, queue: queue.into(), lanes: LaneSelection::Failed, action };
+    Ok(Answer(count(act::repeat(store, Bulk::Act(act)).await?)))
+}
+
+/// To how many it was done.
+pub(super) fn count(count: u64) -> Value {
+    json!({ "count": count })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_names_what_a_queue_takes() {
+        let error = serde_json::from_str::<QueueConfig>(r#"{"":0}"#).map(|_| ()).unwrap_err();
+        let error = error.to_string();
+        let known: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
+        let mut documented = settings_schema().fields();
+        documented.sort_by_key(|name| known.iter().position(|known| known == name));
+        assert_eq!(documented, known, "{error}");
+    }
+}

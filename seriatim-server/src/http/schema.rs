@@ -1,0 +1,91 @@
+//! JSON Schema, as far as the API needs it.
+
+use serde_json::{Value, json};
+
+/// A JSON Schema.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Schema(pub(super) Value);
+
+impl Schema {
+    pub(super) fn any() -> Self {
+        Self(json!({}))
+    }
+
+    pub(super) fn text() -> Self {
+        Self(json!({ "type": "string" }))
+    }
+
+    pub(super) fn time() -> Self {
+        Self(json!({
+            "description": "RFC 3339, or Unix seconds", "type": ["string", "number"],
+        }))
+    }
+
+    pub(super) fn length() -> Self {
+        Self(
+            json!({ "description": "250ms, 10s, 5m, 1h, 3d, or seconds", "type": ["string", "number"] }),
+        )
+    }
+
+    pub(super) fn integer() -> Self {
+        Self(json!({ "type": "integer" }))
+    }
+
+    pub(super) fn number() -> Self {
+        Self(json!({ "type": "number" }))
+    }
+
+    pub(super) fn truth() -> Self {
+        Self(json!({ "type": "boolean" }))
+    }
+
+    /// One of these words.
+    pub(super) fn one_of(words: &[&str]) -> Self {
+        Self(json!({ "type": "string", "enum": words }))
+    }
+
+    /// Any of these schemas.
+    pub(super) fn either(schemas: &[Self]) -> Self {
+        Self(json!({ "anyOf": schemas.iter().map(|schema| &schema.0).collect::<Vec<_>>() }))
+    }
+
+    pub(super) fn list(of: Self) -> Self {
+        Self(json!({ "type": "array", "items": of.0 }))
+    }
+
+    /// An object whose names are the user's.
+    pub(super) fn map(of: Self) -> Self {
+        Self(json!({ "type": "object", "additionalProperties": of.0 }))
+    }
+
+    pub(super) fn object(fields: &[(&str, Self)]) -> Self {
+        let fields = fields.iter().map(|(name, schema)| ((*name).to_owned(), schema.0.clone()));
+        Self(json!({ "type": "object", "properties": fields.collect::<serde_json::Map<_, _>>() }))
+    }
+
+    /// Says which fields an object must have.
+    pub(super) fn requiring(mut self, names: &[&str]) -> Self {
+        self.0["required"] = names.into();
+        self
+    }
+
+    /// May also be null.
+    pub(super) fn or_null(mut self) -> Self {
+        if let Some(Value::String(name)) = self.0.get("type").cloned() {
+            self.0["type"] = json!([name, "null"]);
+        }
+        self
+    }
+
+    /// One that is described once, under a name.
+    pub(super) fn named(name: &str) -> Self {
+        Self(json!({ "$ref": format!("#/components/schemas/{name}") }))
+    }
+
+    /// The names of an object's fields.
+    #[cfg(test)]
+    pub(super) fn fields(&self) -> Vec<String> {
+        let fields = self.0["properties"].as_object();
+        fields.into_iter().flatten().map(|(name, _)| name.clone()).collect()
+    }
+}

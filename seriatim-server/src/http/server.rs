@@ -1,0 +1,207 @@
+//! Listening: connections, their limits, and the end of it.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+
+use super::auth::{Guard, KnownToken};
+use super::limits::{
+    ANSWER_STALL_MAX, CLOSE_MAX, CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADER_READ_MAX, HEADERS_MAX,
+};
+use super::state::Shared;
+use super::{App, Role, build};
+use crate::config::HttpConfig;
+use crate::output::Failure;
+
+/// Where the API listens when nobody says.
+const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
+/// Holds a token with role admin, without any configuration.
+const TOKEN_VARIABLE: &str = "SERIATIM_TOKEN";
+/// Shortest token, in bytes.
+const TOKEN_BYTES_MIN: usize = 16;
+/// A pause after a connection could not be accepted, as when there are no file descriptors left.
+const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// A socket that listens, and who will be let in.
+pub(crate) struct Listening {
+    listener: TcpListener,
+    pub(crate) guard: Guard,
+    pub(crate) base_path: String,
+}
+
+impl Listening {
+    /// Listens as flags and configuration say, or refuses to.
+    pub(crate) async fn start(
+        config: &HttpConfig,
+        asked: Option<SocketAddr>,
+        insecure: bool,
+    ) -> Result<Self, Failure> {
+        let address = match asked {
+            Some(address) => address,
+            None => {
+                let text = config.listen.as_deref().unwrap_or(LISTEN_DEFAULT);
+                text.parse().map_err(|_| {
+                    Failure::usage(format!(
+                        "http.listen: {text:?} is no address: write one as in {LISTEN_DEFAULT}"
+                    ))
+                })?
+            }
+        };
+        let tokens = tokens(config)?;
+        let local = address.ip().is_loopback();
+        if !local && tokens.is_empty() && !insecure {
+            return Err(Failure::usage(format!(
+                "{address} can be reached from other machines and no token is configured: set {TOKEN_VARIABLE} or [http] tokens, listen on 127.0.0.1, or say --insecure"
+            )));
+        }
+        let guard = Guard { local_only: local && tokens.is_empty() && !insecure, tokens };
+        let base_path = base_path(config)?;
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            Failure::failed(format!(
+                "cannot listen on {address}: {error}; choose another address with --listen, or none with --no-http"
+            ))
+        })?;
+        Ok(Self { listener, guard, base_path })
+    }
+
+    /// Answers from now on.
+    pub(crate) fn serve(self, app: Shared) -> Server {
+        if let Ok(address) = self.listener.local_addr() {
+            let tokens: Vec<&str> = app.guard.tokens.iter().map(|token| &*token.name).collect();
+            let base_path = &self.base_path;
+            tracing::info!(?tokens, "listening on http://{address}{base_path}/");
+        }
+        let (close, closing) = watch::channel(false);
+        let task = tokio::spawn(accept(self.listener, build(&app), closing));
+        Server { app, close, task }
+    }
+}
+
+/// The prefix, without a slash at its end.
+fn base_path(config: &HttpConfig) -> Result<String, Failure> {
+    let path = config.base_path.as_deref().unwrap_or_default().trim_end_matches('/');
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.~".contains(c);
+    if !path.is_empty() && (!path.starts_with('/') || !path.chars().all(plain)) {
+        return Err(Failure::usage(format!(
+            "http.base_path: {path:?} is no path: write it as in /jobs"
+        )));
+    }
+    Ok(path.to_owned())
+}
+
+/// The tokens of the configuration, and the one of the environment.
+fn tokens(config: &HttpConfig) -> Result<Vec<KnownToken>, Failure> {
+    let mut tokens = Vec::new();
+    for (i, token) in config.tokens.iter().enumerate() {
+        let secret = std::env::var(&token.token_env).unwrap_or_default();
+        tokens.push(known(
+            &format!("http.tokens[{i}]"),
+            &token.name,
+            &token.token_env,
+            &secret,
+            token.role,
+        )?);
+    }
+    if let Ok(secret) = std::env::var(TOKEN_VARIABLE) {
+        tokens.push(known(TOKEN_VARIABLE, "environment", TOKEN_VARIABLE, &secret, Role::Admin)?);
+    }
+    Ok(tokens)
+}
+
+fn known(
+    place: &str,
+    name: &str,
+    variable: &str,
+    secret: &str,
+    role: Role,
+) -> Result<KnownToken, Failure> {
+    if secret.len() < TOKEN_BYTES_MIN {
+        return Err(Failure::usage(format!(
+            "{place}: the variable {variable} must hold the token, at least {TOKEN_BYTES_MIN} characters"
+        )));
+    }
+    Ok(KnownToken::new(name.to_owned(), secret, role))
+}
+
+/// A server that answers.
+pub(crate) struct Server {
+    app: Shared,
+    close: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    pub(crate) fn app(&self) -> Arc<App> {
+        self.app.clone()
+    }
+
+    /// Accepts no more, and waits a while for what is under way.
+    pub(crate) async fn stop(self) {
+        self.app.drain();
+        self.close.send_replace(true);
+        let _ = self.task.await;
+        let _ = timeout(CLOSE_MAX, self.app.released()).await;
+    }
+}
+
+async fn accept(listener: TcpListener, router: Router, mut closing: watch::Receiver<bool>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { break };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = closing.wait_for(|closing| *closing) => break,
+        };
+        while connections.try_join_next().is_some() {}
+        match accepted {
+            Ok((stream, _)) => {
+                let (router, closing) = (router.clone(), closing.clone());
+                connections.spawn(async move {
+                    connection(stream, router, closing).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    let all = async { while connections.join_next().await.is_some() {} };
+    if timeout(CLOSE_MAX, all).await.is_err() {
+        tracing::warn!("connections that did not end in time are cut");
+    }
+}
+
+/// Serves one connection until it ends, or until the server does.
+async fn connection(stream: TcpStream, router: Router, mut closing: watch::Receiver<bool>) {
+    let _ = stream.set_nodelay(true);
+    // A client that does not read would hold its answer in memory for as long as it likes.
+    let stall_ms = u32::try_from(ANSWER_STALL_MAX.as_millis()).unwrap_or(u32::MAX);
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(stream.as_fd(), stall_ms);
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_READ_MAX)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    tokio::pin!(serving);
+    tokio::select! {
+        _ = serving.as_mut() => return,
+        _ = closing.wait_for(|closing| *closing) => {}
+    }
+    serving.as_mut().graceful_shutdown();
+    // How it ends is between the client and the network.
+    let _ = serving.await;
+}

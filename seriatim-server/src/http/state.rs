@@ -1,0 +1,98 @@
+//! What all requests share.
+
+use std::sync::Arc;
+
+use seriatim::{Client, Observer, SharedStore};
+use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore, watch};
+
+use super::auth::Guard;
+use super::limits::{Budget, STREAMS_MAX, WAITING_CLAIMS_MAX};
+use super::metrics::{Meter, Metered};
+use super::work::Workers;
+
+pub(super) type Shared = Arc<App>;
+
+/// The API over one store.
+pub(crate) struct App {
+    pub(super) store: SharedStore,
+    /// One for all, so that single pushes of many connections go together.
+    pub(super) client: Client,
+    pub(super) guard: Guard,
+    pub(super) environment: String,
+    pub(super) base_path: String,
+    pub(super) meter: Arc<Meter>,
+    pub(super) workers: Workers,
+    pub(super) bodies: Budget,
+    pub(super) streams: Semaphore,
+    pub(super) waiting_claims: Semaphore,
+    /// Held by whoever gives lanes back; see [`App::released`].
+    releasing: Arc<RwLock<()>>,
+    draining: watch::Sender<bool>,
+}
+
+/// What an [`App`] is made of, besides its store.
+#[derive(Default)]
+pub(crate) struct Setup {
+    pub(crate) guard: Guard,
+    pub(crate) environment: Option<String>,
+    /// Everything is below it: empty, or `/prefix`.
+    pub(crate) base_path: String,
+    /// Is told of every push.
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+}
+
+impl App {
+    /// The API over a store whose operations `meter` counts.
+    pub(crate) fn new(store: SharedStore, meter: Arc<Meter>, setup: Setup) -> Shared {
+        let client = match setup.observer {
+            Some(observer) => Client::observed(store.clone(), observer),
+            None => Client::new(store.clone()),
+        };
+        Arc::new(Self {
+            client,
+            store,
+            guard: setup.guard,
+            environment: setup.environment.unwrap_or_else(|| "production".to_owned()),
+            base_path: setup.base_path,
+            meter,
+            workers: Workers::default(),
+            bodies: Budget::default(),
+            streams: Semaphore::new(STREAMS_MAX),
+            waiting_claims: Semaphore::new(WAITING_CLAIMS_MAX),
+            releasing: Arc::default(),
+            draining: watch::Sender::new(false),
+        })
+    }
+
+    /// The API over a store, open to whoever can reach it.
+    pub(super) fn open(store: SharedStore) -> Shared {
+        let (store, meter) = Metered::wrap(store);
+        Self::new(store, meter, Setup::default())
+    }
+
+    /// From now on only what holders of claims need is answered.
+    pub(crate) fn drain(&self) {
+        self.draining.send_replace(true);
+    }
+
+    /// Lanes are given back as long as this is held.
+    pub(super) fn releases(&self) -> Option<OwnedRwLockReadGuard<()>> {
+        self.releasing.clone().try_read_owned().ok()
+    }
+
+    /// Ready when all lanes that were to be given back are.
+    pub(super) async fn released(&self) {
+        drop(self.releasing.write().await);
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
+    /// Ready when the node drains.
+    pub(super) async fn draining(&self) {
+        let mut draining = self.draining.subscribe();
+        // The sender lives as long as `self`, so the wait cannot fail.
+        let _ = draining.wait_for(|draining| *draining).await;
+    }
+}

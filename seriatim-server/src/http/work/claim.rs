@@ -1,0 +1,279 @@
+//! Claiming, with waiting.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::Response;
+use serde::Deserialize;
+use seriatim::store::{Claim, DueQuery, Lease, Settle};
+use seriatim::{ErrorKind, NodeId, Timestamp, Turn};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::super::input::Json;
+use super::super::limits::{
+    CLAIM_BYTES_MAX, CLAIM_LANES_MAX, CLAIM_QUEUES_MAX, CLAIM_STEP_LANES, LEASE_DEFAULT,
+    WAIT_MS_MAX,
+};
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::taken::{Taken, expired};
+use super::workers::{check_name, lease};
+
+/// Without a wake-up a claim that waits looks again after this.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// Shortest rest between two looks.
+const REST_MIN: Duration = Duration::from_millis(5);
+/// A worker may start one lane at once for sure: of those with a crash behind them it gets no more.
+const CRASHED_MAX: usize = 1;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wish {
+    worker: String,
+    queues: Vec<String>,
+    limit: Option<usize>,
+    lease_ttl_sec: Option<f64>,
+    wait_ms: Option<u64>,
+    #[serde(default)]
+    consumer_groups: Vec<String>,
+}
+
+/// A wish that can be granted.
+struct Order {
+    app: Shared,
+    worker: String,
+    queues: Vec<String>,
+    groups: Vec<Arc<str>>,
+    lanes_max: usize,
+    lease: Duration,
+    wait: Duration,
+}
+
+pub(super) async fn claim(
+    State(app): State<Shared>,
+    Json(wish): Json<Wish>,
+) -> Result<Response, Problem> {
+    let order = wish.check(app.clone())?;
+    let _place = match order.wait.is_zero() {
+        true => None,
+        false => Some(app.waiting_claims.try_acquire().map_err(|_| {
+            Problem::too_many("too many claims wait for work: ask again, or without wait_ms")
+        })?),
+    };
+    let (mut answer, answered) = oneshot::channel();
+    // In a task of its own: a client that goes away ends this function at once, and a claim that is
+    // cut off in the middle would hold lanes that nobody knows of.
+    tokio::spawn(async move {
+        let taken = order.fill(&mut answer).await;
+        // If nobody listens any more, what was taken comes back here and goes back when dropped.
+        let _ = answer.send(taken);
+    });
+    let gone = |_| Problem::unavailable("the claim was given up");
+    answered.await.map_err(gone)??.answer()
+}
+
+impl Wish {
+    fn check(self, app: Shared) -> Result<Order, Problem> {
+        check_name(&self.worker)?;
+        if self.queues.is_empty() || self.queues.len() > CLAIM_QUEUES_MAX {
+            let detail = format!("name 1 to {CLAIM_QUEUES_MAX} queues");
+            return Err(Problem::invalid("queues", detail));
+        }
+        for (i, queue) in self.queues.iter().enumerate() {
+            let wrong = |error: seriatim::Error| {
+                Problem::invalid(format!("queues[{i}]"), error.message().to_owned())
+            };
+            seriatim::validate_queue_name(queue).map_err(wrong)?;
+        }
+        let lanes_max = self.limit.unwrap_or(1);
+        if !(1..=CLAIM_LANES_MAX).contains(&lanes_max) {
+            return Err(Problem::invalid("limit", format!("must be 1 to {CLAIM_LANES_MAX}")));
+        }
+        let wait_ms = self.wait_ms.unwrap_or(0);
+        if wait_ms > WAIT_MS_MAX {
+            return Err(Problem::invalid("wait_ms", format!("must be at most {WAIT_MS_MAX}")));
+        }
+        if self.consumer_groups.len() > CLAIM_QUEUES_MAX {
+            let detail = format!("name at most {CLAIM_QUEUES_MAX} groups");
+            return Err(Problem::invalid("consumer_groups", detail));
+        }
+        Ok(Order {
+            app,
+            worker: self.worker,
+            queues: self.queues,
+            groups: self.consumer_groups.into_iter().map(Into::into).collect(),
+            lanes_max,
+            lease: lease(self.lease_ttl_sec)?.unwrap_or(LEASE_DEFAULT),
+            wait: Duration::from_millis(wait_ms),
+        })
+    }
+}
+
+impl Order {
+    /// Claims, and waits until there is something, the time is up, or nobody waits any more.
+    async fn fill(
+        &self,
+        answer: &mut oneshot::Sender<Result<Taken, Problem>>,
+    ) -> Result<Taken, Problem> {
+        let end = Instant::now() + self.wait;
+        let mut wakeups = self.app.store.wakeups();
+        loop {
+            wakeups.forget();
+            let (taken, next_due) = self.look().await?;
+            let left = end.saturating_duration_since(Instant::now());
+            if !taken.turns.is_empty() || left.is_zero() {
+                return Ok(taken);
+            }
+            let rest = match next_due {
+                Some(due) => due.since(self.app.store.now().await?).max(REST_MIN),
+                None => LOOK_INTERVAL,
+            };
+            tokio::select! {
+                _ = wakeups.wait(rest.min(LOOK_INTERVAL).min(left)) => {}
+                () = self.app.draining() => return Ok(taken),
+                () = answer.closed() => return Ok(taken),
+            }
+        }
+    }
+
+    /// Claims what is there, of the queue that has waited longest first. Also says when there may
+    /// be more.
+    async fn look(&self) -> Result<(Taken, Option<Timestamp>), Problem> {
+        let mut taken = Taken::new(self.app.clone());
+        // Also a worker that finds nothing lives, and is to be seen.
+        self.node().await?;
+        loop {
+            let next_due = self.take(&mut taken).await?;
+            let ended = self.end_expired(&mut taken).await?;
+            if !ended || !taken.turns.is_empty() {
+                return Ok((taken, next_due));
+            }
+        }
+    }
+
+    async fn take(&self, taken: &mut Taken) -> Result<Option<Timestamp>, Problem> {
+        let (queues, mut next_due) = self.by_lag().await?;
+        let mut bytes = 0;
+        for queue in queues {
+            loop {
+                let room = self.lanes_max - taken.turns.len();
+                if room == 0 || bytes >= CLAIM_BYTES_MAX {
+                    return Ok(next_due);
+                }
+                let asked = room.min(CLAIM_STEP_LANES);
+                let has_crash = taken.turns.iter().any(|turn| turn.crashes > 0);
+                let crashed_max = if has_crash { 0 } else { CRASHED_MAX };
+                let (turns, due) = match self.step(&queue, asked, crashed_max).await {
+                    Ok(step) => step,
+                    // What is taken already is worth more than the error, which will come again.
+                    Err(_) if !taken.turns.is_empty() => return Ok(next_due),
+                    Err(problem) => return Err(problem),
+                };
+                let came = turns.len();
+                let jobs = turns.iter().flat_map(|turn| &turn.jobs);
+                bytes += jobs.map(|job| job.payload.as_bytes().len()).sum::<usize>();
+                taken.turns.extend(turns);
+                if came < asked {
+                    next_due = [next_due, due].into_iter().flatten().min();
+                    break;
+                }
+            }
+        }
+        Ok(next_due)
+    }
+
+    /// The queues that may have something, longest due first, and when the next of the others may.
+    async fn by_lag(&self) -> Result<(Vec<Arc<str>>, Option<Timestamp>), Problem> {
+        let mut queues: Vec<Arc<str>> =
+            self.queues.iter().map(|name| name.as_str().into()).collect();
+        queues.sort();
+        queues.dedup();
+        if queues.len() == 1 {
+            return Ok((queues, None));
+        }
+        let store = &self.app.store;
+        let (due, now) = (store.due(DueQuery { now: None, queues }).await?, store.now().await?);
+        let (ready, later): (Vec<_>, Vec<_>) = due
+            .into_iter()
+            .filter_map(|one| Some((one.due?, one.queue)))
+            .partition(|(due, _)| *due <= now);
+        let mut ready = ready;
+        ready.sort();
+        let mut queues: Vec<Arc<str>> = ready.into_iter().map(|(_, queue)| queue).collect();
+        // Of a queue in several shards the one that is due longest counts.
+        let mut seen = HashSet::new();
+        queues.retain(|queue| seen.insert(queue.clone()));
+        Ok((queues, later.into_iter().map(|(due, _)| due).min()))
+    }
+
+    /// The node as which the worker claims.
+    async fn node(&self) -> Result<NodeId, Problem> {
+        let (workers, store) = (&self.app.workers, &*self.app.store);
+        workers.claiming(store, &self.worker, &self.queues, self.lanes_max, self.lease).await
+    }
+
+    async fn step(
+        &self,
+        queue: &Arc<str>,
+        lanes_max: usize,
+        crashed_max: usize,
+    ) -> Result<(Vec<Turn>, Option<Timestamp>), Problem> {
+        let (app, store) = (&self.app, &*self.app.store);
+        let node = self.node().await?;
+        let claimed = match store.claim(self.request(queue, &node, lanes_max, crashed_max)).await {
+            Err(error) if error.kind() == ErrorKind::NodeGone => {
+                app.workers.rename(&self.worker, &node);
+                let (node, _) = app.workers.beat(store, &self.worker, Vec::new()).await?;
+                store.claim(self.request(queue, &node, lanes_max, crashed_max)).await
+            }
+            claimed => claimed,
+        };
+        match claimed {
+            Ok(claimed) => Ok((claimed.turns, claimed.next_due)),
+            // Its first push will create it.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok((Vec::new(), None)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn request(
+        &self,
+        queue: &Arc<str>,
+        node: &NodeId,
+        lanes_max: usize,
+        crashed_max: usize,
+    ) -> Claim {
+        Claim {
+            now: None,
+            queue: queue.clone(),
+            shard: None,
+            node: node.clone(),
+            node_name: Some(self.worker.as_str().into()),
+            groups: self.groups.clone(),
+            lanes_max,
+            crashed_max,
+            lease: Lease::Own { ttl: self.lease },
+        }
+    }
+
+    /// Ends the turns whose jobs should all have started before: nobody gets them. Whether there
+    /// were any.
+    async fn end_expired(&self, taken: &mut Taken) -> Result<bool, Problem> {
+        let is_over = |turn: &Turn| turn.jobs.iter().all(|job| job.has_expired(turn.claimed_at));
+        if !taken.turns.iter().any(is_over) {
+            return Ok(false);
+        }
+        let queues = self.app.store.queues().await?;
+        let ended = taken.turns.iter().filter(|turn| is_over(turn)).filter_map(|turn| {
+            let queue = queues.iter().find(|view| *view.queue.name == *turn.queue)?;
+            Some(expired(turn, &queue.queue))
+        });
+        let turns = ended.collect();
+        self.app.store.settle(Settle { now: None, turns }).await?;
+        taken.turns.retain(|turn| !is_over(turn));
+        Ok(true)
+    }
+}

@@ -1,0 +1,77 @@
+//! Heartbeats of remote workers.
+
+use std::collections::HashSet;
+
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use seriatim::limits::PROGRESS_BYTES_MAX;
+use seriatim::store::{Beat, CancelNotice};
+use seriatim::{LaneId, Token};
+
+use super::super::input::BulkJson;
+use super::super::limits::NAMED_LANES_MAX;
+use super::super::problem::Problem;
+use super::super::route::Answer;
+use super::super::state::Shared;
+use super::workers::{check_name, lease};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Said {
+    worker: String,
+    lease_ttl_sec: Option<f64>,
+    claims: Vec<Claimed>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Claimed {
+    lane: LaneId,
+    token: Token,
+    progress: Option<Box<RawValue>>,
+}
+
+pub(super) async fn heartbeat(
+    State(app): State<Shared>,
+    BulkJson(said): BulkJson<Said>,
+) -> Result<Answer, Problem> {
+    check_name(&said.worker)?;
+    said.check()?;
+    let asked = lease(said.lease_ttl_sec)?;
+    let extend = Some(asked.unwrap_or_else(|| app.workers.lease_of(&said.worker)));
+    let named: HashSet<(LaneId, Token)> =
+        said.claims.iter().map(|claim| (claim.lane, claim.token)).collect();
+    let beat = |claim: Claimed| Beat {
+        lane: claim.lane,
+        token: claim.token,
+        progress: claim.progress.map(|progress| progress.get().into()),
+        extend,
+    };
+    let beats = said.claims.into_iter().map(beat).collect();
+    let (_, pulse) = app.workers.beat(&*app.store, &said.worker, beats).await?;
+    // Several processes may work under one name: each learns of what it holds itself.
+    let own = |notice: &&CancelNotice| named.contains(&(notice.lane, notice.token));
+    let cancel = pulse.cancel.iter().filter(own);
+    let cancel: Vec<_> =
+        cancel.map(|one| json!({ "lane": one.lane, "job_ids": one.jobs })).collect();
+    Ok(Answer(json!({ "cancel": cancel, "lost": pulse.lost })))
+}
+
+impl Said {
+    fn check(&self) -> Result<(), Problem> {
+        if self.claims.len() > NAMED_LANES_MAX {
+            let detail = format!("name at most {NAMED_LANES_MAX} claims at once");
+            return Err(Problem::invalid("claims", detail));
+        }
+        let size = |claim: &Claimed| claim.progress.as_ref().map_or(0, |text| text.get().len());
+        match self.claims.iter().position(|claim| size(claim) > PROGRESS_BYTES_MAX) {
+            None => Ok(()),
+            Some(i) => Err(Problem::invalid(
+                format!("claims[{i}].progress"),
+                format!("has more than {PROGRESS_BYTES_MAX} bytes"),
+            )),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Remote workers: they claim, beat and settle by HTTP.
+//!
+//! Each worker name is a node of the store. A claim has its own lease, so that the death of the
+//! process that served it does not touch it; only the worker's heartbeats extend it.
+
+mod claim;
+mod heartbeat;
+mod settle;
+mod taken;
+mod workers;
+
+use serde_json::json;
+
+pub(super) use workers::Workers;
+
+use super::auth::Access;
+use super::route::Route;
+use super::schema::Schema;
+
+pub(super) fn routes() -> Vec<Route> {
+    let text = Schema::text;
+    let cancel = Schema::object(&[("lane", text()), ("job_ids", Schema::list(text()))]);
+    let settled = Schema::object(&[
+        ("lane", text()),
+        ("token", Schema::integer()),
+        ("status", Schema::one_of(&["ok", "stale"])),
+    ]);
+    vec![
+        Route::post("/api/v1/work/claim", Access::Work, claim::claim)
+            .says("Takes lanes for execution, and waits for some if there are none")
+            .body(Schema::named("Claim"))
+            .answers(Schema::object(&[("lanes", Schema::list(Schema::named("Turn")))])),
+        Route::post("/api/v1/work/heartbeat", Access::Work, heartbeat::heartbeat)
+            .says("Extends claims, tells how far they are, and learns what is cancelled or lost")
+            .body(Schema::named("Beat"))
+            .answers(Schema::object(&[
+                ("cancel", Schema::list(cancel)),
+                ("lost", Schema::list(text())),
+            ]))
+            .outlives_drain(),
+        Route::post("/api/v1/work/settle", Access::Work, settle::settle)
+            .says("Ends turns; a result whose token is not the newest is stale and changes nothing")
+            .body(Schema::named("Results"))
+            .answers(Schema::object(&[("results", Schema::list(settled))]))
+            .outlives_drain(),
+    ]
+}
+
+pub(super) fn claim_schema() -> Schema {
+    Schema::object(&[
+        ("worker", Schema::text()),
+        ("queues", Schema::list(Schema::text())),
+        ("limit", Schema::integer()),
+        ("lease_ttl_sec", Schema::number()),
+        ("wait_ms", Schema::integer()),
+        ("consumer_groups", Schema::list(Schema::text())),
+    ])
+    .requiring(&["worker", "queues"])
+}
+
+pub(super) fn turn_schema() -> Schema {
+    let (text, number) = (Schema::text, Schema::integer);
+    let job = [("job_id", text()), ("score", Schema::number()), ("payload", Schema::any())];
+    Schema::object(&[
+        ("lane", text()),
+        ("queue", text()),
+        ("key", text().or_null()),
+        ("token", number()),
+        ("retry_count", number()),
+        ("crashes", number()),
+        ("attempt", number()),
+        ("task", text().or_null()),
+        ("jobs", Schema::list(Schema::object(&job))),
+    ])
+}
+
+pub(super) fn beat_schema() -> Schema {
+    let claim = Schema::object(&[
+        ("lane", Schema::text()),
+        ("token", Schema::integer()),
+        ("progress", Schema::any()),
+    ]);
+    Schema::object(&[
+        ("worker", Schema::text()),
+        ("lease_ttl_sec", Schema::number()),
+        ("claims", Schema::list(claim.requiring(&["lane", "token"]))),
+    ])
+    .requiring(&["worker", "claims"])
+}
+
+pub(super) fn results_schema() -> Schema {
+    let seconds =
+        || Schema(json!({ "description": "seconds, or as in 10s", "type": ["number", "string"] }));
+    let result = Schema::object(&[
+        ("lane", Schema::text()),
+        ("token", Schema::integer()),
+        ("outcome", Schema::one_of(&settle::OUTCOMES)),
+        ("error", Schema::text()),
+        ("retry_in", seconds()),
+        ("done", Schema::integer()),
+    ]);
+    Schema::object(&[
+        ("worker", Schema::text()),
+        ("results", Schema::list(result.requiring(&["lane", "token", "outcome"]))),
+    ])
+    .requiring(&["worker", "results"])
+}

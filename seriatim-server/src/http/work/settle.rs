@@ -1,0 +1,139 @@
+//! Results of remote workers, planned as the engine plans those of its own handlers.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use axum::extract::State;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use seriatim::store::{QueueView, Settle, Settled};
+use seriatim::{LaneId, Outcome, Settlement, Token, Turn, Verdict, backoff_of, plan};
+
+use super::super::input::BulkJson;
+use super::super::limits::NAMED_LANES_MAX;
+use super::super::problem::Problem;
+use super::super::route::Answer;
+use super::super::state::Shared;
+use super::workers::check_name;
+use crate::job_input::Length;
+
+pub(super) const OUTCOMES: [&str; 6] = ["done", "retry", "snooze", "bury", "cancel", "release"];
+/// How long a snooze without `retry_in` is.
+const SNOOZE: Duration = Duration::from_secs(30);
+/// Turns that are looked up at once.
+const LOOKUPS_MAX: usize = 16;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Said {
+    worker: String,
+    results: Vec<Ended>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ended {
+    lane: LaneId,
+    token: Token,
+    outcome: Word,
+    error: Option<String>,
+    retry_in: Option<Length>,
+    #[serde(default)]
+    done: usize,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Word {
+    Done,
+    Retry,
+    Snooze,
+    Bury,
+    Cancel,
+    Release,
+}
+
+pub(super) async fn settle(
+    State(app): State<Shared>,
+    BulkJson(said): BulkJson<Said>,
+) -> Result<Answer, Problem> {
+    said.check()?;
+    let queues = app.store.queues().await?;
+    let find = |ended: &Ended| {
+        let (store, lane, token) = (app.store.clone(), ended.lane, ended.token);
+        async move { store.turn(lane, token).await }
+    };
+    let finds: Vec<_> = said.results.iter().map(find).collect();
+    let found: Vec<Option<Turn>> = stream::iter(finds).buffered(LOOKUPS_MAX).try_collect().await?;
+    let settlements: Vec<Option<Settlement>> = said
+        .results
+        .iter()
+        .zip(&found)
+        .map(|(ended, turn)| ended.settlement(turn.as_ref()?, &queues))
+        .collect();
+    let turns: Vec<Settlement> = settlements.iter().flatten().cloned().collect();
+    let mut settled = match turns.is_empty() {
+        true => Vec::new(),
+        false => app.store.settle(Settle { now: None, turns }).await?,
+    }
+    .into_iter();
+    // One that has no turn was stale before it got to the store.
+    let statuses = settlements.iter().map(|one| match one.as_ref().and_then(|_| settled.next()) {
+        Some(Settled::Ok { .. }) => "ok",
+        Some(Settled::Stale) | None => "stale",
+    });
+    let answer = |(ended, status): (&Ended, &str)| -> Value {
+        json!({ "lane": ended.lane, "token": ended.token, "status": status })
+    };
+    let results: Vec<Value> = said.results.iter().zip(statuses).map(answer).collect();
+    Ok(Answer(json!({ "results": results })))
+}
+
+impl Said {
+    fn check(&self) -> Result<(), Problem> {
+        check_name(&self.worker)?;
+        if self.results.len() > NAMED_LANES_MAX {
+            let detail = format!("send at most {NAMED_LANES_MAX} results at once");
+            return Err(Problem::invalid("results", detail));
+        }
+        let mut seen = HashSet::new();
+        match self.results.iter().position(|ended| !seen.insert(ended.lane)) {
+            None => Ok(()),
+            Some(i) => Err(Problem::invalid(
+                format!("results[{i}].lane"),
+                "stands in this request more than once",
+            )),
+        }
+    }
+}
+
+impl Ended {
+    /// How the turn ends; none if its queue is gone.
+    fn settlement(&self, turn: &Turn, queues: &[QueueView]) -> Option<Settlement> {
+        let queue = &queues.iter().find(|view| *view.queue.name == *turn.queue)?.queue;
+        // Those that had expired when it was claimed were never handed over.
+        let expired = turn.jobs.iter().filter(|job| job.has_expired(turn.claimed_at));
+        let verdict = Verdict {
+            done: self.done,
+            outcome: self.outcome(),
+            undecodable: Vec::new(),
+            expired: expired.map(|job| job.id).collect(),
+        };
+        let backoff = backoff_of(turn, queue);
+        Some(plan(turn, queue, &verdict, &|retry_count| backoff.wait(retry_count, fastrand::f64())))
+    }
+
+    fn outcome(&self) -> Outcome {
+        let error = self.error.as_deref().unwrap_or("no reason given").into();
+        let wait = self.retry_in.map(|Length(length)| length);
+        match self.outcome {
+            Word::Done => Outcome::Done,
+            Word::Retry => Outcome::Retry { error, retry_in: wait },
+            Word::Snooze => Outcome::Snooze { length: wait.unwrap_or(SNOOZE) },
+            Word::Bury => Outcome::Bury { error },
+            Word::Cancel => Outcome::Cancel { reason: error },
+            Word::Release => Outcome::Release,
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Claimed lanes on their way to a worker. Those that do not get there go back.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Frame, SizeHint};
+use serde::Serialize;
+use seriatim::store::Settle;
+use seriatim::{Error, ErrorKind, Outcome, Queue, Settlement, Store, Turn, Verdict, plan};
+
+use super::super::input::JSON;
+use super::super::problem::Problem;
+use super::super::state::Shared;
+use super::super::wire::WireTurn;
+
+/// How often lanes are given back to a store that fails, and the pause between.
+const RELEASE_TRIES_MAX: u32 = 5;
+const RELEASE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Lanes that were claimed for a worker which has not got them yet. Dropped, they go back.
+pub(super) struct Taken {
+    app: Shared,
+    pub(super) turns: Vec<Turn>,
+}
+
+impl Taken {
+    pub(super) fn new(app: Shared) -> Self {
+        Self { app, turns: Vec::new() }
+    }
+
+    /// The answer, which releases the lanes unless it is sent to its end.
+    pub(super) fn answer(self) -> Result<Response, Problem> {
+        let lane = |turn| WireTurn::new(turn, |job| !job.has_expired(turn.claimed_at));
+        let lanes: Vec<WireTurn<'_>> = self.turns.iter().map(lane).collect();
+        // Written at once: on the way through a value, payloads would lose what only their text has.
+        let text = serde_json::to_string(&Lanes { lanes })
+            .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+        let body = Delivery {
+            left: text.len() + END.len(),
+            text: Some(text.into()),
+            flushed: false,
+            taken: self,
+        };
+        let head = [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))];
+        Ok((head, Body::new(body)).into_response())
+    }
+}
+
+#[derive(Serialize)]
+struct Lanes<'a> {
+    lanes: Vec<WireTurn<'a>>,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if self.turns.is_empty() {
+            return;
+        }
+        let (app, turns) = (self.app.clone(), std::mem::take(&mut self.turns));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let releasing = app.releases();
+            runtime.spawn(async move {
+                release(&*app.store, &turns).await;
+                drop(releasing);
+            });
+        }
+    }
+}
+
+/// The last byte of the answer.
+const END: &str = "\n";
+
+/// The answer as a body in two pieces. Between them the connection is flushed, so that one that is
+/// gone is noticed while the lanes can still go back; what is lost behind the socket comes back
+/// when its lease runs out.
+struct Delivery {
+    text: Option<Bytes>,
+    flushed: bool,
+    /// Bytes to come.
+    left: usize,
+    taken: Taken,
+}
+
+impl hyper::body::Body for Delivery {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if let Some(text) = self.text.take() {
+            self.left -= text.len();
+            return Poll::Ready(Some(Ok(Frame::data(text))));
+        }
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        if !self.flushed {
+            self.flushed = true;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.left = 0;
+        self.taken.turns.clear();
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(END.as_bytes())))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left as u64)
+    }
+}
+
+/// Sends turns back that never started: uncounted.
+async fn release(store: &dyn Store, turns: &[Turn]) {
+    tracing::info!(
+        lanes = turns.len(),
+        "the answer to a claim was not delivered: its lanes go back"
+    );
+    for attempt in 0..RELEASE_TRIES_MAX {
+        match try_release(store, turns).await {
+            Ok(()) => return,
+            Err(error) if attempt + 1 == RELEASE_TRIES_MAX => {
+                tracing::warn!(%error, "they could not be given back: they come back when their leases run out");
+            }
+            Err(_) => tokio::time::sleep(RELEASE_PAUSE).await,
+        }
+    }
+}
+
+async fn try_release(store: &dyn Store, turns: &[Turn]) -> seriatim::Result<()> {
+    let queues = store.queues().await?;
+    let settlement = |turn: &Turn| {
+        let queue = queues.iter().find(|view| *view.queue.name == *turn.queue)?;
+        Some(plan(turn, &queue.queue, &Outcome::Release.into(), &|_| Duration::ZERO))
+    };
+    let turns: Vec<Settlement> = turns.iter().filter_map(settlement).collect();
+    store.settle(Settle { now: None, turns }).await.map(drop)
+}
+
+/// The end of a turn of which every job had expired before it was claimed.
+pub(super) fn expired(turn: &Turn, queue: &Queue) -> Settlement {
+    let expired = turn.jobs.iter().map(|job| job.id).collect();
+    let verdict = Verdict { expired, ..Outcome::Done.into() };
+    plan(turn, queue, &verdict, &|_| Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
+    use http_body_util::BodyExt;
+    use seriatim::store::{Claim, Heartbeat, Lease, NodeInfo};
+    use seriatim::{Client, Job, Memory, NodeId, SharedStore};
+
+    use super::super::super::state::App;
+    use super::*;
+
+    /// A lane that was claimed for a worker.
+    async fn taken() -> (SharedStore, Taken) {
+        let store: SharedStore = Arc::new(Memory::new());
+        let job = Job::new("orders", "paid").unwrap().key("k");
+        Client::new(store.clone()).push(job).await.unwrap();
+        let node = NodeInfo::new(NodeId::from("n"), Duration::from_secs(60));
+        let beat = Heartbeat { now: None, node: node.clone(), beats: Vec::new() };
+        store.heartbeat(beat).await.unwrap();
+        let claim = Claim {
+            now: None,
+            queue: "orders".into(),
+            shard: None,
+            node: node.id,
+            node_name: None,
+            groups: Vec::new(),
+            lanes_max: 1,
+            crashed_max: 0,
+            lease: Lease::Own { ttl: Duration::from_secs(60) },
+        };
+        let mut taken = Taken::new(App::open(store.clone()));
+        taken.turns = store.claim(claim).await.unwrap().turns;
+        (store, taken)
+    }
+
+    async fn running(store: &SharedStore) -> u64 {
+        // What was dropped goes back in a task of its own; this runs behind it.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        store.stats(None).await.unwrap()[0].running
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_sent_to_its_end_is_delivered() {
+        let (store, taken) = taken().await;
+        let body = taken.answer().unwrap().into_body().collect().await.unwrap().to_bytes();
+        let answer: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(answer["lanes"][0]["jobs"][0]["payload"], "paid");
+        assert_eq!(running(&store).await, 1);
+    }
+
+    #[tokio::test]
+    async fn lanes_whose_answer_is_dropped_go_back() {
+        let (store, taken) = taken().await;
+        drop(taken.answer().unwrap());
+        assert_eq!(running(&store).await, 0);
+        let (store, taken) = self::taken().await;
+        let mut body = taken.answer().unwrap().into_body();
+        // All of the text is with the connection, which then breaks.
+        assert!(body.frame().await.unwrap().unwrap().is_data());
+        drop(body);
+        assert_eq!(running(&store).await, 0);
+        let jobs = &store.stats(None).await.unwrap()[0];
+        assert_eq!((jobs.jobs, jobs.failed), (1, 0));
+    }
+}

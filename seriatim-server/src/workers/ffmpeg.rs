@@ -1,0 +1,318 @@
+//! The ready-made `ffmpeg` worker: probe → transcode → verify → publish. Each step leaves a mark
+//! in a folder beside the output, so that a repeat goes on where the last attempt ended.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use seriatim::{Context, JobId};
+use tokio::process::{ChildStdout, Command};
+
+use super::files::{FileJob, FileWorker, Progress, Roots, Trouble, publish};
+use super::group::Group;
+use super::lines::{LOG_LINE_BYTES_MAX, Lines, Tail};
+
+/// Most options of one job.
+const ARGS_MAX: usize = 256;
+/// How much shorter or longer than its input a result may be, in seconds and as a part of it.
+const LENGTH_SLACK_S: f64 = 1.0;
+const LENGTH_SLACK_PART: f64 = 0.02;
+/// Options after which a result need not be as long as its input.
+const CUTTING: [&str; 6] = ["-ss", "-sseof", "-t", "-to", "-frames", "-shortest"];
+const FILTERING: [&str; 4] = ["-vf", "-af", "-filter", "-lavfi"];
+
+/// Which programs to run, and what payloads may ask for.
+#[derive(Clone, Debug)]
+pub(crate) struct Ffmpeg {
+    pub(crate) transcoder: String,
+    pub(crate) prober: String,
+    /// Options between input and output, of every job.
+    pub(crate) args: Vec<String>,
+    /// Whether a payload may add its own.
+    pub(crate) takes_args: bool,
+    pub(crate) roots: Roots,
+}
+
+/// What a payload says.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Order {
+    input: PathBuf,
+    output: PathBuf,
+    #[serde(default)]
+    args: Vec<String>,
+}
+
+/// What is known of the input: the mark of the first step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Probed {
+    bytes: u64,
+    modified_ns: u128,
+    args: Vec<String>,
+    duration_s: Option<f64>,
+}
+
+/// The folder in which a job works, beside its output so that a rename is enough in the end.
+struct Bench {
+    folder: PathBuf,
+    input: PathBuf,
+    output: PathBuf,
+    args: Vec<String>,
+}
+
+impl FileWorker for Ffmpeg {
+    type Payload = Order;
+
+    async fn run(&self, job: FileJob<Order>) -> Result<(), Trouble> {
+        let bench = self.bench(&job.payload, job.id)?;
+        let probed = self.probe(&bench, &job).await?;
+        if !bench.is_published() {
+            self.transcode(&bench, &probed, &job).await?;
+            self.verify(&bench, &probed, &job).await?;
+            job.tell(&json!({ "step": "publish", "percent": 100 }));
+            let (part, output) = (bench.transcoded(), bench.output.clone());
+            on_a_thread(move || publish(&part, &output)).await?;
+        }
+        std::fs::remove_dir_all(&bench.folder).map_err(|e| Trouble::at(&bench.folder, e))
+    }
+}
+
+impl Ffmpeg {
+    fn bench(&self, order: &Order, id: JobId) -> Result<Bench, Trouble> {
+        if !order.args.is_empty() && !self.takes_args {
+            let what = "args: this worker takes none from payloads (see `payload_args`)";
+            return Err(Trouble::Bury(what.to_owned()));
+        }
+        if order.args.len() > ARGS_MAX {
+            let count = order.args.len();
+            return Err(Trouble::Bury(format!("args: {count}; at most {ARGS_MAX}")));
+        }
+        let input = self.roots.resolve(&order.input)?;
+        let output = self.roots.resolve_new(&order.output)?;
+        if output.extension().is_none() {
+            let what = format!("{} has no extension to tell its format", output.display());
+            return Err(Trouble::Bury(what));
+        }
+        if input == output {
+            return Err(Trouble::Bury("the output is the input".to_owned()));
+        }
+        let name = output.file_name().unwrap_or_default().display();
+        let folder = output.with_file_name(format!(".{name}.seriatim-{id}"));
+        let args = [&self.args[..], &order.args[..]].concat();
+        Ok(Bench { folder, input, output, args })
+    }
+
+    /// What was done for another state of the input, or with other options, is thrown away.
+    async fn probe(&self, bench: &Bench, job: &FileJob<Order>) -> Result<Probed, Trouble> {
+        let at = |error| Trouble::at(&bench.input, error);
+        let about = bench.input.metadata().map_err(at)?;
+        let modified = about.modified().map_err(at)?.duration_since(UNIX_EPOCH);
+        let mut now = Probed {
+            bytes: about.len(),
+            modified_ns: modified.unwrap_or_default().as_nanos(),
+            args: bench.args.clone(),
+            duration_s: None,
+        };
+        if let Some(before) = bench.probed() {
+            now.duration_s = before.duration_s;
+            if now == before {
+                return Ok(before);
+            }
+            std::fs::remove_dir_all(&bench.folder).map_err(at)?;
+        }
+        job.tell(&json!({ "step": "probe", "percent": 0 }));
+        now.duration_s = self.duration(&bench.input, &job.context).await?;
+        let mark = serde_json::to_vec(&now).map_err(|e| Trouble::Retry(e.to_string()))?;
+        let leave = || {
+            std::fs::create_dir_all(&bench.folder)?;
+            std::fs::write(bench.mark("probe.part"), mark)?;
+            std::fs::rename(bench.mark("probe.part"), bench.mark("probe.json"))
+        };
+        leave().map_err(|error| Trouble::at(&bench.folder, error))?;
+        Ok(now)
+    }
+
+    async fn transcode(
+        &self,
+        bench: &Bench,
+        probed: &Probed,
+        job: &FileJob<Order>,
+    ) -> Result<(), Trouble> {
+        if bench.transcoded().exists() {
+            return Ok(());
+        }
+        let part = bench.mark("part").with_extension(bench.extension());
+        let mut command = Command::new(&self.transcoder);
+        command.args(["-hide_banner", "-nostdin", "-nostats", "-y", "-progress", "pipe:1", "-i"]);
+        command.arg(&bench.input).args(&bench.args).arg(&part);
+        let (progress, duration_s) = (job.progress(), probed.duration_s);
+        run(&self.transcoder, command, &job.context, move |stdout| {
+            follow(stdout, progress, duration_s)
+        })
+        .await?;
+        std::fs::rename(&part, bench.transcoded()).map_err(|error| Trouble::at(&part, error))
+    }
+
+    async fn verify(
+        &self,
+        bench: &Bench,
+        probed: &Probed,
+        job: &FileJob<Order>,
+    ) -> Result<(), Trouble> {
+        if bench.mark("verified").exists() {
+            return Ok(());
+        }
+        job.tell(&json!({ "step": "verify", "percent": 100 }));
+        let length = self.duration(&bench.transcoded(), &job.context).await;
+        let wrong = match (length, probed.duration_s) {
+            (Err(Trouble::Retry(error)), _) => Some(error),
+            (Err(other), _) => return Err(other),
+            (Ok(Some(is)), Some(was)) if bench.keeps_length() => {
+                let slack = LENGTH_SLACK_S + was * LENGTH_SLACK_PART;
+                let differs = (is - was).abs() > slack;
+                differs.then(|| format!("it lasts {is:.1} s and its input {was:.1} s"))
+            }
+            (Ok(None), Some(_)) => Some("it has no duration".to_owned()),
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
+            // The next attempt transcodes again.
+            let _ = std::fs::remove_file(bench.transcoded());
+            return Err(Trouble::Retry(format!("the result is not as it should be: {wrong}")));
+        }
+        let (result, mark) = (bench.transcoded(), bench.mark("verified"));
+        on_a_thread(move || {
+            // The mark must not survive a power cut that the result does not.
+            let flushed = File::open(&result).and_then(|file| file.sync_all());
+            let marked = flushed.and_then(|()| std::fs::write(&mark, ""));
+            marked.map_err(|error| Trouble::at(&result, error))
+        })
+        .await
+    }
+
+    /// In seconds; none for what has no duration, such as a picture.
+    async fn duration(&self, file: &Path, context: &Context) -> Result<Option<f64>, Trouble> {
+        let mut command = Command::new(&self.prober);
+        command.args(["-v", "error", "-show_entries", "format=duration"]);
+        command.args(["-of", "default=noprint_wrappers=1:nokey=1"]).arg(file);
+        let text = run(&self.prober, command, context, first_line).await?;
+        let duration = text.and_then(|text| text.trim().parse().ok());
+        Ok(duration.filter(|length: &f64| length.is_finite() && *length > 0.0))
+    }
+}
+
+impl Bench {
+    fn mark(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn extension(&self) -> &Path {
+        self.output.extension().map_or(Path::new(""), Path::new)
+    }
+
+    fn transcoded(&self) -> PathBuf {
+        self.mark("transcoded").with_extension(self.extension())
+    }
+
+    fn probed(&self) -> Option<Probed> {
+        serde_json::from_slice(&std::fs::read(self.mark("probe.json")).ok()?).ok()
+    }
+
+    /// All was done but to clear up: the last attempt broke off there.
+    fn is_published(&self) -> bool {
+        self.mark("verified").exists() && !self.transcoded().exists() && self.output.exists()
+    }
+
+    fn keeps_length(&self) -> bool {
+        let cuts = |arg: &String| {
+            CUTTING.iter().any(|option| arg == option || arg.starts_with(&format!("{option}:")))
+                || FILTERING.iter().any(|option| arg.starts_with(option))
+        };
+        !self.args.iter().any(cuts)
+    }
+}
+
+/// Flushing a large file takes its time, which the other calls of the node need not wait for.
+async fn on_a_thread(
+    work: impl FnOnce() -> Result<(), Trouble> + Send + 'static,
+) -> Result<(), Trouble> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.unwrap_or_else(|error| Err(Trouble::Retry(error.to_string())))
+}
+
+/// Runs a program to its end; `read` gets its output.
+async fn run<T, F>(
+    name: &str,
+    mut command: Command,
+    context: &Context,
+    read: impl FnOnce(ChildStdout) -> F,
+) -> Result<Option<T>, Trouble>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let (group, mut child) = Group::spawn(&mut command).map_err(|error| {
+        let hint = if error.kind() == ErrorKind::NotFound {
+            ": install it, or say where it is with `ffmpeg` and `ffprobe`"
+        } else {
+            ""
+        };
+        Trouble::Unstartable(format!("{name}: {error}{hint}"))
+    })?;
+    drop(child.stdin.take());
+    let reading = child.stdout.take().map(|stdout| tokio::spawn(read(stdout)));
+    let complaining = child.stderr.take().map(|stderr| tokio::spawn(tail(stderr)));
+    let status = group.ended(&mut child, context).await;
+    drop(group);
+    let words = match complaining {
+        Some(complaining) => complaining.await.unwrap_or_default(),
+        None => Tail::default(),
+    };
+    let read = match reading {
+        Some(reading) => reading.await.ok(),
+        None => None,
+    };
+    if context.is_cancelled() {
+        return Err(Trouble::Stopped);
+    }
+    match status {
+        Ok(status) if status.success() => Ok(read),
+        Ok(status) => {
+            let words = words.text().map(|words| format!(":\n{words}")).unwrap_or_default();
+            Err(Trouble::Retry(format!("{name} ended with {status}{words}")))
+        }
+        Err(error) => Err(Trouble::Retry(format!("{name}: its end cannot be learned: {error}"))),
+    }
+}
+
+async fn tail(from: impl tokio::io::AsyncRead + Unpin) -> Tail {
+    let mut tail = Tail::default();
+    let mut lines = Lines::new(from, LOG_LINE_BYTES_MAX);
+    while let Some(line) = lines.next().await {
+        tail.add(&line.text);
+    }
+    tail
+}
+
+async fn first_line(stdout: ChildStdout) -> String {
+    let mut lines = Lines::new(stdout, LOG_LINE_BYTES_MAX);
+    let first = lines.next().await.map(|line| line.text).unwrap_or_default();
+    while lines.next().await.is_some() {}
+    first
+}
+
+/// Reads what `-progress` writes: `name=value` lines, the place in the output in microseconds.
+async fn follow(stdout: ChildStdout, progress: Progress, duration_s: Option<f64>) {
+    let mut lines = Lines::new(stdout, LOG_LINE_BYTES_MAX);
+    while let Some(line) = lines.next().await {
+        let place = line.text.strip_prefix("out_time_us=").and_then(|text| text.parse().ok());
+        if let (Some(place_us), Some(duration_s)) = (place, duration_s) {
+            let place_us: f64 = place_us;
+            let percent = (place_us / 10_000.0 / duration_s).clamp(0.0, 100.0).round();
+            progress.tell(&json!({ "step": "transcode", "percent": percent }));
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What the ready-made workers of files share: one job after the other, folders they may use,
+//! checksums, and names that appear all at once.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use seriatim::{Batch, Context, Failure, JobId, LaneId, Outcome, Outcomes, Payload, Unstartable};
+use sha2::{Digest, Sha256};
+
+/// How much is read at once, in bytes. A job that is told to stop does so after one such piece.
+pub(crate) const PIECE_BYTES: usize = 1 << 20;
+
+/// Why a job of files does not end well.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// It may work later.
+    Retry(String),
+    /// It never will.
+    Bury(String),
+    /// No job of this worker works: a program is missing.
+    Unstartable(String),
+    /// It was told to stop.
+    Stopped,
+}
+
+impl Trouble {
+    /// An error with the file that it is about.
+    pub(crate) fn at(path: &Path, error: io::Error) -> Self {
+        Self::Retry(format!("{}: {error}", path.display()))
+    }
+}
+
+/// One job, its payload read.
+pub(crate) struct FileJob<P> {
+    pub(crate) id: JobId,
+    pub(crate) payload: P,
+    pub(crate) context: Context,
+    lane: LaneId,
+}
+
+impl<P> FileJob<P> {
+    /// Tells how far the job is.
+    pub(crate) fn tell(&self, progress: &impl Serialize) {
+        Progress { lane: self.lane, context: self.context.clone() }.tell(progress);
+    }
+
+    /// The same, for a thread of its own.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress { lane: self.lane, context: self.context.clone() }
+    }
+}
+
+/// Tells how far a job is.
+#[derive(Clone)]
+pub(crate) struct Progress {
+    lane: LaneId,
+    context: Context,
+}
+
+impl Progress {
+    pub(crate) fn tell(&self, progress: &impl Serialize) {
+        if let Err(error) = self.context.progress_of(self.lane, progress) {
+            tracing::debug!(lane = %self.lane, %error, "progress is not told");
+        }
+    }
+}
+
+/// Works on one job.
+pub(crate) trait FileWorker {
+    /// What a payload says.
+    type Payload: DeserializeOwned + Send;
+
+    fn run(&self, job: FileJob<Self::Payload>) -> impl Future<Output = Result<(), Trouble>> + Send;
+}
+
+/// Runs a call: all its jobs, one after the other.
+pub(crate) async fn run<W: FileWorker>(
+    worker: Arc<W>,
+    batch: Batch<Payload>,
+    context: Context,
+) -> Result<Outcomes, Failure> {
+    let mut outcomes = Outcomes::new();
+    for lane in batch.lanes() {
+        for (place, (job, payload)) in lane.jobs().enumerate() {
+            let ended = match payload.decode() {
+                Err(error) => Err(Trouble::Bury(error.to_string())),
+                Ok(payload) => {
+                    let context = context.clone();
+                    worker.run(FileJob { id: job.id, payload, context, lane: lane.id() }).await
+                }
+            };
+            let outcome = match ended {
+                Ok(()) => continue,
+                Err(Trouble::Retry(error)) => {
+                    Outcome::Retry { error: error.into(), retry_in: None }
+                }
+                Err(Trouble::Bury(error)) => Outcome::Bury { error: error.into() },
+                Err(Trouble::Unstartable(why)) => return Err(Unstartable(why).into()),
+                Err(Trouble::Stopped) => return Err("it was told to stop".into()),
+            };
+            outcomes.set_after(lane.id(), place, outcome);
+            break;
+        }
+    }
+    Ok(outcomes)
+}
+
+/// The folders that payloads may name; none: all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Roots(pub(crate) Vec<PathBuf>);
+
+impl Roots {
+    /// The path without links and dots, if it is there and within a root.
+    pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, Trouble> {
+        let real = path.canonicalize().map_err(|error| Trouble::at(path, error))?;
+        let is_within = |root: &PathBuf| root.canonicalize().is_ok_and(|r| real.starts_with(r));
+        if self.0.is_empty() || self.0.iter().any(is_within) {
+            return Ok(real);
+        }
+        let what = format!("{} is not within the worker's `roots`", path.display());
+        Err(Trouble::Bury(what))
+    }
+
+    /// The same for a file that need not be there yet, in a folder that must.
+    pub(crate) fn resolve_new(&self, path: &Path) -> Result<PathBuf, Trouble> {
+        let name = path
+            .file_name()
+            .ok_or_else(|| Trouble::Bury(format!("{} does not name a file", path.display())))?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        Ok(self.resolve(folder.unwrap_or(Path::new(".")))?.join(name))
+    }
+}
+
+/// Tells work on a thread of its own to stop, when the one who waits for it does not any more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StopSign(Arc<AtomicBool>);
+
+impl StopSign {
+    pub(crate) fn check(&self) -> Result<(), Trouble> {
+        if self.0.load(Ordering::Relaxed) { Err(Trouble::Stopped) } else { Ok(()) }
+    }
+
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Sets the sign when dropped.
+    pub(crate) fn on_drop(&self) -> impl Drop + use<> {
+        struct Setter(StopSign);
+        impl Drop for Setter {
+            fn drop(&mut self) {
+                self.0.set();
+            }
+        }
+        Setter(self.clone())
+    }
+}
+
+/// The SHA-256 of a file; `read` is told how many bytes are read each time.
+pub(crate) fn sha256(
+    path: &Path,
+    mut read: impl FnMut(u64) -> Result<(), Trouble>,
+) -> Result<String, Trouble> {
+    let mut file = File::open(path).map_err(|error| Trouble::at(path, error))?;
+    let mut hash = Sha256::new();
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let count = file.read(&mut piece).map_err(|error| Trouble::at(path, error))?;
+        if count == 0 {
+            return Ok(hex(&hash.finalize()));
+        }
+        hash.update(&piece[..count]);
+        read(count as u64)?;
+    }
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Gives a finished file its name: nobody ever sees a part of it, also after a power cut.
+pub(crate) fn publish(part: &Path, to: &Path) -> Result<(), Trouble> {
+    let steps = || {
+        File::open(part)?.sync_all()?;
+        std::fs::rename(part, to)?;
+        to.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    };
+    steps().map_err(|error| Trouble::at(to, error))
+}

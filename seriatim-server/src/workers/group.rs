@@ -1,0 +1,84 @@
+//! A program and everything that it has started: signalled and ended together.
+
+use std::collections::BTreeSet;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use seriatim::Context;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+/// How long a program that is to end gets after SIGTERM before SIGKILL. Shorter than the engine's
+/// patience with its handlers, so that it is gone before its lanes can run elsewhere.
+const TERM_GRACE: Duration = Duration::from_secs(3);
+
+/// All groups that live: a process that ends at once must not leave them behind.
+static LIVING: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+/// A process group of our own making. What is left of it is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// Kept here because a child that has been waited for no longer tells its number, while what
+    /// it started may live on under it.
+    leader: Option<Pid>,
+}
+
+impl Group {
+    /// Starts `command` as the leader of a group, its three streams being pipes.
+    pub(crate) fn spawn(command: &mut Command) -> std::io::Result<(Self, Child)> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.process_group(0).kill_on_drop(true).spawn()?;
+        let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        living().extend(leader.map(Pid::as_raw_pid));
+        Ok((Self { leader }, child))
+    }
+
+    /// Signals all of it. One that has ended by itself is not signalled: numbers are given in
+    /// turn, so that of a group which ended a moment ago is nobody else's yet.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if let Some(leader) = self.leader {
+            let _ = kill_process_group(leader, signal);
+        }
+    }
+
+    /// Waits for the end of the leader; brings it about when the call is cancelled or its time is
+    /// up.
+    pub(crate) async fn ended(
+        &self,
+        leader: &mut Child,
+        context: &Context,
+    ) -> std::io::Result<ExitStatus> {
+        tokio::select! {
+            status = leader.wait() => return status,
+            () = context.cancelled() => {}
+        }
+        self.signal(Signal::TERM);
+        if let Ok(status) = timeout(TERM_GRACE, leader.wait()).await {
+            return status;
+        }
+        self.signal(Signal::KILL);
+        leader.wait().await
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+        if let Some(leader) = self.leader {
+            living().remove(&leader.as_raw_pid());
+        }
+    }
+}
+
+/// Kills every group, for a process that ends without dropping anything.
+pub(crate) fn kill_all() {
+    for leader in living().iter().filter_map(|number| Pid::from_raw(*number)) {
+        let _ = kill_process_group(leader, Signal::KILL);
+    }
+}
+
+fn living() -> MutexGuard<'static, BTreeSet<i32>> {
+    LIVING.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,300 @@
+//! The ready-made `http` worker: sends payloads to a URL.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::header::{
+    CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, RETRY_AFTER, USER_AGENT,
+};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use jiff::Timestamp;
+use rustls::{ClientConfig, RootCertStore};
+use seriatim::limits::DELAY_MAX;
+use seriatim::{Batch, Context, Failure, Lane, Outcome, Outcomes, Payload, TurnJob};
+use sha2::{Digest, Sha256};
+use tokio::task::JoinSet;
+
+/// How long a request may take when the configuration says nothing.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// What of an answer is read, in bytes: it is only for the error text.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// What of an answer stands in the error, in bytes.
+const ERROR_BYTES_MAX: usize = 512;
+/// A server that says "retry after 0 seconds" is not asked without a pause.
+const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
+
+type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// Where to send to, and what the answers mean.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) url: Uri,
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    pub(crate) timeout: Duration,
+    /// Whether an answer 4xx is final.
+    pub(crate) is_refusal_final: bool,
+    /// Whether the jobs of a lane go in one request, as a list.
+    pub(crate) sends_lists: bool,
+}
+
+/// A client with its settings.
+pub(crate) struct Webhook {
+    client: HttpClient,
+    settings: Settings,
+}
+
+/// What one request carries.
+struct Letter<'a> {
+    body: Bytes,
+    jobs: &'a [&'a TurnJob],
+    lane: &'a Lane<Payload>,
+}
+
+impl Webhook {
+    /// Fails when the URL is https and the system has no list of certificate authorities.
+    pub(crate) fn new(settings: Settings) -> Result<Arc<Self>, String> {
+        let mut plain = HttpConnector::new();
+        plain.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        plain.enforce_http(false);
+        let tls = tls(settings.url.scheme_str() == Some("https"))?;
+        let builder = HttpsConnectorBuilder::new().with_tls_config(tls);
+        let connector = builder.https_or_http().enable_http1().wrap_connector(plain);
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        Ok(Arc::new(Self { client, settings }))
+    }
+
+    /// Runs one call: its lanes side by side, the jobs of each in order.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        batch: Batch<Payload>,
+        context: Context,
+    ) -> Result<Outcomes, Failure> {
+        let mut lanes = JoinSet::new();
+        for lane in batch.into_lanes() {
+            let webhook = self.clone();
+            lanes.spawn(async move { (lane.id(), webhook.lane(&lane).await) });
+        }
+        let mut outcomes = Outcomes::new();
+        loop {
+            tokio::select! {
+                ended = lanes.join_next() => match ended {
+                    None => return Ok(outcomes),
+                    Some(ended) => {
+                        let (lane, (done, outcome)) = ended?;
+                        outcomes.set_after(lane, done, outcome);
+                    }
+                },
+                // What is under way is given up with the connection.
+                () = context.cancelled() => return Err("the request was given up".into()),
+            }
+        }
+    }
+
+    /// How many of its jobs are done, and what becomes of the next.
+    async fn lane(&self, lane: &Lane<Payload>) -> (usize, Outcome) {
+        let jobs: Vec<&TurnJob> = lane.jobs().map(|(job, _)| job).collect();
+        if self.settings.sends_lists {
+            let texts: Vec<&[u8]> = lane.payloads().iter().map(Payload::as_bytes).collect();
+            let body = [b"[", texts.join(&b","[..]).as_slice(), b"]"].concat().into();
+            return (0, self.send(&Letter { body, jobs: &jobs, lane }).await);
+        }
+        for (place, payload) in lane.payloads().iter().enumerate() {
+            let jobs = &jobs[place..=place];
+            match self.send(&Letter { body: payload.to_bytes(), jobs, lane }).await {
+                Outcome::Done => {}
+                outcome => return (place, outcome),
+            }
+        }
+        (0, Outcome::Done)
+    }
+
+    async fn send(&self, letter: &Letter<'_>) -> Outcome {
+        let retry = |error: String| Outcome::Retry { error: error.into(), retry_in: None };
+        let request = match self.request(letter) {
+            Ok(request) => request,
+            Err(error) => return Outcome::Bury { error: error.to_string().into() },
+        };
+        let exchange = async {
+            let answer = self.client.request(request).await?;
+            let (head, body) = answer.into_parts();
+            // An answer whose text breaks off is an answer all the same.
+            let text = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            let text = text.map_or_else(|_| Bytes::new(), |text| text.to_bytes());
+            Ok::<_, hyper_util::client::legacy::Error>(Response::from_parts(head, text))
+        };
+        match tokio::time::timeout(self.settings.timeout, exchange).await {
+            Ok(Ok(answer)) => self.judge(&answer),
+            Ok(Err(error)) => retry(with_causes(&error)),
+            Err(_) => {
+                let limit = seriatim::duration::format(self.settings.timeout);
+                retry(format!("no answer within {limit}"))
+            }
+        }
+    }
+
+    fn request(&self, letter: &Letter<'_>) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+        let mut request = Request::new(Full::new(letter.body.clone()));
+        *request.method_mut() = self.settings.method.clone();
+        *request.uri_mut() = self.settings.url.clone();
+        let headers = request.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let agent = concat!("seriatim/", env!("CARGO_PKG_VERSION"));
+        headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+        headers.extend(self.settings.headers.clone());
+        for (name, value) in own_headers(letter)? {
+            headers.insert(name, value);
+        }
+        Ok(request)
+    }
+
+    fn judge(&self, answer: &Response<Bytes>) -> Outcome {
+        let status = answer.status();
+        if status.is_success() {
+            return Outcome::Done;
+        }
+        let later =
+            matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        if let Some(length) = retry_after(answer.headers()).filter(|_| later) {
+            return Outcome::Snooze { length };
+        }
+        let error: Arc<str> = told(answer).into();
+        let is_refused = status.is_client_error() && !later;
+        if is_refused && self.settings.is_refusal_final {
+            Outcome::Bury { error }
+        } else {
+            Outcome::Retry { error, retry_in: None }
+        }
+    }
+}
+
+/// The system's authorities, so that a company's own are known too; none where none are needed.
+fn tls(is_needed: bool) -> Result<ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| error.to_string())?;
+    let builder = if is_needed {
+        let what = "the system has no list of certificate authorities";
+        builder.with_native_roots().map_err(|error| format!("{what}: {error}"))?
+    } else {
+        builder.with_root_certificates(RootCertStore::empty())
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+/// What the receiver can tell repeats and stale requests by.
+fn own_headers(letter: &Letter<'_>) -> Result<Vec<(HeaderName, HeaderValue)>, InvalidHeaderValue> {
+    let lane = letter.lane;
+    let first = letter.jobs.first().map(|job| job.id.to_string()).unwrap_or_default();
+    let attempt = letter.jobs.first().map_or(0, |job| job.attempt);
+    let repeat = match letter.jobs {
+        [_] => first.clone(),
+        several => name_of(several),
+    };
+    let mut headers = vec![
+        (HeaderName::from_static("idempotency-key"), HeaderValue::try_from(repeat)?),
+        (HeaderName::from_static("seriatim-job-id"), HeaderValue::try_from(first)?),
+        (HeaderName::from_static("seriatim-token"), HeaderValue::from(lane.token().0)),
+        (HeaderName::from_static("seriatim-attempt"), HeaderValue::from(attempt)),
+    ];
+    if let Some(key) = &lane.turn().key {
+        let key = HeaderValue::try_from(percent_encoded(key))?;
+        headers.push((HeaderName::from_static("seriatim-key"), key));
+    }
+    Ok(headers)
+}
+
+/// The same for the same jobs, however often they are sent together.
+fn name_of(jobs: &[&TurnJob]) -> String {
+    let mut hash = Sha256::new();
+    jobs.iter().for_each(|job| hash.update(job.id.to_bytes()));
+    super::files::hex(&hash.finalize())
+}
+
+/// RFC 3986: what is neither a letter, a digit nor one of `-._~` as `%` and its byte.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+/// RFC 9110, section 10.2.3: seconds, or a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let length = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let date = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+            let length = date.duration_since(Timestamp::now());
+            Duration::try_from(length).unwrap_or_default()
+        }
+    };
+    Some(length.clamp(RETRY_AFTER_MIN, DELAY_MAX))
+}
+
+/// The status, and the beginning of the text.
+fn told(answer: &Response<Bytes>) -> String {
+    let text = String::from_utf8_lossy(answer.body());
+    let text = text.trim();
+    let text = &text[..text.floor_char_boundary(ERROR_BYTES_MAX)];
+    let status = answer.status();
+    let hint = if status.is_redirection() { " (redirects are not followed)" } else { "" };
+    let colon = if text.is_empty() { "" } else { ": " };
+    format!("the server answered {status}{hint}{colon}{text}")
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn retry_after_is_read_in_both_forms_and_never_spins() {
+        let read = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_str(text).unwrap());
+            retry_after(&headers)
+        };
+        assert_eq!(read("120"), Some(Duration::from_secs(120)));
+        assert_eq!(read("0"), Some(RETRY_AFTER_MIN));
+        assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), Some(RETRY_AFTER_MIN));
+        assert!(read("Fri, 06 Nov 2082 08:49:37 GMT").unwrap() > Duration::from_secs(86_400));
+        assert_eq!(read("99999999999999999"), Some(DELAY_MAX));
+        for wrong in ["-1", "soon", "", "1.5"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn any_key_fits_into_a_header() {
+        assert_eq!(percent_encoded("a-b_c.d~9"), "a-b_c.d~9");
+        assert_eq!(percent_encoded("ключ 1\r\nx: y"), "%D0%BA%D0%BB%D1%8E%D1%87%201%0D%0Ax%3A%20y");
+    }
+}

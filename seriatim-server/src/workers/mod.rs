@@ -1,0 +1,128 @@
+//! Workers that are other programs, or that come ready-made.
+
+mod call;
+mod command;
+pub(crate) mod ffmpeg;
+pub(crate) mod files;
+mod group;
+pub(crate) mod http;
+mod lines;
+mod process;
+mod protocol;
+mod reload;
+pub(crate) mod replicate;
+mod seats;
+mod supervisor;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use seriatim::{Mode, Worker};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::config::{Builtin, WorkerConfig, WorkerKind};
+use crate::output::Failure;
+use files::FileWorker;
+use http::Webhook;
+use seats::Seats;
+use supervisor::Team;
+
+pub(crate) use group::kill_all;
+
+/// The processes behind the workers of this node.
+pub(crate) struct Workers {
+    keepers: JoinSet<()>,
+    /// Tasks that end with this.
+    watchers: JoinSet<()>,
+    versions: Vec<watch::Sender<u64>>,
+    stop: watch::Sender<bool>,
+}
+
+impl Workers {
+    pub(crate) fn new() -> Self {
+        let (keepers, watchers) = (JoinSet::new(), JoinSet::new());
+        Self { keepers, watchers, versions: Vec::new(), stop: watch::Sender::new(false) }
+    }
+
+    /// A worker as configured; starts its processes, if it has any.
+    pub(crate) fn worker(&mut self, config: &WorkerConfig, mode: Mode) -> Result<Worker, Failure> {
+        let queue = config.queue.as_str();
+        let mut worker = match config.kind(mode)? {
+            WorkerKind::Command(command) => Worker::raw(queue, move |batch, context| {
+                command::run(command.clone(), batch, context)
+            }),
+            WorkerKind::Process { program, processes, watched } => {
+                let per_process = config.concurrency.unwrap_or(1).max(1);
+                let seats = self.team(queue.into(), program, processes, per_process, watched);
+                let handler = move |batch, context| call::run(seats.clone(), batch, context);
+                Worker::raw(queue, handler).concurrency(processes.saturating_mul(per_process))
+            }
+            WorkerKind::Http(settings) => {
+                let webhook = Webhook::new(settings).map_err(Failure::failed)?;
+                Worker::raw(queue, move |batch, context| webhook.clone().run(batch, context))
+            }
+            WorkerKind::Ffmpeg(worker) => of_files(queue, worker),
+            WorkerKind::Replicate(worker) => of_files(queue, worker),
+        };
+        if let Some(task) = &config.task {
+            worker = worker.task(task.as_str());
+        }
+        if let (Some(calls), None) = (config.concurrency, &config.process) {
+            worker = worker.concurrency(calls);
+        }
+        // That of an `http` worker is of one request, of which a call may take several.
+        if let Some(length) = config.timeout.filter(|_| config.builtin != Some(Builtin::Http)) {
+            worker = worker.timeout(length);
+        }
+        Ok(worker)
+    }
+
+    fn team(
+        &mut self,
+        queue: Arc<str>,
+        program: Arc<[String]>,
+        processes: usize,
+        per_process: usize,
+        mut watched: Vec<PathBuf>,
+    ) -> Arc<Seats> {
+        let seats = Seats::new(per_process);
+        let version = watch::Sender::new(0);
+        watched.extend(program.iter().map(PathBuf::from).filter(|path| path.is_file()));
+        let (stop, changes) = (self.stop.subscribe(), version.subscribe());
+        let team = Team { queue, program, seats: seats.clone(), version: changes, stop };
+        for _ in 0..processes {
+            self.keepers.spawn(supervisor::keep(team.clone()));
+        }
+        self.watchers.spawn(reload::watch(watched, version.clone()));
+        self.versions.push(version);
+        seats
+    }
+
+    /// Replaces all processes at each SIGHUP.
+    pub(crate) fn reload_on_hangup(&mut self) -> Result<(), Failure> {
+        let mut hangup = signal(SignalKind::hangup())
+            .map_err(|e| Failure::failed(format!("signals cannot be heard: {e}")))?;
+        let versions = self.versions.clone();
+        self.watchers.spawn(async move {
+            while hangup.recv().await.is_some() {
+                tracing::info!("SIGHUP: all worker processes are replaced");
+                versions.iter().for_each(|version| version.send_modify(|number| *number += 1));
+            }
+        });
+        Ok(())
+    }
+
+    /// Ends the processes and waits for that: by `shutdown`, and if that does not help, by signals.
+    pub(crate) async fn stop(mut self) {
+        self.watchers.shutdown().await;
+        self.stop.send_replace(true);
+        while self.keepers.join_next().await.is_some() {}
+    }
+}
+
+fn of_files<W: FileWorker + Send + Sync + 'static>(queue: &str, worker: W) -> Worker {
+    let worker = Arc::new(worker);
+    Worker::raw(queue, move |batch, context| files::run(worker.clone(), batch, context))
+}

@@ -1,0 +1,376 @@
+//! One running worker process: what is said to it, what it answers, and its end.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use seriatim::{Context, LaneId};
+use tokio::io::{AsyncRead, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::group::Group;
+use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Lines, Tail, for_log};
+use super::protocol::{self, Call, Heard, LaneResult};
+
+/// How long a process may take to end after `shutdown`, before SIGTERM.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+/// How long after SIGTERM, before SIGKILL.
+const TERM_GRACE: Duration = Duration::from_millis(1_500);
+/// How long the output of a process that has ended is read: something that left its group may hold
+/// the pipe open for ever.
+const DRAIN_MAX: Duration = Duration::from_secs(1);
+/// Messages that wait for the process to read them. A `perform` waits for a place; of a process
+/// that reads nothing for so long, cancellations are dropped (the timeout still holds).
+const MESSAGES_WAITING_MAX: usize = 1_024;
+
+/// How a process is to go on. A harder order replaces a milder one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Order {
+    Work,
+    /// It holds no calls: `shutdown`, and if that does not help, signals.
+    Shutdown,
+    /// It has closed a pipe and can hold no more calls. Unlike the others this is its own doing.
+    Broken,
+    /// It no longer answers: SIGTERM, then SIGKILL.
+    Terminate,
+    /// At once.
+    Kill,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    /// Its status and its last words.
+    pub(crate) text: Arc<str>,
+    /// We ended it: not the fault of the calls that it held.
+    pub(crate) is_ours: bool,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Done,
+    Results(Vec<LaneResult>),
+    /// It answered, but nobody can read what.
+    Unreadable(String),
+    /// The process ended before it was told of the call.
+    NeverSent,
+    /// The process ended while it held the call.
+    Ended(End),
+}
+
+#[derive(Debug)]
+enum Message {
+    Perform(Call),
+    Other(String),
+}
+
+/// A call that the process holds.
+struct Open {
+    context: Context,
+    lanes: Vec<LaneId>,
+    is_sent: bool,
+    answer: oneshot::Sender<Answer>,
+}
+
+#[derive(Default)]
+struct Calls {
+    open: HashMap<String, Open>,
+    has_ended: bool,
+}
+
+/// A worker process.
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    pub(crate) queue: Arc<str>,
+    messages: mpsc::Sender<Message>,
+    calls: Mutex<Calls>,
+    order: watch::Sender<Order>,
+    end: watch::Sender<Option<End>>,
+    has_answered: AtomicBool,
+}
+
+impl Process {
+    /// Starts a process, and a task that goes with it to its end.
+    pub(crate) fn start(queue: &Arc<str>, program: &[String]) -> std::io::Result<Arc<Self>> {
+        let (name, arguments) = program.split_first().ok_or(std::io::ErrorKind::NotFound)?;
+        let mut command = Command::new(name);
+        command.args(arguments);
+        let (group, child) = Group::spawn(&mut command)?;
+        let (messages, to_write) = mpsc::channel(MESSAGES_WAITING_MAX);
+        let process = Arc::new(Self {
+            pid: child.id().unwrap_or_default(),
+            queue: queue.clone(),
+            messages,
+            calls: Mutex::default(),
+            order: watch::Sender::new(Order::Work),
+            end: watch::Sender::new(None),
+            has_answered: AtomicBool::new(false),
+        });
+        tokio::spawn(process.clone().run(group, child, to_write));
+        Ok(process)
+    }
+
+    /// Whether it may be given calls.
+    pub(crate) fn is_open(&self) -> bool {
+        *self.order.borrow() == Order::Work && !self.calls().has_ended
+    }
+
+    /// Whether it has ever answered a call: it is not broken as such.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
+    }
+
+    /// Tells how it is to go on.
+    pub(crate) fn order(&self, order: Order) {
+        self.order.send_if_modified(|now| {
+            let is_harder = order > *now;
+            *now = order.max(*now);
+            is_harder
+        });
+    }
+
+    /// Waits for its end, at which all of its calls have been answered.
+    pub(crate) async fn ended(&self) -> End {
+        let mut end = self.end.subscribe();
+        let ended = end.wait_for(Option::is_some).await;
+        // The sender lives as long as `self`, so the wait cannot fail.
+        ended.ok().and_then(|end| end.clone()).unwrap_or(End { text: "".into(), is_ours: true })
+    }
+
+    /// Hands a call over. The answer always comes: at the latest when the process ends.
+    pub(crate) async fn perform(
+        &self,
+        call: Call,
+        context: Context,
+        lanes: Vec<LaneId>,
+    ) -> oneshot::Receiver<Answer> {
+        let (answer, answered) = oneshot::channel();
+        let open = Open { context, lanes, is_sent: false, answer };
+        if self.register(&call.batch, open) {
+            // A message that cannot be sent is of a process that is about to end.
+            let _ = self.messages.send(Message::Perform(call)).await;
+        }
+        answered
+    }
+
+    /// False when the process has ended, and the call is answered so.
+    fn register(&self, batch: &str, open: Open) -> bool {
+        let mut calls = self.calls();
+        if calls.has_ended {
+            let _ = open.answer.send(Answer::NeverSent);
+            return false;
+        }
+        calls.open.insert(batch.to_owned(), open);
+        true
+    }
+
+    /// Says something about a call.
+    pub(crate) fn say(&self, line: String) {
+        if self.messages.try_send(Message::Other(line)).is_err() {
+            self.warn("it does not read: a message to it is dropped");
+        }
+    }
+
+    async fn run(
+        self: Arc<Self>,
+        group: Group,
+        mut child: Child,
+        to_write: mpsc::Receiver<Message>,
+    ) {
+        let tail = Arc::new(Mutex::new(Tail::default()));
+        let writing = tokio::spawn(self.clone().write(child.stdin.take(), to_write));
+        let mut reading = tokio::spawn(self.clone().read(child.stdout.take()));
+        let complaining = tokio::spawn(self.clone().complain(child.stderr.take(), tail.clone()));
+        let status = self.last(&group, &mut child, &mut reading).await;
+        let is_ours = !matches!(*self.order.borrow(), Order::Work | Order::Broken);
+        self.order(Order::Kill);
+        // What it started holds its pipes, and must not outlive it.
+        drop(group);
+        writing.abort();
+        let output = async {
+            if !reading.is_finished() {
+                let _ = reading.await;
+            }
+            let _ = complaining.await;
+        };
+        // What it answered before it died counts.
+        let _ = timeout(DRAIN_MAX, output).await;
+        let status = status.map_or_else(|e| e.to_string(), |status| status.to_string());
+        let words = tail.lock().unwrap_or_else(PoisonError::into_inner).text();
+        let words = words.map(|words| format!("; it said:\n{words}")).unwrap_or_default();
+        self.close(End { text: format!("{status}{words}").into(), is_ours });
+    }
+
+    /// Until it has ended, by itself or as ordered.
+    async fn last(
+        &self,
+        group: &Group,
+        child: &mut Child,
+        reading: &mut JoinHandle<()>,
+    ) -> std::io::Result<std::process::ExitStatus> {
+        tokio::select! {
+            status = child.wait() => return status,
+            // Without its stdout it cannot answer any more. Most often it is just ending.
+            _ = reading => {
+                self.order(Order::Broken);
+                if let Ok(status) = timeout(TERM_GRACE, child.wait()).await {
+                    return status;
+                }
+            }
+            () = self.ordered(Order::Shutdown) => {}
+        }
+        if *self.order.borrow() == Order::Shutdown {
+            let _ = self.messages.try_send(Message::Other(protocol::SHUTDOWN.to_owned()));
+            let wait = timeout(SHUTDOWN_GRACE, child.wait());
+            tokio::select! {
+                ended = wait => if let Ok(status) = ended {
+                    return status;
+                },
+                () = self.ordered(Order::Broken) => {}
+            }
+        }
+        if *self.order.borrow() < Order::Kill {
+            group.signal(Signal::TERM);
+            let wait = timeout(TERM_GRACE, child.wait());
+            tokio::select! {
+                ended = wait => if let Ok(status) = ended {
+                    return status;
+                },
+                () = self.ordered(Order::Kill) => {}
+            }
+        }
+        group.signal(Signal::KILL);
+        child.wait().await
+    }
+
+    /// Waits for an order at least as hard as `least`.
+    async fn ordered(&self, least: Order) {
+        // The sender lives as long as `self`, so the wait cannot fail.
+        let _ = self.order.subscribe().wait_for(|order| *order >= least).await;
+    }
+
+    fn close(&self, end: End) {
+        let mut calls = self.calls();
+        calls.has_ended = true;
+        for (_, open) in calls.open.drain() {
+            let answer = if open.is_sent { Answer::Ended(end.clone()) } else { Answer::NeverSent };
+            let _ = open.answer.send(answer);
+        }
+        drop(calls);
+        self.end.send_replace(Some(end));
+    }
+
+    async fn write(
+        self: Arc<Self>,
+        stdin: Option<ChildStdin>,
+        mut messages: mpsc::Receiver<Message>,
+    ) {
+        let Some(mut stdin) = stdin else { return };
+        while let Some(message) = messages.recv().await {
+            let (batch, line) = match message {
+                Message::Perform(call) => (Some(call.batch), call.line),
+                Message::Other(line) => (None, line),
+            };
+            // Before the first byte goes: from then on it may know of the call.
+            self.mark(batch.as_deref(), true);
+            if stdin.write_all(format!("{line}\n").as_bytes()).await.is_err() {
+                // A pipe that breaks has not passed on the end of the line: nothing was started.
+                self.mark(batch.as_deref(), false);
+                self.order(Order::Broken);
+                return;
+            }
+            if line == protocol::SHUTDOWN {
+                // The end of its input says the same to a worker that knows no `shutdown`.
+                return;
+            }
+        }
+    }
+
+    fn mark(&self, batch: Option<&str>, is_sent: bool) {
+        let mut calls = self.calls();
+        if let Some(open) = batch.and_then(|batch| calls.open.get_mut(batch)) {
+            open.is_sent = is_sent;
+        }
+    }
+
+    async fn read(self: Arc<Self>, stdout: Option<impl AsyncRead + Unpin>) {
+        let Some(stdout) = stdout else { return };
+        let mut lines = Lines::new(stdout, LINE_BYTES_MAX);
+        while let Some(line) = lines.next().await {
+            if line.is_cut {
+                self.warn("a line of its output is too long to be a message");
+                self.log("stdout", &line.text);
+            } else {
+                self.hear(&line.text);
+            }
+        }
+    }
+
+    async fn complain(
+        self: Arc<Self>,
+        stderr: Option<impl AsyncRead + Unpin>,
+        tail: Arc<Mutex<Tail>>,
+    ) {
+        let Some(stderr) = stderr else { return };
+        let mut lines = Lines::new(stderr, LOG_LINE_BYTES_MAX);
+        while let Some(line) = lines.next().await {
+            self.log("stderr", &line.text);
+            tail.lock().unwrap_or_else(PoisonError::into_inner).add(&line.text);
+        }
+    }
+
+    fn hear(&self, line: &str) {
+        match protocol::hear(line) {
+            Heard::Progress { batch, lane, progress } => {
+                let calls = self.calls();
+                match calls.open.get(&batch).filter(|open| open.lanes.contains(&lane)) {
+                    None => self.warn("it tells progress of a call that it does not hold"),
+                    Some(open) => {
+                        if let Err(error) = open.context.progress_of(lane, &progress) {
+                            self.warn(&error.to_string());
+                        }
+                    }
+                }
+            }
+            Heard::Done { batch } => self.answer(&batch, Answer::Done),
+            Heard::Result { batch, results } => self.answer(&batch, Answer::Results(results)),
+            Heard::Unreadable { batch, ends_call, why } => {
+                self.log("stdout", line);
+                self.warn(&format!("this message of it cannot be read: {why}"));
+                if ends_call {
+                    self.answer(&batch, Answer::Unreadable(why));
+                }
+            }
+            Heard::Other => self.log("stdout", line),
+        }
+    }
+
+    fn answer(&self, batch: &str, answer: Answer) {
+        match self.calls().open.remove(batch) {
+            None => self.warn("it answers a call that it does not hold"),
+            Some(open) => {
+                self.has_answered.store(true, Ordering::Relaxed);
+                // Nobody waits any more for a call that was given up.
+                let _ = open.answer.send(answer);
+            }
+        }
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn log(&self, stream: &str, line: &str) {
+        tracing::info!(queue = &*self.queue, pid = self.pid, stream, "{}", for_log(line));
+    }
+
+    fn warn(&self, what: &str) {
+        tracing::warn!(queue = &*self.queue, pid = self.pid, "worker process: {}", for_log(what));
+    }
+}

@@ -1,0 +1,358 @@
+//! Ready-made workers.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use seriatim::store::{Declare, JobState, JobView};
+use seriatim::{Client, Job, JobId, Mode, Queue, SharedStore};
+use sha2::{Digest, Sha256};
+
+use crate::receiver::{Receiver, answer};
+use crate::site::{QUEUE, Serving, Site, eventually, wait_until};
+
+/// A site with one ready-made worker.
+struct Ready {
+    site: Site,
+    store: SharedStore,
+}
+
+impl Ready {
+    async fn new(mode: &str, queue: &str, worker: &str) -> Self {
+        let site = Site::new(&format!(
+            "[node]\nlease = \"2s\"\nheartbeat = \"300ms\"\n\
+             [queues.{QUEUE}]\nmode = \"{mode}\"\nretain_completed = \"1h\"\n\
+             backoff = {{ kind = \"constant\", base = \"10ms\" }}\n{queue}\n\
+             [[workers]]\nqueue = \"{QUEUE}\"\n{worker}\n"
+        ));
+        let store = site.store().await;
+        let queue = Queue::new(QUEUE, Mode::from_name(mode).unwrap());
+        let queue = queue.retain_completed(Duration::from_secs(3_600));
+        store.declare(Declare { now: None, queues: vec![queue] }).await.unwrap();
+        Self { site, store }
+    }
+
+    async fn push(&self, key: &str, payload: Value) -> JobId {
+        let job = Job::new(QUEUE, &payload).unwrap().key(key);
+        Client::new(self.store.clone()).push(job).await.unwrap().job_id
+    }
+
+    fn serve(&self) -> Serving {
+        self.site.serve("history.ndjson")
+    }
+
+    async fn job(&self, id: JobId) -> JobView {
+        self.store.job(id).await.unwrap().unwrap()
+    }
+
+    async fn ends(&self, id: JobId) -> JobView {
+        let has_ended =
+            async || !matches!(self.job(id).await.state, JobState::Queued | JobState::Running);
+        eventually("a job ends", has_ended).await;
+        self.job(id).await
+    }
+
+    async fn fails(&self, id: JobId, why: &str) {
+        let job = self.ends(id).await;
+        let error = job.error.as_deref().unwrap_or_default();
+        assert!(job.state == JobState::Failed && error.contains(why), "{why}: {job:?}");
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.site.path("history.ndjson.log")).unwrap()
+    }
+
+    fn program(&self, name: &str, script: &str) {
+        let path = self.site.path(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        fs::create_dir_all(self.site.path(name).parent().unwrap()).unwrap();
+        fs::write(self.site.path(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.site.path(name)).unwrap_or_default()
+    }
+}
+
+fn webhook(receiver: &Receiver) -> String {
+    format!(
+        "builtin = \"http\"\nurl = \"{}\"\nheaders = {{ Authorization = \"Bearer x\" }}",
+        receiver.url
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn http_sends_each_job_in_order_with_what_tells_repeats_apart() {
+    let receiver = Receiver::start(|_, _| answer("204 No Content", "", ""));
+    let ready = Ready::new("fifo", "", &webhook(&receiver)).await;
+    let first = ready.push("order 42/ü", json!({"n": 1})).await;
+    let second = ready.push("order 42/ü", json!({"n": 2})).await;
+    let serving = ready.serve();
+    assert_eq!(ready.ends(second).await.state, JobState::Succeeded);
+    serving.stop();
+    let received = receiver.received();
+    assert_eq!(received.len(), 2);
+    for (place, id) in [first, second].into_iter().enumerate() {
+        let request = &received[place];
+        assert_eq!(request.line, "POST /hook HTTP/1.1");
+        assert_eq!(request.body, format!("{{\"n\":{}}}", place + 1));
+        assert_eq!(request.header("content-type"), "application/json");
+        assert_eq!(request.header("authorization"), "Bearer x");
+        assert_eq!(request.header("idempotency-key"), id.to_string());
+        assert_eq!(request.header("seriatim-job-id"), id.to_string());
+        assert_eq!(request.header("seriatim-key"), "order%2042%2F%C3%BC");
+        assert_eq!(request.header("seriatim-attempt"), "1");
+    }
+    let token = |place: usize| -> i64 { received[place].header("seriatim-token").parse().unwrap() };
+    assert!(token(0) < token(1), "tokens of a key only grow");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn http_sends_what_waits_for_a_key_as_one_list_under_the_same_name_at_each_try() {
+    let receiver = Receiver::start(|_, before| match before {
+        0 => answer("500 Internal Server Error", "", "not now"),
+        _ => answer("200 OK", "", "fine"),
+    });
+    let ready = Ready::new("accumulate", "", &webhook(&receiver)).await;
+    for number in [1, 2, 3] {
+        ready.push("a", json!({ "n": number })).await;
+    }
+    let serving = ready.serve();
+    wait_until(&ready.store, |stats| stats.jobs == 0).await;
+    serving.stop();
+    let received = receiver.received();
+    let bodies: Vec<&str> = received.iter().map(|request| request.body.as_str()).collect();
+    assert_eq!(bodies, [r#"[{"n":1},{"n":2},{"n":3}]"#; 2]);
+    let names = received.iter().map(|request| request.header("idempotency-key"));
+    let names: Vec<&str> = names.collect();
+    assert!(names[0] == names[1] && names[0].len() == 64, "{names:?}");
+    assert_eq!(received[1].header("seriatim-attempt"), "2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn http_answers_decide() {
+    let receiver = Receiver::start(|request, _| match request.body.trim_matches('"') {
+        "busy" => answer("429 Too Many Requests", "retry-after: 3600\r\n", ""),
+        "down" => answer("503 Service Unavailable", "", "back soon"),
+        "gone" => answer("404 Not Found", "", "no such order"),
+        "moved" => answer("302 Found", "location: http://127.0.0.1:1/\r\n", ""),
+        "endless" => answer("500 Oops", "", &"x".repeat(10_000_000)),
+        "garbage" => "this is not HTTP\r\n\r\n".to_owned(),
+        _ => answer("200 OK", "", ""),
+    });
+    let ready = Ready::new("fifo", "max_retries = 1", &webhook(&receiver)).await;
+    let serving = ready.serve();
+    let busy = ready.push("busy", json!("busy")).await;
+    for (body, error) in [
+        ("down", "503 Service Unavailable: back soon"),
+        ("gone", "the server answered 404 Not Found: no such order"),
+        ("moved", "302 Found (redirects are not followed)"),
+        ("endless", "the server answered 500"),
+        ("garbage", "client error"),
+    ] {
+        let id = ready.push(body, json!(body)).await;
+        ready.fails(id, error).await;
+    }
+    let calls = |body: &str| {
+        let of = receiver.received().into_iter().filter(|r| r.body == format!("\"{body}\""));
+        of.count()
+    };
+    assert_eq!((calls("down"), calls("gone")), (2, 1), "what is refused is not tried again");
+    let put_off = async || {
+        let job = ready.job(busy).await;
+        calls("busy") == 1 && job.state == JobState::Queued
+    };
+    eventually("it is put off", put_off).await;
+    serving.stop();
+    let job = ready.job(busy).await;
+    let wait = job.run_at.as_micros() - seriatim::Timestamp::of_this_machine().as_micros();
+    assert!(job.retry_count == -1 && wait > 3_000_000_000, "{job:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn http_without_an_answer_is_tried_again() {
+    // Nobody listens on port 1; the other one listens and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent_url = format!("http://{}/", silent.local_addr().unwrap());
+    for (url, why) in
+        [("http://127.0.0.1:1/", "refused"), (silent_url.as_str(), "no answer within 300ms")]
+    {
+        let worker = format!("builtin = \"http\"\nurl = \"{url}\"\ntimeout = \"300ms\"");
+        let ready = Ready::new("fifo", "max_retries = 1", &worker).await;
+        let serving = ready.serve();
+        let id = ready.push("a", json!(1)).await;
+        ready.fails(id, why).await;
+        assert_eq!(ready.job(id).await.attempt, 2);
+        serving.stop();
+    }
+}
+
+const FFMPEG: &str = "builtin = \"ffmpeg\"\nffmpeg = \"./ffmpeg\"\nffprobe = \"./ffprobe\"";
+/// A file says itself how long it is.
+const FFPROBE: &str = "for last; do :; done; echo \"probe $(basename \"$last\")\" >> calls
+    case $last in *transcoded*) test -e hold && { touch held; while test -e hold; do :; done; } ;; esac
+    test -s \"$last\" || { echo 'Invalid data found' >&2; exit 1; }
+    sed -n 's/^duration=//p' \"$last\"";
+const TRANSCODER: &str = "for last; do :; done; echo transcode \"$@\" >> calls
+    while test \"$1\" != -i; do shift; done
+    echo out_time_us=N/A; echo out_time_us=4000000; echo progress=continue
+    while test -e wait; do :; done
+    if test -e cut; then rm cut; echo duration=3 > \"$last\"; else cat \"$2\" > \"$last\"; fi";
+
+async fn with_ffmpeg(queue: &str, worker: &str) -> Ready {
+    let ready = Ready::new("fifo", queue, &format!("{FFMPEG}\n{worker}")).await;
+    ready.program("ffprobe", FFPROBE);
+    ready.program("ffmpeg", TRANSCODER);
+    ready.write("film.mov", "duration=10\n");
+    ready
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_ffmpeg_tells_its_progress_and_publishes_all_at_once() {
+    let ready = with_ffmpeg("", "args = [\"-preset\", \"fast\"]").await;
+    ready.write("wait", "");
+    let serving = ready.serve();
+    let order = json!({"input": "film.mov", "output": "film.mp4", "args": ["-crf", "23"]});
+    let id = ready.push("film.mp4", order).await;
+    let told = async || {
+        ready.job(id).await.progress.as_deref() == Some(r#"{"percent":40.0,"step":"transcode"}"#)
+    };
+    eventually("progress", told).await;
+    assert!(!ready.site.path("film.mp4").exists(), "nobody sees a part of it");
+    fs::remove_file(ready.site.path("wait")).unwrap();
+    assert_eq!(ready.ends(id).await.state, JobState::Succeeded);
+    serving.stop();
+    assert_eq!(ready.read("film.mp4"), "duration=10\n");
+    assert!(
+        ready.read("calls").contains("film.mov -preset fast -crf 23 "),
+        "{}",
+        ready.read("calls")
+    );
+    let names = fs::read_dir(ready.site.folder.path()).unwrap();
+    let mut names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(!names.any(|name| name.starts_with(".film.mp4")), "nothing is left behind");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_ffmpeg_goes_on_at_the_step_where_it_was_killed() {
+    let ready = with_ffmpeg("", "").await;
+    ready.write("hold", "");
+    let serving = ready.serve();
+    let id = ready.push("film.mp4", json!({"input": "film.mov", "output": "film.mp4"})).await;
+    let held = ready.site.path("held");
+    eventually("it verifies", async || held.exists()).await;
+    serving.kill();
+    fs::remove_file(ready.site.path("hold")).unwrap();
+    let serving = ready.serve();
+    assert_eq!(ready.ends(id).await.state, JobState::Succeeded);
+    serving.stop();
+    let calls = ready.read("calls");
+    let steps: Vec<&str> = calls.lines().map(|line| line.split_once(' ').unwrap().0).collect();
+    assert_eq!(steps, ["probe", "transcode", "probe", "probe"], "{calls}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_ffmpeg_does_not_publish_what_is_cut_short() {
+    let ready = with_ffmpeg("max_retries = 1", "roots = [\".\"]").await;
+    ready.write("cut", "");
+    ready.write("empty.mov", "");
+    let serving = ready.serve();
+    let id = ready.push("film.mp4", json!({"input": "film.mov", "output": "film.mp4"})).await;
+    let job = ready.ends(id).await;
+    assert_eq!((job.state, job.attempt), (JobState::Succeeded, 2), "{job:?}");
+    assert_eq!(ready.read("film.mp4"), "duration=10\n");
+    for (order, error) in [
+        (json!({"input": "empty.mov", "output": "x.mp4"}), "Invalid data found"),
+        (json!({"input": "missing.mov", "output": "x.mp4"}), "missing.mov: No such file"),
+        (json!({"input": "/etc/passwd", "output": "x.mp4"}), "is not within the worker's `roots`"),
+        (json!({"input": "film.mov", "output": "../x.mp4"}), "is not within the worker's `roots`"),
+        (json!({"input": "film.mov", "output": "film"}), "has no extension"),
+        (json!({"input": "film.mov"}), "payload: cannot be decoded"),
+    ] {
+        let id = ready.push(error, order).await;
+        ready.fails(id, error).await;
+    }
+    serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_a_missing_ffmpeg_pauses_the_worker_and_counts_nothing() {
+    let ready = with_ffmpeg("", "").await;
+    fs::remove_file(ready.site.path("ffprobe")).unwrap();
+    let serving = ready.serve();
+    let id = ready.push("film.mp4", json!({"input": "film.mov", "output": "film.mp4"})).await;
+    eventually("a pause", async || ready.log().contains("went back uncounted")).await;
+    wait_until(&ready.store, |stats| stats.running == 0).await;
+    serving.stop();
+    let job = ready.job(id).await;
+    assert_eq!((job.state, job.retry_count, job.crashes), (JobState::Queued, -1, 0));
+    assert!(ready.log().contains("./ffprobe: No such file"), "{}", ready.log());
+}
+
+/// Some megabytes that do not repeat.
+fn film() -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(7);
+    std::iter::repeat_with(|| random.u8(..)).take(5_000_000).collect()
+}
+
+fn part_of(content: &[u8]) -> String {
+    let digest = Sha256::digest(content);
+    let head = digest.iter().take(8).fold(0u64, |head, byte| head << 8 | u64::from(*byte));
+    format!(".film.mp4.{head:016x}.part")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_copies_skips_what_is_equal_and_resumes_what_is_begun() {
+    let ready = Ready::new("fifo", "", "builtin = \"replicate\"\nroots = [\".\"]").await;
+    let film = film();
+    ready.write("film.mp4", &film);
+    fs::set_permissions(ready.site.path("film.mp4"), fs::Permissions::from_mode(0o440)).unwrap();
+    let part = part_of(&film);
+    ready.write("equal/film.mp4", &film);
+    ready.write("stale/film.mp4", "an older version");
+    ready.write(&format!("begun/{part}"), &film[..2_345_678]);
+    ready.write(&format!("broken/{part}"), vec![0; 1_000_000]);
+    let inode = |name: &str| fs::metadata(ready.site.path(name)).unwrap().ino();
+    let (equal, begun) = (inode("equal/film.mp4"), inode(&format!("begun/{part}")));
+    let serving = ready.serve();
+    let targets = ["equal", "stale", "begun", "broken"];
+    let id = ready.push("film", json!({"source": "film.mp4", "targets": targets})).await;
+    let job = ready.ends(id).await;
+    serving.stop();
+    assert_eq!((job.state, job.attempt), (JobState::Succeeded, 2), "the broken part costs a try");
+    for target in targets {
+        let copy = ready.site.path(target).join("film.mp4");
+        assert!(fs::read(&copy).unwrap() == film, "{target}");
+        assert!(!ready.site.path(target).join(&part).exists(), "{target}");
+    }
+    assert_eq!(inode("equal/film.mp4"), equal, "what is equal is left alone");
+    assert_eq!(inode("begun/film.mp4"), begun, "what was begun is the copy now");
+    let mode = fs::metadata(ready.site.path("stale/film.mp4")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o440);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n13_replicate_does_what_it_can_and_says_what_it_cannot() {
+    let ready =
+        Ready::new("fifo", "max_retries = 0", "builtin = \"replicate\"\nroots = [\".\"]").await;
+    ready.write("film.mp4", "x");
+    ready.write("there/.keep", "");
+    let serving = ready.serve();
+    for (order, error) in [
+        (json!({"source": "film.mp4", "targets": ["missing", "there"]}), "missing: No such file"),
+        (json!({"source": "film.mp4", "targets": []}), "targets: 0; from 1 to 64"),
+        (json!({"source": "film.mp4", "targets": ["/"]}), "is not within the worker's `roots`"),
+        (json!({"source": "there", "targets": ["there"]}), "is not a file"),
+        (json!({"source": "film.mp4"}), "cannot be decoded"),
+    ] {
+        let id = ready.push(error, order).await;
+        ready.fails(id, error).await;
+    }
+    serving.stop();
+    assert_eq!(ready.read("there/film.mp4"), "x");
+}

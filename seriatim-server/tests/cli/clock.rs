@@ -1,0 +1,65 @@
+//! `[[cron]]` entries, and a look into a running process.
+
+use rustix::process::Signal;
+
+use crate::site::{QUEUE, Site, text, wait_until};
+
+fn config(schedule: &str, missed: &str) -> String {
+    format!(
+        "[queues.{QUEUE}]\nmode = \"parallel\"\n\
+         [[workers]]\nqueue = \"{QUEUE}\"\ncommand = [\"sh\", \"-c\", \"cat > call.json\"]\n\
+         [[cron]]\nname = \"tick\"\nschedule = \"{schedule}\"\ntime_zone = \"Europe/Berlin\"\n\
+         queue = \"{QUEUE}\"\ntask = \"sales\"\npayload = {{ days = 1 }}\nmissed = \"{missed}\"\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_tick_of_the_configuration_is_pushed_and_run() {
+    // The latest tick of the last day has been missed by everybody.
+    let site = Site::new(&config("* * * * *", "latest"));
+    let store = site.store().await;
+    let serving = site.serve("history.ndjson");
+    wait_until(&store, |stats| stats.processed > 0).await;
+    serving.stop();
+    let call: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(site.path("call.json")).unwrap()).unwrap();
+    let lane = &call["lanes"][0];
+    assert_eq!(lane["task"], "sales");
+    assert_eq!(lane["jobs"][0]["payload"], serde_json::json!({"days": 1}));
+}
+
+#[test]
+fn the_entries_are_listed_with_their_next_ticks() {
+    let site = Site::new(&config("0 3 * * *", "skip"));
+    let listed = site.run(&["cron"]);
+    assert!(
+        text(&listed).starts_with("tick (0 3 * * * Europe/Berlin) -> orders: next "),
+        "{}",
+        text(&listed)
+    );
+    let json: serde_json::Value =
+        serde_json::from_slice(&site.run(&["cron", "--json"]).stdout).unwrap();
+    assert_eq!(json["cron"][0]["next"].as_array().unwrap().len(), 3);
+    let wrong = Site::new(&config("0 25 * * *", "skip"));
+    let refused = wrong.run(&["cron"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused).contains("cron (name \"tick\"): schedule:"), "{}", text(&refused));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn l18_what_runs_is_dumped_to_the_log_when_asked() {
+    let site = Site::new(&format!(
+        "[queues.{QUEUE}]\nmode = \"fifo\"\n\
+         [[workers]]\nqueue = \"{QUEUE}\"\ncommand = [\"sh\", \"-c\", \"touch begun; exec sleep 60\"]\n"
+    ));
+    let store = site.store().await;
+    let serving = site.serve("history.ndjson");
+    let pushed = site.run(&["push", QUEUE, "1", "--key", "order-7"]);
+    assert!(pushed.status.success(), "{}", text(&pushed));
+    wait_until(&store, |stats| stats.running > 0).await;
+    site.appears("begun", &store).await;
+    serving.signal(Signal::TTIN);
+    site.said("history.ndjson", "order-7", &store).await;
+    let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
+    assert!(log.contains("dump of what runs") && log.contains("age_s"), "{log}");
+}

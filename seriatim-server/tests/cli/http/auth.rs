@@ -1,0 +1,121 @@
+//! Who may do what.
+
+use super::Api;
+use super::client::Request;
+use crate::site::{Site, text};
+
+const ROLES: [&str; 4] = ["reader", "producer", "worker", "admin"];
+
+fn guarded() -> Api {
+    let tokens = ROLES.map(|role| {
+        format!("{{ name = \"{role}\", token_env = \"T_{role}\", role = \"{role}\" }}")
+    });
+    let site = Site::new(&format!("[http]\ntokens = [{}]\n", tokens.join(", ")));
+    Api::with(site, |command| {
+        for role in ROLES {
+            command.env(format!("T_{role}"), secret(role));
+        }
+    })
+}
+
+fn secret(role: &str) -> String {
+    format!("the-secret-of-{role}")
+}
+
+/// Who may, written down a second time.
+fn admitted(method: &str, path: &str) -> &'static [&'static str] {
+    match (method, path) {
+        (_, "/health" | "/ready" | "/info" | "/openapi.json") => &ROLES,
+        (_, "/metrics") => &["reader", "admin"],
+        (_, path) if path.starts_with("/api/v1/work/") => &["worker", "admin"],
+        (
+            "post",
+            "/api/v1/jobs/trigger" | "/api/v1/queues/{queue}/jobs" | "/api/v1/jobs/{job_id}/cancel",
+        ) => &["producer", "admin"],
+        ("get", "/api/v1/jobs/{job_id}" | "/api/v1/jobs/{job_id}/status") => {
+            &["reader", "producer", "admin"]
+        }
+        ("get", _) => &["reader", "admin"],
+        _ => &["admin"],
+    }
+}
+
+#[test]
+fn every_role_is_let_in_where_it_should_and_nowhere_else() {
+    let api = guarded();
+    let document = api.get("/openapi.json").done();
+    let mut tried = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let filled = path.replace("{job_id}", "01a1fd84-a548-7000-8001-00000000ffff");
+            let filled = filled.replace("{queue}", "q").replace("{node}", "n");
+            let send = |token: Option<&str>| {
+                let request = Request::new(&method.to_uppercase(), &filled);
+                let request = token.into_iter().fold(request, Request::token);
+                request.send(&api.address).status
+            };
+            let admitted = admitted(method, path);
+            for role in ROLES {
+                let status = send(Some(&secret(role)));
+                let refused = matches!(status, 401 | 403);
+                assert_eq!(!refused, admitted.contains(&role), "{role}: {method} {path}: {status}");
+                assert!(!refused || status == 403, "{role}: {method} {path}: {status}");
+            }
+            if admitted != ROLES {
+                assert_eq!(send(None), 401, "{method} {path}");
+                assert_eq!(send(Some("not-a-token-of-anybody")), 401, "{method} {path}");
+            }
+            tried += 1;
+        }
+    }
+    assert!(tried > 40, "{tried}");
+}
+
+#[test]
+fn a_token_of_the_environment_is_an_admins() {
+    let api = Api::with(Site::new(""), |command| {
+        command.env("SERIATIM_TOKEN", "a-long-enough-secret");
+    });
+    let refused = api.get("/api/v1/queues");
+    refused.refused(401);
+    assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+    let asked = Request::new("GET", "/api/v1/queues").token("a-long-enough-secret");
+    assert_eq!(asked.send(&api.address).status, 200);
+    let basic = Request::new("GET", "/api/v1/queues").header("Authorization", "Basic eDp5");
+    basic.send(&api.address).refused(401);
+    assert!(!api.log().contains("a-long-enough-secret"));
+}
+
+#[test]
+fn without_a_token_nothing_listens_beyond_this_machine() {
+    let site = Site::new("");
+    let output = site.run(&["serve", "--listen", "0.0.0.0:0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output).contains("--insecure"), "{}", text(&output));
+    let short = site
+        .command(&["serve", "--listen", "127.0.0.1:0"])
+        .env("SERIATIM_TOKEN", "short")
+        .output()
+        .unwrap();
+    assert_eq!(short.status.code(), Some(2));
+    assert!(text(&short).contains("at least 16 characters"), "{}", text(&short));
+    let missing = Site::new(
+        "[http]\ntokens = [{ name = \"ci\", token_env = \"NOT_SET_AT_ALL\", role = \"reader\" }]\n",
+    );
+    let output = missing.run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(text(&output).contains("NOT_SET_AT_ALL"), "{}", text(&output));
+}
+
+#[test]
+fn without_tokens_pages_of_other_sites_are_refused() {
+    let api = Api::start("");
+    let push = |name: &str, value: &str| {
+        let body = serde_json::json!({ "payload": 1 });
+        let request = Request::new("POST", "/api/v1/queues/q/jobs").json(&body).header(name, value);
+        request.send(&api.address)
+    };
+    push("Origin", "http://evil.example").refused(403);
+    push("Host", "evil.example:7117").refused(403);
+    assert_eq!(push("Origin", &format!("http://{}", api.address)).status, 200);
+    assert_eq!(push("Host", "localhost:7117").status, 200);
+}

@@ -1,0 +1,148 @@
+//! Dataloader's clients go on as they are.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Api;
+
+fn trigger(api: &Api, lock_key: &str, idempotency_key: Option<&str>) -> Value {
+    let body = json!({
+        "queue": "load.cbr", "task": "load.cbr.rates", "lock_key": lock_key,
+        "args": { "date": "2025-01-10", "currencies": ["USD", "EUR"] },
+        "idempotency_key": idempotency_key, "partition_key": "2025-01-10", "priority": 100,
+        "available_at": "2025-01-10T00:00:00Z", "max_attempts": 3, "lease_ttl_sec": 300,
+        "producer": "api-client", "consumer_group": "cbr-loaders",
+    });
+    api.post("/api/v1/jobs/trigger", &body).done()
+}
+
+#[tokio::test]
+async fn d1_a_job_is_triggered_as_before() {
+    let api = Api::start("");
+    let pushed = trigger(&api, "cbr_rates", None);
+    assert_eq!(pushed["status"], "queued");
+    let names: Vec<&String> = pushed.as_object().unwrap().keys().collect();
+    assert_eq!(names, ["job_id", "status"]);
+    let store = api.site.store().await;
+    let id = pushed["job_id"].as_str().unwrap().parse().unwrap();
+    let job = store.job(id).await.unwrap().unwrap();
+    assert_eq!(
+        (&*job.queue, job.key.as_deref(), job.task.as_deref()),
+        ("load.cbr", Some("cbr_rates"), Some("load.cbr.rates"))
+    );
+    let options = job.options.unwrap();
+    assert_eq!(
+        (options.max_attempts, options.lease_ttl),
+        (Some(3), Some(Duration::from_secs(300)))
+    );
+    assert_eq!(options.partition_key.as_deref(), Some("2025-01-10"));
+    assert_eq!(options.producer.as_deref(), Some("api-client"));
+    assert_eq!(options.consumer_group.as_deref(), Some("cbr-loaders"));
+    assert_eq!(job.payload.to_value()["currencies"][1], "EUR");
+    assert_eq!(job.run_at.as_micros(), 1_736_467_200_000_000);
+}
+
+#[test]
+fn d1_what_is_missing_or_wrong_is_a_400_that_names_the_field() {
+    let api = Api::start("");
+    let whole = json!({ "queue": "q", "task": "t", "lock_key": "k" });
+    for name in ["queue", "task", "lock_key"] {
+        let mut body = whole.clone();
+        body.as_object_mut().unwrap().remove(name);
+        assert_eq!(api.post("/api/v1/jobs/trigger", &body).refused(400).0, name);
+    }
+    let wrong = [
+        ("priority", json!(-1)),
+        ("priority", json!(40_000)),
+        ("available_at", json!("tomorrow")),
+        ("available_at", json!(60)),
+        ("max_attempts", json!(0)),
+        ("lease_ttl_sec", json!(0)),
+        ("lock_key", json!("")),
+        ("args", json!([1])),
+        ("queue", json!("no spaces")),
+    ];
+    for (name, value) in wrong {
+        let mut body = whole.clone();
+        body[name] = value.clone();
+        let (field, detail) = api.post("/api/v1/jobs/trigger", &body).refused(400);
+        assert_eq!(field, name, "{value}: {detail}");
+    }
+    assert_eq!(api.post("/api/v1/jobs/trigger", &whole).status, 200);
+}
+
+#[test]
+fn d2_a_repeated_idempotency_key_answers_the_same_job() {
+    let api = Api::start("");
+    let first = trigger(&api, "k", Some("cbr_2025-01-10"));
+    let second = trigger(&api, "k", Some("cbr_2025-01-10"));
+    assert_eq!(first, second);
+    assert_eq!(api.get("/api/v1/stats").done()["total"]["length"], 1);
+    api.act(&format!("/api/v1/jobs/{}/cancel", first["job_id"].as_str().unwrap())).done();
+    assert_eq!(trigger(&api, "k", Some("cbr_2025-01-10"))["status"], "canceled");
+}
+
+#[test]
+fn d3_the_status_tells_attempt_times_heartbeat_error_and_progress() {
+    let api = Api::start("");
+    let id = trigger(&api, "k", None)["job_id"].as_str().unwrap().to_owned();
+    let status = || api.get(&format!("/api/v1/jobs/{id}/status")).done();
+    let waiting = status();
+    assert_eq!(
+        waiting,
+        json!({
+            "job_id": id, "status": "queued", "attempt": 0, "started_at": null, "finished_at": null,
+            "heartbeat_at": null, "error": null, "progress": null,
+        })
+    );
+    let claim =
+        json!({ "worker": "w", "queues": ["load.cbr"], "consumer_groups": ["cbr-loaders"] });
+    let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
+    let named =
+        json!({ "lane": lane["lane"], "token": lane["token"], "progress": { "processed": 500 } });
+    api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] })).done();
+    let running = status();
+    assert_eq!((&running["status"], &running["attempt"]), (&json!("running"), &json!(1)));
+    assert_eq!(running["progress"]["processed"], 500);
+    assert!(running["started_at"].is_string() && running["heartbeat_at"].is_string(), "{running}");
+    let result = json!({ "lane": lane["lane"], "token": lane["token"], "outcome": "bury", "error": "no rates" });
+    api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] })).done();
+    let failed = status();
+    assert_eq!((&failed["status"], &failed["error"]), (&json!("failed"), &json!("no rates")));
+    assert!(failed["finished_at"].is_string(), "{failed}");
+    let unknown = "01a1fd84-a548-7000-8001-00000000ffff";
+    api.get(&format!("/api/v1/jobs/{unknown}/status")).refused(404);
+    api.get("/api/v1/jobs/nonsense/status").refused(400);
+}
+
+#[test]
+fn d4_a_waiting_job_is_cancelled_at_once_and_a_running_one_is_told() {
+    let api = Api::start("");
+    let waiting = trigger(&api, "a", None)["job_id"].as_str().unwrap().to_owned();
+    assert_eq!(api.act(&format!("/api/v1/jobs/{waiting}/cancel")).done()["status"], "canceled");
+    let running = trigger(&api, "b", None)["job_id"].as_str().unwrap().to_owned();
+    let claim =
+        json!({ "worker": "w", "queues": ["load.cbr"], "consumer_groups": ["cbr-loaders"] });
+    let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
+    assert_eq!(api.act(&format!("/api/v1/jobs/{running}/cancel")).done()["status"], "running");
+    let named = json!({ "lane": lane["lane"], "token": lane["token"] });
+    let beat =
+        api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] })).done();
+    assert_eq!(beat["cancel"][0], json!({ "lane": lane["lane"], "job_ids": [running] }));
+    let result = json!({ "lane": lane["lane"], "token": lane["token"], "outcome": "cancel" });
+    api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] })).done();
+    assert_eq!(api.get(&format!("/api/v1/jobs/{running}/status")).done()["status"], "canceled");
+    api.act("/api/v1/jobs/01a1fd84-a548-7000-8001-00000000ffff/cancel").refused(404);
+}
+
+#[test]
+fn d13_a_job_of_a_group_goes_to_its_members_alone() {
+    let api = Api::start("");
+    trigger(&api, "k", None);
+    let claim = |groups: &[&str]| {
+        let body = json!({ "worker": "w", "queues": ["load.cbr"], "consumer_groups": groups });
+        api.post("/api/v1/work/claim", &body).done()["lanes"].as_array().unwrap().len()
+    };
+    assert_eq!((claim(&[]), claim(&["others"]), claim(&["others", "cbr-loaders"])), (0, 0, 1));
+}

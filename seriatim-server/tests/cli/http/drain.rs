@@ -1,0 +1,47 @@
+//! The end of a node that others still talk to.
+
+use std::process::Command;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::Api;
+use crate::site::Site;
+
+#[test]
+fn d16_while_a_node_drains_only_holders_of_claims_are_answered() {
+    let site = Site::new(
+        "[queues.gated]\nmode = \"fifo\"\n\
+         [[workers]]\nqueue = \"gated\"\ncommand = [\"sh\", \"-c\", \"echo up > up; read x < gate\"]\n",
+    );
+    for pipe in ["gate", "up"] {
+        assert!(Command::new("mkfifo").arg(site.path(pipe)).status().unwrap().success());
+    }
+    let mut api = Api::with(site, |_| {});
+    api.post("/api/v1/queues/gated/jobs", &json!({ "key": "k" })).done();
+    // Comes back when the command runs.
+    std::fs::read_to_string(api.site.path("up")).unwrap();
+    api.post("/api/v1/queues/remote/jobs", &json!({ "key": "k" })).done();
+    let claim = json!({ "worker": "w", "queues": ["remote"] });
+    let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
+    api.serving.signal(Signal::TERM);
+    while api.get("/ready").status == 200 {
+        std::thread::yield_now();
+    }
+    let (_, detail) = api.get("/ready").refused(503);
+    assert!(detail.contains("draining"), "{detail}");
+    let refused = api.post("/api/v1/queues/remote/jobs", &json!({ "key": "k" }));
+    refused.refused(503);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    api.post("/api/v1/work/claim", &claim).refused(503);
+    api.get("/api/v1/stats").refused(503);
+    assert_eq!(api.get("/health").status, 200);
+    let named = json!({ "lane": lane["lane"], "token": lane["token"] });
+    let beat = api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] }));
+    assert_eq!(beat.done(), json!({ "cancel": [], "lost": [] }));
+    let result = json!({ "lane": lane["lane"], "token": lane["token"], "outcome": "done" });
+    let settled = api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] }));
+    assert_eq!(settled.done()["results"][0]["status"], "ok");
+    std::fs::write(api.site.path("gate"), "go\n").unwrap();
+    assert!(api.serving.0.wait().unwrap().success(), "{}", api.log());
+}

@@ -1,0 +1,85 @@
+//! The HTTP API as its users have it: a real `serve` on a free port.
+
+mod auth;
+mod client;
+mod clients;
+mod dataloader;
+mod drain;
+mod fuzz;
+mod health;
+mod limits;
+mod openapi;
+mod people;
+mod push;
+mod work;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use crate::site::{Serving, Site};
+use client::{Answer, Request};
+
+/// A serving process, and where it listens.
+struct Api {
+    site: Site,
+    serving: Serving,
+    address: String,
+    log: Arc<Mutex<String>>,
+}
+
+impl Api {
+    fn start(config: &str) -> Self {
+        Self::with(Site::new(config), |_| {})
+    }
+
+    fn with(site: Site, prepare: impl FnOnce(&mut Command)) -> Self {
+        let mut command = site.command(&["serve", "--listen", "127.0.0.1:0"]);
+        prepare(&mut command);
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let log = Arc::new(Mutex::new(String::new()));
+        let address = listening(&mut child, log.clone());
+        Self { site, serving: Serving(child), address, log }
+    }
+
+    fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        Request::new("GET", path).send(&self.address)
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Answer {
+        Request::new("POST", path).json(body).send(&self.address)
+    }
+
+    fn put(&self, path: &str, body: &Value) -> Answer {
+        Request::new("PUT", path).json(body).send(&self.address)
+    }
+
+    /// Posts without a body.
+    fn act(&self, path: &str) -> Answer {
+        Request::new("POST", path).send(&self.address)
+    }
+}
+
+/// Reads the log until it says where the process listens, and goes on reading behind.
+fn listening(child: &mut Child, log: Arc<Mutex<String>>) -> String {
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut said = String::new();
+    let address = lines.by_ref().find_map(|line| {
+        said.push_str(&line);
+        let rest = line.split_once("listening on http://")?.1;
+        Some(rest.split('/').next()?.to_owned())
+    });
+    let address = address.unwrap_or_else(|| panic!("it does not listen: {said}"));
+    std::thread::spawn(move || {
+        for line in lines {
+            log.lock().unwrap().push_str(&(line + "\n"));
+        }
+    });
+    address
+}

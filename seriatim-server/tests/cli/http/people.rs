@@ -1,0 +1,185 @@
+//! What people see and do.
+
+use serde_json::{Value, json};
+use seriatim::{Outcome, Queue};
+
+use super::Api;
+use crate::hand::Hand;
+use crate::site::Site;
+
+/// A store in which something of everything has happened, and an API over it.
+async fn house() -> (Api, Hand) {
+    let site = Site::new("");
+    let queues =
+        vec![Queue::accumulate("orders").max_retries(2), Queue::fifo("mails").max_retries(0)];
+    let hand = Hand::new(site.store().await, queues).await;
+    (Api::with(site, |_| {}), hand)
+}
+
+fn push(api: &Api, queue: &str, keys: &[&str]) -> Vec<String> {
+    let jobs: Vec<Value> = keys.iter().map(|key| json!({ "key": key, "payload": key })).collect();
+    let pushed = api.post(&format!("/api/v1/queues/{queue}/jobs"), &json!(jobs)).done();
+    let jobs = pushed["jobs"].as_array().unwrap();
+    jobs.iter().map(|job| job["job_id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn all<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
+    list.as_array().unwrap().iter().map(|row| row[field].as_str().unwrap_or_default()).collect()
+}
+
+#[tokio::test]
+async fn l16_queues_are_listed_defined_paused_and_resumed() {
+    let (api, _) = house().await;
+    let listed = api.get("/api/v1/queues").done();
+    assert_eq!(all(&listed["queues"], "queue"), ["mails", "orders"]);
+    let defined =
+        api.put("/api/v1/queues/orders", &json!({ "batch_size": 10, "lease": "2m" })).done();
+    assert_eq!(
+        (&defined["mode"], &defined["settings"]["batch_size"]),
+        (&json!("accumulate"), &json!(10))
+    );
+    assert_eq!(defined["settings"]["max_retries"], 25, "what is left out has its default");
+    let several = json!({ "queues": { "a": { "mode": "fifo" }, "b": { "mode": "parallel" } } });
+    assert_eq!(api.put("/api/v1/queues", &several).done()["queues"].as_array().unwrap().len(), 4);
+    assert_eq!(api.put("/api/v1/queues/new", &json!({})).refused(400).0, "mode");
+    assert_eq!(api.put("/api/v1/queues/a", &json!({ "takee": 1 })).refused(400).0, "takee");
+    assert_eq!(api.put("/api/v1/queues/a", &json!({ "lease": "soon" })).refused(400).0, "lease");
+    let wrong = json!({ "queues": { "a": { "take": 0 } } });
+    assert_eq!(api.put("/api/v1/queues", &wrong).refused(400).0, "queues.a.take");
+    push(&api, "orders", &["k"]);
+    let (_, detail) = api.put("/api/v1/queues/orders", &json!({ "mode": "fifo" })).refused(409);
+    assert!(detail.contains("accumulate") && detail.contains("fifo"), "{detail}");
+    assert_eq!(api.act("/api/v1/queues/orders/pause").done()["paused"], true);
+    let claim = json!({ "worker": "w", "queues": ["orders"] });
+    assert_eq!(api.post("/api/v1/work/claim", &claim).done(), json!({ "lanes": [] }));
+    assert_eq!(api.act("/api/v1/queues/orders/resume").done()["paused"], false);
+    assert_eq!(api.post("/api/v1/work/claim", &claim).done()["lanes"][0]["key"], "k");
+    let running = api.get("/api/v1/queues/orders/running").done();
+    assert_eq!(all(&running["lanes"], "key"), ["k"]);
+    for (path, post) in [("/api/v1/queues/x", false), ("/api/v1/queues/x/pause", true)] {
+        let answer = if post { api.act(path) } else { api.get(path) };
+        answer.refused(404);
+    }
+}
+
+#[tokio::test]
+async fn l16_lanes_come_in_order_in_ranges_and_in_pages() {
+    let (api, hand) = house().await;
+    push(&api, "orders", &["b", "d", "a", "c"]);
+    let page = api.get("/api/v1/queues/orders/lanes?order=key&limit=3").done();
+    assert_eq!(all(&page["lanes"], "key"), ["a", "b", "c"]);
+    let next = page["next"].as_str().unwrap();
+    let page =
+        api.get(&format!("/api/v1/queues/orders/lanes?order=key&limit=3&after={next}")).done();
+    assert_eq!((all(&page["lanes"], "key"), &page["next"]), (vec!["d"], &Value::Null));
+    let range = api.get("/api/v1/queues/orders/lanes?order=key&from=b&to=c").done();
+    assert_eq!(all(&range["lanes"], "key"), ["b", "c"]);
+    assert_eq!(
+        api.get("/api/v1/queues/orders/lanes?order=run_at").done()["lanes"]
+            .as_array()
+            .unwrap()
+            .len(),
+        4
+    );
+    let turns = hand.claim("orders").await;
+    hand.end(&turns[0], Outcome::Retry { error: "no".into(), retry_in: None }).await;
+    let failed = api.get("/api/v1/queues/orders/lanes?order=retry_count").done();
+    assert_eq!(failed["lanes"].as_array().unwrap().len(), 1);
+    assert_eq!(api.get("/api/v1/queues/orders/lanes?order=size").refused(400).0, "order");
+    assert_eq!(api.get("/api/v1/queues/orders/lanes?limit=0").refused(400).0, "limit");
+    assert_eq!(api.get("/api/v1/queues/orders/lanes?ordr=key").refused(400).0, "ordr");
+}
+
+#[tokio::test]
+async fn l16_a_lane_is_paused_resumed_retried_and_deleted_whatever_its_key_holds() {
+    let (api, _) = house().await;
+    push(&api, "orders", &["a/b?c=d&e ü\"", "other"]);
+    let key = "a%2Fb%3Fc%3Dd%26e+%C3%BC%22";
+    let path = |action: &str| format!("/api/v1/queues/orders/lane{action}?key={key}");
+    assert_eq!(api.get(&path("")).done()["key"], "a/b?c=d&e ü\"");
+    assert_eq!(api.act(&path("/pause")).done()["count"], 1);
+    assert_eq!(api.get(&path("")).done()["state"], "paused");
+    assert_eq!(api.act(&path("/resume")).done()["count"], 1);
+    assert_eq!(api.act(&path("/retry")).done()["count"], 1);
+    assert_eq!(api.act(&path("/delete")).done()["count"], 1);
+    api.get(&path("")).refused(404);
+    api.act(&path("/pause")).refused(404);
+    assert_eq!(api.act("/api/v1/queues/orders/lane/pause").refused(400).0, "key");
+    let claim = json!({ "worker": "w", "queues": ["orders"] });
+    api.post("/api/v1/work/claim", &claim).done();
+    api.act("/api/v1/queues/orders/lane/delete?key=other").refused(409);
+}
+
+#[tokio::test]
+async fn l16_whole_queues_are_performed_buried_and_deleted() {
+    let (api, hand) = house().await;
+    push(&api, "orders", &["a", "b", "c"]);
+    hand.fail_all("orders", "no").await;
+    let act =
+        |action: &str| api.act(&format!("/api/v1/queues/orders/{action}")).done()["count"].clone();
+    assert_eq!(act("perform-all-now"), 3);
+    assert_eq!(act("bury-failed"), 3);
+    assert_eq!(act("delete-failed"), 0);
+    let dead = api.get("/api/v1/queues/orders/morgue?order=key").done();
+    assert_eq!(all(&dead["jobs"], "key"), ["a", "b", "c"]);
+    let id = dead["jobs"][0]["job_id"].clone();
+    let morgue = |action: &str, which: Value| {
+        api.post(&format!("/api/v1/queues/orders/morgue/{action}"), &which)
+    };
+    assert_eq!(morgue("requeue", json!({ "jobs": [id] })).done()["count"], 1);
+    assert_eq!(morgue("delete", json!({ "keys": ["b"] })).done()["count"], 1);
+    for wrong in [json!({}), json!({ "all": false }), json!({ "all": true, "keys": [] })] {
+        assert_eq!(morgue("delete", wrong).refused(400).0, "jobs");
+    }
+    assert_eq!(morgue("requeue", json!({ "jobs": ["x"] })).refused(400).0, "jobs[0]");
+    assert_eq!(morgue("requeue", json!({ "all": true })).done()["count"], 1);
+    let total = api.get("/api/v1/stats").done()["total"].clone();
+    assert_eq!((&total["length"], &total["morgue_length"]), (&json!(2), &json!(0)));
+}
+
+#[tokio::test]
+async fn s3_jobs_are_listed_shown_and_changed() {
+    let (api, hand) = house().await;
+    let ids = push(&api, "mails", &["a", "b", "c"]);
+    let listed = api.get("/api/v1/jobs?queue=mails&limit=2").done();
+    assert_eq!(all(&listed["jobs"], "key"), ["a", "b"]);
+    let next = listed["next"].as_str().unwrap().replace('/', "%2F");
+    let rest = api.get(&format!("/api/v1/jobs?queue=mails&limit=2&after={next}")).done();
+    assert_eq!(all(&rest["jobs"], "key"), ["c"]);
+    let path = |action: &str| format!("/api/v1/jobs/{}{action}", ids[0]);
+    assert_eq!(api.get(&path("")).done()["payload"], "a");
+    let moved = api.post(&path("/reschedule"), &json!({ "run_at": "2096-10-02T07:06:40Z" })).done();
+    assert_eq!(moved["run_at"], "2096-10-02T07:06:40Z");
+    assert_eq!(api.post(&path("/reschedule"), &json!({ "run_at": 5 })).refused(400).0, "run_at");
+    assert_eq!(
+        api.post(&path("/reschedule"), &json!({ "run_at": "9999-01-01T00:00:00Z" })).refused(400).0,
+        "run_at"
+    );
+    assert_eq!(api.post(&path("/reassign"), &json!({ "node": "n1" })).done()["node"], "n1");
+    assert_eq!(api.post(&path("/reassign"), &json!({})).refused(400).0, "node");
+    assert_eq!(api.post(&path("/reassign"), &json!({ "node": null })).done().get("node"), None);
+    api.act(&path("/retry")).done();
+    hand.fail_all("mails", "broken").await;
+    assert_eq!(api.get(&path("")).done()["status"], "failed");
+    api.post(&path("/reschedule"), &json!({ "delay": 1 })).refused(409);
+    assert_eq!(all(&api.get("/api/v1/jobs?state=failed").done()["jobs"], "error"), ["broken"; 3]);
+    assert_eq!(api.act(&path("/retry")).done()["status"], "queued");
+    assert_eq!(api.act(&path("/delete")).done()["deleted"], true);
+    api.get(&path("")).refused(404);
+    api.get("/api/v1/jobs?queue=nothing").refused(404);
+    assert_eq!(api.get("/api/v1/jobs?state=dead").refused(400).0, "state");
+}
+
+#[tokio::test]
+async fn s9_nodes_are_listed_and_told() {
+    let (api, _) = house().await;
+    let nodes = api.get("/api/v1/nodes").done();
+    assert!(all(&nodes["nodes"], "node").contains(&"hand-1"), "{nodes}");
+    assert_eq!(
+        api.act("/api/v1/nodes/hand-1/quiet").done(),
+        json!({ "node": "hand-1", "command": "quiet" })
+    );
+    assert_eq!(api.get("/api/v1/nodes/hand-1").done()["state"], "quiet");
+    assert_eq!(api.act("/api/v1/nodes/hand-1/stop").done()["command"], "stop");
+    api.act("/api/v1/nodes/nobody/stop").refused(404);
+}

@@ -1,0 +1,112 @@
+//! Pushing over HTTP.
+
+use serde_json::json;
+
+use super::Api;
+use super::client::Request;
+
+const PATH: &str = "/api/v1/queues/orders/jobs";
+
+fn declared() -> Api {
+    Api::start("[queues.orders]\nmode = \"accumulate\"\n")
+}
+
+#[test]
+fn l12_one_job_and_an_array_are_pushed_and_equal_ones_merge() {
+    let api = declared();
+    let job =
+        json!({ "id": 42, "payload": { "v": 1 }, "score": 7.5, "perform_in": 4_000_000_000_u64 });
+    let pushed = api.post(PATH, &job).done();
+    assert_eq!(pushed["jobs"][0]["status"], "queued");
+    let more =
+        json!([{ "key": "42", "payload": { "v": 1 } }, { "key": "42", "payload": { "v": 2 } }]);
+    let more = api.post(PATH, &more).done();
+    assert_eq!(
+        more["jobs"][0],
+        json!({ "job_id": pushed["jobs"][0]["job_id"], "status": "merged" })
+    );
+    assert_eq!(more["jobs"][1]["status"], "queued");
+    let lane = api.get("/api/v1/queues/orders/lane?key=42").done();
+    assert_eq!((&lane["jobs"], &lane["due"]), (&json!(2), &json!("2096-10-02T07:06:40Z")));
+    assert_eq!(lane["waiting"][0]["score"], 7.5);
+    let again = json!({ "key": "1", "idempotency_key": "once" });
+    api.post(PATH, &again).done();
+    assert_eq!(api.post(PATH, &again).done()["jobs"][0]["status"], "duplicate");
+    assert_eq!(api.post(PATH, &json!([])).done(), json!({ "jobs": [] }));
+}
+
+#[test]
+fn an_array_is_pushed_as_a_whole_or_not_at_all() {
+    let api = declared();
+    let (field, detail) = api.post(PATH, &json!([{ "key": "a" }, { "payload": 1 }])).refused(400);
+    assert_eq!(field, "jobs[1].key", "{detail}");
+    let (field, _) =
+        api.post(PATH, &json!([{ "key": "a" }, { "key": "b", "scroe": 1 }])).refused(400);
+    assert_eq!(field, "jobs[1].scroe");
+    assert_eq!(api.get("/api/v1/stats").done()["total"]["length"], 0);
+}
+
+#[test]
+fn l2_a_length_in_the_place_of_a_time_is_refused_and_delay_is_named() {
+    let api = declared();
+    for name in ["run_at", "perform_in", "available_at"] {
+        let (field, detail) = api.post(PATH, &json!({ "key": "a", name: 60 })).refused(400);
+        assert_eq!(field, name);
+        assert!(detail.contains("`delay`"), "{detail}");
+    }
+    api.post(PATH, &json!({ "key": "a", "delay": "1h" })).done();
+    let lane = api.get("/api/v1/queues/orders/lane?key=a").done();
+    assert_eq!(lane["state"], "waiting");
+    assert_eq!(api.get("/api/v1/stats").done()["total"]["lag"], 0.0);
+}
+
+#[test]
+fn l12_a_stream_of_lines_is_pushed_in_batches_and_a_bad_line_is_named() {
+    let api = declared();
+    let stream = |lines: String| {
+        Request::new("POST", PATH).body("application/x-ndjson", lines).send(&api.address)
+    };
+    let lines: Vec<String> =
+        (0..2_500).map(|i| format!("{{\"key\":\"{i}\",\"payload\":{i}}}\n")).collect();
+    let lines = lines.concat();
+    let loaded = stream(lines.clone() + "\n" + "{\"key\":\"0\",\"payload\":0}").done();
+    assert_eq!(loaded, json!({ "pushed": 2_501, "merged": 1, "duplicate": 0 }));
+    let refused = stream("{\"key\":\"x\"}\n{\"key\":1.5}\n".to_owned());
+    assert_eq!(refused.refused(400).0, "key");
+    assert_eq!((&refused.json()["line"], &refused.json()["pushed"]), (&json!(2), &json!(1)));
+    // A key is wanted: only the store knows. Its batch is refused as a whole.
+    let refused = stream(lines + "{\"payload\":1}\n");
+    assert_eq!(refused.refused(400).0, "jobs[500].key");
+    assert_eq!(
+        (&refused.json()["line"], &refused.json()["pushed"]),
+        (&json!(2_501), &json!(2_000))
+    );
+    assert_eq!(refused.json()["go_on_from_line"], 2_001);
+}
+
+#[test]
+fn l17_stats_have_the_shape_of_lowkiq() {
+    let api = declared();
+    api.post(PATH, &json!([{ "key": "a" }, { "key": "b" }])).done();
+    let stats = api.get("/api/v1/stats").done();
+    for numbers in [&stats["total"], &stats["by_worker"]["orders"]] {
+        assert_eq!((&numbers["length"], &numbers["morgue_length"]), (&json!(2), &json!(0)));
+        assert!(numbers["lag"].is_number(), "{stats}");
+    }
+}
+
+#[test]
+fn pushes_of_many_connections_all_arrive() {
+    let api = declared();
+    std::thread::scope(|scope| {
+        for worker in 0..8 {
+            let api = &api;
+            scope.spawn(move || {
+                for i in 0..25 {
+                    api.post(PATH, &json!({ "key": format!("{worker}-{i}") })).done();
+                }
+            });
+        }
+    });
+    assert_eq!(api.get("/api/v1/stats").done()["total"]["length"], 200);
+}

@@ -1,0 +1,220 @@
+//! Remote workers.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use seriatim::store::Rescue;
+use seriatim::{NodeId, Timestamp, store::Heartbeat, store::NodeInfo};
+
+use super::Api;
+use super::client::Request;
+
+const CONFIG: &str = "[queues.orders]\nmode = \"accumulate\"\nmax_retries = 1\nbackoff = { kind = \"linear\", base = \"30s\" }\n\
+    [queues.mails]\nmode = \"fifo\"\ntake = 3\n";
+
+fn push(api: &Api, queue: &str, jobs: Value) {
+    api.post(&format!("/api/v1/queues/{queue}/jobs"), &jobs).done();
+}
+
+fn claim(api: &Api, queue: &str) -> Vec<Value> {
+    let body = json!({ "worker": "w", "queues": [queue], "limit": 10 });
+    api.post("/api/v1/work/claim", &body).done()["lanes"].as_array().unwrap().clone()
+}
+
+fn settle(api: &Api, lane: &Value, result: Value) -> String {
+    let mut result = result;
+    (result["lane"], result["token"]) = (lane["lane"].clone(), lane["token"].clone());
+    let body = json!({ "worker": "w", "results": [result] });
+    let answer = api.post("/api/v1/work/settle", &body).done();
+    answer["results"][0]["status"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_lane_is_handed_over_in_order_and_settled_once() {
+    let api = Api::start(CONFIG);
+    push(
+        &api,
+        "orders",
+        json!([
+            { "key": "42", "payload": { "v": 2 }, "score": 2 },
+            { "key": "42", "payload": { "v": 1, "big": 12_345_678_901_234_567_890_u64 }, "score": 1 },
+        ]),
+    );
+    let lanes = claim(&api, "orders");
+    let lane = &lanes[0];
+    assert_eq!(
+        (&lane["queue"], &lane["key"], &lane["attempt"]),
+        (&json!("orders"), &json!("42"), &json!(1))
+    );
+    assert_eq!(
+        (&lane["retry_count"], &lane["crashes"], &lane["task"]),
+        (&json!(-1), &json!(0), &Value::Null)
+    );
+    let scores: Vec<&Value> =
+        lane["jobs"].as_array().unwrap().iter().map(|job| &job["score"]).collect();
+    assert_eq!(scores, [&json!(1.0), &json!(2.0)]);
+    assert_eq!(lane["jobs"][0]["payload"]["big"], 12_345_678_901_234_567_890_u64);
+    assert!(claim(&api, "orders").is_empty(), "a claimed lane is nobody else's");
+    assert_eq!(settle(&api, lane, json!({ "outcome": "done" })), "ok");
+    assert_eq!(settle(&api, lane, json!({ "outcome": "done" })), "stale");
+    let stats = api.get("/api/v1/stats").done();
+    assert_eq!(
+        (&stats["total"]["length"], &stats["by_worker"]["orders"]["processed"]),
+        (&json!(0), &json!(1))
+    );
+}
+
+#[test]
+fn l6_outcomes_are_planned_as_the_engine_plans_them() {
+    let api = Api::start(CONFIG);
+    push(&api, "orders", json!([{ "key": "a", "payload": 1 }, { "key": "a", "payload": 2 }]));
+    let lane = claim(&api, "orders").remove(0);
+    assert_eq!(settle(&api, &lane, json!({ "outcome": "retry", "error": "down" })), "ok");
+    let waiting = api.get("/api/v1/queues/orders/lane?key=a").done();
+    assert_eq!((&waiting["retry_count"], &waiting["error"]), (&json!(0), &json!("down")));
+    assert!(claim(&api, "orders").is_empty(), "the backoff of the queue is 30 s");
+    api.act("/api/v1/queues/orders/lane/retry?key=a").done();
+    let lane = claim(&api, "orders").remove(0);
+    assert_eq!((&lane["retry_count"], &lane["attempt"]), (&json!(0), &json!(2)));
+    assert_eq!(settle(&api, &lane, json!({ "outcome": "snooze", "retry_in": 0 })), "ok");
+    let lane = claim(&api, "orders").remove(0);
+    assert_eq!((&lane["retry_count"], &lane["attempt"]), (&json!(0), &json!(2)), "not counted");
+    // max_retries is 1: the job with the lowest score dies, the rest starts afresh.
+    assert_eq!(settle(&api, &lane, json!({ "outcome": "retry", "error": "still down" })), "ok");
+    let dead = api.get("/api/v1/queues/orders/morgue").done();
+    assert_eq!(
+        (&dead["jobs"][0]["payload"], &dead["jobs"][0]["error"]),
+        (&json!(1), &json!("still down"))
+    );
+    let lane = claim(&api, "orders").remove(0);
+    assert_eq!((&lane["retry_count"], &lane["jobs"][0]["payload"]), (&json!(-1), &json!(2)));
+    assert_eq!(settle(&api, &lane, json!({ "outcome": "release" })), "ok");
+    assert_eq!(claim(&api, "orders")[0]["attempt"], lane["attempt"]);
+}
+
+#[test]
+fn part_of_a_fifo_turn_can_be_done() {
+    let api = Api::start(CONFIG);
+    push(
+        &api,
+        "mails",
+        json!([{ "key": "a", "payload": 1 }, { "key": "a", "payload": 2 }, { "key": "a", "payload": 3 }]),
+    );
+    let lane = claim(&api, "mails").remove(0);
+    assert_eq!(lane["jobs"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        settle(
+            &api,
+            &lane,
+            json!({ "outcome": "retry", "done": 1, "retry_in": "0s", "error": "two" })
+        ),
+        "ok"
+    );
+    let lane = claim(&api, "mails").remove(0);
+    let payloads: Vec<&Value> =
+        lane["jobs"].as_array().unwrap().iter().map(|job| &job["payload"]).collect();
+    assert_eq!(payloads, [&json!(2)], "after a failure one at a time");
+}
+
+#[test]
+fn wrong_wishes_and_results_name_the_field() {
+    let api = Api::start(CONFIG);
+    let claims = [
+        (json!({ "queues": ["orders"] }), "worker"),
+        (json!({ "worker": "", "queues": ["orders"] }), "worker"),
+        (json!({ "worker": "w", "queues": [] }), "queues"),
+        (json!({ "worker": "w", "queues": ["ok", "not ok"] }), "queues[1]"),
+        (json!({ "worker": "w", "queues": ["orders"], "limit": 0 }), "limit"),
+        (json!({ "worker": "w", "queues": ["orders"], "wait_ms": 86_400_000 }), "wait_ms"),
+        (json!({ "worker": "w", "queues": ["orders"], "lease_ttl_sec": 0.001 }), "lease_ttl_sec"),
+    ];
+    for (body, field) in claims {
+        assert_eq!(api.post("/api/v1/work/claim", &body).refused(400).0, field, "{body}");
+    }
+    let result =
+        |lane: &str, outcome: &str| json!({ "lane": lane, "token": 1, "outcome": outcome });
+    let results = [
+        (json!([result("x", "done")]), "results[0].lane"),
+        (json!([result("1-0-1", "done"), result("1-0-2", "finished")]), "results[1].outcome"),
+        (json!([result("1-0-1", "done"), result("1-0-1", "done")]), "results[1].lane"),
+    ];
+    for (results, field) in results {
+        let body = json!({ "worker": "w", "results": results });
+        assert_eq!(api.post("/api/v1/work/settle", &body).refused(400).0, field, "{body}");
+    }
+    assert_eq!(claim(&api, "never-pushed-to"), [Value::Null; 0]);
+}
+
+#[test]
+fn d10_a_claim_waits_until_there_is_work() {
+    let api = Api::start(CONFIG);
+    let body = json!({ "worker": "w", "queues": ["orders", "mails"], "wait_ms": 60_000 });
+    let waiting = Request::new("POST", "/api/v1/work/claim").json(&body);
+    let lanes = std::thread::scope(|scope| {
+        let answer = scope.spawn(|| waiting.send(&api.address).done());
+        push(&api, "orders", json!({ "key": "a" }));
+        answer.join().unwrap()
+    });
+    assert_eq!(lanes["lanes"][0]["key"], "a");
+    // One that finds nothing comes back empty when its time is up.
+    let body = json!({ "worker": "w", "queues": ["mails"], "wait_ms": 50 });
+    assert_eq!(api.post("/api/v1/work/claim", &body).done(), json!({ "lanes": [] }));
+}
+
+#[test]
+fn lanes_of_a_client_that_went_away_go_back_uncounted() {
+    let api = Api::start(CONFIG);
+    let body = json!({ "worker": "gone", "queues": ["orders"], "wait_ms": 60_000, "lease_ttl_sec": 3_600 });
+    for _ in 0..20 {
+        drop(Request::new("POST", "/api/v1/work/claim").json(&body).start(&api.address));
+    }
+    push(&api, "orders", json!({ "key": "a" }));
+    let patient = json!({ "worker": "here", "queues": ["orders"], "wait_ms": 60_000 });
+    let lane = api.post("/api/v1/work/claim", &patient).done()["lanes"][0].clone();
+    assert_eq!((&lane["attempt"], &lane["crashes"]), (&json!(1), &json!(0)));
+}
+
+#[tokio::test]
+async fn a_remote_claim_outlives_the_node_that_served_it() {
+    let mut api = Api::start(CONFIG);
+    push(&api, "orders", json!({ "key": "a" }));
+    let body = json!({ "worker": "w", "queues": ["orders"], "lease_ttl_sec": 3_600 });
+    let lane = api.post("/api/v1/work/claim", &body).done()["lanes"][0].clone();
+    api.serving.0.kill().unwrap();
+    api.serving.0.wait().unwrap();
+    // A node that rescues ten minutes later finds the node dead and its claim standing.
+    let store = api.site.store().await;
+    let later = Timestamp::of_this_machine() + Duration::from_secs(600);
+    let node = NodeInfo::new(NodeId::from("rescuer"), Duration::from_secs(60));
+    let beat = Heartbeat { now: Some(later), node: node.clone(), beats: Vec::new() };
+    assert!(store.heartbeat(beat).await.unwrap().alive);
+    let rescue =
+        Rescue { now: Some(later), node: node.id, lease: Duration::from_secs(60), lanes_max: 10 };
+    assert_eq!(store.rescue(rescue).await.unwrap(), []);
+    store.close().await.unwrap();
+    let api = Api::with(api.site, |_| {});
+    let named = json!({ "lane": lane["lane"], "token": lane["token"] });
+    let beat = api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] }));
+    assert_eq!(beat.done(), json!({ "cancel": [], "lost": [] }));
+    assert_eq!(settle(&api, &lane, json!({ "outcome": "done" })), "ok");
+    let named = json!({ "lane": lane["lane"], "token": lane["token"] });
+    let beat = api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] }));
+    assert_eq!(beat.done()["lost"], json!([lane["lane"]]));
+}
+
+#[test]
+fn a_job_that_should_have_started_before_is_not_handed_over() {
+    let api = Api::start(CONFIG);
+    push(
+        &api,
+        "mails",
+        json!([{ "key": "a", "payload": 1, "expires_at": 1_000_000_000 }, { "key": "a", "payload": 2 }]),
+    );
+    let body = json!({ "worker": "w", "queues": ["mails"], "wait_ms": 60_000 });
+    let lane = api.post("/api/v1/work/claim", &body).done()["lanes"][0].clone();
+    let payloads: Vec<&Value> =
+        lane["jobs"].as_array().unwrap().iter().map(|job| &job["payload"]).collect();
+    assert_eq!(payloads, [&json!(2)]);
+    assert_eq!(settle(&api, &lane, json!({ "outcome": "done" })), "ok");
+    assert_eq!(api.get("/api/v1/stats").done()["total"]["length"], 0);
+}

@@ -1,0 +1,474 @@
+//! Process workers: long-lived programs under supervision.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use seriatim::checker::check_files;
+use seriatim::store::{Declare, JobOrder, JobQuery, JobState, JobView};
+use seriatim::{Client, Job, JobId, Queue, SharedStore, Timestamp};
+
+use crate::site::{QUEUE, Site, eventually, is_alive, kill, wait_until};
+
+/// A site with a Python worker: `body` is the function `handle(lane)`.
+struct Team {
+    site: Site,
+    store: SharedStore,
+}
+
+impl Team {
+    async fn new(queue: &str, worker: &str, body: &str) -> Self {
+        let site = Site::new(&format!(
+            "[node]\nconcurrency = 16\nlease = \"5s\"\nheartbeat = \"300ms\"\n\
+             [queues.{QUEUE}]\nmode = \"fifo\"\nretain_completed = \"1h\"\n{queue}\n\
+             [[workers]]\nqueue = \"{QUEUE}\"\nprocess = [\"python3\", \"worker.py\"]\n{worker}\n"
+        ));
+        let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/workers");
+        fs::copy(format!("{examples}/seriatim_worker.py"), site.path("seriatim_worker.py"))
+            .unwrap();
+        fs::create_dir(site.path("seen")).unwrap();
+        let store = site.store().await;
+        let team = Self { site, store };
+        team.install(body);
+        team
+    }
+
+    /// Replaces the program, as a deployment does.
+    fn install(&self, body: &str) {
+        let program = format!(
+            "import os, pathlib, random, signal, subprocess, sys, threading\n\
+             from seriatim_worker import *\n\
+             def seen(what): pathlib.Path('seen', str(what)).touch()\n\
+             seen(f'pid-{{os.getpid()}}')\n\
+             {body}\n\
+             serve(handle, concurrency=4)\n"
+        );
+        fs::write(self.site.path("worker.new"), program).unwrap();
+        fs::rename(self.site.path("worker.new"), self.site.path("worker.py")).unwrap();
+    }
+
+    async fn push(&self, key: &str, payload: Value) -> JobId {
+        let job = Job::new(QUEUE, &payload).unwrap().key(key);
+        Client::new(self.store.clone()).push(job).await.unwrap().job_id
+    }
+
+    async fn job(&self, id: JobId) -> JobView {
+        self.store.job(id).await.unwrap().unwrap()
+    }
+
+    async fn ends(&self, id: JobId) -> JobView {
+        let has_ended =
+            async || !matches!(self.job(id).await.state, JobState::Queued | JobState::Running);
+        eventually("a job ends", has_ended).await;
+        self.job(id).await
+    }
+
+    async fn sees(&self, what: &str) {
+        let path = self.site.path("seen").join(what);
+        eventually(what, async || path.exists()).await;
+    }
+
+    /// The worker processes that have been started, as far as they told.
+    fn pids(&self) -> Vec<i32> {
+        let names = fs::read_dir(self.site.path("seen")).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter_map(|name| name.strip_prefix("pid-")?.parse().ok()).collect()
+    }
+
+    fn living(&self) -> Vec<i32> {
+        self.pids().into_iter().filter(|pid| is_alive(*pid)).collect()
+    }
+
+    async fn morgue(&self) -> Vec<JobView> {
+        let query = JobQuery {
+            queue: QUEUE.into(),
+            state: JobState::Failed,
+            key: None,
+            order: JobOrder::Arrival,
+            after: None,
+            rows_max: 1_000,
+        };
+        self.store.jobs(query).await.unwrap().rows
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.site.path("history.ndjson.log")).unwrap()
+    }
+
+    async fn logs(&self, text: &str) {
+        eventually(text, async || self.log().contains(text)).await;
+    }
+}
+
+const RANDOM_CRASHES: &str = "
+def handle(lane):
+    seen(VERSION)
+    if lane.jobs[0]['payload'].get('poison') or random.random() < 1 / 400:
+        os.kill(os.getpid(), signal.SIGKILL)
+";
+
+async fn push_numbered(team: &Team, recorder: &Recorder, numbers: std::ops::Range<u32>) {
+    let mut pushers = Vec::new();
+    for pusher in 0..4 {
+        let (client, recorder) = (Client::new(team.store.clone()), recorder.clone());
+        let numbers = numbers.clone().skip(pusher).step_by(4);
+        pushers.push(tokio::spawn(async move {
+            for number in numbers {
+                let payload = json!({ "number": number, "poison": number == POISON });
+                let job = Job::new(QUEUE, &payload).unwrap().key(format!("key-{}", number % KEYS));
+                let job = job.score(f64::from(number));
+                let sent_at = Timestamp::of_this_machine();
+                let answer = client.push(job.clone()).await;
+                recorder.pushed(sent_at, &job, Some(&answer));
+                answer.unwrap();
+            }
+        }));
+    }
+    for pusher in pushers {
+        pusher.await.unwrap();
+    }
+}
+
+type Recorder = Arc<seriatim::checker::Recorder<std::io::BufWriter<fs::File>>>;
+const KEYS: u32 = 200;
+const POISON: u32 = 777;
+
+async fn kill_some(team: &Team, after: u64) {
+    wait_until(&team.store, |stats| stats.processed > after).await;
+    let living = team.living();
+    if let Some(pid) = living.get(fastrand::usize(..living.len().max(1))) {
+        kill(*pid, Signal::KILL);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn n4_a_worker_that_dies_is_restarted_and_the_poison_is_buried_alone() {
+    let version = |number: u32| RANDOM_CRASHES.replace("VERSION", &format!("'version-{number}'"));
+    let team = Team::new("", "processes = 2\nconcurrency = 4", &version(1)).await;
+    let queue = Queue::fifo(QUEUE);
+    team.store.declare(Declare { now: None, queues: vec![queue.clone()] }).await.unwrap();
+    let recorder = team.site.recorder(&queue);
+    let serving = team.site.serve("history.ndjson");
+    push_numbered(&team, &recorder, 0..2_000).await;
+    for after in [100, 600, 1_200] {
+        kill_some(&team, after).await;
+    }
+    team.install(&version(2));
+    push_numbered(&team, &recorder, 2_000..3_500).await;
+    kill_some(&team, 2_500).await;
+    team.sees("version-2").await;
+    let before = team.pids();
+    serving.signal(Signal::HUP);
+    push_numbered(&team, &recorder, 3_500..5_000).await;
+    kill_some(&team, 4_000).await;
+    wait_until(&team.store, |stats| stats.jobs == 0).await;
+    assert!(team.pids().len() > before.len(), "SIGHUP replaces what runs");
+    team.logs("SIGHUP: all worker processes are replaced").await;
+    serving.stop();
+    assert_eq!(team.living(), Vec::<i32>::new(), "no process outlives its node");
+    recorder.finish(&*team.store).await.unwrap();
+    let report =
+        check_files(&[team.site.path("pushes.ndjson"), team.site.path("history.ndjson")]).unwrap();
+    assert!(report.is_clean(), "{report}");
+    assert_eq!(report.pushes, 5_000);
+    let dead = team.morgue().await;
+    assert_eq!(dead.len(), 1, "the poison takes nobody with it: {dead:?}");
+    assert_eq!(dead[0].key.as_deref(), Some("key-177"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_the_lanes_of_a_dead_process_run_again_at_once_and_count_a_crash() {
+    let body = "
+def handle(lane):
+    if lane.crashes == 0:
+        print('about to hang', file=sys.stderr)
+        seen('hanging')
+        threading.Event().wait()
+    seen(f'crashes {lane.crashes} attempt {lane.attempt}')
+";
+    let team = Team::new("", "concurrency = 2", body).await;
+    let serving = team.site.serve("history.ndjson");
+    let id = team.push("a", json!({})).await;
+    team.sees("hanging").await;
+    kill(team.living()[0], Signal::KILL);
+    team.sees("crashes 1 attempt 2").await;
+    assert_eq!(team.ends(id).await.state, JobState::Succeeded);
+    serving.stop();
+    let log = team.log();
+    assert!(log.contains("signal: 9") && log.contains("about to hang"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_a_process_that_does_not_answer_in_time_is_ended_and_its_other_calls_go_back_uncounted()
+{
+    let body = "
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def handle(lane):
+    if not pathlib.Path('seen', 'replaced').exists():
+        seen(f'hanging {lane.key}')
+        if lane.key == 'late': subprocess.Popen(['sh', '-c', 'touch seen/pid-$$; exec cat'])
+        threading.Event().wait()
+    seen(f'{lane.key}: attempt {lane.attempt}, crashes {lane.crashes}')
+";
+    let team =
+        Team::new(r#"backoff = { kind = "constant", base = "10ms" }"#, "concurrency = 4", body)
+            .await;
+    let serving = team.site.serve("history.ndjson");
+    let other = team.push("other", json!({})).await;
+    team.sees("hanging other").await;
+    let mut late = Job::new(QUEUE, &json!({})).unwrap().key("late");
+    late.options.timeout = Some(Duration::from_secs(1));
+    let late = Client::new(team.store.clone()).push(late).await.unwrap().job_id;
+    team.sees("hanging late").await;
+    eventually("its own child", async || team.living().len() == 2).await;
+    let first = team.living();
+    fs::write(team.site.path("seen/replaced"), "").unwrap();
+    team.sees("other: attempt 1, crashes 0").await;
+    team.sees("late: attempt 2, crashes 0").await;
+    assert_eq!(team.ends(other).await.state, JobState::Succeeded);
+    assert_eq!(team.ends(late).await.state, JobState::Succeeded);
+    assert!(first.iter().all(|pid| !is_alive(*pid)), "what it started has ended with it");
+    serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_cancellations_reach_a_call_and_spare_its_process() {
+    let body = "
+def handle(lane):
+    if lane.key == 'a':
+        seen('started')
+        while not lane.cancelled(): threading.Event().wait(0.01)
+        return cancel('as asked')
+    if lane.key == 'c':
+        seen('two are handed over' if len(lane.jobs) == 2 else 'one')
+        while not lane.cancelled(lane.jobs[1]): threading.Event().wait(0.01)
+        seen('one of two' if not lane.cancelled() else 'both')
+        return bury('the other one', done=1)
+";
+    let team = Team::new("take = 2", "concurrency = 2", body).await;
+    let both = [team.push("c", json!(1)).await, team.push("c", json!(2)).await];
+    let serving = team.site.serve("history.ndjson");
+    let id = team.push("a", json!({})).await;
+    team.sees("started").await;
+    let cancel = seriatim::store::Cancel { now: None, jobs: vec![id] };
+    team.store.cancel(cancel).await.unwrap();
+    assert_eq!(team.ends(id).await.state, JobState::Canceled);
+    team.sees("two are handed over").await;
+    let cancel = seriatim::store::Cancel { now: None, jobs: vec![both[1]] };
+    team.store.cancel(cancel).await.unwrap();
+    assert_eq!(team.ends(both[0]).await.state, JobState::Succeeded);
+    assert_eq!(team.ends(both[1]).await.state, JobState::Canceled);
+    team.sees("one of two").await;
+    let next = team.push("b", json!({})).await;
+    assert_eq!(team.ends(next).await.state, JobState::Succeeded);
+    assert_eq!(team.pids().len(), 1, "one process did it all");
+    serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n10_a_changed_program_takes_over_and_the_old_one_finishes_its_calls() {
+    let old = "
+def handle(lane):
+    seen('old has begun')
+    while not pathlib.Path('seen', 'go').exists(): threading.Event().wait(0.01)
+    seen(f'old has ended, attempt {lane.attempt}')
+";
+    let team = Team::new("", "concurrency = 2", old).await;
+    let serving = team.site.serve("history.ndjson");
+    let slow = team.push("slow", json!({})).await;
+    team.sees("old has begun").await;
+    let before = team.living();
+    team.install("raise SystemExit('a typing error')");
+    team.logs("the process from before stays").await;
+    assert_eq!(before, team.living(), "a version that does not run replaces nothing");
+    team.install("def handle(lane): seen('new')");
+    team.logs("worker process replaced").await;
+    let quick = team.push("quick", json!({})).await;
+    assert_eq!(team.ends(quick).await.state, JobState::Succeeded);
+    team.sees("new").await;
+    assert_eq!(team.job(slow).await.state, JobState::Running);
+    assert!(is_alive(before[0]), "the old process still has a call");
+    fs::write(team.site.path("seen/go"), "").unwrap();
+    team.sees("old has ended, attempt 1").await;
+    assert_eq!(team.ends(slow).await.state, JobState::Succeeded);
+    eventually("the old process ends", async || !is_alive(before[0])).await;
+    serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n11_progress_of_a_call_is_seen_while_it_runs() {
+    let body = "
+def handle(lane):
+    lane.progress(percent=40)
+    while not pathlib.Path('seen', 'go').exists(): threading.Event().wait(0.01)
+";
+    let team = Team::new("", "", body).await;
+    let serving = team.site.serve("history.ndjson");
+    let id = team.push("a", json!({})).await;
+    let told = async || team.job(id).await.progress.is_some_and(|text| text.contains("40"));
+    eventually("progress", told).await;
+    fs::write(team.site.path("seen/go"), "").unwrap();
+    assert_eq!(team.ends(id).await.state, JobState::Succeeded);
+    serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_what_is_no_message_goes_to_the_log_and_harms_nobody() {
+    let body = r#"
+import json, seriatim_worker
+def raw(line): seriatim_worker._out.write(line + '\n'); seriatim_worker._out.flush()
+def handle(lane):
+    raw('just talking')
+    raw('{"type":"done","batch":"nobody"}')
+    raw('{"type":"progress","batch":"nobody","lane":"1-0-1","progress":1}')
+    raw('{"type":"progress","batch":7}')
+    raw('{"type":"done"')
+    raw('x' * 5_000_000)
+    raw('\u0000\ufffd')
+    if lane.key == 'unreadable':
+        raw(json.dumps({'type': 'result', 'batch': lane.batch, 'results': 'fine'}))
+    if lane.key == 'unnamed':
+        raw(json.dumps({'type': 'result', 'batch': lane.batch, 'results': []}))
+    if lane.key == 'strange':
+        return {'outcome': 'explode'}
+"#;
+    let team = Team::new("max_retries = 0", "", body).await;
+    let serving = team.site.serve("history.ndjson");
+    let cases = [
+        ("unreadable", Some("the worker's result cannot be read")),
+        ("unnamed", Some("does not name this lane")),
+        ("strange", Some("outcome \"explode\"")),
+        ("good", None),
+    ];
+    for (key, error) in cases {
+        let id = team.push(key, json!({})).await;
+        let job = team.ends(id).await;
+        let expected = if error.is_some() { JobState::Failed } else { JobState::Succeeded };
+        assert_eq!(job.state, expected, "{key}: {job:?}");
+        assert!(job.error.unwrap_or_default().contains(error.unwrap_or_default()), "{key}");
+    }
+    serving.stop();
+    let log = team.log();
+    assert!(log.contains("just talking") && log.contains("too long to be a message"), "{log}");
+    assert!(log.contains("it answers a call that it does not hold"), "{log}");
+    assert!(log.len() < 200_000, "long lines are cut: {}", log.len());
+    assert_eq!(team.pids().len(), 1, "one process did it all");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_a_program_that_cannot_start_or_dies_at_once_leaves_its_jobs_uncounted() {
+    for (program, reason) in [(None, "No such file"), (Some("exit 3"), "exit status: 3")] {
+        let site = Site::new(&format!(
+            "[queues.{QUEUE}]\nmode = \"fifo\"\n\
+             [[workers]]\nqueue = \"{QUEUE}\"\nprocess = [\"./worker\"]\n"
+        ));
+        if let Some(program) = program {
+            executable(&site, program);
+        }
+        let store = site.store().await;
+        store.declare(Declare { now: None, queues: vec![Queue::fifo(QUEUE)] }).await.unwrap();
+        let job = Job::new(QUEUE, &json!({})).unwrap().key("a");
+        let id = Client::new(store.clone()).push(job).await.unwrap().job_id;
+        let serving = site.serve("history.ndjson");
+        let log = || fs::read_to_string(site.path("history.ndjson.log")).unwrap();
+        eventually("a pause", async || log().contains("Its jobs went back uncounted")).await;
+        eventually("a release", async || {
+            store.job(id).await.unwrap().unwrap().state == JobState::Queued
+        })
+        .await;
+        let job = store.job(id).await.unwrap().unwrap();
+        assert_eq!((job.retry_count, job.crashes), (-1, 0), "{job:?}");
+        assert!(log().contains(reason), "{}", log());
+        serving.stop();
+        assert_eq!(log().matches("Its jobs went back uncounted").count(), 1);
+    }
+}
+
+fn executable(site: &Site, script: &str) {
+    let path = site.path("worker");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_a_process_that_ignores_shutdown_is_ended_by_signals() {
+    let site = Site::new(&format!(
+        "[queues.{QUEUE}]\nmode = \"fifo\"\n\
+         [[workers]]\nqueue = \"{QUEUE}\"\nprocess = [\"./worker\"]\n"
+    ));
+    executable(
+        &site,
+        "trap '' TERM; echo $$ > pid.part; mv pid.part pid; while read line; do echo \"$line\" > said; done; tail -f /dev/null",
+    );
+    let serving = site.serve("history.ndjson");
+    let path = site.path("pid");
+    eventually("it runs", async || path.exists()).await;
+    let pid: i32 = fs::read_to_string(&path).unwrap().trim().parse().unwrap();
+    serving.stop();
+    assert!(!is_alive(pid));
+    assert_eq!(fs::read_to_string(site.path("said")).unwrap(), "{\"type\":\"shutdown\"}\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_the_python_example_does_what_the_guide_says() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/workers/orders.py");
+    let team = Team::new("", "watch = [\"seriatim_worker.py\"]\nconcurrency = 4", "").await;
+    fs::copy(example, team.site.path("worker.py")).unwrap();
+    let serving = team.site.serve("history.ndjson");
+    let good = team.push("42", json!({"status": "paid"})).await;
+    let bad = team.push("43", json!({})).await;
+    assert_eq!(team.ends(good).await.state, JobState::Succeeded);
+    let bad = team.ends(bad).await;
+    assert_eq!(bad.error.as_deref(), Some("an order update needs a status"));
+    team.logs("order 42 is paid").await;
+    serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_poison_takes_its_neighbours_with_it_once_at_most() {
+    let body = "
+def handle(lane):
+    seen(f'{lane.key} {lane.crashes}')
+    if lane.key == 'poison':
+        while lane.crashes == 0 and not all(pathlib.Path('seen', f'{key} 0').exists() for key in 'abc'):
+            threading.Event().wait(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+    if lane.crashes == 0: threading.Event().wait()
+    threading.Event().wait(0.3)
+";
+    let team = Team::new("max_crashes = 2", "concurrency = 4", body).await;
+    let mut ids = Vec::new();
+    for key in ["poison", "a", "b", "c"] {
+        ids.push(team.push(key, json!({})).await);
+    }
+    let serving = team.site.serve("history.ndjson");
+    assert_eq!(team.ends(ids[0]).await.state, JobState::Failed);
+    for id in &ids[1..] {
+        let job = team.ends(*id).await;
+        assert_eq!((job.state, job.attempt), (JobState::Succeeded, 2), "{job:?}");
+    }
+    serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn n4_what_a_process_answered_before_it_died_counts() {
+    let body = "
+import json, seriatim_worker
+def handle(lane):
+    # In one piece, so that it dies while its output is still being read.
+    answer = json.dumps({'type': 'done', 'batch': lane.batch})
+    os.write(seriatim_worker._out.fileno(), ('noise\\n' * 9_000 + answer + '\\n').encode())
+    os.kill(os.getpid(), signal.SIGKILL)
+";
+    let team = Team::new("", "", body).await;
+    let serving = team.site.serve("history.ndjson");
+    for key in ["a", "b", "c"] {
+        let id = team.push(key, json!({})).await;
+        let job = team.ends(id).await;
+        assert_eq!((job.state, job.attempt), (JobState::Succeeded, 1), "{job:?}");
+    }
+    serving.stop();
+}

@@ -1,0 +1,46 @@
+//! `cargo xtask coverage`: which lines of the library its tests run.
+
+use std::path::Path;
+
+use seriatim_testkit::{POSTGRES_VARIABLE, Postgres, PostgresOptions, REDIS_VARIABLE, Redis};
+
+use crate::cargo;
+use crate::packages;
+use crate::step;
+
+/// The least share of lines, in percent.
+const LEAST: &str = "85";
+
+/// Measures with cargo-tarpaulin, which needs no tools of the compiler's own. Fails below the least
+/// share.
+pub(crate) fn run(root: &Path) -> Result<(), String> {
+    if !cargo::has(root, "tarpaulin") {
+        return Err(
+            "coverage needs cargo-tarpaulin: cargo install cargo-tarpaulin --locked".to_owned()
+        );
+    }
+    packages::ensure()?;
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let (postgres, redis) = (Postgres::start_with(options)?, Redis::start()?);
+    let args = [
+        "tarpaulin",
+        "--package",
+        "seriatim",
+        "--all-features",
+        "--engine",
+        "llvm",
+        "--lib",
+        "--test",
+        "conformance",
+        "--target-dir",
+        "target/coverage",
+        "--skip-clean",
+        "--timeout",
+        "600",
+        "--fail-under",
+        LEAST,
+    ];
+    let mut command = cargo::command(root, &args);
+    command.env(POSTGRES_VARIABLE, postgres.url()).env(REDIS_VARIABLE, redis.url());
+    step::run("cargo tarpaulin", &mut command)
+}
