@@ -27,6 +27,7 @@ mod port;
 mod postgres;
 mod process;
 mod program;
+mod proxy;
 mod redis;
 mod server;
 mod shared;
@@ -36,6 +37,7 @@ pub use mysql::{Mysql, MysqlOptions};
 pub use port::free_port;
 pub use postgres::{Postgres, PostgresOptions};
 pub use program::{MissingProgram, find_program};
+pub use proxy::{Cut, Proxy};
 pub use redis::Redis;
 pub use shared::{
     MYSQL_VARIABLE, POSTGRES_VARIABLE, REDIS_VARIABLE, mysql_url, postgres_url, redis_url,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::error::Try;
 use super::sql::{Columns, LIST_MAX, list};
-use super::work::{Bodies, Need, Work};
+use super::work::{Bodies, CLOCK, Need, Work};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::{JobId, LaneId, Token};
@@ -34,12 +34,21 @@ pub(super) async fn claim(work: &mut Work<'_>, request: &Claim) -> Try<Claimed> 
     let mut turns = Vec::new();
     if !taken.is_empty() {
         work.load_jobs(&taken, Need::Turn, false, Bodies::Lengths, &HashMap::new()).await?;
-        let token = draw_token(work).await?;
+        let (token, locked_at) = draw_token(work).await?;
+        // A lane may have been freed after this call began: it was claimed when it was locked.
+        let claimed_at = if request.now.is_some() { work.now } else { locked_at };
         let now = work.now;
         for id in taken {
             // One token for all lanes of a call.
             work.state.token = token - 1;
             turns.extend(work.state.claim_lane(now, id, request));
+        }
+        for turn in &mut turns {
+            turn.claimed_at = claimed_at;
+            let lane = work.state.lanes.get_mut(&turn.lane.number);
+            if let Some(hold) = lane.and_then(|lane| lane.hold.as_mut()) {
+                hold.claimed_at = claimed_at;
+            }
         }
         work.save().await?;
         fill(work, &mut turns).await?;
@@ -156,13 +165,17 @@ async fn candidates(
 }
 
 /// The next token, higher than any before and not below the clock. It is drawn while the lanes are
-/// locked, so it is also higher than any that they ever had, and nobody waits for the counter.
-async fn draw_token(work: &mut Work<'_>) -> Try<i64> {
-    let draw = "INSERT INTO seriatim_token (tok) VALUES (NULL); DELETE FROM seriatim_token WHERE tok = LAST_INSERT_ID()";
-    let token = first_id(work, draw).await?;
+/// locked, so it is also higher than any that they ever had, and nobody waits for the counter. The
+/// server's time comes with it.
+async fn draw_token(work: &mut Work<'_>) -> Try<(i64, Timestamp)> {
+    let draw = format!(
+        "INSERT INTO seriatim_token (tok) VALUES (NULL); DELETE FROM seriatim_token WHERE tok = LAST_INSERT_ID(); \
+         SELECT {CLOCK}"
+    );
+    let (token, clock) = drawn(work, &draw).await?;
     let now = work.now.as_micros();
     if token >= now {
-        return Ok(token);
+        return Ok((token, clock));
     }
     // Where another lifts it at the same time the row is there already, and the counter is beyond.
     let lift = format!(
@@ -171,13 +184,16 @@ async fn draw_token(work: &mut Work<'_>) -> Try<i64> {
         now - 1
     );
     work.loan.run(&lift).await?;
-    first_id(work, draw).await
+    drawn(work, &draw).await
 }
 
-async fn first_id(work: &mut Work<'_>, sql: &str) -> Try<i64> {
-    let answers = work.loan.run(sql).await?;
-    let id = answers.first().map(|answer| answer.first_id as i64);
-    id.filter(|id| *id > 0).ok_or_else(super::sql::corrupt)
+async fn drawn(work: &mut Work<'_>, draw: &str) -> Try<(i64, Timestamp)> {
+    let mut answers = work.loan.run(draw).await?;
+    let token = answers.first().map(|answer| answer.first_id as i64).filter(|id| *id > 0);
+    let clock = answers.pop().and_then(|mut answer| answer.rows.pop());
+    let clock = clock.ok_or_else(super::sql::corrupt)?;
+    let clock = Timestamp::from_micros(Columns::of(clock).int()?);
+    Ok((token.ok_or_else(super::sql::corrupt)?, clock))
 }
 
 /// Gives the jobs of turns the payloads that were too large to be read before.
@@ -233,7 +249,7 @@ pub(super) async fn rescue(work: &mut Work<'_>, request: &Rescue) -> Try<Result<
         return Ok(Ok(Vec::new()));
     }
     work.load_closed(&here).await?;
-    let token = draw_token(work).await?;
+    let (token, _) = draw_token(work).await?;
     work.state.token = token - 1;
     let tokens_before = work.state.token;
     let mut turns = work.state.rescue(now, request)?;

@@ -14,6 +14,10 @@ use crate::error::{Error, ErrorKind};
 const CONNECTIONS_MAX: usize = 8;
 /// How many seconds a statement waits for a row that another holds.
 const LOCK_WAIT_SECONDS: u32 = 10;
+/// For how many seconds the server waits for the next statement of a transaction. A process that stands
+/// still in the middle of one would otherwise hold its locks for as long, and nobody could take over
+/// what it held.
+const IDLE_IN_TRANSACTION_SECONDS: u32 = 5;
 /// The largest packet that we send; the server may take less.
 const PACKET_BYTES_MAX: usize = 1 << 30;
 
@@ -101,6 +105,14 @@ impl Pool {
         conn.query_drop(names).await?;
         if conn.query_drop(session).await.is_err() {
             conn.query_drop(older).await?;
+        }
+        // MySQL has no such thing for transactions alone: there idle connections end as soon, and are
+        // made again when they are needed.
+        let in_transaction =
+            format!("SET SESSION idle_transaction_timeout = {IDLE_IN_TRANSACTION_SECONDS}");
+        if conn.query_drop(in_transaction).await.is_err() {
+            conn.query_drop(format!("SET SESSION wait_timeout = {IDLE_IN_TRANSACTION_SECONDS}"))
+                .await?;
         }
         Ok(conn)
     }

@@ -27,6 +27,9 @@ const INLINE_BYTES: usize = 4 << 10;
 /// New jobs and lanes have numbers from here on until the server has given them theirs.
 pub(super) const UNNUMBERED: u64 = 1 << 47;
 
+/// The server's time, in microseconds since 1970.
+pub(super) const CLOCK: &str = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)";
+
 type Routes = Vec<(Option<String>, Option<String>)>;
 
 /// The queues and routes, as they were at the last look. They change rarely, and each change has a
@@ -109,7 +112,7 @@ impl<'a> Work<'a> {
         };
         let access = if hold == Hold::Look { "READ ONLY" } else { "READ WRITE" };
         let sql = format!(
-            "START TRANSACTION {access}; SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED), definitions \
+            "START TRANSACTION {access}; SELECT {CLOCK}, definitions \
              FROM seriatim_meta WHERE id = 1 {lock}"
         );
         let (loan, answers) = pool.first(&sql).await?;

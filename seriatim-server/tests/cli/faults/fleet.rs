@@ -1,0 +1,285 @@
+//! Three nodes on one database server, killed, paused, stopped and started again under load, while the
+//! server itself restarts: judged by the histories of all.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::json;
+use seriatim::checker::{Report, check_files};
+use seriatim::store::Declare;
+use seriatim::{Client, Error, Job, Mode, Queue, SharedStore, Timestamp};
+use seriatim_testkit::{Cut, Proxy};
+
+use super::Server;
+use crate::site::{QUEUE, Serving, Site, eventually};
+
+/// Names how many jobs a run has; few by default, so that all tests stay quick.
+const JOBS_VARIABLE: &str = "SERIATIM_FAULT_JOBS";
+const JOBS: u64 = 4_000;
+const KEYS: u64 = 500;
+const NODES: usize = 3;
+/// Jobs in one push. They are of different keys.
+const PUSH_JOBS: u64 = 20;
+/// Pushing waits while more are open, so that the faults find work under way.
+const OPEN_MAX: u64 = 1_500;
+
+const WORKER: &str = "
+import random, time
+from seriatim_worker import *
+def handle(lane):
+    time.sleep(0.001)
+    if random.random() < 0.01:
+        return retry('now and then')
+serve(handle, concurrency=8)
+";
+
+type Recorder = Arc<seriatim::checker::Recorder<std::io::BufWriter<fs::File>>>;
+
+/// The nodes, and what has been recorded of them.
+struct Fleet {
+    site: Site,
+    store: SharedStore,
+    recorder: Recorder,
+    nodes: Vec<Serving>,
+    histories: Vec<String>,
+    jobs: u64,
+}
+
+impl Fleet {
+    /// Nodes that reach the store at `url`, which is `store` too.
+    async fn new(store: SharedStore, url: &str, mode: Mode) -> Self {
+        let site = Site::new(&format!(
+            "[store]\nurl = \"{url}\"\n[node]\nconcurrency = 16\nlease = \"2s\"\nheartbeat = \"300ms\"\n\
+             [queues.{QUEUE}]\nmode = \"{mode}\"\nbatch_size = 5\nbackoff = {{ kind = \"constant\", base = \"20ms\" }}\n\
+             [[workers]]\nqueue = \"{QUEUE}\"\nprocess = [\"python3\", \"worker.py\"]\n"
+        ));
+        let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/workers");
+        fs::copy(format!("{examples}/seriatim_worker.py"), site.path("seriatim_worker.py"))
+            .unwrap();
+        fs::write(site.path("worker.py"), WORKER).unwrap();
+        let queue = Queue::new(QUEUE, mode);
+        store.declare(Declare { now: None, queues: vec![queue.clone()] }).await.unwrap();
+        let recorder = site.recorder(&queue);
+        let jobs = std::env::var(JOBS_VARIABLE).map_or(JOBS, |jobs| jobs.parse().unwrap());
+        Self { site, store, recorder, nodes: Vec::new(), histories: Vec::new(), jobs }
+    }
+
+    fn start_node(&mut self) {
+        let history = format!("node-{}.ndjson", self.histories.len());
+        self.nodes.push(self.site.serve(&history));
+        self.histories.push(history);
+    }
+
+    fn start_nodes(&mut self) {
+        for _ in 0..NODES {
+            self.start_node();
+        }
+    }
+
+    /// Jobs that the store has not done; none when it does not answer.
+    async fn open(&self) -> Option<u64> {
+        let stats = self.store.stats(None).await.ok()?;
+        stats.iter().find(|stats| &*stats.queue == QUEUE).map(|stats| stats.jobs)
+    }
+
+    /// Every node has told the store of itself.
+    async fn is_up(&self) {
+        let are_up = async || {
+            let nodes = self.store.nodes().await.unwrap_or_default();
+            let is_up = |pid| nodes.iter().any(|node| node.info.pid == pid && !node.dead);
+            self.nodes.iter().all(|node| is_up(node.0.id()))
+        };
+        eventually("all nodes are up", are_up).await;
+    }
+
+    fn log(&self, history: &str) -> String {
+        fs::read_to_string(self.site.path(&format!("{history}.log"))).unwrap()
+    }
+
+    fn warnings(&self) -> String {
+        let logs: String = self.histories.iter().map(|name| self.log(name)).collect();
+        logs.lines().filter(|line| !line.contains(" INFO ")).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Leaves the folder there, for whoever looks for the reason.
+    fn keep(&self) -> std::path::PathBuf {
+        let kept = tempfile::tempdir().unwrap().keep();
+        for name in self.histories.iter().map(String::as_str).chain(["pushes.ndjson"]) {
+            fs::copy(self.site.path(name), kept.join(name)).unwrap();
+        }
+        kept
+    }
+
+    /// All jobs are done and all nodes have stopped in order: the judgement.
+    async fn judge(mut self) -> Report {
+        eventually("all is done", async || self.open().await == Some(0)).await;
+        for node in self.nodes.drain(..) {
+            node.stop();
+        }
+        self.recorder.finish(&*self.store).await.unwrap();
+        let mut files = vec![self.site.path("pushes.ndjson")];
+        files.extend(self.histories.iter().map(|name| self.site.path(name)));
+        let report = check_files(&files).unwrap();
+        assert!(
+            report.is_clean(),
+            "{report}\n{}\nthe histories are kept in {:?}",
+            self.warnings(),
+            self.keep()
+        );
+        assert_eq!(report.pushes + report.unknown, self.jobs, "{report}");
+        report
+    }
+}
+
+/// Pushes the whole load; what the store refuses while it is away is recorded as unknown.
+async fn push(store: SharedStore, recorder: Recorder, pushed: &AtomicU64, mode: Mode, jobs: u64) {
+    let client = Client::new(store.clone());
+    let mut looks = tokio::time::interval(Duration::from_millis(20));
+    let numbers: Vec<u64> = (0..jobs).collect();
+    for batch in numbers.chunks(PUSH_JOBS as usize) {
+        let job = |number: &u64| {
+            let job = Job::new(QUEUE, &json!({ "number": number })).unwrap();
+            match mode.is_keyed() {
+                true => job.key(format!("key-{}", number % KEYS)).score(*number as f64),
+                false => job,
+            }
+        };
+        let jobs: Vec<Job> = batch.iter().map(job).collect();
+        let sent_at = Timestamp::of_this_machine();
+        let answers: Vec<_> = match client.push_all(jobs.clone()).await {
+            Ok(answers) => answers.into_iter().map(Ok).collect(),
+            Err(error) => jobs
+                .iter()
+                .map(|_| Err(Error::new(error.kind(), error.message().to_owned())))
+                .collect(),
+        };
+        for (job, answer) in jobs.iter().zip(&answers) {
+            recorder.pushed(sent_at, job, Some(answer));
+        }
+        pushed.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        while store
+            .stats(None)
+            .await
+            .is_ok_and(|stats| stats.iter().any(|stats| stats.jobs > OPEN_MAX))
+        {
+            looks.tick().await;
+        }
+    }
+}
+
+/// What happens to a node, or to the server under all of them.
+#[derive(Clone, Copy)]
+enum Blow {
+    Kill,
+    Pause,
+    Stop,
+    Server,
+}
+
+const BLOWS: [Blow; 7] =
+    [Blow::Kill, Blow::Pause, Blow::Stop, Blow::Server, Blow::Kill, Blow::Pause, Blow::Kill];
+
+impl Blow {
+    async fn fall(self, fleet: &mut Fleet, server: &mut Server) {
+        let victim = fastrand::usize(..fleet.nodes.len());
+        match self {
+            Self::Kill => {
+                let actor = fleet.nodes.swap_remove(victim).kill();
+                fleet.recorder.died(&actor);
+                fleet.start_node();
+            }
+            Self::Stop => {
+                fleet.nodes.swap_remove(victim).stop();
+                fleet.start_node();
+            }
+            Self::Server => tokio::task::block_in_place(|| server.kill_and_restart()),
+            Self::Pause => {
+                let node = &fleet.nodes[victim];
+                let pid = node.0.id();
+                node.signal(Signal::STOP);
+                let is_dead = async || {
+                    let nodes = fleet.store.nodes().await.unwrap_or_default();
+                    nodes.iter().any(|node| node.info.pid == pid && node.dead)
+                };
+                eventually("the paused node is declared dead", is_dead).await;
+                node.signal(Signal::CONT);
+            }
+        }
+    }
+}
+
+async fn nothing_is_lost_and_nothing_overlaps(mut server: Server, mode: Mode) {
+    let mut fleet = Fleet::new(server.store().await, &server.url(), mode).await;
+    fleet.start_nodes();
+    let pushed = Arc::new(AtomicU64::new(0));
+    let pushing = {
+        let (store, recorder, pushed) =
+            (fleet.store.clone(), fleet.recorder.clone(), pushed.clone());
+        let jobs = fleet.jobs;
+        tokio::spawn(async move { push(store, recorder, &pushed, mode, jobs).await })
+    };
+    for (i, blow) in BLOWS.iter().enumerate() {
+        let at = fleet.jobs * (i as u64 + 1) / (BLOWS.len() as u64 + 1);
+        eventually("the load goes on", async || pushed.load(Ordering::Relaxed) >= at).await;
+        fleet.is_up().await;
+        blow.fall(&mut fleet, &mut server).await;
+    }
+    pushing.await.unwrap();
+    let report = fleet.judge().await;
+    assert!(report.rescued > 0, "what dead nodes held was taken over: {report}");
+    assert!(report.refused > 0, "what a paused node settled late was refused: {report}");
+}
+
+/// Breaks a connection every now and then, before or after the server has seen a request.
+async fn nothing_is_lost_over_bad_connections(server: Server) {
+    let mode = Mode::Fifo;
+    let proxy = Proxy::start(server.port()).unwrap();
+    let mut fleet = Fleet::new(server.store().await, &server.url_over(proxy.port()), mode).await;
+    fleet.start_nodes();
+    fleet.is_up().await;
+    let (store, recorder, jobs) = (fleet.store.clone(), fleet.recorder.clone(), fleet.jobs);
+    let pushed = AtomicU64::new(0);
+    let cutting = async {
+        let mut looks = tokio::time::interval(Duration::from_millis(30));
+        while pushed.load(Ordering::Relaxed) < jobs {
+            let cut = if fastrand::bool() { Cut::BeforeRequest } else { Cut::BeforeReply };
+            proxy.cut(fastrand::u32(..8), cut);
+            looks.tick().await;
+        }
+        proxy.spare();
+    };
+    tokio::join!(push(store, recorder, &pushed, mode, jobs), cutting);
+    assert!(proxy.cuts() > 10, "{} cuts", proxy.cuts());
+    let first = fleet.histories[0].clone();
+    let log = fleet.log(&first);
+    fleet.judge().await;
+    assert!(log.contains("trying until the store answers again"), "it says what happened: {log}");
+}
+
+macro_rules! on_each_server {
+    ($($name:ident: $case:ident($server:ident $(, $mode:ident)?);)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            $case(Server::$server() $(, Mode::$mode)?).await;
+        }
+    )*};
+}
+
+on_each_server! {
+    postgres_parallel_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(postgres, Parallel);
+    postgres_accumulate_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(postgres, Accumulate);
+    postgres_fifo_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(postgres, Fifo);
+    postgres_exclusive_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(postgres, Exclusive);
+    mysql_parallel_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(mysql, Parallel);
+    mysql_accumulate_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(mysql, Accumulate);
+    mysql_fifo_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(mysql, Fifo);
+    mysql_exclusive_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(mysql, Exclusive);
+    redis_accumulate_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(redis, Accumulate);
+    redis_fifo_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(redis, Fifo);
+    postgres_connections_that_break_lose_nothing: nothing_is_lost_over_bad_connections(postgres);
+    mysql_connections_that_break_lose_nothing: nothing_is_lost_over_bad_connections(mysql);
+    redis_connections_that_break_lose_nothing: nothing_is_lost_over_bad_connections(redis);
+}

@@ -1,0 +1,68 @@
+//! Real faults on real servers: processes that are killed and paused, servers that restart, and
+//! connections that break at the worst moment.
+
+mod fleet;
+mod lost;
+
+use seriatim::SharedStore;
+use seriatim_testkit::{Mysql, MysqlOptions, Postgres, PostgresOptions, Redis};
+
+/// A database server of this test alone, which may be stopped.
+pub(crate) enum Server {
+    Postgres(Postgres),
+    Mysql(Mysql),
+    Redis(Redis),
+}
+
+impl Server {
+    fn postgres() -> Self {
+        let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+        Self::Postgres(Postgres::start_with(options).unwrap())
+    }
+
+    fn mysql() -> Self {
+        let options = MysqlOptions { durable: false, ..MysqlOptions::default() };
+        Self::Mysql(Mysql::start_with(options).unwrap())
+    }
+
+    fn redis() -> Self {
+        Self::Redis(Redis::start().unwrap())
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::Postgres(server) => server.url(),
+            Self::Mysql(server) => server.url(),
+            Self::Redis(server) => server.url(),
+        }
+    }
+
+    fn port(&self) -> u16 {
+        match self {
+            Self::Postgres(server) => server.port(),
+            Self::Mysql(server) => server.port(),
+            Self::Redis(server) => server.port(),
+        }
+    }
+
+    /// The same database, by way of another port.
+    fn url_over(&self, port: u16) -> String {
+        self.url().replacen(&format!(":{}", self.port()), &format!(":{port}"), 1)
+    }
+
+    fn kill_and_restart(&mut self) {
+        match self {
+            Self::Postgres(server) => server.kill().and_then(|()| server.restart()),
+            Self::Mysql(server) => server.kill().and_then(|()| server.restart()),
+            Self::Redis(server) => server.kill().and_then(|()| server.restart()),
+        }
+        .unwrap();
+    }
+
+    /// A store in it, ready to use.
+    async fn store(&self) -> SharedStore {
+        let store = seriatim::connect(&self.url()).await.unwrap();
+        store.migrate().await.unwrap();
+        store
+    }
+}

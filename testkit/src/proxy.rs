@@ -1,0 +1,227 @@
+//! A connection that breaks when a test wants it to.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Where a connection is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The server never sees the request.
+    BeforeRequest,
+    /// The server carries the request out, and its answer is lost.
+    BeforeReply,
+}
+
+/// Stands between clients and a server of 127.0.0.1, and cuts a connection at a chosen request.
+///
+/// A request is what a client sends without waiting for an answer in between.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    server: u16,
+    plan: Mutex<Option<Plan>>,
+    cuts: AtomicU64,
+    closed: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    requests_before: u32,
+    cut: Cut,
+}
+
+/// The two sides of one connection.
+#[derive(Debug)]
+struct Link {
+    client: TcpStream,
+    server: TcpStream,
+    /// What the server says is not passed on any more.
+    is_deaf: AtomicBool,
+}
+
+impl Link {
+    fn end(&self) {
+        // The other thread may have ended it, or the peer.
+        let _ = self.client.shutdown(Shutdown::Both);
+        let _ = self.server.shutdown(Shutdown::Both);
+    }
+}
+
+impl Proxy {
+    /// Listens on a free port for a server on `port`.
+    pub fn start(port: u16) -> Result<Self, String> {
+        let failed = |e: io::Error| format!("cannot start a proxy: {e}");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+        let own_port = listener.local_addr().map_err(failed)?.port();
+        let shared = Arc::new(Shared {
+            server: port,
+            plan: Mutex::default(),
+            cuts: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+        });
+        let accepting = shared.clone();
+        thread::spawn(move || accept(&listener, &accepting));
+        Ok(Self { port: own_port, shared })
+    }
+
+    /// The port to connect to.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Cuts one connection: the one of the request after the next `requests_before`.
+    pub fn cut(&self, requests_before: u32, cut: Cut) {
+        *self.shared.plan() = Some(Plan { requests_before, cut });
+    }
+
+    /// Forgets a cut that has not happened; answers whether there was one.
+    pub fn spare(&self) -> bool {
+        self.shared.plan().take().is_some()
+    }
+
+    /// Connections that were cut.
+    pub fn cuts(&self) -> u64 {
+        self.shared.cuts.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Relaxed);
+        // Wakes the thread that waits for a connection.
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+    }
+}
+
+impl Shared {
+    fn plan(&self) -> MutexGuard<'_, Option<Plan>> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this request is the one at which to cut.
+    fn cut_here(&self) -> Option<Cut> {
+        let mut plan = self.plan();
+        match &mut *plan {
+            None => None,
+            Some(Plan { requests_before: 0, cut }) => {
+                let cut = *cut;
+                *plan = None;
+                self.cuts.fetch_add(1, Ordering::Relaxed);
+                Some(cut)
+            }
+            Some(Plan { requests_before, .. }) => {
+                *requests_before -= 1;
+                None
+            }
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for client in listener.incoming() {
+        if shared.closed.load(Ordering::Relaxed) {
+            return;
+        }
+        // A client that is gone again, or a server that is away: the client sees its connection end.
+        let Ok(client) = client else { continue };
+        let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, shared.server)) else { continue };
+        let _ = client.set_nodelay(true);
+        let _ = server.set_nodelay(true);
+        let link = Arc::new(Link { client, server, is_deaf: AtomicBool::new(false) });
+        let (requests, answers, shared) = (link.clone(), link, shared.clone());
+        thread::spawn(move || {
+            let _ = pass_requests(&requests, &shared);
+            requests.end();
+        });
+        thread::spawn(move || {
+            let _ = pass_answers(&answers);
+            answers.end();
+        });
+    }
+}
+
+fn pass_requests(link: &Link, shared: &Shared) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let length = (&link.client).read(&mut chunk)?;
+        if length == 0 {
+            return Ok(());
+        }
+        match shared.cut_here() {
+            Some(Cut::BeforeRequest) => return Ok(()),
+            Some(Cut::BeforeReply) => link.is_deaf.store(true, Ordering::SeqCst),
+            None => {}
+        }
+        (&link.server).write_all(&chunk[..length])?;
+    }
+}
+
+fn pass_answers(link: &Link) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let length = (&link.server).read(&mut chunk)?;
+        if length == 0 || link.is_deaf.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        (&link.client).write_all(&chunk[..length])?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// A server that answers each line with itself, and tells what it saw.
+    fn echo() -> (u16, mpsc::Receiver<String>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (saw, seen) = mpsc::channel();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, saw) = (stream.unwrap(), saw.clone());
+                for line in BufReader::new(&stream).lines() {
+                    let Ok(line) = line else { break };
+                    saw.send(line.clone()).unwrap();
+                    let _ = (&stream).write_all(format!("{line}\n").as_bytes());
+                }
+            }
+        });
+        (port, seen)
+    }
+
+    fn ask(stream: &TcpStream, line: &str) -> Option<String> {
+        let mut sink = stream;
+        sink.write_all(format!("{line}\n").as_bytes()).ok()?;
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).ok()?;
+        (!answer.is_empty()).then(|| answer.trim().to_owned())
+    }
+
+    #[test]
+    fn a_request_is_cut_before_or_after_the_server_saw_it() {
+        for (cut, sees) in [(Cut::BeforeRequest, false), (Cut::BeforeReply, true)] {
+            let (server, seen) = echo();
+            let proxy = Proxy::start(server).unwrap();
+            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port())).unwrap();
+            proxy.cut(1, cut);
+            assert_eq!(ask(&stream, "one"), Some("one".into()));
+            assert_eq!(ask(&stream, "two"), None, "{cut:?}");
+            assert_eq!(seen.recv().unwrap(), "one");
+            assert_eq!(seen.recv_timeout(std::time::Duration::from_millis(200)).is_ok(), sees);
+            assert_eq!((proxy.cuts(), proxy.spare()), (1, false));
+        }
+    }
+}
