@@ -28,7 +28,7 @@ pub use self::redis::Redis;
 pub use memory::Fault;
 pub use memory::Memory;
 #[cfg(feature = "mysql")]
-pub use mysql::Mysql;
+pub use mysql::{Mysql, bare_limit as mysql_bare_limit};
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 pub use request::*;

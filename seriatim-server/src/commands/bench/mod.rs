@@ -18,6 +18,8 @@ use crate::output::{Failure, say};
 
 /// Jobs in one bulk push.
 const PUSH_BATCH: usize = 1_000;
+/// Jobs in a batch of the bare limit: as many as in the engine's largest claim.
+const LIMIT_BATCH: usize = 1_000;
 /// Jobs whose start is timed.
 const STARTS: usize = 200;
 /// When the first of the scheduled jobs is due, and how far they are apart.
@@ -218,16 +220,18 @@ impl Bench {
 
     async fn limit_per_s(&self) -> Result<f64, Failure> {
         let url = self.store.url()?;
+        let jobs = self.jobs as usize;
+        if url.starts_with("mysql:") || url.starts_with("mariadb:") {
+            return Ok(seriatim::store::mysql_bare_limit(&url, jobs, LIMIT_BATCH).await?);
+        }
         let Some(path) = url.strip_prefix("sqlite:") else {
-            return Err(Failure::usage("--limit is there for sqlite: only, as yet"));
+            return Err(Failure::usage("--limit is there for sqlite: and mysql: only, as yet"));
         };
         let path = std::path::PathBuf::from(format!("{path}.limit"));
-        let jobs = self.jobs as usize;
         let measured = {
             let path = path.clone();
-            // The same batch size as the engine's largest claim.
             tokio::task::spawn_blocking(move || {
-                seriatim::store::sqlite_bare_limit(&path, jobs, 1_000)
+                seriatim::store::sqlite_bare_limit(&path, jobs, LIMIT_BATCH)
             })
             .await
         };

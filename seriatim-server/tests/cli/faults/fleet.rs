@@ -195,7 +195,7 @@ impl Blow {
                 fleet.nodes.swap_remove(victim).stop();
                 fleet.start_node();
             }
-            Self::Server => tokio::task::block_in_place(|| server.kill_and_restart()),
+            Self::Server => tokio::task::block_in_place(|| server.break_down()),
             Self::Pause => {
                 let node = &fleet.nodes[victim];
                 let pid = node.0.id();

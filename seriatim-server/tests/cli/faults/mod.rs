@@ -50,11 +50,13 @@ impl Server {
         self.url().replacen(&format!(":{}", self.port()), &format!(":{port}"), 1)
     }
 
-    fn kill_and_restart(&mut self) {
+    /// The end of the server and its return. Redis ends in order: as it is set here (and commonly) it
+    /// may lose the last seconds in a crash, which is not what is tested.
+    fn break_down(&mut self) {
         match self {
             Self::Postgres(server) => server.kill().and_then(|()| server.restart()),
             Self::Mysql(server) => server.kill().and_then(|()| server.restart()),
-            Self::Redis(server) => server.kill().and_then(|()| server.restart()),
+            Self::Redis(server) => server.restart(),
         }
         .unwrap();
     }

@@ -7,6 +7,7 @@
 
 mod claim;
 mod error;
+mod limit;
 mod migrate;
 mod nodes;
 mod people;
@@ -38,6 +39,8 @@ use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
 use crate::store::{Store, validate_push};
 use crate::turn::Turn;
+
+pub use limit::bare_limit;
 
 /// How often a call is repeated that the server undid because of others.
 const TRIES_MAX: usize = 8;
