@@ -3,6 +3,7 @@
 mod cargo;
 mod coverage;
 mod deny;
+mod faults;
 mod files;
 mod packages;
 mod seeds;
@@ -25,6 +26,9 @@ Developer commands of Seriatim.
     cargo xtask tidy            the rules of style that rustfmt and clippy do not know
     cargo xtask coverage        which lines of the library its tests run; below 85 % it fails
     cargo xtask deny            licences, advisories and duplicates of dependencies (cargo-deny)
+    cargo xtask faults [--jobs N]
+                                killed, paused and restarted processes and servers under a load of
+                                20,000 jobs (or N) in each mode, with the judgement of each
     cargo xtask seeds           the rows of docs/parity.md, and the tests that show them
     cargo xtask servers         a private PostgreSQL, MariaDB and Redis to develop and measure against,
                                 until Ctrl-C
@@ -69,6 +73,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["tidy"] => tidy::run(&root())?,
         ["coverage"] => coverage::run(&root())?,
         ["deny"] => deny::run(&root())?,
+        ["faults", rest @ ..] => faults::run(&root(), rest)?,
         ["seeds"] => seeds::run(&root())?,
         ["simulate", rest @ ..] => simulate::run(&root(), rest)?,
         ["servers"] => servers::run()?,

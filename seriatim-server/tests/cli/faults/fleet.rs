@@ -130,6 +130,7 @@ impl Fleet {
             self.keep()
         );
         assert_eq!(report.pushes + report.unknown, self.jobs, "{report}");
+        println!("{report}");
         report
     }
 }
