@@ -19,8 +19,8 @@ use crate::http::Role;
 use crate::output::{Failure, LogFormat};
 
 pub(crate) use cron::CronConfig;
-pub(crate) use explain::closest;
 use explain::explain;
+pub(crate) use explain::{closest, in_words};
 pub(crate) use worker::{Builtin, WorkerConfig, WorkerKind};
 
 /// Prefix of the variables that override the file.

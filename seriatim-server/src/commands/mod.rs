@@ -65,7 +65,6 @@ pub(crate) enum Command {
     /// Prints the OpenAPI document of the HTTP API
     Openapi(openapi::Openapi),
     /// Prints the manual page
-    #[command(hide = true)]
     Man(man::Man),
     /// Measures a store: how fast jobs are pushed and drained
     Bench(bench::Bench),

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use seriatim::store::{Command, NodeView};
+use seriatim::store::{Command, NodeView, QueueStats};
 use seriatim::{NodeId, Store, Timestamp};
 
 use super::args::Common;
@@ -73,6 +73,16 @@ pub(super) fn is_late(node: &NodeView, now: Timestamp) -> bool {
     node.heartbeat_at + node.info.lease < now
 }
 
+/// The queues that it works on, and which of them are paused.
+pub(super) fn queues_of(node: &NodeView, stats: &[QueueStats]) -> String {
+    let is_paused = |name: &str| stats.iter().any(|of| *of.queue == *name && of.paused);
+    let shown = |name: &String| match is_paused(name) {
+        true => format!("{name} (paused)"),
+        false => name.clone(),
+    };
+    node.info.queues.iter().map(shown).collect::<Vec<_>>().join(", ")
+}
+
 fn held_by<'a>(running: &'a [Running], node: &NodeView) -> Vec<&'a Running> {
     running.iter().filter(|one| one.lane.node.as_ref() == Some(&node.info.id)).collect()
 }
@@ -98,7 +108,8 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let (nodes, now) = (sorted(store).await?, store.now().await?);
-    let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
+    let stats = store.stats(None).await?;
+    let running = running(store, &stats, RUNNING_MAX).await?;
     if nodes.is_empty() {
         say("no nodes: `seriatim serve` starts one");
         return Ok(());
@@ -123,7 +134,7 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
             relative(now, node.heartbeat_at).into(),
             (&node.info.host).into(),
             node.info.pid.to_string().into(),
-            node.info.queues.join(", ").into(),
+            queues_of(node, &stats).into(),
         ]);
     }
     say(table.render(Terminal::of_stdout()));
@@ -188,7 +199,8 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
         return Ok(());
     }
     let (node, now) = (find(store, wanted).await?, store.now().await?);
-    let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
+    let stats = store.stats(None).await?;
+    let running = running(store, &stats, RUNNING_MAX).await?;
     let held = held_by(&running, &node);
     let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
     let info = &node.info;
@@ -199,7 +211,7 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
         .add("state", state(&node, now).0)
         .add("process", format!("{} on {}, version {}", info.pid, info.host, info.version))
         .add("busy", format!("{} of {}", info.busy, info.concurrency))
-        .add("queues", info.queues.join(", "))
+        .add("queues", queues_of(&node, &stats))
         .add("started", when(info.started_at))
         .add("beat", when(node.heartbeat_at))
         .add("lease", seriatim::duration::format(info.lease));

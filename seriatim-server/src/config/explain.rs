@@ -22,23 +22,23 @@ pub(super) fn explain(name: &str, path: &str, error: &toml::de::Error) -> Failur
 }
 
 /// The message of the reader, for those who do not know its types.
-fn in_words(message: &str) -> String {
+pub(crate) fn in_words(message: &str) -> String {
     if let Some((given, wanted)) = mismatch(message) {
         return format!("{} is given; write {}", given_in_words(given), wanted_in_words(wanted));
     }
     let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let Some((unknown, known)) = names.split_first() else { return message.to_owned() };
-    let suggestion = closest(unknown, known).map(|known| format!("\ndid you mean `{known}`?"));
+    let suggestion = closest(unknown, known).map(|known| format!(" (did you mean `{known}`?)"));
     let suggestion = suggestion.unwrap_or_default();
     if message.starts_with("unknown field") {
         return format!(
-            "there is no key `{unknown}` here: it has `{}`{suggestion}",
+            "there is no key `{unknown}` here{suggestion}: it has `{}`",
             known.join("`, `")
         );
     }
     if message.starts_with("unknown variant") {
         return format!(
-            "{unknown:?} is none of its values: write \"{}\"{suggestion}",
+            "{unknown:?} is none of its values{suggestion}: write \"{}\"",
             known.join("\", \"")
         );
     }

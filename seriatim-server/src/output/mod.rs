@@ -61,6 +61,11 @@ impl Failure {
         self.field.as_deref()
     }
 
+    /// The same failure, told otherwise.
+    pub(crate) fn reworded(self, message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), ..self }
+    }
+
     /// It failed, and all there is to say has been said.
     pub(crate) fn silent() -> Self {
         Self::failed("")

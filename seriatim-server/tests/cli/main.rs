@@ -9,6 +9,7 @@ mod disk;
 mod hand;
 mod http;
 mod input;
+mod newcomer;
 mod people;
 mod processes;
 mod receiver;

@@ -77,6 +77,11 @@ async fn l16_a_queue_is_paused_and_its_failed_jobs_are_buried_or_deleted() {
     assert_eq!(house.json(&["queues", "show", "orders"])["dead"], 2);
     house.json(&["morgue", "orders", "requeue", "--key", "order-1"]);
     assert_eq!(house.json(&["queues", "delete-failed", "orders", "--yes"])["count"], 0);
+    // What is not there needs no --yes.
+    let nothing = house.text(&["queues", "delete-failed", "orders"]);
+    assert_eq!(nothing, "nothing of orders waits for a retry\n");
+    let nothing = house.text(&["morgue", "mails", "delete", "--all"]);
+    assert_eq!(nothing, "no dead jobs of mails: nothing to delete\n");
 }
 
 #[tokio::test]
