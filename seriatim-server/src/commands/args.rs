@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::output::Failure;
 
 /// What is used when nobody says.
-const DEFAULT_STORE: &str = "sqlite:seriatim.db";
+pub(crate) const DEFAULT_STORE: &str = "sqlite:seriatim.db";
 
 /// Why `memory:` is of no use to a command that ends.
 pub(crate) const FORGETS: &str = "memory: is empty at the start of each process and forgotten at its end, so this would come to nothing: name a lasting store, as in --store sqlite:seriatim.db, or push to the HTTP API of the `serve` that holds it";

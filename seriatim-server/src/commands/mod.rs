@@ -28,6 +28,9 @@ mod serve;
 pub(crate) mod stats;
 mod top;
 
+#[cfg(test)]
+pub(crate) use args::DEFAULT_STORE;
+
 use clap::Subcommand;
 
 use crate::output::Failure;

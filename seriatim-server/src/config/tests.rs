@@ -153,3 +153,123 @@ fn a_contradiction_names_the_queue_and_the_field() {
     let error = format!("{:?}", config.declared().unwrap_err());
     assert!(error.contains("queues.a.take"), "{error}");
 }
+
+const PAGE: &str = include_str!("../../../docs/config.md");
+
+/// The rows of a section's first table whose first cell names keys: (keys, default).
+fn rows(heading: &str) -> Vec<(Vec<&'static str>, &'static str)> {
+    let section = PAGE.split("\n## ").find(|section| section.starts_with(heading));
+    let section = section.unwrap_or_else(|| panic!("docs/config.md has no section {heading}"));
+    let table = section.split("\n| key | default | |\n").nth(1).unwrap();
+    let lines = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+    let row = |line: &'static str| {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        (quoted(cells[0]), cells[1])
+    };
+    lines.map(row).collect()
+}
+
+/// What stands in backquotes.
+fn quoted(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+/// The keys that a part of the configuration has, as its own error lists them.
+fn keys_of_program(text: &str) -> Vec<String> {
+    let error = read(text, &[]).unwrap_err();
+    let (_, keys) = error.split_once(" it has ").unwrap();
+    let keys = keys.split_once("\", kind").map_or(keys, |(keys, _)| keys);
+    quoted(keys).into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_page_has_every_key_and_no_other() {
+    let parts = [
+        ("`[store]`", "[store]\nzzz = 1"),
+        ("`[http]`", "[http]\nzzz = 1"),
+        ("`http.tokens`", "[[http.tokens]]\nzzz = 1"),
+        ("`[log]`", "[log]\nzzz = 1"),
+        ("`[node]`", "[node]\nzzz = 1"),
+        ("`[queues.NAME]`", "[queues.a]\nzzz = 1"),
+        ("`[queues.NAME]`", "[defaults]\nzzz = 1"),
+        ("`[[workers]]`", "[[workers]]\nzzz = 1"),
+        ("`[[cron]]`", "[[cron]]\nzzz = 1"),
+    ];
+    for (heading, text) in parts {
+        let mut page: Vec<&str> = rows(heading).into_iter().flat_map(|(keys, _)| keys).collect();
+        let mut program = keys_of_program(text);
+        page.sort_unstable();
+        program.sort_unstable();
+        assert_eq!(page, program, "{heading}");
+    }
+    let sections = keys_of_program("zzz = 1");
+    for section in &sections {
+        assert!(PAGE.contains(&format!("[{section}")), "there is no section on {section}");
+    }
+    assert_eq!(sections.len(), 8);
+}
+
+/// The first default of a key, as the page has it.
+fn default_on_page(heading: &str, key: &str) -> &'static str {
+    let rows = rows(heading);
+    let row = rows.into_iter().find(|(keys, _)| keys.contains(&key));
+    row.unwrap_or_else(|| panic!("{key} is not on the page")).1
+}
+
+#[test]
+fn the_page_has_the_defaults_of_queues() {
+    let queue = serde_json::to_value(Queue::new("a", Mode::Fifo)).unwrap();
+    let mut compared = 0;
+    for (key, default) in queue.as_object().unwrap() {
+        let written = match default {
+            // What is not set stands for something that the page says in words.
+            serde_json::Value::Null => continue,
+            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Object(_) => "{ kind = \"polynomial\" }".to_owned(),
+            other => other.to_string(),
+        };
+        if ["name", "mode"].contains(&key.as_str()) {
+            continue;
+        }
+        assert_eq!(quoted(default_on_page("`[queues.NAME]`", key)), [written], "{key}");
+        compared += 1;
+    }
+    assert_eq!(compared, 13, "settings with a default: {queue}");
+    let retained = quoted(default_on_page("`[queues.NAME]`", "retain_completed"));
+    let of = |mode| seriatim::duration::format(Queue::new("a", mode).retention());
+    assert_eq!(retained, [of(Mode::Exclusive), "exclusive".to_owned(), of(Mode::Fifo)]);
+}
+
+#[tokio::test]
+async fn the_page_has_the_defaults_of_a_node() {
+    let store: seriatim::SharedStore = std::sync::Arc::new(seriatim::Memory::new());
+    let engine = seriatim::Engine::builder(store.clone()).build().unwrap();
+    let (found, seen) = tokio::sync::oneshot::channel();
+    let stop = async move {
+        // It beats before it does anything else, and says goodbye at its end.
+        for _ in 0..100_000 {
+            if let Some(node) = store.nodes().await.unwrap().pop() {
+                return found.send(node.info).unwrap();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    engine.run_until(stop).await.unwrap();
+    let info = seen.await.unwrap();
+    let concurrency = info.concurrency.to_string();
+    let values = [
+        ("id", &*info.name),
+        ("concurrency", &concurrency),
+        ("lease", &seriatim::duration::format(info.lease)),
+    ];
+    for (key, value) in values {
+        assert_eq!(quoted(default_on_page("`[node]`", key)), [value], "{key}");
+    }
+    let page = |heading, key| quoted(default_on_page(heading, key))[0];
+    assert_eq!(page("`[http]`", "listen"), crate::http::LISTEN_DEFAULT);
+    assert_eq!(page("`[store]`", "url"), crate::commands::DEFAULT_STORE);
+    assert_eq!(page("`[node]`", "scheduler"), format!("{:?}", Scheduler::default()).to_lowercase());
+    assert_eq!(page("`[log]`", "level"), crate::output::DEFAULT_LEVEL);
+    assert_eq!(page("`[log]`", "format"), format!("{:?}", LogFormat::default()).to_lowercase());
+    assert_eq!(page("`[[cron]]`", "priority"), seriatim::limits::PRIORITY_DEFAULT.to_string());
+}

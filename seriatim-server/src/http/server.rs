@@ -23,7 +23,7 @@ use crate::config::HttpConfig;
 use crate::output::Failure;
 
 /// Where the API listens when nobody says.
-const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
+pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
 /// Holds a token with role admin, without any configuration.
 const TOKEN_VARIABLE: &str = "SERIATIM_TOKEN";
 /// Shortest token, in bytes.

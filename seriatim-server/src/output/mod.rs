@@ -15,6 +15,8 @@ use std::process::ExitCode;
 
 use seriatim::ErrorKind;
 
+#[cfg(test)]
+pub(crate) use log::DEFAULT_LEVEL;
 pub(crate) use log::{LogFormat, start_log};
 pub(crate) use terminal::Terminal;
 
