@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::SharedStore;
 
 /// What a store URL may begin with.
-const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, redis://…";
+const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, mysql://…, redis://…";
 
 /// Opens the store that `url` names, and creates or upgrades what it keeps.
 ///
@@ -26,8 +26,9 @@ async fn open(url: &str) -> Result<SharedStore> {
         "memory" => Ok(Arc::new(crate::Memory::new())),
         "sqlite" => sqlite(rest),
         "postgres" | "postgresql" => postgres(url).await,
+        "mysql" | "mariadb" => mysql(url).await,
         "redis" => redis(url).await,
-        "mysql" | "mariadb" | "rediss" | "redis-cluster" | "redis-sentinel" => {
+        "rediss" | "redis-cluster" | "redis-sentinel" => {
             let message = format!("stores of kind {scheme:?} are not supported yet");
             Err(Error::new(ErrorKind::Unsupported, message).in_field("store"))
         }
@@ -68,6 +69,18 @@ async fn postgres(_: &str) -> Result<SharedStore> {
     Err(left_out("postgres"))
 }
 
+#[cfg(feature = "mysql")]
+async fn mysql(url: &str) -> Result<SharedStore> {
+    Ok(Arc::new(crate::Mysql::connect(url).await?))
+}
+
+// As the one above is called.
+#[cfg(not(feature = "mysql"))]
+#[allow(clippy::unused_async)]
+async fn mysql(_: &str) -> Result<SharedStore> {
+    Err(left_out("mysql"))
+}
+
 #[cfg(feature = "redis")]
 async fn redis(url: &str) -> Result<SharedStore> {
     Ok(Arc::new(crate::Redis::connect(url).await?))
@@ -80,7 +93,7 @@ async fn redis(_: &str) -> Result<SharedStore> {
     Err(left_out("redis"))
 }
 
-#[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "redis")))]
+#[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis")))]
 fn left_out(feature: &str) -> Error {
     let message = format!("this program was built without the feature {feature:?}");
     Error::new(ErrorKind::Unsupported, message).in_field("store")

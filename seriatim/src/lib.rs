@@ -62,6 +62,8 @@ pub use runtime::{
 };
 pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
 pub use steps::Steps;
+#[cfg(feature = "mysql")]
+pub use store::Mysql;
 #[cfg(feature = "postgres")]
 pub use store::Postgres;
 #[cfg(feature = "redis")]

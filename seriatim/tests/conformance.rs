@@ -50,6 +50,25 @@ fn postgres() -> Fresh {
     })
 }
 
+/// A new database for each case, on the server that the variable names.
+#[cfg(feature = "mysql")]
+fn mysql() -> Fresh {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    Box::pin(async {
+        let url = std::env::var("SERIATIM_TEST_MYSQL").expect(
+            "SERIATIM_TEST_MYSQL names no server: run cargo xtask test, which starts the servers",
+        );
+        let (process, case) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let micros = seriatim::Timestamp::of_this_machine().as_micros();
+        let database = format!("case_{micros}_{process}_{case}");
+        seriatim::Mysql::create_database(&url, &database).await.expect("a database");
+        let (server, _) = url.rsplit_once('/').expect("the address ends with a database");
+        let store = seriatim::Mysql::connect(&format!("{server}/{database}")).await;
+        Arc::new(store.expect("the server can be reached")) as SharedStore
+    })
+}
+
 /// A new prefix for each case, on the server that the variable names.
 #[cfg(feature = "redis")]
 fn redis() -> Fresh {
@@ -75,6 +94,8 @@ fn main() {
     trials.extend(suite("sqlite", sqlite));
     #[cfg(feature = "postgres")]
     trials.extend(suite("postgres", postgres));
+    #[cfg(feature = "mysql")]
+    trials.extend(suite("mysql", mysql));
     #[cfg(feature = "redis")]
     trials.extend(suite("redis", redis));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();

@@ -1,6 +1,6 @@
 //! Private database servers for tests and benchmarks.
 //!
-//! [`Postgres`] and [`Redis`] start a real server in a directory of its own, on a free port of
+//! [`Postgres`], [`Mysql`] and [`Redis`] start a real server in a directory of its own, on a free port of
 //! 127.0.0.1. Nothing of the machine is shared or changed: a server that already runs there is
 //! left alone, and several test runs can go on side by side.
 //!
@@ -22,6 +22,7 @@
 
 mod account;
 mod directory;
+mod mysql;
 mod port;
 mod postgres;
 mod process;
@@ -31,8 +32,11 @@ mod server;
 mod shared;
 mod spawner;
 
+pub use mysql::{Mysql, MysqlOptions};
 pub use port::free_port;
 pub use postgres::{Postgres, PostgresOptions};
 pub use program::{MissingProgram, find_program};
 pub use redis::Redis;
-pub use shared::{POSTGRES_VARIABLE, REDIS_VARIABLE, postgres_url, redis_url};
+pub use shared::{
+    MYSQL_VARIABLE, POSTGRES_VARIABLE, REDIS_VARIABLE, mysql_url, postgres_url, redis_url,
+};

@@ -3,10 +3,12 @@
 use std::env;
 use std::sync::LazyLock;
 
-use crate::{Postgres, PostgresOptions, Redis};
+use crate::{Mysql, MysqlOptions, Postgres, PostgresOptions, Redis};
 
 /// Names the PostgreSQL that tests are to use. `cargo xtask test` sets it.
 pub const POSTGRES_VARIABLE: &str = "SERIATIM_TEST_POSTGRES";
+/// Names the MySQL or MariaDB that tests are to use. `cargo xtask test` sets it.
+pub const MYSQL_VARIABLE: &str = "SERIATIM_TEST_MYSQL";
 /// Names the Redis that tests are to use. `cargo xtask test` sets it.
 pub const REDIS_VARIABLE: &str = "SERIATIM_TEST_REDIS";
 
@@ -15,6 +17,8 @@ pub const REDIS_VARIABLE: &str = "SERIATIM_TEST_REDIS";
 static POSTGRES: LazyLock<Result<Postgres, String>> = LazyLock::new(|| {
     Postgres::start_with(PostgresOptions { durable: false, ..PostgresOptions::default() })
 });
+static MYSQL: LazyLock<Result<Mysql, String>> =
+    LazyLock::new(|| Mysql::start_with(MysqlOptions { durable: false, ..MysqlOptions::default() }));
 static REDIS: LazyLock<Result<Redis, String>> = LazyLock::new(Redis::start);
 
 /// The PostgreSQL for tests: [`POSTGRES_VARIABLE`] if set, else one that this process starts on
@@ -25,6 +29,14 @@ static REDIS: LazyLock<Result<Redis, String>> = LazyLock::new(Redis::start);
 pub fn postgres_url() -> Result<String, String> {
     env::var(POSTGRES_VARIABLE)
         .or_else(|_| POSTGRES.as_ref().map(Postgres::url).map_err(Clone::clone))
+}
+
+/// The MySQL or MariaDB for tests: [`MYSQL_VARIABLE`] if set, else one that this process starts on
+/// first use and that is not durable. Many tests use it at a time, so each makes its own database.
+///
+/// Fails as [`Mysql::start`] does. A test must then fail too, and not pass without its server.
+pub fn mysql_url() -> Result<String, String> {
+    env::var(MYSQL_VARIABLE).or_else(|_| MYSQL.as_ref().map(Mysql::url).map_err(Clone::clone))
 }
 
 /// The Redis for tests: [`REDIS_VARIABLE`] if set, else one that this process starts on first use.

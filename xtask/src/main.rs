@@ -26,7 +26,7 @@ Developer commands of Seriatim.
     cargo xtask coverage        which lines of the library its tests run; below 85 % it fails
     cargo xtask deny            licences, advisories and duplicates of dependencies (cargo-deny)
     cargo xtask seeds           the rows of docs/parity.md, and the tests that show them
-    cargo xtask servers         a private PostgreSQL and Redis to develop and measure against,
+    cargo xtask servers         a private PostgreSQL, MariaDB and Redis to develop and measure against,
                                 until Ctrl-C
     cargo xtask simulate --seeds N [--from S] [--mode safety|liveness]
                                 the whole runtime with everything going wrong, N times; a seed that

@@ -11,8 +11,12 @@ use seriatim_testkit::{MissingProgram, find_program};
 use crate::step;
 
 /// Program and package. The compiler is for SQLite, which is built from its source.
-const NEEDED: [(&str, &str); 3] =
-    [("cc", "gcc"), ("postgres", "postgresql"), ("redis-server", "redis-server")];
+const NEEDED: [(&str, &str); 4] = [
+    ("cc", "gcc"),
+    ("postgres", "postgresql"),
+    ("mariadbd", "mariadb-server"),
+    ("redis-server", "redis-server"),
+];
 
 /// Installs what is missing when that can be done without asking: as root, on Debian. Otherwise
 /// the error says what to install and how.
@@ -43,7 +47,7 @@ fn advice(missing: &[MissingProgram]) -> String {
     format!(
         "The tests need {}, and nothing was run.\n\
          On Debian and Ubuntu: sudo apt-get install --no-install-recommends {}\n\
-         Elsewhere: install a C compiler, PostgreSQL and Redis so that these are in PATH.",
+         Elsewhere: install a C compiler, PostgreSQL, MariaDB and Redis so that these are in PATH.",
         programs.join(", "),
         packages.join(" ")
     )

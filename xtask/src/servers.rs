@@ -1,6 +1,6 @@
 //! `cargo xtask servers`: private servers to develop and measure against.
 
-use seriatim_testkit::{Postgres, Redis};
+use seriatim_testkit::{Mysql, Postgres, Redis};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -9,10 +9,12 @@ use signal_hook::iterator::Signals;
 pub(crate) fn run() -> Result<(), String> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| e.to_string())?;
     let postgres = Postgres::start()?;
+    let mysql = Mysql::start()?;
     let redis = Redis::start()?;
     println!("postgres  {}", postgres.url());
+    println!("mysql     {}", mysql.url());
     println!("redis     {}", redis.url());
-    eprintln!("Ctrl-C stops both and removes their data.");
+    eprintln!("Ctrl-C stops all and removes their data.");
     signals.forever().next();
     Ok(())
 }

@@ -7,7 +7,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use seriatim_testkit::{POSTGRES_VARIABLE, Postgres, PostgresOptions, REDIS_VARIABLE, Redis};
+use seriatim_testkit::{
+    MYSQL_VARIABLE, Mysql, MysqlOptions, POSTGRES_VARIABLE, Postgres, PostgresOptions,
+    REDIS_VARIABLE, Redis,
+};
 use signal_hook::consts::SIGINT;
 
 use crate::cargo;
@@ -69,8 +72,14 @@ impl<'a> Run<'a> {
         }
         let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
         let postgres = Postgres::start_with(options)?;
+        let options = MysqlOptions { durable: false, ..MysqlOptions::default() };
+        let mysql = Mysql::start_with(options)?;
         let redis = Redis::start()?;
-        let servers = [(POSTGRES_VARIABLE, postgres.url()), (REDIS_VARIABLE, redis.url())];
+        let servers = [
+            (POSTGRES_VARIABLE, postgres.url()),
+            (MYSQL_VARIABLE, mysql.url()),
+            (REDIS_VARIABLE, redis.url()),
+        ];
         if cargo::has(self.root, "nextest") {
             self.nextest(args, &servers);
         } else {

@@ -16,7 +16,7 @@ pub(crate) const FORGETS: &str = "memory: is empty at the start of each process 
 /// Which store.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StoreArg {
-    /// The store: sqlite:PATH, memory:, postgres://…, redis://…; by default that of seriatim.toml, else sqlite:seriatim.db
+    /// The store: sqlite:PATH, memory:, postgres://…, mysql://…, redis://…; by default that of seriatim.toml, else sqlite:seriatim.db
     #[arg(long, env = "SERIATIM_STORE", value_name = "URL", hide_env_values = true, global = true)]
     pub(crate) store: Option<String>,
 }

@@ -5,6 +5,8 @@
 //! a list, and each line of these lists is a case of the conformance suite.
 
 mod memory;
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
@@ -25,6 +27,8 @@ pub use self::redis::Redis;
 #[cfg(feature = "conformance")]
 pub use memory::Fault;
 pub use memory::Memory;
+#[cfg(feature = "mysql")]
+pub use mysql::Mysql;
 #[cfg(feature = "postgres")]
 pub use postgres::Postgres;
 pub use request::*;

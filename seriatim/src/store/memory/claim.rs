@@ -13,7 +13,7 @@ use crate::store::request::{Claim, Claimed, Lease, Rescue, SourceDue};
 use crate::turn::Turn;
 
 impl State {
-    pub(super) fn claim(&mut self, now: Timestamp, request: &Claim) -> Result<Claimed> {
+    pub(in crate::store) fn claim(&mut self, now: Timestamp, request: &Claim) -> Result<Claimed> {
         self.check_node(&request.node)?;
         let row = self.queue(&request.queue)?;
         let queue = row.number;
@@ -40,7 +40,7 @@ impl State {
     }
 
     /// A node that never beat or was declared dead may not hold anything.
-    fn check_node(&self, node: &NodeId) -> Result<()> {
+    pub(in crate::store) fn check_node(&self, node: &NodeId) -> Result<()> {
         if self.nodes.get(node).is_some_and(|row| row.dead_at.is_none()) {
             return Ok(());
         }
@@ -64,7 +64,12 @@ impl State {
     }
 
     /// The next lane by (priority, due, age) over the classes that the caller may take.
-    fn best_lane(&self, queue: u32, request: &Claim, crashed: bool) -> Option<(u32, u64)> {
+    pub(in crate::store) fn best_lane(
+        &self,
+        queue: u32,
+        request: &Claim,
+        crashed: bool,
+    ) -> Option<(u32, u64)> {
         let classes = self.ready.range((queue, 0)..=(queue, u32::MAX));
         classes
             .filter(|((_, class), _)| {
@@ -75,13 +80,18 @@ impl State {
             .map(|((_, _, number), class)| (class, number))
     }
 
-    fn may_take(&self, route: u32, request: &Claim) -> bool {
+    pub(in crate::store) fn may_take(&self, route: u32, request: &Claim) -> bool {
         let (node, group) = self.route_text(route);
         node.is_none_or(|node| request.node_name.as_deref() == Some(node))
             && group.is_none_or(|group| request.groups.iter().any(|mine| &**mine == group))
     }
 
-    fn claim_lane(&mut self, now: Timestamp, number: u64, request: &Claim) -> Option<Turn> {
+    pub(in crate::store) fn claim_lane(
+        &mut self,
+        now: Timestamp,
+        number: u64,
+        request: &Claim,
+    ) -> Option<Turn> {
         let token = self.next_token(now);
         let definition = self.queue(&request.queue).ok()?.queue.clone();
         let lane = self.lanes.get_mut(&number)?;
@@ -104,7 +114,7 @@ impl State {
     }
 
     /// The turn that holds a lane.
-    pub(super) fn turn_of(&self, number: u64, with_payload: bool) -> Option<Turn> {
+    pub(in crate::store) fn turn_of(&self, number: u64, with_payload: bool) -> Option<Turn> {
         let lane = self.lanes.get(&number)?;
         let hold = lane.hold.as_ref()?;
         let (retry_count, crashes, error) = lane.trouble();
@@ -121,12 +131,16 @@ impl State {
         })
     }
 
-    pub(super) fn turn(&self, lane: LaneId, token: Token) -> Option<Turn> {
+    pub(in crate::store) fn turn(&self, lane: LaneId, token: Token) -> Option<Turn> {
         let turn = self.turn_of(lane.number, true)?;
         (turn.lane == lane && turn.token == token).then_some(turn)
     }
 
-    pub(super) fn rescue(&mut self, now: Timestamp, request: &Rescue) -> Result<Vec<Turn>> {
+    pub(in crate::store) fn rescue(
+        &mut self,
+        now: Timestamp,
+        request: &Rescue,
+    ) -> Result<Vec<Turn>> {
         self.check_node(&request.node)?;
         for row in self.nodes.values_mut() {
             if row.dead_at.is_none() && row.beat_at + row.info.lease < now {
@@ -163,7 +177,7 @@ impl State {
         self.turn_of(number, false)
     }
 
-    pub(super) fn due(&self, queues: &[Arc<str>]) -> Vec<SourceDue> {
+    pub(in crate::store) fn due(&self, queues: &[Arc<str>]) -> Vec<SourceDue> {
         let wanted = |name: &Arc<str>| queues.is_empty() || queues.contains(name);
         let rows = self.queues.iter().filter(|row| wanted(&row.name));
         rows.map(|row| SourceDue {
@@ -174,7 +188,7 @@ impl State {
         .collect()
     }
 
-    pub(super) fn first_due(&self, queue: u32) -> Option<Timestamp> {
+    pub(in crate::store) fn first_due(&self, queue: u32) -> Option<Timestamp> {
         let from = (queue, Timestamp::from_micros(i64::MIN), 0);
         let to = (queue, Timestamp::from_micros(i64::MAX), u64::MAX);
         self.due.range(from..=to).next().map(|(_, due, _)| *due)

@@ -13,7 +13,7 @@ use crate::turn::TurnJob;
 
 /// A job of the model.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(in crate::store) struct Entry {
     pub id: JobId,
     pub task: Option<Arc<str>>,
     pub payload: Payload,
@@ -36,7 +36,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn turn_job(&self, with_payload: bool) -> TurnJob {
+    pub(in crate::store) fn turn_job(&self, with_payload: bool) -> TurnJob {
         TurnJob {
             id: self.id,
             task: self.task.clone(),
@@ -54,17 +54,17 @@ impl Entry {
 }
 
 /// The order of a lane's open jobs: (score, seq), or (priority, `run_at`, seq) in `exclusive`.
-pub(super) type Rank = (i64, i64, u64);
+pub(in crate::store) type Rank = (i64, i64, u64);
 
 /// A number that orders as the score does.
-fn score_rank(score: f64) -> i64 {
+pub(in crate::store) fn score_rank(score: f64) -> i64 {
     let bits = (score + 0.0).to_bits() as i64;
     if bits < 0 { bits ^ i64::MAX } else { bits }
 }
 
 /// The claim that holds a lane.
 #[derive(Clone, Debug)]
-pub(super) struct Hold {
+pub(in crate::store) struct Hold {
     pub node: NodeId,
     pub lease: Lease,
     /// Until when a lease of its own stands.
@@ -77,7 +77,7 @@ pub(super) struct Hold {
 
 /// Where an unclaimed lane stands in the indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Position {
+pub(in crate::store) struct Position {
     /// (class, priority, due) of a lane that is ready.
     pub ready: Option<(u32, u16, Timestamp)>,
     /// When its position must be looked at again.
@@ -87,7 +87,7 @@ pub(super) struct Position {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Lane {
+pub(in crate::store) struct Lane {
     pub id: LaneId,
     pub mode: Mode,
     pub key: Option<Arc<str>>,
@@ -115,7 +115,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn new(
+    pub(in crate::store) fn new(
         id: LaneId,
         mode: Mode,
         key: Option<Arc<str>>,
@@ -155,7 +155,7 @@ impl Lane {
     }
 
     /// Puts a job among the open ones.
-    pub(super) fn insert(&mut self, entry: Entry) {
+    pub(in crate::store) fn insert(&mut self, entry: Entry) {
         if self.mode == Mode::Exclusive {
             self.later.insert((entry.run_at, entry.id.seq()), entry);
             return;
@@ -168,8 +168,22 @@ impl Lane {
         self.open.insert(rank, entry);
     }
 
+    /// Says that open jobs are in the lane which are not here, the soonest of them of this
+    /// priority. Stores that work on a part of a lane say so.
+    #[cfg(feature = "mysql")]
+    pub(in crate::store) fn there_are_more(&mut self, soonest: u16) {
+        *self.priorities.entry(soonest).or_default() += 1;
+    }
+
+    /// Puts a job of `exclusive` back among those that were found due before.
+    #[cfg(feature = "mysql")]
+    pub(in crate::store) fn insert_due(&mut self, entry: Entry) {
+        let rank = self.rank(&entry);
+        self.open.insert(rank, entry);
+    }
+
     /// Takes the open job of this rank out.
-    pub(super) fn take(&mut self, rank: Rank) -> Option<Entry> {
+    pub(in crate::store) fn take(&mut self, rank: Rank) -> Option<Entry> {
         let entry = self.open.remove(&rank)?;
         if let Some(digest) = entry.digest {
             self.by_digest.remove(&digest);
@@ -184,7 +198,7 @@ impl Lane {
     }
 
     /// Takes out the open job with this number.
-    pub(super) fn take_seq(&mut self, seq: u64) -> Option<Entry> {
+    pub(in crate::store) fn take_seq(&mut self, seq: u64) -> Option<Entry> {
         if let Some(rank) = self.open.keys().copied().find(|rank| rank.2 == seq) {
             return self.take(rank);
         }
@@ -193,32 +207,32 @@ impl Lane {
     }
 
     /// Takes out all open jobs, in order of rank.
-    pub(super) fn take_all(&mut self) -> Vec<Entry> {
+    pub(in crate::store) fn take_all(&mut self) -> Vec<Entry> {
         self.by_digest.clear();
         self.priorities.clear();
         let open = std::mem::take(&mut self.open).into_values();
         open.chain(std::mem::take(&mut self.later).into_values()).collect()
     }
 
-    pub(super) fn open_jobs(&self) -> impl Iterator<Item = &Entry> {
+    pub(in crate::store) fn open_jobs(&self) -> impl Iterator<Item = &Entry> {
         self.open.values().chain(self.later.values())
     }
 
-    pub(super) fn open_count(&self) -> usize {
+    pub(in crate::store) fn open_count(&self) -> usize {
         self.open.len() + self.later.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::store) fn is_empty(&self) -> bool {
         self.hold.is_none() && self.open.is_empty() && self.later.is_empty()
     }
 
     /// The job whose state the lane shows, where jobs own it.
-    pub(super) fn head(&self) -> Option<&Entry> {
+    pub(in crate::store) fn head(&self) -> Option<&Entry> {
         self.open.values().next().or_else(|| self.later.values().next())
     }
 
     /// Retry count, crashes and error: the lane's own in `accumulate`, else its head's.
-    pub(super) fn trouble(&self) -> (i32, u32, Option<&Arc<str>>) {
+    pub(in crate::store) fn trouble(&self) -> (i32, u32, Option<&Arc<str>>) {
         if self.mode == Mode::Accumulate {
             return (self.retry_count, self.crashes, self.error.as_ref());
         }
@@ -237,7 +251,7 @@ impl Lane {
     }
 
     /// Where the lane stands at `now`.
-    pub(super) fn positioned(&mut self, now: Timestamp) -> Position {
+    pub(in crate::store) fn positioned(&mut self, now: Timestamp) -> Position {
         if self.hold.is_some() {
             return Position::default();
         }
@@ -271,7 +285,7 @@ impl Lane {
     }
 
     /// What a turn would close now, in the order of handing over.
-    pub(super) fn close(&mut self, queue: &Queue, now: Timestamp) -> Vec<Entry> {
+    pub(in crate::store) fn close(&mut self, queue: &Queue, now: Timestamp) -> Vec<Entry> {
         self.promote(now);
         let Some((&first, head)) = self.open.iter().next() else {
             return Vec::new();

@@ -4,16 +4,16 @@
 //! the conformance suite compares the other stores with it step by step. One mutex guards all of
 //! it, so every method is atomic by construction.
 
-mod claim;
+pub(in crate::store) mod claim;
 #[cfg(feature = "conformance")]
 mod fault;
-mod lane;
-mod nodes;
-mod people;
-mod push;
-mod settle;
-mod state;
-mod views;
+pub(in crate::store) mod lane;
+pub(in crate::store) mod nodes;
+pub(in crate::store) mod people;
+pub(in crate::store) mod push;
+pub(in crate::store) mod settle;
+pub(in crate::store) mod state;
+pub(in crate::store) mod views;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -9,7 +9,11 @@ use crate::store::request::{Beat, CancelNotice, Command, Heartbeat, Lead, Pulse}
 use crate::store::view::NodeView;
 
 impl State {
-    pub(super) fn heartbeat(&mut self, now: Timestamp, request: Heartbeat) -> Result<Pulse> {
+    pub(in crate::store) fn heartbeat(
+        &mut self,
+        now: Timestamp,
+        request: Heartbeat,
+    ) -> Result<Pulse> {
         for beat in &request.beats {
             check_progress(beat)?;
         }
@@ -73,7 +77,7 @@ impl State {
         mine.collect()
     }
 
-    pub(super) fn command_node(&mut self, node: &NodeId, command: Command) -> Result<()> {
+    pub(in crate::store) fn command_node(&mut self, node: &NodeId, command: Command) -> Result<()> {
         let row =
             self.nodes.get_mut(node).filter(|row| row.dead_at.is_none()).ok_or_else(|| {
                 Error::new(ErrorKind::NotFound, format!("there is no living node {node}"))
@@ -82,7 +86,7 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn lead(&mut self, now: Timestamp, request: Lead) -> bool {
+    pub(in crate::store) fn lead(&mut self, now: Timestamp, request: Lead) -> bool {
         let free = self
             .leaders
             .get(&request.role)
@@ -93,7 +97,7 @@ impl State {
         free
     }
 
-    pub(super) fn node_views(&self) -> Vec<NodeView> {
+    pub(in crate::store) fn node_views(&self) -> Vec<NodeView> {
         let views = self.nodes.values().map(|row| NodeView {
             info: row.info.clone(),
             heartbeat_at: row.beat_at,

@@ -15,10 +15,10 @@ use crate::store::request::{
 use crate::store::view::JobState;
 
 /// How long a dead node is shown.
-const DEAD_NODE_SHOWN: Duration = Duration::from_secs(86_400);
+pub(in crate::store) const DEAD_NODE_SHOWN: Duration = Duration::from_secs(86_400);
 
 impl State {
-    pub(super) fn cancel(&mut self, now: Timestamp, id: JobId) -> Cancelled {
+    pub(in crate::store) fn cancel(&mut self, now: Timestamp, id: JobId) -> Cancelled {
         let id = self.resolve(id);
         let number = match self.jobs.get(&id) {
             None => return Cancelled::Unknown,
@@ -59,7 +59,11 @@ impl State {
         Ok((ids, more))
     }
 
-    pub(super) fn requeue(&mut self, now: Timestamp, request: &Selected) -> Result<Acted> {
+    pub(in crate::store) fn requeue(
+        &mut self,
+        now: Timestamp,
+        request: &Selected,
+    ) -> Result<Acted> {
         let (ids, more) = self.select(request)?;
         for id in &ids {
             let Some(dead) = self.dead.remove(id) else {
@@ -77,7 +81,7 @@ impl State {
         Ok(Acted { count: ids.len() as u64, more })
     }
 
-    pub(super) fn delete_dead(&mut self, request: &Selected) -> Result<Acted> {
+    pub(in crate::store) fn delete_dead(&mut self, request: &Selected) -> Result<Acted> {
         let (ids, more) = self.select(request)?;
         for id in &ids {
             self.remove_dead(*id);
@@ -91,7 +95,7 @@ impl State {
         }
     }
 
-    pub(super) fn act(&mut self, now: Timestamp, request: &Act) -> Result<Acted> {
+    pub(in crate::store) fn act(&mut self, now: Timestamp, request: &Act) -> Result<Acted> {
         let row = self.queue(&request.queue)?;
         let (queue, owner) = (row.number, row.queue.mode.failure_belongs_to());
         let chosen = |lane: &&Lane| match &request.lanes {
@@ -169,7 +173,7 @@ impl State {
         }
     }
 
-    pub(super) fn amend(&mut self, now: Timestamp, request: &Amend) -> Result<()> {
+    pub(in crate::store) fn amend(&mut self, now: Timestamp, request: &Amend) -> Result<()> {
         let unknown =
             || Error::new(ErrorKind::NotFound, "no waiting job has this id").in_field("job_id");
         let id = self.resolve(request.job);
@@ -208,7 +212,7 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn sweep(&mut self, now: Timestamp, rows_max: usize) -> Swept {
+    pub(in crate::store) fn sweep(&mut self, now: Timestamp, rows_max: usize) -> Swept {
         let mut swept = Swept { expired: self.expired_jobs(now), ..Swept::default() };
         swept.more |= swept.expired.len() > rows_max;
         swept.expired.truncate(rows_max);

@@ -26,7 +26,7 @@ enum Put {
 }
 
 impl State {
-    pub(super) fn declare(&mut self, now: Timestamp, queues: Vec<Queue>) -> Result<()> {
+    pub(in crate::store) fn declare(&mut self, now: Timestamp, queues: Vec<Queue>) -> Result<()> {
         for (i, queue) in queues.iter().enumerate() {
             queue.validate().map_err(|e| e.in_field(format!("queues[{i}]")))?;
             self.may_declare(queue).map_err(|e| e.in_field(format!("queues[{i}]")))?;
@@ -126,7 +126,7 @@ impl State {
         }
     }
 
-    pub(super) fn push(&mut self, now: Timestamp, jobs: Vec<Job>) -> Result<Vec<Pushed>> {
+    pub(in crate::store) fn push(&mut self, now: Timestamp, jobs: Vec<Job>) -> Result<Vec<Pushed>> {
         self.check_batch(&jobs)?;
         jobs.into_iter().map(|job| self.push_one(now, job)).collect()
     }
@@ -264,7 +264,7 @@ impl State {
 
     /// Puts a job with a history into its lane: requeued, or kept while its queue changed. Two equal
     /// ones become one, under the older id, and both ids stay known. Returns the lane.
-    pub(super) fn put_back(
+    pub(in crate::store) fn put_back(
         &mut self,
         now: Timestamp,
         queue: u32,
@@ -286,7 +286,7 @@ impl State {
     }
 
     /// Inserts a job into a lane where an equal one may wait: the older id survives.
-    pub(super) fn unite(&mut self, number: u64, entry: Entry) {
+    pub(in crate::store) fn unite(&mut self, number: u64, entry: Entry) {
         let Some(lane) = self.lanes.get_mut(&number) else {
             return;
         };

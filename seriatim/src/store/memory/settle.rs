@@ -12,7 +12,11 @@ use crate::store::request::Settled;
 use crate::store::view::JobState;
 
 impl State {
-    pub(super) fn settle(&mut self, now: Timestamp, turns: &[Settlement]) -> Vec<Settled> {
+    pub(in crate::store) fn settle(
+        &mut self,
+        now: Timestamp,
+        turns: &[Settlement],
+    ) -> Vec<Settled> {
         turns.iter().map(|settlement| self.settle_one(now, settlement)).collect()
     }
 
@@ -70,7 +74,13 @@ impl State {
         Some((settlement.lane, hold))
     }
 
-    pub(super) fn expire(&mut self, now: Timestamp, queue: u32, key: Option<Arc<str>>, job: Entry) {
+    pub(in crate::store) fn expire(
+        &mut self,
+        now: Timestamp,
+        queue: u32,
+        key: Option<Arc<str>>,
+        job: Entry,
+    ) {
         self.finish(now, queue, key, job, JobState::Canceled, Some("expired".into()));
     }
 
@@ -112,7 +122,12 @@ impl State {
     }
 
     /// Takes a waiting job out of its lane, wherever in it it stands.
-    pub(super) fn take_waiting(&mut self, now: Timestamp, lane: u64, id: JobId) -> Option<Entry> {
+    pub(in crate::store) fn take_waiting(
+        &mut self,
+        now: Timestamp,
+        lane: u64,
+        id: JobId,
+    ) -> Option<Entry> {
         let job = self.lanes.get_mut(&lane)?.take_seq(id.seq())?;
         self.position(lane, now);
         Some(job)

@@ -13,7 +13,7 @@ use crate::store::view::JobState;
 
 /// A queue of the model.
 #[derive(Clone, Debug)]
-pub(super) struct QueueRow {
+pub(in crate::store) struct QueueRow {
     pub number: u32,
     pub name: Arc<str>,
     pub queue: Queue,
@@ -25,7 +25,7 @@ pub(super) struct QueueRow {
 
 /// A job that has ended and is still known: finished or dead.
 #[derive(Clone, Debug)]
-pub(super) struct Ended {
+pub(in crate::store) struct Ended {
     pub queue: u32,
     pub key: Option<Arc<str>>,
     pub entry: Entry,
@@ -37,7 +37,7 @@ pub(super) struct Ended {
 
 /// Where a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(in crate::store) enum Place {
     /// In this lane, open or closed.
     Lane(u64),
     /// Finished.
@@ -50,7 +50,7 @@ pub(super) enum Place {
 
 /// A node of the model.
 #[derive(Clone, Debug)]
-pub(super) struct NodeRow {
+pub(in crate::store) struct NodeRow {
     pub info: NodeInfo,
     pub beat_at: Timestamp,
     pub dead_at: Option<Timestamp>,
@@ -58,13 +58,13 @@ pub(super) struct NodeRow {
 }
 
 /// (queue, key, idempotency key).
-pub(super) type IdempotencyKey = (u32, Option<String>, String);
+pub(in crate::store) type IdempotencyKey = (u32, Option<String>, String);
 
 /// Ready lanes in the order in which claims take them: (priority, due, lane).
-pub(super) type ReadyLanes = BTreeSet<(u16, Timestamp, u64)>;
+pub(in crate::store) type ReadyLanes = BTreeSet<(u16, Timestamp, u64)>;
 
 #[derive(Default)]
-pub(super) struct State {
+pub(in crate::store) struct State {
     pub closed: bool,
     #[cfg(feature = "conformance")]
     pub fault: Option<super::Fault>,
@@ -91,28 +91,28 @@ pub(super) struct State {
 
 impl State {
     #[cfg(feature = "conformance")]
-    pub(super) fn has_fault(&self, fault: super::Fault) -> bool {
+    pub(in crate::store) fn has_fault(&self, fault: super::Fault) -> bool {
         self.fault == Some(fault)
     }
 
-    pub(super) fn queue(&self, name: &str) -> Result<&QueueRow> {
+    pub(in crate::store) fn queue(&self, name: &str) -> Result<&QueueRow> {
         self.queues.iter().find(|row| &*row.name == name).ok_or_else(|| no_queue(name))
     }
 
-    pub(super) fn queue_mut(&mut self, name: &str) -> Result<&mut QueueRow> {
+    pub(in crate::store) fn queue_mut(&mut self, name: &str) -> Result<&mut QueueRow> {
         self.queues.iter_mut().find(|row| &*row.name == name).ok_or_else(|| no_queue(name))
     }
 
-    pub(super) fn queue_row(&self, number: u32) -> Option<&QueueRow> {
+    pub(in crate::store) fn queue_row(&self, number: u32) -> Option<&QueueRow> {
         self.queues.get((number as usize).checked_sub(1)?)
     }
 
-    pub(super) fn next_seq(&mut self) -> u64 {
+    pub(in crate::store) fn next_seq(&mut self) -> u64 {
         self.seq += 1;
         self.seq
     }
 
-    pub(super) fn next_token(&mut self, now: Timestamp) -> Token {
+    pub(in crate::store) fn next_token(&mut self, now: Timestamp) -> Token {
         #[cfg(feature = "conformance")]
         if self.has_fault(super::Fault::TokenNotGrowing) {
             return Token(1);
@@ -122,7 +122,7 @@ impl State {
     }
 
     /// The number of a route; 0 is "anybody".
-    pub(super) fn route(&mut self, node: Option<&str>, group: Option<&str>) -> u32 {
+    pub(in crate::store) fn route(&mut self, node: Option<&str>, group: Option<&str>) -> u32 {
         if node.is_none() && group.is_none() {
             return 0;
         }
@@ -135,7 +135,7 @@ impl State {
         place as u32 + 1
     }
 
-    pub(super) fn route_text(&self, route: u32) -> (Option<&str>, Option<&str>) {
+    pub(in crate::store) fn route_text(&self, route: u32) -> (Option<&str>, Option<&str>) {
         match (route as usize).checked_sub(1).and_then(|i| self.routes.get(i)) {
             Some((node, group)) => (node.as_deref(), group.as_deref()),
             None => (None, None),
@@ -143,7 +143,7 @@ impl State {
     }
 
     /// Puts a lane where it belongs at `now`, or removes it when it is empty.
-    pub(super) fn position(&mut self, number: u64, now: Timestamp) {
+    pub(in crate::store) fn position(&mut self, number: u64, now: Timestamp) {
         let Some(lane) = self.lanes.get_mut(&number) else {
             return;
         };
@@ -188,7 +188,7 @@ impl State {
     }
 
     /// Records the end of a job and of those that became one with it.
-    pub(super) fn finish(
+    pub(in crate::store) fn finish(
         &mut self,
         now: Timestamp,
         queue: u32,
@@ -208,7 +208,7 @@ impl State {
         self.done.insert(ended.entry.id, ended);
     }
 
-    pub(super) fn bury(
+    pub(in crate::store) fn bury(
         &mut self,
         now: Timestamp,
         queue: u32,
@@ -225,7 +225,7 @@ impl State {
     }
 
     /// Nothing is known of it any more, nor of those that became one with it.
-    pub(super) fn forget(&mut self, entry: &Entry) {
+    pub(in crate::store) fn forget(&mut self, entry: &Entry) {
         self.jobs.remove(&entry.id);
         for alias in &entry.aliases {
             self.jobs.remove(alias);
@@ -233,7 +233,7 @@ impl State {
     }
 
     /// The job that this id stands for.
-    pub(super) fn resolve(&self, id: JobId) -> JobId {
+    pub(in crate::store) fn resolve(&self, id: JobId) -> JobId {
         match self.jobs.get(&id) {
             Some(Place::Alias(survivor)) => self.resolve(*survivor),
             _ => id,
@@ -241,6 +241,6 @@ impl State {
     }
 }
 
-pub(super) fn no_queue(name: &str) -> Error {
+pub(in crate::store) fn no_queue(name: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
 }

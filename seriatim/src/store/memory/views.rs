@@ -15,7 +15,7 @@ use crate::store::view::{
 };
 
 impl State {
-    pub(super) fn queue_views(&self) -> Vec<QueueView> {
+    pub(in crate::store) fn queue_views(&self) -> Vec<QueueView> {
         let mut views: Vec<QueueView> = self
             .queues
             .iter()
@@ -30,7 +30,7 @@ impl State {
         views
     }
 
-    pub(super) fn stats(&self, now: Timestamp) -> Vec<QueueStats> {
+    pub(in crate::store) fn stats(&self, now: Timestamp) -> Vec<QueueStats> {
         let mut stats: Vec<QueueStats> =
             self.queues.iter().map(|row| self.queue_stats(row, now)).collect();
         stats.sort_unstable_by(|a, b| a.queue.cmp(&b.queue));
@@ -57,7 +57,7 @@ impl State {
         stats
     }
 
-    pub(super) fn lane_page(&self, query: &LaneQuery) -> Result<Page<LaneView>> {
+    pub(in crate::store) fn lane_page(&self, query: &LaneQuery) -> Result<Page<LaneView>> {
         let queue = self.queue(&query.queue)?.number;
         let fits = |lane: &&Lane| {
             lane.id.queue == queue
@@ -76,7 +76,7 @@ impl State {
         Ok(Page { rows: rows.into_iter().map(lane_view).collect(), next })
     }
 
-    pub(super) fn job_page(&self, query: &JobQuery) -> Result<Page<JobView>> {
+    pub(in crate::store) fn job_page(&self, query: &JobQuery) -> Result<Page<JobView>> {
         let queue = self.queue(&query.queue)?.number;
         let mut views: Vec<JobView> = match query.state {
             JobState::Queued | JobState::Running => self.live_jobs(queue),
@@ -114,7 +114,7 @@ impl State {
         of_queue.filter_map(|ended| self.ended_view(ended)).collect()
     }
 
-    pub(super) fn job_view(&self, id: JobId) -> Option<JobView> {
+    pub(in crate::store) fn job_view(&self, id: JobId) -> Option<JobView> {
         let known = self.resolve(id);
         let view = match self.jobs.get(&known)? {
             Place::Lane(number) => {
@@ -128,7 +128,7 @@ impl State {
         view.map(|view| JobView { id, ..view })
     }
 
-    fn live_view(&self, lane: &Lane, job: &Entry) -> Option<JobView> {
+    pub(in crate::store) fn live_view(&self, lane: &Lane, job: &Entry) -> Option<JobView> {
         let hold = lane.hold.as_ref().filter(|hold| hold.closed.iter().any(|j| j.id == job.id));
         let mut view = self.view(lane.id.queue, lane.key.clone(), job)?;
         if lane.mode == crate::queue::Mode::Accumulate {
@@ -150,7 +150,7 @@ impl State {
         Some(view)
     }
 
-    fn ended_view(&self, ended: &Ended) -> Option<JobView> {
+    pub(in crate::store) fn ended_view(&self, ended: &Ended) -> Option<JobView> {
         let mut view = self.view(ended.queue, ended.key.clone(), &ended.entry)?;
         view.state = ended.state;
         view.finished_at = Some(ended.at);
@@ -200,7 +200,7 @@ fn lane_due(lane: &Lane) -> Option<Timestamp> {
     }
 }
 
-fn lane_view(lane: &Lane) -> LaneView {
+pub(in crate::store) fn lane_view(lane: &Lane) -> LaneView {
     let (retry_count, crashes, error) = lane.trouble();
     let hold = lane.hold.as_ref();
     let priorities = all_jobs(lane).map(|job| job.priority);

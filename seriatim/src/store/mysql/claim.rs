@@ -1,0 +1,348 @@
+//! Claiming lanes, and rescuing claims whose lease has run out.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::error::Try;
+use super::sql::{Columns, LIST_MAX, list};
+use super::work::{Bodies, Need, Work};
+use crate::clock::Timestamp;
+use crate::error::Result;
+use crate::id::{JobId, LaneId, Token};
+use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
+use crate::store::request::{Claim, Claimed, Rescue, SourceDue};
+use crate::turn::Turn;
+
+/// How many lanes are promoted at a time.
+const PROMOTE_STEP: usize = 1_000;
+
+pub(super) async fn claim(work: &mut Work<'_>, request: &Claim) -> Try<Claimed> {
+    work.load_nodes(Some(&request.node.0), "").await?;
+    work.state.check_node(&request.node)?;
+    let row = work.state.queue(&request.queue)?;
+    let (queue, paused) = (row.number, row.paused);
+    if paused || request.shard.is_some_and(|shard| shard != 0) {
+        return Ok(Claimed::default());
+    }
+    let mut sight = look(work, queue, request).await?;
+    if sight.wake.is_some_and(|wake| wake <= work.now) {
+        promote(work, queue).await?;
+        sight = look(work, queue, request).await?;
+    }
+    let most = request.lanes_max.min(CLAIM_LANES_MAX);
+    let taken = candidates(work, queue, request, &sight.classes, most).await?;
+    let mut turns = Vec::new();
+    if !taken.is_empty() {
+        work.load_jobs(&taken, Need::Turn, false, Bodies::Lengths, &HashMap::new()).await?;
+        let token = draw_token(work).await?;
+        let now = work.now;
+        for id in taken {
+            // One token for all lanes of a call.
+            work.state.token = token - 1;
+            turns.extend(work.state.claim_lane(now, id, request));
+        }
+        work.save().await?;
+        fill(work, &mut turns).await?;
+        sight = look(work, queue, request).await?;
+    }
+    let next_due = if sight.classes.is_empty() { sight.wake } else { Some(work.now) };
+    Ok(Claimed { turns, next_due })
+}
+
+/// Moves lanes that have fallen due to their place among the ready ones. What others hold just now
+/// is left for later.
+async fn promote(work: &mut Work<'_>, queue: u32) -> Try<()> {
+    let now = work.now.as_micros();
+    let mut left = PROMOTE_LANES_MAX;
+    while left > 0 {
+        let step = left.min(PROMOTE_STEP);
+        let ids = work
+            .read_lanes(&format!(
+                "FORCE INDEX (lane_wake) WHERE q = {queue} AND wake <= {now} \
+                 ORDER BY wake, id LIMIT {step} FOR UPDATE SKIP LOCKED"
+            ))
+            .await?;
+        work.load_jobs(&ids, Need::Position, false, Bodies::None, &HashMap::new()).await?;
+        let time = work.now;
+        for id in &ids {
+            work.state.position(*id, time);
+        }
+        work.save().await?;
+        // What they hold was read without payloads, which a claim needs.
+        work.forget_lanes();
+        if ids.len() < step {
+            return Ok(());
+        }
+        left -= step;
+    }
+    Ok(())
+}
+
+/// What there is to claim in a queue.
+struct Sight {
+    /// The classes of ready lanes that the caller may take.
+    classes: Vec<u32>,
+    /// When a lane must next be looked at again.
+    wake: Option<Timestamp>,
+}
+
+/// Each of the server's answers is the first entry of a part of an index: what is behind it is not
+/// looked at, however much that is.
+async fn look(work: &mut Work<'_>, queue: u32, request: &Claim) -> Try<Sight> {
+    let routes = 0..=work.state.routes.len() as u32;
+    let mine = routes.filter(|route| work.state.may_take(*route, request));
+    let first = |class: u32| {
+        format!(
+            "(SELECT class FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0 \
+             AND class = {class} LIMIT 1)"
+        )
+    };
+    let each: Vec<String> =
+        mine.flat_map(|route| [first(route * 2), first(route * 2 + 1)]).collect();
+    let sql = format!(
+        "{}; SELECT wake FROM seriatim_lane FORCE INDEX (lane_wake) WHERE q = {queue} AND wake IS NOT NULL \
+         ORDER BY wake LIMIT 1",
+        each.join(" UNION ALL ")
+    );
+    let mut answers = work.loan.run(&sql).await?.into_iter().map(|answer| answer.rows);
+    let mut classes = Vec::new();
+    for row in answers.next().unwrap_or_default() {
+        classes.push(Columns::of(row).int()? as u32);
+    }
+    let first = answers.next().unwrap_or_default().into_iter().next();
+    let wake = first.map(|row| Columns::of(row).maybe_int()).transpose()?.flatten();
+    Ok(Sight { classes, wake: wake.map(Timestamp::from_micros) })
+}
+
+/// Locks the lanes to take, in the order in which they are.
+async fn candidates(
+    work: &mut Work<'_>,
+    queue: u32,
+    request: &Claim,
+    classes: &[u32],
+    most: usize,
+) -> Try<Vec<u64>> {
+    let mut found = Vec::new();
+    for class in classes {
+        let limit = if class % 2 == 1 { most.min(request.crashed_max) } else { most };
+        if limit == 0 {
+            continue;
+        }
+        let ids = work
+            .read_lanes(&format!(
+                "FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0 AND class = {class} \
+                 ORDER BY prio, due, age LIMIT {limit} FOR UPDATE SKIP LOCKED"
+            ))
+            .await?;
+        for id in ids {
+            let row = work.lanes.get(&id).ok_or_else(super::sql::corrupt)?;
+            found.push((row.prio, row.due, row.age, id, class % 2 == 1));
+        }
+    }
+    found.sort_unstable();
+    let mut crashed_left = request.crashed_max;
+    let mut taken = Vec::new();
+    for (_, _, _, id, crashed) in found {
+        if taken.len() == most {
+            break;
+        }
+        if crashed && crashed_left == 0 {
+            continue;
+        }
+        crashed_left -= usize::from(crashed);
+        taken.push(id);
+    }
+    Ok(taken)
+}
+
+/// The next token, higher than any before and not below the clock. It is drawn while the lanes are
+/// locked, so it is also higher than any that they ever had, and nobody waits for the counter.
+async fn draw_token(work: &mut Work<'_>) -> Try<i64> {
+    let draw = "INSERT INTO seriatim_token (tok) VALUES (NULL); DELETE FROM seriatim_token WHERE tok = LAST_INSERT_ID()";
+    let token = first_id(work, draw).await?;
+    let now = work.now.as_micros();
+    if token >= now {
+        return Ok(token);
+    }
+    // Where another lifts it at the same time the row is there already, and the counter is beyond.
+    let lift = format!(
+        "INSERT IGNORE INTO seriatim_token (tok) VALUES ({}); DELETE FROM seriatim_token WHERE tok = {}",
+        now - 1,
+        now - 1
+    );
+    work.loan.run(&lift).await?;
+    first_id(work, draw).await
+}
+
+async fn first_id(work: &mut Work<'_>, sql: &str) -> Try<i64> {
+    let answers = work.loan.run(sql).await?;
+    let id = answers.first().map(|answer| answer.first_id as i64);
+    id.filter(|id| *id > 0).ok_or_else(super::sql::corrupt)
+}
+
+/// Gives the jobs of turns the payloads that were too large to be read before.
+async fn fill(work: &mut Work<'_>, turns: &mut [Turn]) -> Try<()> {
+    let ids: Vec<JobId> =
+        turns.iter().flat_map(|turn| turn.jobs.iter().map(|job| job.id)).collect();
+    let mut bodies = work.bodies_of(&ids).await?;
+    if bodies.is_empty() {
+        return Ok(());
+    }
+    for job in turns.iter_mut().flat_map(|turn| &mut turn.jobs) {
+        if let Some(body) = bodies.remove(&job.id.seq()) {
+            job.payload = body;
+        }
+    }
+    Ok(())
+}
+
+/// The refusal of a rescuer that finds itself dead must not undo that others were declared dead.
+pub(super) async fn rescue(work: &mut Work<'_>, request: &Rescue) -> Try<Result<Vec<Turn>>> {
+    work.load_nodes(None, "FOR UPDATE").await?;
+    let now = work.now;
+    let living: BTreeSet<_> = work.living();
+    // Declares the dead; the claims are not read yet.
+    let may = work.state.rescue(now, request);
+    let dead: BTreeSet<_> = living.difference(&work.living()).cloned().collect();
+    work.save_dead(&dead).await?;
+    if let Err(e) = may {
+        return Ok(Err(e));
+    }
+    let most = request.lanes_max.min(CLAIM_LANES_MAX);
+    let queues = list(work.state.queues.iter().map(|row| u64::from(row.number)));
+    let at = now.as_micros();
+    let sql = format!(
+        "SELECT l.id FROM seriatim_lane l FORCE INDEX (lane_ready) LEFT JOIN seriatim_node n ON n.id = l.node \
+         WHERE l.q IN ({queues}) AND l.st = 2 AND IF(l.own, l.until < {at}, n.id IS NULL OR n.beat_at + l.ttl < {at}) \
+         ORDER BY l.age, l.id LIMIT {most}"
+    );
+    let mut ids = Vec::new();
+    for row in work.loan.rows(&sql).await? {
+        ids.push(Columns::of(row).int()? as u64);
+    }
+    if ids.is_empty() {
+        return Ok(Ok(Vec::new()));
+    }
+    for ids in ids.chunks(LIST_MAX) {
+        let ids = list(ids.iter().copied());
+        let lanes = format!("WHERE id IN ({ids}) AND st = 2 FOR UPDATE SKIP LOCKED");
+        work.read_lanes(&lanes).await?;
+    }
+    let here: Vec<u64> = work.lanes.keys().copied().collect();
+    if here.is_empty() {
+        return Ok(Ok(Vec::new()));
+    }
+    work.load_closed(&here).await?;
+    let token = draw_token(work).await?;
+    work.state.token = token - 1;
+    let tokens_before = work.state.token;
+    let mut turns = work.state.rescue(now, request)?;
+    // The model drew one for each lane; here they share one.
+    if work.state.token > tokens_before {
+        for turn in &mut turns {
+            turn.token = Token(token);
+            if let Some(lane) = work.state.lanes.get_mut(&turn.lane.number) {
+                lane.token = Token(token);
+            }
+        }
+    }
+    work.save().await?;
+    Ok(Ok(turns))
+}
+
+pub(super) async fn turn(work: &mut Work<'_>, lane: LaneId, token: Token) -> Try<Option<Turn>> {
+    let ids = work.read_lanes(&format!("WHERE id = {} AND tok = {}", lane.number, token.0)).await?;
+    work.load_closed_with(&ids, Bodies::All).await?;
+    Ok(work.state.turn(lane, token))
+}
+
+pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<SourceDue>> {
+    let wanted = |name: &Arc<str>| names.is_empty() || names.contains(name);
+    let queues: Vec<(u32, Arc<str>, bool)> = work
+        .state
+        .queues
+        .iter()
+        .filter(|row| wanted(&row.name))
+        .map(|row| (row.number, row.name.clone(), row.paused))
+        .collect();
+    let sources = queues.iter().map(|(number, ..)| u64::from(*number));
+    let dues = first_dues(work, &list(sources)).await?;
+    let source = |(number, queue, paused): (u32, Arc<str>, bool)| {
+        let due = dues.get(&number).copied().filter(|_| !paused);
+        SourceDue { queue, shard: 0, due }
+    };
+    Ok(queues.into_iter().map(source).collect())
+}
+
+/// The earliest due time of a lane of each queue: the first entries of two indexes.
+pub(super) async fn first_dues(work: &mut Work<'_>, queues: &str) -> Try<HashMap<u32, Timestamp>> {
+    let sql = format!(
+        "SELECT q.number, \
+         (SELECT l.due FROM seriatim_lane l FORCE INDEX (lane_due) WHERE l.q = q.number AND l.st = 0 \
+          ORDER BY l.due LIMIT 1), \
+         (SELECT l.wake FROM seriatim_lane l FORCE INDEX (lane_wake) WHERE l.q = q.number AND l.wake IS NOT NULL \
+          ORDER BY l.wake LIMIT 1) \
+         FROM seriatim_queue q WHERE q.number IN ({queues})"
+    );
+    let mut dues = HashMap::new();
+    for row in work.loan.rows(&sql).await? {
+        let mut row = Columns::of(row);
+        let queue = row.int()? as u32;
+        let (ready, scheduled) = (row.maybe_int()?, row.maybe_int()?);
+        if let Some(first) = ready.into_iter().chain(scheduled).min() {
+            dues.insert(queue, Timestamp::from_micros(first));
+        }
+    }
+    Ok(dues)
+}
+
+impl Work<'_> {
+    /// What was read and saved is as if it had not been read. The locks stay.
+    pub(super) fn forget_lanes(&mut self) {
+        self.lanes.clear();
+        self.jobs.clear();
+        self.with_closed.clear();
+        self.state.lanes.clear();
+        self.state.keys.clear();
+        self.state.jobs.clear();
+        self.state.claimed.clear();
+        self.state.ready.clear();
+        self.state.wake.clear();
+        self.state.due.clear();
+    }
+
+    /// Reads the jobs of the turns that hold these lanes, without payload.
+    pub(super) async fn load_closed(&mut self, lanes: &[u64]) -> Try<()> {
+        self.load_closed_with(lanes, Bodies::None).await
+    }
+
+    pub(super) async fn load_closed_with(&mut self, lanes: &[u64], bodies: Bodies) -> Try<()> {
+        for ids in lanes.chunks(LIST_MAX) {
+            let from = format!(
+                "FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane WHERE j.lane IN ({}) AND j.gen < l.open",
+                list(ids.iter().copied())
+            );
+            self.read_jobs(&from, bodies).await?;
+        }
+        self.with_closed.extend(lanes);
+        Ok(())
+    }
+
+    fn living(&self) -> BTreeSet<crate::id::NodeId> {
+        let living = self.state.nodes.iter().filter(|(_, row)| row.dead_at.is_none());
+        living.map(|(id, _)| id.clone()).collect()
+    }
+
+    async fn save_dead(&mut self, dead: &BTreeSet<crate::id::NodeId>) -> Try<()> {
+        if dead.is_empty() {
+            return Ok(());
+        }
+        let sql = format!(
+            "UPDATE seriatim_node SET dead_at = {} WHERE id IN ({})",
+            self.now.as_micros(),
+            super::sql::literals(dead.iter().map(|id| &*id.0))
+        );
+        self.loan.run(&sql).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,340 @@
+//! A store in `MySQL` or `MariaDB`, for several nodes at once.
+//!
+//! An operation is one transaction. It locks the lanes that it is about, reads what it must know of
+//! them into the reference model (`work.rs`), lets the model carry it out, and writes what has become
+//! different in a few statements for the whole batch (`save.rs`). So the rules are the model's, and
+//! what stands here is which part of the store an operation needs.
+
+mod claim;
+mod error;
+mod migrate;
+mod nodes;
+mod people;
+mod pool;
+mod push;
+mod row;
+mod save;
+mod settle;
+mod sql;
+#[cfg(test)]
+mod tests;
+mod views;
+mod wake;
+mod work;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use error::Fail;
+use pool::Pool;
+use work::{Definitions, Hold, Work};
+
+use crate::clock::Timestamp;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::{JobId, LaneId, NodeId, Token};
+use crate::store::request::*;
+use crate::store::view::*;
+use crate::store::wake::{Bell, Wakeups};
+use crate::store::{Store, validate_push};
+use crate::turn::Turn;
+
+/// How often a call is repeated that the server undid because of others.
+const TRIES_MAX: usize = 8;
+
+/// A store in a database of `MySQL` (8.0 or later) or `MariaDB` (10.6 or later).
+///
+/// Its tables begin with `seriatim_`. The server's clock decides. Connections are not encrypted yet.
+pub struct Mysql {
+    inner: Arc<Inner>,
+    poll: wake::Poll,
+}
+
+struct Inner {
+    pool: Pool,
+    definitions: Definitions,
+    bell: Bell,
+}
+
+impl std::fmt::Debug for Mysql {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mysql").finish_non_exhaustive()
+    }
+}
+
+/// How often something has been tried, and how.
+struct Attempt {
+    hold: Hold,
+    tries: usize,
+}
+
+impl Attempt {
+    /// What to do after a failure: nothing (try again), or say so.
+    fn after(&mut self, fail: Fail, pool: &Pool) -> Option<Error> {
+        if matches!(fail, Fail::Alone) && self.hold != Hold::Alone {
+            self.hold = Hold::Alone;
+            return None;
+        }
+        self.tries += 1;
+        if !fail.is_retriable() || self.tries >= TRIES_MAX {
+            return Some(fail.into());
+        }
+        tracing::debug!("MySQL undid a call, which is made again");
+        pool.repeated.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+/// Does something in a transaction; again, when the server undid it because of others.
+macro_rules! transact {
+    ($store:expr, $hold:expr, $now:expr, $work:ident => $body:expr) => {{
+        let mut attempt = Attempt { hold: $hold, tries: 0 };
+        loop {
+            let tried = async {
+                let mut begun =
+                    Work::begin(&$store.pool, &$store.definitions, attempt.hold, $now).await?;
+                let $work = &mut begun;
+                let done = match $body.await {
+                    Ok(answer) => $work.loan.run("COMMIT").await.map(|_| answer),
+                    Err(fail) => Err(fail),
+                };
+                match done {
+                    Ok(answer) => {
+                        begun.loan.give_back();
+                        Ok(answer)
+                    }
+                    Err(fail) => {
+                        if fail.leaves_connection() {
+                            begun.undo().await;
+                        }
+                        Err::<_, Fail>(fail)
+                    }
+                }
+            };
+            match tried.await {
+                Ok(answer) => break Ok(answer),
+                Err(fail) => {
+                    if let Some(error) = attempt.after(fail, &$store.pool) {
+                        break Err(error);
+                    }
+                }
+            }
+        }
+    }};
+}
+
+impl Mysql {
+    /// Opens the store in the database at `url` (`mysql://…` or `mariadb://…`), which must name one.
+    ///
+    /// Fails as `Unavailable` when the server cannot be reached. Does not set the store up: see
+    /// [`Store::migrate`].
+    pub async fn connect(url: &str) -> Result<Self> {
+        let url = match url.strip_prefix("mariadb:") {
+            Some(rest) => format!("mysql:{rest}"),
+            None => url.to_owned(),
+        };
+        // The driver's own words may repeat the URL, and so the password.
+        let wrong = |_| {
+            let message = "write it as mysql://USER:PASSWORD@HOST:PORT/DATABASE";
+            Error::invalid("store", message)
+        };
+        let opts = mysql_async::Opts::from_url(&url).map_err(wrong)?;
+        if opts.db_name().is_none_or(str::is_empty) {
+            let message = "names no database: write it as mysql://USER:PASSWORD@HOST:PORT/DATABASE";
+            return Err(Error::invalid("store", message));
+        }
+        if opts.ssl_opts().is_some() {
+            let message =
+                "connections to MySQL cannot be encrypted yet: leave the TLS options away";
+            return Err(Error::new(ErrorKind::Unsupported, message).in_field("store"));
+        }
+        let inner = Inner {
+            pool: Pool::new(opts),
+            definitions: Definitions::default(),
+            bell: Bell::default(),
+        };
+        let loan = inner.pool.lend().await?;
+        loan.give_back();
+        Ok(Self { inner: Arc::new(inner), poll: wake::Poll::default() })
+    }
+
+    /// Creates the database `name` on the server at `url`, for tests that want one of their own.
+    #[cfg(any(test, feature = "conformance"))]
+    #[doc(hidden)]
+    pub async fn create_database(url: &str, name: &str) -> Result<()> {
+        let store = Self::connect(url).await?;
+        let mut loan = store.inner.pool.lend().await?;
+        loan.run(&format!("CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"))
+            .await?;
+        Ok(())
+    }
+
+    /// Calls that the server undid because of others, and that were made again.
+    #[cfg(test)]
+    fn repeated(&self) -> u64 {
+        self.inner.pool.repeated.load(Ordering::Relaxed)
+    }
+}
+
+impl Inner {
+    async fn due_now(&self) -> Result<Vec<SourceDue>> {
+        transact!(self, Hold::Look, None, work => claim::due(work, &[]))
+    }
+}
+
+#[async_trait]
+impl Store for Mysql {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "mysql",
+            durable: true,
+            shared: true,
+            shards: false,
+            transactions: false,
+            complete: true,
+        }
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        transact!(self.inner, Hold::Look, None, work => async { Ok(work.now) })
+    }
+
+    async fn migrate(&self) -> Result<()> {
+        Ok(migrate::migrate(&self.inner.pool).await?)
+    }
+
+    async fn declare(&self, request: Declare) -> Result<()> {
+        transact!(self.inner, Hold::Alone, request.now, work => push::declare(work, &request.queues))
+    }
+
+    async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
+        validate_push(&request)?;
+        if request.jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let pushed = transact!(self.inner, Hold::Shared, request.now, work => push::push(work, &request.jobs))?;
+        self.inner.bell.ring();
+        Ok(pushed)
+    }
+
+    async fn claim(&self, request: Claim) -> Result<Claimed> {
+        transact!(self.inner, Hold::Shared, request.now, work => claim::claim(work, &request))
+    }
+
+    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+        let settled = transact!(
+            self.inner, Hold::Shared, request.now, work => settle::settle(work, &request.turns)
+        )?;
+        self.inner.bell.ring();
+        Ok(settled)
+    }
+
+    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
+        transact!(self.inner, Hold::Shared, request.now, work => nodes::heartbeat(work, &request))
+    }
+
+    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
+        transact!(self.inner, Hold::Shared, request.now, work => claim::rescue(work, &request))?
+    }
+
+    async fn sweep(&self, request: Sweep) -> Result<Swept> {
+        transact!(
+            self.inner, Hold::Shared, request.now, work => people::sweep(work, request.rows_max)
+        )
+    }
+
+    async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
+        transact!(self.inner, Hold::Shared, request.now, work => people::cancel(work, &request.jobs))
+    }
+
+    async fn requeue(&self, request: Selected) -> Result<Acted> {
+        let acted = transact!(
+            self.inner, Hold::Shared, request.now, work => people::requeue(work, &request)
+        )?;
+        self.inner.bell.ring();
+        Ok(acted)
+    }
+
+    async fn delete_dead(&self, request: Selected) -> Result<Acted> {
+        transact!(
+            self.inner, Hold::Shared, request.now, work => people::delete_dead(work, &request)
+        )
+    }
+
+    async fn act(&self, request: Act) -> Result<Acted> {
+        let acted =
+            transact!(self.inner, Hold::Shared, request.now, work => people::act(work, &request))?;
+        self.inner.bell.ring();
+        Ok(acted)
+    }
+
+    async fn amend(&self, request: Amend) -> Result<()> {
+        transact!(self.inner, Hold::Shared, request.now, work => people::amend(work, &request))?;
+        self.inner.bell.ring();
+        Ok(())
+    }
+
+    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
+        transact!(self.inner, Hold::Alone, None, work => people::pause(work, queue, paused))?;
+        self.inner.bell.ring();
+        Ok(())
+    }
+
+    async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
+        transact!(self.inner, Hold::Shared, None, work => nodes::command(work, node, command))
+    }
+
+    async fn lead(&self, request: Lead) -> Result<bool> {
+        transact!(self.inner, Hold::Shared, request.now, work => nodes::lead(work, &request))
+    }
+
+    async fn due(&self, request: DueQuery) -> Result<Vec<SourceDue>> {
+        transact!(self.inner, Hold::Look, request.now, work => claim::due(work, &request.queues))
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueView>> {
+        transact!(self.inner, Hold::Look, None, work => async { Ok(work.state.queue_views()) })
+    }
+
+    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        transact!(self.inner, Hold::Look, now, work => views::stats(work))
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+        transact!(self.inner, Hold::Look, None, work => views::lanes(work, &query))
+    }
+
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
+        transact!(self.inner, Hold::Look, None, work => views::jobs(work, &query))
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
+        transact!(self.inner, Hold::Look, None, work => views::job(work, id))
+    }
+
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        transact!(self.inner, Hold::Look, None, work => claim::turn(work, lane, token))
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>> {
+        transact!(self.inner, Hold::Look, None, work => nodes::views(work))
+    }
+
+    fn wakeups(&self) -> Wakeups {
+        let wakeups = self.inner.bell.listen();
+        self.poll.start(&self.inner);
+        wakeups
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.poll.stop();
+        self.inner.pool.close();
+        Ok(())
+    }
+}
+
+impl Drop for Mysql {
+    fn drop(&mut self) {
+        self.poll.stop();
+    }
+}

@@ -1,0 +1,107 @@
+//! Nodes: heartbeats, commands, leadership.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::error::Try;
+use super::sql::{Columns, json, list, text};
+use super::work::{Bodies, Work};
+use crate::id::NodeId;
+use crate::store::request::{Command, Heartbeat, Lead, Pulse};
+use crate::store::view::NodeView;
+
+pub(super) async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
+    let id = request.node.id.clone();
+    let known = |work: &Work<'_>| work.state.nodes.get(&id).cloned();
+    work.load_nodes(Some(&id.0), "FOR UPDATE").await?;
+    let before = known(work);
+    let named: BTreeSet<u64> = request.beats.iter().map(|beat| beat.lane.number).collect();
+    if !named.is_empty() {
+        work.lock_lanes(&named).await?;
+    }
+    flagged(work, &id, &named).await?;
+    let now = work.now;
+    let pulse = work.state.heartbeat(now, request.clone())?;
+    if let Some(row) = known(work) {
+        let told = before.as_ref().map(|row| (&row.info, row.beat_at));
+        if told != Some((&row.info, row.beat_at)) {
+            let (name, info) = (text(&id.0), text(&json(&row.info)?));
+            let sql = format!(
+                "INSERT INTO seriatim_node (id, info, beat_at) VALUES ({name},{info},{}) \
+                 ON DUPLICATE KEY UPDATE info = VALUES(info), beat_at = VALUES(beat_at)",
+                row.beat_at.as_micros()
+            );
+            work.loan.run(&sql).await?;
+        }
+    }
+    if !named.is_empty() {
+        work.save().await?;
+    }
+    Ok(pulse)
+}
+
+/// Reads the flagged jobs of what this node holds, and of what it names. Nothing of them is written.
+async fn flagged(work: &mut Work<'_>, node: &NodeId, named: &BTreeSet<u64>) -> Try<()> {
+    let sql = format!(
+        "SELECT DISTINCT l.id FROM seriatim_flag f JOIN seriatim_lane l ON l.id = f.lane \
+         WHERE l.st = 2 AND (l.node = {} OR l.id IN ({}))",
+        text(&node.0),
+        list(named.iter().copied())
+    );
+    let mut lanes = HashSet::new();
+    for row in work.loan.rows(&sql).await? {
+        lanes.insert(Columns::of(row).int()? as u64);
+    }
+    if lanes.is_empty() {
+        return Ok(());
+    }
+    let ids = list(lanes);
+    work.read_lanes(&format!("WHERE id IN ({ids})")).await?;
+    let from = format!(
+        "FROM seriatim_flag f JOIN seriatim_job j ON j.seq = f.seq JOIN seriatim_lane l ON l.id = j.lane \
+         WHERE f.lane IN ({ids}) AND j.gen < l.open"
+    );
+    work.read_jobs(&from, Bodies::None).await?;
+    Ok(())
+}
+
+pub(super) async fn command(work: &mut Work<'_>, node: &NodeId, command: Command) -> Try<()> {
+    work.load_nodes(Some(&node.0), "FOR UPDATE").await?;
+    work.state.command_node(node, command)?;
+    let word = match command {
+        Command::Quiet => "quiet",
+        Command::Stop => "stop",
+    };
+    let sql = format!("UPDATE seriatim_node SET command = '{word}' WHERE id = {}", text(&node.0));
+    work.loan.run(&sql).await?;
+    Ok(())
+}
+
+pub(super) async fn lead(work: &mut Work<'_>, request: &Lead) -> Try<bool> {
+    let role = text(&request.role);
+    let sql = format!(
+        "INSERT INTO seriatim_leader (role, node, until) VALUES ({role}, '', 0) ON DUPLICATE KEY UPDATE role = role; \
+         SELECT node, until FROM seriatim_leader WHERE role = {role} AND node <> ''"
+    );
+    let answers = work.loan.run(&sql).await?;
+    for row in answers.into_iter().skip(1).flat_map(|answer| answer.rows) {
+        let mut row = Columns::of(row);
+        let leader = (NodeId(row.text()?), crate::clock::Timestamp::from_micros(row.int()?));
+        work.state.leaders.insert(request.role.clone(), leader);
+    }
+    let now = work.now;
+    let leads = work.state.lead(now, request.clone());
+    if let Some((node, until)) = work.state.leaders.get(&request.role).filter(|_| leads) {
+        let sql = format!(
+            "UPDATE seriatim_leader SET node = {}, until = {} WHERE role = {role}",
+            text(&node.0),
+            until.as_micros()
+        );
+        work.loan.run(&sql).await?;
+    }
+    Ok(leads)
+}
+
+pub(super) async fn views(work: &mut Work<'_>) -> Try<Vec<NodeView>> {
+    work.load_nodes(None, "").await?;
+    Ok(work.state.node_views())
+}

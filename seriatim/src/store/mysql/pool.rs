@@ -1,0 +1,146 @@
+//! A few connections, opened as needed and kept.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts, Row};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::error::Try;
+use crate::error::{Error, ErrorKind};
+
+/// Most connections of one store.
+const CONNECTIONS_MAX: usize = 8;
+/// How many seconds a statement waits for a row that another holds.
+const LOCK_WAIT_SECONDS: u32 = 10;
+/// The largest packet that we send; the server may take less.
+const PACKET_BYTES_MAX: usize = 1 << 30;
+
+/// The connections of a store.
+pub(super) struct Pool {
+    opts: Opts,
+    places: Semaphore,
+    idle: Mutex<Vec<Conn>>,
+    closed: AtomicBool,
+    /// Calls that the server undid because of others, and that were made again.
+    pub repeated: AtomicU64,
+}
+
+/// A connection on loan. Only [`Loan::give_back`] returns it: one that was dropped in the middle of
+/// a transaction is closed, and the server undoes what it did.
+pub(super) struct Loan<'a> {
+    pool: &'a Pool,
+    conn: Conn,
+    _place: SemaphorePermit<'a>,
+}
+
+/// The answer to one statement.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub rows: Vec<Row>,
+    /// The first number that the statement gave out.
+    pub first_id: u64,
+}
+
+impl Pool {
+    pub(super) fn new(opts: Opts) -> Self {
+        let opts = mysql_async::OptsBuilder::from_opts(opts)
+            .max_allowed_packet(Some(PACKET_BYTES_MAX))
+            .wait_timeout(Some(28_800))
+            .prefer_socket(false)
+            .stmt_cache_size(0);
+        Self {
+            opts: opts.into(),
+            places: Semaphore::new(CONNECTIONS_MAX),
+            idle: Mutex::default(),
+            closed: AtomicBool::new(false),
+            repeated: AtomicU64::new(0),
+        }
+    }
+
+    /// A connection, as soon as one is free.
+    pub(super) async fn lend(&self) -> Try<Loan<'_>> {
+        let closed = |_| Error::new(ErrorKind::Unavailable, "the store has been closed");
+        let place = self.places.acquire().await.map_err(closed)?;
+        let idle = self.idle().pop();
+        let conn = match idle {
+            Some(conn) => conn,
+            None => self.connect().await?,
+        };
+        Ok(Loan { pool: self, conn, _place: place })
+    }
+
+    /// A connection, and the answers to the first statements on it. Connections that were idle may
+    /// have been ended by the server meanwhile, which says nothing about new ones.
+    pub(super) async fn first(&self, sql: &str) -> Try<(Loan<'_>, Vec<Answer>)> {
+        let mut loan = self.lend().await?;
+        match loan.run(sql).await {
+            Err(fail) if !fail.leaves_connection() => {
+                self.idle().clear();
+                loan.conn = self.connect().await?;
+                let answers = loan.run(sql).await?;
+                Ok((loan, answers))
+            }
+            answers => Ok((loan, answers?)),
+        }
+    }
+
+    async fn connect(&self) -> Try<Conn> {
+        let mut conn = Conn::new(self.opts.clone()).await?;
+        // Whatever the server's defaults are: no gap locks, no silent truncation, numbers in a row.
+        let session = format!(
+            "SET SESSION transaction_isolation = 'READ-COMMITTED', SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}, \
+             SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,NO_BACKSLASH_ESCAPES', \
+             SESSION time_zone = '+00:00', SESSION autocommit = 1, SESSION auto_increment_increment = 1, \
+             SESSION auto_increment_offset = 1, SESSION group_concat_max_len = 1048576"
+        );
+        // MariaDB before 11.1 knows the first one by its older name only.
+        let older = session.replace("transaction_isolation", "tx_isolation");
+        let names = "SET NAMES utf8mb4";
+        conn.query_drop(names).await?;
+        if conn.query_drop(session).await.is_err() {
+            conn.query_drop(older).await?;
+        }
+        Ok(conn)
+    }
+
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.places.close();
+        self.idle().clear();
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Conn>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Loan<'_> {
+    /// Runs statements, one after the other, in one round trip. The first that fails ends it.
+    pub(super) async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
+        let mut result = self.conn.query_iter(sql).await?;
+        let mut answers = Vec::new();
+        loop {
+            let first_id = result.last_insert_id().unwrap_or_default();
+            let rows = result.collect::<Row>().await?;
+            answers.push(Answer { rows, first_id });
+            if result.is_empty() {
+                return Ok(answers);
+            }
+        }
+    }
+
+    /// Runs one statement and returns its rows.
+    pub(super) async fn rows(&mut self, sql: &str) -> Try<Vec<Row>> {
+        let answers = self.run(sql).await?;
+        Ok(answers.into_iter().next().map(|answer| answer.rows).unwrap_or_default())
+    }
+
+    /// The connection can be used by others again: no transaction is open.
+    pub(super) fn give_back(self) {
+        if !self.pool.closed.load(Ordering::Relaxed) {
+            self.pool.idle().push(self.conn);
+        }
+    }
+}

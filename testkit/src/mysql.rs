@@ -1,0 +1,173 @@
+//! A private MariaDB.
+
+use std::io::{self, Read};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::account::{self, Account};
+use crate::directory::Directory;
+use crate::process;
+use crate::program::find_program;
+use crate::server::{Kind, Server};
+
+const PACKAGE: &str = "mariadb-server";
+/// The user and the database of the tests. The user may do everything and has no password.
+const USER: &str = "seriatim";
+/// Made at each start, by a file that the server runs before it serves.
+const INIT: &str = "CREATE DATABASE IF NOT EXISTS seriatim CHARACTER SET utf8mb4;
+CREATE USER IF NOT EXISTS 'seriatim'@'%' IDENTIFIED BY '';
+GRANT ALL ON *.* TO 'seriatim'@'%' WITH GRANT OPTION;
+";
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How a [`Mysql`] is to be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MysqlOptions {
+    /// `true` (the default) flushes the log to the disk at each commit, as in production and for
+    /// measurements. `false` leaves that to the operating system: tests run faster, and
+    /// [`Mysql::kill`] still keeps all that was committed; only a crash of the machine would lose it.
+    pub durable: bool,
+    /// The server's `max_connections`; 300 by default.
+    pub connections_max: u16,
+}
+
+impl Default for MysqlOptions {
+    fn default() -> Self {
+        Self { durable: true, connections_max: 300 }
+    }
+}
+
+/// A private MariaDB server, stopped and removed on drop.
+///
+/// It listens on 127.0.0.1 only and lets every local user in, so keep nothing in it that matters.
+/// Root's servers run under an unprivileged account.
+#[derive(Debug)]
+pub struct Mysql {
+    server: Server<MysqlKind>,
+}
+
+impl Mysql {
+    /// Starts a durable server with the default [`MysqlOptions`].
+    ///
+    /// Fails when MariaDB is not installed (the message names the package), and when the server
+    /// does not serve within a minute (the message has the end of its log).
+    pub fn start() -> Result<Self, String> {
+        Self::start_with(MysqlOptions::default())
+    }
+
+    /// Starts a server with `options`; fails as [`Mysql::start`] does.
+    pub fn start_with(options: MysqlOptions) -> Result<Self, String> {
+        let find = |program| find_program(program, PACKAGE).map_err(|e| e.to_string());
+        let install = find("mariadb-install-db")?;
+        let program = find("mariadbd")?;
+        let account = account::unprivileged()?;
+        let directory = Directory::create()?;
+        directory.create_data(account)?;
+        create_data(&install, account, &directory.data())?;
+        let kind = MysqlKind { program, account, options };
+        Ok(Self { server: Server::start(kind, directory)? })
+    }
+
+    /// The address of its database `seriatim`, of which the user may do everything:
+    /// `mysql://seriatim@127.0.0.1:PORT/seriatim`.
+    pub fn url(&self) -> String {
+        format!("mysql://{USER}@127.0.0.1:{}/{USER}", self.server.port())
+    }
+
+    /// The port, which stays the same over restarts.
+    pub fn port(&self) -> u16 {
+        self.server.port()
+    }
+
+    /// Ends the server in order. Stopping a stopped server succeeds.
+    pub fn stop(&mut self) -> Result<(), String> {
+        self.server.stop()
+    }
+
+    /// Kills the server with SIGKILL, as a crash would. Killing a stopped server succeeds.
+    pub fn kill(&mut self) -> Result<(), String> {
+        self.server.kill()
+    }
+
+    /// Starts the server on the same port with the same data, stopping it first if it runs.
+    pub fn restart(&mut self) -> Result<(), String> {
+        self.server.restart()
+    }
+}
+
+fn create_data(install: &Path, account: Option<Account>, data: &Path) -> Result<(), String> {
+    let output = process::command(install, account)
+        .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
+        .arg(format!("--datadir={}", data.display()))
+        .arg(format!("--tmpdir={}", data.display()))
+        // Only an empty server could be lost.
+        .arg("--innodb-flush-method=nosync")
+        .current_dir("/")
+        .output()
+        .map_err(|e| format!("cannot start {}: {e}", install.display()))?;
+    if output.status.success() {
+        let init = data.join("init.sql");
+        return std::fs::write(&init, INIT).map_err(|e| format!("{}: {e}", init.display()));
+    }
+    let message = String::from_utf8_lossy(&output.stderr);
+    let log = String::from_utf8_lossy(&output.stdout);
+    Err(format!("{} ended with {}:\n{log}{message}", install.display(), output.status))
+}
+
+#[derive(Debug)]
+struct MysqlKind {
+    program: PathBuf,
+    account: Option<Account>,
+    options: MysqlOptions,
+}
+
+impl Kind for MysqlKind {
+    const NAME: &'static str = "MariaDB";
+    const STOP_SIGNAL: Signal = Signal::TERM;
+
+    fn command(&self, data: &Path, port: u16) -> Command {
+        let mut command = process::command(&self.program, self.account);
+        let path = |name: &str| data.join(name).display().to_string();
+        let durable = i32::from(self.options.durable);
+        command.args(["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve"]);
+        for (name, value) in [
+            ("datadir", data.display().to_string()),
+            // A server that starts deletes the temporary tables of all others in the same folder.
+            ("tmpdir", data.display().to_string()),
+            ("socket", path("socket")),
+            ("pid-file", path("pid")),
+            ("init-file", path("init.sql")),
+            ("port", port.to_string()),
+            ("max-connections", self.options.connections_max.to_string()),
+            ("innodb-flush-log-at-trx-commit", if durable == 1 { "1" } else { "2" }.to_owned()),
+            ("innodb-buffer-pool-size", "128M".to_owned()),
+        ] {
+            command.arg(format!("--{name}={value}"));
+        }
+        if !self.options.durable {
+            command.args(["--innodb-flush-method=nosync", "--innodb-doublewrite=0"]);
+            command.args(["--sync-frm=0", "--innodb-file-per-table=0"]);
+        }
+        command.current_dir("/");
+        command
+    }
+
+    fn is_ready(&self, data: &Path, port: u16, pid: u32) -> bool {
+        let file = std::fs::read_to_string(data.join("pid")).unwrap_or_default();
+        file.trim() == pid.to_string() && greets(port).unwrap_or(false)
+    }
+}
+
+/// Whether the server begins the conversation, as it does once it serves: with a packet whose first
+/// byte after the header is the version of the protocol, 10.
+fn greets(port: u16) -> io::Result<bool> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(PROBE_TIMEOUT))?;
+    let mut greeting = [0; 5];
+    stream.read_exact(&mut greeting)?;
+    Ok(greeting[4] == 10)
+}
