@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use seriatim::store::{Command, NodeView};
+use seriatim::store::{Command, NodeState, NodeView};
 use seriatim::{NodeId, Store, Timestamp};
 
 use super::args::Common;
@@ -59,13 +59,13 @@ impl Nodes {
 
 /// What a node does, with the colour of it.
 pub(super) fn state(node: &NodeView, now: Timestamp) -> (&'static str, Tone) {
-    match (node.dead, node.command) {
-        (true, _) => ("dead", Tone::Bad),
-        (false, _) if is_late(node, now) => ("late", Tone::Bad),
-        (false, Some(Command::Stop)) => ("stopping", Tone::Warn),
-        (false, Some(Command::Quiet)) => ("quiet", Tone::Warn),
-        (false, None) => ("alive", Tone::Plain),
-    }
+    let state = node.state(now);
+    let tone = match state {
+        NodeState::Dead | NodeState::Late => Tone::Bad,
+        NodeState::Stopping | NodeState::Quiet => Tone::Warn,
+        NodeState::Alive | NodeState::Stopped => Tone::Plain,
+    };
+    (state.as_str(), tone)
 }
 
 /// Whether its last beat is older than its lease: it will be declared dead.
@@ -245,6 +245,7 @@ async fn tell(
     let what = match command {
         Command::Quiet => "takes no more work",
         Command::Stop => "finishes what runs and exits",
+        Command::Resume => "takes work again",
     };
     say(format!("{node} {what}: it learns it at its next heartbeat"));
     Ok(())
