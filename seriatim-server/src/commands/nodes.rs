@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use seriatim::store::{Command, NodeView, QueueStats};
+use seriatim::store::{Command, NodeState, NodeView, QueueStats};
 use seriatim::{NodeId, Store, Timestamp};
 
 use super::args::Common;
@@ -30,8 +30,13 @@ enum Action {
         /// The node's id, the beginning of it, or its name
         node: String,
     },
-    /// Tells a node to take no more work; what runs goes on. A restart ends it
+    /// Tells a node to take no more work; what runs goes on
     Quiet {
+        /// The node's id, the beginning of it, or its name
+        node: String,
+    },
+    /// Takes back what made a node quiet: it takes work again
+    Resume {
         /// The node's id, the beginning of it, or its name
         node: String,
     },
@@ -51,6 +56,7 @@ impl Nodes {
                 None => list(&*store, json).await,
                 Some(Action::Show { node }) => show(&*store, node, json).await,
                 Some(Action::Quiet { node }) => tell(&*store, node, Command::Quiet, json).await,
+                Some(Action::Resume { node }) => tell(&*store, node, Command::Resume, json).await,
                 Some(Action::Stop { node }) => tell(&*store, node, Command::Stop, json).await,
             })
             .await
@@ -59,13 +65,13 @@ impl Nodes {
 
 /// What a node does, with the colour of it.
 pub(super) fn state(node: &NodeView, now: Timestamp) -> (&'static str, Tone) {
-    match (node.dead, node.command) {
-        (true, _) => ("dead", Tone::Bad),
-        (false, _) if is_late(node, now) => ("late", Tone::Bad),
-        (false, Some(Command::Stop)) => ("stopping", Tone::Warn),
-        (false, Some(Command::Quiet)) => ("quiet", Tone::Warn),
-        (false, None) => ("alive", Tone::Plain),
-    }
+    let state = node.state(now);
+    let tone = match state {
+        NodeState::Dead | NodeState::Late => Tone::Bad,
+        NodeState::Stopping | NodeState::Quiet => Tone::Warn,
+        NodeState::Alive | NodeState::Stopped => Tone::Plain,
+    };
+    (state.as_str(), tone)
 }
 
 /// Whether its last beat is older than its lease: it will be declared dead.
@@ -257,6 +263,7 @@ async fn tell(
     let what = match command {
         Command::Quiet => "takes no more work",
         Command::Stop => "finishes what runs and exits",
+        Command::Resume => "takes work again",
     };
     say(format!("{node} {what}: it learns it at its next heartbeat"));
     Ok(())

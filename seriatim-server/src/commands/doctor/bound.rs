@@ -49,6 +49,9 @@ fn absence(name: &str, queue: &str, seen: &Seen) -> Option<&'static str> {
     let works = living.iter().any(|node| node.info.queues.iter().any(|of| of == queue));
     match (named.is_empty(), living.is_empty(), works) {
         (true, ..) => Some("which is not known"),
+        (false, true, _) if named.iter().all(|node| node.info.has_stopped()) => {
+            Some("which has stopped")
+        }
         (false, true, _) => Some("which is dead"),
         (false, false, false) => Some("which does not work on this queue"),
         (false, false, true) => None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use seriatim::Timestamp;
-use seriatim::store::{NodeView, QueueStats};
+use seriatim::store::{NodeState, NodeView, QueueStats};
 
 use super::look::Seen;
 use super::{Finding, Severity};
@@ -31,7 +31,11 @@ fn gone(node: &NodeView, seen: &Seen) -> Option<Finding> {
     if !(node.dead || is_late(node, seen.now)) || holds == 0 {
         return None;
     }
-    let what = if node.dead { "is dead" } else { "is past its lease" };
+    let what = match node.state(seen.now) {
+        NodeState::Stopped => "has stopped",
+        NodeState::Dead => "is dead",
+        _ => "is past its lease",
+    };
     let found = format!(
         "{what} (last beat {}) and still holds {}",
         relative(seen.now, node.heartbeat_at),

@@ -39,10 +39,16 @@ async fn s9_nodes_are_listed_with_what_they_run_and_stopped() {
     assert!(table.contains("alive") && table.contains(QUEUE), "{table}");
     assert!(text(&site.run(&["nodes", "quiet", "n"])).contains("takes no more work"));
     assert_eq!(json(&["nodes"])["nodes"][0]["state"], "quiet");
+    assert!(text(&site.run(&["nodes", "resume", "n"])).contains("takes work again"));
+    assert_eq!(json(&["nodes"])["nodes"][0]["state"], "alive");
+    assert!(site.run(&["queues", "pause", QUEUE]).status.success());
+    let table = text(&site.run(&["nodes"]));
+    assert!(table.contains(&format!("{QUEUE} (paused)")), "{table}");
     assert_eq!(json(&["nodes", "stop", "n"])["command"], "stop");
     // The handler ends when something comes through its gate.
     std::fs::write(site.path("gate"), "go\n").unwrap();
     assert!(serving.0.wait().unwrap().success());
+    assert_eq!(json(&["nodes"])["nodes"][0]["state"], "stopped");
     let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
     let first: serde_json::Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
     assert!(first["level"].is_string(), "the log is JSON, as the configuration says: {log}");
