@@ -81,13 +81,8 @@ impl Push {
             if self.payload.is_empty() { vec!["null".to_owned()] } else { self.payload.clone() };
         let mut jobs = Vec::with_capacity(payloads.len());
         for (i, text) in payloads.iter().enumerate() {
-            let payload = Payload::from_json_text(text).map_err(|error| match payloads.len() {
-                1 => Failure::from(error),
-                _ => {
-                    let told = format!("payload {}: {}", i + 1, error.message());
-                    Failure::from(error).reworded(told)
-                }
-            })?;
+            let payload = Payload::from_json_text(text)
+                .map_err(|error| unreadable(error, (payloads.len() > 1).then_some(i)))?;
             jobs.push(self.with_options(Job::with_payload(&self.queue, payload)));
         }
         let several = jobs.len() > 1;
@@ -125,6 +120,16 @@ impl Push {
     }
 }
 
+/// Names the payload, where there are several; a shell takes the quotes of a text away, which many
+/// meet first.
+fn unreadable(error: seriatim::Error, place: Option<usize>) -> Failure {
+    let place = place.map(|place| format!(" {}", place + 1)).unwrap_or_default();
+    let told = error.to_string();
+    let told = told.strip_prefix("payload: ").unwrap_or(&told);
+    let told = format!("payload{place}: {told}; a plain text is written '\"text\"'");
+    Failure::from(error).reworded(told)
+}
+
 /// Names a job as the command line does: by the place of its payload, where there are several.
 fn told_of_one(error: seriatim::Error, several: bool) -> Failure {
     let Some((place, field)) = error.field().and_then(push_file::split_place) else {
@@ -144,6 +149,6 @@ fn tell_made(view: &QueueView) {
         false => "without a key",
     };
     hint(format!(
-        "queue {name} is new: {mode}, as a push {why} makes it; for another mode write [queues.{name}] in seriatim.toml before its first job runs"
+        "queue {name} is new: {mode}, as a push {why} makes it; for another mode write [queues.{name}] in seriatim.toml and start `seriatim serve` while none of its jobs runs"
     ));
 }

@@ -88,7 +88,8 @@ impl Action {
             Self::DeleteFailed { queue, yes } => {
                 let (_, stats) = find::queue_with_stats(&*store, &queue).await?;
                 if stats.retries == 0 {
-                    return nothing(json, &format!("nothing of {queue} waits for a retry"));
+                    nothing(json, &format!("nothing of {queue} waits for a retry"));
+                    return Ok(());
                 }
                 let lanes = count(stats.retries, "lane");
                 yes.confirm(&format!("deletes what has failed in {lanes} of {queue}"))?;
@@ -225,7 +226,14 @@ fn lines_of(settings: &Value, mode: Mode) -> String {
         _ => true,
     };
     let set = fields.filter(|(name, value)| says_something(name) && !value.is_null());
-    set.map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join("\n")
+    set.map(|(name, value)| format!("{name} = {}", as_toml(value))).collect::<Vec<_>>().join("\n")
+}
+
+/// The value on one line: texts and numbers look the same in both, tables do not.
+fn as_toml(value: &Value) -> String {
+    let Some(fields) = value.as_object() else { return value.to_string() };
+    let field = |(name, value): (&String, &Value)| format!("{name} = {}", as_toml(value));
+    format!("{{ {} }}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
 }
 
 async fn pause(store: &dyn Store, name: &str, paused: bool, json: bool) -> Result<(), Failure> {
@@ -261,9 +269,8 @@ async fn failed(
 }
 
 /// Says that there was nothing to be done.
-fn nothing(json: bool, why: &str) -> Result<(), Failure> {
+fn nothing(json: bool, why: &str) {
     say(if json { json!({ "count": 0 }).to_string() } else { why.to_owned() });
-    Ok(())
 }
 
 /// Says to how many lanes it was done.

@@ -61,6 +61,7 @@ fn a_push_that_makes_a_queue_says_of_which_mode() {
     assert!(!text(&site.run(&["push", "orders", "1", "--key", "k"])).contains("is new"));
     let shown = text(&site.run(&["queues", "show", "orders"]));
     assert!(shown.contains("max_retries = 25") && !shown.contains("merge"), "{shown}");
+    assert!(shown.contains("backoff = { kind = \"polynomial\" }"), "{shown}");
 }
 
 #[test]
@@ -68,6 +69,8 @@ fn one_of_several_payloads_is_named_by_its_place() {
     let site = Site::new("");
     let said = text(&site.run(&["push", "orders", "1", "{oops"]));
     assert!(said.contains("payload 2: is not a JSON document"), "{said}");
+    let said = text(&site.run(&["push", "orders", "hello"]));
+    assert!(said.contains("seriatim: payload: is not") && said.contains("'\"text\"'"), "{said}");
     std::fs::write(site.path("one.ndjson"), "{\"payload\":1}\n").unwrap();
     let said = site.run(&["push", "orders", "--file", "one.ndjson"]);
     assert_eq!(String::from_utf8_lossy(&said.stdout), "pushed 1 job\n");
