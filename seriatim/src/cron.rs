@@ -9,6 +9,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::job::{Job, RunAt, validate_queue_name};
 use crate::limits::NAME_BYTES_MAX;
+use crate::queue::Queue;
 
 /// What becomes of ticks that fell due while no node was running.
 ///
@@ -118,6 +119,15 @@ impl Cron {
 
     pub(crate) fn catches_up(&self) -> Missed {
         self.missed
+    }
+
+    /// Refuses a job that no store would take, or not in this queue.
+    pub(crate) fn validate(&self, queue: Option<&Queue>) -> Result<()> {
+        self.job_at(Timestamp::default()).validate()?;
+        match queue {
+            Some(queue) => queue.check_key(self.job.key.is_some()),
+            None => Ok(()),
+        }
     }
 
     /// The job of one tick.

@@ -231,11 +231,5 @@ pub fn validate_push(request: &Push) -> Result<()> {
 
 /// Refuses a key on a `parallel` queue and none on a keyed one. `i` is the job's place in its batch.
 pub fn validate_key(queue: &Queue, has_key: bool, i: usize) -> Result<()> {
-    let message = match (queue.mode.is_keyed(), has_key) {
-        (true, false) => "is needed: the jobs of this queue are ordered by key",
-        (false, true) => "must be absent: the jobs of this queue run in parallel",
-        _ => return Ok(()),
-    };
-    let message = format!("{message} (queue {:?} is {})", queue.name, queue.mode);
-    Err(Error::invalid("key", message).in_field(format!("jobs[{i}]")))
+    queue.check_key(has_key).map_err(|e| e.in_field(format!("jobs[{i}]")))
 }

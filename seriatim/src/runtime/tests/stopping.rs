@@ -90,6 +90,25 @@ async fn l15_settings_that_contradict_each_other_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn queues_that_contradict_themselves_are_refused_before_anything_starts() {
+    let rig = Rig::new();
+    let refused = |builder: EngineBuilder| builder.build().err().unwrap().to_string();
+    let queue = |queue| refused(engine(&rig).queue(queue));
+    assert_eq!(
+        queue(Queue::parallel("a").batch_size(0)),
+        "queues.a.batch_size: must be 1 to 10000, not 0"
+    );
+    assert!(queue(Queue::exclusive("a").take(2)).starts_with("queues.a.take: "));
+    assert!(queue(Queue::fifo("not a name")).starts_with("queues.not a name.name: "));
+    let twice = engine(&rig).queue(Queue::fifo("a")).queue(Queue::exclusive("a"));
+    assert_eq!(refused(twice), "queues.a: is declared twice, and not the same way");
+    let tick = |job: Job| Cron::new("nightly", "0 3 * * *", job).unwrap();
+    let keyed = engine(&rig).queue(Queue::parallel("a"));
+    let keyed = keyed.cron(tick(Job::new("a", &1).unwrap().key("k")));
+    assert!(refused(keyed).starts_with("cron.nightly.key: must be absent"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn n9_a_node_that_has_stopped_is_seen_as_gone_at_once() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("mail", &1).unwrap()).await;
