@@ -184,3 +184,19 @@ async fn who_is_not_there_is_told_and_what_to_do() {
         assert!(said.contains(told), "{told}: {said}");
     }
 }
+
+#[tokio::test]
+async fn a_job_that_is_rescheduled_in_accumulate_takes_its_key_along_and_that_is_said() {
+    let house = House::new().await;
+    let id = house.hand.push(order(1, 1)).await.to_string();
+    house.hand.push(order(1, 2)).await;
+    let moved = house.json(&["jobs", "reschedule", &id, "--in", "1h"]);
+    let due: jiff::Timestamp = moved["lane_due"].as_str().unwrap().parse().unwrap();
+    let soonest = seriatim::Timestamp::of_this_machine() + Duration::from_secs(3_000);
+    assert!(due.as_microsecond() > soonest.as_micros(), "{moved}");
+    let said = house.text(&["jobs", "reschedule", &id, "--in", "2h"]);
+    assert!(said.contains("all 2 of \"order-1\" are due in "), "{said}");
+    let mail = house.hand.push(mail("ann")).await.to_string();
+    let moved = house.json(&["jobs", "reschedule", &mail, "--in", "1h"]);
+    assert!(moved["lane_due"].is_null() && moved["run_at"].is_string(), "{moved}");
+}
