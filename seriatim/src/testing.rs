@@ -155,7 +155,9 @@ impl Lab {
                 let message = format!("{} jobs are left after more than a year", seen.jobs);
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }
-            let wait = if seen.running > 0 { LOOK_MIN } else { seen.wait };
+            // The longer it stands still, the seldomer it is looked at.
+            let still = moved.0.elapsed() / 8;
+            let wait = if seen.running > 0 { LOOK_MIN } else { seen.wait.max(still) };
             tokio::time::sleep(wait.clamp(LOOK_MIN, LOOK_MAX)).await;
         }
     }

@@ -44,7 +44,7 @@ impl Postgres {
     }
 
     pub(super) async fn tell_node(&self, node: &NodeId, command: Command) -> Result<()> {
-        let number = command.kept().map(|c| i16::from(c != Command::Quiet));
+        let number = command.kept().map(|c| i16::from(c == Command::Stop));
         match self.pool.query(COMMAND, &[&kept(&node.0), &number]).await?.is_empty() {
             false => Ok(()),
             true => {
