@@ -1,9 +1,13 @@
 //! The configuration: TOML, overridden by variables (`SERIATIM_NODE__ID`) and by flags.
 
 mod cron;
+mod explain;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +19,8 @@ use crate::http::Role;
 use crate::output::{Failure, LogFormat};
 
 pub(crate) use cron::CronConfig;
+use explain::explain;
+pub(crate) use explain::{closest, in_words};
 pub(crate) use worker::{Builtin, WorkerConfig, WorkerKind};
 
 /// Prefix of the variables that override the file.
@@ -122,9 +128,20 @@ pub(crate) struct QueueConfig {
 }
 
 fn length<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    let text = Option::<String>::deserialize(from)?;
-    text.map(|text| seriatim::duration::parse(&text).map_err(|e| de::Error::custom(e.message())))
-        .transpose()
+    from.deserialize_any(LengthText).map(Some)
+}
+
+/// Reads `10s`; a bare number would leave open of what.
+struct LengthText;
+
+impl de::Visitor<'_> for LengthText {
+    type Value = Duration;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(explain::LENGTH)
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
+        seriatim::duration::parse(text).map_err(|e| E::custom(e.message()))
+    }
 }
 
 impl Config {
@@ -157,6 +174,35 @@ impl Config {
             // A queue without a mode is refused when it is declared, with its own message.
             let mode = queue.mode.or(self.defaults.mode).unwrap_or(Mode::Parallel);
             worker.read_kind(mode).map_err(|what| wrong(&what))?;
+        }
+        self.validate_cron(name)
+    }
+
+    /// Refuses entries that could not be told apart, or whose every push would be refused.
+    fn validate_cron(&self, name: &str) -> Result<(), Failure> {
+        for (i, entry) in self.cron.iter().enumerate() {
+            let place = format!("{name}: cron[{i}] (name {:?})", entry.name());
+            if let Some(first) =
+                self.cron[..i].iter().position(|other| other.name() == entry.name())
+            {
+                return Err(Failure::usage(format!(
+                    "{place}: `name`: cron[{first}] has the same one, and by its name the nodes know whether a tick is pushed already: give each its own"
+                )));
+            }
+            // What no queue declares is made by the first push, of the mode that fits it.
+            let Some(queue) = self.queues.get(entry.queue()) else { continue };
+            let Some(mode) = queue.mode.or(self.defaults.mode) else { continue };
+            let (queue, is_keyed) = (entry.queue(), mode.is_keyed());
+            let what = match (is_keyed, entry.has_key()) {
+                (true, false) => format!(
+                    "`key` is missing, and queue {queue:?} is {mode}: each of its jobs needs one, as in key = \"nightly\""
+                ),
+                (false, true) => format!(
+                    "`key` contradicts queue {queue:?}, which is {mode}: leave it out, or give the queue another mode"
+                ),
+                _ => continue,
+            };
+            return Err(Failure::usage(format!("{place}: {what}")));
         }
         Ok(())
     }
@@ -228,16 +274,23 @@ fn parse(
     name: &str,
 ) -> Result<Config, Failure> {
     let overrides: Vec<(Vec<String>, String)> = variables.filter_map(override_path).collect();
+    let wrong = |error: &toml::de::Error| explain(name, "", error);
     // The file by itself first: its errors carry line and column.
-    let config = toml::from_str::<Config>(text).map_err(|e| explain(name, &e))?;
+    let document = toml::Deserializer::parse(text).map_err(|e| wrong(&e))?;
+    let config: Config = serde_path_to_error::deserialize(document)
+        .map_err(|e| explain(name, &e.path().to_string(), e.inner()))?;
     if overrides.is_empty() {
         return Ok(config);
     }
-    let mut table: Table = toml::from_str(text).map_err(|e| explain(name, &e))?;
+    let mut table: Table = toml::from_str(text).map_err(|e| wrong(&e))?;
     for (path, value) in overrides {
         set(&mut table, &path, &value).map_err(|e| Failure::usage(format!("{name}: {e}")))?;
     }
-    Config::deserialize(Value::Table(table)).map_err(|e| explain("variables SERIATIM_…", &e))
+    serde_path_to_error::deserialize(Value::Table(table)).map_err(|e| {
+        let path = e.path().to_string();
+        let variable = format!("{PREFIX}{}", path.to_uppercase().replace('.', "__"));
+        explain(&format!("variable {variable}"), &path, e.inner())
+    })
 }
 
 /// `SERIATIM_HTTP__LISTEN` is `http.listen`.
@@ -262,127 +315,4 @@ fn set(table: &mut Table, path: &[String], value: &str) -> Result<(), String> {
         .unwrap_or_else(|| Value::String(value.to_owned()));
     place.insert(last.clone(), value);
     Ok(())
-}
-
-/// The error, with a suggestion when a key is almost right.
-fn explain(name: &str, error: &toml::de::Error) -> Failure {
-    let text = error.to_string();
-    let names: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
-    let suggestion = match names.split_first() {
-        Some((unknown, known))
-            if text.contains("unknown field") || text.contains("unknown variant") =>
-        {
-            closest(unknown, known)
-        }
-        _ => None,
-    };
-    let suggestion =
-        suggestion.map(|known| format!("\ndid you mean `{known}`?")).unwrap_or_default();
-    Failure::usage(format!("{name}: {}{suggestion}", text.trim_end()))
-}
-
-fn closest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
-    let scored = known.iter().map(|name| (strsim::damerau_levenshtein(unknown, name), *name));
-    scored.min().filter(|(distance, _)| *distance <= 3).map(|(_, name)| name)
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    fn read(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
-        let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
-        parse(text, variables, "test.toml").map_err(|failure| format!("{failure:?}"))
-    }
-
-    #[test]
-    fn d11_the_example_of_the_design_is_read() {
-        let config = read(
-            r#"
-            [store]
-            url = "sqlite:x.db"
-            [node]
-            id = "a"
-            concurrency = 10
-            scheduler = "lag"
-            lease = "60s"
-            [defaults]
-            max_crashes = 4
-            [queues.orders]
-            mode = "accumulate"
-            batch_size = 10
-            backoff = { kind = "linear", base = "30s" }
-            retain_completed = "1h"
-            [[workers]]
-            queue = "orders"
-            command = ["./sync-order"]
-            "#,
-            &[],
-        )
-        .unwrap();
-        let queue = &config.declared().unwrap()[0];
-        assert_eq!((queue.mode, queue.batch_size, queue.max_crashes), (Mode::Accumulate, 10, 4));
-        assert_eq!(queue.backoff, Backoff::Linear { base: Duration::from_secs(30) });
-        assert!(config.validate("test.toml").is_ok());
-    }
-
-    #[test]
-    fn an_unknown_key_is_named_with_its_place_and_a_suggestion() {
-        let error = read("[node]\nconcurency = 3\n", &[]).unwrap_err();
-        assert!(
-            error.contains("line 2") && error.contains("did you mean `concurrency`?"),
-            "{error}"
-        );
-        let misspelt = "[[workers]]\nqueue = \"a\"\nbuiltin = \"htpp\"\n";
-        let error = read(misspelt, &[]).unwrap_err();
-        assert!(error.contains("line 3") && error.contains("did you mean `http`?"), "{error}");
-        let error = read("[queues.a]\nmode = \"fifoo\"\n", &[]).unwrap_err();
-        assert!(error.contains("did you mean `fifo`?"), "{error}");
-    }
-
-    #[test]
-    fn variables_win_over_the_file() {
-        let variables = [
-            ("SERIATIM_NODE__CONCURRENCY", "7"),
-            ("SERIATIM_NODE__ID", "b"),
-            ("SERIATIM_STORE", "memory:"),
-            ("PATH", "x"),
-        ];
-        let config = read("[node]\nconcurrency = 3\nid = \"a\"\n", &variables).unwrap();
-        assert_eq!((config.node.concurrency, config.node.id.as_deref()), (Some(7), Some("b")));
-        assert!(read("", &[("SERIATIM_NODE__CONCURENCY", "7")]).is_err());
-    }
-
-    #[test]
-    fn a_contradiction_between_keys_of_a_worker_names_both() {
-        let cases = [
-            ("command = [\"a\"]\nprocess = [\"b\"]", "`command` and `process` contradict"),
-            ("command = [\"a\"]\nprocesses = 2", "`processes` belongs to `process`"),
-            ("command = []", "`command` is empty"),
-            ("process = [\"a\"]\nprocesses = 0", "`processes` is 0"),
-            ("process = [\"a\"]\nconcurrency = 0", "`concurrency` is 0"),
-            ("builtin = \"http\"", "needs `url`"),
-            ("builtin = \"http\"\nurl = \"ftp://a\"", "must begin with http:// or https://"),
-            ("builtin = \"http\"\nurl = \"http://a\"\nmethod = \"GET\"", "`method` is"),
-            ("builtin = \"http\"\nurl = \"http://a\"\nroots = []", "`roots` belongs to"),
-            ("builtin = \"http\"\nurl = \"http://a\"\nheaders = { Host = \"b\" }", "set by"),
-            ("builtin = \"ffmpeg\"\ncommand = [\"a\"]", "`command` and `builtin` contradict"),
-            ("command = [\"a\"]\nurl = \"http://a\"", "`url` belongs to `http`"),
-            ("task = \"x\"", "needs `command`, `process` or `builtin`"),
-        ];
-        for (keys, message) in cases {
-            let text = format!("[queues.a]\nmode = \"fifo\"\n[[workers]]\nqueue = \"a\"\n{keys}\n");
-            let error =
-                format!("{:?}", read(&text, &[]).unwrap().validate("test.toml").unwrap_err());
-            assert!(error.contains(message) && error.contains("workers[0]"), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_contradiction_names_the_queue_and_the_field() {
-        let config = read("[queues.a]\nmode = \"parallel\"\ntake = 3\n", &[]).unwrap();
-        let error = format!("{:?}", config.declared().unwrap_err());
-        assert!(error.contains("queues.a.take"), "{error}");
-    }
 }

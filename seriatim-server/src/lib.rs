@@ -2,6 +2,7 @@
 
 mod commands;
 mod config;
+mod failures;
 mod http;
 mod job_input;
 mod output;

@@ -1,14 +1,19 @@
 //! What a handler gets: the lanes of one call, with their payloads.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
+use crate::error::{Error, Result};
 use crate::id::{JobId, LaneId, Token};
 use crate::payload::Payload;
 use crate::runtime::Call;
 use crate::turn::{Turn, TurnJob};
+
+/// Jobs whose payloads cannot be decoded, and why.
+pub(crate) type Undecodable = Vec<(JobId, Arc<str>)>;
 
 /// The lanes of one handler call, up to the queue's `batch_size`; at least one.
 pub struct Batch<T> {
@@ -58,7 +63,8 @@ impl<T> Lane<T> {
         self.turn().lane
     }
 
-    /// The key; empty in a `parallel` queue.
+    /// The key. Empty in a `parallel` queue, where jobs have none: no key is empty otherwise, so
+    /// the two cannot be taken for each other ([`Self::turn`] has it as an `Option`).
     pub fn key(&self) -> &str {
         self.turn().key.as_deref().unwrap_or("")
     }
@@ -103,22 +109,22 @@ impl<T> Lane<T> {
 
 impl Batch<Payload> {
     /// The call as the store handed it over, its codec aside; also answers the jobs of which that
-    /// one failed.
-    pub(crate) fn raw(call: &Arc<Call>) -> (Self, Vec<JobId>) {
-        Self::build(call, |payload| Some(payload.clone()))
+    /// one failed, and why.
+    pub(crate) fn raw(call: &Arc<Call>) -> (Self, Undecodable) {
+        Self::build(call, |payload| Ok(payload.clone()))
     }
 }
 
 impl<T: DeserializeOwned> Batch<T> {
-    /// Decodes the payloads; also answers the jobs of which that failed.
-    pub(crate) fn decoded(call: &Arc<Call>) -> (Self, Vec<JobId>) {
-        Self::build(call, |payload| payload.decode().ok())
+    /// Decodes the payloads; also answers the jobs of which that failed, and why.
+    pub(crate) fn decoded(call: &Arc<Call>) -> (Self, Undecodable) {
+        Self::build(call, Payload::decode)
     }
 }
 
 impl<T> Batch<T> {
     /// A lane of which no job is left is not handed over.
-    fn build(call: &Arc<Call>, read: impl Fn(&Payload) -> Option<T>) -> (Self, Vec<JobId>) {
+    fn build(call: &Arc<Call>, read: impl Fn(&Payload) -> Result<T>) -> (Self, Undecodable) {
         let mut undecodable = Vec::new();
         let mut lanes = Vec::with_capacity(call.turns.len());
         for (place, turn) in call.turns.iter().enumerate() {
@@ -129,15 +135,22 @@ impl<T> Batch<T> {
                     left_out.push(job.id);
                     continue;
                 }
-                let decoded = match &call.around.codec {
-                    None => read(&job.payload),
-                    Some(codec) => codec.decode(&job.payload).ok().and_then(|plain| read(&plain)),
+                let plain = match &call.around.codec {
+                    None => Ok(Cow::Borrowed(&job.payload)),
+                    Some(codec) => codec.decode(&job.payload).map(Cow::Owned),
+                };
+                let decoded = match plain {
+                    Ok(plain) => read(&plain),
+                    Err(failure) => {
+                        Err(Error::invalid("payload", "the codec cannot decode it")
+                            .because(failure))
+                    }
                 };
                 match decoded {
-                    Some(payload) => payloads.push(payload),
-                    None => {
+                    Ok(payload) => payloads.push(payload),
+                    Err(error) => {
                         left_out.push(job.id);
-                        undecodable.push(job.id);
+                        undecodable.push((job.id, error.to_string().into()));
                     }
                 }
             }

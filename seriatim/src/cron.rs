@@ -9,17 +9,24 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::job::{Job, RunAt, validate_queue_name};
 use crate::limits::NAME_BYTES_MAX;
+use crate::queue::Queue;
 
 /// What becomes of ticks that fell due while no node was running.
+///
+/// Those are looked for over the last day, and no further back than the queue remembers which
+/// ticks it has taken: its `idempotency_ttl`, less two minutes. Nobody knows when an entry was
+/// written: to a new one (or one with a new name or schedule) the past ticks of its schedule look
+/// missed. With [`Latest`](Self::Latest) a new nightly entry so runs at once, the first time that
+/// a node starts with it; with [`All`](Self::All) a new hourly one runs 24 times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Missed {
     /// Nothing.
     #[default]
     Skip,
-    /// The latest of them is run, if it is not older than a day.
+    /// The latest of them is run.
     Latest,
-    /// All of the last day are run, the latest 100 at most, the oldest first.
+    /// All are run, the latest 100 at most, the oldest first.
     All,
 }
 
@@ -27,7 +34,11 @@ pub enum Missed {
 /// the same entry (same name, same schedule).
 ///
 /// Each node pushes the job under an idempotency key of the entry's name and the tick, so the
-/// store takes the first and no node is needed more than another. The time is the store's.
+/// store takes the first and no node is needed more than another. The time is the store's. The
+/// queue must remember such keys for five minutes at least (`idempotency_ttl`; an engine that finds
+/// less refuses to start), and a tick that could not be pushed within that time is skipped, since
+/// nobody knows any more whether another node has pushed it. (Who makes `idempotency_ttl` longer
+/// should not start nodes that catch up before the old time has passed.)
 #[derive(Clone, Debug)]
 pub struct Cron {
     name: String,
@@ -108,6 +119,15 @@ impl Cron {
 
     pub(crate) fn catches_up(&self) -> Missed {
         self.missed
+    }
+
+    /// Refuses a job that no store would take, or not in this queue.
+    pub(crate) fn validate(&self, queue: Option<&Queue>) -> Result<()> {
+        self.job_at(Timestamp::default()).validate()?;
+        match queue {
+            Some(queue) => queue.check_key(self.job.key.is_some()),
+            None => Ok(()),
+        }
     }
 
     /// The job of one tick.

@@ -73,8 +73,3 @@ pub use store::Sqlite;
 pub use store::{Memory, SharedStore, Store};
 pub use turn::{Turn, TurnJob};
 pub use worker::{Failure, Fatal, Perform, Unstartable, Worker};
-
-/// The guide's examples are tests.
-#[cfg(all(doctest, feature = "cron", feature = "sqlite", feature = "testing"))]
-#[doc = include_str!("../../docs/guide.md")]
-mod guide {}

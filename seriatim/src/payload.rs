@@ -45,10 +45,24 @@ impl Payload {
         self.0.clone()
     }
 
-    /// Reads the JSON into `T`.
+    /// Reads the JSON into `T`. The error names the field: `payload.lines[2].price: …`.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T> {
-        serde_json::from_slice(&self.0)
-            .map_err(|e| Error::invalid("payload", "cannot be decoded").because(e))
+        // Keeping the path costs time, so only who fails is read once more to find it.
+        serde_json::from_slice(&self.0).map_err(|error| self.explain::<T>(error))
+    }
+
+    fn explain<T: DeserializeOwned>(&self, error: serde_json::Error) -> Error {
+        let mut reader = serde_json::Deserializer::from_slice(&self.0);
+        let field = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+            Err(traced) if traced.path().iter().next().is_some() => {
+                // An index says itself what it is: `[2]`; a name needs a dot.
+                let path = traced.path().to_string();
+                let dot = if path.starts_with('[') { "" } else { "." };
+                format!("payload{dot}{path}")
+            }
+            _ => "payload".to_owned(),
+        };
+        Error::invalid(field, "cannot be decoded").because(error)
     }
 
     /// The JSON value; bytes that are not JSON show as a text of their lossy UTF-8.

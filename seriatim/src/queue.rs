@@ -329,6 +329,16 @@ impl Queue {
         self.mode == Mode::Accumulate && self.merge != Merge::None
     }
 
+    /// Refuses a key on a `parallel` queue and none on a keyed one.
+    pub(crate) fn check_key(&self, has_key: bool) -> Result<()> {
+        let message = match (self.mode.is_keyed(), has_key) {
+            (true, false) => "is needed: the jobs of this queue are ordered by key",
+            (false, true) => "must be absent: the jobs of this queue run in parallel",
+            _ => return Ok(()),
+        };
+        Err(Error::invalid("key", format!("{message} (queue {:?} is {})", self.name, self.mode)))
+    }
+
     /// Refuses a definition that contradicts itself; the error names the field.
     pub fn validate(&self) -> Result<()> {
         validate_queue_name(&self.name)

@@ -48,6 +48,12 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    fn is_told_with_an_error(&self) -> bool {
+        !matches!(self, Self::Done | Self::Snooze { .. } | Self::Release)
+    }
+}
+
 /// An outcome, and the jobs of which something else is true.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
@@ -56,8 +62,9 @@ pub struct Verdict {
     pub done: usize,
     /// What becomes of the rest.
     pub outcome: Outcome,
-    /// Jobs that cannot be decoded: buried whatever the outcome.
-    pub undecodable: Vec<JobId>,
+    /// Jobs that cannot be decoded, and why: buried whatever the outcome. A turn that has any is
+    /// not done but counts as failed.
+    pub undecodable: Vec<(JobId, Arc<str>)>,
     /// Jobs that should have started before: cancelled, with error `expired`.
     pub expired: Vec<JobId>,
 }
@@ -181,7 +188,7 @@ pub fn plan(
     wait: &dyn Fn(u32) -> Duration,
 ) -> Settlement {
     let mut exceptions: Vec<(JobId, Fate)> = Vec::new();
-    exceptions.extend(verdict.undecodable.iter().map(|id| (*id, Fate::Bury)));
+    exceptions.extend(verdict.undecodable.iter().map(|(id, _)| (*id, Fate::Bury)));
     exceptions.extend(verdict.expired.iter().map(|id| (*id, Fate::Expire)));
     let taken_out = |job: &&TurnJob| !exceptions.iter().any(|(id, _)| *id == job.id);
     let mut left = turn.jobs.iter().filter(taken_out);
@@ -194,13 +201,16 @@ pub fn plan(
     let is_first = head.map(|job| job.id) == turn.head().map(|job| job.id);
     exceptions.extend(done.into_iter().map(|id| (id, Fate::Done)));
     let mut planner = Planner { turn, queue, head, is_first, exceptions, wait };
-    let (rest, keep) = match head {
+    let (rest, mut keep) = match head {
         Some(_) => planner.outcome(&verdict.outcome),
         None => (Fate::Done, Keep::fresh()),
     };
-    let mut keep = keep;
-    if keep.error.is_none() && !verdict.undecodable.is_empty() {
-        keep.error = Some("the payload cannot be decoded".into());
+    if let Some((_, why)) = verdict.undecodable.first() {
+        keep.counted |= rest == Fate::Done;
+        // A settlement has one error, for the buried job and for the outcome of the others.
+        let own = keep.error.filter(|_| head.is_some() && verdict.outcome.is_told_with_an_error());
+        let error = own.map_or_else(|| why.to_string(), |own| format!("{why}; the others: {own}"));
+        keep.error = Some(cut_error(&error).into());
     }
     Settlement { lane: turn.lane, token: turn.token, rest, exceptions: planner.exceptions, keep }
 }

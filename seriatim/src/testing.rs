@@ -19,19 +19,42 @@
 //! # Ok(()) }) }
 //! ```
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::client::Client;
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::PAGE_ROWS_MAX;
 use crate::runtime::{Engine, EngineBuilder, Summary};
-use crate::store::{JobOrder, JobQuery, JobState, JobView, Memory, SharedStore};
+use crate::store::{DueQuery, JobOrder, JobQuery, JobState, JobView, Memory, SharedStore};
 
 /// The most of tokio's time that [`Lab::perform_all`] lets pass.
 const TIME_MAX: Duration = Duration::from_secs(400 * 86_400);
 /// How often it looks whether something is left, at least and at most.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_secs(3_600);
+
+/// How long something may be due without being taken: longer than a worker that cannot start its
+/// handler pauses.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What there is in the queues that the engine works on.
+struct Seen {
+    jobs: u64,
+    running: u64,
+    /// Until something is due.
+    wait: Duration,
+    /// Changes whenever something has ended.
+    trace: (u64, u64),
+}
+
+fn named(queues: &[Arc<str>]) -> String {
+    let names: Vec<String> = queues.iter().map(|queue| format!("{queue:?}")).collect();
+    names.join(", ")
+}
 
 /// An empty store for one test.
 #[derive(Clone)]
@@ -40,11 +63,14 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A new store. Most tests want tokio's time paused: then waits for retries, schedules and
+    /// What the store's clock shows when the lab is made: 2027-01-01 00:00:00 UTC, a Friday.
+    pub const START: Timestamp = Memory::TOKIO_TIME_START;
+
+    /// A new store, whose clock begins at [`Self::START`]. Most tests want tokio's time paused: then waits for retries, schedules and
     /// timeouts take none.
     #[must_use]
     pub fn new() -> Self {
-        Self { store: std::sync::Arc::new(Memory::in_tokio_time()) }
+        Self { store: Arc::new(Memory::in_tokio_time()) }
     }
 
     /// The store.
@@ -76,38 +102,29 @@ impl Lab {
     }
 
     /// Runs an engine until no job is left that it could still run, however far in the future.
-    /// `Unavailable` when a year of tokio's time has not been enough.
+    ///
+    /// Only the queues that the engine has workers for count. Jobs of others stay as they are, so
+    /// that a test can look at what a handler pushes to them; but when jobs are due at the start
+    /// and all of them are in such queues, nobody can have meant that: `NotFound` names the
+    /// queues. `Unavailable` when something is due for a minute and the engine does not take it (a
+    /// job bound to another node), or when a year of tokio's time has not been enough (a paused
+    /// queue).
     pub async fn perform_all(&self, engine: EngineBuilder) -> Result<Summary> {
-        self.run(engine, |jobs, _| jobs == 0).await
+        self.run(engine, |seen| seen.jobs == 0).await
     }
 
-    /// Runs an engine until nothing is due now: what is scheduled, and retries, stay.
+    /// Runs an engine until nothing of its queues is due now: what is scheduled, and retries,
+    /// stay. Fails as [`Self::perform_all`] does.
     pub async fn perform_due(&self, engine: EngineBuilder) -> Result<Summary> {
-        self.run(engine, |jobs, due| jobs == 0 || !due).await
+        self.run(engine, |seen| seen.running == 0 && !seen.wait.is_zero()).await
     }
 
-    async fn run(&self, engine: EngineBuilder, is_over: fn(u64, bool) -> bool) -> Result<Summary> {
-        let watch = async {
-            let began = tokio::time::Instant::now();
-            loop {
-                let stats = self.store.stats(None).await?;
-                let jobs = stats.iter().map(|queue| queue.jobs).sum();
-                let running: u64 = stats.iter().map(|queue| queue.running).sum();
-                let wait = self.until_due().await?;
-                if is_over(jobs, running > 0 || wait.is_zero()) {
-                    return Ok(());
-                }
-                if began.elapsed() > TIME_MAX {
-                    let message = format!("{jobs} jobs are left after more than a year");
-                    return Err(Error::new(ErrorKind::Unavailable, message));
-                }
-                let wait = if running > 0 { LOOK_MIN } else { wait };
-                tokio::time::sleep(wait.clamp(LOOK_MIN, LOOK_MAX)).await;
-            }
-        };
+    async fn run(&self, engine: EngineBuilder, is_over: fn(&Seen) -> bool) -> Result<Summary> {
+        let queues = engine.worked_on();
+        self.check_workers(&queues).await?;
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let stop = async {
-            let _ = sender.send(watch.await);
+            let _ = sender.send(self.watch(&queues, is_over).await);
         };
         let summary = engine.run_until(stop).await?;
         match receiver.await {
@@ -116,12 +133,66 @@ impl Lab {
         }
     }
 
-    async fn until_due(&self) -> Result<Duration> {
+    async fn watch(&self, queues: &[Arc<str>], is_over: fn(&Seen) -> bool) -> Result<()> {
+        let began = Instant::now();
+        let mut moved = (began, (0, 0));
+        loop {
+            let seen = self.look(queues).await?;
+            if is_over(&seen) {
+                return Ok(());
+            }
+            if moved.1 != seen.trace || seen.running > 0 || !seen.wait.is_zero() {
+                moved = (Instant::now() + seen.wait, seen.trace);
+            }
+            if moved.0.elapsed() > PATIENCE {
+                let message = format!(
+                    "jobs in {} are due and the engine does not take them: are they bound to another node or group?",
+                    named(queues)
+                );
+                return Err(Error::new(ErrorKind::Unavailable, message));
+            }
+            if began.elapsed() > TIME_MAX {
+                let message = format!("{} jobs are left after more than a year", seen.jobs);
+                return Err(Error::new(ErrorKind::Unavailable, message));
+            }
+            // The longer it stands still, the seldomer it is looked at.
+            let still = moved.0.elapsed() / 8;
+            let wait = if seen.running > 0 { LOOK_MIN } else { seen.wait.max(still) };
+            tokio::time::sleep(wait.clamp(LOOK_MIN, LOOK_MAX)).await;
+        }
+    }
+
+    /// Refuses to run an engine that has a worker for nothing of what is due.
+    async fn check_workers(&self, queues: &[Arc<str>]) -> Result<()> {
         let now = self.store.now().await?;
-        let query = crate::store::DueQuery { now: None, queues: Vec::new() };
-        let due = self.store.due(query).await?;
-        let next = due.iter().filter_map(|source| source.due).min();
-        Ok(next.map_or(LOOK_MAX, |due| due.since(now)))
+        let due = self.store.due(DueQuery { now: None, queues: Vec::new() }).await?;
+        let due = due.into_iter().filter(|source| source.due.is_some_and(|due| due <= now));
+        let (own, others): (Vec<Arc<str>>, Vec<Arc<str>>) =
+            due.map(|source| source.queue).partition(|queue| queues.contains(queue));
+        if others.is_empty() || !own.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "there is no worker for {}, where jobs are due; there are workers for {}",
+            named(&others),
+            if queues.is_empty() { "nothing".to_owned() } else { named(queues) }
+        );
+        Err(Error::new(ErrorKind::NotFound, message).in_field("queue"))
+    }
+
+    async fn look(&self, queues: &[Arc<str>]) -> Result<Seen> {
+        let stats = self.store.stats(None).await?;
+        let own = || stats.iter().filter(|stats| queues.contains(&stats.queue));
+        let now = self.store.now().await?;
+        let due = self.store.due(DueQuery { now: None, queues: Vec::new() }).await?;
+        let due = due.iter().filter(|source| queues.contains(&source.queue));
+        let next = due.filter_map(|source| source.due).min();
+        Ok(Seen {
+            jobs: own().map(|queue| queue.jobs).sum(),
+            running: own().map(|queue| queue.running).sum(),
+            wait: next.map_or(LOOK_MAX, |due| due.since(now)),
+            trace: own().fold((0, 0), |sum, queue| (sum.0 + queue.processed, sum.1 + queue.failed)),
+        })
     }
 
     async fn jobs(&self, queue: &str, state: JobState) -> Result<Vec<JobView>> {
@@ -160,7 +231,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::Lab;
-    use crate::{Batch, Context, Failure, Job};
+    use crate::{Batch, Context, ErrorKind, Failure, Job};
     use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
@@ -180,6 +251,64 @@ mod tests {
         assert_eq!((summary.failed, summary.done), (3, 1));
         let dead = lab.dead("mail").await.unwrap();
         assert_eq!(dead[0].error.as_deref(), Some("no stamps"));
+    }
+
+    /// Pushes a job of `mail` on for each of `orders`.
+    async fn sell(batch: Batch<u32>, context: Context) -> Result<(), Failure> {
+        for order in batch.payloads() {
+            let mail = Job::new("mail", order)?;
+            crate::Client::new(context.store().clone()).push(mail).await?;
+        }
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_handler_pushes_to_another_queue_stays_to_be_looked_at() {
+        let lab = Lab::new();
+        for perform_all in [true, false] {
+            lab.client().push(Job::new("orders", &1).unwrap()).await.unwrap();
+            let engine = lab.engine().worker("orders", sell);
+            let summary = match perform_all {
+                true => lab.perform_all(engine).await.unwrap(),
+                false => lab.perform_due(engine).await.unwrap(),
+            };
+            assert_eq!(summary.done, 1);
+        }
+        assert_eq!(lab.enqueued("mail").await.unwrap().len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn due_jobs_of_which_none_has_a_worker_are_an_error_that_names_their_queue() {
+        let lab = Lab::new();
+        let client = lab.client();
+        let push = |job: Job| client.push(job);
+        push(Job::new("orders", &1).unwrap()).await.unwrap();
+        let error = lab.perform_due(lab.engine().worker("order", sell)).await.unwrap_err();
+        let expected = "queue: there is no worker for \"orders\", where jobs are due; \
+                        there are workers for \"order\"";
+        assert_eq!(error.to_string(), expected);
+        let error = lab.perform_all(lab.engine()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        push(Job::new("later", &1).unwrap().run_in(Duration::from_secs(9))).await.unwrap();
+        let engine = lab.engine().worker("later", sell).worker("orders", sell);
+        assert_eq!(lab.perform_all(engine).await.unwrap().done, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_due_job_that_the_engine_may_not_take_is_an_error() {
+        let lab = Lab::new();
+        let bound = Job::new("orders", &1).unwrap().node("elsewhere");
+        lab.client().push(bound).await.unwrap();
+        let error = lab.perform_due(lab.engine().worker("orders", sell)).await.unwrap_err();
+        assert!(error.to_string().contains("\"orders\" are due"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_begins_at_a_round_time() {
+        let lab = Lab::new();
+        assert_eq!(lab.store().now().await.unwrap(), Lab::START);
+        let since_midnight = Lab::START.as_micros() % 86_400_000_000;
+        assert_eq!(since_midnight, 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Undecodable};
 use crate::context::Context;
-use crate::id::JobId;
 use crate::outcomes::Outcomes;
 use crate::payload::Payload;
 use crate::runtime::Call;
@@ -56,7 +55,7 @@ type Prepare = dyn Fn(&Arc<Call>) -> Prepared + Send + Sync;
 pub(crate) struct Prepared {
     /// None when no job is left to hand over.
     pub(crate) handling: Option<Handling>,
-    pub(crate) undecodable: Vec<JobId>,
+    pub(crate) undecodable: Undecodable,
 }
 
 /// A handler with a name and state of its own, where a closure would not do.
@@ -104,8 +103,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A handler of payloads read as `T`. A payload that cannot be read is buried, and the rest of
-    /// the call goes on without it.
+    /// A handler of payloads read as `T`. A payload that cannot be read is buried at once with an
+    /// error that names the field, since no retry would help, and the rest of the call goes on
+    /// without it. Its turn counts as failed.
     pub fn new<T, A, F, Fut>(queue: impl Into<Arc<str>>, handler: F) -> Self
     where
         T: DeserializeOwned + Send + Sync + 'static,
@@ -180,7 +180,7 @@ impl Worker {
 }
 
 fn prepared<T>(
-    (batch, undecodable): (Batch<T>, Vec<JobId>),
+    (batch, undecodable): (Batch<T>, Undecodable),
     handle: impl FnOnce(Batch<T>) -> Handling,
 ) -> Prepared {
     let handling = (!batch.lanes().is_empty()).then(|| handle(batch));

@@ -8,7 +8,10 @@ use crate::config::Config;
 use crate::output::Failure;
 
 /// What is used when nobody says.
-const DEFAULT_STORE: &str = "sqlite:seriatim.db";
+pub(crate) const DEFAULT_STORE: &str = "sqlite:seriatim.db";
+
+/// Why `memory:` is of no use to a command that ends.
+pub(crate) const FORGETS: &str = "memory: is empty at the start of each process and forgotten at its end, so this would come to nothing: name a lasting store, as in --store sqlite:seriatim.db, or push to the HTTP API of the `serve` that holds it";
 
 /// Which store.
 #[derive(Args, Clone, Debug)]
@@ -38,8 +41,18 @@ impl StoreArg {
         Ok(without_password(&self.url()?))
     }
 
-    /// Opens the store for `body`, and closes it whatever comes of that.
+    /// Opens the store, which must be there, for `body`: who asks or repairs shall not make an empty
+    /// one by a slip in its name. Closes it whatever comes of that.
     pub(crate) async fn using<T>(
+        &self,
+        body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        must_be_there(&self.url()?)?;
+        self.creating(body).await
+    }
+
+    /// The same, and makes the store where it is not there yet.
+    pub(crate) async fn creating<T>(
         &self,
         body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
@@ -97,6 +110,22 @@ impl Yes {
             ))),
         }
     }
+}
+
+/// Refuses an SQLite file that is not there, and a store that forgets what other processes did.
+fn must_be_there(url: &str) -> Result<(), Failure> {
+    if url.starts_with("memory:") {
+        return Err(Failure::usage(FORGETS));
+    }
+    let Some(path) = url.strip_prefix("sqlite:") else { return Ok(()) };
+    let path = path.strip_prefix("//").unwrap_or(path);
+    // What cannot be looked at is left to be told by the store.
+    if std::fs::exists(path).unwrap_or(true) {
+        return Ok(());
+    }
+    Err(Failure::missing(format!(
+        "there is no database {path} yet: `seriatim push`, `serve` or `migrate` makes it; if it lies elsewhere, name it with --store sqlite:PATH or SERIATIM_STORE"
+    )))
 }
 
 fn without_password(url: &str) -> String {

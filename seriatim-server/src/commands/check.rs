@@ -3,9 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use seriatim::checker::check_files;
+use seriatim::checker::{Judgement, check_files};
 
 use crate::output::{Failure, say};
+
+const BROKEN: &str = "the history breaks a promise";
+const UNDECIDED: &str = "no promise is broken in what is recorded, but not everything could be judged \
+     (docs/history.md says what a complete history holds)";
+const STRANGERS: &str = "\"never pushed\" also counts what was pushed by a program that records no history, \
+     or one whose history is not among these files";
 
 #[derive(Args)]
 pub(crate) struct Check {
@@ -25,9 +31,13 @@ impl Check {
         } else {
             say(&report);
         }
-        match report.is_clean() {
-            true => Ok(()),
-            false => Err(Failure::failed("the history breaks a promise, or is not complete")),
+        match (report.is_clean(), report.is_unbroken()) {
+            (true, _) => Ok(()),
+            (false, true) => Err(Failure::failed(UNDECIDED)),
+            (false, false) if report.violations(Judgement::Phantom) > 0 => {
+                Err(Failure::failed(format!("{BROKEN}; {STRANGERS}")))
+            }
+            (false, false) => Err(Failure::failed(BROKEN)),
         }
     }
 }

@@ -11,6 +11,11 @@ use crate::output::text::one_line;
 /// Names that differ by at most so much are taken for a slip of the pen.
 const SLIP_MAX: usize = 3;
 
+/// The queue of this name, if there is one.
+pub(crate) async fn known(store: &dyn Store, name: &str) -> Result<Option<QueueView>, Failure> {
+    Ok(store.queues().await?.into_iter().find(|view| view.queue.name == name))
+}
+
 /// The queue of this name.
 pub(crate) async fn queue(store: &dyn Store, name: &str) -> Result<QueueView, Failure> {
     let mut queues = store.queues().await?;

@@ -7,14 +7,14 @@ use serde_json::json;
 use seriatim::store::{
     Amend, Cancel, Cancelled, Change, JobState, JobView, LaneState, LaneView, Selected, Selection,
 };
-use seriatim::{JobId, Store, Timestamp};
+use seriatim::{JobId, Mode, Store, Timestamp};
 
 use super::args::{Common, PageArgs, Yes};
 use super::job_pages::{self, Wanted};
 use super::{duration, find, lanes, time};
 use crate::output::fields::Fields;
 use crate::output::table::{Cell, Column, Table, Tone};
-use crate::output::text::one_line;
+use crate::output::text::{one_line, retries_in_words};
 use crate::output::time::{absolute, relative};
 use crate::output::{Failure, Terminal, document, hint, say};
 
@@ -252,7 +252,7 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
         .add("priority", job.priority.to_string())
         .add("run at", when(job.run_at))
         .add("attempt", job.attempt.to_string())
-        .add("retry count", job.retry_count.to_string())
+        .add("retry count", retries_in_words(job.retry_count))
         .add("crashes", job.crashes.to_string())
         .maybe("error", job.error.as_deref())
         .maybe("progress", job.progress.as_deref())
@@ -303,7 +303,36 @@ async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<(), Fail
 
 /// Changes a waiting job, and shows it.
 async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Result<(), Failure> {
-    show_job(store, &amended(store, id, change).await?, json).await
+    let is_time = matches!(change, Change::RunAt(_));
+    let job = amended(store, id, change).await?;
+    let lane = match is_time && is_gathered(store, &job).await? {
+        true => waits_in(store, &job).await,
+        false => None,
+    };
+    if json {
+        let mut document = document::job(&job);
+        if let Some(due) = lane.and_then(|lane| lane.due) {
+            document["lane_due"] = absolute(due).into();
+        }
+        say(document);
+        return Ok(());
+    }
+    show_job(store, &job, false).await?;
+    if let Some(lane) = lane {
+        let now = store.now().await?;
+        let (state, key) = (lanes::state(&lane, now).0, job.key.as_deref().unwrap_or_default());
+        hint(format!(
+            "in accumulate a key runs as one: all {} of {:?} are {state}, whatever their own run_at says",
+            lane.jobs,
+            one_line(key)
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the jobs of its key are handed over together, at the time of their lane.
+async fn is_gathered(store: &dyn Store, job: &JobView) -> Result<bool, Failure> {
+    Ok(find::queue(store, &job.queue).await?.queue.mode == Mode::Accumulate)
 }
 
 /// Changes a waiting job; answers what it is then.

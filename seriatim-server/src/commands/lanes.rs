@@ -10,7 +10,7 @@ use super::lane_pages::{self, By};
 use super::{find, lane_jobs};
 use crate::output::fields::Fields;
 use crate::output::table::{Cell, Column, Table, Tone};
-use crate::output::text::{count, one_line};
+use crate::output::text::{count, one_line, retries, retries_in_words};
 use crate::output::time::{absolute, length, relative};
 use crate::output::{Failure, Terminal, document, hint, say};
 
@@ -244,7 +244,7 @@ fn table(lanes: &[LaneView], now: Timestamp) -> Table {
             lane.key.as_deref().unwrap_or("").into(),
             Cell::toned(state, tone),
             lane.jobs.to_string().into(),
-            Cell::toned(lane.retry_count.to_string(), retry),
+            Cell::toned(retries(lane.retry_count), retry),
             Cell::trouble(u64::from(lane.crashes), Tone::Warn),
             lane.node.as_ref().map_or("", |node| &*node.0).into(),
             Cell::toned(lane.error.as_deref().unwrap_or(""), Tone::Bad),
@@ -263,7 +263,7 @@ fn in_full(queue: &str, lane: &LaneView, now: Timestamp) -> Fields {
         .maybe("due", lane.due.map(when))
         .add("priority", lane.priority.to_string())
         .add("jobs", lane.jobs.to_string())
-        .add("retry count", lane.retry_count.to_string())
+        .add("retry count", retries_in_words(lane.retry_count))
         .add("crashes", lane.crashes.to_string())
         .maybe("held by", lane.node.as_ref().map(|node| &*node.0))
         .maybe("token", lane.token.map(|token| token.to_string()))

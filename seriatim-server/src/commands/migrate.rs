@@ -17,7 +17,7 @@ impl Migrate {
     /// want it to happen at a time of their own.
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let shown = self.common.store.shown()?;
-        let kind = self.common.store.using(async |store| Ok(store.capabilities().name)).await?;
+        let kind = self.common.store.creating(async |store| Ok(store.capabilities().name)).await?;
         let version = env!("CARGO_PKG_VERSION");
         if self.common.json {
             say(json!({ "store": shown, "kind": kind, "version": version }));

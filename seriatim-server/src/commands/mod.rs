@@ -28,6 +28,9 @@ mod serve;
 pub(crate) mod stats;
 mod top;
 
+#[cfg(test)]
+pub(crate) use args::DEFAULT_STORE;
+
 use clap::Subcommand;
 
 use crate::output::Failure;
@@ -65,7 +68,6 @@ pub(crate) enum Command {
     /// Prints the OpenAPI document of the HTTP API
     Openapi(openapi::Openapi),
     /// Prints the manual page
-    #[command(hide = true)]
     Man(man::Man),
     /// Measures a store: how fast jobs are pushed and drained
     Bench(bench::Bench),

@@ -97,7 +97,8 @@ impl Which {
 
     fn in_words(&self, queue: &str, dead: u64) -> String {
         match self.selection() {
-            Selection::All => format!("all {} of {queue}", count(dead, "dead job")),
+            Selection::All if dead == 1 => format!("the 1 dead job of {queue}"),
+            Selection::All => format!("all {dead} dead jobs of {queue}"),
             Selection::Keys(keys) => {
                 format!("the dead jobs of {} of {queue}", count(keys.len() as u64, "key"))
             }
@@ -161,6 +162,13 @@ impl Morgue {
 
     async fn delete(&self, store: &dyn Store, which: &Which, yes: Yes) -> Result<(), Failure> {
         let (_, stats) = find::queue_with_stats(store, &self.queue).await?;
+        if stats.dead == 0 && which.ids.is_empty() {
+            say(match self.common.json {
+                true => json!({ "count": 0 }).to_string(),
+                false => format!("no dead jobs of {}: nothing to delete", self.queue),
+            });
+            return Ok(());
+        }
         yes.confirm(&format!("deletes {}", which.in_words(&self.queue, stats.dead)))?;
         let acted = act::repeat(store, Bulk::DeleteDead(self.selected(which))).await?;
         self.told(acted, which, "deleted")

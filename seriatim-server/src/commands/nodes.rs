@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use seriatim::store::{Command, NodeView};
+use seriatim::store::{Command, NodeState, NodeView, QueueStats};
 use seriatim::{NodeId, Store, Timestamp};
 
 use super::args::Common;
@@ -30,8 +30,13 @@ enum Action {
         /// The node's id, the beginning of it, or its name
         node: String,
     },
-    /// Tells a node to take no more work; what runs goes on. A restart ends it
+    /// Tells a node to take no more work; what runs goes on
     Quiet {
+        /// The node's id, the beginning of it, or its name
+        node: String,
+    },
+    /// Takes back what made a node quiet: it takes work again
+    Resume {
         /// The node's id, the beginning of it, or its name
         node: String,
     },
@@ -51,6 +56,7 @@ impl Nodes {
                 None => list(&*store, json).await,
                 Some(Action::Show { node }) => show(&*store, node, json).await,
                 Some(Action::Quiet { node }) => tell(&*store, node, Command::Quiet, json).await,
+                Some(Action::Resume { node }) => tell(&*store, node, Command::Resume, json).await,
                 Some(Action::Stop { node }) => tell(&*store, node, Command::Stop, json).await,
             })
             .await
@@ -59,18 +65,28 @@ impl Nodes {
 
 /// What a node does, with the colour of it.
 pub(super) fn state(node: &NodeView, now: Timestamp) -> (&'static str, Tone) {
-    match (node.dead, node.command) {
-        (true, _) => ("dead", Tone::Bad),
-        (false, _) if is_late(node, now) => ("late", Tone::Bad),
-        (false, Some(Command::Stop)) => ("stopping", Tone::Warn),
-        (false, Some(Command::Quiet)) => ("quiet", Tone::Warn),
-        (false, None) => ("alive", Tone::Plain),
-    }
+    let state = node.state(now);
+    let tone = match state {
+        NodeState::Dead | NodeState::Late => Tone::Bad,
+        NodeState::Stopping | NodeState::Quiet => Tone::Warn,
+        NodeState::Alive | NodeState::Stopped => Tone::Plain,
+    };
+    (state.as_str(), tone)
 }
 
 /// Whether its last beat is older than its lease: it will be declared dead.
 pub(super) fn is_late(node: &NodeView, now: Timestamp) -> bool {
     node.heartbeat_at + node.info.lease < now
+}
+
+/// The queues that it works on, and which of them are paused.
+pub(super) fn queues_of(node: &NodeView, stats: &[QueueStats]) -> String {
+    let is_paused = |name: &str| stats.iter().any(|of| *of.queue == *name && of.paused);
+    let shown = |name: &String| match is_paused(name) {
+        true => format!("{name} (paused)"),
+        false => name.clone(),
+    };
+    node.info.queues.iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 
 fn held_by<'a>(running: &'a [Running], node: &NodeView) -> Vec<&'a Running> {
@@ -98,7 +114,8 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let (nodes, now) = (sorted(store).await?, store.now().await?);
-    let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
+    let stats = store.stats(None).await?;
+    let running = running(store, &stats, RUNNING_MAX).await?;
     if nodes.is_empty() {
         say("no nodes: `seriatim serve` starts one");
         return Ok(());
@@ -123,7 +140,7 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
             relative(now, node.heartbeat_at).into(),
             (&node.info.host).into(),
             node.info.pid.to_string().into(),
-            node.info.queues.join(", ").into(),
+            queues_of(node, &stats).into(),
         ]);
     }
     say(table.render(Terminal::of_stdout()));
@@ -188,7 +205,8 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
         return Ok(());
     }
     let (node, now) = (find(store, wanted).await?, store.now().await?);
-    let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
+    let stats = store.stats(None).await?;
+    let running = running(store, &stats, RUNNING_MAX).await?;
     let held = held_by(&running, &node);
     let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
     let info = &node.info;
@@ -199,7 +217,7 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
         .add("state", state(&node, now).0)
         .add("process", format!("{} on {}, version {}", info.pid, info.host, info.version))
         .add("busy", format!("{} of {}", info.busy, info.concurrency))
-        .add("queues", info.queues.join(", "))
+        .add("queues", queues_of(&node, &stats))
         .add("started", when(info.started_at))
         .add("beat", when(node.heartbeat_at))
         .add("lease", seriatim::duration::format(info.lease));
@@ -245,6 +263,7 @@ async fn tell(
     let what = match command {
         Command::Quiet => "takes no more work",
         Command::Stop => "finishes what runs and exits",
+        Command::Resume => "takes work again",
     };
     say(format!("{node} {what}: it learns it at its next heartbeat"));
     Ok(())

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use seriatim::store::Pushed;
+use seriatim::store::{Pushed, QueueView};
 use seriatim::{Client, Job, Payload, RunAt, Timestamp};
 
-use super::args::StoreArg;
-use super::{duration, push_file, time};
-use crate::output::{Failure, say};
+use super::args::{FORGETS, StoreArg};
+use super::{duration, find, push_file, time};
+use crate::output::text::count;
+use crate::output::{Failure, document, hint, say};
 
 #[derive(Args)]
 pub(crate) struct Push {
@@ -50,7 +51,20 @@ pub(crate) struct Push {
 
 impl Push {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        self.store.using(async |store| self.push(Client::new(store)).await).await
+        if self.store.url()?.starts_with("memory:") {
+            return Err(Failure::usage(FORGETS));
+        }
+        self.store
+            .creating(async |store| {
+                let known = find::known(&*store, &self.queue).await?;
+                let pushed = self.push(Client::new(store.clone())).await;
+                if known.is_none() {
+                    // Also when only a part of a file came so far.
+                    find::known(&*store, &self.queue).await?.iter().for_each(tell_made);
+                }
+                pushed
+            })
+            .await
     }
 
     async fn push(&self, client: Client) -> Result<(), Failure> {
@@ -59,19 +73,20 @@ impl Push {
                 push_file::push(&client, &path, &self.queue, |job| self.with_options(job)).await?;
             say(match self.json {
                 true => format!("{{\"pushed\":{pushed}}}"),
-                false => format!("pushed {pushed} jobs"),
+                false => format!("pushed {}", count(pushed, "job")),
             });
             return Ok(());
         }
         let payloads =
             if self.payload.is_empty() { vec!["null".to_owned()] } else { self.payload.clone() };
         let mut jobs = Vec::with_capacity(payloads.len());
-        for text in &payloads {
-            jobs.push(
-                self.with_options(Job::with_payload(&self.queue, Payload::from_json_text(text)?)),
-            );
+        for (i, text) in payloads.iter().enumerate() {
+            let payload = Payload::from_json_text(text)
+                .map_err(|error| unreadable(error, (payloads.len() > 1).then_some(i)))?;
+            jobs.push(self.with_options(Job::with_payload(&self.queue, payload)));
         }
-        let pushed = client.push_all(jobs).await?;
+        let several = jobs.len() > 1;
+        let pushed = client.push_all(jobs).await.map_err(|error| told_of_one(error, several))?;
         self.show(&pushed)
     }
 
@@ -99,8 +114,41 @@ impl Push {
             return Ok(());
         }
         for pushed in pushed {
-            say(format!("{} {}", pushed.job_id, format!("{:?}", pushed.status).to_lowercase()));
+            say(format!("{} {}", pushed.job_id, document::push_status(pushed.status)));
         }
         Ok(())
     }
+}
+
+/// Names the payload, where there are several; a shell takes the quotes of a text away, which many
+/// meet first.
+fn unreadable(error: seriatim::Error, place: Option<usize>) -> Failure {
+    let place = place.map(|place| format!(" {}", place + 1)).unwrap_or_default();
+    let told = error.to_string();
+    let told = told.strip_prefix("payload: ").unwrap_or(&told);
+    let told = format!("payload{place}: {told}; a plain text is written '\"text\"'");
+    Failure::from(error).reworded(told)
+}
+
+/// Names a job as the command line does: by the place of its payload, where there are several.
+fn told_of_one(error: seriatim::Error, several: bool) -> Failure {
+    let Some((place, field)) = error.field().and_then(push_file::split_place) else {
+        return error.into();
+    };
+    let field = if field.is_empty() { String::new() } else { format!("{field}: ") };
+    let place = if several { format!("payload {}: ", place + 1) } else { String::new() };
+    let told = format!("{place}{field}{}", error.message());
+    Failure::from(error).reworded(told)
+}
+
+/// Says what kind of queue this push made, as nobody was asked.
+fn tell_made(view: &QueueView) {
+    let (name, mode) = (&view.queue.name, view.queue.mode);
+    let why = match mode.is_keyed() {
+        true => "with a key",
+        false => "without a key",
+    };
+    hint(format!(
+        "queue {name} is new: {mode}, as a push {why} makes it; for another mode write [queues.{name}] in seriatim.toml and start `seriatim serve` while none of its jobs runs"
+    ));
 }

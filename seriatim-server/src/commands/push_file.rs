@@ -6,6 +6,7 @@ use std::path::Path;
 
 use seriatim::{Client, Job};
 
+use crate::config::in_words;
 use crate::job_input::JobInput;
 use crate::output::Failure;
 use crate::output::progress::Progress;
@@ -81,7 +82,7 @@ struct Lines {
 impl Lines {
     fn open(path: &Path) -> Result<Self, Failure> {
         let mut bytes_total = None;
-        let reader: Box<dyn Read> = if path.as_os_str() == "-" {
+        let reader: Box<dyn Read> = if is_stdin(path) {
             Box::new(std::io::stdin())
         } else {
             let unreadable =
@@ -128,34 +129,58 @@ impl Pusher<'_> {
             Ok(pushed) => self.pushed += pushed.len() as u64,
             Err(error) => {
                 // The store names the job by its place in the batch, of which nothing was pushed.
-                let place = error.field().and_then(place_in_batch);
-                let line = place.and_then(|place| lines.get(place)).copied().unwrap_or(first);
-                return Err(self.failed(line, first, &error));
+                let place = error.field().and_then(split_place);
+                let line = place.and_then(|(place, _)| lines.get(place)).copied().unwrap_or(first);
+                let told = match place {
+                    Some((_, field)) if !field.is_empty() => {
+                        format!("{field}: {}", error.message())
+                    }
+                    _ => error.to_string(),
+                };
+                return Err(self.failed(line, first, &told));
             }
         }
         Ok(())
     }
 
     fn failed(&self, line: u64, go_on: u64, error: &dyn Display) -> Failure {
-        Failure::failed(format!(
-            "{}:{line}: {error} ({} jobs before it are pushed; go on from line {go_on})",
-            self.path.display(),
-            self.pushed
-        ))
+        let place = match is_stdin(self.path) {
+            true => format!("standard input, line {line}"),
+            false => format!("{}:{line}", self.path.display()),
+        };
+        let before = match self.pushed {
+            0 => "nothing is pushed".to_owned(),
+            1 => format!("1 job before it is pushed; go on from line {go_on}"),
+            jobs => format!("{jobs} jobs before it are pushed; go on from line {go_on}"),
+        };
+        Failure::failed(format!("{place}: {error} ({before})"))
     }
 }
 
-/// The number in `jobs[3].key`.
-fn place_in_batch(field: &str) -> Option<usize> {
-    field.strip_prefix("jobs[")?.split_once(']')?.0.parse().ok()
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// 3 and `key`, of `jobs[3].key`.
+pub(super) fn split_place(field: &str) -> Option<(usize, &str)> {
+    let (place, field) = field.strip_prefix("jobs[")?.split_once(']')?;
+    Some((place.parse().ok()?, field.strip_prefix('.').unwrap_or(field)))
 }
 
 /// The job of a line, checked as far as can be without the store.
 fn parse(text: &str, queue: &str) -> Result<Job, Failure> {
-    let line: JobInput = serde_json::from_str(text).map_err(Failure::failed)?;
+    let line: JobInput = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
     let job = line.into_job(queue)?;
     job.validate()?;
     Ok(job)
+}
+
+/// The error without what the reader adds of lines: each document is one line of ours.
+fn unreadable(error: &serde_json::Error) -> Failure {
+    let (column, text) = (error.column(), error.to_string());
+    let message = text.rsplit_once(" at line ").map_or(&*text, |(message, _)| message);
+    let place = if error.is_data() { String::new() } else { format!(", at column {column}") };
+    Failure::failed(format!("{}{place}", in_words(message)))
 }
 
 #[cfg(test)]
@@ -164,7 +189,8 @@ mod tests {
 
     #[test]
     fn the_store_names_a_job_by_its_place() {
-        assert_eq!(place_in_batch("jobs[12].key"), Some(12));
-        assert_eq!(place_in_batch("key"), None);
+        assert_eq!(split_place("jobs[12].key"), Some((12, "key")));
+        assert_eq!(split_place("jobs[0]"), Some((0, "")));
+        assert_eq!(split_place("key"), None);
     }
 }

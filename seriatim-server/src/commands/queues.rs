@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use seriatim::store::{Act, LaneAction, LaneSelection, NodeView, QueueStats, QueueView};
-use seriatim::{SharedStore, Store};
+use seriatim::{Mode, SharedStore, Store};
 
 use super::act::{self, Bulk};
 use super::args::{Common, Yes};
@@ -87,6 +87,10 @@ impl Action {
             }
             Self::DeleteFailed { queue, yes } => {
                 let (_, stats) = find::queue_with_stats(&*store, &queue).await?;
+                if stats.retries == 0 {
+                    nothing(json, &format!("nothing of {queue} waits for a retry"));
+                    return Ok(());
+                }
                 let lanes = count(stats.retries, "lane");
                 yes.confirm(&format!("deletes what has failed in {lanes} of {queue}"))?;
                 failed(&*store, &queue, LaneAction::Delete, json).await
@@ -206,16 +210,30 @@ async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> 
     let name = |node: &NodeView| format!("{} ({})", node.info.id, super::nodes::state(node, now).0);
     let names: Vec<String> = nodes.iter().map(name).collect();
     fields.add("nodes", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
-    fields.add("settings", lines_of(&settings));
+    fields.add("settings", lines_of(&settings, view.queue.mode));
     say(fields.render());
     Ok(())
 }
 
-/// The settings that are set, one on a line as a configuration has them.
-fn lines_of(settings: &Value) -> String {
+/// The settings that are set and mean something in this mode, one on a line as a configuration has
+/// them.
+fn lines_of(settings: &Value, mode: Mode) -> String {
     let fields = settings.as_object().into_iter().flatten();
-    let set = fields.filter(|(name, value)| *name != "name" && !value.is_null());
-    set.map(|(name, value)| format!("{name} = {value}")).collect::<Vec<_>>().join("\n")
+    let says_something = |name: &str| match name {
+        "name" => false,
+        "merge" | "due" => mode == Mode::Accumulate,
+        "take" => mode == Mode::Fifo,
+        _ => true,
+    };
+    let set = fields.filter(|(name, value)| says_something(name) && !value.is_null());
+    set.map(|(name, value)| format!("{name} = {}", as_toml(value))).collect::<Vec<_>>().join("\n")
+}
+
+/// The value on one line: texts and numbers look the same in both, tables do not.
+fn as_toml(value: &Value) -> String {
+    let Some(fields) = value.as_object() else { return value.to_string() };
+    let field = |(name, value): (&String, &Value)| format!("{name} = {}", as_toml(value));
+    format!("{{ {} }}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
 }
 
 async fn pause(store: &dyn Store, name: &str, paused: bool, json: bool) -> Result<(), Failure> {
@@ -248,6 +266,11 @@ async fn failed(
         _ => told(json, count, "is deleted", "are deleted"),
     }
     Ok(())
+}
+
+/// Says that there was nothing to be done.
+fn nothing(json: bool, why: &str) {
+    say(if json { json!({ "count": 0 }).to_string() } else { why.to_owned() });
 }
 
 /// Says to how many lanes it was done.

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use seriatim::checker::Recorder;
-use seriatim::{EngineBuilder, Mode, Observer, Queue, SharedStore, Splitter};
+use seriatim::{EngineBuilder, Mode, Observer, Queue, SharedStore, Splitter, Summary};
 
 use super::args::StoreArg;
-use crate::config::{Config, SplitterConfig, WorkerConfig};
+use crate::config::{Config, SplitterConfig, WorkerConfig, closest};
+use crate::failures::{FailureLog, Watch};
 use crate::http::{App, Listening, Metered, Server, Setup};
+use crate::output::text::count;
 use crate::output::{Failure, LogFormat, start_log};
 use crate::signals::{dump_when_asked, told_to_stop};
 use crate::workers::Workers;
@@ -52,6 +54,7 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let config = Config::read(self.config.as_deref())?;
+        self.check_queues(&config)?;
         let format = self.log_format.unwrap_or(config.log.format);
         start_log(format, self.log_level.as_deref(), config.log.level.as_deref())?;
         let (store, meter) = Metered::wrap(seriatim::connect(&self.store.url_with(&config)).await?);
@@ -60,22 +63,24 @@ impl Serve {
             false => Some(Listening::start(&config.http, self.listen, self.insecure).await?),
         };
         let recorder = self.recorder(&config.declared()?)?;
+        let failures = Arc::new(FailureLog::default());
+        let watch = Watch { failures: failures.clone(), recorder: recorder.clone() };
         let mut workers = Workers::new();
-        let engine =
-            self.engine(&config, store.clone(), recorder.clone(), &mut workers)?.build()?;
+        let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?.build()?;
         dump_when_asked(engine.handle())?;
         workers.reload_on_hangup()?;
-        tracing::info!(
-            store = store.capabilities().name,
-            workers = config.workers.len(),
-            "serving"
-        );
+        let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
+        tracing::info!(store = store.capabilities().name, workers = at_work, "serving");
+        if at_work == 0 {
+            tracing::warn!("{}", self.without_workers());
+        }
         let server = listening.map(|listening| {
             let setup = Setup {
                 guard: listening.guard.clone(),
                 base_path: listening.base_path.clone(),
                 environment: config.http.environment.clone(),
                 observer: recorder,
+                failures,
             };
             listening.serve(App::new(store.clone(), meter, setup))
         });
@@ -93,8 +98,47 @@ impl Serve {
         }
         let summary = summary?;
         store.close().await?;
-        tracing::info!(?summary, "stopped");
+        tracing::info!("stopped: {}", in_words(&summary));
         Ok(())
+    }
+
+    /// Whether this node works on the queue, by what `--queues` says.
+    fn wants(&self, queue: &str) -> bool {
+        self.queues.is_empty() || self.queues.iter().any(|wanted| wanted == queue)
+    }
+
+    /// Refuses names in `--queues` that nothing defines: a slip would leave them without workers.
+    fn check_queues(&self, config: &Config) -> Result<(), Failure> {
+        let unknown = |name: &&String| !config.queues.contains_key(*name);
+        let Some(name) = self.queues.iter().find(unknown) else { return Ok(()) };
+        let known: Vec<&str> = config.queues.keys().map(String::as_str).collect();
+        let advice = match (closest(name, &known), known.is_empty()) {
+            (Some(known), _) => format!("did you mean {known:?}?"),
+            (None, false) => format!("it has {}", known.join(", ")),
+            (None, true) => format!(
+                "add [queues.{name}] with a mode and [[workers]] with queue = {name:?} to seriatim.toml, or name the file with --config"
+            ),
+        };
+        Err(Failure::usage(format!(
+            "--queues {name}: the configuration has no [queues] entry of this name; {advice}"
+        )))
+    }
+
+    /// What a node without workers does, and what makes it work.
+    fn without_workers(&self) -> String {
+        let idle = if self.queues.is_empty() {
+            "the configuration has no [[workers]]".to_owned()
+        } else {
+            format!("no [[workers]] entry is for --queues {}", self.queues.join(","))
+        };
+        let does = if self.no_http {
+            "it only does the housekeeping (leases that ran out, retention, cron)"
+        } else {
+            "it serves the HTTP API, also to remote workers, and does the housekeeping"
+        };
+        format!(
+            "{idle}: this node performs no jobs, {does}; to perform them add [queues.NAME] with a mode and [[workers]] with queue and command to seriatim.toml"
+        )
     }
 
     /// What records the history, where one is wanted.
@@ -113,11 +157,11 @@ impl Serve {
         &self,
         config: &Config,
         store: SharedStore,
-        recorder: Option<Arc<dyn Observer>>,
+        watch: Arc<Watch>,
         workers: &mut Workers,
     ) -> Result<EngineBuilder, Failure> {
         let node = &config.node;
-        let mut engine = seriatim::Engine::builder(store);
+        let mut engine = seriatim::Engine::builder(store).observer(watch);
         if let Some(name) = &node.id {
             engine = engine.node_name(name.as_str());
         }
@@ -145,19 +189,37 @@ impl Serve {
         if let Some(length) = node.shutdown_timeout {
             engine = engine.shutdown_timeout(length);
         }
-        if let Some(recorder) = recorder {
-            engine = engine.observer(recorder);
-        }
         let declared = config.declared()?;
         let modes: BTreeMap<String, Mode> =
             declared.iter().map(|queue| (queue.name.clone(), queue.mode)).collect();
         engine = declared.into_iter().fold(engine, EngineBuilder::queue);
         engine = config.cron_entries()?.into_iter().fold(engine, EngineBuilder::cron);
-        let wanted =
-            |worker: &&WorkerConfig| self.queues.is_empty() || self.queues.contains(&worker.queue);
+        let wanted = |worker: &&WorkerConfig| self.wants(&worker.queue);
         config.workers.iter().filter(wanted).try_fold(engine, |engine, worker| {
             let mode = modes.get(&worker.queue).copied().unwrap_or(Mode::Parallel);
             Ok(engine.with(workers.worker(worker, mode)?))
         })
     }
+}
+
+/// What a node did, from its start to its end.
+fn in_words(summary: &Summary) -> String {
+    let mut words = format!(
+        "{} made; of their turns {} done, {} failed",
+        count(summary.calls, "call"),
+        summary.done,
+        summary.failed
+    );
+    let more = [
+        (summary.released, "put off or given back"),
+        (summary.stale, "refused, as another node had taken them over"),
+        (summary.unsettled, "not settled: they run again when their leases run out"),
+    ];
+    for (number, what) in more.into_iter().filter(|(number, _)| *number > 0) {
+        words += &format!(", {number} {what}");
+    }
+    if summary.rescued > 0 {
+        words += &format!("; took over {} of others", count(summary.rescued, "lane"));
+    }
+    words
 }

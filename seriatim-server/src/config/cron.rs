@@ -26,6 +26,14 @@ impl CronConfig {
         &self.name
     }
 
+    pub(super) fn queue(&self) -> &str {
+        &self.queue
+    }
+
+    pub(super) fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
     pub(crate) fn entry(&self) -> Result<Cron, Error> {
         let payload = serde_json::to_string(&self.payload)
             .map_err(|e| Error::invalid("payload", "cannot be written as JSON").because(e))?;

@@ -30,6 +30,8 @@ use seriatim::SharedStore;
 
 pub(crate) use auth::Role;
 pub(crate) use metrics::Metered;
+#[cfg(test)]
+pub(crate) use server::LISTEN_DEFAULT;
 pub(crate) use server::{Listening, Server};
 pub(crate) use state::{App, Setup};
 

@@ -18,13 +18,16 @@ pub(super) fn routes() -> Vec<Route> {
     let list = Schema::object(&[("nodes", Schema::list(Schema::named("Node")))]);
     vec![
         Route::get("/api/v1/nodes", Access::Read, list_all)
-            .says("All nodes that live, or died within a day")
+            .says("All nodes that live, or died or stopped within a day")
             .answers(list),
         Route::get("/api/v1/nodes/{node}", Access::Read, show)
             .says("One node and what it runs; named by its id, the beginning of it, or its name")
             .answers(Schema::named("Node")),
         Route::post("/api/v1/nodes/{node}/quiet", Access::Admin, quiet)
             .says("Tells a node to take no more work")
+            .answers(told()),
+        Route::post("/api/v1/nodes/{node}/resume", Access::Admin, resume)
+            .says("Takes back what made a node quiet: it takes work again")
             .answers(told()),
         Route::post("/api/v1/nodes/{node}/stop", Access::Admin, stop)
             .says("Tells a node to finish what runs and exit")
@@ -40,7 +43,7 @@ pub(super) fn node_schema() -> Schema {
         ("host", text()),
         ("pid", number()),
         ("version", text()),
-        ("state", Schema::one_of(&["alive", "late", "quiet", "stopping", "dead"])),
+        ("state", Schema::one_of(&["alive", "late", "quiet", "stopping", "stopped", "dead"])),
         ("queues", Schema::list(text())),
         ("concurrency", number()),
         ("busy", number()),
@@ -63,6 +66,10 @@ async fn show(State(app): State<Shared>, Part(node): Part<String>) -> Result<Ans
 
 async fn quiet(State(app): State<Shared>, Part(node): Part<String>) -> Result<Answer, Problem> {
     tell(&*app.store, &node, Command::Quiet).await
+}
+
+async fn resume(State(app): State<Shared>, Part(node): Part<String>) -> Result<Answer, Problem> {
+    tell(&*app.store, &node, Command::Resume).await
 }
 
 async fn stop(State(app): State<Shared>, Part(node): Part<String>) -> Result<Answer, Problem> {

@@ -23,7 +23,7 @@ use crate::config::HttpConfig;
 use crate::output::Failure;
 
 /// Where the API listens when nobody says.
-const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
+pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
 /// Holds a token with role admin, without any configuration.
 const TOKEN_VARIABLE: &str = "SERIATIM_TOKEN";
 /// Shortest token, in bytes.
@@ -78,7 +78,12 @@ impl Listening {
         if let Ok(address) = self.listener.local_addr() {
             let tokens: Vec<&str> = app.guard.tokens.iter().map(|token| &*token.name).collect();
             let base_path = &self.base_path;
-            tracing::info!(?tokens, "listening on http://{address}{base_path}/");
+            let whom = match (tokens.is_empty(), app.guard.local_only) {
+                (false, _) => format!("for the tokens {}", tokens.join(", ")),
+                (true, true) => "without a token, for programs of this machine only".to_owned(),
+                (true, false) => "without a token, for everybody who reaches it".to_owned(),
+            };
+            tracing::info!("listening on http://{address}{base_path}/ {whom}");
         }
         let (close, closing) = watch::channel(false);
         let task = tokio::spawn(accept(self.listener, build(&app), closing));

@@ -9,6 +9,7 @@ use super::auth::Guard;
 use super::limits::{Budget, STREAMS_MAX, WAITING_CLAIMS_MAX};
 use super::metrics::{Meter, Metered};
 use super::work::Workers;
+use crate::failures::FailureLog;
 
 pub(super) type Shared = Arc<App>;
 
@@ -22,6 +23,7 @@ pub(crate) struct App {
     pub(super) base_path: String,
     pub(super) meter: Arc<Meter>,
     pub(super) workers: Workers,
+    pub(super) failures: Arc<FailureLog>,
     pub(super) bodies: Budget,
     pub(super) streams: Semaphore,
     pub(super) waiting_claims: Semaphore,
@@ -39,6 +41,8 @@ pub(crate) struct Setup {
     pub(crate) base_path: String,
     /// Is told of every push.
     pub(crate) observer: Option<Arc<dyn Observer>>,
+    /// Logs what remote workers fail.
+    pub(crate) failures: Arc<FailureLog>,
 }
 
 impl App {
@@ -56,6 +60,7 @@ impl App {
             base_path: setup.base_path,
             meter,
             workers: Workers::default(),
+            failures: setup.failures,
             bodies: Budget::default(),
             streams: Semaphore::new(STREAMS_MAX),
             waiting_claims: Semaphore::new(WAITING_CLAIMS_MAX),

@@ -11,7 +11,7 @@ use super::{Failure, terminal};
 /// The variable that says what is logged.
 const VARIABLE: &str = "SERIATIM_LOG";
 /// What is logged when nobody says.
-const DEFAULT_LEVEL: &str = "info";
+pub(crate) const DEFAULT_LEVEL: &str = "info";
 
 /// How the log is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]

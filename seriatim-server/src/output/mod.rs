@@ -15,6 +15,8 @@ use std::process::ExitCode;
 
 use seriatim::ErrorKind;
 
+#[cfg(test)]
+pub(crate) use log::DEFAULT_LEVEL;
 pub(crate) use log::{LogFormat, start_log};
 pub(crate) use terminal::Terminal;
 
@@ -59,6 +61,11 @@ impl Failure {
     /// The field of the request that is wrong, if one is.
     pub(crate) fn field(&self) -> Option<&str> {
         self.field.as_deref()
+    }
+
+    /// The same failure, told otherwise.
+    pub(crate) fn reworded(self, message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), ..self }
     }
 
     /// It failed, and all there is to say has been said.

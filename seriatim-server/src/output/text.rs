@@ -50,9 +50,40 @@ pub(crate) fn cut(text: &str, columns_max: usize) -> String {
     cut + CUT
 }
 
+/// Its beginning and its end, where it does not fit: ids differ at their end.
+pub(crate) fn cut_middle(text: &str, columns_max: usize) -> String {
+    if text.width() <= columns_max {
+        return text.to_owned();
+    }
+    let end_columns = columns_max.saturating_sub(CUT.width()) / 2;
+    let (mut end, mut columns) = (text.len(), 0);
+    for (at, c) in text.char_indices().rev() {
+        columns += c.width().unwrap_or(0);
+        if columns > end_columns {
+            break;
+        }
+        end = at;
+    }
+    cut(text, columns_max - text[end..].width()) + &text[end..]
+}
+
 /// `1 lane`, `2 lanes`.
 pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A retry count in a table: a dash before the first failure, for which programs have −1.
+pub(crate) fn retries(retry_count: i32) -> String {
+    if retry_count < 0 { "-".to_owned() } else { retry_count.to_string() }
+}
+
+/// The same in words.
+pub(crate) fn retries_in_words(retry_count: i32) -> String {
+    match retry_count {
+        ..0 => "none: it has not failed".to_owned(),
+        0 => "0: it failed once".to_owned(),
+        several => format!("{several}: it failed {} times", several + 1),
+    }
 }
 
 #[cfg(test)]
@@ -72,5 +103,8 @@ mod tests {
         assert_eq!(cut("abcdefg", 6), "abcde…");
         assert_eq!(cut("日本語の文", 6), "日本…");
         assert_eq!(cut("abc", 1), "…");
+        assert_eq!(cut_middle("host-660c5a518578f-72246dd9", 15), "host-66…2246dd9");
+        assert_eq!(cut_middle("a-1", 15), "a-1");
+        assert_eq!(cut_middle("日本語の文", 7), "日本…文");
     }
 }

@@ -18,7 +18,7 @@ fn l17_jobs_are_pushed_and_counted() {
         writeln!(lines, r#"{{"payload":{{"n":{i}}},"priority":5}}"#).unwrap();
     }
     let pushed = site.run(&["push", "plain", "--file", "jobs.ndjson"]);
-    assert_eq!(text(&pushed), "pushed 1500 jobs\n");
+    assert_eq!(String::from_utf8_lossy(&pushed.stdout), "pushed 1500 jobs\n");
     let stats: serde_json::Value =
         serde_json::from_slice(&site.run(&["stats", "--json"]).stdout).unwrap();
     assert_eq!(stats["total"]["length"], 1_501);

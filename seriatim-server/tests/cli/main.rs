@@ -10,6 +10,7 @@ mod faults;
 mod hand;
 mod http;
 mod input;
+mod newcomer;
 mod people;
 mod processes;
 mod receiver;

@@ -91,6 +91,11 @@ impl Report {
         })
     }
 
+    /// Whether nothing that could be decided was violated.
+    pub fn is_unbroken(&self) -> bool {
+        self.verdicts.values().all(|verdict| verdict.violations == 0)
+    }
+
     /// How often one of the promises was violated.
     pub fn violations(&self, judgement: Judgement) -> u64 {
         self.verdicts.get(&judgement).map_or(0, |verdict| verdict.violations)

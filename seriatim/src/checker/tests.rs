@@ -308,6 +308,31 @@ fn a_history_without_an_end_is_not_called_complete() {
 }
 
 #[test]
+fn without_recorded_pushes_nothing_is_called_invented() {
+    let start = r#"{"type":"start","at":5,"actor":"a","queue":"q","key":"k","lane":"1-0-1","token":7,"claimed_at":4,"jobs":[{"job_id":"018bcfe5-6800-7000-8001-000000000001","score":1.0,"tag":"t"}]}"#;
+    let judged = |history: &str| {
+        let mut read = History::new();
+        read.read(history.as_bytes(), "h").unwrap();
+        check(&read)
+    };
+    let report = judged(start);
+    assert!(report.is_unbroken() && !report.is_clean(), "{report}");
+    let line = "never pushed                     0   not judged: no pushes recorded";
+    assert!(report.to_string().contains(line), "{report}");
+    // As soon as one push is known, the others are missed.
+    let push = r#"{"type":"push","sent_at":1,"at":2,"queue":"q","key":"k","score":1.0,"tag":"other","result":"acknowledged","job_id":"018bcfe5-6800-7000-8001-000000000002","status":"queued"}"#;
+    let report = judged(&format!("{push}\n{start}"));
+    assert_eq!(report.violations(Judgement::Phantom), 1, "{report}");
+    // What one turn shows by itself is still judged.
+    let swapped = start.replace(
+        r#""jobs":["#,
+        r#""jobs":[{"job_id":"018bcfe5-6800-7000-8001-000000000003","score":2.0,"tag":"u"},"#,
+    );
+    let queue = r#"{"type":"queue","queue":"q","mode":"fifo","merge":"none"}"#;
+    assert_eq!(judged(&format!("{queue}\n{swapped}")).violations(Judgement::Order), 1);
+}
+
+#[test]
 fn every_event_is_written_as_it_is_read() {
     let mut world_history = History::new();
     world_history.add(Event::Died { at: 1, actor: "a".into() });

@@ -397,12 +397,14 @@ async fn what_cannot_be_decoded_is_buried_and_the_rest_is_done(mut bench: Bench)
     let jobs = [("a", 1.0), ("bad", 2.0), ("c", 3.0)].map(|(tag, score)| job(tag).score(score));
     bench.push_all(jobs.to_vec()).await;
     let turn = bench.one().await;
-    let verdict = Verdict { undecodable: vec![turn.jobs[1].id], ..Outcome::Done.into() };
+    let verdict =
+        Verdict { undecodable: vec![(turn.jobs[1].id, "no JSON".into())], ..Outcome::Done.into() };
     bench.end(&turn, verdict).await;
     assert_eq!(bench.nothing().await, None);
     let dead = bench.job(turn.jobs[1].id).await;
-    assert_eq!((dead.state, dead.error.is_some()), (JobState::Failed, true));
-    assert_eq!(bench.stats().await.jobs, 0);
+    assert_eq!((dead.state, dead.error.as_deref()), (JobState::Failed, Some("no JSON")));
+    let stats = bench.stats().await;
+    assert_eq!((stats.jobs, stats.processed, stats.failed), (0, 0, 1), "it does not count as done");
 }
 
 async fn what_has_expired_is_cancelled_and_the_rest_is_done(mut bench: Bench) {

@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use super::bench::*;
 use super::{Case, listed};
-use crate::store::{Beat, Claim, Lease, Settled};
+use crate::store::{Beat, Claim, Command, Lease, NodeInfo, NodeState, Settled, Sweep};
 use crate::{ErrorKind, Mode, Outcome, Queue};
 
 const TICK: Duration = Duration::from_micros(1);
+const DAY: Duration = Duration::from_secs(86_400);
 
 pub(super) fn cases() -> Vec<Case> {
     listed![false:
         d8_an_expired_claim_is_taken_over_and_its_holder_fenced_off,
         a_heartbeat_extends_all_claims_of_a_node,
         a_node_declared_dead_stays_dead,
+        a_node_that_said_goodbye_has_stopped_and_is_forgotten_after_a_day,
         a_rescued_lane_keeps_its_jobs_and_newcomers_apart,
         crashes_count_and_poison_is_buried,
         a_claim_with_its_own_lease_is_extended_by_name_only,
@@ -90,6 +92,38 @@ async fn a_node_declared_dead_stays_dead(mut bench: Bench) {
     let error = bench.store.claim(request).await.expect_err("it is refused");
     assert_eq!(error.kind(), ErrorKind::NodeGone);
     bench.other_node("holder-again").await;
+}
+
+async fn a_node_that_said_goodbye_has_stopped_and_is_forgotten_after_a_day(mut bench: Bench) {
+    bench.queue(Mode::Parallel).await;
+    bench.push(loose("a")).await;
+    let leaver = bench.other_node("leaver").await;
+    bench.claim_by(&leaver.id, 1).await;
+    let goodbye = NodeInfo { lease: Duration::ZERO, ..leaver.clone() };
+    assert!(!bench.beat_as(goodbye, Vec::new()).await.alive);
+    assert_eq!(state_of(&bench, &leaver).await, Some(NodeState::Stopped));
+    let claim = Claim { node: leaver.id.clone(), ..bench.claim_request("q", 1) };
+    assert_eq!(bench.store.claim(claim).await.unwrap_err().kind(), ErrorKind::NodeGone);
+    let told = bench.store.command_node(&leaver.id, Command::Quiet).await;
+    assert_eq!(told.unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(!bench.beat_as(leaver.clone(), Vec::new()).await.alive, "it does not come back");
+    // What it held all the same is taken over when its lease has run out, not before.
+    bench.pass(LEASE);
+    bench.beat().await;
+    assert_eq!(bench.crash_all(&bench.node.clone()).await, 0);
+    bench.pass(TICK);
+    assert_eq!(bench.crash_all(&bench.node.clone()).await, 1);
+    assert_eq!(state_of(&bench, &leaver).await, Some(NodeState::Stopped), "not dead");
+    for (wait, left) in [(DAY - LEASE - TICK * 2, true), (TICK, false)] {
+        bench.pass(wait);
+        bench.store.sweep(Sweep { now: Some(bench.now), rows_max: 10 }).await.unwrap();
+        assert_eq!(state_of(&bench, &leaver).await.is_some(), left);
+    }
+}
+
+async fn state_of(bench: &Bench, node: &NodeInfo) -> Option<NodeState> {
+    let nodes = bench.store.nodes().await.unwrap();
+    nodes.iter().find(|view| view.info.id == node.id).map(|view| view.state(bench.now))
 }
 
 async fn a_rescued_lane_keeps_its_jobs_and_newcomers_apart(mut bench: Bench) {

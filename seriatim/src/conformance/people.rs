@@ -419,6 +419,10 @@ async fn a_command_reaches_its_node(mut bench: Bench) {
     assert_eq!(bench.beat().await.command, None);
     bench.store.command_node(&bench.node.id, Command::Quiet).await.unwrap();
     assert_eq!(bench.beat().await.command, Some(Command::Quiet));
+    assert_eq!(bench.beat().await.command, Some(Command::Quiet), "with every beat");
+    bench.store.command_node(&bench.node.id, Command::Resume).await.unwrap();
+    assert_eq!(bench.beat().await.command, None);
+    assert_eq!(bench.store.nodes().await.unwrap()[0].state(bench.now), NodeState::Alive);
     let error = bench.store.command_node(&"nobody".into(), Command::Stop).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }

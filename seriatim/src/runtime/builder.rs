@@ -271,8 +271,9 @@ impl EngineBuilder {
         self.queue(exhausted::queue()).with(worker)
     }
 
-    /// Checks everything. Without workers the engine takes care of the store only: it takes over
-    /// what dead nodes held, and sweeps. `Invalid` names what is wrong.
+    /// Checks everything, the queues too. Without workers the engine takes care of the store only:
+    /// it takes over what dead nodes held, and sweeps. `Invalid` names what is wrong, as
+    /// `queues.orders.batch_size`.
     pub fn build(mut self) -> Result<Engine> {
         let own = self.queues.iter().filter_map(|queue| queue.lease);
         let shortest = own.chain([self.settings.lease]).min().unwrap_or(HEARTBEAT);
@@ -293,6 +294,16 @@ impl EngineBuilder {
         Ok(Engine::new(core, self.queues))
     }
 
+    /// The queues that there are workers for.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn worked_on(&self) -> Vec<Arc<str>> {
+        let mut queues: Vec<Arc<str>> =
+            self.workers.iter().map(|worker| worker.queue.clone()).collect();
+        queues.sort();
+        queues.dedup();
+        queues
+    }
+
     /// Builds the engine and runs it; see [`Engine::run_until`].
     pub async fn run_until(self, stop: impl Future + Send) -> Result<Summary> {
         self.build()?.run_until(stop).await
@@ -308,8 +319,34 @@ impl EngineBuilder {
             let field = if settings.heartbeat.is_zero() { "heartbeat" } else { "poll_interval" };
             return Err(Error::invalid(field, "must be more than nothing"));
         }
+        self.validate_queues()?;
         self.validate_leases()?;
         self.validate_workers()
+    }
+
+    fn validate_queues(&self) -> Result<()> {
+        for (place, queue) in self.queues.iter().enumerate() {
+            queue.validate().map_err(|e| e.in_field(format!("queues.{}", queue.name)))?;
+            let same = self.queues[..place].iter().find(|other| other.name == queue.name);
+            if same.is_some_and(|other| other != queue) {
+                let message = "is declared twice, and not the same way";
+                return Err(Error::invalid(format!("queues.{}", queue.name), message));
+            }
+        }
+        self.validate_crons()
+    }
+
+    #[cfg(feature = "cron")]
+    fn validate_crons(&self) -> Result<()> {
+        self.extras.crons.iter().try_for_each(|cron| {
+            let queue = self.queues.iter().find(|queue| queue.name == cron.queue());
+            cron.validate(queue).map_err(|e| e.in_field(format!("cron.{}", cron.name())))
+        })
+    }
+
+    #[cfg(not(feature = "cron"))]
+    fn validate_crons(&self) -> Result<()> {
+        Ok(())
     }
 
     fn validate_leases(&self) -> Result<()> {

@@ -1,6 +1,6 @@
 //! What the tasks of an engine share.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -237,6 +237,12 @@ impl Core {
         let prefers = |source: &Source| self.extras.splitter.prefers(&fleet, &source.name);
         *lock(&self.preferred) = self.sources.iter().map(prefers).collect();
         Ok(())
+    }
+
+    /// Takes new work from now on, or none.
+    pub(super) fn take_work(&self, takes: bool) {
+        self.quiet.store(!takes, Ordering::Relaxed);
+        self.pool.room.notify_one();
     }
 
     /// Sends back all that waits for a slot.

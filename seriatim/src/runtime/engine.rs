@@ -142,6 +142,8 @@ async fn start(core: &Arc<Core>, queues: Vec<Queue>) -> Result<JoinSet<()>> {
     }
     match core.read_definitions().await {
         Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
+        #[cfg(feature = "cron")]
+        Ok(queues) => super::cron::check(core, &queues)?,
         _ => {}
     }
     core.read_clock().await?;

@@ -1,7 +1,6 @@
 //! A look at a running engine, and a hand on it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::core::Core;
@@ -66,8 +65,7 @@ impl Handle {
 
     /// Takes no new work, or takes some again. What runs goes on.
     pub fn quiet(&self, quiet: bool) {
-        self.core.quiet.store(quiet, Ordering::Relaxed);
-        self.core.pool.room.notify_one();
+        self.core.take_work(!quiet);
     }
 
     /// Stops the engine, as when the future given to [`crate::Engine::run_until`] is ready.

@@ -43,3 +43,13 @@ pub(super) const REST_MIN: Duration = Duration::from_millis(1);
 pub(super) const GOODBYE_MAX: Duration = Duration::from_secs(1);
 /// How long a stopping engine tries to get its last settlements through.
 pub(super) const FLUSH_MAX: Duration = Duration::from_secs(5);
+/// How far back a cron entry looks for ticks that nobody was there for, at most.
+#[cfg(feature = "cron")]
+pub(super) const CRON_LOOK_BACK_MAX: Duration = Duration::from_secs(86_400);
+/// By how much sooner a late tick is given up than the store may forget that it was pushed: a push
+/// may be under way for so long, and clocks may differ by it.
+#[cfg(feature = "cron")]
+pub(super) const CRON_LATE_MARGIN: Duration = Duration::from_secs(120);
+/// The shortest `idempotency_ttl` of a queue that cron entries push to.
+#[cfg(feature = "cron")]
+pub(super) const CRON_REMEMBERED_MIN: Duration = Duration::from_secs(300);

@@ -17,6 +17,7 @@ use super::limits::UNSTARTABLE_PAUSE;
 use super::pool::Picked;
 use super::settle::Ended;
 use super::source::Source;
+use crate::batch::Undecodable;
 use crate::context::Context;
 use crate::id::JobId;
 use crate::middleware::wrap;
@@ -82,7 +83,7 @@ fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<
     Call { queue, turns, expired, timeout, deadline, control, around }
 }
 
-async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Vec<JobId>) {
+async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Undecodable) {
     let prepared = match catch_unwind(AssertUnwindSafe(|| (worker.prepare)(call))) {
         Ok(prepared) => prepared,
         Err(panic) => return (Ending::Panicked(panic_text(&*panic)), Vec::new()),
@@ -222,7 +223,7 @@ fn conclude(
     source: &Source,
     call: &Arc<Call>,
     answer: Result<Outcomes, Outcome>,
-    undecodable: Vec<JobId>,
+    undecodable: Undecodable,
 ) {
     let plain = undecodable.is_empty() && call.expired.is_empty();
     if plain && core.observer.is_none() && answer.as_ref().is_ok_and(Outcomes::is_all_done) {
@@ -248,20 +249,14 @@ fn verdict_of(
     call: &Call,
     turn: &Turn,
     answer: &Result<Outcomes, Outcome>,
-    undecodable: &[JobId],
+    undecodable: &[(JobId, Arc<str>)],
 ) -> Verdict {
     let mut verdict = match answer {
         Ok(outcomes) => outcomes.of(turn.lane),
         Err(outcome) => outcome.clone().into(),
     };
-    let own = |ids: &[JobId]| -> Vec<JobId> {
-        ids.iter().filter(|id| turn.jobs.iter().any(|job| job.id == **id)).copied().collect()
-    };
-    if !undecodable.is_empty() {
-        verdict.undecodable = own(undecodable);
-    }
-    if !call.expired.is_empty() {
-        verdict.expired = own(&call.expired);
-    }
+    let own = |id: JobId| turn.jobs.iter().any(|job| job.id == id);
+    verdict.undecodable = undecodable.iter().filter(|(id, _)| own(*id)).cloned().collect();
+    verdict.expired = call.expired.iter().filter(|id| own(**id)).copied().collect();
     verdict
 }

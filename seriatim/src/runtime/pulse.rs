@@ -21,6 +21,8 @@ pub(super) struct Pulser {
     info: NodeInfo,
     /// Progress whose heartbeat failed: it goes with the next.
     untold: Vec<Beat>,
+    /// What a person has told this node, as of the last beat.
+    command: Option<Command>,
 }
 
 impl Pulser {
@@ -38,7 +40,7 @@ impl Pulser {
             started_at,
             lease: settings.lease,
         };
-        Self { core, info, untold: Vec::new() }
+        Self { core, info, untold: Vec::new(), command: None }
     }
 
     /// The last beat, of a node that holds nothing any more: the others need not wait for its lease
@@ -112,7 +114,7 @@ impl Pulser {
         self.core.store.heartbeat(Heartbeat { now: None, node, beats }).await
     }
 
-    fn heed(&self, pulse: Pulse) {
+    fn heed(&mut self, pulse: Pulse) {
         let core = &self.core;
         for notice in &pulse.cancel {
             core.running.flag(notice);
@@ -125,8 +127,14 @@ impl Pulser {
                 alone(call.turns.len()) && call.turn_of(lane).is_some()
             });
         }
+        let before = std::mem::replace(&mut self.command, pulse.command);
         match pulse.command {
-            None => {}
+            // Only what a command made quiet is ended by its end: a program may want quiet itself.
+            None | Some(Command::Resume) if before == Some(Command::Quiet) => {
+                tracing::info!("told to take work again");
+                core.take_work(true);
+            }
+            None | Some(Command::Resume) => {}
             Some(Command::Quiet) if core.quiet.swap(true, Ordering::Relaxed) => {}
             Some(Command::Quiet) => {
                 tracing::info!("told to take no more work");
@@ -145,6 +153,10 @@ impl Pulser {
         let sent = Instant::now();
         // Until the store knows the new name the old one stands: the next beat tries again.
         self.send(id.clone(), Vec::new()).await?;
+        if self.command == Some(Command::Quiet) {
+            // It was said of the process, not of its name.
+            core.store.command_node(&id, Command::Quiet).await?;
+        }
         self.info.id = id.clone();
         let before = core.rename(id);
         core.lease.beat(sent);

@@ -12,7 +12,7 @@ pub struct Summary {
     pub calls: u64,
     /// Turns that ended with all their jobs done.
     pub done: u64,
-    /// Turns that ended as a failure.
+    /// Turns that ended as a failure, and those of which a job could not be decoded.
     pub failed: u64,
     /// Turns that went back uncounted: released, or put off by their handler.
     pub released: u64,

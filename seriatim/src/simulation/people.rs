@@ -98,8 +98,12 @@ async fn command(world: &World, wire: &Wire) -> Result<()> {
     let nodes = wire.nodes().await?;
     let living: Vec<_> = nodes.into_iter().filter(|node| !node.dead).collect();
     let Some(node) = world.roll(|rng| rng.choice(&living).cloned()) else { return Ok(()) };
-    let command = if world.roll(|rng| rng.bool()) { Command::Quiet } else { Command::Stop };
-    world.inject(if command == Command::Quiet { QUIET } else { "command to stop" });
+    let (command, name) = match world.roll(|rng| rng.u8(0..5)) {
+        0 | 1 => (Command::Quiet, QUIET),
+        2 | 3 => (Command::Stop, "command to stop"),
+        _ => (Command::Resume, "command to resume"),
+    };
+    world.inject(name);
     world.note(|| format!("somebody tells {} to {command:?}", node.info.id));
     wire.command_node(&node.info.id, command).await
 }

@@ -116,6 +116,8 @@ pub trait Store: Send + Sync + 'static {
     /// Says that a node lives, extends what it holds, and brings back what it must know.
     ///
     /// - The first beat registers the node. A node once declared dead stays dead: `alive` is false.
+    /// - A beat with a lease of nothing is a goodbye: the node has stopped. It is as if declared
+    ///   dead, but shown as stopped; what it still holds stands until its leases run out.
     /// - All claims with a node lease are extended; those with their own lease only when named.
     /// - Progress is kept with the turn. A named lane whose token is stale comes back as `lost`.
     /// - Jobs flagged for cancellation come back for every claim of this node, and for every named one.
@@ -133,7 +135,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// - Waiting jobs past `expires_at` end cancelled with error `expired`.
     /// - Finished and dead jobs past their retention, and dead ones over the cap, are deleted.
-    /// - Forgotten: idempotency keys past their time whose job is gone; nodes dead for a day.
+    /// - Forgotten: idempotency keys past their time whose job is gone; nodes that died or
+    ///   stopped a day ago.
     async fn sweep(&self, request: Sweep) -> Result<Swept>;
 
     /// Cancels jobs. The answer has one entry for each, in order.
@@ -164,7 +167,11 @@ pub trait Store: Send + Sync + 'static {
     /// Pauses or resumes a queue: while paused none of its lanes is claimed.
     async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()>;
 
-    /// Tells a node to take no more work, or to stop; it learns it at its next heartbeat.
+    /// Tells a node to take no more work, to take some again, or to stop; it learns it at its next
+    /// heartbeat.
+    ///
+    /// - Every later beat brings the command, until `Resume` takes it back: then none does.
+    /// - A node that is dead or has stopped is `NotFound`.
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()>;
 
     /// Makes `node` the leader of `role` for `ttl`, unless another live one is. True if it is now.
@@ -191,7 +198,7 @@ pub trait Store: Send + Sync + 'static {
     /// The turn that a token holds, as its holder got it; `None` when the token is stale.
     async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>>;
 
-    /// All nodes that live, or died within a day.
+    /// All nodes that live, or died or stopped within a day.
     async fn nodes(&self) -> Result<Vec<NodeView>>;
 
     /// Hints that something may have fallen due. Correctness never depends on one.
@@ -224,11 +231,5 @@ pub fn validate_push(request: &Push) -> Result<()> {
 
 /// Refuses a key on a `parallel` queue and none on a keyed one. `i` is the job's place in its batch.
 pub fn validate_key(queue: &Queue, has_key: bool, i: usize) -> Result<()> {
-    let message = match (queue.mode.is_keyed(), has_key) {
-        (true, false) => "is needed: the jobs of this queue are ordered by key",
-        (false, true) => "must be absent: the jobs of this queue run in parallel",
-        _ => return Ok(()),
-    };
-    let message = format!("{message} (queue {:?} is {})", queue.name, queue.mode);
-    Err(Error::invalid("key", message).in_field(format!("jobs[{i}]")))
+    queue.check_key(has_key).map_err(|e| e.in_field(format!("jobs[{i}]")))
 }

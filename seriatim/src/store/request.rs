@@ -187,7 +187,8 @@ pub struct NodeInfo {
     pub busy: u32,
     /// When it started.
     pub started_at: Timestamp,
-    /// Without a beat for so long it is declared dead.
+    /// Without a beat for so long it is declared dead. Nothing: this beat is its last, and it has
+    /// stopped.
     #[serde(with = "crate::duration")]
     pub lease: Duration,
 }
@@ -208,6 +209,11 @@ impl NodeInfo {
             lease,
         }
     }
+
+    /// Whether it said goodbye.
+    pub fn has_stopped(&self) -> bool {
+        self.lease.is_zero()
+    }
 }
 
 /// What there is to say of one running turn.
@@ -226,7 +232,8 @@ pub struct Beat {
 /// What a heartbeat brings back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pulse {
-    /// False when the node has been declared dead: it cancels what it runs and takes a new id.
+    /// False when the node has been declared dead: it cancels what it runs and takes a new id. Also
+    /// after its goodbye.
     pub alive: bool,
     /// Jobs flagged for cancellation.
     pub cancel: Vec<CancelNotice>,
@@ -255,6 +262,15 @@ pub enum Command {
     Quiet,
     /// Finish and exit.
     Stop,
+    /// Take work again: takes back what was told before, unless the node has stopped meanwhile.
+    Resume,
+}
+
+impl Command {
+    /// What a store keeps of it for the node's heartbeats: of `Resume` nothing.
+    pub(crate) fn kept(self) -> Option<Self> {
+        (self != Self::Resume).then_some(self)
+    }
 }
 
 /// See [`crate::Store::rescue`].

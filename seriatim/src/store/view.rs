@@ -243,8 +243,55 @@ pub struct NodeView {
     pub info: NodeInfo,
     /// When it last beat.
     pub heartbeat_at: Timestamp,
-    /// Whether it has been declared dead.
+    /// Whether it has been declared dead, or has stopped: it will never claim again. See
+    /// [`Self::state`].
     pub dead: bool,
-    /// What a person told it.
+    /// What a person told it, and has not taken back.
     pub command: Option<Command>,
+}
+
+/// What a node does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// It works.
+    Alive,
+    /// A person told it to take no more work.
+    Quiet,
+    /// A person told it to stop.
+    Stopping,
+    /// Its last beat is older than its lease: it will be declared dead.
+    Late,
+    /// It ended as it should, and said so.
+    Stopped,
+    /// It fell silent and was declared dead.
+    Dead,
+}
+
+impl NodeState {
+    /// The name, as listings show it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Alive => "alive",
+            Self::Quiet => "quiet",
+            Self::Stopping => "stopping",
+            Self::Late => "late",
+            Self::Stopped => "stopped",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+impl NodeView {
+    /// What it does at `now`, by the store's clock.
+    pub fn state(&self, now: Timestamp) -> NodeState {
+        match (self.dead, self.command) {
+            _ if self.info.has_stopped() => NodeState::Stopped,
+            (true, _) => NodeState::Dead,
+            (false, _) if self.heartbeat_at + self.info.lease < now => NodeState::Late,
+            (false, Some(Command::Stop)) => NodeState::Stopping,
+            (false, Some(Command::Quiet)) => NodeState::Quiet,
+            (false, Some(Command::Resume) | None) => NodeState::Alive,
+        }
+    }
 }

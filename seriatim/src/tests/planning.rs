@@ -157,7 +157,7 @@ proptest! {
             undecodable.into_iter().filter_map(|i| turn.jobs.get(i)).map(|job| job.id).collect();
         let verdict = Verdict {
             done,
-            undecodable: undecodable.iter().copied().collect(),
+            undecodable: undecodable.iter().map(|id| (*id, "no JSON".into())).collect(),
             ..outcome.clone().into()
         };
         let settlement = settle(&turn, &queue, verdict);

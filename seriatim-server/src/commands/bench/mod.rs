@@ -75,7 +75,7 @@ impl Bench {
             Some(jobs) => claims::measure(&store, jobs).await,
             None => self.throughput(&store).await,
         };
-        let result = self.store.using(measure).await?;
+        let result = self.store.creating(measure).await?;
         say(if self.json {
             result.to_string()
         } else {

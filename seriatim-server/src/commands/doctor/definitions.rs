@@ -24,7 +24,7 @@ pub(super) fn check(seen: &Seen) -> Result<Vec<Finding>, Failure> {
                 view.queue.mode
             ),
             format!(
-                "if it is no slip of the pen, add [queues.{name}] with a mode to the configuration"
+                "if the name is right, add [queues.{name}] with a mode to the configuration; if it is a slip, `seriatim jobs --queue {name}` lists what it took"
             ),
         ));
     }

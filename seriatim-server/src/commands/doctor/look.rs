@@ -23,6 +23,8 @@ const FAILED_MAX: usize = 100;
 const LANES_MAX: usize = 1_000;
 /// Dead jobs of each queue that are looked at, the latest.
 const DEAD_MAX: usize = 100;
+/// Waiting jobs of each queue that are looked at for a node that they are bound to, the oldest.
+const WAITING_MAX: usize = 1_000;
 /// Clocks that differ by less are taken to agree.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
@@ -37,6 +39,8 @@ pub(super) struct Seen {
     pub(super) running: Vec<Running>,
     /// Those with failures, and those that are held or paused.
     pub(super) troubled: Vec<Running>,
+    /// The oldest waiting jobs that are bound to a node, by queue.
+    pub(super) bound: Vec<(Arc<str>, Vec<JobView>)>,
     /// The latest dead jobs, by queue.
     pub(super) dead: Vec<(Arc<str>, Vec<JobView>)>,
 }
@@ -50,13 +54,19 @@ impl Seen {
 pub(super) async fn look(store: &dyn Store, config: Config) -> Result<Seen, Failure> {
     let (here, now) = (Timestamp::of_this_machine(), store.now().await?);
     let stats = store.stats(None).await?;
-    let (mut troubled, mut dead) = (Vec::new(), Vec::new());
+    let (mut troubled, mut bound, mut dead) = (Vec::new(), Vec::new(), Vec::new());
     for queue in &stats {
         if queue.lanes > 0 {
             troubled.extend(troubled_lanes(store, queue).await?);
         }
+        if queue.jobs > 0 {
+            let mut jobs = jobs(store, queue, JobState::Queued, WAITING_MAX).await?;
+            jobs.retain(|job| job.options.as_ref().is_some_and(|options| options.node.is_some()));
+            bound.push((queue.queue.clone(), jobs));
+        }
         if queue.dead > 0 {
-            dead.push((queue.queue.clone(), latest_dead(store, queue).await?));
+            let latest = jobs(store, queue, JobState::Failed, DEAD_MAX).await?;
+            dead.push((queue.queue.clone(), latest));
         }
     }
     Ok(Seen {
@@ -68,6 +78,7 @@ pub(super) async fn look(store: &dyn Store, config: Config) -> Result<Seen, Fail
         running: running(store, &stats, RUNNING_MAX).await?,
         stats,
         troubled,
+        bound,
         dead,
     })
 }
@@ -95,15 +106,19 @@ async fn troubled_lanes(store: &dyn Store, queue: &QueueStats) -> Result<Vec<Run
     Ok(lanes.into_iter().map(|lane| Running { queue: queue.queue.clone(), lane }).collect())
 }
 
-async fn latest_dead(store: &dyn Store, queue: &QueueStats) -> Result<Vec<JobView>, Failure> {
-    let query = JobQuery {
-        queue: queue.queue.clone(),
-        state: JobState::Failed,
-        key: None,
-        order: JobOrder::UpdatedAt,
-        after: None,
-        rows_max: DEAD_MAX,
+/// The oldest live jobs, the latest ended ones.
+async fn jobs(
+    store: &dyn Store,
+    queue: &QueueStats,
+    state: JobState,
+    rows_max: usize,
+) -> Result<Vec<JobView>, Failure> {
+    let order = match state {
+        JobState::Queued | JobState::Running => JobOrder::Arrival,
+        _ => JobOrder::UpdatedAt,
     };
+    let queue = queue.queue.clone();
+    let query = JobQuery { queue, state, key: None, order, after: None, rows_max };
     Ok(store.jobs(query).await?.rows)
 }
 

@@ -1,5 +1,6 @@
 //! `seriatim doctor`: what is stuck, failing, slow or misconfigured, and what to do about it.
 
+mod bound;
 mod definitions;
 mod lanes;
 mod look;
@@ -76,6 +77,7 @@ impl Doctor {
         findings.extend(look::check_clock(&seen));
         findings.extend(definitions::check(&seen)?);
         findings.extend(nodes::check(&seen));
+        findings.extend(bound::check(&seen));
         findings.extend(queues::check(&seen));
         findings.extend(lanes::check(&seen));
         findings.sort_by_key(|finding| finding.severity);
@@ -103,10 +105,11 @@ fn tell(findings: &[Finding], seen: &look::Seen) {
         say(format!("         {}", one_line(&finding.advice)));
     }
     let looked = format!(
-        "looked at {}, {} and {}",
+        "looked at {}, {}, {} and {}",
         count(seen.queues.len() as u64, "queue"),
         count(seen.nodes.len() as u64, "node"),
-        count((seen.running.len() + seen.troubled.len()) as u64, "lane"),
+        count(seen.running.len() as u64, "running lane"),
+        count(seen.troubled.len() as u64, "failing, held or paused one"),
     );
     match findings.len() as u64 {
         0 => say(format!("all is well ({looked})")),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use seriatim::Timestamp;
-use seriatim::store::{NodeView, QueueStats};
+use seriatim::store::{NodeState, NodeView, QueueStats};
 
 use super::look::Seen;
 use super::{Finding, Severity};
@@ -31,7 +31,11 @@ fn gone(node: &NodeView, seen: &Seen) -> Option<Finding> {
     if !(node.dead || is_late(node, seen.now)) || holds == 0 {
         return None;
     }
-    let what = if node.dead { "is dead" } else { "is past its lease" };
+    let what = match node.state(seen.now) {
+        NodeState::Stopped => "has stopped",
+        NodeState::Dead => "is dead",
+        _ => "is past its lease",
+    };
     let found = format!(
         "{what} (last beat {}) and still holds {}",
         relative(seen.now, node.heartbeat_at),
@@ -61,23 +65,27 @@ fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
             Severity::Serious,
             about,
             format!(
-                "{} waiting, for {lag} already, and no node works on it",
-                count(queue.jobs, "job")
+                "no node works on it; {} there, the oldest due since {lag}",
+                if queue.jobs == 1 {
+                    "1 job is".to_owned()
+                } else {
+                    format!("{} jobs are", queue.jobs)
+                }
             ),
             format!(
-                "add [[workers]] for {name} and start `seriatim serve`, or look why its nodes are gone (`seriatim nodes`)"
+                "add [[workers]] for {name} and start `seriatim serve`; if it has some, see in `seriatim nodes` whether they are dead or quiet"
             ),
         )),
         (false, false) => Some(Finding::new(
             Severity::Notice,
             about,
-            format!("has {} and no node works on it", count(queue.jobs, "job")),
-            "start `seriatim serve` with a worker for it before they fall due",
+            format!("has {}, and no node works on it", count(queue.jobs, "job")),
+            format!("add [[workers]] for {name} and start `seriatim serve` before they fall due"),
         )),
         (true, true) => Some(Finding::new(
             Severity::Warning,
             about,
-            format!("its oldest due lane waits for {lag}"),
+            format!("its oldest due lane has been waiting for {lag}"),
             "its nodes do not keep up: raise `concurrency`, start more nodes, or see below what is slow",
         )),
         (true, false) => None,

@@ -21,14 +21,6 @@ const NETWORK: [(i64, &str); 6] = [
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
 pub(super) fn check(url: &str) -> Vec<Finding> {
-    if url.starts_with("memory:") {
-        return vec![Finding::new(
-            Severity::Warning,
-            "store",
-            "memory: begins empty and ends with each process",
-            "name the store that is to be looked at: --store URL",
-        )];
-    }
     let Some(path) = url.strip_prefix("sqlite:") else { return Vec::new() };
     let path = Path::new(path.strip_prefix("//").unwrap_or(path));
     file_system(path).into_iter().chain(log(path)).chain(space(path)).collect()

@@ -42,7 +42,10 @@ fn morgue(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
         return Some(Finding::new(
             Severity::Serious,
             about,
-            format!("{} of at most {cap} are dead: the oldest are deleted next", queue.dead),
+            format!(
+                "its morgue holds {} of at most {cap} dead jobs: when it is full the oldest are deleted",
+                queue.dead
+            ),
             format!(
                 "`seriatim morgue {name}` shows them: requeue or delete them, or raise retain_dead_max"
             ),

@@ -11,9 +11,11 @@ use super::sample::{Sample, Shown, Why};
 use super::state::{Pane, State};
 use crate::commands::{lanes, nodes};
 use crate::output::table::Tone;
-use crate::output::text::{count, one_line};
+use crate::output::text::{columns, count, cut_middle, one_line, retries};
 use crate::output::time::{length, relative};
 
+/// The column of the nodes' ids is at least so wide, and at most two fifths of the screen.
+const NODE_COLUMNS_MIN: usize = 8;
 /// Rows of nodes that are shown.
 const NODES_MAX: usize = 4;
 const HELP: &str =
@@ -167,7 +169,7 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
             styles.cell(lane.key.as_deref().unwrap_or(""), Tone::Plain),
             styles.cell(lanes::state(lane, sample.now).0, Tone::Plain),
             styles.number(lane.jobs.to_string(), Tone::Plain),
-            styles.number(lane.retry_count.to_string(), Tone::Plain),
+            styles.number(retries(lane.retry_count), Tone::Plain),
             styles.cell(about, Tone::Plain),
         ])
     };
@@ -190,18 +192,20 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
 }
 
 fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
+    let longest = sample.nodes.iter().map(|node| columns(&node.info.id.0)).max().unwrap_or(0);
+    let id_columns = longest.clamp(NODE_COLUMNS_MIN, usize::from(area.width) * 2 / 5);
     let row = |node: &NodeView| {
         let (state, tone) = nodes::state(node, sample.now);
         Row::new([
-            styles.cell(&node.info.id.0, Tone::Plain),
+            styles.cell(cut_middle(&node.info.id.0, id_columns), Tone::Plain),
             styles.cell(state, tone),
             styles.number(format!("{}/{}", node.info.busy, node.info.concurrency), Tone::Plain),
             styles.cell(relative(sample.now, node.heartbeat_at), Tone::Plain),
-            styles.cell(node.info.queues.join(", "), Tone::Plain),
+            styles.cell(nodes::queues_of(node, &sample.queues), Tone::Plain),
         ])
     };
     let widths = [
-        Constraint::Fill(1),
+        Constraint::Length(id_columns as u16),
         Constraint::Length(8),
         Constraint::Length(7),
         Constraint::Length(10),

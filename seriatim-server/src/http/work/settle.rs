@@ -79,9 +79,14 @@ pub(super) async fn settle(
     }
     .into_iter();
     // One that has no turn was stale before it got to the store.
-    let statuses = settlements.iter().map(|one| match one.as_ref().and_then(|_| settled.next()) {
-        Some(Settled::Ok { .. }) => "ok",
-        Some(Settled::Stale) | None => "stale",
+    let statuses = settlements.iter().zip(&found).map(|(one, turn)| {
+        match (one.as_ref().and_then(|_| settled.next()), one, turn) {
+            (Some(Settled::Ok { .. }), Some(settlement), Some(turn)) => {
+                app.failures.settled(turn, settlement);
+                "ok"
+            }
+            _ => "stale",
+        }
     });
     let answer = |(ended, status): (&Ended, &str)| -> Value {
         json!({ "lane": ended.lane, "token": ended.token, "status": status })

@@ -180,6 +180,11 @@ async fn s9_nodes_are_listed_and_told() {
         json!({ "node": "hand-1", "command": "quiet" })
     );
     assert_eq!(api.get("/api/v1/nodes/hand-1").done()["state"], "quiet");
+    assert_eq!(
+        api.act("/api/v1/nodes/hand-1/resume").done(),
+        json!({ "node": "hand-1", "command": "resume" })
+    );
+    assert_eq!(api.get("/api/v1/nodes/hand-1").done()["state"], "alive");
     assert_eq!(api.act("/api/v1/nodes/hand-1/stop").done()["command"], "stop");
     api.act("/api/v1/nodes/nobody/stop").refused(404);
 }

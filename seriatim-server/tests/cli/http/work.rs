@@ -8,6 +8,7 @@ use seriatim::{NodeId, Timestamp, store::Heartbeat, store::NodeInfo};
 
 use super::Api;
 use super::client::Request;
+use crate::site::eventually;
 
 const CONFIG: &str = "[queues.orders]\nmode = \"accumulate\"\nmax_retries = 1\nbackoff = { kind = \"linear\", base = \"30s\" }\n\
     [queues.mails]\nmode = \"fifo\"\ntake = 3\n";
@@ -217,4 +218,21 @@ fn a_job_that_should_have_started_before_is_not_handed_over() {
     assert_eq!(payloads, [&json!(2)]);
     assert_eq!(settle(&api, &lane, json!({ "outcome": "done" })), "ok");
     assert_eq!(api.get("/api/v1/stats").done()["total"]["length"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_a_remote_worker_fails_is_logged_as_that_of_a_local_one() {
+    let api = Api::start(CONFIG);
+    push(&api, "orders", json!([{ "key": "a", "payload": 1 }]));
+    let lane = claim(&api, "orders").remove(0);
+    assert_eq!(settle(&api, &lane, json!({ "outcome": "retry", "error": "down" })), "ok");
+    api.act("/api/v1/queues/orders/lane/retry?key=a").done();
+    let lane = claim(&api, "orders").remove(0);
+    assert_eq!(settle(&api, &lane, json!({ "outcome": "retry", "error": "down" })), "ok");
+    let lines = [
+        "attempt 1 failed: down; tried again in 30s",
+        "attempt 2 failed: down; buried: `seriatim morgue orders` shows it",
+    ];
+    let is_logged = async || lines.iter().all(|line| api.log().contains(line));
+    eventually("both failures are logged", is_logged).await;
 }

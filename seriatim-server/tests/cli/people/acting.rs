@@ -77,6 +77,11 @@ async fn l16_a_queue_is_paused_and_its_failed_jobs_are_buried_or_deleted() {
     assert_eq!(house.json(&["queues", "show", "orders"])["dead"], 2);
     house.json(&["morgue", "orders", "requeue", "--key", "order-1"]);
     assert_eq!(house.json(&["queues", "delete-failed", "orders", "--yes"])["count"], 0);
+    // What is not there needs no --yes.
+    let nothing = house.text(&["queues", "delete-failed", "orders"]);
+    assert_eq!(nothing, "nothing of orders waits for a retry\n");
+    let nothing = house.text(&["morgue", "mails", "delete", "--all"]);
+    assert_eq!(nothing, "no dead jobs of mails: nothing to delete\n");
 }
 
 #[tokio::test]
@@ -178,4 +183,20 @@ async fn who_is_not_there_is_told_and_what_to_do() {
         let said = house.refused(arguments, 1);
         assert!(said.contains(told), "{told}: {said}");
     }
+}
+
+#[tokio::test]
+async fn a_job_that_is_rescheduled_in_accumulate_takes_its_key_along_and_that_is_said() {
+    let house = House::new().await;
+    let id = house.hand.push(order(1, 1)).await.to_string();
+    house.hand.push(order(1, 2)).await;
+    let moved = house.json(&["jobs", "reschedule", &id, "--in", "1h"]);
+    let due: jiff::Timestamp = moved["lane_due"].as_str().unwrap().parse().unwrap();
+    let soonest = seriatim::Timestamp::of_this_machine() + Duration::from_secs(3_000);
+    assert!(due.as_microsecond() > soonest.as_micros(), "{moved}");
+    let said = house.text(&["jobs", "reschedule", &id, "--in", "2h"]);
+    assert!(said.contains("all 2 of \"order-1\" are due in "), "{said}");
+    let mail = house.hand.push(mail("ann")).await.to_string();
+    let moved = house.json(&["jobs", "reschedule", &mail, "--in", "1h"]);
+    assert!(moved["lane_due"].is_null() && moved["run_at"].is_string(), "{moved}");
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use seriatim::store::{Heartbeat, NodeInfo};
 use seriatim::{Exhaustion, Outcome, Queue};
 
 use super::{House, mail, order};
@@ -92,13 +93,17 @@ async fn d18_what_fails_again_and_again_lags_or_is_paused_is_a_warning() {
     assert!(site.run(&["lanes", "orders", "pause", "order-3"]).status.success());
     let said = findings(&site, 1);
     assert_found(&said, "warning", &["1 lane failed up to 6 times: \\\"order-1\\\"; no stock"]);
-    assert_found(&said, "warning", &["queue orders", "its oldest due lane waits for 10m0"]);
+    assert_found(
+        &said,
+        "warning",
+        &["queue orders", "its oldest due lane has been waiting for 10m0"],
+    );
     assert_found(
         &said,
         "warning",
         &["1 lane is paused: \\\"order-3\\\"", "lanes orders resume KEY"],
     );
-    assert_found(&said, "serious", &["1 of at most 1 are dead: the oldest are deleted next"]);
+    assert_found(&said, "serious", &["holds 1 of at most 1 dead jobs"]);
 }
 
 #[tokio::test]
@@ -119,6 +124,35 @@ async fn d18_a_node_that_is_gone_with_its_work_is_serious() {
     assert_found(&findings(&site, 1), "serious", &["queue orders", "no node works on it"]);
     assert!(site.run(&["queues", "pause", "orders"]).status.success());
     assert_found(&findings(&site, 1), "warning", &["queue orders", "is paused"]);
+}
+
+#[tokio::test]
+async fn d18_a_job_bound_to_a_node_that_is_not_there_is_serious() {
+    let house = House::new().await;
+    let bound = |node: &str, number| {
+        let mut job = order(number, 1);
+        job.options.node = Some(node.to_owned());
+        job
+    };
+    house.hand.push(bound("hand-1", 1)).await;
+    assert!(
+        findings(&house.site, 0)
+            .iter()
+            .all(|finding| !finding["found"].to_string().contains("bound"))
+    );
+    let lost = house.hand.push(bound("nowhere", 2)).await.to_string();
+    let advice = format!("jobs reassign {lost} --anyone");
+    let said = findings(&house.site, 1);
+    assert_found(&said, "serious", &["1 waiting job is bound", "nowhere", "not known", &advice]);
+    assert!(house.site.run(&["jobs", "reassign", &lost, "--anyone"]).status.success());
+    findings(&house.site, 0);
+    // A node of this name that works on other queues is of no use either.
+    house.hand.push(bound("elsewhere", 3)).await;
+    let mut other = NodeInfo::new("elsewhere-1".into(), Duration::from_secs(60));
+    (other.name, other.queues) = ("elsewhere".into(), vec!["mails".to_owned()]);
+    let beat = Heartbeat { now: Some(house.hand.now), node: other, beats: Vec::new() };
+    house.hand.store.heartbeat(beat).await.unwrap();
+    assert_found(&findings(&house.site, 1), "serious", &["elsewhere", "not work on this queue"]);
 }
 
 #[tokio::test]

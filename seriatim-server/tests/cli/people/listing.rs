@@ -32,6 +32,7 @@ async fn l16_queues_are_listed_and_shown() {
     assert!(!table.contains('\u{1b}'), "no colour where there is no terminal: {table:?}");
     assert!(house.text(&["queues", "show", "orders"]).contains("max_retries = 2"));
     let nothing = Site::new("");
+    assert!(nothing.run(&["migrate"]).status.success());
     assert!(text(&nothing.run(&["queues"])).contains("a push creates one"));
 }
 

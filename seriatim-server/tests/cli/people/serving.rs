@@ -39,10 +39,16 @@ async fn s9_nodes_are_listed_with_what_they_run_and_stopped() {
     assert!(table.contains("alive") && table.contains(QUEUE), "{table}");
     assert!(text(&site.run(&["nodes", "quiet", "n"])).contains("takes no more work"));
     assert_eq!(json(&["nodes"])["nodes"][0]["state"], "quiet");
+    assert!(text(&site.run(&["nodes", "resume", "n"])).contains("takes work again"));
+    assert_eq!(json(&["nodes"])["nodes"][0]["state"], "alive");
+    assert!(site.run(&["queues", "pause", QUEUE]).status.success());
+    let table = text(&site.run(&["nodes"]));
+    assert!(table.contains(&format!("{QUEUE} (paused)")), "{table}");
     assert_eq!(json(&["nodes", "stop", "n"])["command"], "stop");
     // The handler ends when something comes through its gate.
     std::fs::write(site.path("gate"), "go\n").unwrap();
     assert!(serving.0.wait().unwrap().success());
+    assert_eq!(json(&["nodes"])["nodes"][0]["state"], "stopped");
     let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
     let first: serde_json::Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
     assert!(first["level"].is_string(), "the log is JSON, as the configuration says: {log}");
@@ -85,11 +91,14 @@ async fn a_bad_line_is_named_and_what_stands_before_it_is_pushed() {
         text(&output)
     };
     let said = push(&format!("{good}\n{good}{{\"payload\":2,\"kye\":\"k\"}}\n{good}"));
-    assert!(said.contains("-:4: unknown field `kye`"), "{said}");
+    assert!(
+        said.contains("standard input, line 4: there is no key `kye` here (did you mean `key`?)"),
+        "{said}"
+    );
     assert!(said.contains("(2 jobs before it are pushed; go on from line 4)"), "{said}");
     // A key is wanted: only the store knows. Its batch is refused as a whole.
     let said = push(&format!("{}{{\"payload\":2}}\n{good}", good.repeat(1_200)));
-    assert!(said.contains("-:1201: jobs[200].key: is needed"), "{said}");
+    assert!(said.contains("standard input, line 1201: key: is needed"), "{said}");
     assert!(said.contains("(1000 jobs before it are pushed; go on from line 1001)"), "{said}");
     assert_eq!(house.json(&["queues", "show", "mails"])["jobs"], 1_002);
 }

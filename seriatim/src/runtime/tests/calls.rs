@@ -141,8 +141,55 @@ async fn a_payload_that_cannot_be_decoded_is_buried_and_the_rest_runs() {
     running.stop().await;
     assert_eq!(log.lines(), ["[7] [2.0]"]);
     assert_eq!(rig.state(bad).await, Some(JobState::Failed));
-    assert_eq!(rig.error(bad).await, "the payload cannot be decoded");
+    let why = "payload: cannot be decoded (invalid type: string \"seven\", expected u32 at line 1 column 7)";
+    assert_eq!(rig.error(bad).await, why);
     assert_eq!(rig.state(good).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_payload_that_cannot_be_decoded_counts_as_failed_and_its_error_names_the_field() {
+    #[derive(serde::Deserialize)]
+    struct Order {
+        #[allow(dead_code, reason = "only its type matters")]
+        lines: Vec<std::collections::BTreeMap<String, u32>>,
+    }
+    let (rig, log) = (Rig::new(), Log::default());
+    let price = serde_json::json!({ "lines": [{ "price": 1 }, { "price": "dear" }] });
+    let bad = rig.push(Job::new("orders", &price).unwrap()).await;
+    rig.push(Job::new("orders", &serde_json::json!({ "lines": [] })).unwrap()).await;
+    let written = log.clone();
+    let running = Running::start(engine(&rig).worker("orders", move |_: Batch<Order>, _| {
+        written.add("called");
+        async { Ok(()) }
+    }));
+    log.reaches(1).await;
+    let summary = running.stop().await;
+    assert_eq!((summary.failed, summary.done), (1, 1));
+    let error = rig.error(bad).await;
+    assert!(error.starts_with("payload.lines[1].price: cannot be decoded"), "{error}");
+    assert!(error.contains("string \"dear\", expected u32"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_payload_that_cannot_be_decoded_keeps_its_error_when_the_others_fail() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(Queue::accumulate("orders")).await;
+    let bad = rig.push(Job::new("orders", "seven").unwrap().key("a")).await;
+    let good = rig.push(Job::new("orders", &7).unwrap().key("a")).await;
+    let written = log.clone();
+    let running = Running::start(engine(&rig).worker("orders", move |_: Batch<u32>, _| {
+        written.add("called");
+        async { Err::<(), Failure>("no stamps".into()) }
+    }));
+    log.reaches(1).await;
+    running.stop().await;
+    for job in [bad, good] {
+        let error = rig.error(job).await;
+        assert!(
+            error.contains("\"seven\", expected u32") && error.ends_with("no stamps"),
+            "{error}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

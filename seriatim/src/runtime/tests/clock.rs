@@ -54,6 +54,64 @@ async fn ticks_that_nobody_was_there_for_are_skipped_or_caught_up_with() {
     }
 }
 
+/// A queue that forgets its idempotency keys after `length`.
+fn forgetful(length: Duration) -> Queue {
+    Queue { idempotency_ttl: length, ..Queue::parallel("ticks") }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tick_is_not_repeated_by_a_node_that_starts_after_its_queue_forgot_it() {
+    for missed in [Missed::Latest, Missed::All] {
+        let (rig, log) = (Rig::new(), Log::default());
+        let node = |missed: Missed| {
+            let cron = every_ten_minutes().missed(missed);
+            Running::start(node(&rig, &log, cron).queue(forgetful(secs(900))))
+        };
+        let before = node(Missed::Skip);
+        pass(HOUR + secs(5)).await;
+        before.stop().await;
+        // The key of the last tick is forgotten after a quarter of an hour, that of none sooner.
+        for _ in 0..4 {
+            pass(secs(299)).await;
+            let after = node(missed);
+            pass(secs(1)).await;
+            after.stop().await;
+        }
+        let (mut ticks, before) = (log.lines(), log.len());
+        ticks.dedup();
+        assert_eq!(ticks.len(), before, "{missed:?}: {ticks:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_is_pushed_so_late_that_its_queue_forgot_it_is_skipped() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let start = || {
+        let quick = node(&rig, &log, every_ten_minutes());
+        Running::start(quick.queue(forgetful(secs(300))))
+    };
+    let nodes = [start(), start()];
+    pass(secs(595)).await;
+    rig.faults.down.store(true, Ordering::SeqCst);
+    pass(secs(400)).await;
+    rig.faults.down.store(false, Ordering::SeqCst);
+    pass(secs(300)).await;
+    for node in nodes {
+        node.stop().await;
+    }
+    assert_eq!(log.lines(), ["1200"], "the first was too late, the second was in time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_whose_cron_queue_forgets_at_once_refuses_to_start() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.store_declared(forgetful(secs(10))).await;
+    let engine = node(&rig, &log, every_ten_minutes());
+    let error = engine.run_until(std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!((error.kind(), error.field()), (ErrorKind::Invalid, Some("idempotency_ttl")));
+    assert!(error.to_string().contains("\"ticks\" is 10s"), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_tick_during_an_outage_is_pushed_after_it() {
     let (rig, log) = (Rig::new(), Log::default());

@@ -62,6 +62,35 @@ async fn a_node_declared_dead_ends_what_it_runs_and_goes_on_under_a_new_id() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_quiet_node_that_goes_on_under_a_new_id_stays_quiet_until_it_may_work_again() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let running = Running::start(until_told(&rig, &log));
+    pass(secs(1)).await;
+    let alive = || async {
+        let nodes = rig.nodes().await.unwrap().into_iter();
+        let mut ids = nodes.filter(|node| !node.dead && &*node.info.id.0 != "other");
+        ids.next().unwrap().info.id
+    };
+    let first = alive().await;
+    rig.command_node(&first, store::Command::Quiet).await.unwrap();
+    pass(secs(10)).await;
+    let (far, info) =
+        (Some(super::rig::START + secs(100)), store::NodeInfo::new("other".into(), secs(1_000)));
+    rig.heartbeat(store::Heartbeat { now: far, node: info, beats: Vec::new() }).await.unwrap();
+    let (node, lease) = ("other".into(), secs(1_000));
+    rig.rescue(store::Rescue { now: far, node, lease, lanes_max: 10 }).await.unwrap();
+    pass(secs(20)).await;
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    pass(secs(20)).await;
+    let second = alive().await;
+    assert_ne!(second, first);
+    assert_eq!(log.len(), 0, "it is quiet still");
+    rig.command_node(&second, store::Command::Resume).await.unwrap();
+    log.reaches(1).await;
+    running.kill();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_new_id_whose_first_heartbeat_fails_is_taken_in_the_end() {
     let (rig, log) = (Rig::new(), Log::default());
     let running = Running::start(until_told(&rig, &log));

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
-use crate::store::{Command, JobState, Store};
+use crate::store::{Command, JobState, NodeState, Store};
 use crate::*;
 
 fn sleeping(rig: &Rig, log: &Log, length: Duration) -> EngineBuilder {
@@ -60,8 +60,10 @@ async fn s9_a_node_told_to_be_quiet_takes_no_more_and_one_told_to_stop_stops() {
     rig.push(Job::new("mail", &1).unwrap()).await;
     pass(secs(6)).await;
     assert_eq!(log.len(), 0);
+    rig.command_node(&node, Command::Resume).await.unwrap();
+    log.reaches(2).await;
     rig.command_node(&node, Command::Stop).await.unwrap();
-    assert_eq!(engine.await.unwrap().unwrap().calls, 0);
+    assert_eq!(engine.await.unwrap().unwrap().calls, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,6 +90,25 @@ async fn l15_settings_that_contradict_each_other_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn queues_that_contradict_themselves_are_refused_before_anything_starts() {
+    let rig = Rig::new();
+    let refused = |builder: EngineBuilder| builder.build().err().unwrap().to_string();
+    let queue = |queue| refused(engine(&rig).queue(queue));
+    assert_eq!(
+        queue(Queue::parallel("a").batch_size(0)),
+        "queues.a.batch_size: must be 1 to 10000, not 0"
+    );
+    assert!(queue(Queue::exclusive("a").take(2)).starts_with("queues.a.take: "));
+    assert!(queue(Queue::fifo("not a name")).starts_with("queues.not a name.name: "));
+    let twice = engine(&rig).queue(Queue::fifo("a")).queue(Queue::exclusive("a"));
+    assert_eq!(refused(twice), "queues.a: is declared twice, and not the same way");
+    let tick = |job: Job| Cron::new("nightly", "0 3 * * *", job).unwrap();
+    let keyed = engine(&rig).queue(Queue::parallel("a"));
+    let keyed = keyed.cron(tick(Job::new("a", &1).unwrap().key("k")));
+    assert!(refused(keyed).starts_with("cron.nightly.key: must be absent"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn n9_a_node_that_has_stopped_is_seen_as_gone_at_once() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("mail", &1).unwrap()).await;
@@ -102,9 +123,10 @@ async fn n9_a_node_that_has_stopped_is_seen_as_gone_at_once() {
     running.stop().await;
     pass(secs(10)).await;
     let nodes = rig.nodes().await.unwrap();
-    let dead =
-        |name: &str| nodes.iter().find(|node| &*node.info.name == name).map(|node| node.dead);
-    assert_eq!((dead("goes").unwrap_or(true), dead("stays")), (true, Some(false)), "{nodes:?}");
+    let now = rig.now().await.unwrap();
+    let named = |name: &str| nodes.iter().find(|node| &*node.info.name == name).unwrap();
+    let states = ["goes", "stays"].map(|name| named(name).state(now));
+    assert_eq!(states, [NodeState::Stopped, NodeState::Alive], "{nodes:?}");
     stays.stop().await;
 }
 

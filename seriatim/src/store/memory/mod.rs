@@ -48,11 +48,13 @@ impl Memory {
         Self::default()
     }
 
+    /// When [`Self::in_tokio_time`] begins: the midnight of UTC in which 2027 begins, a Friday.
+    pub const TOKIO_TIME_START: Timestamp = Timestamp::from_micros(1_798_761_600_000_000);
+
     /// An empty store whose clock follows tokio's: it stands still and jumps where a test pauses
-    /// that one. It begins in January 2027.
+    /// that one. It begins now, at [`Self::TOKIO_TIME_START`].
     pub fn in_tokio_time() -> Self {
-        let start = Timestamp::from_micros(1_800_000_000_000_000);
-        Self { clock: Some((start, Instant::now())), ..Self::default() }
+        Self { clock: Some((Self::TOKIO_TIME_START, Instant::now())), ..Self::default() }
     }
 
     /// The store's clock, unless the caller brings the time.

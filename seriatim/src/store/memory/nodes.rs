@@ -24,11 +24,12 @@ impl State {
             dead_at: None,
             command: None,
         });
-        let alive = row.dead_at.is_none();
-        if alive {
+        if row.dead_at.is_none() {
             row.info = request.node;
             row.beat_at = row.beat_at.max(now);
+            row.dead_at = row.info.has_stopped().then_some(now);
         }
+        let alive = row.dead_at.is_none();
         let command = row.command;
         let mut named = Vec::new();
         let mut lost = Vec::new();
@@ -82,7 +83,7 @@ impl State {
             self.nodes.get_mut(node).filter(|row| row.dead_at.is_none()).ok_or_else(|| {
                 Error::new(ErrorKind::NotFound, format!("there is no living node {node}"))
             })?;
-        row.command = Some(command);
+        row.command = command.kept();
         Ok(())
     }
 

@@ -25,9 +25,11 @@ pub(super) async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<P
         let told = before.as_ref().map(|row| (&row.info, row.beat_at));
         if told != Some((&row.info, row.beat_at)) {
             let (name, info) = (text(&id.0), text(&json(&row.info)?));
+            let dead_at = row.dead_at.map_or("NULL".into(), |at| at.as_micros().to_string());
             let sql = format!(
-                "INSERT INTO seriatim_node (id, info, beat_at) VALUES ({name},{info},{}) \
-                 ON DUPLICATE KEY UPDATE info = VALUES(info), beat_at = VALUES(beat_at)",
+                "INSERT INTO seriatim_node (id, info, beat_at, dead_at) VALUES ({name},{info},{},{dead_at}) \
+                 ON DUPLICATE KEY UPDATE info = VALUES(info), beat_at = VALUES(beat_at), \
+                 dead_at = VALUES(dead_at)",
                 row.beat_at.as_micros()
             );
             work.loan.run(&sql).await?;
@@ -67,11 +69,12 @@ async fn flagged(work: &mut Work<'_>, node: &NodeId, named: &BTreeSet<u64>) -> T
 pub(super) async fn command(work: &mut Work<'_>, node: &NodeId, command: Command) -> Try<()> {
     work.load_nodes(Some(&node.0), "FOR UPDATE").await?;
     work.state.command_node(node, command)?;
-    let word = match command {
-        Command::Quiet => "quiet",
-        Command::Stop => "stop",
+    let word = match command.kept() {
+        Some(Command::Stop) => "'stop'",
+        Some(_) => "'quiet'",
+        None => "NULL",
     };
-    let sql = format!("UPDATE seriatim_node SET command = '{word}' WHERE id = {}", text(&node.0));
+    let sql = format!("UPDATE seriatim_node SET command = {word} WHERE id = {}", text(&node.0));
     work.loan.run(&sql).await?;
     Ok(())
 }

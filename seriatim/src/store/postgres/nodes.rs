@@ -44,10 +44,7 @@ impl Postgres {
     }
 
     pub(super) async fn tell_node(&self, node: &NodeId, command: Command) -> Result<()> {
-        let number = match command {
-            Command::Quiet => 0i16,
-            Command::Stop => 1,
-        };
+        let number = command.kept().map(|c| i16::from(c == Command::Stop));
         match self.pool.query(COMMAND, &[&kept(&node.0), &number]).await?.is_empty() {
             false => Ok(()),
             true => {

@@ -15,9 +15,10 @@ use crate::store::view::NodeView;
 impl Redis {
     pub(super) async fn do_command(&self, node: &NodeId, command: Command) -> Result<()> {
         let mut args = Args::default();
-        args.text(&node.0).text(match command {
-            Command::Quiet => "quiet",
-            Command::Stop => "stop",
+        args.text(&node.0).text(match command.kept() {
+            Some(Command::Stop) => "stop",
+            Some(_) => "quiet",
+            None => "",
         });
         let told = self.link.run(&GLOBAL_COMMAND, &self.global(""), &args).await?;
         match single(told)?.flag()? {

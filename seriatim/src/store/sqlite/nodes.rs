@@ -16,11 +16,12 @@ impl Tx<'_> {
     pub(super) fn heartbeat(&mut self, request: &Heartbeat) -> Result<Pulse> {
         request.beats.iter().try_for_each(check_progress)?;
         let node = &request.node;
-        let sql = "INSERT INTO node (id, info, lease, beat_at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (id) DO UPDATE
-                   SET info = excluded.info, lease = excluded.lease, beat_at = max(beat_at, excluded.beat_at)
+        let sql = "INSERT INTO node (id, info, lease, beat_at, dead_at) VALUES (?1, ?2, ?3, ?4, iif(?3 = 0, ?4, NULL))
+                   ON CONFLICT (id) DO UPDATE SET info = excluded.info, lease = excluded.lease,
+                     beat_at = max(beat_at, excluded.beat_at), dead_at = excluded.dead_at
                    WHERE dead_at IS NULL";
         let row = params![&*node.id.0, json(node)?, micros(node.lease), self.now];
-        let alive = self.execute(sql, row)? == 1;
+        let alive = self.execute(sql, row)? == 1 && !node.has_stopped();
         let sql = "SELECT command FROM node WHERE id = ?1";
         let command: Option<String> = self.first(sql, [&*node.id.0], |row| row.get(0))?.flatten();
         let mut lost = Vec::new();
@@ -77,7 +78,7 @@ impl Tx<'_> {
 
     pub(super) fn command_node(&mut self, node: &NodeId, command: Command) -> Result<()> {
         let sql = "UPDATE node SET command = ?2 WHERE id = ?1 AND dead_at IS NULL";
-        let name = if command == Command::Quiet { "quiet" } else { "stop" };
+        let name = command.kept().map(|c| if c == Command::Quiet { "quiet" } else { "stop" });
         if self.execute(sql, params![&*node.0, name])? == 1 {
             return Ok(());
         }

@@ -10,11 +10,13 @@ DECLARE
   _t bigint := coalesce(_now, seriatim.clock());
   _named bigint[];
 BEGIN
-  INSERT INTO seriatim.node AS n (id, info, lease, beat_at) VALUES (_node, _info, _lease, _t)
+  INSERT INTO seriatim.node AS n (id, info, lease, beat_at, dead_at)
+  VALUES (_node, _info, _lease, _t, CASE WHEN _lease = 0 THEN _t END)
   ON CONFLICT (id) DO UPDATE SET
     info = CASE WHEN n.dead_at IS NULL THEN excluded.info ELSE n.info END,
     lease = CASE WHEN n.dead_at IS NULL THEN excluded.lease ELSE n.lease END,
-    beat_at = CASE WHEN n.dead_at IS NULL THEN greatest(n.beat_at, _t) ELSE n.beat_at END
+    beat_at = CASE WHEN n.dead_at IS NULL THEN greatest(n.beat_at, _t) ELSE n.beat_at END,
+    dead_at = coalesce(n.dead_at, excluded.dead_at)
   RETURNING n.dead_at IS NULL, n.command INTO o_alive, o_command;
   PERFORM seriatim.lock_lanes(_lane);
   WITH beat AS (

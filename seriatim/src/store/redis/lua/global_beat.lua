@@ -1,4 +1,4 @@
--- A node says that it lives. KEYS[1] = `prefix:{g}:`; ARGV: now, node, lease, what it tells.
+-- A node says that it lives; with a lease of 0, that it has stopped. KEYS[1] = `prefix:{g}:`; ARGV: now, node, lease, what it tells.
 -- Answers {now, alive, command, shards with flagged jobs {shard, version, ...}}.
 local call, P = redis.call, KEYS[1]
 call('DEL', P .. 'nothing') -- see `even_when_full` in shard.lua
@@ -14,7 +14,13 @@ if alive then
   local beat = math.max(now, last)
   call('HSET', P .. 'beats', node, string.format('%.0f', beat))
   call('HSET', P .. 'nodes', node, ARGV[4])
-  call('ZADD', P .. 'alive', string.format('%.0f', beat + tonumber(ARGV[3])), node)
+  if tonumber(ARGV[3]) > 0 then
+    call('ZADD', P .. 'alive', string.format('%.0f', beat + tonumber(ARGV[3])), node)
+  else
+    call('ZREM', P .. 'alive', node)
+    call('ZADD', P .. 'dead', string.format('%.0f', now), node)
+    alive = false
+  end
 end
 local command = call('HGET', P .. 'commands', node)
 return { now, alive and 1 or 0, command, call('HGETALL', P .. 'flags') }

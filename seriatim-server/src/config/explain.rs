@@ -1,0 +1,91 @@
+//! What is wrong with a configuration, in words: the place, what stands there, what is to be written.
+
+use crate::output::Failure;
+
+/// What stands for a length, where something else was written.
+pub(super) const LENGTH: &str = "a length";
+/// Words that differ by at most so much are taken for a slip of the pen.
+const SLIP_MAX: usize = 3;
+
+/// The error of reading the value at `path` (empty: the document itself), with a suggestion when a
+/// word is almost right.
+pub(super) fn explain(name: &str, path: &str, error: &toml::de::Error) -> Failure {
+    let (shown, message) = (error.to_string(), error.message());
+    // All but the last line shows the place in the file.
+    let place = shown.trim_end().strip_suffix(message.trim_end()).unwrap_or_default().trim_end();
+    let place = if place.is_empty() { String::new() } else { format!("{place}\n") };
+    let path = match path {
+        "" | "." => String::new(),
+        path => format!("{path}: "),
+    };
+    Failure::usage(format!("{name}: {place}{path}{}", in_words(message)))
+}
+
+/// The message of the reader, for those who do not know its types.
+pub(crate) fn in_words(message: &str) -> String {
+    if let Some((given, wanted)) = mismatch(message) {
+        return format!("{} is given; write {}", given_in_words(given), wanted_in_words(wanted));
+    }
+    let names: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let Some((unknown, known)) = names.split_first() else { return message.to_owned() };
+    let suggestion = closest(unknown, known).map(|known| format!(" (did you mean `{known}`?)"));
+    let suggestion = suggestion.unwrap_or_default();
+    if message.starts_with("unknown field") {
+        return format!(
+            "there is no key `{unknown}` here{suggestion}: it has `{}`",
+            known.join("`, `")
+        );
+    }
+    if message.starts_with("unknown variant") {
+        return format!(
+            "{unknown:?} is none of its values{suggestion}: write \"{}\"",
+            known.join("\", \"")
+        );
+    }
+    match message.strip_prefix("missing field ") {
+        Some(field) => format!("{field} is missing"),
+        None => message.to_owned(),
+    }
+}
+
+/// What stands there and what is expected, of `invalid type: …, expected …`.
+fn mismatch(message: &str) -> Option<(&str, &str)> {
+    let rest = message.strip_prefix("invalid type: ");
+    let rest = rest.or_else(|| message.strip_prefix("invalid value: "))?;
+    rest.rsplit_once(", expected ")
+}
+
+fn given_in_words(given: &str) -> String {
+    match given.split_once(' ') {
+        Some(("string", text)) => format!("the text {text}"),
+        Some(("integer", number)) => format!("the number {}", number.trim_matches('`')),
+        Some(("floating", number)) => {
+            format!("the number {}", number.trim_start_matches("point ").trim_matches('`'))
+        }
+        Some(("boolean", value)) => value.trim_matches('`').to_owned(),
+        _ if given == "map" => "a table".to_owned(),
+        _ if given == "sequence" => "a list".to_owned(),
+        _ => given.to_owned(),
+    }
+}
+
+fn wanted_in_words(wanted: &str) -> String {
+    match wanted.trim_end() {
+        LENGTH => "a length in quotes: \"250ms\", \"10s\", \"5m\", \"1h\" or \"3d\"".to_owned(),
+        "u64" | "usize" | "u32" => "a whole number from 0 on, as in 10".to_owned(),
+        "u16" => format!("a whole number from 0 to {}, as in 10", u16::MAX),
+        "a boolean" => "true or false, without quotes".to_owned(),
+        "a string" => "a text in quotes, as in \"orders\"".to_owned(),
+        "a sequence" => "a list, as in [\"a\", \"b\"]".to_owned(),
+        "a map" => "a table, as in { name = \"value\" }".to_owned(),
+        // Only the parts of the configuration are structures.
+        wanted if wanted.starts_with("struct ") => "a table of settings, as in [node]".to_owned(),
+        wanted => wanted.to_owned(),
+    }
+}
+
+/// The name that was probably meant.
+pub(crate) fn closest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+    let scored = known.iter().map(|name| (strsim::damerau_levenshtein(unknown, name), *name));
+    scored.min().filter(|(distance, _)| *distance <= SLIP_MAX).map(|(_, name)| name)
+}

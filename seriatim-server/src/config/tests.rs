@@ -1,0 +1,275 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+
+fn read(text: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
+    let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+    parse(text, variables, "test.toml").map_err(|failure| format!("{failure:?}"))
+}
+
+#[test]
+fn d11_the_example_of_the_design_is_read() {
+    let config = read(
+        r#"
+        [store]
+        url = "sqlite:x.db"
+        [node]
+        id = "a"
+        concurrency = 10
+        scheduler = "lag"
+        lease = "60s"
+        [defaults]
+        max_crashes = 4
+        [queues.orders]
+        mode = "accumulate"
+        batch_size = 10
+        backoff = { kind = "linear", base = "30s" }
+        retain_completed = "1h"
+        [[workers]]
+        queue = "orders"
+        command = ["./sync-order"]
+        "#,
+        &[],
+    )
+    .unwrap();
+    let queue = &config.declared().unwrap()[0];
+    assert_eq!((queue.mode, queue.batch_size, queue.max_crashes), (Mode::Accumulate, 10, 4));
+    assert_eq!(queue.backoff, Backoff::Linear { base: Duration::from_secs(30) });
+    assert!(config.validate("test.toml").is_ok());
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_place_and_a_suggestion() {
+    let error = read("[node]\nconcurency = 3\n", &[]).unwrap_err();
+    assert!(error.contains("line 2") && error.contains("did you mean `concurrency`?"), "{error}");
+    let misspelt = "[[workers]]\nqueue = \"a\"\nbuiltin = \"htpp\"\n";
+    let error = read(misspelt, &[]).unwrap_err();
+    assert!(error.contains("line 3") && error.contains("did you mean `http`?"), "{error}");
+    let error = read("[queues.a]\nmode = \"fifoo\"\n", &[]).unwrap_err();
+    assert!(error.contains("did you mean `fifo`?"), "{error}");
+}
+
+#[test]
+fn a_value_of_another_kind_is_told_with_its_key_and_an_example() {
+    let cases = [
+        (
+            "[node]\nconcurrency = \"ten\"",
+            "node.concurrency: the text \"ten\" is given; write a whole number from 0 on, as in 10",
+        ),
+        ("[node]\nconcurrency = -1", "node.concurrency: the number -1 is given"),
+        (
+            "[node]\nlease = 60",
+            "node.lease: the number 60 is given; write a length in quotes: \"250ms\", \"10s\"",
+        ),
+        ("[node]\nid = 7", "node.id: the number 7 is given; write a text in quotes"),
+        ("[node]\ngroups = \"a\"", "node.groups: the text \"a\" is given; write a list"),
+        ("[queues.a]\nmax_retries = 1.5", "queues.a.max_retries: the number 1.5 is given"),
+        (
+            "[queues.a]\nshards = 70000",
+            "queues.a.shards: the number 70000 is given; write a whole number from 0 to 65535",
+        ),
+        ("[queues]\na = \"fifo\"", "queues.a: the text \"fifo\" is given; write a table"),
+        (
+            "[[workers]]\nqueue = \"a\"\npayload_args = \"no\"",
+            "workers[0].payload_args: the text \"no\" is given; write true or false",
+        ),
+        ("[[cron]]\nname = \"a\"\nschedule = \"@daily\"", "cron[0]: `queue` is missing"),
+        ("[node]\nlease = \"soon\"", "node.lease: "),
+    ];
+    for (text, message) in cases {
+        let error = read(text, &[]).unwrap_err();
+        let error = error.replace("\\\"", "\"");
+        assert!(error.contains(message) && error.contains("at line"), "{message}: {error}");
+    }
+    let error = read("", &[("SERIATIM_NODE__CONCURRENCY", "ten")]).unwrap_err();
+    assert!(
+        error.contains("variable SERIATIM_NODE__CONCURRENCY: node.concurrency: the"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_cron_entry_that_could_never_push_is_refused() {
+    let queue = "[queues.a]\nmode = \"fifo\"\n[queues.b]\nmode = \"parallel\"\n";
+    let entry = |name: &str, rest: &str| {
+        format!("[[cron]]\nname = \"{name}\"\nschedule = \"@daily\"\n{rest}\n")
+    };
+    let refused = |entries: &str| {
+        let config = read(&format!("{queue}{entries}"), &[]).unwrap();
+        config.validate("test.toml").err().map(|failure| failure.to_string())
+    };
+    let good = entry("one", "queue = \"a\"\nkey = \"k\"");
+    assert_eq!(refused(&(good.clone() + &entry("two", "queue = \"b\""))), None);
+    let twice = refused(&(good.clone() + &good)).unwrap();
+    assert!(twice.starts_with("test.toml: cron[1] (name \"one\"): `name`: cron[0]"), "{twice}");
+    let keyless = refused(&entry("one", "queue = \"a\"")).unwrap();
+    assert!(
+        keyless.contains("cron[0] (name \"one\"): `key` is missing, and queue \"a\" is fifo"),
+        "{keyless}"
+    );
+    let keyed = refused(&entry("one", "queue = \"b\"\nkey = \"k\"")).unwrap();
+    assert!(keyed.contains("`key` contradicts queue \"b\", which is parallel"), "{keyed}");
+}
+
+#[test]
+fn variables_win_over_the_file() {
+    let variables = [
+        ("SERIATIM_NODE__CONCURRENCY", "7"),
+        ("SERIATIM_NODE__ID", "b"),
+        ("SERIATIM_STORE", "memory:"),
+        ("PATH", "x"),
+    ];
+    let config = read("[node]\nconcurrency = 3\nid = \"a\"\n", &variables).unwrap();
+    assert_eq!((config.node.concurrency, config.node.id.as_deref()), (Some(7), Some("b")));
+    assert!(read("", &[("SERIATIM_NODE__CONCURENCY", "7")]).is_err());
+}
+
+#[test]
+fn a_contradiction_between_keys_of_a_worker_names_both() {
+    let cases = [
+        ("command = [\"a\"]\nprocess = [\"b\"]", "`command` and `process` contradict"),
+        ("command = [\"a\"]\nprocesses = 2", "`processes` belongs to `process`"),
+        ("command = []", "`command` is empty"),
+        ("process = [\"a\"]\nprocesses = 0", "`processes` is 0"),
+        ("process = [\"a\"]\nconcurrency = 0", "`concurrency` is 0"),
+        ("builtin = \"http\"", "needs `url`"),
+        ("builtin = \"http\"\nurl = \"ftp://a\"", "must begin with http:// or https://"),
+        ("builtin = \"http\"\nurl = \"http://a\"\nmethod = \"GET\"", "`method` is"),
+        ("builtin = \"http\"\nurl = \"http://a\"\nroots = []", "`roots` belongs to"),
+        ("builtin = \"http\"\nurl = \"http://a\"\nheaders = { Host = \"b\" }", "set by"),
+        ("builtin = \"ffmpeg\"\ncommand = [\"a\"]", "`command` and `builtin` contradict"),
+        ("command = [\"a\"]\nurl = \"http://a\"", "`url` belongs to `http`"),
+        ("task = \"x\"", "needs `command`, `process` or `builtin`"),
+    ];
+    for (keys, message) in cases {
+        let text = format!("[queues.a]\nmode = \"fifo\"\n[[workers]]\nqueue = \"a\"\n{keys}\n");
+        let error = format!("{:?}", read(&text, &[]).unwrap().validate("test.toml").unwrap_err());
+        assert!(error.contains(message) && error.contains("workers[0]"), "{error}");
+    }
+}
+
+#[test]
+fn a_contradiction_names_the_queue_and_the_field() {
+    let config = read("[queues.a]\nmode = \"parallel\"\ntake = 3\n", &[]).unwrap();
+    let error = format!("{:?}", config.declared().unwrap_err());
+    assert!(error.contains("queues.a.take"), "{error}");
+}
+
+const PAGE: &str = include_str!("../../../docs/config.md");
+
+/// The rows of a section's first table whose first cell names keys: (keys, default).
+fn rows(heading: &str) -> Vec<(Vec<&'static str>, &'static str)> {
+    let section = PAGE.split("\n## ").find(|section| section.starts_with(heading));
+    let section = section.unwrap_or_else(|| panic!("docs/config.md has no section {heading}"));
+    let table = section.split("\n| key | default | |\n").nth(1).unwrap();
+    let lines = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+    let row = |line: &'static str| {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        (quoted(cells[0]), cells[1])
+    };
+    lines.map(row).collect()
+}
+
+/// What stands in backquotes.
+fn quoted(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+/// The keys that a part of the configuration has, as its own error lists them.
+fn keys_of_program(text: &str) -> Vec<String> {
+    let error = read(text, &[]).unwrap_err();
+    let (_, keys) = error.split_once(" it has ").unwrap();
+    let keys = keys.split_once("\", kind").map_or(keys, |(keys, _)| keys);
+    quoted(keys).into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_page_has_every_key_and_no_other() {
+    let parts = [
+        ("`[store]`", "[store]\nzzz = 1"),
+        ("`[http]`", "[http]\nzzz = 1"),
+        ("`http.tokens`", "[[http.tokens]]\nzzz = 1"),
+        ("`[log]`", "[log]\nzzz = 1"),
+        ("`[node]`", "[node]\nzzz = 1"),
+        ("`[queues.NAME]`", "[queues.a]\nzzz = 1"),
+        ("`[queues.NAME]`", "[defaults]\nzzz = 1"),
+        ("`[[workers]]`", "[[workers]]\nzzz = 1"),
+        ("`[[cron]]`", "[[cron]]\nzzz = 1"),
+    ];
+    for (heading, text) in parts {
+        let mut page: Vec<&str> = rows(heading).into_iter().flat_map(|(keys, _)| keys).collect();
+        let mut program = keys_of_program(text);
+        page.sort_unstable();
+        program.sort_unstable();
+        assert_eq!(page, program, "{heading}");
+    }
+    let sections = keys_of_program("zzz = 1");
+    for section in &sections {
+        assert!(PAGE.contains(&format!("[{section}")), "there is no section on {section}");
+    }
+    assert_eq!(sections.len(), 8);
+}
+
+/// The first default of a key, as the page has it.
+fn default_on_page(heading: &str, key: &str) -> &'static str {
+    let rows = rows(heading);
+    let row = rows.into_iter().find(|(keys, _)| keys.contains(&key));
+    row.unwrap_or_else(|| panic!("{key} is not on the page")).1
+}
+
+#[test]
+fn the_page_has_the_defaults_of_queues() {
+    let queue = serde_json::to_value(Queue::new("a", Mode::Fifo)).unwrap();
+    let mut compared = 0;
+    for (key, default) in queue.as_object().unwrap() {
+        let written = match default {
+            // What is not set stands for something that the page says in words.
+            serde_json::Value::Null => continue,
+            serde_json::Value::String(text) => text.clone(),
+            serde_json::Value::Object(_) => "{ kind = \"polynomial\" }".to_owned(),
+            other => other.to_string(),
+        };
+        if ["name", "mode"].contains(&key.as_str()) {
+            continue;
+        }
+        assert_eq!(quoted(default_on_page("`[queues.NAME]`", key)), [written], "{key}");
+        compared += 1;
+    }
+    assert_eq!(compared, 13, "settings with a default: {queue}");
+    let retained = quoted(default_on_page("`[queues.NAME]`", "retain_completed"));
+    let of = |mode| seriatim::duration::format(Queue::new("a", mode).retention());
+    assert_eq!(retained, [of(Mode::Exclusive), "exclusive".to_owned(), of(Mode::Fifo)]);
+}
+
+#[tokio::test]
+async fn the_page_has_the_defaults_of_a_node() {
+    let store: seriatim::SharedStore = std::sync::Arc::new(seriatim::Memory::new());
+    let engine = seriatim::Engine::builder(store.clone()).build().unwrap();
+    let (found, seen) = tokio::sync::oneshot::channel();
+    let stop = async move {
+        // It beats before it does anything else, and says goodbye at its end.
+        for _ in 0..100_000 {
+            if let Some(node) = store.nodes().await.unwrap().pop() {
+                return found.send(node.info).unwrap();
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    engine.run_until(stop).await.unwrap();
+    let info = seen.await.unwrap();
+    let concurrency = info.concurrency.to_string();
+    let values = [
+        ("id", &*info.name),
+        ("concurrency", &concurrency),
+        ("lease", &seriatim::duration::format(info.lease)),
+    ];
+    for (key, value) in values {
+        assert_eq!(quoted(default_on_page("`[node]`", key)), [value], "{key}");
+    }
+    let page = |heading, key| quoted(default_on_page(heading, key))[0];
+    assert_eq!(page("`[http]`", "listen"), crate::http::LISTEN_DEFAULT);
+    assert_eq!(page("`[store]`", "url"), crate::commands::DEFAULT_STORE);
+    assert_eq!(page("`[node]`", "scheduler"), format!("{:?}", Scheduler::default()).to_lowercase());
+    assert_eq!(page("`[log]`", "level"), crate::output::DEFAULT_LEVEL);
+    assert_eq!(page("`[log]`", "format"), format!("{:?}", LogFormat::default()).to_lowercase());
+    assert_eq!(page("`[[cron]]`", "priority"), seriatim::limits::PRIORITY_DEFAULT.to_string());
+}

@@ -1,0 +1,158 @@
+//! What somebody meets who begins: slips, half a configuration, an empty folder.
+
+use std::process::Stdio;
+
+use seriatim::store::QueueStats;
+
+use crate::site::{QUEUE, Site, text, wait_until};
+
+/// What a `serve` that refuses to start says.
+fn refused(config: &str, arguments: &[&str]) -> String {
+    let site = Site::new(config);
+    let output = site.run(&[&["serve", "--no-http"], arguments].concat());
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(!site.path("seriatim.db").exists(), "nothing was made");
+    text(&output)
+}
+
+#[test]
+fn reading_makes_no_store_and_says_what_does() {
+    let site = Site::new("");
+    let reading: [&[&str]; 9] = [
+        &["stats"],
+        &["queues"],
+        &["lanes", "a"],
+        &["jobs"],
+        &["morgue", "a"],
+        &["nodes"],
+        &["top", "--once"],
+        &["doctor"],
+        &["queues", "pause", "a"],
+    ];
+    for arguments in reading {
+        let output = site.run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output));
+        let said = text(&output);
+        assert!(said.contains("there is no database seriatim.db yet: `seriatim push`"), "{said}");
+        assert!(!site.path("seriatim.db").exists(), "{arguments:?}");
+    }
+    for arguments in
+        [&["stats", "--store", "memory:"][..], &["push", "a", "1", "--store", "memory:"]]
+    {
+        let output = site.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+        assert!(text(&output).contains("memory: is empty at the start of each process"));
+    }
+}
+
+#[test]
+fn a_push_that_makes_a_queue_says_of_which_mode() {
+    let site = Site::new("");
+    let said = text(&site.run(&["push", "plain", "1"]));
+    assert!(
+        said.contains("queue plain is new: parallel, as a push without a key makes it"),
+        "{said}"
+    );
+    let said = text(&site.run(&["push", "orders", "1", "--key", "k"]));
+    assert!(
+        said.contains("queue orders is new: exclusive, as a push with a key makes it"),
+        "{said}"
+    );
+    assert!(!text(&site.run(&["push", "orders", "1", "--key", "k"])).contains("is new"));
+    let shown = text(&site.run(&["queues", "show", "orders"]));
+    assert!(shown.contains("max_retries = 25") && !shown.contains("merge"), "{shown}");
+    assert!(shown.contains("backoff = { kind = \"polynomial\" }"), "{shown}");
+}
+
+#[test]
+fn one_of_several_payloads_is_named_by_its_place() {
+    let site = Site::new("");
+    let said = text(&site.run(&["push", "orders", "1", "{oops"]));
+    assert!(said.contains("payload 2: is not a JSON document"), "{said}");
+    let said = text(&site.run(&["push", "orders", "hello"]));
+    assert!(said.contains("seriatim: payload: is not") && said.contains("'\"text\"'"), "{said}");
+    std::fs::write(site.path("one.ndjson"), "{\"payload\":1}\n").unwrap();
+    let said = site.run(&["push", "orders", "--file", "one.ndjson"]);
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "pushed 1 job\n");
+    std::fs::write(site.path("bad.ndjson"), "{\"priority\":\"high\"}\n").unwrap();
+    let said = text(&site.run(&["push", "orders", "--file", "bad.ndjson"]));
+    assert!(
+        said.contains("bad.ndjson:1: the text \"high\" is given; write a whole number"),
+        "{said}"
+    );
+    assert!(said.contains("(nothing is pushed)"), "{said}");
+}
+
+#[test]
+fn a_queue_that_nothing_defines_is_refused() {
+    let config = "[queues.orders]\nmode = \"fifo\"\n";
+    let said = refused(config, &["--queues", "ordres"]);
+    assert!(
+        said.contains("--queues ordres") && said.contains("did you mean \"orders\"?"),
+        "{said}"
+    );
+    let said = refused("", &["--queues", "mails"]);
+    assert!(said.contains("add [queues.mails] with a mode and [[workers]]"), "{said}");
+}
+
+#[test]
+fn a_cron_entry_without_the_key_that_its_queue_needs_is_refused() {
+    let entry = "[[cron]]\nname = \"n\"\nschedule = \"@daily\"\nqueue = \"orders\"\n";
+    let config = format!("[queues.orders]\nmode = \"fifo\"\n{entry}");
+    let said = refused(&config, &[]);
+    assert!(said.contains("seriatim.toml: cron[0] (name \"n\"): `key` is missing"), "{said}");
+    let twice = format!("{entry}{entry}");
+    assert!(refused(&twice, &[]).contains("cron[1] (name \"n\"): `name`: cron[0] has the same"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_node_without_workers_says_what_it_does_and_ends_with_a_sentence() {
+    let site = Site::new("");
+    let store = site.store().await;
+    let serving = site.serve("history.ndjson");
+    site.said(
+        "history.ndjson",
+        "this node performs no jobs, it only does the housekeeping",
+        &store,
+    )
+    .await;
+    serving.stop();
+    let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
+    assert!(log.contains("stopped: 0 calls made; of their turns 0 done, 0 failed"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn failures_and_burials_are_logged_and_a_history_without_pushes_is_not_blamed() {
+    let site = Site::new(&format!(
+        "[queues.{QUEUE}]\nmode = \"fifo\"\nmax_retries = 1\nbackoff = {{ kind = \"constant\", base = \"100ms\" }}\n\
+         [[workers]]\nqueue = \"{QUEUE}\"\ncommand = [\"sh\", \"-c\", \"echo no stock >&2; exit 1\"]\n"
+    ));
+    let store = site.store().await;
+    let serving = site.serve("history.ndjson");
+    let pushed = site
+        .command(&["push", QUEUE, "1", "--key", "order-42", "--json"])
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
+    let pushed: serde_json::Value = serde_json::from_slice(&pushed.stdout).unwrap();
+    let job = pushed["jobs"][0]["job_id"].as_str().unwrap();
+    wait_until(&store, |stats: &QueueStats| stats.dead == 1).await;
+    site.said("history.ndjson", "buried", &store).await;
+    serving.stop();
+    let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
+    let line = |level: &str, end: &str| {
+        let start = format!("queue {QUEUE}, key \"order-42\", job {job}: attempt");
+        log.lines().any(|line| line.contains(level) && line.contains(&start) && line.ends_with(end))
+    };
+    assert!(line("WARN", " 1 failed: no stock; tried again in 0.1s"), "{log}");
+    let buried = format!(" 2 failed: no stock; buried: `seriatim morgue {QUEUE}` shows it");
+    assert!(line("ERROR", &buried), "{log}");
+    let judged = site.run(&["check", "history.ndjson"]);
+    let said = text(&judged);
+    assert_eq!(judged.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("not judged: no pushes recorded") && !said.contains("VIOLATED"),
+        "{said}"
+    );
+    assert!(said.contains("no promise is broken in what is recorded"), "{said}");
+}
