@@ -27,10 +27,10 @@ const PUSH_JOBS: u64 = 20;
 const OPEN_MAX: u64 = 1_500;
 
 const WORKER: &str = "
-import random, time
+import random, threading
 from seriatim_worker import *
 def handle(lane):
-    time.sleep(0.001)
+    threading.Event().wait(0.001)
     if random.random() < 0.01:
         return retry('now and then')
 serve(handle, concurrency=8)
@@ -125,9 +125,9 @@ impl Fleet {
         let report = check_files(&files).unwrap();
         assert!(
             report.is_clean(),
-            "{report}\n{}\nthe histories are kept in {:?}",
+            "{report}\n{}\nthe histories are kept in {}",
             self.warnings(),
-            self.keep()
+            self.keep().display()
         );
         assert_eq!(report.pushes + report.unknown, self.jobs, "{report}");
         println!("{report}");
