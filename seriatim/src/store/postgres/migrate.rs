@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// The version that this build writes and reads.
 const VERSION: i32 = 1;
 
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 10] = [
     include_str!("sql/schema.sql"),
     include_str!("sql/base.sql"),
     include_str!("sql/queue.sql"),
@@ -17,6 +17,7 @@ const SCRIPTS: [&str; 9] = [
     include_str!("sql/node.sql"),
     include_str!("sql/people.sql"),
     include_str!("sql/sweep.sql"),
+    include_str!("sql/entry.sql"),
 ];
 
 /// Creates all in one transaction, one node at a time.
