@@ -22,6 +22,7 @@
 
 mod account;
 mod directory;
+mod pgbouncer;
 mod port;
 mod postgres;
 mod process;
@@ -31,6 +32,7 @@ mod server;
 mod shared;
 mod spawner;
 
+pub use pgbouncer::PgBouncer;
 pub use port::free_port;
 pub use postgres::{Postgres, PostgresOptions};
 pub use program::{MissingProgram, find_program};

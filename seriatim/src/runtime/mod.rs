@@ -45,6 +45,7 @@ mod tests;
 
 pub use builder::EngineBuilder;
 pub(crate) use call::Call;
+pub(crate) use perform::done_verdict;
 pub(crate) use control::Stop;
 pub use engine::Engine;
 pub use exhausted::Exhausted;

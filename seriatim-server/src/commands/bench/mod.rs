@@ -18,6 +18,10 @@ use crate::output::{Failure, say};
 
 /// Jobs in one bulk push.
 const PUSH_BATCH: usize = 1_000;
+/// Jobs in one claim when the bare limit is measured: the same as the engine's largest claim.
+const LIMIT_BATCH: usize = 1_000;
+/// Who claims at once then, on a server.
+const LIMIT_CLIENTS: usize = 5;
 /// Jobs whose start is timed.
 const STARTS: usize = 200;
 /// When the first of the scheduled jobs is due, and how far they are apart.
@@ -105,9 +109,10 @@ impl Bench {
             "start_ms_p50": p50, "start_ms_p99": p99, "late_ms_p50": late_p50, "late_ms_p99": late_p99, "rss_mb": rss_mb, "cpu_s": cpu_s,
         });
         if self.limit {
-            result["limit_per_s"] = self.limit_per_s().await?.round().into();
-            result["of_limit"] =
-                (drain_per_s / result["limit_per_s"].as_f64().unwrap_or(f64::NAN)).into();
+            let limit = self.limit_per_s().await?;
+            result["limit_per_s"] = limit.round().into();
+            result["of_limit"] = (drain_per_s / limit).into();
+            self.more_limits(&mut result).await?;
         }
         Ok(result)
     }
@@ -216,18 +221,42 @@ impl Bench {
         Ok(percentiles(late))
     }
 
+    /// The bare limit at the batch size of the engine's largest claim.
     async fn limit_per_s(&self) -> Result<f64, Failure> {
         let url = self.store.url()?;
-        let Some(path) = url.strip_prefix("sqlite:") else {
-            return Err(Failure::usage("--limit is there for sqlite: only, as yet"));
-        };
+        if let Some(path) = url.strip_prefix("sqlite:") {
+            return self.sqlite_limit(path).await;
+        }
+        if is_postgres(&url) {
+            return Ok(self.postgres_limit(&url, LIMIT_BATCH, LIMIT_CLIENTS).await?);
+        }
+        Err(Failure::usage("--limit is there for sqlite: and postgres: only, as yet"))
+    }
+
+    /// On a server it depends on the size of the batch and on how many ask at once.
+    async fn more_limits(&self, result: &mut serde_json::Value) -> Result<(), Failure> {
+        let url = self.store.url()?;
+        if !is_postgres(&url) {
+            return Ok(());
+        }
+        for (batch, clients) in [(100, 1), (100, LIMIT_CLIENTS), (LIMIT_BATCH, 1)] {
+            let limit = self.postgres_limit(&url, batch, clients).await?;
+            result[format!("limit_per_s_batch_{batch}_clients_{clients}")] = limit.round().into();
+        }
+        Ok(())
+    }
+
+    async fn postgres_limit(&self, url: &str, batch: usize, clients: usize) -> seriatim::Result<f64> {
+        seriatim::store::postgres_bare_limit(url, self.jobs as usize, batch, clients).await
+    }
+
+    async fn sqlite_limit(&self, path: &str) -> Result<f64, Failure> {
         let path = std::path::PathBuf::from(format!("{path}.limit"));
         let jobs = self.jobs as usize;
         let measured = {
             let path = path.clone();
-            // The same batch size as the engine's largest claim.
             tokio::task::spawn_blocking(move || {
-                seriatim::store::sqlite_bare_limit(&path, jobs, 1_000)
+                seriatim::store::sqlite_bare_limit(&path, jobs, LIMIT_BATCH)
             })
             .await
         };
@@ -236,6 +265,10 @@ impl Bench {
         }
         Ok(measured.map_err(Failure::failed)??)
     }
+}
+
+fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres:") || url.starts_with("postgresql:")
 }
 
 /// The median and the 99th percentile.

@@ -38,6 +38,9 @@ pub(super) fn common(e: tokio_postgres::Error) -> Error {
             let most = crate::limits::QUEUES_MAX;
             Error::invalid("queue", format!("the store holds {most} queues at most"))
         }
+        Some(("SR007", _)) => {
+            Error::invalid("transaction", "must be at isolation level READ COMMITTED")
+        }
         _ => of_driver(e),
     }
 }

@@ -34,6 +34,15 @@ CREATE FUNCTION seriatim.share_queue(_queue int) RETURNS void LANGUAGE sql VOLAT
   SELECT pg_advisory_xact_lock_shared(hashtext('seriatim.'), _queue)
 $$;
 
+-- In a transaction of the user's own the isolation level is his, and at another one our statements
+-- would not see what was committed before them.
+CREATE FUNCTION seriatim.check_isolation() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'not read committed' USING ERRCODE = 'SR007';
+  END IF;
+END $$;
+
 -- Locks lanes, in the one order in which all do it. What is read of them or of their jobs must be
 -- read by a later statement: this one's snapshot is older than its locks.
 CREATE FUNCTION seriatim.lock_lanes(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$

@@ -231,6 +231,7 @@ DECLARE
   _stored bigint[];
   _keyed boolean := EXISTS (SELECT FROM unnest(_key) k WHERE k IS NOT NULL);
 BEGIN
+  PERFORM seriatim.check_isolation();
   _numbers := ARRAY(SELECT _known[p] FROM unnest(_queue) WITH ORDINALITY w (p, o) ORDER BY o);
   PERFORM seriatim.check_keys(_numbers, _key);
   _routes := seriatim.routes_for(_node, _group);

@@ -204,6 +204,7 @@ DECLARE
   _fates seriatim.fated[];
   _ended int[];
 BEGIN
+  PERFORM seriatim.check_isolation();
   -- Nobody but people locks lanes without a key, and they in the order in which done() does.
   PERFORM seriatim.lock_lanes(ARRAY(
     SELECT number FROM seriatim.lane WHERE number = ANY (_lane) AND key IS NOT NULL));
