@@ -56,7 +56,9 @@ impl Context {
     /// Fails as `Conflict` when the claim has been taken over: then the transaction is rolled back,
     /// and the handler's writes with it. After any error the handler should answer with it.
     pub async fn commit_with(&self, mut transaction: impl Transaction) -> Result<()> {
-        let done = |turn| plan(turn, &self.call.queue, &done_verdict(&self.call, turn), &|_| Duration::ZERO);
+        let done = |turn| {
+            plan(turn, &self.call.queue, &done_verdict(&self.call, turn), &|_| Duration::ZERO)
+        };
         let turns: Vec<Settlement> = self.call.turns.iter().map(done).collect();
         let request = Settle { now: None, turns: turns.clone() };
         let settled = transaction.settle(&**self.store(), request).await?;

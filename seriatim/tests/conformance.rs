@@ -104,9 +104,11 @@ fn main() {
     trials.extend(suite("postgres", postgres));
     // What goes through a pooler differs in the connection alone: the core of the contract will do.
     #[cfg(feature = "postgres")]
-    trials.extend(suite("pgbouncer", pgbouncer).into_iter().filter(|trial| {
-        !trial.name().contains("random_") && !trial.name().contains("listed")
-    }));
+    trials.extend(
+        suite("pgbouncer", pgbouncer)
+            .into_iter()
+            .filter(|trial| !trial.name().contains("random_") && !trial.name().contains("listed")),
+    );
     #[cfg(feature = "redis")]
     trials.extend(suite("redis", redis));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();

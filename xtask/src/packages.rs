@@ -11,8 +11,13 @@ use seriatim_testkit::{MissingProgram, find_program};
 use crate::step;
 
 /// Program and package. The compiler is for SQLite, which is built from its source.
-const NEEDED: [(&str, &str); 3] =
-    [("cc", "gcc"), ("postgres", "postgresql"), ("redis-server", "redis-server")];
+const NEEDED: [(&str, &str); 5] = [
+    ("cc", "gcc"),
+    ("openssl", "openssl"),
+    ("pgbouncer", "pgbouncer"),
+    ("postgres", "postgresql"),
+    ("redis-server", "redis-server"),
+];
 
 /// Installs what is missing when that can be done without asking: as root, on Debian. Otherwise
 /// the error says what to install and how.

@@ -246,7 +246,12 @@ impl Bench {
         Ok(())
     }
 
-    async fn postgres_limit(&self, url: &str, batch: usize, clients: usize) -> seriatim::Result<f64> {
+    async fn postgres_limit(
+        &self,
+        url: &str,
+        batch: usize,
+        clients: usize,
+    ) -> seriatim::Result<f64> {
         seriatim::store::postgres_bare_limit(url, self.jobs as usize, batch, clients).await
     }
 

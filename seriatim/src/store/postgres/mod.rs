@@ -7,8 +7,8 @@
 mod claim;
 mod convert;
 mod error;
-mod migrate;
 mod limit;
+mod migrate;
 mod nodes;
 mod options;
 mod params;

@@ -10,8 +10,8 @@ use tokio_postgres::{Client, Config, Row};
 
 use super::error;
 use super::options::Options;
-use super::params::typed;
 pub(super) use super::params::Params;
+use super::params::typed;
 use super::tls::Tls;
 use crate::error::{Error, ErrorKind, Result};
 

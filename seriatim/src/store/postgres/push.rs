@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::Postgres;
-use super::params::Param;
 use super::convert::{column, job_id, micros, micros_of};
 use super::error;
+use super::params::Param;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Job, JobOptions, RunAt};

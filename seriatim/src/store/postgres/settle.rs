@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::params::Param;
 use super::convert::{column, job_id, kept, lane_number, micros, micros_of};
+use super::params::Param;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::JobId;

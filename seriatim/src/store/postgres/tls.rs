@@ -49,7 +49,9 @@ impl Tls {
         Self::of(|builder| {
             let provider = builder.crypto_provider().clone();
             let builder = builder.dangerous();
-            builder.with_custom_certificate_verifier(Arc::new(Anybody(provider))).with_no_client_auth()
+            builder
+                .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+                .with_no_client_auth()
         })
     }
 

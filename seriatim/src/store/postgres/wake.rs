@@ -61,8 +61,6 @@ async fn run(config: Config, tls: Tls, channel: String, bell: Bell, told: Arc<No
         if let Err(error) = listen(&config, &tls, &channel, &bell, &told).await {
             tracing::debug!(%error, "wake-ups from PostgreSQL are interrupted");
         }
-        // What was missed meanwhile.
-        bell.ring();
         tokio::time::sleep(RECONNECT).await;
     }
 }
@@ -86,13 +84,21 @@ async fn listen(
         Ok(())
     };
     tokio::select! {
+        biased;
         result = hear => result,
-        result = tell(client, channel, told) => result,
+        result = tell(client, channel, bell, told) => result,
     }
 }
 
-async fn tell(client: Client, channel: &str, told: &Notify) -> Result<(), tokio_postgres::Error> {
+async fn tell(
+    client: Client,
+    channel: &str,
+    bell: &Bell,
+    told: &Notify,
+) -> Result<(), tokio_postgres::Error> {
     client.batch_execute(&format!("LISTEN {channel}")).await?;
+    // What was missed before.
+    bell.ring();
     loop {
         told.notified().await;
         client.batch_execute(&format!("NOTIFY {channel}")).await?;

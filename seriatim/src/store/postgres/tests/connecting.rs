@@ -21,7 +21,8 @@ impl Authority {
         let openssl = |arguments: &str| {
             let program = find_program("openssl", "openssl").map_err(|e| e.to_string()).unwrap();
             let arguments = arguments.split(' ');
-            let output = Command::new(program).args(arguments).current_dir(&folder).output().unwrap();
+            let output =
+                Command::new(program).args(arguments).current_dir(&folder).output().unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         };
         let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
@@ -145,13 +146,13 @@ async fn wake_ups_come_back_after_their_connection_broke() {
             }
         }
         assert!(heard, "round {round}");
+        wakeups.forget();
         // Those that listen have no statement but that.
         let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
             WHERE application_name = $1 AND (query LIKE 'LISTEN%' OR query LIKE 'NOTIFY%')";
         let killed = session().await.query(kill, &[&format!("seriatim {schema}")]).await.unwrap();
         assert!(!killed.is_empty(), "somebody listens");
-        wakeups.forget();
-        // Interrupted, it says that something may have been missed.
+        // When it listens again, it says that something may have been missed.
         assert!(wakeups.wait(Duration::from_secs(20)).await);
     }
 }
@@ -216,7 +217,9 @@ async fn people_see_with_sql_what_the_store_says() {
             rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
         }
     };
-    let jobs = rows("SELECT concat_ws(' ', job_id, key, state, payload) FROM seriatim.jobs ORDER BY job_id");
+    let jobs = rows(
+        "SELECT concat_ws(' ', job_id, key, state, payload) FROM seriatim.jobs ORDER BY job_id",
+    );
     let mut expected = Vec::new();
     for state in [JobState::Queued, JobState::Failed] {
         let (queue, order) = ("q".into(), crate::store::JobOrder::Arrival);
@@ -229,9 +232,16 @@ async fn people_see_with_sql_what_the_store_says() {
     }
     expected.sort();
     assert_eq!(jobs.await, expected);
-    assert_eq!(rows("SELECT concat_ws(' ', key, state, jobs, node) FROM seriatim.lanes").await, [
-        "k claimed 2 n"
-    ]);
-    assert_eq!(rows("SELECT concat_ws(' ', key, error) FROM seriatim.morgue").await, ["dead no such order"]);
-    assert_eq!(rows("SELECT concat_ws(' ', node, alive, lanes) FROM seriatim.nodes").await, ["n t 1"]);
+    assert_eq!(
+        rows("SELECT concat_ws(' ', key, state, jobs, node) FROM seriatim.lanes").await,
+        ["k claimed 2 n"]
+    );
+    assert_eq!(
+        rows("SELECT concat_ws(' ', key, error) FROM seriatim.morgue").await,
+        ["dead no such order"]
+    );
+    assert_eq!(
+        rows("SELECT concat_ws(' ', node, alive, lanes) FROM seriatim.nodes").await,
+        ["n t 1"]
+    );
 }

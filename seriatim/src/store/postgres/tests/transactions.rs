@@ -29,7 +29,8 @@ async fn a_push_in_the_users_transaction_holds_or_vanishes_with_it() {
             wakeups.forget();
         }
         let mut transaction = session.transaction().await.unwrap();
-        let pushed = client.push_in(&mut transaction, vec![job("k", 1), job("l", 2)]).await.unwrap();
+        let pushed =
+            client.push_in(&mut transaction, vec![job("k", 1), job("l", 2)]).await.unwrap();
         assert_eq!(store.stats(None).await.unwrap()[0].jobs, 0, "nobody sees it yet");
         if keep {
             transaction.commit().await.unwrap();
@@ -49,8 +50,7 @@ async fn a_transaction_at_another_isolation_level_is_refused() {
     let client = Client::new(store.clone());
     let mut session = session().await;
     let level = tokio_postgres::IsolationLevel::RepeatableRead;
-    let mut transaction =
-        session.build_transaction().isolation_level(level).start().await.unwrap();
+    let mut transaction = session.build_transaction().isolation_level(level).start().await.unwrap();
     let error = client.push_in(&mut transaction, vec![job("k", 1)]).await.unwrap_err();
     assert!(error.to_string().contains("READ COMMITTED"), "{error}");
 }
@@ -72,7 +72,8 @@ async fn handled(schema: &str, rival: bool) -> (crate::Summary, Option<ErrorKind
     let ended = Arc::new(tokio::sync::Notify::new());
     let (tell, kind, written) = (ended.clone(), answer.clone(), format!("{schema}.written"));
     let handler = move |batch: Batch<i32>, ctx: Context| {
-        let (tell, kind, written, store) = (tell.clone(), kind.clone(), written.clone(), store.clone());
+        let (tell, kind, written, store) =
+            (tell.clone(), kind.clone(), written.clone(), store.clone());
         async move {
             let mut session = session().await;
             let transaction = session.transaction().await?;
