@@ -17,7 +17,7 @@ pub(crate) trait Param: ToSql + Sync {
 pub(super) type Params<'a> = &'a [&'a (dyn Param + 'a)];
 
 /// As the driver takes them.
-pub(super) fn typed<'a>(params: Params<'a>) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+pub(super) fn typed(params: Params<'_>) -> Vec<(&(dyn ToSql + Sync), Type)> {
     params.iter().map(|param| (*param as &(dyn ToSql + Sync), param.kind())).collect()
 }
 
