@@ -270,8 +270,10 @@ DECLARE
 BEGIN
   PERFORM seriatim.check_routes(_lanes, _routes);
   -- A job's number must be higher than those of all that came to its lane before. Ours were drawn
-  -- before the lanes were ours; that nobody drew since says that nobody came between.
-  IF (SELECT last_value FROM seriatim.seq) <> _seqs[cardinality(_seqs)] THEN
+  -- before the lanes were ours; that nobody drew between them nor since says that nobody came first
+  -- with a higher one.
+  IF _seqs[cardinality(_seqs)] - _seqs[1] <> cardinality(_seqs) - 1
+    OR (SELECT last_value FROM seriatim.seq) <> _seqs[cardinality(_seqs)] THEN
     _seqs := ARRAY(SELECT CASE WHEN l IS NULL THEN s ELSE nextval('seriatim.seq') END
       FROM unnest(_seqs, _lanes) WITH ORDINALITY w (s, l, o) ORDER BY o);
   END IF;
