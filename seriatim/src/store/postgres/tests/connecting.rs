@@ -121,7 +121,7 @@ async fn a_call_that_takes_too_long_is_given_up() {
     let lock = in_schema("SELECT FROM seriatim.lane FOR UPDATE", &schema);
     holder.execute(&lock, &[]).await.unwrap();
     let mark = if url().contains('?') { '&' } else { '?' };
-    let hasty = format!("{}{mark}schema={schema}&call_timeout=200ms&connections=1", url());
+    let hasty = format!("{}{mark}schema={schema}&call_timeout=2s&connections=1", url());
     let hasty = Postgres::connect(&hasty).await.unwrap();
     let error = hasty.push(Push { now: None, jobs: vec![job("k", 2)] }).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
