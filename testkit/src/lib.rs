@@ -23,6 +23,7 @@
 mod account;
 mod directory;
 mod mysql;
+mod pgbouncer;
 mod port;
 mod postgres;
 mod process;
@@ -34,6 +35,7 @@ mod shared;
 mod spawner;
 
 pub use mysql::{Mysql, MysqlOptions};
+pub use pgbouncer::PgBouncer;
 pub use port::free_port;
 pub use postgres::{Postgres, PostgresOptions};
 pub use program::{MissingProgram, find_program};

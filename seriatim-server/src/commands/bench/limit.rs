@@ -5,14 +5,20 @@ use crate::output::Failure;
 /// Jobs in a batch: as many as in the engine's largest claim.
 const BATCH: usize = 1_000;
 
+/// Who claims at once, on a server that makes sessions wait for each other's flushes.
+const CLIENTS: usize = 5;
+
 /// Jobs per second that are claimed and removed with the least work.
 pub(super) async fn per_second(url: &str, jobs: usize) -> Result<f64, Failure> {
     match url.split_once(':') {
         Some(("sqlite", path)) => sqlite(path, jobs).await,
+        Some(("postgres" | "postgresql", _)) => {
+            Ok(seriatim::store::postgres_bare_limit(url, jobs, BATCH, CLIENTS).await?)
+        }
         Some(("mysql" | "mariadb", _)) => {
             Ok(seriatim::store::mysql_bare_limit(url, jobs, BATCH).await?)
         }
-        _ => Err(Failure::usage("--limit is there for sqlite: and mysql: only, as yet")),
+        _ => Err(Failure::usage("--limit is there for sqlite:, postgres: and mysql: only, as yet")),
     }
 }
 
