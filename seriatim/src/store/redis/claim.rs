@@ -62,9 +62,10 @@ impl Redis {
         if answer.is_empty() {
             return Ok(Claimed::default());
         }
-        let _now = answer.time()?;
-        let turns = answer.list()?.turns(shard, &request.queue)?;
-        Ok(Claimed { turns, next_due: answer.opt_time()? })
+        let (now, turns, next_due) = (answer.time()?, answer.list()?, answer.opt_time()?);
+        let token = if turns.is_empty() { Token(0) } else { Token(answer.int()?) };
+        let turns = turns.claimed(shard, &request.queue, now, token)?;
+        Ok(Claimed { turns, next_due })
     }
 
     /// A node that never beat or was declared dead may not hold anything.

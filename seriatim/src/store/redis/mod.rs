@@ -8,6 +8,7 @@
 
 mod beat;
 mod claim;
+mod compact;
 mod link;
 mod nodes;
 mod page;
@@ -40,7 +41,7 @@ use crate::store::wake::{Bell, Wakeups};
 use crate::turn::Turn;
 
 /// The version of what is kept; a store written by a newer one is refused.
-const LAYOUT_VERSION: i64 = 1;
+const LAYOUT_VERSION: i64 = 2;
 /// Longest prefix, in bytes: it stands in front of every key.
 const PREFIX_BYTES_MAX: usize = 64;
 
@@ -100,6 +101,13 @@ impl Redis {
         args.int(LAYOUT_VERSION);
         let there = self.link.run(&GLOBAL_MIGRATE, &self.global(""), &args).await?;
         let there = single(there)?.int()?;
+        if there < LAYOUT_VERSION {
+            let message = format!(
+                "the store in Redis has version {there}, which no release wrote and this build \
+                 cannot read: use another prefix, or empty it"
+            );
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
         if there > LAYOUT_VERSION {
             let message = format!(
                 "the store in Redis has version {there} and this build knows version \

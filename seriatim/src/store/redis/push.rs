@@ -10,7 +10,8 @@ use redis::Value;
 use super::Redis;
 use super::link::{Args, PUSH, micros};
 use super::queues::Known;
-use super::reply::{Shard, corrupt, score_hex};
+use super::reply::{Fields, Shard, corrupt, score_hex, score_order};
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Job, JobOptions, RunAt};
 use crate::queue::{Mode, Queue};
@@ -140,11 +141,10 @@ impl Redis {
         match &*answer.text()? {
             "OK" if dry => Ok(Answer::Pushed(Vec::new())),
             "OK" => {
-                let mut list = answer.list()?;
+                let (now, mut list) = (answer.int()?, answer.list()?);
                 let mut pushed = Vec::with_capacity(part.jobs.len());
                 while !list.is_empty() {
-                    let job_id = part.shard.job(list.int()?, list.int()?);
-                    pushed.push(Pushed { job_id, status: status(list.value()?)? });
+                    pushed.push(pushed_of(&mut list, part.shard, now)?);
                 }
                 Ok(Answer::Pushed(pushed))
             }
@@ -164,6 +164,16 @@ impl Redis {
             }
         }
     }
+}
+
+/// One entry of the answer: a new job's number, or the number of one that was accepted at another time.
+fn pushed_of(list: &mut Fields, shard: Shard, now: i64) -> Result<Pushed> {
+    let (number, pushed_status) = (list.value()?, status(list.value()?)?);
+    let job_id = match number {
+        Value::Int(seq) => shard.job(seq, now),
+        known => shard.job(Fields::of(known)?.int()?, list.int()?),
+    };
+    Ok(Pushed { job_id, status: pushed_status })
 }
 
 fn status(value: Value) -> Result<PushStatus> {
@@ -191,10 +201,17 @@ fn shard_of(known: &Known, job: &Job, turn: u64) -> Shard {
     Shard { queue: known.number, shard: (number % u64::from(known.queue.shards)) as u16 }
 }
 
+/// A longer payload stands apart in the store: `INLINE_BYTES_MAX` of `shard.lua`.
+const INLINE_BYTES_MAX: usize = 1024;
+
 /// One job as `push.lua` reads it.
 fn job_args(args: &mut Args, job: &Job, queue: &Queue) -> Result<()> {
     let options = &job.options;
-    args.name(job.key.as_deref()).name(job.task.as_deref()).bytes(job.payload.as_bytes());
+    if is_plain(job) {
+        args.text("s").bytes(plain(job, queue)?);
+        return Ok(());
+    }
+    args.text("g").name(job.key.as_deref()).name(job.task.as_deref()).bytes(job.payload.as_bytes());
     // Also where nothing merges: the queue may be declared anew, and then its jobs must be compared.
     match queue.mode.is_keyed() {
         true => args.bytes(job.payload_digest()),
@@ -211,6 +228,45 @@ fn job_args(args: &mut Args, job: &Job, queue: &Queue) -> Result<()> {
     args.int(options.expires_at.map_or(0, |at| at.as_micros().max(1)));
     args.name(options.idempotency_key.as_deref()).text(&options_text(options)?);
     Ok(())
+}
+
+/// Whether a fresh lane of this job alone fits a compact record (`shard.lua`).
+fn is_plain(job: &Job) -> bool {
+    let options = &job.options;
+    options.node.is_none()
+        && options.consumer_group.is_none()
+        && options.lease_ttl.is_none()
+        && options.expires_at.is_none()
+        && options.idempotency_key.is_none()
+        && job.payload.as_bytes().len() <= INLINE_BYTES_MAX
+}
+
+/// A plain job as `push.lua` reads it; its end is that of a compact record.
+fn plain(job: &Job, queue: &Queue) -> Result<Vec<u8>> {
+    let text = options_text(&job.options)?;
+    let (key, task) = (job.key.as_deref().unwrap_or(""), job.task.as_deref().unwrap_or(""));
+    let digest = if queue.mode.is_keyed() { job.payload_digest().to_vec() } else { Vec::new() };
+    let body = job.payload.as_bytes();
+    let (kind, time) = match job.run_at {
+        RunAt::Now => (b'n', 0),
+        RunAt::In(delay) => (b'i', micros(delay)),
+        RunAt::At(time) => (b'@', time.clamp(Timestamp::default(), Timestamp::MAX).as_micros()),
+    };
+    let lengths = 28 + key.len() + task.len() + digest.len() + text.len();
+    let mut bytes = Vec::with_capacity(lengths + body.len());
+    bytes.push(kind);
+    bytes.extend(&time.to_be_bytes()[1..]);
+    bytes.extend(job.priority.to_be_bytes());
+    bytes.push(if job.score.is_some() { b'1' } else { b'0' });
+    bytes.extend(job.score.map_or([0; 8], |score| score_order(score).to_be_bytes()));
+    bytes.extend((key.len() as u16).to_be_bytes());
+    bytes.extend((task.len() as u16).to_be_bytes());
+    bytes.push(digest.len() as u8);
+    bytes.extend((text.len() as u32).to_be_bytes());
+    for part in [key.as_bytes(), task.as_bytes(), &digest, text.as_bytes(), body] {
+        bytes.extend(part);
+    }
+    Ok(bytes)
 }
 
 pub(super) fn options_text(options: &JobOptions) -> Result<String> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Redis;
 use super::link::{Args, SETTLE, micros};
-use super::reply::{Fields, Shard, corrupt};
+use super::reply::{Fields, Shard, corrupt, lane_bytes};
 use crate::error::{Error, Result};
 use crate::limits::SETTLE_TURNS_MAX;
 use crate::settle::{Due, Fate, Settlement};
@@ -27,10 +27,14 @@ impl Redis {
         }
         let mut settled = vec![Settled::Stale; turns.len()];
         for (shard, places) in shards {
+            let (simple, others): (Vec<usize>, Vec<usize>) =
+                places.into_iter().partition(|place| is_simple(&turns[*place]));
             let mut args = Args::at(request.now);
-            places.iter().for_each(|place| turn_args(&mut args, shard, &turns[*place]));
+            args.int(simple.len() as i64);
+            simple.iter().for_each(|place| simple_args(&mut args, &turns[*place]));
+            others.iter().for_each(|place| turn_args(&mut args, shard, &turns[*place]));
             let mut answer = self.link.call(&SETTLE, &self.key(shard, ""), &args).await?;
-            for place in places {
+            for place in simple.into_iter().chain(others) {
                 let entry = settled.get_mut(place).ok_or_else(corrupt)?;
                 if let cancelled @ redis::Value::Array(_) = answer.value()? {
                     let cancelled = Fields::of(cancelled)?.ids_here(shard)?;
@@ -40,6 +44,16 @@ impl Redis {
         }
         Ok(settled)
     }
+}
+
+/// Whether all that there is to say is which turn is done.
+fn is_simple(turn: &Settlement) -> bool {
+    turn.rest == Fate::Done && turn.exceptions.is_empty() && !turn.keep.counted && turn.token.0 > 0
+}
+
+fn simple_args(args: &mut Args, turn: &Settlement) {
+    let token = lane_bytes(turn.token.0 as u64);
+    args.bytes([lane_bytes(turn.lane.number), token].concat());
 }
 
 /// One turn as `settle.lua` reads it. What belongs to another shard cannot be among its jobs.
