@@ -26,8 +26,8 @@ async fn open(url: &str) -> Result<SharedStore> {
         "memory" => Ok(Arc::new(crate::Memory::new())),
         "sqlite" => sqlite(rest),
         "postgres" | "postgresql" => postgres(url).await,
-        "redis" => redis(url).await,
-        "mysql" | "mariadb" | "rediss" | "redis-cluster" | "redis-sentinel" => {
+        "redis" | "rediss" | "redis-cluster" | "redis-sentinel" => redis(url).await,
+        "mysql" | "mariadb" => {
             let message = format!("stores of kind {scheme:?} are not supported yet");
             Err(Error::new(ErrorKind::Unsupported, message).in_field("store"))
         }

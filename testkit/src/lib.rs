@@ -27,6 +27,7 @@ mod postgres;
 mod process;
 mod program;
 mod redis;
+mod redis_cluster;
 mod server;
 mod shared;
 mod spawner;
@@ -35,4 +36,8 @@ pub use port::free_port;
 pub use postgres::{Postgres, PostgresOptions};
 pub use program::{MissingProgram, find_program};
 pub use redis::Redis;
-pub use shared::{POSTGRES_VARIABLE, REDIS_VARIABLE, postgres_url, redis_url};
+pub use redis_cluster::{RedisCluster, RedisSentinel};
+pub use shared::{
+    POSTGRES_VARIABLE, REDIS_CLUSTER_VARIABLE, REDIS_VARIABLE, postgres_url, redis_cluster_url,
+    redis_url,
+};

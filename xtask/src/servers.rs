@@ -1,6 +1,6 @@
 //! `cargo xtask servers`: private servers to develop and measure against.
 
-use seriatim_testkit::{Postgres, Redis};
+use seriatim_testkit::{Postgres, Redis, RedisCluster};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -10,9 +10,11 @@ pub(crate) fn run() -> Result<(), String> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| e.to_string())?;
     let postgres = Postgres::start()?;
     let redis = Redis::start()?;
+    let cluster = RedisCluster::start()?;
     println!("postgres  {}", postgres.url());
     println!("redis     {}", redis.url());
-    eprintln!("Ctrl-C stops both and removes their data.");
+    println!("cluster   {}", cluster.url());
+    eprintln!("Ctrl-C stops them and removes their data.");
     signals.forever().next();
     Ok(())
 }

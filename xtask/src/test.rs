@@ -7,7 +7,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use seriatim_testkit::{POSTGRES_VARIABLE, Postgres, PostgresOptions, REDIS_VARIABLE, Redis};
+use seriatim_testkit::{
+    POSTGRES_VARIABLE, Postgres, PostgresOptions, REDIS_CLUSTER_VARIABLE, REDIS_VARIABLE, Redis,
+    RedisCluster,
+};
 use signal_hook::consts::SIGINT;
 
 use crate::cargo;
@@ -70,7 +73,12 @@ impl<'a> Run<'a> {
         let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
         let postgres = Postgres::start_with(options)?;
         let redis = Redis::start()?;
-        let servers = [(POSTGRES_VARIABLE, postgres.url()), (REDIS_VARIABLE, redis.url())];
+        let cluster = RedisCluster::start()?;
+        let servers = [
+            (POSTGRES_VARIABLE, postgres.url()),
+            (REDIS_VARIABLE, redis.url()),
+            (REDIS_CLUSTER_VARIABLE, cluster.url()),
+        ];
         if cargo::has(self.root, "nextest") {
             self.nextest(args, &servers);
         } else {

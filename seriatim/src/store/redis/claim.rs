@@ -13,9 +13,11 @@ use crate::turn::Turn;
 
 impl Redis {
     pub(super) async fn do_claim(&self, request: Claim) -> Result<Claimed> {
-        // The registry lies in another slot than the lanes. A node that is declared dead between
+        // In a cluster the registry may lie on another server than the lanes. A node that is declared dead between
         // this look and the claim loses what it took as soon as its ttl has passed.
-        self.check_node(&request.node).await?;
+        if self.link.is_cluster() {
+            self.check_node(&request.node).await?;
+        }
         let known = self.existing(&request.queue).await?;
         let lanes_max = request.lanes_max.min(CLAIM_LANES_MAX);
         let mut crashed_left = request.crashed_max.min(CLAIM_LANES_MAX);
@@ -57,8 +59,15 @@ impl Redis {
         });
         args.micros(request.lease.ttl()).int(lanes_max as i64).int(crashed_max as i64);
         args.int(PROMOTE_LANES_MAX as i64).int(TURN_JOBS_MAX as i64).int(TURN_BYTES_MAX as i64);
+        let alive = (!self.link.is_cluster()).then(|| self.global("alive"));
+        args.flag(alive.is_some());
         routes(&mut args, request);
-        let mut answer = self.link.call(&CLAIM, &self.key(shard, ""), &args).await?;
+        let key = self.key(shard, "");
+        let answer = self.link.run_with(&CLAIM, &key, alive.as_deref(), &args).await?;
+        if answer == redis::Value::Int(0) {
+            return Err(node_gone(&request.node));
+        }
+        let mut answer = Fields::of(answer)?;
         if answer.is_empty() {
             return Ok(Claimed::default());
         }

@@ -6,9 +6,11 @@
 //! of a shard lie in one hash slot; what belongs to no shard (the register of queues, nodes,
 //! leaders) lies in another.
 
+mod address;
 mod beat;
 mod claim;
 mod compact;
+mod durability;
 mod link;
 mod nodes;
 mod page;
@@ -23,6 +25,7 @@ mod sweep;
 mod tests;
 mod views;
 mod wake;
+mod wire;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -72,12 +75,9 @@ impl Redis {
     /// Opens the store with another prefix: 1 to 64 of `A-Z a-z 0-9 _ - . :`.
     pub async fn connect_in(url: &str, prefix: &str) -> Result<Self> {
         check_prefix(prefix)?;
-        // The driver's words for a URL that it cannot read may quote the password.
-        let client = redis::Client::open(url)
-            .map_err(|_| Error::invalid("store", "is not a URL of a Redis server"))?;
-        let link = Link::open(client.clone()).await?;
+        let link = Link::open(url).await?;
         let bell = Bell::default();
-        let wake = wake::Listener::open(client, wake::channel(prefix), bell.clone());
+        let wake = wake::Listener::open(link.ears(), wake::channel(prefix), bell.clone());
         let (memo, rotation) = (Memo::default(), AtomicU64::new(fastrand::u64(..)));
         Ok(Self { link, prefix: prefix.to_owned(), memo, rotation, bell, wake })
     }

@@ -134,10 +134,17 @@ impl Redis {
         let mut args = Args::default();
         args.flag(dry).now(request.now);
         args.int(part.known.version);
+        let all_plain = part.jobs.iter().all(|i| is_plain(&request.jobs[*i]));
+        args.text(if all_plain { "s" } else { "m" });
         for i in &part.jobs {
-            job_args(&mut args, &request.jobs[*i], &part.known.queue)?;
+            let job = &request.jobs[*i];
+            match is_plain(job) {
+                true if all_plain => args.bytes(plain(job, &part.known.queue)?),
+                true => args.text("s").bytes(plain(job, &part.known.queue)?),
+                false => job_args(args.text("g"), job, &part.known.queue)?,
+            };
         }
-        let mut answer = self.link.call(&PUSH, &self.key(part.shard, ""), &args).await?;
+        let mut answer = self.link.run_durably(&PUSH, &self.key(part.shard, ""), &args).await?;
         match &*answer.text()? {
             "OK" if dry => Ok(Answer::Pushed(Vec::new())),
             "OK" => {
@@ -205,13 +212,9 @@ fn shard_of(known: &Known, job: &Job, turn: u64) -> Shard {
 const INLINE_BYTES_MAX: usize = 1024;
 
 /// One job as `push.lua` reads it.
-fn job_args(args: &mut Args, job: &Job, queue: &Queue) -> Result<()> {
+fn job_args<'a>(args: &'a mut Args, job: &Job, queue: &Queue) -> Result<&'a mut Args> {
     let options = &job.options;
-    if is_plain(job) {
-        args.text("s").bytes(plain(job, queue)?);
-        return Ok(());
-    }
-    args.text("g").name(job.key.as_deref()).name(job.task.as_deref()).bytes(job.payload.as_bytes());
+    args.name(job.key.as_deref()).name(job.task.as_deref()).bytes(job.payload.as_bytes());
     // Also where nothing merges: the queue may be declared anew, and then its jobs must be compared.
     match queue.mode.is_keyed() {
         true => args.bytes(job.payload_digest()),
@@ -226,8 +229,7 @@ fn job_args(args: &mut Args, job: &Job, queue: &Queue) -> Result<()> {
     args.name(options.node.as_deref()).name(options.consumer_group.as_deref());
     args.int(options.lease_ttl.map_or(0, micros));
     args.int(options.expires_at.map_or(0, |at| at.as_micros().max(1)));
-    args.name(options.idempotency_key.as_deref()).text(&options_text(options)?);
-    Ok(())
+    Ok(args.name(options.idempotency_key.as_deref()).text(&options_text(options)?))
 }
 
 /// Whether a fresh lane of this job alone fits a compact record (`shard.lua`).

@@ -1,27 +1,40 @@
--- Adds jobs. ARGV: dry, now, version, then each job: a plain one is 's' and, in one text, when it
--- is to run (n, i or @ and 7 bytes), its priority (2 bytes), whether it has a score (0 or 1), its
--- score (8 bytes), and the end of a compact record as it is; any other is 'g' and 13 fields.
--- Answers {'OK', first created, {seq, status, ...}} with {seq, status, created} where another time
--- counts, {'STALE'} or {'ROUTE', index}.
+-- Adds jobs. ARGV: dry, now, version, then 's' and the jobs, all plain; or 'm' and the jobs, each
+-- with 's' or 'g' before it. A plain one is one text: when it is to run (n, i or @ and 7 bytes), its
+-- priority (2 bytes), whether it has a score (0 or 1), its score (8 bytes), and the end of a compact
+-- record as it is. Any other ('g') is 13 fields.
+-- Answers {'OK', now, {seq, status, ...}} with {seq}, status, created for those accepted at another
+-- time, {'STALE'} or {'ROUTE', index}.
 local FIELDS = 13
 local dry = ARGV[1] == '1'
 NOW = clock(ARGV[2])
 
--- The jobs, as places in ARGV: `at` of a plain one is that of its text.
-local batch = {}
+-- The jobs: where each begins in ARGV, its key, and the text of a plain one.
+local jobs_max, starts, job_keys, texts = 0, {}, {}, {}
 local keyed, is_bound
+
+local function read_plain(at)
+  jobs_max = jobs_max + 1
+  local text = ARGV[at]
+  texts[jobs_max], starts[jobs_max] = text, at
+  local high, low = string.byte(text, 20, 21)
+  local length = high * 256 + low
+  job_keys[jobs_max] = length == 0 and '' or string.sub(text, 29, 28 + length)
+end
+
 local function read_batch()
-  local i, n = 4, 0
+  local i, mixed = 5, ARGV[4] == 'm'
   while i <= #ARGV do
-    n = n + 1
-    local plain = ARGV[i] == 's'
-    local job = { at = i + 1, plain = plain }
-    if not plain then job.key = ARGV[i + 1]
-    elseif keyed then
-      job.key = string.sub(ARGV[i + 1], 29, 28 + struct.unpack('>I2', ARGV[i + 1], 20))
-    else job.key = struct.unpack('>I2', ARGV[i + 1], 20) == 0 and '' or false end
-    batch[n] = job
-    i = i + (plain and 2 or FIELDS + 1)
+    if not mixed then
+      read_plain(i)
+      i = i + 1
+    elseif ARGV[i] == 's' then
+      read_plain(i + 1)
+      i = i + 2
+    else
+      jobs_max = jobs_max + 1
+      texts[jobs_max], starts[jobs_max], job_keys[jobs_max] = false, i + 1, ARGV[i + 1]
+      i = i + FIELDS + 1
+    end
   end
 end
 
@@ -29,10 +42,11 @@ end
 local records = {}
 local function look_up()
   local keys, known = {}, {}
-  for _, job in ipairs(batch) do
-    if ids[job.key] == nil then
-      ids[job.key] = false
-      keys[#keys + 1] = job.key
+  for i = 1, jobs_max do
+    local key = job_keys[i]
+    if ids[key] == nil then
+      ids[key] = false
+      keys[#keys + 1] = key
     end
   end
   for i, id in ipairs(fields(K.keys, keys)) do
@@ -57,16 +71,16 @@ local function check()
   if not S or num(S.version) ~= ARGV[3] then return { 'STALE' } end
   keyed, is_bound = S.mode ~= 'parallel', S.mode == 'accumulate' or S.mode == 'fifo'
   read_batch()
-  for _, job in ipairs(batch) do
-    if (job.key ~= '') ~= keyed then return { 'STALE' } end
+  for i = 1, jobs_max do
+    if (job_keys[i] ~= '') ~= keyed then return { 'STALE' } end
   end
   if not keyed then return end
   look_up()
   if not is_bound then return end
   local bound = {}
-  for i, job in ipairs(batch) do
-    local at, key, wanted, idem = job.at, job.key, NO_ROUTE, ''
-    if not job.plain then
+  for i = 1, jobs_max do
+    local at, key, wanted, idem = starts[i], job_keys[i], NO_ROUTE, ''
+    if not texts[i] then
       wanted, idem = ARGV[at + 7] .. '\0' .. ARGV[at + 8], ARGV[at + 11]
     end
     if not bound[key] then bound[key] = ids[key] and route_of_lane(ids[key]) or wanted end
@@ -230,18 +244,18 @@ local function put_other(key, at)
   tell({ j.seq }, j.created, status)
 end
 
-for _, job in ipairs(batch) do
-  local key = job.key
-  if job.plain and (not keyed or not ids[key]) then
-    put_compact(key, ARGV[job.at])
+for i = 1, jobs_max do
+  local key, text = job_keys[i], texts[i]
+  if text and (not keyed or not ids[key]) then
+    put_compact(key, text)
   else
     flush()
     if keyed and ids[key] then lane_of(number_in(ids[key]), records[ids[key]]) end
-    if job.plain then
-      local j, status = put(key, job_of_text(ARGV[job.at]))
+    if text then
+      local j, status = put(key, job_of_text(text))
       tell({ j.seq }, j.created, status)
     else
-      put_other(key, job.at)
+      put_other(key, starts[i])
     end
   end
 end
