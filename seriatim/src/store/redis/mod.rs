@@ -11,6 +11,7 @@ mod beat;
 mod claim;
 mod compact;
 mod durability;
+mod fleet;
 mod link;
 mod nodes;
 mod page;
@@ -59,6 +60,7 @@ pub struct Redis {
     memo: Memo,
     /// Spreads over the shards what has no key, and claims.
     rotation: AtomicU64,
+    fleet: fleet::Fleet,
     bell: Bell,
     wake: wake::Listener,
 }
@@ -79,7 +81,15 @@ impl Redis {
         let bell = Bell::default();
         let wake = wake::Listener::open(link.ears(), wake::channel(prefix), bell.clone());
         let (memo, rotation) = (Memo::default(), AtomicU64::new(fastrand::u64(..)));
-        Ok(Self { link, prefix: prefix.to_owned(), memo, rotation, bell, wake })
+        Ok(Self {
+            link,
+            prefix: prefix.to_owned(),
+            memo,
+            rotation,
+            fleet: fleet::Fleet::default(),
+            bell,
+            wake,
+        })
     }
 
     /// A key of a shard; all of them lie in one hash slot.

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use futures_util::future::{join_all, try_join_all};
 use redis::Value;
 
 use super::Redis;
@@ -56,10 +57,9 @@ impl Redis {
         let (known, missing) = self.definitions(&request.jobs).await?;
         let parts = self.parts(&request.jobs, &known);
         if parts.len() + missing.len() > 1 {
-            for part in &parts {
-                if matches!(self.push_part(request, part, true).await?, Answer::Stale) {
-                    return Ok(None);
-                }
+            let checks = parts.iter().map(|part| self.push_part(request, part, true));
+            if try_join_all(checks).await?.iter().any(|check| matches!(check, Answer::Stale)) {
+                return Ok(None);
             }
         }
         if !missing.is_empty() {
@@ -70,13 +70,18 @@ impl Redis {
             return Ok(None);
         }
         let mut pushed: Vec<Option<Pushed>> = vec![None; request.jobs.len()];
-        for (i, mut part) in parts.into_iter().enumerate() {
+        let only = parts.len() == 1;
+        let writes = parts.iter().map(|part| self.push_part(request, part, false));
+        let answers = join_all(writes).await;
+        for (mut part, answer) in parts.into_iter().zip(answers) {
+            let mut answer = answer?;
             let answers = loop {
-                match self.push_part(request, &part, false).await? {
+                match answer {
                     Answer::Pushed(answers) => break answers,
-                    Answer::Stale if i == 0 => return Ok(None),
+                    Answer::Stale if only => return Ok(None),
                     Answer::Stale => part = self.checked_again(request, part).await?,
                 }
+                answer = self.push_part(request, &part, false).await?;
             };
             for (place, answer) in part.jobs.iter().zip(answers) {
                 pushed[*place] = Some(answer);
