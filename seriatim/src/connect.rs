@@ -6,7 +6,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::store::SharedStore;
 
 /// What a store URL may begin with.
-const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, redis://…";
+const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, redis://…, rediss://…, \
+                       redis-cluster://…, redis-sentinel://…";
 
 /// Opens the store that `url` names, and creates or upgrades what it keeps.
 ///

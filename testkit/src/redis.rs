@@ -114,7 +114,8 @@ fn info(port: u16) -> io::Result<String> {
     Ok(answer)
 }
 
-/// Sends one command and QUIT, and reads all that is answered.
+/// Sends one command and QUIT, and reads all that is answered. A sentinel knows no QUIT and keeps the
+/// connection open: then what came within [`PROBE_TIMEOUT`] is the answer.
 pub(crate) fn send(port: u16, words: &[&str]) -> Result<String, String> {
     let wrong = |error: io::Error| format!("Redis on port {port} does not answer: {error}");
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(wrong)?;
@@ -125,8 +126,12 @@ pub(crate) fn send(port: u16, words: &[&str]) -> Result<String, String> {
     }
     text.push_str("*1\r\n$4\r\nQUIT\r\n");
     stream.write_all(text.as_bytes()).map_err(wrong)?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).map_err(wrong)?;
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Err(error) if answer.is_empty() => return Err(wrong(error)),
+        _ => {}
+    }
+    let answer = String::from_utf8_lossy(&answer).into_owned();
     match answer.strip_prefix('-') {
         Some(error) => Err(format!("Redis refuses {words:?}: {}", error.trim())),
         None => Ok(answer),

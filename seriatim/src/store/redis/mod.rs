@@ -49,7 +49,7 @@ const LAYOUT_VERSION: i64 = 2;
 /// Longest prefix, in bytes: it stands in front of every key.
 const PREFIX_BYTES_MAX: usize = 64;
 
-/// A store in a Redis server.
+/// A store in a Redis server, or in a cluster of them.
 ///
 /// Several stores can share a server, each with a prefix of its own. The server's clock decides.
 /// What survives a restart of the server is what its configuration says: at least
@@ -66,7 +66,9 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Opens the store with prefix `seriatim` on the server at `url` (`redis://…`).
+    /// Opens the store with prefix `seriatim` on the server at `url`: `redis://…`, `rediss://…`,
+    /// `redis-cluster://a:port,b:port` or `redis-sentinel://a:port,b:port/MASTER`; `docs/redis-layout.md`
+    /// says what may stand behind a `?`.
     ///
     /// Fails as `Unavailable` when the server cannot be reached. Does not set the store up: see
     /// [`Store::migrate`].
