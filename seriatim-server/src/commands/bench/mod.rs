@@ -218,8 +218,14 @@ impl Bench {
 
     async fn limit_per_s(&self) -> Result<f64, Failure> {
         let url = self.store.url()?;
+        if url.starts_with("redis") {
+            // The same batch size as the engine's largest claim.
+            let measured =
+                seriatim::store::redis_bare_limit(&url, "bench", self.jobs as usize, 1_000).await;
+            return Ok(measured?);
+        }
         let Some(path) = url.strip_prefix("sqlite:") else {
-            return Err(Failure::usage("--limit is there for sqlite: only, as yet"));
+            return Err(Failure::usage("--limit is there for sqlite: and redis: only, as yet"));
         };
         let path = std::path::PathBuf::from(format!("{path}.limit"));
         let jobs = self.jobs as usize;

@@ -12,6 +12,7 @@ mod claim;
 mod compact;
 mod durability;
 mod fleet;
+mod limit;
 mod link;
 mod nodes;
 mod page;
@@ -31,6 +32,7 @@ mod wire;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+pub use limit::bare_limit;
 use link::{Args, GLOBAL_MIGRATE, Link};
 use queues::Memo;
 use reply::{Shard, single};

@@ -35,7 +35,7 @@ const REFUSED_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Clone)]
 pub(super) enum Wire {
-    Server(ConnectionManager, Client),
+    Server(ConnectionManager, Arc<Client>),
     Cluster(ClusterConnection, Arc<[Client]>),
     Sentinel(Arc<Mutex<Master>>),
 }
@@ -57,7 +57,7 @@ impl Wire {
                     .set_number_of_retries(RECONNECTS)
                     .set_min_delay(RECONNECT_AFTER);
                 let manager = ConnectionManager::new_with_config(client.clone(), config).await;
-                Ok(Self::Server(manager.map_err(translate)?, client))
+                Ok(Self::Server(manager.map_err(translate)?, Arc::new(client)))
             }
             Place::Cluster(nodes) => Self::open_cluster(nodes, options).await,
             Place::Sentinel { sentinels, master, node } => {
@@ -141,7 +141,7 @@ impl Wire {
     /// Servers to listen to, one of which is enough.
     pub(super) async fn listeners(&self) -> RedisResult<Vec<Client>> {
         match self {
-            Self::Server(_, client) => Ok(vec![client.clone()]),
+            Self::Server(_, client) => Ok(vec![Client::clone(client)]),
             Self::Cluster(_, clients) => Ok(clients.to_vec()),
             Self::Sentinel(master) => {
                 Ok(vec![master.lock().await.sentinels.async_get_client().await?])

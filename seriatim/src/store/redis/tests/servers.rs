@@ -12,7 +12,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     while !holds().await {
         assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::task::yield_now().await;
     }
 }
 
@@ -83,22 +83,26 @@ async fn a_shard_whose_slot_moves_to_another_node_loses_nothing() {
     let port = nodes[to].port().to_string();
     let keys = nodes[from].send(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"]).unwrap();
     let keys: Vec<&str> = keys.lines().filter(|line| line.starts_with(&prefix)).collect();
-    // A push that arrives while half of the shard has moved must not open a lane on either side.
-    let pushing = tokio::spawn({
-        let store = store.clone();
-        async move { store.push(Push { now: None, jobs: vec![job("k0", 50)] }).await }
-    });
-    for key in &keys {
-        nodes[from].send(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).unwrap();
-        tokio::time::sleep(Duration::from_millis(30)).await;
-    }
+    let (first, rest) = keys.split_at(keys.len() / 2);
+    assert!(!first.is_empty() && !rest.is_empty());
+    let migrate = |keys: &[&str]| {
+        for key in keys {
+            nodes[from].send(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).unwrap();
+        }
+    };
+    migrate(first);
+    // What arrives while each side has half of the shard waits, and is carried out on neither.
+    let between = Push { now: None, jobs: vec![job("k0", 50)] };
+    let pushed = tokio::time::timeout(Duration::from_millis(300), store.push(between)).await;
+    assert!(pushed.is_err(), "{pushed:?}");
+    migrate(rest);
     for node in [to, from, (to + 1) % 3] {
         nodes[node].send(&["CLUSTER", "SETSLOT", &slot, "NODE", &ids[to]]).unwrap();
     }
-    pushing.await.unwrap().unwrap();
+    push(&store, vec![job("k0", 51)]).await;
     let mut tags = drain(&store).await;
     tags.sort_unstable();
-    assert_eq!(tags, (0..=50).collect::<Vec<u32>>());
+    assert_eq!(tags, (0..50).chain([51]).collect::<Vec<u32>>());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
