@@ -98,20 +98,28 @@ fn pgbouncer() -> Fresh {
 
 /// A new prefix for each case, on the server that the variable names.
 #[cfg(feature = "redis")]
-fn redis() -> Fresh {
+async fn redis_at(variable: &str) -> SharedStore {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    Box::pin(async {
-        let url = std::env::var("SERIATIM_TEST_REDIS").expect(
-            "SERIATIM_TEST_REDIS names no server: run cargo xtask test, which starts the servers",
-        );
-        // Each case may be a process of its own.
-        let (process, case) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let micros = seriatim::Timestamp::of_this_machine().as_micros();
-        let prefix = format!("case-{micros}-{process}-{case}");
-        let store = seriatim::Redis::connect_in(&url, &prefix).await;
-        Arc::new(store.expect("the server can be reached")) as SharedStore
-    })
+    let url = std::env::var(variable).unwrap_or_else(|_| {
+        panic!("{variable} names no server: run cargo xtask test, which starts the servers")
+    });
+    // Each case may be a process of its own.
+    let (process, case) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let micros = seriatim::Timestamp::of_this_machine().as_micros();
+    let prefix = format!("case-{micros}-{process}-{case}");
+    let store = seriatim::Redis::connect_in(&url, &prefix).await;
+    Arc::new(store.expect("the server can be reached"))
+}
+
+#[cfg(feature = "redis")]
+fn redis() -> Fresh {
+    Box::pin(redis_at("SERIATIM_TEST_REDIS"))
+}
+
+#[cfg(feature = "redis")]
+fn redis_cluster() -> Fresh {
+    Box::pin(redis_at("SERIATIM_TEST_REDIS_CLUSTER"))
 }
 
 fn main() {
@@ -132,5 +140,7 @@ fn main() {
     );
     #[cfg(feature = "redis")]
     trials.extend(suite("redis", redis));
+    #[cfg(feature = "redis")]
+    trials.extend(suite("redis_cluster", redis_cluster));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 #[cfg(feature = "redis")]
-pub use self::redis::Redis;
+pub use self::redis::{Redis, bare_limit as redis_bare_limit};
 #[cfg(feature = "conformance")]
 pub use memory::Fault;
 pub use memory::Memory;

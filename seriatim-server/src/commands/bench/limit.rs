@@ -5,6 +5,8 @@ use crate::output::Failure;
 /// Jobs in a batch: as many as in the engine's largest claim.
 const BATCH: usize = 1_000;
 
+/// What the names of its keys in Redis begin with.
+const PREFIX: &str = "bench";
 /// Who claims at once, on a server that makes sessions wait for each other's flushes.
 const CLIENTS: usize = 5;
 
@@ -18,7 +20,12 @@ pub(super) async fn per_second(url: &str, jobs: usize) -> Result<f64, Failure> {
         Some(("mysql" | "mariadb", _)) => {
             Ok(seriatim::store::mysql_bare_limit(url, jobs, BATCH).await?)
         }
-        _ => Err(Failure::usage("--limit is there for sqlite:, postgres: and mysql: only, as yet")),
+        Some((scheme, _)) if scheme.starts_with("redis") => {
+            Ok(seriatim::store::redis_bare_limit(url, PREFIX, jobs, BATCH).await?)
+        }
+        _ => Err(Failure::usage(
+            "memory: has no bare limit: --limit needs a store that keeps something",
+        )),
     }
 }
 
