@@ -134,8 +134,8 @@ BEGIN
       CASE WHEN q.mode IN (1, 2) THEN n.route ELSE h.route END * 2
         + CASE WHEN s.crashes > 0 THEN 1 ELSE 0 END AS class
     FROM unnest(_lanes) w (number)
-    JOIN seriatim.lane n ON n.number = w.number AND (_done OR NOT n.claimed) AND n.payload IS NULL
-    JOIN seriatim.queue q ON q.number = n.queue
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.lane x WHERE x.number = w.number OFFSET 0) n
+    JOIN seriatim.queue q ON q.number = n.queue AND (_done OR NOT n.claimed) AND n.payload IS NULL
     CROSS JOIN LATERAL seriatim.head(n.number, q.mode, _now) h
     CROSS JOIN LATERAL (
       SELECT CASE WHEN q.mode <> 1 THEN h.retry_count WHEN _done THEN -1 ELSE n.retry_count END,

@@ -163,7 +163,7 @@ CREATE FUNCTION seriatim.hold_lanes(_lanes bigint[], _mode smallint, _node text,
   FROM (
     SELECT DISTINCT ON (c.lane) c.*, max(c.lease_ttl) OVER (PARTITION BY c.lane) AS longest
     FROM unnest(_lanes) w (number)
-    JOIN seriatim.item c ON c.lane = w.number AND c.closed
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.item i WHERE i.lane = w.number AND i.closed OFFSET 0) c
     ORDER BY c.lane, c.score, c.seq
   ) first
   CROSS JOIN LATERAL (SELECT first.longest AS lease_ttl, first.run_at, first.retry_count,
@@ -221,7 +221,7 @@ CREATE FUNCTION seriatim.turns_of(_lanes bigint[]) RETURNS TABLE (lane bigint, q
   SELECT l.number, l.queue, q.name, l.key, l.token, l.retry_count, l.crashes, l.error, l.claimed_at,
     j.seq, j.created_at, j.task, j.payload, j.score, j.priority, j.run_at, j.attempt, j.options
   FROM unnest(_lanes) WITH ORDINALITY w (number, place)
-  JOIN seriatim.lane l ON l.number = w.number
+  CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) l
   JOIN seriatim.queue q ON q.number = l.queue
   CROSS JOIN LATERAL (
     SELECT l.number AS seq, l.created_at, l.task, l.payload, l.score, l.priority,

@@ -25,7 +25,8 @@ BEGIN
       until = CASE WHEN w.extend IS NULL THEN l.until
         ELSE greatest(l.until, seriatim.later(_t, w.extend)) END
     FROM unnest(_lane, _queue, _token, _progress, _extend) w (lane, queue, token, progress, extend)
-    WHERE l.number = w.lane AND l.queue = w.queue AND l.token = w.token AND l.claimed
+    -- A cast, so that no index of claimed lanes is walked from end to end when they seem to be few.
+    WHERE l.number = w.lane AND l.queue = w.queue AND l.token = w.token AND l.claimed::int = 1
     RETURNING l.number)
   SELECT coalesce(array_agg(number), '{}') INTO _named FROM beat;
   SELECT coalesce(array_agg(w.place ORDER BY w.place), '{}') INTO o_lost

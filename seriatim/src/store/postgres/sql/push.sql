@@ -110,25 +110,27 @@ CREATE FUNCTION seriatim.arrive(_lanes bigint[], _run_at bigint[], _priority sma
   UPDATE seriatim.lane l
   SET next_due = CASE
       WHEN NOT l.claimed THEN l.next_due
-      WHEN q.earliest THEN least(l.next_due, a.earliest)
+      WHEN a.rule THEN least(l.next_due, a.earliest)
       ELSE coalesce(l.next_due, a.first) END,
     due = CASE
       WHEN l.claimed THEN l.due
-      WHEN l.due < 0 AND NOT q.earliest THEN a.first
+      WHEN l.due < 0 AND NOT a.rule THEN a.first
       WHEN l.due < 0 THEN a.earliest
-      WHEN q.earliest THEN least(l.due, a.earliest)
+      WHEN a.rule THEN least(l.due, a.earliest)
       ELSE l.due END,
     priority = CASE WHEN l.claimed THEN l.priority ELSE least(l.priority, a.priority) END
   FROM (
-    SELECT w.lane, (array_agg(w.run_at ORDER BY w.place))[1] AS first, min(w.run_at) AS earliest,
-      min(w.priority) AS priority
+    SELECT g.*, q.earliest AS rule
+    FROM (SELECT w.lane, (array_agg(w.run_at ORDER BY w.place))[1] AS first,
+      min(w.run_at) AS earliest, min(w.priority) AS priority
     FROM unnest(_lanes, _run_at, _priority, _status) WITH ORDINALITY
       w (lane, run_at, priority, status, place)
     WHERE w.status < 2 AND w.lane IS NOT NULL
-    GROUP BY w.lane
-  ) a, seriatim.queue q
-  WHERE l.number = a.lane AND q.number = l.queue AND q.mode = 1
-    AND (q.earliest OR CASE WHEN l.claimed THEN l.next_due IS NULL
+    GROUP BY w.lane) g
+    CROSS JOIN LATERAL (SELECT n.queue FROM seriatim.lane n WHERE n.number = g.lane OFFSET 0) n
+    JOIN seriatim.queue q ON q.number = n.queue AND q.mode = 1
+  ) a
+  WHERE l.number = a.lane AND (a.rule OR CASE WHEN l.claimed THEN l.next_due IS NULL
       ELSE l.due < 0 OR a.priority < l.priority END)
 $$;
 
@@ -185,7 +187,7 @@ CREATE FUNCTION seriatim.push_items(_lanes bigint[], _task text[], _digest bytea
     FROM unnest(_lanes, _task, _digest, _score, _priority, _run_at, _options, _lease_ttl, _routes,
       _payload, _seqs) u (lane, task, digest, own_score, priority, run_at, options, lease_ttl, route,
       payload, seq)
-    JOIN seriatim.lane l ON l.number = u.lane
+    CROSS JOIN LATERAL (SELECT n.queue FROM seriatim.lane n WHERE n.number = u.lane OFFSET 0) l
     JOIN seriatim.queue q ON q.number = l.queue
   ), plain AS (
     INSERT INTO seriatim.item (seq, queue, lane, merging, loose, digest, task, score, priority, run_at,
