@@ -45,6 +45,11 @@ impl Fail {
         matches!(self, Self::Server(Driver::Server(e)) if matches!(e.code, 1205 | 1213 | 1020))
     }
 
+    /// Whether somebody else has opened the same lane meanwhile.
+    pub(super) fn is_taken(&self) -> bool {
+        matches!(self, Self::Server(Driver::Server(e)) if e.code == 1062)
+    }
+
     /// Whether the connection can be used on.
     pub(super) fn leaves_connection(&self) -> bool {
         match self {

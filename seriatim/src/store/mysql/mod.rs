@@ -7,13 +7,16 @@
 
 mod claim;
 mod error;
+mod job_row;
+mod lane_row;
 mod limit;
+mod load;
 mod migrate;
 mod nodes;
 mod people;
 mod pool;
 mod push;
-mod row;
+
 mod save;
 mod settle;
 mod sql;
@@ -68,6 +71,7 @@ impl std::fmt::Debug for Mysql {
 /// How often something has been tried, and how.
 struct Attempt {
     hold: Hold,
+    reserves: bool,
     tries: usize,
 }
 
@@ -76,6 +80,10 @@ impl Attempt {
     fn after(&mut self, fail: Fail, pool: &Pool) -> Option<Error> {
         if matches!(fail, Fail::Alone) && self.hold != Hold::Alone {
             self.hold = Hold::Alone;
+            return None;
+        }
+        if fail.is_taken() && !self.reserves {
+            self.reserves = true;
             return None;
         }
         self.tries += 1;
@@ -91,14 +99,15 @@ impl Attempt {
 /// Does something in a transaction; again, when the server undid it because of others.
 macro_rules! transact {
     ($store:expr, $hold:expr, $now:expr, $work:ident => $body:expr) => {{
-        let mut attempt = Attempt { hold: $hold, tries: 0 };
+        let mut attempt = Attempt { hold: $hold, reserves: false, tries: 0 };
         loop {
             let tried = async {
                 let mut begun =
                     Work::begin(&$store.pool, &$store.definitions, attempt.hold, $now).await?;
+                begun.reserves = attempt.reserves;
                 let $work = &mut begun;
                 let done = match $body.await {
-                    Ok(answer) => $work.loan.run("COMMIT").await.map(|_| answer),
+                    Ok(answer) => $work.run("COMMIT").await.map(|_| answer),
                     Err(fail) => Err(fail),
                 };
                 match done {

@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::error::Try;
-use super::work::{Bodies, Need, Work};
+use super::load::{Bodies, Need};
+use super::work::Work;
 use crate::payload::Digest;
 use crate::settle::{Fate, Settlement};
 use crate::store::request::Settled;
