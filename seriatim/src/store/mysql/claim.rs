@@ -72,28 +72,44 @@ async fn promote(work: &mut Work<'_>, queue: u32) -> Try<()> {
     let mut left = PROMOTE_LANES_MAX;
     while left > 0 {
         let step = left.min(PROMOTE_STEP);
-        let ids = work
-            .read_lanes(
-                &format!(
-                    "FORCE INDEX (lane_wake) WHERE q = {queue} AND wake <= {now} \
-                 ORDER BY wake, id LIMIT {step} FOR UPDATE SKIP LOCKED"
-                ),
-                Bodies::None,
-            )
-            .await?;
-        work.load_jobs(&ids, Need::Position, false, Bodies::None, &HashMap::new()).await?;
-        let time = work.now;
-        for id in &ids {
-            work.state.position(*id, time);
-        }
-        work.save().await?;
-        // What they hold was read without payloads, which a claim needs.
-        work.forget_lanes();
+        let scheduled = format!(
+            "FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 1 AND class = 0 AND prio = 0 AND due <= {now} \
+             ORDER BY due, id LIMIT {step} FOR UPDATE SKIP LOCKED"
+        );
+        let ids = work.read_lanes(&scheduled, Bodies::None).await?;
+        reposition(work, &ids).await?;
         if ids.len() < step {
-            return Ok(());
+            break;
         }
         left -= step;
     }
+    let ready = format!(
+        "SELECT lane FROM seriatim_wake WHERE q = {queue} AND wake <= {now} ORDER BY wake, lane LIMIT {PROMOTE_STEP}"
+    );
+    let mut ids = Vec::new();
+    for row in work.rows(&ready).await? {
+        ids.push(Columns::of(row).int()? as u64);
+    }
+    if !ids.is_empty() {
+        let these = format!(
+            "FORCE INDEX (PRIMARY) WHERE id IN ({}) AND wake <= {now} FOR UPDATE SKIP LOCKED",
+            list(ids)
+        );
+        let ids = work.read_lanes(&these, Bodies::None).await?;
+        reposition(work, &ids).await?;
+    }
+    Ok(())
+}
+
+async fn reposition(work: &mut Work<'_>, ids: &[u64]) -> Try<()> {
+    work.load_jobs(ids, Need::Position, false, Bodies::None, &HashMap::new()).await?;
+    let time = work.now;
+    for id in ids {
+        work.state.position(*id, time);
+    }
+    work.save().await?;
+    // What they hold was read without payloads, which a claim needs.
+    work.forget_lanes();
     Ok(())
 }
 
@@ -118,11 +134,8 @@ async fn look(work: &mut Work<'_>, queue: u32, request: &Claim) -> Try<Sight> {
     };
     let each: Vec<String> =
         mine.flat_map(|route| [first(route * 2), first(route * 2 + 1)]).collect();
-    let sql = format!(
-        "{}; SELECT wake FROM seriatim_lane FORCE INDEX (lane_wake) WHERE q = {queue} AND wake IS NOT NULL \
-         ORDER BY wake LIMIT 1",
-        each.join(" UNION ALL ")
-    );
+    let sql =
+        format!("{}; SELECT MIN(w.wake) FROM ({}) w", each.join(" UNION ALL "), first_wakes(queue));
     let mut answers = work.run(&sql).await?.into_iter().map(|answer| answer.rows);
     let mut classes = Vec::new();
     for row in answers.next().unwrap_or_default() {
@@ -131,6 +144,15 @@ async fn look(work: &mut Work<'_>, queue: u32, request: &Claim) -> Try<Sight> {
     let first = answers.next().unwrap_or_default().into_iter().next();
     let wake = first.map(|row| Columns::of(row).maybe_int()).transpose()?.flatten();
     Ok(Sight { classes, wake: wake.map(Timestamp::from_micros) })
+}
+
+/// The first times at which lanes of a queue must be looked at again.
+fn first_wakes(queue: u32) -> String {
+    format!(
+        "(SELECT due AS wake FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 1 AND class = 0 \
+         AND prio = 0 ORDER BY due LIMIT 1) UNION ALL \
+         (SELECT wake FROM seriatim_wake FORCE INDEX (wake_first) WHERE q = {queue} ORDER BY wake LIMIT 1)"
+    )
 }
 
 /// Locks the lanes to take, in the order in which they are, and draws the token of their claims.
@@ -331,10 +353,7 @@ async fn first_dues(work: &mut Work<'_>, queues: &[u32]) -> Try<HashMap<u32, Tim
         )
     };
     let scheduled = |queue: &u32| {
-        format!(
-            "(SELECT q, wake, NULL, NULL FROM seriatim_lane FORCE INDEX (lane_wake) WHERE q = {queue} \
-             AND wake IS NOT NULL ORDER BY wake LIMIT 1)"
-        )
+        format!("(SELECT {queue}, w.wake, NULL, NULL FROM ({}) w)", first_wakes(*queue))
     };
     for queues in queues.chunks(QUEUES_IN_STATEMENT) {
         let first = queues.iter().map(|queue| ready(*queue, String::new()));

@@ -63,6 +63,13 @@ impl Fail {
 pub(super) fn of_driver(e: Driver) -> Error {
     let (kind, message) = match &e {
         Driver::Server(server) => meaning(server),
+        Driver::Io(IoError::Tls(_)) => (
+            ErrorKind::Unavailable,
+            "MySQL's certificate does not prove that it is the server of the URL: see ssl-mode and ssl-ca",
+        ),
+        Driver::Driver(DriverError::NoClientSslFlagFromServer) => {
+            (ErrorKind::Unavailable, "MySQL offers no encryption, and ssl-mode asks for it")
+        }
         Driver::Io(IoError::Io(_)) | Driver::Driver(DriverError::ConnectionClosed) => {
             (ErrorKind::Unavailable, "the connection to MySQL is broken")
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::error::{Fail, Try};
 use super::job_row::{BODY_COLUMNS, JobRow, Table, WAITING, generation};
-use super::lane_row::{LANE_COLUMNS, LaneRow};
+use super::lane_row::{LANE_COLUMNS, LaneRow, st};
 use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, json, list, maybe_text, text};
 use super::work::{Hold, UNNUMBERED, Work};
 use crate::id::JobId;
@@ -115,6 +115,7 @@ impl Work<'_> {
         self.insert_lanes(&after).await?;
         self.insert_jobs(&after, Table::Job).await?;
         self.update(&after).await?;
+        self.save_wakes(&after).await?;
         self.delete_jobs(&after, Table::Ended).await?;
         self.save_names(&after).await?;
         self.save_tally().await?;
@@ -287,6 +288,30 @@ impl Work<'_> {
         }
         for sql in changes.statements() {
             self.write(&sql).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes down which ready lanes must be looked at again.
+    async fn save_wakes(&mut self, after: &After) -> Try<()> {
+        let wake = |row: &LaneRow| row.wake.filter(|_| row.st == st::READY);
+        let mut old: HashMap<u64, i64> = HashMap::new();
+        old.extend(self.lanes.values().filter_map(|row| Some((row.id, wake(row)?))));
+        let mut new = Batch::new("REPLACE INTO seriatim_wake (lane, q, wake) VALUES ", "");
+        for row in &after.lanes {
+            let before = old.remove(&row.id);
+            match wake(row) {
+                Some(at) if before != Some(at) => new.add(&format!("({},{},{at})", row.id, row.q)),
+                None => old.extend(before.map(|at| (row.id, at))),
+                Some(_) => {}
+            }
+        }
+        self.write_all(new).await?;
+        let mut gone: Vec<u64> = old.into_keys().collect();
+        gone.sort_unstable();
+        for lanes in gone.chunks(LIST_MAX) {
+            let lanes = list(lanes.iter().copied());
+            self.write(&format!("DELETE FROM seriatim_wake WHERE lane IN ({lanes})")).await?;
         }
         Ok(())
     }

@@ -80,8 +80,15 @@ CREATE TABLE IF NOT EXISTS seriatim_lane (
   j_rest MEDIUMBLOB NULL,
   payload LONGBLOB NULL,
   UNIQUE KEY lane_key (q, k),
-  KEY lane_ready (q, st, class, prio, due),
-  KEY lane_wake (q, wake)
+  KEY lane_ready (q, st, class, prio, due)   -- of scheduled ones, class and prio are 0 and due is wake
+) ENGINE = InnoDB;
+
+-- Lanes that are ready and must be looked at again nevertheless: some of `exclusive`.
+CREATE TABLE IF NOT EXISTS seriatim_wake (
+  lane BIGINT NOT NULL PRIMARY KEY,
+  q INT NOT NULL,
+  wake BIGINT NOT NULL,
+  KEY wake_first (q, wake)
 ) ENGINE = InnoDB;
 
 -- Every other job that waits or is claimed.

@@ -262,9 +262,18 @@ impl<'a> Work<'a> {
 
     /// Locks these lanes, as far as they exist, in order of (queue, key), then of number.
     pub(super) async fn lock_lanes(&mut self, wanted: &BTreeSet<u64>) -> Try<()> {
-        let wanted_list: Vec<u64> = wanted.iter().copied().collect();
+        self.lock_lanes_of(wanted, &BTreeSet::new()).await
+    }
+
+    /// The same, where some of the lanes are known to have no key.
+    pub(super) async fn lock_lanes_of(
+        &mut self,
+        wanted: &BTreeSet<u64>,
+        keyless: &BTreeSet<u64>,
+    ) -> Try<()> {
+        let wanted_list: Vec<u64> = wanted.difference(keyless).copied().collect();
         let mut keyed: BTreeSet<(u32, Arc<str>)> = BTreeSet::new();
-        let mut bare: Vec<u64> = Vec::new();
+        let mut bare: Vec<u64> = keyless.iter().copied().collect();
         for ids in wanted_list.chunks(LIST_MAX) {
             let sql = format!(
                 "SELECT id, q, k FROM seriatim_lane WHERE id IN ({})",
