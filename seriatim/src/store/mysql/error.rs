@@ -63,7 +63,7 @@ impl Fail {
 pub(super) fn of_driver(e: Driver) -> Error {
     let (kind, message) = match &e {
         Driver::Server(server) => meaning(server),
-        Driver::Io(IoError::Tls(_)) => (
+        Driver::Io(e) if is_of_tls(e) => (
             ErrorKind::Unavailable,
             "MySQL's certificate does not prove that it is the server of the URL: see ssl-mode and ssl-ca",
         ),
@@ -83,6 +83,14 @@ pub(super) fn of_driver(e: Driver) -> Error {
         _ => (ErrorKind::Unavailable, "the connection to MySQL cannot be used"),
     };
     Error::new(kind, message).because(e)
+}
+
+/// Whether the two could not agree on encryption. The driver says so in two ways.
+fn is_of_tls(e: &IoError) -> bool {
+    match e {
+        IoError::Io(e) => e.kind() == std::io::ErrorKind::InvalidData,
+        IoError::Tls(_) => true,
+    }
 }
 
 fn meaning(e: &ServerError) -> (ErrorKind, &'static str) {

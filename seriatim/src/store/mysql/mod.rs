@@ -158,7 +158,7 @@ impl Mysql {
     /// - `call_timeout`: how long a call may take, the wait for a connection included; `30s`
     /// - `connect_timeout`: how long a connection may take to come about; `10s`
     /// - `ssl-mode`: `disabled`, `preferred` (the default: encrypted if the server can), `required`
-    ///   (encrypted, whoever answers), `verify_ca`, `verify_identity` (the server must prove its name)
+    ///   (encrypted, whoever answers), `verify_identity` (the server must prove its name)
     /// - `ssl-ca`: a file in PEM with the authorities to trust; without it those that Mozilla trusts
     ///
     /// Fails as `Unavailable` when the server cannot be reached, and as `Invalid` when the URL is

@@ -76,7 +76,6 @@ enum Mode {
     Disabled,
     Preferred,
     Required,
-    VerifyCa,
     VerifyIdentity,
 }
 
@@ -122,11 +121,11 @@ impl Ours {
     }
 
     fn tls(&self) -> Result<Option<SslOpts>> {
-        let verifies = matches!(self.mode, Mode::VerifyCa | Mode::VerifyIdentity);
+        let verifies = self.mode == Mode::VerifyIdentity;
         let mut tls = SslOpts::default().with_danger_accept_invalid_certs(!verifies);
         match &self.roots {
             Some(_) if !verifies => {
-                let message = "is only looked at with ssl-mode=verify_ca or verify_identity";
+                let message = "is only looked at with ssl-mode=verify_identity";
                 return Err(Error::invalid("ssl-ca", message));
             }
             Some(path) => {
@@ -146,7 +145,7 @@ impl Ours {
             // Somebody else may have been faster, which is as good.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        Ok(Some(tls.with_danger_skip_domain_validation(self.mode != Mode::VerifyIdentity)))
+        Ok(Some(tls))
     }
 }
 
@@ -155,10 +154,9 @@ fn mode(name: &'static str, value: &str) -> Result<Mode> {
         "disabled" => Mode::Disabled,
         "preferred" => Mode::Preferred,
         "required" => Mode::Required,
-        "verify_ca" => Mode::VerifyCa,
         "verify_identity" => Mode::VerifyIdentity,
         _ => {
-            let message = "is one of disabled, preferred, required, verify_ca, verify_identity";
+            let message = "is one of disabled, preferred, required, verify_identity";
             return Err(Error::invalid(name, message));
         }
     })

@@ -62,19 +62,16 @@ async fn a_server_must_prove_its_name_where_the_url_asks_for_it() {
     assert!(!is_encrypted(&url("ssl-mode=disabled")).await.unwrap());
     let refused = [
         format!("ssl-mode=verify_identity&ssl-ca={}", strange.roots()),
-        format!("ssl-mode=verify_ca&ssl-ca={}", strange.roots()),
         // Those that everybody trusts have not signed it.
         "ssl-mode=verify_identity".to_owned(),
     ];
     for parameters in refused {
         let error = is_encrypted(&url(&parameters)).await.unwrap_err();
-        assert!(error.to_string().contains("certificate"), "{parameters}: {error}");
+        assert!(error.to_string().contains("ssl-ca"), "{parameters}: {error}");
     }
-    let elsewhere = |parameters: &str| url(parameters).replace("127.0.0.1", "localhost");
-    let error = is_encrypted(&elsewhere(&verified)).await.unwrap_err();
-    assert!(error.to_string().contains("certificate"), "{error}");
-    let signed = verified.replace("verify_identity", "verify_ca");
-    assert!(is_encrypted(&elsewhere(&signed)).await.unwrap());
+    let other_name = url(&verified).replace("127.0.0.1", "localhost");
+    let error = is_encrypted(&other_name).await.unwrap_err();
+    assert!(error.to_string().contains("ssl-mode"), "{error}");
 }
 
 #[tokio::test]
@@ -93,8 +90,9 @@ async fn wrong_options_are_named() {
         ("call_timeout=soon", "call_timeout", "30s"),
         ("connect_timeout=0s", "connect_timeout", "30s"),
         ("ssl-mode=on", "ssl-mode", "verify_identity"),
+        ("ssl-mode=verify_ca", "ssl-mode", "verify_identity"),
         ("ssl-mode=required&ssl-ca=ca.pem", "ssl-ca", "verify"),
-        ("ssl-mode=verify_ca&ssl-ca=/nowhere", "ssl-ca", "/nowhere"),
+        ("ssl-mode=verify_identity&ssl-ca=/nowhere", "ssl-ca", "/nowhere"),
         ("ssl-ca=%zz", "ssl-ca", "escape"),
         ("sslmode=required", "store", "did you mean ssl-mode?"),
         ("connection=5", "store", "did you mean connections?"),
