@@ -261,9 +261,11 @@ impl JobRow {
 
     /// What a statement sets to write the job into the row of its lane.
     pub(super) fn all(&self) -> Try<String> {
-        let each = BODY_COLUMNS.iter().zip(self.body()?);
-        let columns: String = each.map(|(name, value)| format!(",j_{name} = {value}")).collect();
-        Ok(format!("j_gen = {}{columns}", self.gen_))
+        let mut text = format!("j_gen = {}", self.gen_);
+        for (name, value) in BODY_COLUMNS.iter().zip(self.body()?) {
+            let _ = write!(text, ",j_{name} = {value}");
+        }
+        Ok(text)
     }
 
     /// The row of `seriatim_job` or `seriatim_ended`, as [`JobRow::columns`] names its values.
