@@ -22,6 +22,9 @@ const INIT: &str = "CREATE DATABASE IF NOT EXISTS seriatim CHARACTER SET utf8mb4
 CREATE USER IF NOT EXISTS 'seriatim'@'%' IDENTIFIED BY '';
 GRANT ALL ON *.* TO 'seriatim'@'%' WITH GRANT OPTION;
 ";
+/// Where its certificate and key are, if it has them.
+const CERTIFICATE: &str = "server.pem";
+const KEY: &str = "server.key";
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How a [`Mysql`] is to be started.
@@ -33,11 +36,13 @@ pub struct MysqlOptions {
     pub durable: bool,
     /// The server's `max_connections`; 300 by default.
     pub connections_max: u16,
+    /// A certificate and its private key, in PEM: with them it speaks TLS. None by default.
+    pub certificate: Option<(String, String)>,
 }
 
 impl Default for MysqlOptions {
     fn default() -> Self {
-        Self { durable: true, connections_max: 300 }
+        Self { durable: true, connections_max: 300, certificate: None }
     }
 }
 
@@ -68,6 +73,9 @@ impl Mysql {
         let directory = Directory::create()?;
         directory.create_data(account)?;
         create_data(&install, account, &directory.data())?;
+        if let Some((certificate, key)) = &options.certificate {
+            add_certificate(certificate, key, account, &directory.data())?;
+        }
         let kind = MysqlKind { program, account, options };
         Ok(Self { server: Server::start(kind, directory)? })
     }
@@ -118,6 +126,23 @@ fn create_data(install: &Path, account: Option<Account>, data: &Path) -> Result<
     Err(format!("{} ended with {}:\n{log}{message}", install.display(), output.status))
 }
 
+fn add_certificate(
+    certificate: &str,
+    key: &str,
+    account: Option<Account>,
+    data: &Path,
+) -> Result<(), String> {
+    for (name, text) in [(CERTIFICATE, certificate), (KEY, key)] {
+        let path = data.join(name);
+        let describe = |e| format!("cannot write {}: {e}", path.display());
+        std::fs::write(&path, text).map_err(describe)?;
+        if let Some(Account { uid, gid }) = account {
+            std::os::unix::fs::chown(&path, Some(uid), Some(gid)).map_err(describe)?;
+        }
+    }
+    Ok(())
+}
+
 #[derive(Debug)]
 struct MysqlKind {
     program: PathBuf,
@@ -151,6 +176,10 @@ impl Kind for MysqlKind {
         if !self.options.durable {
             command.args(["--innodb-flush-method=nosync", "--innodb-doublewrite=0"]);
             command.args(["--sync-frm=0", "--innodb-file-per-table=0"]);
+        }
+        if self.options.certificate.is_some() {
+            command.arg(format!("--ssl-cert={}", path(CERTIFICATE)));
+            command.arg(format!("--ssl-key={}", path(KEY)));
         }
         command.current_dir("/");
         command

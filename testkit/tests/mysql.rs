@@ -52,7 +52,7 @@ fn durability_is_on_unless_it_is_turned_off() {
     let durable = Mysql::start().unwrap();
     assert_eq!(query(&durable, settings).unwrap(), "1\t1\t300");
 
-    let options = MysqlOptions { durable: false, connections_max: 20 };
+    let options = MysqlOptions { durable: false, connections_max: 20, ..MysqlOptions::default() };
     let fast = Mysql::start_with(options).unwrap();
     assert_eq!(query(&fast, settings).unwrap(), "2\t0\t20");
 }

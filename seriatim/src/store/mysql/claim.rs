@@ -4,8 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::error::Try;
+use super::lane_row::LANE_COLUMNS;
+use super::load::{Bodies, Need};
+use super::pool::Answer;
 use super::sql::{Columns, LIST_MAX, list};
-use super::work::{Bodies, CLOCK, Need, Work};
+use super::work::{CLOCK, Work};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::{JobId, LaneId, Token};
@@ -15,6 +18,11 @@ use crate::turn::Turn;
 
 /// How many lanes are promoted at a time.
 const PROMOTE_STEP: usize = 1_000;
+
+/// Among how many classes and priorities of a queue the lane is sought that has been due for longest.
+const RANKS_MAX: usize = 16;
+/// Most queues that are asked about in one statement.
+const QUEUES_IN_STATEMENT: usize = 100;
 
 pub(super) async fn claim(work: &mut Work<'_>, request: &Claim) -> Try<Claimed> {
     work.load_nodes(Some(&request.node.0), "").await?;
@@ -30,11 +38,10 @@ pub(super) async fn claim(work: &mut Work<'_>, request: &Claim) -> Try<Claimed> 
         sight = look(work, queue, request).await?;
     }
     let most = request.lanes_max.min(CLAIM_LANES_MAX);
-    let taken = candidates(work, queue, request, &sight.classes, most).await?;
+    let (taken, drawn) = candidates(work, queue, request, &sight.classes, most).await?;
     let mut turns = Vec::new();
-    if !taken.is_empty() {
+    if let Some((token, locked_at)) = drawn.filter(|_| !taken.is_empty()) {
         work.load_jobs(&taken, Need::Turn, false, Bodies::Lengths, &HashMap::new()).await?;
-        let (token, locked_at) = draw_token(work).await?;
         // A lane may have been freed after this call began: it was claimed when it was locked.
         let claimed_at = if request.now.is_some() { work.now } else { locked_at };
         let now = work.now;
@@ -65,25 +72,44 @@ async fn promote(work: &mut Work<'_>, queue: u32) -> Try<()> {
     let mut left = PROMOTE_LANES_MAX;
     while left > 0 {
         let step = left.min(PROMOTE_STEP);
-        let ids = work
-            .read_lanes(&format!(
-                "FORCE INDEX (lane_wake) WHERE q = {queue} AND wake <= {now} \
-                 ORDER BY wake, id LIMIT {step} FOR UPDATE SKIP LOCKED"
-            ))
-            .await?;
-        work.load_jobs(&ids, Need::Position, false, Bodies::None, &HashMap::new()).await?;
-        let time = work.now;
-        for id in &ids {
-            work.state.position(*id, time);
-        }
-        work.save().await?;
-        // What they hold was read without payloads, which a claim needs.
-        work.forget_lanes();
+        let scheduled = format!(
+            "FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 1 AND class = 0 AND prio = 0 AND due <= {now} \
+             ORDER BY due, id LIMIT {step} FOR UPDATE SKIP LOCKED"
+        );
+        let ids = work.read_lanes(&scheduled, Bodies::None).await?;
+        reposition(work, &ids).await?;
         if ids.len() < step {
-            return Ok(());
+            break;
         }
         left -= step;
     }
+    let ready = format!(
+        "SELECT lane FROM seriatim_wake WHERE q = {queue} AND wake <= {now} ORDER BY wake, lane LIMIT {PROMOTE_STEP}"
+    );
+    let mut ids = Vec::new();
+    for row in work.rows(&ready).await? {
+        ids.push(Columns::of(row).int()? as u64);
+    }
+    if !ids.is_empty() {
+        let these = format!(
+            "FORCE INDEX (PRIMARY) WHERE id IN ({}) AND wake <= {now} FOR UPDATE SKIP LOCKED",
+            list(ids)
+        );
+        let ids = work.read_lanes(&these, Bodies::None).await?;
+        reposition(work, &ids).await?;
+    }
+    Ok(())
+}
+
+async fn reposition(work: &mut Work<'_>, ids: &[u64]) -> Try<()> {
+    work.load_jobs(ids, Need::Position, false, Bodies::None, &HashMap::new()).await?;
+    let time = work.now;
+    for id in ids {
+        work.state.position(*id, time);
+    }
+    work.save().await?;
+    // What they hold was read without payloads, which a claim needs.
+    work.forget_lanes();
     Ok(())
 }
 
@@ -108,12 +134,9 @@ async fn look(work: &mut Work<'_>, queue: u32, request: &Claim) -> Try<Sight> {
     };
     let each: Vec<String> =
         mine.flat_map(|route| [first(route * 2), first(route * 2 + 1)]).collect();
-    let sql = format!(
-        "{}; SELECT wake FROM seriatim_lane FORCE INDEX (lane_wake) WHERE q = {queue} AND wake IS NOT NULL \
-         ORDER BY wake LIMIT 1",
-        each.join(" UNION ALL ")
-    );
-    let mut answers = work.loan.run(&sql).await?.into_iter().map(|answer| answer.rows);
+    let sql =
+        format!("{}; SELECT MIN(w.wake) FROM ({}) w", each.join(" UNION ALL "), first_wakes(queue));
+    let mut answers = work.run(&sql).await?.into_iter().map(|answer| answer.rows);
     let mut classes = Vec::new();
     for row in answers.next().unwrap_or_default() {
         classes.push(Columns::of(row).int()? as u32);
@@ -123,35 +146,52 @@ async fn look(work: &mut Work<'_>, queue: u32, request: &Claim) -> Try<Sight> {
     Ok(Sight { classes, wake: wake.map(Timestamp::from_micros) })
 }
 
-/// Locks the lanes to take, in the order in which they are.
+/// The first times at which lanes of a queue must be looked at again.
+fn first_wakes(queue: u32) -> String {
+    format!(
+        "(SELECT due AS wake FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 1 AND class = 0 \
+         AND prio = 0 ORDER BY due LIMIT 1) UNION ALL \
+         (SELECT wake FROM seriatim_wake FORCE INDEX (wake_first) WHERE q = {queue} ORDER BY wake LIMIT 1)"
+    )
+}
+
+/// Locks the lanes to take, in the order in which they are, and draws the token of their claims.
 async fn candidates(
     work: &mut Work<'_>,
     queue: u32,
     request: &Claim,
     classes: &[u32],
     most: usize,
-) -> Try<Vec<u64>> {
+) -> Try<(Vec<u64>, Option<Drawn>)> {
+    let body = Bodies::Lengths.of("payload");
+    let limit = |class: u32| if class % 2 == 1 { most.min(request.crashed_max) } else { most };
+    let classes: Vec<u32> = classes.iter().copied().filter(|class| limit(*class) > 0).collect();
+    if classes.is_empty() {
+        return Ok((Vec::new(), None));
+    }
+    let select = |class: &u32| {
+        let limit = limit(*class);
+        format!(
+            "SELECT {LANE_COLUMNS}, {body} FROM seriatim_lane FORCE INDEX (lane_ready) \
+             WHERE q = {queue} AND st = 0 AND class = {class} ORDER BY prio, due, id LIMIT {limit} \
+             FOR UPDATE SKIP LOCKED; "
+        )
+    };
+    let sql = classes.iter().map(select).collect::<String>() + &draw_statements();
+    let mut answers = work.run(&sql).await?;
+    let drawn = answers.split_off(classes.len().min(answers.len()));
     let mut found = Vec::new();
-    for class in classes {
-        let limit = if class % 2 == 1 { most.min(request.crashed_max) } else { most };
-        if limit == 0 {
-            continue;
-        }
-        let ids = work
-            .read_lanes(&format!(
-                "FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0 AND class = {class} \
-                 ORDER BY prio, due, age LIMIT {limit} FOR UPDATE SKIP LOCKED"
-            ))
-            .await?;
-        for id in ids {
+    for (class, answer) in classes.iter().zip(answers) {
+        for id in work.add_lanes(answer.rows)? {
             let row = work.lanes.get(&id).ok_or_else(super::sql::corrupt)?;
-            found.push((row.prio, row.due, row.age, id, class % 2 == 1));
+            found.push((row.prio, row.due, id, class % 2 == 1));
         }
     }
+    let drawn = high_enough(work, drawn).await?;
     found.sort_unstable();
     let mut crashed_left = request.crashed_max;
     let mut taken = Vec::new();
-    for (_, _, _, id, crashed) in found {
+    for (_, _, id, crashed) in found {
         if taken.len() == most {
             break;
         }
@@ -161,18 +201,29 @@ async fn candidates(
         crashed_left -= usize::from(crashed);
         taken.push(id);
     }
-    Ok(taken)
+    Ok((taken, Some(drawn)))
 }
 
+/// A token, and the server's time when it was drawn.
+type Drawn = (i64, Timestamp);
+
 /// The next token, higher than any before and not below the clock. It is drawn while the lanes are
-/// locked, so it is also higher than any that they ever had, and nobody waits for the counter. The
-/// server's time comes with it.
-async fn draw_token(work: &mut Work<'_>) -> Try<(i64, Timestamp)> {
-    let draw = format!(
+/// locked, so it is also higher than any that they ever had, and nobody waits for the counter.
+async fn draw_token(work: &mut Work<'_>) -> Try<Drawn> {
+    let answers = work.run(&draw_statements()).await?;
+    high_enough(work, answers).await
+}
+
+fn draw_statements() -> String {
+    format!(
         "INSERT INTO seriatim_token (tok) VALUES (NULL); DELETE FROM seriatim_token WHERE tok = LAST_INSERT_ID(); \
          SELECT {CLOCK}"
-    );
-    let (token, clock) = drawn(work, &draw).await?;
+    )
+}
+
+/// The token that was drawn, or another, if the counter is below the clock.
+async fn high_enough(work: &mut Work<'_>, answers: Vec<Answer>) -> Try<Drawn> {
+    let (token, clock) = drawn(answers)?;
     let now = work.now.as_micros();
     if token >= now {
         return Ok((token, clock));
@@ -183,12 +234,11 @@ async fn draw_token(work: &mut Work<'_>) -> Try<(i64, Timestamp)> {
         now - 1,
         now - 1
     );
-    work.loan.run(&lift).await?;
-    drawn(work, &draw).await
+    work.run(&lift).await?;
+    drawn(work.run(&draw_statements()).await?)
 }
 
-async fn drawn(work: &mut Work<'_>, draw: &str) -> Try<(i64, Timestamp)> {
-    let mut answers = work.loan.run(draw).await?;
+fn drawn(mut answers: Vec<Answer>) -> Try<Drawn> {
     let token = answers.first().map(|answer| answer.first_id as i64).filter(|id| *id > 0);
     let clock = answers.pop().and_then(|mut answer| answer.rows.pop());
     let clock = clock.ok_or_else(super::sql::corrupt)?;
@@ -230,10 +280,10 @@ pub(super) async fn rescue(work: &mut Work<'_>, request: &Rescue) -> Try<Result<
     let sql = format!(
         "SELECT l.id FROM seriatim_lane l FORCE INDEX (lane_ready) LEFT JOIN seriatim_node n ON n.id = l.node \
          WHERE l.q IN ({queues}) AND l.st = 2 AND IF(l.own, l.until < {at}, n.id IS NULL OR n.beat_at + l.ttl < {at}) \
-         ORDER BY l.age, l.id LIMIT {most}"
+         ORDER BY l.id LIMIT {most}"
     );
     let mut ids = Vec::new();
-    for row in work.loan.rows(&sql).await? {
+    for row in work.rows(&sql).await? {
         ids.push(Columns::of(row).int()? as u64);
     }
     if ids.is_empty() {
@@ -242,7 +292,7 @@ pub(super) async fn rescue(work: &mut Work<'_>, request: &Rescue) -> Try<Result<
     for ids in ids.chunks(LIST_MAX) {
         let ids = list(ids.iter().copied());
         let lanes = format!("WHERE id IN ({ids}) AND st = 2 FOR UPDATE SKIP LOCKED");
-        work.read_lanes(&lanes).await?;
+        work.read_lanes(&lanes, Bodies::None).await?;
     }
     let here: Vec<u64> = work.lanes.keys().copied().collect();
     if here.is_empty() {
@@ -267,7 +317,8 @@ pub(super) async fn rescue(work: &mut Work<'_>, request: &Rescue) -> Try<Result<
 }
 
 pub(super) async fn turn(work: &mut Work<'_>, lane: LaneId, token: Token) -> Try<Option<Turn>> {
-    let ids = work.read_lanes(&format!("WHERE id = {} AND tok = {}", lane.number, token.0)).await?;
+    let one = format!("WHERE id = {} AND tok = {}", lane.number, token.0);
+    let ids = work.read_lanes(&one, Bodies::All).await?;
     work.load_closed_with(&ids, Bodies::All).await?;
     Ok(work.state.turn(lane, token))
 }
@@ -281,8 +332,8 @@ pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<Sour
         .filter(|row| wanted(&row.name))
         .map(|row| (row.number, row.name.clone(), row.paused))
         .collect();
-    let sources = queues.iter().map(|(number, ..)| u64::from(*number));
-    let dues = first_dues(work, &list(sources)).await?;
+    let sources: Vec<u32> = queues.iter().map(|(number, ..)| *number).collect();
+    let dues = first_dues(work, &sources).await?;
     let source = |(number, queue, paused): (u32, Arc<str>, bool)| {
         let due = dues.get(&number).copied().filter(|_| !paused);
         SourceDue { queue, shard: 0, due }
@@ -290,23 +341,40 @@ pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<Sour
     Ok(queues.into_iter().map(source).collect())
 }
 
-/// The earliest due time of a lane of each queue: the first entries of two indexes.
-pub(super) async fn first_dues(work: &mut Work<'_>, queues: &str) -> Try<HashMap<u32, Timestamp>> {
-    let sql = format!(
-        "SELECT q.number, \
-         (SELECT l.due FROM seriatim_lane l FORCE INDEX (lane_due) WHERE l.q = q.number AND l.st = 0 \
-          ORDER BY l.due LIMIT 1), \
-         (SELECT l.wake FROM seriatim_lane l FORCE INDEX (lane_wake) WHERE l.q = q.number AND l.wake IS NOT NULL \
-          ORDER BY l.wake LIMIT 1) \
-         FROM seriatim_queue q WHERE q.number IN ({queues})"
-    );
-    let mut dues = HashMap::new();
-    for row in work.loan.rows(&sql).await? {
-        let mut row = Columns::of(row);
-        let queue = row.int()? as u32;
-        let (ready, scheduled) = (row.maybe_int()?, row.maybe_int()?);
-        if let Some(first) = ready.into_iter().chain(scheduled).min() {
-            dues.insert(queue, Timestamp::from_micros(first));
+/// The earliest due time of a lane of each queue. Of the scheduled ones it is the first entry of an index;
+/// the ready ones are ordered by class and priority, and the first entry of each is looked at in turn,
+/// of the `RANKS_MAX` most urgent.
+async fn first_dues(work: &mut Work<'_>, queues: &[u32]) -> Try<HashMap<u32, Timestamp>> {
+    let mut dues: HashMap<u32, Timestamp> = HashMap::new();
+    let ready = |queue: u32, rest: String| {
+        format!(
+            "(SELECT q, due, class, prio FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0 \
+             {rest} ORDER BY class, prio, due LIMIT 1)"
+        )
+    };
+    let scheduled = |queue: &u32| {
+        format!("(SELECT {queue}, w.wake, NULL, NULL FROM ({}) w)", first_wakes(*queue))
+    };
+    for queues in queues.chunks(QUEUES_IN_STATEMENT) {
+        let first = queues.iter().map(|queue| ready(*queue, String::new()));
+        let mut parts: Vec<String> = first.chain(queues.iter().map(scheduled)).collect();
+        for _ in 0..RANKS_MAX {
+            if parts.is_empty() {
+                break;
+            }
+            let rows = work.rows(&parts.join(" UNION ALL ")).await?;
+            parts.clear();
+            for row in rows {
+                let mut row = Columns::of(row);
+                let (queue, due) = (row.int()? as u32, Timestamp::from_micros(row.int()?));
+                let first = dues.entry(queue).or_insert(due);
+                *first = due.min(*first);
+                if let (Some(class), Some(prio)) = (row.maybe_int()?, row.maybe_int()?) {
+                    let behind =
+                        format!("AND (class > {class} OR class = {class} AND prio > {prio})");
+                    parts.push(ready(queue, behind));
+                }
+            }
         }
     }
     Ok(dues)
@@ -317,7 +385,7 @@ impl Work<'_> {
     pub(super) fn forget_lanes(&mut self) {
         self.lanes.clear();
         self.jobs.clear();
-        self.with_closed.clear();
+        self.parts.clear();
         self.state.lanes.clear();
         self.state.keys.clear();
         self.state.jobs.clear();
@@ -340,7 +408,9 @@ impl Work<'_> {
             );
             self.read_jobs(&from, bodies).await?;
         }
-        self.with_closed.extend(lanes);
+        for lane in lanes {
+            self.parts.entry(*lane).or_default().closed = true;
+        }
         Ok(())
     }
 
@@ -358,7 +428,7 @@ impl Work<'_> {
             self.now.as_micros(),
             super::sql::literals(dead.iter().map(|id| &*id.0))
         );
-        self.loan.run(&sql).await?;
+        self.run(&sql).await?;
         Ok(())
     }
 }

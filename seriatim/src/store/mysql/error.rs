@@ -45,6 +45,11 @@ impl Fail {
         matches!(self, Self::Server(Driver::Server(e)) if matches!(e.code, 1205 | 1213 | 1020))
     }
 
+    /// Whether somebody else has opened the same lane meanwhile.
+    pub(super) fn is_taken(&self) -> bool {
+        matches!(self, Self::Server(Driver::Server(e)) if e.code == 1062)
+    }
+
     /// Whether the connection can be used on.
     pub(super) fn leaves_connection(&self) -> bool {
         match self {
@@ -58,6 +63,13 @@ impl Fail {
 pub(super) fn of_driver(e: Driver) -> Error {
     let (kind, message) = match &e {
         Driver::Server(server) => meaning(server),
+        Driver::Io(e) if is_of_tls(e) => (
+            ErrorKind::Unavailable,
+            "MySQL's certificate does not prove that it is the server of the URL: see ssl-mode and ssl-ca",
+        ),
+        Driver::Driver(DriverError::NoClientSslFlagFromServer) => {
+            (ErrorKind::Unavailable, "MySQL offers no encryption, and ssl-mode asks for it")
+        }
         Driver::Io(IoError::Io(_)) | Driver::Driver(DriverError::ConnectionClosed) => {
             (ErrorKind::Unavailable, "the connection to MySQL is broken")
         }
@@ -71,6 +83,14 @@ pub(super) fn of_driver(e: Driver) -> Error {
         _ => (ErrorKind::Unavailable, "the connection to MySQL cannot be used"),
     };
     Error::new(kind, message).because(e)
+}
+
+/// Whether the two could not agree on encryption. The driver says so in two ways.
+fn is_of_tls(e: &IoError) -> bool {
+    match e {
+        IoError::Io(e) => e.kind() == std::io::ErrorKind::InvalidData,
+        IoError::Tls(_) => true,
+    }
 }
 
 fn meaning(e: &ServerError) -> (ErrorKind, &'static str) {

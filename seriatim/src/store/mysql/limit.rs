@@ -2,18 +2,16 @@
 
 use std::time::Instant;
 
-use mysql_async::Opts;
-
 use super::error::Try;
+use super::options::Options;
 use super::pool::{Loan, Pool};
 use super::sql::{Columns, list};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Jobs per second of the least statements in two transactions for each batch: claim (lock, read, mark),
 /// then delete, on one table with one index. The table `seriatim_bare` is created anew and dropped.
 pub async fn bare_limit(url: &str, jobs: usize, batch: usize) -> Result<f64> {
-    let opts = Opts::from_url(url).map_err(|_| Error::invalid("store", "not a URL of MySQL"))?;
-    let pool = Pool::new(opts);
+    let pool = Pool::new(Options::parse(url)?);
     let mut loan = pool.lend().await?;
     let measured = measure(&mut loan, jobs, batch).await;
     loan.run("DROP TABLE IF EXISTS seriatim_bare").await?;

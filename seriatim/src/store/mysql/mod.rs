@@ -7,13 +7,17 @@
 
 mod claim;
 mod error;
+mod job_row;
+mod lane_row;
 mod limit;
+mod load;
 mod migrate;
 mod nodes;
+mod options;
 mod people;
 mod pool;
 mod push;
-mod row;
+
 mod save;
 mod settle;
 mod sql;
@@ -25,9 +29,11 @@ mod work;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use error::Fail;
+use options::Options;
 use pool::Pool;
 use work::{Definitions, Hold, Work};
 
@@ -47,7 +53,7 @@ const TRIES_MAX: usize = 8;
 
 /// A store in a database of `MySQL` (8.0 or later) or `MariaDB` (10.6 or later).
 ///
-/// Its tables begin with `seriatim_`. The server's clock decides. Connections are not encrypted yet.
+/// Its tables begin with `seriatim_`. The server's clock decides.
 pub struct Mysql {
     inner: Arc<Inner>,
     poll: wake::Poll,
@@ -68,6 +74,7 @@ impl std::fmt::Debug for Mysql {
 /// How often something has been tried, and how.
 struct Attempt {
     hold: Hold,
+    reserves: bool,
     tries: usize,
 }
 
@@ -76,6 +83,10 @@ impl Attempt {
     fn after(&mut self, fail: Fail, pool: &Pool) -> Option<Error> {
         if matches!(fail, Fail::Alone) && self.hold != Hold::Alone {
             self.hold = Hold::Alone;
+            return None;
+        }
+        if fail.is_taken() && !self.reserves {
+            self.reserves = true;
             return None;
         }
         self.tries += 1;
@@ -91,68 +102,70 @@ impl Attempt {
 /// Does something in a transaction; again, when the server undid it because of others.
 macro_rules! transact {
     ($store:expr, $hold:expr, $now:expr, $work:ident => $body:expr) => {{
-        let mut attempt = Attempt { hold: $hold, tries: 0 };
-        loop {
-            let tried = async {
-                let mut begun =
-                    Work::begin(&$store.pool, &$store.definitions, attempt.hold, $now).await?;
-                let $work = &mut begun;
-                let done = match $body.await {
-                    Ok(answer) => $work.loan.run("COMMIT").await.map(|_| answer),
-                    Err(fail) => Err(fail),
-                };
-                match done {
-                    Ok(answer) => {
-                        begun.loan.give_back();
-                        Ok(answer)
-                    }
-                    Err(fail) => {
-                        if fail.leaves_connection() {
-                            begun.undo().await;
+        let mut attempt = Attempt { hold: $hold, reserves: false, tries: 0 };
+        // A call that is given up takes its connection with it, and the server undoes it.
+        let call = async {
+            loop {
+                let tried = async {
+                    let mut begun =
+                        Work::begin(&$store.pool, &$store.definitions, attempt.hold, $now).await?;
+                    begun.reserves = attempt.reserves;
+                    let $work = &mut begun;
+                    let done = match $body.await {
+                        Ok(answer) => $work.run("COMMIT").await.map(|_| answer),
+                        Err(fail) => Err(fail),
+                    };
+                    match done {
+                        Ok(answer) => {
+                            begun.loan.give_back();
+                            Ok(answer)
                         }
-                        Err::<_, Fail>(fail)
+                        Err(fail) => {
+                            if fail.leaves_connection() {
+                                begun.undo().await;
+                            }
+                            Err::<_, Fail>(fail)
+                        }
                     }
-                }
-            };
-            match tried.await {
-                Ok(answer) => break Ok(answer),
-                Err(fail) => {
-                    if let Some(error) = attempt.after(fail, &$store.pool) {
-                        break Err(error);
+                };
+                match tried.await {
+                    Ok(answer) => break Ok(answer),
+                    Err(fail) => {
+                        if let Some(error) = attempt.after(fail, &$store.pool) {
+                            break Err(error);
+                        }
                     }
                 }
             }
-        }
+        };
+        let limit = $store.pool.options.call_timeout;
+        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(timed_out(limit)))
     }};
 }
 
+fn timed_out(limit: Duration) -> Error {
+    let message = format!("MySQL did not answer within {limit:?} (call_timeout)");
+    Error::new(ErrorKind::Unavailable, message)
+}
+
 impl Mysql {
-    /// Opens the store in the database at `url` (`mysql://…` or `mariadb://…`), which must name one.
+    /// Opens the store in the database that `url` names: `mysql://user:password@host:port/database`, or
+    /// the same with `mariadb:`.
     ///
-    /// Fails as `Unavailable` when the server cannot be reached. Does not set the store up: see
-    /// [`Store::migrate`].
+    /// Behind a `?` it may hold, joined by `&`:
+    ///
+    /// - `connections`: most at once, 1 to 200; 8
+    /// - `call_timeout`: how long a call may take, the wait for a connection included; `30s`
+    /// - `connect_timeout`: how long a connection may take to come about; `10s`
+    /// - `ssl-mode`: `disabled`, `preferred` (the default: encrypted if the server can), `required`
+    ///   (encrypted, whoever answers), `verify_identity` (the server must prove its name)
+    /// - `ssl-ca`: a file in PEM with the authorities to trust; without it those that Mozilla trusts
+    ///
+    /// Fails as `Unavailable` when the server cannot be reached, and as `Invalid` when the URL is
+    /// wrong; no error shows a password. Does not set the store up: see [`Store::migrate`].
     pub async fn connect(url: &str) -> Result<Self> {
-        let url = match url.strip_prefix("mariadb:") {
-            Some(rest) => format!("mysql:{rest}"),
-            None => url.to_owned(),
-        };
-        // The driver's own words may repeat the URL, and so the password.
-        let wrong = |_| {
-            let message = "write it as mysql://USER:PASSWORD@HOST:PORT/DATABASE";
-            Error::invalid("store", message)
-        };
-        let opts = mysql_async::Opts::from_url(&url).map_err(wrong)?;
-        if opts.db_name().is_none_or(str::is_empty) {
-            let message = "names no database: write it as mysql://USER:PASSWORD@HOST:PORT/DATABASE";
-            return Err(Error::invalid("store", message));
-        }
-        if opts.ssl_opts().is_some() {
-            let message =
-                "connections to MySQL cannot be encrypted yet: leave the TLS options away";
-            return Err(Error::new(ErrorKind::Unsupported, message).in_field("store"));
-        }
         let inner = Inner {
-            pool: Pool::new(opts),
+            pool: Pool::new(Options::parse(url)?),
             definitions: Definitions::default(),
             bell: Bell::default(),
         };

@@ -3,8 +3,9 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::error::Try;
+use super::load::Bodies;
 use super::sql::{Columns, json, list, text};
-use super::work::{Bodies, Work};
+use super::work::Work;
 use crate::id::NodeId;
 use crate::store::request::{Command, Heartbeat, Lead, Pulse};
 use crate::store::view::NodeView;
@@ -32,7 +33,7 @@ pub(super) async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<P
                  dead_at = VALUES(dead_at)",
                 row.beat_at.as_micros()
             );
-            work.loan.run(&sql).await?;
+            work.run(&sql).await?;
         }
     }
     if !named.is_empty() {
@@ -50,14 +51,14 @@ async fn flagged(work: &mut Work<'_>, node: &NodeId, named: &BTreeSet<u64>) -> T
         list(named.iter().copied())
     );
     let mut lanes = HashSet::new();
-    for row in work.loan.rows(&sql).await? {
+    for row in work.rows(&sql).await? {
         lanes.insert(Columns::of(row).int()? as u64);
     }
     if lanes.is_empty() {
         return Ok(());
     }
     let ids = list(lanes);
-    work.read_lanes(&format!("WHERE id IN ({ids})")).await?;
+    work.read_lanes(&format!("WHERE id IN ({ids})"), Bodies::None).await?;
     let from = format!(
         "FROM seriatim_flag f JOIN seriatim_job j ON j.seq = f.seq JOIN seriatim_lane l ON l.id = j.lane \
          WHERE f.lane IN ({ids}) AND j.gen < l.open"
@@ -75,7 +76,7 @@ pub(super) async fn command(work: &mut Work<'_>, node: &NodeId, command: Command
         None => "NULL",
     };
     let sql = format!("UPDATE seriatim_node SET command = {word} WHERE id = {}", text(&node.0));
-    work.loan.run(&sql).await?;
+    work.run(&sql).await?;
     Ok(())
 }
 
@@ -85,7 +86,7 @@ pub(super) async fn lead(work: &mut Work<'_>, request: &Lead) -> Try<bool> {
         "INSERT INTO seriatim_leader (role, node, until) VALUES ({role}, '', 0) ON DUPLICATE KEY UPDATE role = role; \
          SELECT node, until FROM seriatim_leader WHERE role = {role} AND node <> ''"
     );
-    let answers = work.loan.run(&sql).await?;
+    let answers = work.run(&sql).await?;
     for row in answers.into_iter().skip(1).flat_map(|answer| answer.rows) {
         let mut row = Columns::of(row);
         let leader = (NodeId(row.text()?), crate::clock::Timestamp::from_micros(row.int()?));
@@ -99,7 +100,7 @@ pub(super) async fn lead(work: &mut Work<'_>, request: &Lead) -> Try<bool> {
             text(&node.0),
             until.as_micros()
         );
-        work.loan.run(&sql).await?;
+        work.run(&sql).await?;
     }
     Ok(leads)
 }

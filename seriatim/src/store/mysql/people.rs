@@ -4,9 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::error::Try;
-use super::row::{DEAD, WAITING, micros};
+use super::job_row::DEAD;
+use super::lane_row::micros;
+use super::load::{Bodies, Need};
 use super::sql::{Columns, LIST_MAX, bytes, list, literals};
-use super::work::{Bodies, Need, Work};
+use super::work::Work;
 use crate::clock::Timestamp;
 use crate::id::JobId;
 use crate::limits::ACTION_ROWS_MAX;
@@ -27,8 +29,8 @@ async fn load_places(work: &mut Work<'_>, ids: &[JobId]) -> Try<()> {
     let ended: Vec<u64> = ended.map(|(id, _)| id.seq()).collect();
     for seqs in ended.chunks(LIST_MAX) {
         let seqs = list(seqs.iter().copied());
-        let from = format!("FROM seriatim_job j WHERE j.seq IN ({seqs}) AND j.state <> {WAITING}");
-        work.read_jobs(&from, Bodies::None).await?;
+        let from = format!("FROM seriatim_ended j WHERE j.seq IN ({seqs})");
+        work.read_ended(&from, Bodies::None).await?;
     }
     Ok(())
 }
@@ -57,16 +59,18 @@ pub(super) async fn act(work: &mut Work<'_>, request: &Act) -> Try<Acted> {
         (LaneSelection::Key(key), _) => format!("AND k = {}", super::sql::text(key)),
         (LaneSelection::Lane(lane), _) => format!("AND id = {}", lane.number),
         (LaneSelection::Failed, Owner::Lane) => "AND retry >= 0".to_owned(),
-        (LaneSelection::Failed, Owner::Job) => format!(
-            "AND id IN (SELECT lane FROM seriatim_job WHERE q = {queue} AND state = {WAITING} AND retry >= 0)"
-        ),
+        (LaneSelection::Failed, Owner::Job) => {
+            let among =
+                "(SELECT 1 FROM seriatim_job j WHERE j.lane = seriatim_lane.id AND j.retry >= 0)";
+            format!("AND (j_retry >= 0 OR EXISTS {among})")
+        }
     };
     let sql = format!(
-        "SELECT id FROM seriatim_lane WHERE q = {queue} {filter} ORDER BY age, id LIMIT {}",
+        "SELECT id FROM seriatim_lane WHERE q = {queue} {filter} ORDER BY id LIMIT {}",
         ACTION_ROWS_MAX + 1
     );
     let mut ids = BTreeSet::new();
-    for row in work.loan.rows(&sql).await? {
+    for row in work.rows(&sql).await? {
         ids.insert(Columns::of(row).int()? as u64);
     }
     work.lock_lanes(&ids).await?;
@@ -89,11 +93,11 @@ async fn select(work: &mut Work<'_>, request: &Selected) -> Try<(Vec<u64>, bool)
         Selection::Jobs(ids) => format!("AND seq IN ({})", list(ids.iter().map(|id| id.seq()))),
     };
     let sql = format!(
-        "SELECT seq, created FROM seriatim_job WHERE q = {queue} AND state = {DEAD} {filter} ORDER BY seq LIMIT {}",
+        "SELECT seq, created FROM seriatim_ended WHERE q = {queue} AND state = {DEAD} {filter} ORDER BY seq LIMIT {}",
         ACTION_ROWS_MAX + 1
     );
     let mut seqs = Vec::new();
-    for row in work.loan.rows(&sql).await? {
+    for row in work.rows(&sql).await? {
         let mut row = Columns::of(row);
         let seq = row.int()? as u64;
         let id = JobId::new(Timestamp::from_micros(row.int()?), queue, 0, seq);
@@ -111,9 +115,10 @@ async fn select(work: &mut Work<'_>, request: &Selected) -> Try<(Vec<u64>, bool)
 async fn load_dead(work: &mut Work<'_>, seqs: &[u64], bodies: Bodies) -> Try<()> {
     for seqs in seqs.chunks(LIST_MAX) {
         let seqs = list(seqs.iter().copied());
-        let from =
-            format!("FROM seriatim_job j WHERE j.seq IN ({seqs}) AND j.state = {DEAD} FOR UPDATE");
-        work.read_jobs(&from, bodies).await?;
+        let from = format!(
+            "FROM seriatim_ended j WHERE j.seq IN ({seqs}) AND j.state = {DEAD} FOR UPDATE"
+        );
+        work.read_ended(&from, bodies).await?;
     }
     Ok(())
 }
@@ -127,8 +132,8 @@ pub(super) async fn requeue(work: &mut Work<'_>, request: &Selected) -> Try<Acte
     let mut undigested = false;
     for some in seqs.chunks(LIST_MAX) {
         let some = list(some.iter().copied());
-        let sql = format!("SELECT k, digest FROM seriatim_job WHERE seq IN ({some})");
-        for row in work.loan.rows(&sql).await? {
+        let sql = format!("SELECT k, digest FROM seriatim_ended WHERE seq IN ({some})");
+        for row in work.rows(&sql).await? {
             let mut row = Columns::of(row);
             keys.extend(row.maybe_text()?.filter(|_| keyed).map(|key| (queue, key)));
             match row.bytes()?.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok()) {
@@ -165,11 +170,12 @@ pub(super) async fn sweep(work: &mut Work<'_>, rows_max: usize) -> Try<Swept> {
     let now = work.now;
     let (at, most) = (now.as_micros(), rows_max + 1);
     let sql = format!(
-        "SELECT j.seq, j.lane FROM seriatim_job j FORCE INDEX (job_expires) JOIN seriatim_lane l ON l.id = j.lane \
-         WHERE j.expires <= {at} AND j.state = {WAITING} AND j.gen >= l.open ORDER BY j.seq LIMIT {most}"
+        "SELECT e.seq, l.id FROM seriatim_expiry e LEFT JOIN seriatim_job j ON j.seq = e.seq \
+         JOIN seriatim_lane l ON l.id = COALESCE(j.lane, e.seq) \
+         WHERE e.at <= {at} AND COALESCE(j.gen, l.j_gen) >= l.open ORDER BY e.seq LIMIT {most}"
     );
     let (mut expired, mut lanes) = (Vec::new(), BTreeSet::new());
-    for row in work.loan.rows(&sql).await? {
+    for row in work.rows(&sql).await? {
         let mut row = Columns::of(row);
         expired.push(row.int()? as u64);
         lanes.insert(row.int()? as u64);
@@ -184,7 +190,7 @@ pub(super) async fn sweep(work: &mut Work<'_>, rows_max: usize) -> Try<Swept> {
     forget_names(work, most).await?;
     let old = at - micros(DEAD_NODE_SHOWN);
     let sql = format!("DELETE FROM seriatim_node WHERE dead_at IS NOT NULL AND dead_at <= {old}");
-    work.loan.run(&sql).await?;
+    work.run(&sql).await?;
     Ok(swept)
 }
 
@@ -192,32 +198,32 @@ pub(super) async fn sweep(work: &mut Work<'_>, rows_max: usize) -> Try<Swept> {
 async fn sweep_ended(work: &mut Work<'_>, rows_max: usize, swept: &mut Swept) -> Try<()> {
     let (now, most) = (work.now.as_micros(), rows_max + 1);
     let done = format!(
-        "FROM seriatim_job j FORCE INDEX (job_until) WHERE j.until <= {now} ORDER BY j.until LIMIT {most} FOR UPDATE SKIP LOCKED"
+        "FROM seriatim_ended j FORCE INDEX (ended_until) WHERE j.until <= {now} ORDER BY j.until LIMIT {most} FOR UPDATE SKIP LOCKED"
     );
-    let mut done = work.read_jobs(&done, Bodies::None).await?;
+    let mut done = work.read_ended(&done, Bodies::None).await?;
     swept.more |= done.len() > rows_max;
     done.truncate(rows_max);
     swept.completed = done.len() as u64;
     let counts = format!(
-        "SELECT q, COUNT(*) FROM seriatim_job FORCE INDEX (job_ended) WHERE q IN ({}) AND state = {DEAD} GROUP BY q",
+        "SELECT q, COUNT(*) FROM seriatim_ended FORCE INDEX (ended_state) WHERE q IN ({}) AND state = {DEAD} GROUP BY q",
         list(work.state.queues.iter().map(|row| u64::from(row.number)))
     );
     let mut dead = Vec::new();
-    for row in work.loan.rows(&counts).await? {
+    for row in work.rows(&counts).await? {
         let mut row = Columns::of(row);
         let (queue, count) = (row.int()? as u32, row.int()? as u64);
         let Some(definition) = work.state.queue_row(queue).map(|row| &row.queue) else { continue };
         let over = count.saturating_sub(definition.retain_dead_max).min(most as u64) as usize;
         let old = now.saturating_sub(micros(definition.retain_dead));
-        let from = format!("FROM seriatim_job j WHERE j.q = {queue} AND j.state = {DEAD}");
+        let from = format!("FROM seriatim_ended j WHERE j.q = {queue} AND j.state = {DEAD}");
         let rest = "FOR UPDATE SKIP LOCKED";
         let mut ids = Vec::new();
         if over > 0 {
             let sql = format!("{from} ORDER BY j.at, j.seq LIMIT {over} {rest}");
-            ids = work.read_jobs(&sql, Bodies::None).await?;
+            ids = work.read_ended(&sql, Bodies::None).await?;
         }
         let sql = format!("{from} AND j.at <= {old} ORDER BY j.at, j.seq LIMIT {most} {rest}");
-        for id in work.read_jobs(&sql, Bodies::None).await? {
+        for id in work.read_ended(&sql, Bodies::None).await? {
             if !ids.contains(&id) {
                 ids.push(id);
             }
@@ -243,7 +249,7 @@ async fn forget_names(work: &mut Work<'_>, most: usize) -> Try<()> {
         work.now.as_micros()
     );
     let mut ids = Vec::new();
-    for row in work.loan.rows(&sql).await? {
+    for row in work.rows(&sql).await? {
         let id = Columns::of(row).bytes()?.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
         ids.extend(id.map(JobId::from_bytes));
     }
@@ -256,7 +262,7 @@ async fn forget_names(work: &mut Work<'_>, most: usize) -> Try<()> {
             work.now.as_micros(),
             gone.join(",")
         );
-        work.loan.run(&sql).await?;
+        work.run(&sql).await?;
     }
     Ok(())
 }

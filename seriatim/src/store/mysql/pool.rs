@@ -4,26 +4,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts, Row};
+use mysql_async::{Conn, DriverError, Error as Driver, Row};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::error::Try;
+use super::options::Options;
 use crate::error::{Error, ErrorKind};
 
-/// Most connections of one store.
-const CONNECTIONS_MAX: usize = 8;
 /// How many seconds a statement waits for a row that another holds.
 const LOCK_WAIT_SECONDS: u32 = 10;
 /// For how many seconds the server waits for the next statement of a transaction. A process that stands
 /// still in the middle of one would otherwise hold its locks for as long, and nobody could take over
 /// what it held.
 const IDLE_IN_TRANSACTION_SECONDS: u32 = 5;
-/// The largest packet that we send; the server may take less.
-const PACKET_BYTES_MAX: usize = 1 << 30;
 
 /// The connections of a store.
 pub(super) struct Pool {
-    opts: Opts,
+    pub options: Options,
+    /// The server has been found to offer no encryption, and the URL leaves that to it.
+    is_plain: AtomicBool,
     places: Semaphore,
     idle: Mutex<Vec<Conn>>,
     closed: AtomicBool,
@@ -48,15 +47,11 @@ pub(super) struct Answer {
 }
 
 impl Pool {
-    pub(super) fn new(opts: Opts) -> Self {
-        let opts = mysql_async::OptsBuilder::from_opts(opts)
-            .max_allowed_packet(Some(PACKET_BYTES_MAX))
-            .wait_timeout(Some(28_800))
-            .prefer_socket(false)
-            .stmt_cache_size(0);
+    pub(super) fn new(options: Options) -> Self {
         Self {
-            opts: opts.into(),
-            places: Semaphore::new(CONNECTIONS_MAX),
+            places: Semaphore::new(options.connections),
+            options,
+            is_plain: AtomicBool::new(false),
             idle: Mutex::default(),
             closed: AtomicBool::new(false),
             repeated: AtomicU64::new(0),
@@ -91,7 +86,30 @@ impl Pool {
     }
 
     async fn connect(&self) -> Try<Conn> {
-        let mut conn = Conn::new(self.opts.clone()).await?;
+        let limit = self.options.connect_timeout;
+        let message = || format!("MySQL took no connection within {limit:?} (connect_timeout)");
+        let timed_out = |_| Error::new(ErrorKind::Unavailable, message());
+        tokio::time::timeout(limit, self.begin()).await.map_err(timed_out)?
+    }
+
+    /// A connection, encrypted if it can or must be.
+    async fn dial(&self) -> Try<Conn> {
+        let options = &self.options;
+        let plain = options.plain.as_ref();
+        if let Some(plain) = plain.filter(|_| self.is_plain.load(Ordering::Relaxed)) {
+            return Ok(Conn::new(plain.clone()).await?);
+        }
+        match (Conn::new(options.opts.clone()).await, plain) {
+            (Err(Driver::Driver(DriverError::NoClientSslFlagFromServer)), Some(plain)) => {
+                self.is_plain.store(true, Ordering::Relaxed);
+                Ok(Conn::new(plain.clone()).await?)
+            }
+            (conn, _) => Ok(conn?),
+        }
+    }
+
+    async fn begin(&self) -> Try<Conn> {
+        let mut conn = self.dial().await?;
         // Whatever the server's defaults are: no gap locks, no silent truncation, numbers in a row.
         let session = format!(
             "SET SESSION transaction_isolation = 'READ-COMMITTED', SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}, \

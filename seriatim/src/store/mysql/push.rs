@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::error::{Fail, Try};
+use super::load::{Bodies, Need};
 use super::sql::{Columns, bytes, text};
-use super::work::{Bodies, Hold, Need, Work};
+use super::work::{Hold, Work};
 use crate::clock::Timestamp;
 use crate::id::JobId;
 use crate::job::Job;
@@ -27,7 +28,8 @@ pub(super) async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
         let may_convert = !row.declared && row.queue.mode.is_keyed() && queue.mode.is_keyed();
         // One lane is enough to refuse.
         let limit = if may_convert { "" } else { "LIMIT 1" };
-        let ids = work.read_lanes(&format!("WHERE q = {number} {limit} FOR UPDATE")).await?;
+        let ids =
+            work.read_lanes(&format!("WHERE q = {number} {limit} FOR UPDATE"), Bodies::All).await?;
         work.load_jobs(&ids, Need::All, true, Bodies::All, &HashMap::new()).await?;
     }
     let now = work.now;
@@ -79,7 +81,7 @@ pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> 
              ON DUPLICATE KEY UPDATE job = VALUES(job), until = VALUES(until)",
             rows.join(",")
         );
-        work.loan.run(&sql).await?;
+        work.write(&sql).await?;
     }
     Ok(pushed)
 }
@@ -91,7 +93,11 @@ async fn open(
     jobs: &[Job],
     number: &impl Fn(&Job) -> Option<u32>,
 ) -> Try<()> {
-    work.open_keys(keys).await?;
+    if work.reserves {
+        work.open_keys(keys).await?;
+    } else {
+        work.lock_keys(keys).await?;
+    }
     let lanes: Vec<u64> = work.lanes.keys().copied().collect();
     if lanes.is_empty() {
         return Ok(());
@@ -132,7 +138,7 @@ async fn recall(
             rows.join(","),
             each.join(",")
         );
-        let answers = work.loan.run(&sql).await?;
+        let answers = work.run(&sql).await?;
         for row in answers.into_iter().skip(1).flat_map(|answer| answer.rows) {
             let mut row = Columns::of(row);
             let (queue, key, name) = (row.int()? as u32, row.text()?, row.text()?);

@@ -1,9 +1,10 @@
 //! Writing what an operation has made different in the model.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::error::{Fail, Try};
-use super::row::{JOB_COLUMNS, JobRow, LANE_COLUMNS, LaneRow, WAITING, generation};
+use super::job_row::{BODY_COLUMNS, JobRow, Table, WAITING, generation};
+use super::lane_row::{LANE_COLUMNS, LaneRow, st};
 use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, json, list, maybe_text, text};
 use super::work::{Hold, UNNUMBERED, Work};
 use crate::id::JobId;
@@ -11,28 +12,18 @@ use crate::id::JobId;
 /// In how many rows the turns of a queue are counted.
 const TALLY_SLOTS: u8 = 16;
 
-const LANE_UPDATE: &str = "age = VALUES(age), st = VALUES(st), class = VALUES(class), prio = VALUES(prio), due = VALUES(due), \
-    wake = VALUES(wake), tok = VALUES(tok), open = VALUES(open), n = VALUES(n), c = VALUES(c), flags = VALUES(flags), \
-    retry = VALUES(retry), crashes = VALUES(crashes), error = VALUES(error), next_due = VALUES(next_due), \
-    route = VALUES(route), node = VALUES(node), own = VALUES(own), ttl = VALUES(ttl), until = VALUES(until), \
-    claimed_at = VALUES(claimed_at), beat_at = VALUES(beat_at), progress = VALUES(progress)";
-const JOB_UPDATE: &str = "lane = VALUES(lane), gen = VALUES(gen), later = VALUES(later), ord = VALUES(ord), \
-    score = VALUES(score), prio = VALUES(prio), run_at = VALUES(run_at), attempts = VALUES(attempts), \
-    started = VALUES(started), flagged = VALUES(flagged), route = VALUES(route), retry = VALUES(retry), \
-    crashes = VALUES(crashes), error = VALUES(error), digest = VALUES(digest), opts = VALUES(opts), \
-    aliases = VALUES(aliases), k = VALUES(k), state = VALUES(state), at = VALUES(at), until = VALUES(until), \
-    expires = VALUES(expires)";
-
-/// The numbers that the server gave to new jobs and lanes.
+/// The numbers of new jobs and lanes, by those that they had in the model.
 #[derive(Default)]
-pub(super) struct Numbers {
-    jobs: HashMap<u64, u64>,
-}
+pub(super) struct Numbers(HashMap<u64, u64>);
 
 impl Numbers {
+    fn number(&self, number: u64) -> u64 {
+        self.0.get(&number).copied().unwrap_or(number)
+    }
+
     /// The id under which a job is known from now on.
     pub(super) fn of(&self, id: JobId) -> JobId {
-        match self.jobs.get(&id.seq()) {
+        match self.0.get(&id.seq()) {
             Some(seq) => JobId::new(id.created_at(), id.queue(), 0, *seq),
             None => id,
         }
@@ -42,16 +33,14 @@ impl Numbers {
 /// Statements of one kind, cut where they become too long.
 struct Batch {
     head: String,
-    tail: String,
-    done: Vec<(String, u64)>,
+    tail: &'static str,
+    done: Vec<String>,
     rows: String,
-    count: u64,
 }
 
 impl Batch {
-    fn new(head: impl Into<String>, tail: impl Into<String>) -> Self {
-        let (head, tail) = (head.into(), tail.into());
-        Self { head, tail, done: Vec::new(), rows: String::new(), count: 0 }
+    fn new(head: impl Into<String>, tail: &'static str) -> Self {
+        Self { head: head.into(), tail, done: Vec::new(), rows: String::new() }
     }
 
     fn add(&mut self, row: &str) {
@@ -63,22 +52,49 @@ impl Batch {
             }
         }
         self.rows.push_str(row);
-        self.count += 1;
     }
 
     fn cut(&mut self) {
-        if self.count > 0 {
+        if !self.rows.is_empty() {
             let rows = std::mem::take(&mut self.rows);
-            self.done.push((format!("{}{rows}{}", self.head, self.tail), self.count));
-            self.count = 0;
+            self.done.push(format!("{}{rows}{}", self.head, self.tail));
         }
     }
 
-    /// The statements, each with how many rows it has.
-    fn finish(mut self) -> Vec<(String, u64)> {
+    fn finish(mut self) -> Vec<String> {
         self.cut();
         self.done
     }
+}
+
+/// Rows to be changed, together with all in which the same changes.
+#[derive(Default)]
+struct Changes(BTreeMap<(&'static str, String), Vec<u64>>);
+
+impl Changes {
+    const LANES: &'static str = "seriatim_lane";
+
+    fn add(&mut self, table: &'static str, number: u64, what: String) {
+        if !what.is_empty() {
+            self.0.entry((table, what)).or_default().push(number);
+        }
+    }
+
+    fn statements(&self) -> impl Iterator<Item = String> {
+        self.0.iter().flat_map(|((table, what), numbers)| {
+            let column = if *table == Self::LANES { "id" } else { "seq" };
+            numbers.chunks(LIST_MAX).map(move |numbers| {
+                let numbers = list(numbers.iter().copied());
+                format!("UPDATE {table} SET {what} WHERE {column} IN ({numbers})")
+            })
+        })
+    }
+}
+
+/// All that is in the model now.
+struct After {
+    lanes: Vec<LaneRow>,
+    jobs: BTreeMap<u64, JobRow>,
 }
 
 impl Work<'_> {
@@ -90,15 +106,47 @@ impl Work<'_> {
             return Err(Fail::Alone);
         }
         self.save_definitions().await?;
-        let (lanes, jobs) = self.after().await?;
-        let numbers = self.save_jobs(jobs).await?;
-        self.save_lanes(lanes, &numbers).await?;
+        let numbers = self.number().await?;
+        let after = self.after(&numbers);
+        // Payloads are copied before what holds them is deleted, and keys are free before they are taken.
+        self.insert_jobs(&after, Table::Ended).await?;
+        self.delete_lanes(&after).await?;
+        self.delete_jobs(&after, Table::Job).await?;
+        self.insert_lanes(&after).await?;
+        self.insert_jobs(&after, Table::Job).await?;
+        self.update(&after).await?;
+        self.save_wakes(&after).await?;
+        self.delete_jobs(&after, Table::Ended).await?;
+        self.save_names(&after).await?;
         self.save_tally().await?;
+        self.remember(after);
         Ok(numbers)
     }
 
-    /// Rows of all that is in the model now, with the numbers of new lanes.
-    async fn after(&mut self) -> Try<(Vec<(u64, LaneRow)>, BTreeMap<u64, JobRow>)> {
+    /// Numbers what is new, in order of arrival. A lane has the number of the job that opened it.
+    async fn number(&mut self) -> Try<Numbers> {
+        let mut numbers = HashMap::new();
+        let mut new = BTreeSet::new();
+        for (number, lane) in self.state.lanes.range(UNNUMBERED..) {
+            let place = lane.key.clone().map(|key| (lane.id.queue, key));
+            match place.and_then(|place| self.reserved.get(&place)) {
+                Some(id) => drop(numbers.insert(*number, *id)),
+                None => drop(new.insert(*number)),
+            }
+        }
+        let live = self.state.lanes.values().flat_map(|lane| {
+            lane.hold.iter().flat_map(|hold| &hold.closed).chain(lane.open_jobs())
+        });
+        let live = live.map(|job| job.id.seq());
+        new.extend(live.filter(|seq| *seq >= UNNUMBERED && !numbers.contains_key(seq)));
+        if !new.is_empty() {
+            let first = self.draw(new.len()).await?;
+            numbers.extend(new.into_iter().zip(first..));
+        }
+        Ok(Numbers(numbers))
+    }
+
+    fn after(&self, numbers: &Numbers) -> After {
         let mut open_before: HashMap<u64, i64> = HashMap::new();
         for job in self.jobs.values() {
             if let Some(lane) = job.lane
@@ -107,223 +155,228 @@ impl Work<'_> {
                 *open_before.entry(lane).or_default() += 1;
             }
         }
-        self.delete_lanes().await?;
-        let mut rows = Vec::new();
-        let mut unnumbered = Vec::new();
+        let (mut lanes, mut jobs) = (Vec::new(), BTreeMap::new());
         for (number, lane) in &self.state.lanes {
             let before = self.lanes.get(number);
             let more = before.map_or(0, |row| row.n)
                 - open_before.get(number).copied().unwrap_or_default();
             let n = lane.open_count() as i64 + more;
-            let mut row = LaneRow::of(lane, before, n, self.with_closed.contains(number));
-            if before.is_none() {
-                let reserved = row.k.clone().and_then(|key| self.reserved.remove(&(row.q, key)));
-                row.id = reserved.unwrap_or_default();
-                if reserved.is_none() {
-                    unnumbered.push(rows.len());
-                }
-            }
-            rows.push((*number, row));
-        }
-        self.number_lanes(&mut rows, &unnumbered).await?;
-        let mut jobs = BTreeMap::new();
-        for (number, row) in &rows {
-            let Some(lane) = self.state.lanes.get(number) else { continue };
-            let before = |seq: u64| self.jobs.get(&seq);
-            for job in lane.hold.iter().flat_map(|hold| &hold.closed) {
-                let old = before(job.id.seq());
-                let gen_ = generation(old.map(|old| old.gen_), row.open, true);
-                let later = old.is_some_and(|old| old.later);
-                jobs.insert(job.id.seq(), JobRow::live(job, row, gen_, later));
-            }
-            let open = lane.open.values().map(|job| (job, false));
-            for (job, later) in open.chain(lane.later.values().map(|job| (job, true))) {
-                let old = before(job.id.seq()).filter(|old| old.lane.is_some());
-                let gen_ = generation(old.map(|old| old.gen_), row.open, false);
-                jobs.insert(job.id.seq(), JobRow::live(job, row, gen_, later));
-            }
+            let parts = self.parts.get(number).copied().unwrap_or_default();
+            let row = LaneRow::of(lane, numbers.number(*number), before, n, parts);
+            let mut add = |job: &crate::store::memory::lane::Entry, is_closed, later: bool| {
+                let old = self.jobs.get(&job.id.seq()).filter(|old| old.lane.is_some());
+                let gen_ = generation(old.map(|old| old.gen_), row.open, is_closed);
+                let later = if is_closed { old.is_some_and(|old| old.later) } else { later };
+                let mut job = job.clone();
+                job.id = numbers.of(job.id);
+                jobs.insert(job.id.seq(), JobRow::live(job, row.q, row.id, gen_, later));
+            };
+            lane.hold.iter().flat_map(|hold| &hold.closed).for_each(|job| add(job, true, false));
+            lane.open.values().for_each(|job| add(job, false, false));
+            lane.later.values().for_each(|job| add(job, false, true));
+            lanes.push(row);
         }
         for ended in self.state.done.values().chain(self.state.dead.values()) {
             jobs.insert(ended.entry.id.seq(), JobRow::ended(ended));
         }
-        Ok((rows, jobs))
+        After { lanes, jobs }
+    }
+
+    async fn write_all(&mut self, batch: Batch) -> Try<()> {
+        for sql in batch.finish() {
+            self.write(&sql).await?;
+        }
+        Ok(())
+    }
+
+    /// What a statement says of the payload of a job that is written where it was not.
+    fn payload(&self, job: &JobRow) -> String {
+        let seq = job.entry.id.seq();
+        match self.jobs.get(&seq).map(JobRow::table) {
+            Some(table) if (table == Table::Ended) != (job.table() == Table::Ended) => {
+                table.payload(seq)
+            }
+            // It is new; or its queue changes its mode, for which all is read.
+            _ => bytes(job.entry.payload.as_bytes()),
+        }
+    }
+
+    async fn insert_jobs(&mut self, after: &After, table: Table) -> Try<()> {
+        let name = table_name(table);
+        let mut batch =
+            Batch::new(format!("INSERT INTO {name} ({}) VALUES ", JobRow::columns(table)), "");
+        for (seq, job) in after.jobs.iter().filter(|(_, job)| job.table() == table) {
+            if self.jobs.get(seq).is_none_or(|before| before.table() != table) {
+                let queue = self.state.queue_row(job.q).ok_or_else(super::sql::corrupt)?;
+                batch.add(&job.values(&queue.queue, &self.payload(job))?);
+            }
+        }
+        self.write_all(batch).await
     }
 
     /// Deletes the lanes that are gone, and those that were opened for nothing.
-    async fn delete_lanes(&mut self) -> Try<()> {
-        let lanes = &self.state.lanes;
-        let gone = self.lanes.keys().copied().filter(|id| !lanes.contains_key(id));
-        let mut gone: Vec<u64> = gone.collect();
-        let is_used = |(queue, key): &(u32, std::sync::Arc<str>)| {
-            self.state.keys.get(&(*queue, key.clone())).is_some_and(|n| lanes.contains_key(n))
-        };
-        let unused = self.reserved.iter().filter(|(place, _)| !is_used(place));
-        gone.extend(unused.map(|(_, id)| *id));
+    async fn delete_lanes(&mut self, after: &After) -> Try<()> {
+        let stay: BTreeSet<u64> = after.lanes.iter().map(|row| row.id).collect();
+        let all = self.lanes.keys().chain(self.reserved.values());
+        let mut gone: Vec<u64> = all.copied().filter(|id| !stay.contains(id)).collect();
         gone.sort_unstable();
         for ids in gone.chunks(LIST_MAX) {
-            let sql =
-                format!("DELETE FROM seriatim_lane WHERE id IN ({})", list(ids.iter().copied()));
-            self.loan.run(&sql).await?;
+            let ids = list(ids.iter().copied());
+            self.write(&format!("DELETE FROM seriatim_lane WHERE id IN ({ids})")).await?;
         }
         Ok(())
     }
 
-    /// Opens lanes, of which the server chooses the numbers.
-    async fn number_lanes(&mut self, rows: &mut [(u64, LaneRow)], unnumbered: &[usize]) -> Try<()> {
-        let head = format!("INSERT INTO seriatim_lane ({LANE_COLUMNS}) VALUES ");
-        let mut batch = Batch::new(head, "");
-        for i in unnumbered {
-            batch.add(&rows[*i].1.values("NULL"));
-        }
-        let mut places = unnumbered.iter();
-        for (sql, count) in batch.finish() {
-            let first = self.first_id(&sql).await?;
-            for (place, id) in places.by_ref().take(count as usize).zip(first..) {
-                rows[*place].1.id = id;
-            }
+    /// Deletes what is not in that table any more. In the rows of lanes, `update` does.
+    async fn delete_jobs(&mut self, after: &After, table: Table) -> Try<()> {
+        let stays = |seq: &u64| after.jobs.get(seq).is_some_and(|job| job.table() == table);
+        let here = self.jobs.iter().filter(|(_, before)| before.table() == table);
+        let mut gone: Vec<u64> = here.map(|(seq, _)| *seq).filter(|seq| !stays(seq)).collect();
+        gone.sort_unstable();
+        for seqs in gone.chunks(LIST_MAX) {
+            let (name, seqs) = (table_name(table), list(seqs.iter().copied()));
+            self.write(&format!("DELETE FROM {name} WHERE seq IN ({seqs})")).await?;
         }
         Ok(())
     }
 
-    async fn first_id(&mut self, sql: &str) -> Try<u64> {
-        let answers = self.loan.run(sql).await?;
-        let first = answers.first().map(|answer| answer.first_id).filter(|id| *id > 0);
-        first.ok_or_else(super::sql::corrupt)
+    async fn insert_lanes(&mut self, after: &After) -> Try<()> {
+        let columns = format!("({LANE_COLUMNS}, payload) VALUES ");
+        let mut new = Batch::new(format!("INSERT INTO seriatim_lane {columns}"), "");
+        let mut reserved = Batch::new(format!("REPLACE INTO seriatim_lane {columns}"), "");
+        let is_reserved: BTreeSet<u64> = self.reserved.values().copied().collect();
+        // In order of keys, as all who open lanes do, so that nobody waits in a circle.
+        let mut lanes: Vec<&LaneRow> =
+            after.lanes.iter().filter(|row| !self.lanes.contains_key(&row.id)).collect();
+        lanes.sort_by(|a, b| (a.q, &a.k, a.id).cmp(&(b.q, &b.k, b.id)));
+        for row in lanes {
+            let job = after.jobs.get(&row.id).filter(|job| job.table() == Table::Lane);
+            let payload = job.map_or_else(|| "NULL".to_owned(), |job| self.payload(job));
+            let batch = if is_reserved.contains(&row.id) { &mut reserved } else { &mut new };
+            batch.add(&row.values(job, &payload)?);
+        }
+        self.write_all(new).await?;
+        self.write_all(reserved).await
     }
 
-    /// A lane is as old as the job that opened it. One that was opened for a job with a history
-    /// is new, and gets a number as a new job would.
-    async fn age_lanes(&mut self, rows: &mut [(u64, LaneRow)], numbers: &Numbers) -> Try<()> {
-        let mut ageless = Vec::new();
-        for (i, (number, row)) in rows.iter_mut().enumerate() {
-            match numbers.jobs.get(number) {
-                _ if row.age != 0 => {}
-                Some(seq) => row.age = *seq as i64,
-                None if *number < UNNUMBERED => row.age = *number as i64,
-                None => ageless.push(i),
+    /// Changes what was there and still is.
+    async fn update(&mut self, after: &After) -> Try<()> {
+        let mut changes = Changes::default();
+        for row in &after.lanes {
+            let Some(before) = self.lanes.get(&row.id) else { continue };
+            let mut what = if before == row { String::new() } else { row.changes(before) };
+            let queue = self.state.queue_row(row.q).ok_or_else(super::sql::corrupt)?;
+            let is_in = |job: &&JobRow| job.lane == Some(row.id);
+            let job_before = self.jobs.get(&row.id).filter(is_in);
+            let more = match (job_before, after.jobs.get(&row.id).filter(is_in)) {
+                (Some(old), Some(new)) if !new.is_same(old) => new.changes(old, &queue.queue)?,
+                (Some(_), None) => no_job(),
+                // It comes back to the lane that it opened.
+                (None, Some(new)) => format!("{},payload = {}", new.all()?, self.payload(new)),
+                _ => String::new(),
+            };
+            if !what.is_empty() && !more.is_empty() {
+                what.push(',');
             }
+            changes.add(Changes::LANES, row.id, what + &more);
         }
-        let columns = "(q, gen, later, ord, created, score, prio, run_at, attempts, flagged, route, retry, crashes)";
-        for places in ageless.chunks(LIST_MAX) {
-            let values = vec!["(0, 0, 0, '', 0, 0, 0, 0, 0, 0, 0, 0, 0)"; places.len()].join(",");
-            let first = self
-                .first_id(&format!("INSERT INTO seriatim_job {columns} VALUES {values}"))
-                .await?;
-            let last = first + places.len() as u64 - 1;
-            let sql = format!("DELETE FROM seriatim_job WHERE seq BETWEEN {first} AND {last}");
-            self.loan.run(&sql).await?;
-            for (place, age) in places.iter().zip(first..) {
-                rows[*place].1.age = age as i64;
-            }
+        for (seq, job) in after.jobs.iter().filter(|(_, job)| job.table() != Table::Lane) {
+            let before = self.jobs.get(seq).filter(|before| before.table() == job.table());
+            let Some(before) = before.filter(|before| !job.is_same(before)) else { continue };
+            let queue = self.state.queue_row(job.q).ok_or_else(super::sql::corrupt)?;
+            changes.add(table_name(job.table()), *seq, job.changes(before, &queue.queue)?);
+        }
+        for sql in changes.statements() {
+            self.write(&sql).await?;
         }
         Ok(())
     }
 
-    async fn save_lanes(&mut self, mut rows: Vec<(u64, LaneRow)>, numbers: &Numbers) -> Try<()> {
-        self.age_lanes(&mut rows, numbers).await?;
-        let head = format!("INSERT INTO seriatim_lane ({LANE_COLUMNS}) VALUES ");
-        let mut batch = Batch::new(head, format!(" ON DUPLICATE KEY UPDATE {LANE_UPDATE}"));
-        for (_, row) in rows {
-            if self.lanes.get(&row.id) != Some(&row) {
-                batch.add(&row.values(&row.id.to_string()));
-                self.lanes.insert(row.id, row);
+    /// Writes down which ready lanes must be looked at again.
+    async fn save_wakes(&mut self, after: &After) -> Try<()> {
+        let wake = |row: &LaneRow| row.wake.filter(|_| row.st == st::READY);
+        let mut old: HashMap<u64, i64> = HashMap::new();
+        old.extend(self.lanes.values().filter_map(|row| Some((row.id, wake(row)?))));
+        let mut new = Batch::new("REPLACE INTO seriatim_wake (lane, q, wake) VALUES ", "");
+        for row in &after.lanes {
+            let before = old.remove(&row.id);
+            match wake(row) {
+                Some(at) if before != Some(at) => new.add(&format!("({},{},{at})", row.id, row.q)),
+                None => old.extend(before.map(|at| (row.id, at))),
+                Some(_) => {}
             }
         }
-        for (sql, _) in batch.finish() {
-            self.loan.run(&sql).await?;
+        self.write_all(new).await?;
+        let mut gone: Vec<u64> = old.into_keys().collect();
+        gone.sort_unstable();
+        for lanes in gone.chunks(LIST_MAX) {
+            let lanes = list(lanes.iter().copied());
+            self.write(&format!("DELETE FROM seriatim_wake WHERE lane IN ({lanes})")).await?;
         }
         Ok(())
     }
 
-    async fn save_jobs(&mut self, after: BTreeMap<u64, JobRow>) -> Try<Numbers> {
-        self.delete_jobs(&after).await?;
-        let columns = JOB_COLUMNS.replace("j.", "");
-        let head = format!("INSERT INTO seriatim_job ({columns}, payload) VALUES ");
-        let mut inserts = Batch::new(head.clone(), "");
-        let mut updates = Batch::new(head, format!(" ON DUPLICATE KEY UPDATE {JOB_UPDATE}"));
-        let mut new = Vec::new();
-        let mut flags = Vec::new();
-        let mut aliases = Batch::new(
+    /// Writes what is known of jobs beside them: flags, other ids, when they expire.
+    async fn save_names(&mut self, after: &After) -> Try<()> {
+        let mut new_aliases = Batch::new(
             "INSERT INTO seriatim_alias (id, target) VALUES ",
             " ON DUPLICATE KEY UPDATE target = VALUES(target)",
         );
-        for (seq, row) in after {
-            let queue = self.state.queue_row(row.q).ok_or_else(super::sql::corrupt)?;
-            let before = self.jobs.get(&seq);
-            if seq >= UNNUMBERED {
-                let payload = row.entry.payload.as_bytes();
-                inserts.add(&row.values("NULL", &queue.queue, Some(payload))?);
-                new.push(seq);
-                continue;
-            }
-            if before.is_some_and(|before| before.is_same(&row)) {
-                continue;
-            }
-            updates.add(&row.values(&seq.to_string(), &queue.queue, None)?);
-            let was_flagged = before.is_some_and(|before| before.entry.flagged);
-            if row.entry.flagged && !was_flagged {
-                flags.extend(row.lane.filter(|_| row.state == WAITING).map(|lane| (seq, lane)));
-            }
-            if before.is_none_or(|before| before.entry.aliases != row.entry.aliases) {
-                let target = bytes(&row.entry.id.to_bytes());
-                for alias in &row.entry.aliases {
-                    aliases.add(&format!("({},{target})", bytes(&alias.to_bytes())));
+        let mut new_flags = Batch::new("REPLACE INTO seriatim_flag (seq, lane) VALUES ", "");
+        let mut new_expiries = Batch::new("REPLACE INTO seriatim_expiry (seq, at) VALUES ", "");
+        let (mut aliases, mut flags, mut expiries) = (Vec::new(), Vec::new(), Vec::new());
+        for (seq, job) in &after.jobs {
+            let before = self.jobs.get(seq);
+            if before.is_none_or(|before| before.entry.aliases != job.entry.aliases) {
+                let target = bytes(&job.entry.id.to_bytes());
+                for alias in &job.entry.aliases {
+                    new_aliases.add(&format!("({},{target})", bytes(&alias.to_bytes())));
                 }
             }
-            self.jobs.insert(seq, row);
+            let was_flagged = before.is_some_and(|before| before.entry.flagged);
+            if let Some(lane) = job.lane.filter(|_| job.entry.flagged && !was_flagged) {
+                new_flags.add(&format!("({seq},{lane})"));
+            }
+            let expires = job.expires_at();
+            if let Some(at) = expires.filter(|_| before.and_then(JobRow::expires_at) != expires) {
+                new_expiries.add(&format!("({seq},{})", at.as_micros()));
+            }
         }
-        let mut numbers = Numbers::default();
-        let mut new = new.into_iter();
-        for (sql, count) in inserts.finish() {
-            let first = self.first_id(&sql).await?;
-            numbers.jobs.extend(new.by_ref().take(count as usize).zip(first..));
-        }
-        for (sql, _) in updates.finish().into_iter().chain(aliases.finish()) {
-            self.loan.run(&sql).await?;
-        }
-        if !flags.is_empty() {
-            let rows: Vec<String> =
-                flags.iter().map(|(seq, lane)| format!("({seq},{lane})")).collect();
-            let sql = format!("REPLACE INTO seriatim_flag (seq, lane) VALUES {}", rows.join(","));
-            self.loan.run(&sql).await?;
-        }
-        Ok(numbers)
-    }
-
-    /// Deletes the jobs of which nothing is kept, and the flags of those that run no more.
-    async fn delete_jobs(&mut self, after: &BTreeMap<u64, JobRow>) -> Try<()> {
-        let mut gone = Vec::new();
-        let mut unflagged = Vec::new();
-        let mut aliases = Vec::new();
         for (seq, before) in &self.jobs {
-            let row = after.get(seq);
-            if row.is_none() {
-                gone.push(*seq);
+            let job = after.jobs.get(seq);
+            if job.is_none() {
                 aliases.extend(before.entry.aliases.iter().map(|id| bytes(&id.to_bytes())));
             }
-            let stays = row.is_some_and(|row| row.entry.flagged && row.state == WAITING);
+            let stays = job.is_some_and(|job| job.entry.flagged && job.state == WAITING);
             if before.entry.flagged && !stays {
-                unflagged.push(*seq);
+                flags.push(*seq);
+            }
+            if before.expires_at().is_some() && job.and_then(JobRow::expires_at).is_none() {
+                expiries.push(*seq);
             }
         }
-        gone.sort_unstable();
-        let mut sql = Vec::new();
-        for (table, seqs) in [("seriatim_job", &gone), ("seriatim_flag", &unflagged)] {
-            for seqs in seqs.chunks(LIST_MAX) {
-                let seqs = list(seqs.iter().copied());
-                sql.push(format!("DELETE FROM {table} WHERE seq IN ({seqs})"));
-            }
+        for batch in [new_aliases, new_flags, new_expiries] {
+            self.write_all(batch).await?;
         }
         for ids in aliases.chunks(LIST_MAX) {
-            sql.push(format!("DELETE FROM seriatim_alias WHERE id IN ({})", ids.join(",")));
+            let ids = ids.join(",");
+            self.write(&format!("DELETE FROM seriatim_alias WHERE id IN ({ids})")).await?;
         }
-        if !sql.is_empty() {
-            self.loan.run(&sql.join("; ")).await?;
-        }
-        for seq in gone {
-            self.jobs.remove(&seq);
+        for (table, mut seqs) in [("seriatim_flag", flags), ("seriatim_expiry", expiries)] {
+            seqs.sort_unstable();
+            for seqs in seqs.chunks(LIST_MAX) {
+                let seqs = list(seqs.iter().copied());
+                self.write(&format!("DELETE FROM {table} WHERE seq IN ({seqs})")).await?;
+            }
         }
         Ok(())
+    }
+
+    /// From now on this is what was there before.
+    fn remember(&mut self, after: After) {
+        self.lanes = after.lanes.into_iter().map(|row| (row.id, row)).collect();
+        self.jobs = after.jobs.into_iter().collect();
+        self.reserved.clear();
     }
 
     /// Counts the turns that ended, in a row that hardly anybody else writes just now.
@@ -339,10 +392,7 @@ impl Work<'_> {
                 (row.processed, row.failed) = (0, 0);
             }
         }
-        for (sql, _) in batch.finish() {
-            self.loan.run(&sql).await?;
-        }
-        Ok(())
+        self.write_all(batch).await
     }
 
     async fn save_definitions(&mut self) -> Try<()> {
@@ -372,13 +422,26 @@ impl Work<'_> {
         if statements.is_empty() {
             return Ok(());
         }
-        for (sql, _) in statements {
-            self.loan.run(&sql).await?;
+        for sql in statements {
+            self.write(&sql).await?;
         }
         self.queues_before.clone_from(&self.state.queues);
         self.routes_before = self.state.routes.len();
         let sql = "UPDATE seriatim_meta SET definitions = definitions + 1 WHERE id = 1";
-        self.loan.run(sql).await?;
-        Ok(())
+        self.write(sql).await
     }
+}
+
+fn table_name(table: Table) -> &'static str {
+    match table {
+        Table::Lane => Changes::LANES,
+        Table::Job => "seriatim_job",
+        Table::Ended => "seriatim_ended",
+    }
+}
+
+/// What takes the job out of the row of a lane.
+fn no_job() -> String {
+    let columns = BODY_COLUMNS.map(|column| format!("j_{column} = NULL,")).concat();
+    format!("j_gen = NULL,{columns}payload = NULL")
 }

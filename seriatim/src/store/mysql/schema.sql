@@ -31,16 +31,21 @@ CREATE TABLE IF NOT EXISTS seriatim_route (
   grp VARBINARY(256) NULL
 ) ENGINE = InnoDB;
 
--- A row exists while it is being used: what counts is the number that it got. Tokens never go back.
+-- Rows exist while they are being used: what counts is the numbers that they got. A number of the first
+-- stands for sixteen arrivals; of the second, tokens, which never go back.
+CREATE TABLE IF NOT EXISTS seriatim_number (
+  n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY
+) ENGINE = InnoDB;
+
 CREATE TABLE IF NOT EXISTS seriatim_token (
   tok BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY
 ) ENGINE = InnoDB;
 
+-- A lane has the number of the job that opened it, and that job is written in the lane's own row.
 CREATE TABLE IF NOT EXISTS seriatim_lane (
-  id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  id BIGINT NOT NULL PRIMARY KEY,
   q INT NOT NULL,
   k VARBINARY(512) NULL,
-  age BIGINT NOT NULL DEFAULT 0,             -- the number of the job that opened it
   st TINYINT NOT NULL,                       -- 0 ready, 1 scheduled, 2 claimed, 3 held or paused, 9 being opened
   class INT NOT NULL DEFAULT 0,              -- route * 2 + (a crash behind it ? 1 : 0)
   prio INT NOT NULL DEFAULT 0,
@@ -56,26 +61,42 @@ CREATE TABLE IF NOT EXISTS seriatim_lane (
   error BLOB NULL,
   next_due BIGINT NULL,
   route INT NOT NULL DEFAULT 0,
-  node VARBINARY(512) NULL,                  -- this and what follows: of the claim
-  own TINYINT NOT NULL DEFAULT 0,            -- a lease of its own
-  ttl BIGINT NOT NULL DEFAULT 0,
-  until BIGINT NOT NULL DEFAULT 0,
-  claimed_at BIGINT NOT NULL DEFAULT 0,
-  beat_at BIGINT NOT NULL DEFAULT 0,
+  node VARBINARY(512) NULL,                  -- this and the next five: of the claim
+  own TINYINT NULL,                          -- a lease of its own
+  ttl BIGINT NULL,
+  until BIGINT NULL,
+  claimed_at BIGINT NULL,
+  beat_at BIGINT NULL,
   progress MEDIUMBLOB NULL,
+  j_gen BIGINT NULL,                         -- this and what follows: of the job that opened it, as in seriatim_job;
+  j_created BIGINT NULL,                     -- none when that has ended
+  j_score DOUBLE NULL,
+  j_prio INT NULL,
+  j_run_at BIGINT NULL,
+  j_attempts INT NULL,
+  j_started BIGINT NULL,
+  j_retry INT NULL,
+  j_digest BINARY(16) NULL,
+  j_rest MEDIUMBLOB NULL,
+  payload LONGBLOB NULL,
   UNIQUE KEY lane_key (q, k),
-  KEY lane_ready (q, st, class, prio, due, age),
-  KEY lane_due (q, st, due),
-  KEY lane_wake (q, wake)
+  KEY lane_ready (q, st, class, prio, due)   -- of scheduled ones, class and prio are 0 and due is wake
 ) ENGINE = InnoDB;
 
--- Every job, waiting, claimed or ended. One that ends changes its row, so that its payload is not copied.
-CREATE TABLE IF NOT EXISTS seriatim_job (
-  seq BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+-- Lanes that are ready and must be looked at again nevertheless: some of `exclusive`.
+CREATE TABLE IF NOT EXISTS seriatim_wake (
+  lane BIGINT NOT NULL PRIMARY KEY,
   q INT NOT NULL,
-  lane BIGINT NULL,                          -- none when it has ended
+  wake BIGINT NOT NULL,
+  KEY wake_first (q, wake)
+) ENGINE = InnoDB;
+
+-- Every other job that waits or is claimed.
+CREATE TABLE IF NOT EXISTS seriatim_job (
+  seq BIGINT NOT NULL PRIMARY KEY,
+  q INT NOT NULL,
+  lane BIGINT NOT NULL,
   gen BIGINT NOT NULL,                       -- closed when below the lane's `open`
-  later TINYINT NOT NULL,                    -- of `exclusive`: it was not due yet
   ord VARBINARY(24) NOT NULL,                -- what orders or identifies the open jobs of the lane
   created BIGINT NOT NULL,
   score DOUBLE NOT NULL,
@@ -83,25 +104,40 @@ CREATE TABLE IF NOT EXISTS seriatim_job (
   run_at BIGINT NOT NULL,
   attempts INT NOT NULL,
   started BIGINT NULL,
-  flagged TINYINT NOT NULL,
-  expires BIGINT NULL,
-  route INT NOT NULL,
   retry INT NOT NULL,
-  crashes INT NOT NULL,
-  error BLOB NULL,
-  task VARBINARY(256) NULL,
   digest BINARY(16) NULL,
-  opts MEDIUMBLOB NULL,
-  aliases MEDIUMBLOB NULL,                   -- ids of equal jobs that became one with it, 16 bytes each
-  k VARBINARY(512) NULL,                     -- these four: of an ended job
-  state TINYINT NOT NULL DEFAULT 0,          -- 0 not ended, 1 succeeded, 2 cancelled, 3 dead
-  at BIGINT NOT NULL DEFAULT 0,
-  until BIGINT NULL,
+  rest MEDIUMBLOB NULL,                      -- JSON: what most jobs do not have
   payload LONGBLOB NULL,
-  KEY job_lane (lane, ord),
-  KEY job_expires (expires),
-  KEY job_until (until),
-  KEY job_ended (q, state, at)
+  KEY job_lane (lane, ord)
+) ENGINE = InnoDB;
+
+-- Jobs that have ended and are still known.
+CREATE TABLE IF NOT EXISTS seriatim_ended (
+  seq BIGINT NOT NULL PRIMARY KEY,
+  q INT NOT NULL,
+  k VARBINARY(512) NULL,
+  state TINYINT NOT NULL,                    -- 1 succeeded, 2 cancelled, 3 dead
+  at BIGINT NOT NULL,
+  until BIGINT NULL,
+  created BIGINT NOT NULL,
+  score DOUBLE NOT NULL,
+  prio INT NOT NULL,
+  run_at BIGINT NOT NULL,
+  attempts INT NOT NULL,
+  started BIGINT NULL,
+  retry INT NOT NULL,
+  digest BINARY(16) NULL,
+  rest MEDIUMBLOB NULL,
+  payload LONGBLOB NULL,
+  KEY ended_until (until),
+  KEY ended_state (q, state, at)
+) ENGINE = InnoDB;
+
+-- When the jobs expire that do.
+CREATE TABLE IF NOT EXISTS seriatim_expiry (
+  seq BIGINT NOT NULL PRIMARY KEY,
+  at BIGINT NOT NULL,
+  KEY expiry_at (at)
 ) ENGINE = InnoDB;
 
 -- Claimed jobs that somebody wants cancelled.
@@ -144,21 +180,33 @@ CREATE OR REPLACE VIEW seriatim_lanes AS
 SELECT l.id AS lane, CONVERT(q.name USING utf8mb4) AS queue, CONVERT(l.k USING utf8mb4) AS lane_key,
   CASE l.st WHEN 2 THEN 'claimed' WHEN 3 THEN IF(l.flags & 2, 'paused', 'held') ELSE 'waiting' END AS state,
   FROM_UNIXTIME(l.due / 1000000) AS due, l.n + l.c AS jobs, l.retry AS retry_count, l.crashes,
-  CONVERT(l.error USING utf8mb4) AS error, IF(l.st = 2, l.tok, NULL) AS token, CONVERT(l.node USING utf8mb4) AS node
+  CONVERT(l.error USING utf8mb4) AS error, IF(l.st = 2, l.tok, NULL) AS token, CONVERT(l.node USING utf8mb4) AS node,
+  FROM_UNIXTIME(l.claimed_at / 1000000) AS claimed_at
 FROM seriatim_lane l JOIN seriatim_queue q ON q.number = l.q;
 
 CREATE OR REPLACE VIEW seriatim_jobs AS
-SELECT j.seq, CONVERT(q.name USING utf8mb4) AS queue, CONVERT(l.k USING utf8mb4) AS job_key, CONVERT(j.task USING utf8mb4) AS task,
-  IF(l.st = 2 AND j.gen < l.open, 'running', 'queued') AS state, j.score, j.prio AS priority,
-  FROM_UNIXTIME(j.run_at / 1000000) AS run_at, j.attempts, j.retry AS retry_count, j.crashes,
-  CONVERT(j.error USING utf8mb4) AS error, FROM_UNIXTIME(j.created / 1000000) AS created_at, j.payload
+SELECT l.id AS seq, CONVERT(q.name USING utf8mb4) AS queue, CONVERT(l.k USING utf8mb4) AS job_key,
+  JSON_UNQUOTE(JSON_EXTRACT(CONVERT(l.j_rest USING utf8mb4), '$.task')) AS task,
+  IF(l.st = 2 AND l.j_gen < l.open, 'running', 'queued') AS state, l.j_score AS score, l.j_prio AS priority,
+  FROM_UNIXTIME(l.j_run_at / 1000000) AS run_at, l.j_attempts AS attempts, l.j_retry AS retry_count,
+  JSON_UNQUOTE(JSON_EXTRACT(CONVERT(l.j_rest USING utf8mb4), '$.error')) AS error,
+  FROM_UNIXTIME(l.j_created / 1000000) AS created_at, l.payload
+FROM seriatim_lane l JOIN seriatim_queue q ON q.number = l.q WHERE l.j_gen IS NOT NULL
+UNION ALL
+SELECT j.seq, CONVERT(q.name USING utf8mb4), CONVERT(l.k USING utf8mb4),
+  JSON_UNQUOTE(JSON_EXTRACT(CONVERT(j.rest USING utf8mb4), '$.task')),
+  IF(l.st = 2 AND j.gen < l.open, 'running', 'queued'), j.score, j.prio,
+  FROM_UNIXTIME(j.run_at / 1000000), j.attempts, j.retry,
+  JSON_UNQUOTE(JSON_EXTRACT(CONVERT(j.rest USING utf8mb4), '$.error')),
+  FROM_UNIXTIME(j.created / 1000000), j.payload
 FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane JOIN seriatim_queue q ON q.number = j.q;
 
 CREATE OR REPLACE VIEW seriatim_morgue AS
-SELECT j.seq, CONVERT(q.name USING utf8mb4) AS queue, CONVERT(j.k USING utf8mb4) AS job_key, CONVERT(j.task USING utf8mb4) AS task,
-  j.score, j.attempts, CONVERT(j.error USING utf8mb4) AS error, FROM_UNIXTIME(j.created / 1000000) AS created_at,
-  FROM_UNIXTIME(j.at / 1000000) AS died_at, j.payload
-FROM seriatim_job j JOIN seriatim_queue q ON q.number = j.q WHERE j.state = 3;
+SELECT j.seq, CONVERT(q.name USING utf8mb4) AS queue, CONVERT(j.k USING utf8mb4) AS job_key,
+  JSON_UNQUOTE(JSON_EXTRACT(CONVERT(j.rest USING utf8mb4), '$.task')) AS task, j.score, j.attempts,
+  JSON_UNQUOTE(JSON_EXTRACT(CONVERT(j.rest USING utf8mb4), '$.error')) AS error,
+  FROM_UNIXTIME(j.created / 1000000) AS created_at, FROM_UNIXTIME(j.at / 1000000) AS died_at, j.payload
+FROM seriatim_ended j JOIN seriatim_queue q ON q.number = j.q WHERE j.state = 3;
 
 CREATE OR REPLACE VIEW seriatim_nodes AS
 SELECT CONVERT(id USING utf8mb4) AS node, CONVERT(info USING utf8mb4) AS info, FROM_UNIXTIME(beat_at / 1000000) AS heartbeat_at,

@@ -3,14 +3,17 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::error::Try;
-use super::work::{Bodies, Need, Work};
+use super::load::{Bodies, Need};
+use super::work::Work;
 use crate::payload::Digest;
 use crate::settle::{Fate, Settlement};
 use crate::store::request::Settled;
 
 pub(super) async fn settle(work: &mut Work<'_>, turns: &[Settlement]) -> Try<Vec<Settled>> {
     let wanted: BTreeSet<u64> = turns.iter().map(|turn| turn.lane.number).collect();
-    work.lock_lanes(&wanted).await?;
+    let is_keyless = |turn: &&Settlement| work.mode(turn.lane.queue).is_ok_and(|m| !m.is_keyed());
+    let keyless = turns.iter().filter(is_keyless).map(|turn| turn.lane.number).collect();
+    work.lock_lanes_of(&wanted, &keyless).await?;
     // What a stale settlement names is left alone.
     let current = |turn: &&Settlement| {
         work.lanes.get(&turn.lane.number).is_some_and(|row| row.tok == turn.token.0)

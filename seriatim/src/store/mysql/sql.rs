@@ -72,6 +72,11 @@ impl Columns {
         Self { row, next: 0 }
     }
 
+    /// Passes over so many columns.
+    pub(super) fn skip(&mut self, columns: usize) {
+        self.next += columns;
+    }
+
     fn value(&mut self) -> Try<Option<Vec<u8>>> {
         let value = self.row.take::<Value, usize>(self.next);
         self.next += 1;

@@ -1,6 +1,8 @@
 //! What the conformance suite cannot reach: several sessions at the same moment.
 #![allow(clippy::unwrap_used)]
 
+mod connecting;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -423,8 +425,6 @@ async fn errors_say_what_to_do_and_hold_no_password() {
     assert_eq!(kind(unreachable), ErrorKind::Unavailable);
     let unreadable = Mysql::connect("mysql://me:hunter2@host:hunter2/db").await;
     assert_eq!(kind(unreadable), ErrorKind::Invalid);
-    let encrypted = Mysql::connect("mysql://me:hunter2@127.0.0.1:1/db?require_ssl=true").await;
-    assert_eq!(kind(encrypted), ErrorKind::Unsupported);
     let nowhere = Mysql::connect("mariadb://me:hunter2@127.0.0.1").await;
     assert_eq!(kind(nowhere), ErrorKind::Invalid);
     assert_eq!(kind(Mysql::connect(&address("missing")).await), ErrorKind::Invalid);
@@ -450,18 +450,4 @@ async fn a_lane_of_many_jobs_is_read_in_part() {
     let settlement = crate::plan(&turn, &Queue::accumulate("q"), &outcome.into(), &|_| LEASE);
     assert!(store.settle(Settle { now: None, turns: vec![settlement] }).await.unwrap()[0].is_ok());
     assert_eq!(claim(&store, "q", 1).await.turns[0].jobs.len(), 600, "equal ones are one");
-}
-
-#[tokio::test]
-async fn people_may_look_at_the_tables_with_any_client() {
-    let database = new_database().await;
-    let store = open(&database).await;
-    push(&store, vec![job("naïve", 1)]).await;
-    let mut own = session(&database).await;
-    let sql = "SELECT queue, job_key, state, CAST(payload AS CHAR) FROM seriatim_jobs";
-    let row: (String, String, String, String) = own.query_first(sql).await.unwrap().unwrap();
-    assert_eq!(row, ("q".into(), "naïve".into(), "queued".into(), "1".into()));
-    for view in ["lanes", "nodes", "morgue"] {
-        own.query_drop(format!("SELECT * FROM seriatim_{view}")).await.unwrap();
-    }
 }

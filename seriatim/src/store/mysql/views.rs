@@ -3,15 +3,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::claim::first_dues;
 use super::error::Try;
-use super::row::{CANCELED, DEAD, SUCCEEDED, WAITING, st};
+use super::job_row::{CANCELED, DEAD, SUCCEEDED};
+use super::lane_row::st;
+use super::load::{Bodies, Need};
 use super::sql::{Columns, LIST_MAX, list, text};
-use super::work::{Bodies, Need, Work};
+use super::work::Work;
+use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::limits::PAGE_ROWS_MAX;
-use crate::queue::Mode;
 use crate::store::memory::views::lane_view;
 use crate::store::view::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Page, QueueStats,
@@ -20,28 +21,30 @@ use crate::store::view::{
 pub(super) async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
     let now = work.now;
     let queues = list(work.state.queues.iter().map(|row| u64::from(row.number)));
-    let dues = first_dues(work, &queues).await?;
     let sql = format!(
-        "SELECT q, COUNT(*), SUM(n + c), SUM(st = {}), SUM(retry >= 0) FROM seriatim_lane GROUP BY q; \
-         SELECT q, COUNT(*) FROM seriatim_job WHERE q IN ({queues}) AND state = {DEAD} GROUP BY q; \
+        "SELECT q, COUNT(*), SUM(n + c), SUM(st = {}), SUM(retry >= 0), MIN(IF(st = {}, due, wake)) FROM seriatim_lane GROUP BY q; \
+         SELECT q, COUNT(*) FROM seriatim_ended WHERE q IN ({queues}) AND state = {DEAD} GROUP BY q; \
          SELECT q, SUM(processed), SUM(failed) FROM seriatim_tally GROUP BY q",
-        st::CLAIMED
+        st::CLAIMED,
+        st::READY
     );
-    let mut numbers: Vec<HashMap<u32, Vec<u64>>> = Vec::new();
-    for (answer, columns) in work.loan.run(&sql).await?.into_iter().zip([4, 1, 2]) {
+    let mut numbers: Vec<HashMap<u32, Vec<Option<i64>>>> = Vec::new();
+    for (answer, columns) in work.run(&sql).await?.into_iter().zip([5, 1, 2]) {
         let mut of_queue = HashMap::new();
         for row in answer.rows {
             let mut row = Columns::of(row);
             let queue = row.int()? as u32;
-            let values: Try<Vec<u64>> = (0..columns).map(|_| Ok(row.int()? as u64)).collect();
+            let values: Try<Vec<Option<i64>>> = (0..columns).map(|_| row.maybe_int()).collect();
             of_queue.insert(queue, values?);
         }
         numbers.push(of_queue);
     }
-    let number = |queue: u32, set: usize, column: usize| {
+    let value = |queue: u32, set: usize, column: usize| {
         let values = numbers.get(set).and_then(|set| set.get(&queue));
-        values.and_then(|values| values.get(column)).copied().unwrap_or_default()
+        values.and_then(|values| values.get(column)).copied().flatten()
     };
+    let number = |queue, set, column| value(queue, set, column).unwrap_or_default().max(0) as u64;
+    let due = |queue| value(queue, 0, 4).map(Timestamp::from_micros);
     let mut stats: Vec<QueueStats> = work
         .state
         .queues
@@ -57,7 +60,7 @@ pub(super) async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
             dead: number(row.number, 1, 0),
             processed: number(row.number, 2, 0),
             failed: number(row.number, 2, 1),
-            lag: dues.get(&row.number).map(|due| now.since(*due)).unwrap_or_default(),
+            lag: due(row.number).map(|due| now.since(due)).unwrap_or_default(),
         })
         .collect();
     stats.sort_unstable_by(|a, b| a.queue.cmp(&b.queue));
@@ -65,15 +68,11 @@ pub(super) async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
 }
 
 pub(super) async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
-    let row = work.state.queue(&query.queue)?;
-    let (queue, mode) = (row.number, row.queue.mode);
-    // Of a lane whose jobs have their own times it is the head's, or that of the turn.
-    let head = "(SELECT j.run_at FROM seriatim_job j WHERE j.lane = l.id ORDER BY j.gen < l.open DESC, j.ord, j.seq LIMIT 1)";
+    let queue = work.state.queue(&query.queue)?.number;
     let order = match query.order {
-        LaneOrder::Age => "l.age",
+        LaneOrder::Age => "l.id",
         LaneOrder::Key => "l.k",
-        LaneOrder::Due if mode == Mode::Accumulate => "l.due",
-        LaneOrder::Due => head,
+        LaneOrder::Due => "l.due",
         LaneOrder::RetryCount => "-l.retry",
     };
     let mut filter = format!("l.q = {queue}");
@@ -88,23 +87,21 @@ pub(super) async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<La
     }
     if let Some(after) = query.after.as_deref().map(cursor).transpose()? {
         let last = format!("SELECT {order} FROM seriatim_lane l WHERE l.id = {after}");
-        filter += &format!(
-            " AND ({order} > ({last}) OR ({order} = ({last}) AND (l.age, l.id) > \
-             (SELECT age, id FROM seriatim_lane WHERE id = {after})))"
-        );
+        filter += &format!(" AND ({order} > ({last}) OR ({order} = ({last}) AND l.id > {after}))");
     }
     let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
     let sql = format!(
-        "SELECT l.id FROM seriatim_lane l WHERE {filter} ORDER BY {order}, l.age, l.id LIMIT {}",
+        "SELECT l.id FROM seriatim_lane l WHERE {filter} ORDER BY {order}, l.id LIMIT {}",
         most + 1
     );
     let mut ids = Vec::new();
-    for row in work.loan.rows(&sql).await? {
+    for row in work.rows(&sql).await? {
         ids.push(Columns::of(row).int()? as u64);
     }
     let more = ids.len() > most;
     ids.truncate(most);
-    work.read_lanes(&format!("WHERE id IN ({})", list(ids.iter().copied()))).await?;
+    let of_page = format!("WHERE id IN ({})", list(ids.iter().copied()));
+    work.read_lanes(&of_page, Bodies::None).await?;
     work.load_jobs(&ids, Need::Position, true, Bodies::None, &HashMap::new()).await?;
     let view = |id: &u64| {
         let view = lane_view(work.state.lanes.get(id)?);
@@ -117,45 +114,57 @@ pub(super) async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<La
 
 pub(super) async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
     let queue = work.state.queue(&query.queue)?.number;
-    let is_live = matches!(query.state, JobState::Queued | JobState::Running);
     let state = match query.state {
-        JobState::Queued | JobState::Running => WAITING,
-        JobState::Failed => DEAD,
-        JobState::Succeeded => SUCCEEDED,
-        JobState::Canceled => CANCELED,
+        JobState::Queued | JobState::Running => None,
+        JobState::Failed => Some(DEAD),
+        JobState::Succeeded => Some(SUCCEEDED),
+        JobState::Canceled => Some(CANCELED),
     };
-    let key = if is_live { "(SELECT l.k FROM seriatim_lane l WHERE l.id = j.lane)" } else { "j.k" };
+    let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
+    let after = query.after.as_deref().map(cursor).transpose()?;
+    // In order of arrival each table gives no more than what a page shows.
+    let bound = |number: &str| match (query.order, after) {
+        (JobOrder::Arrival, after) => {
+            let (after, limit) = (after.unwrap_or_default(), most + 1);
+            format!("AND {number} > {after} ORDER BY {number} LIMIT {limit}")
+        }
+        _ => String::new(),
+    };
+    let key = query.key.as_deref().map(|key| format!("AND k = {}", text(key))).unwrap_or_default();
+    let from = match state {
+        Some(state) => format!(
+            "(SELECT seq, created, NULL AS lane, k, at FROM seriatim_ended WHERE q = {queue} AND state = {state} {key} {})",
+            bound("seq")
+        ),
+        None => format!(
+            "((SELECT j.seq, j.created, j.lane, k, 0 AS at FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane \
+              WHERE j.q = {queue} {key} {}) UNION ALL \
+             (SELECT id, j_created, id, k, 0 FROM seriatim_lane WHERE q = {queue} AND j_gen IS NOT NULL {key} {}))",
+            bound("j.seq"),
+            bound("id")
+        ),
+    };
     let order = match query.order {
-        JobOrder::Arrival => "0",
-        JobOrder::Key => key,
+        JobOrder::Arrival => "NULL",
+        JobOrder::Key => "j.k",
         JobOrder::UpdatedAt => "-j.at",
     };
-    let mut filter = format!("j.q = {queue} AND j.state = {state}");
-    if let Some(wanted) = &query.key {
-        filter += &format!(" AND {key} = {}", text(wanted));
-    }
-    if let Some(after) = query.after.as_deref().map(cursor).transpose()? {
-        let last = format!("SELECT {order} FROM seriatim_job j WHERE j.seq = {after}");
-        filter += &match query.order {
-            JobOrder::Arrival => format!(" AND j.seq > {after}"),
-            _ => format!(" AND ({order} > ({last}) OR ({order} = ({last}) AND j.seq > {after}))"),
-        };
-    }
-    let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
-    let sort = if query.order == JobOrder::Arrival {
-        "j.seq".to_owned()
-    } else {
-        format!("{order}, j.seq")
+    let filter = match (query.order, after) {
+        (JobOrder::Arrival, _) | (_, None) => String::new(),
+        (_, Some(after)) => {
+            let last = format!("SELECT {order} FROM {from} j WHERE j.seq = {after}");
+            format!("WHERE {order} > ({last}) OR ({order} = ({last}) AND j.seq > {after})")
+        }
     };
     let sql = format!(
-        "SELECT j.seq, j.created, j.lane FROM seriatim_job j WHERE {filter} ORDER BY {sort} LIMIT {}",
+        "SELECT j.seq, j.created, j.lane FROM {from} j {filter} ORDER BY {order}, j.seq LIMIT {}",
         most + 1
     );
     let (mut ids, mut lanes) = (Vec::new(), BTreeSet::new());
-    for row in work.loan.rows(&sql).await? {
+    for row in work.rows(&sql).await? {
         let mut row = Columns::of(row);
         let seq = row.int()? as u64;
-        let created = crate::clock::Timestamp::from_micros(row.int()?);
+        let created = Timestamp::from_micros(row.int()?);
         ids.push(JobId::new(created, queue, 0, seq));
         lanes.extend(row.maybe_int()?.map(|lane| lane as u64));
     }
@@ -171,11 +180,15 @@ pub(super) async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobV
 async fn load_some(work: &mut Work<'_>, ids: &[JobId], lanes: &BTreeSet<u64>) -> Try<()> {
     let lanes: Vec<u64> = lanes.iter().copied().collect();
     for lanes in lanes.chunks(LIST_MAX) {
-        work.read_lanes(&format!("WHERE id IN ({})", list(lanes.iter().copied()))).await?;
+        let these = format!("WHERE id IN ({})", list(lanes.iter().copied()));
+        work.read_lanes(&these, Bodies::All).await?;
     }
     for ids in ids.chunks(LIST_MAX) {
         let ids = list(ids.iter().map(|id| id.seq()));
-        work.read_jobs(&format!("FROM seriatim_job j WHERE j.seq IN ({ids})"), Bodies::All).await?;
+        let jobs = format!("FROM seriatim_job j WHERE j.seq IN ({ids})");
+        work.read_jobs(&jobs, Bodies::All).await?;
+        let ended = format!("FROM seriatim_ended j WHERE j.seq IN ({ids})");
+        work.read_ended(&ended, Bodies::All).await?;
     }
     work.load_nodes(None, "").await
 }

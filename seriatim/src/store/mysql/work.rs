@@ -5,25 +5,21 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
+use mysql_async::Row;
 
 use super::error::Try;
-use super::pool::{Loan, Pool};
-use super::row::{JOB_COLUMNS, JobRow, LANE_COLUMNS, LaneRow, WAITING, later_order, st};
-use super::sql::{Columns, LIST_MAX, bytes, list, literals};
+use super::job_row::JobRow;
+use super::lane_row::{Known as Parts, LANE_COLUMNS, LaneRow, st};
+use super::load::Bodies;
+use super::pool::{Answer, Loan, Pool};
+use super::sql::{Columns, LIST_MAX, STATEMENT_BYTES_MAX, list, literals};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
-use crate::id::JobId;
-use crate::limits::{PAYLOAD_BYTES_MAX, TURN_JOBS_MAX};
-use crate::payload::{Digest, Payload};
 use crate::queue::Mode;
-use crate::store::memory::state::{NodeRow, Place, QueueRow, State};
-use crate::store::request::{Command, NodeInfo};
+use crate::store::memory::state::{QueueRow, State};
 
-/// Lanes with at most so many open jobs are read as a whole; of others only what is needed.
-const SMALL_LANE: i64 = 64;
-/// Larger payloads are read only once a claim has taken their job.
-const INLINE_BYTES: usize = 4 << 10;
+/// How many arrivals a row of `seriatim_number` stands for.
+const NUMBERS_IN_ROW: u64 = 16;
 /// New jobs and lanes have numbers from here on until the server has given them theirs.
 pub(super) const UNNUMBERED: u64 = 1 << 47;
 
@@ -55,47 +51,27 @@ pub(super) enum Hold {
     Alone,
 }
 
-/// Which open jobs of a lane an operation needs, if there are many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
-    /// All of them.
-    All,
-    /// Those that say where the lane stands.
-    Position,
-    /// The same, of a lane to which jobs are only added.
-    Arrival,
-    /// Those that a turn may take.
-    Turn,
-}
-
-/// What is read of payloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bodies {
-    /// Nothing: they are empty.
-    None,
-    /// The small ones, and the length of the others.
-    Lengths,
-    /// All.
-    All,
-}
-
 pub(super) struct Work<'a> {
     pub loan: Loan<'a>,
+    /// Statements that are sent with the next one that has an answer, and how many they are.
+    pending: (String, usize),
+    /// Whether lanes to be opened are reserved first, since somebody else opens the same.
+    pub reserves: bool,
     pub now: Timestamp,
     pub state: State,
     pub hold: Hold,
     /// What was there before the operation.
     pub lanes: HashMap<u64, LaneRow>,
     pub jobs: HashMap<u64, JobRow>,
-    /// Lanes of which all closed jobs were read.
-    pub with_closed: HashSet<u64>,
+    /// Which jobs were read of lanes.
+    pub parts: HashMap<u64, Parts>,
     /// Rows of lanes that this transaction opened, to be the first at their key.
     pub reserved: HashMap<(u32, Arc<str>), u64>,
     pub queues_before: Vec<QueueRow>,
     pub routes_before: usize,
     pub stamp: i64,
     /// Jobs of which only the length of the payload was read.
-    lengths_only: HashSet<u64>,
+    pub lengths_only: HashSet<u64>,
 }
 
 impl<'a> Work<'a> {
@@ -124,12 +100,14 @@ impl<'a> Work<'a> {
         let (clock, stamp) = (Timestamp::from_micros(row.int()?), row.int()?);
         let mut work = Self {
             loan,
+            pending: (String::new(), 0),
+            reserves: false,
             now: now.unwrap_or(clock),
             state: State { seq: UNNUMBERED, ..State::default() },
             hold,
             lanes: HashMap::new(),
             jobs: HashMap::new(),
-            with_closed: HashSet::new(),
+            parts: HashMap::new(),
             reserved: HashMap::new(),
             queues_before: Vec::new(),
             routes_before: 0,
@@ -168,7 +146,7 @@ impl<'a> Work<'a> {
     async fn read_definitions(&mut self) -> Try<(Vec<QueueRow>, Routes)> {
         let sql = "SELECT number, name, definition, declared, paused FROM seriatim_queue ORDER BY number; \
                    SELECT node, grp FROM seriatim_route ORDER BY number";
-        let mut answers = self.loan.run(sql).await?.into_iter();
+        let mut answers = self.run(sql).await?.into_iter();
         let mut next = || answers.next().map(|answer| answer.rows).unwrap_or_default();
         let queue = |row| {
             let mut row = Columns::of(row);
@@ -199,40 +177,84 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// Runs statements, one after the other, in one round trip, behind those that were written before.
+    pub(super) async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
+        let (mut before, count) = std::mem::take(&mut self.pending);
+        if count == 0 {
+            return self.loan.run(sql).await;
+        }
+        before.push_str(sql);
+        let mut answers = self.loan.run(&before).await?;
+        Ok(answers.split_off(count.min(answers.len())))
+    }
+
+    /// Runs one statement and returns its rows.
+    pub(super) async fn rows(&mut self, sql: &str) -> Try<Vec<Row>> {
+        let answers = self.run(sql).await?;
+        Ok(answers.into_iter().next().map(|answer| answer.rows).unwrap_or_default())
+    }
+
+    /// Writes with one statement, of which the answer says nothing; it is sent with the next.
+    pub(super) async fn write(&mut self, sql: &str) -> Try<()> {
+        let (before, count) = &mut self.pending;
+        if before.len() + sql.len() > STATEMENT_BYTES_MAX {
+            self.run(sql).await?;
+            return Ok(());
+        }
+        before.push_str(sql);
+        before.push(';');
+        *count += 1;
+        Ok(())
+    }
+
+    /// Takes so many numbers, higher than any before, of arrivals; returns the first. What is locked
+    /// by now had lower ones.
+    pub(super) async fn draw(&mut self, numbers: usize) -> Try<u64> {
+        let rows = (numbers as u64).div_ceil(NUMBERS_IN_ROW).max(1);
+        let values = vec!["(NULL)"; rows as usize].join(",");
+        let drawn: Vec<String> = (0..rows).map(|i| format!("LAST_INSERT_ID() + {i}")).collect();
+        let sql = format!(
+            "INSERT INTO seriatim_number (n) VALUES {values}; DELETE FROM seriatim_number WHERE n IN ({})",
+            drawn.join(",")
+        );
+        let first = self.run(&sql).await?.first().map(|answer| answer.first_id);
+        let first = first.filter(|id| *id > 0).ok_or_else(super::sql::corrupt)?;
+        Ok(first * NUMBERS_IN_ROW)
+    }
+
     pub(super) fn mode(&self, queue: u32) -> Try<Mode> {
         let row = self.state.queue_row(queue);
         Ok(row.ok_or_else(super::sql::corrupt)?.queue.mode)
     }
 
-    /// Opens the lanes of these keys, or locks those that are there. They are locked in order of
-    /// (queue, key), as everywhere, so that nobody waits in a circle.
+    /// Locks the lanes of these keys, as far as they exist. They are locked in order of (queue, key),
+    /// as everywhere, so that nobody waits in a circle.
+    pub(super) async fn lock_keys(&mut self, keys: &BTreeSet<(u32, Arc<str>)>) -> Try<()> {
+        let keys: Vec<&(u32, Arc<str>)> = keys.iter().collect();
+        for keys in keys.chunks(LIST_MAX / 10) {
+            for (queue, keys) in by_queue(keys.iter().map(|(q, k)| (*q, k))) {
+                self.read_lanes(&by_key(queue, keys), Bodies::None).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the lanes of these keys, or locks those that are there.
     pub(super) async fn open_keys(&mut self, keys: &BTreeSet<(u32, Arc<str>)>) -> Try<()> {
         let keys: Vec<&(u32, Arc<str>)> = keys.iter().collect();
         for keys in keys.chunks(LIST_MAX / 10) {
-            let rows: Vec<String> = keys
-                .iter()
-                .map(|(q, k)| format!("({q},{},{})", super::sql::text(k), st::OPENING))
-                .collect();
-            let mut sql = format!(
-                "INSERT INTO seriatim_lane (q, k, st) VALUES {} ON DUPLICATE KEY UPDATE id = id",
+            let first = self.draw(keys.len()).await?;
+            let row = |((q, k), id): (&&(u32, Arc<str>), u64)| {
+                format!("({id},{q},{},{})", super::sql::text(k), st::OPENING)
+            };
+            let rows: Vec<String> = keys.iter().zip(first..).map(row).collect();
+            let sql = format!(
+                "INSERT INTO seriatim_lane (id, q, k, st) VALUES {} ON DUPLICATE KEY UPDATE st = st",
                 rows.join(",")
             );
+            self.write(&sql).await?;
             for (queue, keys) in by_queue(keys.iter().map(|(q, k)| (*q, k))) {
-                sql += &format!(
-                    "; SELECT {LANE_COLUMNS} FROM seriatim_lane WHERE q = {queue} AND k IN ({})",
-                    literals(keys)
-                );
-            }
-            for answer in self.loan.run(&sql).await?.into_iter().skip(1) {
-                for row in answer.rows {
-                    let row = LaneRow::read(&mut Columns::of(row))?;
-                    match (&row.k, row.st) {
-                        (Some(key), st::OPENING) => {
-                            self.reserved.insert((row.q, key.clone()), row.id);
-                        }
-                        _ => self.add_lane(row)?,
-                    }
-                }
+                self.read_lanes(&by_key(queue, keys), Bodies::None).await?;
             }
         }
         Ok(())
@@ -240,15 +262,24 @@ impl<'a> Work<'a> {
 
     /// Locks these lanes, as far as they exist, in order of (queue, key), then of number.
     pub(super) async fn lock_lanes(&mut self, wanted: &BTreeSet<u64>) -> Try<()> {
-        let wanted_list: Vec<u64> = wanted.iter().copied().collect();
+        self.lock_lanes_of(wanted, &BTreeSet::new()).await
+    }
+
+    /// The same, where some of the lanes are known to have no key.
+    pub(super) async fn lock_lanes_of(
+        &mut self,
+        wanted: &BTreeSet<u64>,
+        keyless: &BTreeSet<u64>,
+    ) -> Try<()> {
+        let wanted_list: Vec<u64> = wanted.difference(keyless).copied().collect();
         let mut keyed: BTreeSet<(u32, Arc<str>)> = BTreeSet::new();
-        let mut bare: Vec<u64> = Vec::new();
+        let mut bare: Vec<u64> = keyless.iter().copied().collect();
         for ids in wanted_list.chunks(LIST_MAX) {
             let sql = format!(
                 "SELECT id, q, k FROM seriatim_lane WHERE id IN ({})",
                 list(ids.iter().copied())
             );
-            for row in self.loan.rows(&sql).await? {
+            for row in self.rows(&sql).await? {
                 let mut row = Columns::of(row);
                 let (id, q) = (row.int()? as u64, row.int()? as u32);
                 match row.maybe_text()? {
@@ -261,44 +292,53 @@ impl<'a> Work<'a> {
         let keyed: Vec<_> = keyed.into_iter().collect();
         for keys in keyed.chunks(LIST_MAX / 10) {
             for (queue, keys) in by_queue(keys.iter().map(|(q, k)| (*q, k))) {
-                statements.push(format!(
-                    "SELECT {LANE_COLUMNS} FROM seriatim_lane FORCE INDEX (lane_key) \
-                     WHERE q = {queue} AND k IN ({}) FOR UPDATE",
-                    literals(keys)
-                ));
+                statements.push(by_key(queue, keys));
             }
         }
         bare.sort_unstable();
         for ids in bare.chunks(LIST_MAX) {
-            statements.push(format!(
-                "SELECT {LANE_COLUMNS} FROM seriatim_lane WHERE id IN ({}) FOR UPDATE",
-                list(ids.iter().copied())
-            ));
+            let ids = list(ids.iter().copied());
+            statements.push(format!("FORCE INDEX (PRIMARY) WHERE id IN ({ids}) FOR UPDATE"));
         }
-        for sql in statements {
-            for row in self.loan.rows(&sql).await? {
-                let row = LaneRow::read(&mut Columns::of(row))?;
-                if wanted.contains(&row.id) {
-                    self.add_lane(row)?;
+        for rest in statements {
+            let sql = format!("SELECT {LANE_COLUMNS}, NULL, 0 FROM seriatim_lane {rest}");
+            for row in self.rows(&sql).await? {
+                let (lane, job) = LaneRow::read(&mut Columns::of(row))?;
+                if wanted.contains(&lane.id) {
+                    self.add_lane(lane, job)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Reads lanes without locking them, or, for claims, with `FOR UPDATE SKIP LOCKED` in `rest`.
-    pub(super) async fn read_lanes(&mut self, rest: &str) -> Try<Vec<u64>> {
-        let sql = format!("SELECT {LANE_COLUMNS} FROM seriatim_lane {rest}");
-        let mut ids = Vec::new();
-        for row in self.loan.rows(&sql).await? {
-            let row = LaneRow::read(&mut Columns::of(row))?;
-            ids.push(row.id);
-            self.add_lane(row)?;
+    /// Reads lanes, with the jobs that opened them; locks them where `rest` says so.
+    pub(super) async fn read_lanes(&mut self, rest: &str, bodies: Bodies) -> Try<Vec<u64>> {
+        let sql =
+            format!("SELECT {LANE_COLUMNS}, {} FROM seriatim_lane {rest}", bodies.of("payload"));
+        let rows = self.rows(&sql).await?;
+        self.add_lanes(rows)
+    }
+
+    pub(super) fn add_lanes(&mut self, rows: Vec<Row>) -> Try<Vec<u64>> {
+        let mut ids = Vec::with_capacity(rows.len());
+        for row in rows {
+            let mut row = Columns::of(row);
+            let (lane, mut job) = LaneRow::read(&mut row)?;
+            if let Some(job) = &mut job {
+                self.read_body(&mut row, job)?;
+            }
+            if let (Some(key), st::OPENING) = (&lane.k, lane.st) {
+                self.reserved.insert((lane.q, key.clone()), lane.id);
+                continue;
+            }
+            ids.push(lane.id);
+            self.add_lane(lane, job)?;
         }
         Ok(ids)
     }
 
-    fn add_lane(&mut self, row: LaneRow) -> Try<()> {
+    fn add_lane(&mut self, row: LaneRow, job: Option<JobRow>) -> Try<()> {
         if self.lanes.contains_key(&row.id) {
             return Ok(());
         }
@@ -311,235 +351,17 @@ impl<'a> Work<'a> {
         }
         self.state.lanes.insert(row.id, lane);
         self.lanes.insert(row.id, row);
-        Ok(())
-    }
-
-    /// Reads jobs of lanes that were read before: their open ones, and the closed ones with
-    /// `closed`. `equal` are the digests of jobs that will be put into a lane.
-    pub(super) async fn load_jobs(
-        &mut self,
-        lanes: &[u64],
-        need: Need,
-        closed: bool,
-        bodies: Bodies,
-        equal: &HashMap<u64, Vec<Digest>>,
-    ) -> Try<()> {
-        let is_small = |work: &Self, id: &u64| {
-            work.lanes.get(id).is_none_or(|row| need == Need::All || row.n <= SMALL_LANE)
-        };
-        let (small, large): (Vec<u64>, Vec<u64>) = lanes.iter().partition(|id| is_small(self, id));
-        let all = if closed { "" } else { "AND j.gen >= l.open" };
-        for ids in small.chunks(LIST_MAX) {
-            let from = format!(
-                "FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane WHERE j.lane IN ({}) {all}",
-                list(ids.iter().copied())
-            );
-            self.read_jobs(&from, bodies).await?;
-        }
-        for id in large {
-            self.load_large(id, need, closed, bodies, equal.get(&id)).await?;
-        }
-        if closed {
-            self.with_closed.extend(lanes);
-        }
-        Ok(())
-    }
-
-    async fn load_large(
-        &mut self,
-        id: u64,
-        need: Need,
-        closed: bool,
-        bodies: Bodies,
-        equal: Option<&Vec<Digest>>,
-    ) -> Try<()> {
-        let Some(row) = self.lanes.get(&id).cloned() else { return Ok(()) };
-        let mode = self.mode(row.q)?;
-        let open = format!("FROM seriatim_job j WHERE j.lane = {id} AND j.gen >= {}", row.open);
-        if closed {
-            let closed =
-                format!("FROM seriatim_job j WHERE j.lane = {id} AND j.gen < {}", row.open);
-            self.read_jobs(&closed, bodies).await?;
-        }
-        let most = match (need, mode) {
-            (Need::Turn, Mode::Accumulate) => TURN_JOBS_MAX + 1,
-            (Need::Turn, Mode::Fifo) => {
-                self.state.queue_row(row.q).map_or(1, |queue| queue.queue.take as usize) + 1
-            }
-            _ => 1,
-        };
-        let order = match (need, mode) {
-            (Need::Turn, Mode::Accumulate) => "score, j.seq",
-            _ => "ord, j.seq",
-        };
-        self.read_jobs(&format!("{open} ORDER BY j.{order} LIMIT {most}"), bodies).await?;
-        if mode == Mode::Exclusive {
-            let (from, to) = (bytes(&[1]), bytes(&later_order(self.now)));
-            let due = format!("{open} AND j.ord >= {from} AND j.ord <= {to}");
-            self.read_jobs(&due, bodies).await?;
-            let next = format!("{open} AND j.ord > {to} ORDER BY j.ord, j.seq LIMIT 1");
-            self.read_jobs(&next, bodies).await?;
-        }
-        if let Some(equal) = equal.filter(|equal| !equal.is_empty()) {
-            let equal: Vec<String> = equal.iter().map(|digest| bytes(digest)).collect();
-            for some in equal.chunks(LIST_MAX) {
-                self.read_jobs(&format!("{open} AND j.ord IN ({})", some.join(",")), bodies)
-                    .await?;
-            }
-        }
-        if mode == Mode::Accumulate && need != Need::Turn {
-            self.load_soonest(&row, need).await?;
-        }
-        Ok(())
-    }
-
-    /// Tells the model the soonest priority of the open jobs that were not read.
-    async fn load_soonest(&mut self, row: &LaneRow, need: Need) -> Try<()> {
-        let known = need == Need::Arrival && row.st == st::READY;
-        let soonest = if known {
-            Some(row.prio)
-        } else {
-            let here = self.state.lanes.get(&row.id);
-            let here = here.into_iter().flat_map(|lane| lane.open_jobs().map(|job| job.id.seq()));
-            let sql = format!(
-                "SELECT MIN(prio) FROM seriatim_job WHERE lane = {} AND gen >= {} AND seq NOT IN (0,{})",
-                row.id,
-                row.open,
-                list(here)
-            );
-            let first = self.loan.rows(&sql).await?.into_iter().next();
-            first.map(|row| Columns::of(row).maybe_int()).transpose()?.flatten()
-        };
-        if let (Some(soonest), Some(lane)) = (soonest, self.state.lanes.get_mut(&row.id)) {
-            lane.there_are_more(soonest as u16);
-        }
-        Ok(())
-    }
-
-    /// Reads jobs into the lanes that were read before.
-    pub(super) async fn read_jobs(&mut self, from: &str, bodies: Bodies) -> Try<Vec<JobId>> {
-        let body = match bodies {
-            Bodies::None => "NULL, 0".to_owned(),
-            Bodies::All => "j.payload, 0".to_owned(),
-            Bodies::Lengths => format!(
-                "IF(LENGTH(j.payload) <= {INLINE_BYTES}, j.payload, NULL), LENGTH(j.payload)"
-            ),
-        };
-        let sql = format!("SELECT {JOB_COLUMNS}, {body} {from}");
-        let mut ids = Vec::new();
-        for row in self.loan.rows(&sql).await? {
-            let mut row = Columns::of(row);
-            let mut job = JobRow::read(&mut row)?;
-            let (body, length) = (row.bytes()?, row.int()? as usize);
-            let seq = job.entry.id.seq();
-            job.entry.payload = match body {
-                Some(body) => Payload::from_bytes(body),
-                None if length > 0 => {
-                    self.lengths_only.insert(seq);
-                    stand_in(length)
-                }
-                None => Payload::from_bytes(Vec::new()),
-            };
-            ids.push(job.entry.id);
-            if self.jobs.contains_key(&seq) {
-                continue;
-            }
+        if let Some(job) = job {
             self.add_job(job);
         }
-        for lane in self.state.lanes.values_mut() {
-            if let Some(hold) = &mut lane.hold {
-                hold.closed.sort_by_key(|job| {
-                    (crate::store::memory::lane::score_rank(job.score), job.id.seq())
-                });
-            }
-        }
-        Ok(ids)
-    }
-
-    fn add_job(&mut self, job: JobRow) {
-        let seq = job.entry.id.seq();
-        let (id, entry) = (job.entry.id, job.entry.clone());
-        match job.lane {
-            Some(number) => {
-                self.state.jobs.insert(id, Place::Lane(number));
-                let Some(lane) = self.state.lanes.get_mut(&number) else { return };
-                let open = self.lanes.get(&number).map_or(0, |row| row.open);
-                match &mut lane.hold {
-                    Some(hold) if job.gen_ < open => hold.closed.push(entry),
-                    _ if lane.mode == Mode::Exclusive && !job.later => lane.insert_due(entry),
-                    _ => lane.insert(entry),
-                }
-            }
-            None if job.state == super::row::DEAD => {
-                self.state.jobs.insert(id, Place::Dead);
-                self.state.dead.insert(id, job.clone().into_ended());
-            }
-            None if job.state != WAITING => {
-                self.state.jobs.insert(id, Place::Done);
-                self.state.done.insert(id, job.clone().into_ended());
-            }
-            None => {}
-        }
-        self.jobs.insert(seq, job);
-    }
-
-    /// Reads the payloads that were too large to be read before, of these jobs.
-    pub(super) async fn bodies_of(&mut self, jobs: &[JobId]) -> Try<HashMap<u64, Payload>> {
-        let missing = jobs.iter().map(|id| id.seq()).filter(|seq| self.lengths_only.contains(seq));
-        let missing: Vec<u64> = missing.collect();
-        let mut bodies = HashMap::new();
-        // Few at a time, since each may be large.
-        for seqs in missing.chunks(100) {
-            let sql = format!(
-                "SELECT seq, payload FROM seriatim_job WHERE seq IN ({})",
-                list(seqs.iter().copied())
-            );
-            for row in self.loan.rows(&sql).await? {
-                let mut row = Columns::of(row);
-                let seq = row.int()? as u64;
-                bodies.insert(seq, Payload::from_bytes(row.bytes()?.unwrap_or_default()));
-            }
-        }
-        Ok(bodies)
-    }
-
-    /// Where these jobs are, each under the id by which it is handed over; those that merged into
-    /// another are noted as its aliases. Unknown ids are left out. Nothing is locked.
-    pub(super) async fn find(&mut self, ids: &[JobId]) -> Try<Vec<(JobId, Option<u64>)>> {
-        let mut found = Vec::new();
-        for ids in ids.chunks(LIST_MAX / 10) {
-            let names: Vec<String> = ids.iter().map(|id| bytes(&id.to_bytes())).collect();
-            let sql =
-                format!("SELECT id, target FROM seriatim_alias WHERE id IN ({})", names.join(","));
-            let mut wanted: BTreeSet<JobId> = ids.iter().copied().collect();
-            for row in self.loan.rows(&sql).await? {
-                let mut row = Columns::of(row);
-                let (alias, target) = (job_id(&mut row)?, job_id(&mut row)?);
-                wanted.remove(&alias);
-                wanted.insert(target);
-                self.state.jobs.insert(alias, Place::Alias(target));
-            }
-            let sql = format!(
-                "SELECT seq, q, created, lane FROM seriatim_job WHERE seq IN ({})",
-                list(wanted.iter().map(|id| id.seq()))
-            );
-            for row in self.loan.rows(&sql).await? {
-                let mut row = Columns::of(row);
-                let (seq, q) = (row.int()? as u64, row.int()? as u32);
-                let id = JobId::new(Timestamp::from_micros(row.int()?), q, 0, seq);
-                let lane = row.maybe_int()?.map(|lane| lane as u64);
-                if wanted.contains(&id) {
-                    found.push((id, lane));
-                }
-            }
-        }
-        Ok(found)
+        Ok(())
     }
 }
 
-fn job_id(row: &mut Columns) -> Try<JobId> {
-    let bytes = row.bytes()?.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
-    bytes.map(JobId::from_bytes).ok_or_else(super::sql::corrupt)
+/// The lanes of these keys of a queue, which are locked through the index that orders them so.
+fn by_key(queue: u32, keys: Vec<&str>) -> String {
+    let keys = literals(keys);
+    format!("FORCE INDEX (lane_key) WHERE q = {queue} AND k IN ({keys}) FOR UPDATE")
 }
 
 fn by_queue<'k>(keys: impl Iterator<Item = (u32, &'k Arc<str>)>) -> BTreeMap<u32, Vec<&'k str>> {
@@ -548,52 +370,4 @@ fn by_queue<'k>(keys: impl Iterator<Item = (u32, &'k Arc<str>)>) -> BTreeMap<u32
         queues.entry(queue).or_default().push(key);
     }
     queues
-}
-
-/// Something of the length of a payload, for what counts bytes. It takes no memory of its own.
-fn stand_in(length: usize) -> Payload {
-    static ZEROS: [u8; PAYLOAD_BYTES_MAX] = [0; PAYLOAD_BYTES_MAX];
-    Payload::from_bytes(Bytes::from_static(&ZEROS[..length.min(PAYLOAD_BYTES_MAX)]))
-}
-
-impl Work<'_> {
-    /// The digests of the closed jobs of a lane that is read in part only.
-    pub(super) async fn closed_digests(&mut self, lane: u64) -> Try<Vec<Digest>> {
-        let Some(row) = self.lanes.get(&lane).filter(|row| row.n > SMALL_LANE) else {
-            return Ok(Vec::new());
-        };
-        let sql = format!(
-            "SELECT digest FROM seriatim_job WHERE lane = {lane} AND gen < {} AND digest IS NOT NULL",
-            row.open
-        );
-        let mut digests = Vec::new();
-        for row in self.loan.rows(&sql).await? {
-            digests
-                .extend(Columns::of(row).bytes()?.and_then(|bytes| Digest::try_from(bytes).ok()));
-        }
-        Ok(digests)
-    }
-
-    /// Reads nodes: this one, or all.
-    pub(super) async fn load_nodes(&mut self, id: Option<&str>, lock: &str) -> Try<()> {
-        let filter =
-            id.map_or_else(String::new, |id| format!("WHERE id = {}", super::sql::text(id)));
-        let sql = format!(
-            "SELECT info, beat_at, dead_at, command FROM seriatim_node {filter} ORDER BY id {lock}"
-        );
-        for row in self.loan.rows(&sql).await? {
-            let mut row = Columns::of(row);
-            let info: NodeInfo = row.json()?.ok_or_else(super::sql::corrupt)?;
-            let beat_at = Timestamp::from_micros(row.int()?);
-            let dead_at = row.maybe_int()?.map(Timestamp::from_micros);
-            let command = row.maybe_text()?.and_then(|text| match &*text {
-                "quiet" => Some(Command::Quiet),
-                "stop" => Some(Command::Stop),
-                _ => None,
-            });
-            let id = info.id.clone();
-            self.state.nodes.insert(id, NodeRow { info, beat_at, dead_at, command });
-        }
-        Ok(())
-    }
 }

@@ -1,0 +1,353 @@
+//! Reading jobs, and what else an operation must know, into the model.
+
+use std::collections::{BTreeSet, HashMap};
+
+use bytes::Bytes;
+
+use super::error::Try;
+use super::job_row::{DEAD, ENDED_COLUMNS, JOB_COLUMNS, JobRow, WAITING, later_order};
+use super::lane_row::{LaneRow, st};
+use super::sql::{Columns, LIST_MAX, bytes, list};
+use super::work::Work;
+use crate::clock::Timestamp;
+use crate::id::JobId;
+use crate::limits::{PAYLOAD_BYTES_MAX, TURN_JOBS_MAX};
+use crate::payload::{Digest, Payload};
+use crate::queue::Mode;
+use crate::store::memory::lane::score_rank;
+use crate::store::memory::state::{NodeRow, Place};
+use crate::store::request::{Command, NodeInfo};
+
+/// Lanes with at most so many open jobs are read as a whole; of others only what is needed.
+const SMALL_LANE: i64 = 64;
+/// Larger payloads are read only once a claim has taken their job.
+const INLINE_BYTES: usize = 4 << 10;
+
+/// Which open jobs of a lane an operation needs, if there are many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// All of them.
+    All,
+    /// Those that say where the lane stands.
+    Position,
+    /// The same, of a lane to which jobs are only added.
+    Arrival,
+    /// Those that a turn may take.
+    Turn,
+}
+
+/// What is read of payloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bodies {
+    /// Nothing: they are empty.
+    None,
+    /// The small ones, and the length of the others.
+    Lengths,
+    /// All.
+    All,
+}
+
+impl Bodies {
+    /// The two columns that are read for it.
+    pub(super) fn of(self, payload: &str) -> String {
+        match self {
+            Self::None => "NULL, 0".to_owned(),
+            Self::All => format!("{payload}, 0"),
+            Self::Lengths => format!(
+                "IF(LENGTH({payload}) <= {INLINE_BYTES}, {payload}, NULL), IFNULL(LENGTH({payload}), 0)"
+            ),
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Reads jobs of lanes that were read before: their open ones, and the closed ones with
+    /// `closed`. `equal` are the digests of jobs that will be put into a lane.
+    pub(super) async fn load_jobs(
+        &mut self,
+        lanes: &[u64],
+        need: Need,
+        closed: bool,
+        bodies: Bodies,
+        equal: &HashMap<u64, Vec<Digest>>,
+    ) -> Try<()> {
+        let is_small = |work: &Self, id: &u64| {
+            work.lanes.get(id).is_none_or(|row| need == Need::All || row.n <= SMALL_LANE)
+        };
+        let has_more = |work: &Self, id: &u64| {
+            let here = i64::from(work.jobs.get(id).is_some_and(|job| job.lane == Some(*id)));
+            work.lanes.get(id).is_some_and(|row| row.n + row.c > here)
+        };
+        for id in lanes {
+            let parts = self.parts.entry(*id).or_default();
+            (parts.open, parts.closed) = (true, parts.closed || closed);
+        }
+        let (small, large): (Vec<u64>, Vec<u64>) =
+            lanes.iter().filter(|id| has_more(self, id)).partition(|id| is_small(self, id));
+        let all = if closed { "" } else { "AND j.gen >= l.open" };
+        for ids in small.chunks(LIST_MAX) {
+            let from = format!(
+                "FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane WHERE j.lane IN ({}) {all}",
+                list(ids.iter().copied())
+            );
+            self.read_jobs(&from, bodies).await?;
+        }
+        for id in large {
+            self.load_large(id, need, closed, bodies, equal.get(&id)).await?;
+        }
+        Ok(())
+    }
+
+    async fn load_large(
+        &mut self,
+        id: u64,
+        need: Need,
+        closed: bool,
+        bodies: Bodies,
+        equal: Option<&Vec<Digest>>,
+    ) -> Try<()> {
+        let Some(row) = self.lanes.get(&id).cloned() else { return Ok(()) };
+        let mode = self.mode(row.q)?;
+        let open = format!("FROM seriatim_job j WHERE j.lane = {id} AND j.gen >= {}", row.open);
+        if closed {
+            let closed =
+                format!("FROM seriatim_job j WHERE j.lane = {id} AND j.gen < {}", row.open);
+            self.read_jobs(&closed, bodies).await?;
+        }
+        let most = match (need, mode) {
+            (Need::Turn, Mode::Accumulate) => TURN_JOBS_MAX + 1,
+            (Need::Turn, Mode::Fifo) => {
+                self.state.queue_row(row.q).map_or(1, |queue| queue.queue.take as usize) + 1
+            }
+            _ => 1,
+        };
+        let order = match (need, mode) {
+            (Need::Turn, Mode::Accumulate) => "score, j.seq",
+            _ => "ord, j.seq",
+        };
+        self.read_jobs(&format!("{open} ORDER BY j.{order} LIMIT {most}"), bodies).await?;
+        if mode == Mode::Exclusive {
+            let (from, to) = (bytes(&[1]), bytes(&later_order(self.now)));
+            let due = format!("{open} AND j.ord >= {from} AND j.ord <= {to}");
+            self.read_jobs(&due, bodies).await?;
+            let next = format!("{open} AND j.ord > {to} ORDER BY j.ord, j.seq LIMIT 1");
+            self.read_jobs(&next, bodies).await?;
+        }
+        if let Some(equal) = equal.filter(|equal| !equal.is_empty()) {
+            let equal: Vec<String> = equal.iter().map(|digest| bytes(digest)).collect();
+            for some in equal.chunks(LIST_MAX) {
+                self.read_jobs(&format!("{open} AND j.ord IN ({})", some.join(",")), bodies)
+                    .await?;
+            }
+        }
+        if mode == Mode::Accumulate && need != Need::Turn {
+            self.load_soonest(&row, need).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells the model the soonest priority of the open jobs that were not read.
+    async fn load_soonest(&mut self, row: &LaneRow, need: Need) -> Try<()> {
+        let known = need == Need::Arrival && row.st == st::READY;
+        let soonest = if known {
+            Some(row.prio)
+        } else {
+            let here = self.state.lanes.get(&row.id);
+            let here = here.into_iter().flat_map(|lane| lane.open_jobs().map(|job| job.id.seq()));
+            let sql = format!(
+                "SELECT MIN(prio) FROM seriatim_job WHERE lane = {} AND gen >= {} AND seq NOT IN (0,{})",
+                row.id,
+                row.open,
+                list(here)
+            );
+            let first = self.rows(&sql).await?.into_iter().next();
+            first.map(|row| Columns::of(row).maybe_int()).transpose()?.flatten()
+        };
+        if let (Some(soonest), Some(lane)) = (soonest, self.state.lanes.get_mut(&row.id)) {
+            lane.there_are_more(soonest as u16);
+        }
+        Ok(())
+    }
+
+    /// Reads jobs into the lanes that were read before.
+    pub(super) async fn read_jobs(&mut self, from: &str, bodies: Bodies) -> Try<Vec<JobId>> {
+        let sql = format!("SELECT {JOB_COLUMNS}, {} {from}", bodies.of("j.payload"));
+        let ids = self.read(&sql).await?;
+        for lane in self.state.lanes.values_mut() {
+            if let Some(hold) = &mut lane.hold {
+                hold.closed.sort_by_key(|job| (score_rank(job.score), job.id.seq()));
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Reads jobs that have ended.
+    pub(super) async fn read_ended(&mut self, from: &str, bodies: Bodies) -> Try<Vec<JobId>> {
+        let sql = format!("SELECT {ENDED_COLUMNS}, {} {from}", bodies.of("j.payload"));
+        self.read(&sql).await
+    }
+
+    async fn read(&mut self, sql: &str) -> Try<Vec<JobId>> {
+        let mut ids = Vec::new();
+        for row in self.rows(sql).await? {
+            let mut row = Columns::of(row);
+            let mut job = JobRow::read(&mut row)?;
+            self.read_body(&mut row, &mut job)?;
+            ids.push(job.entry.id);
+            if !self.jobs.contains_key(&job.entry.id.seq()) {
+                self.add_job(job);
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Reads what [`Bodies::of`] asked for.
+    pub(super) fn read_body(&mut self, row: &mut Columns, job: &mut JobRow) -> Try<()> {
+        let (body, length) = (row.bytes()?, row.int()? as usize);
+        job.entry.payload = match body {
+            Some(body) => Payload::from_bytes(body),
+            None if length > 0 => {
+                self.lengths_only.insert(job.entry.id.seq());
+                stand_in(length)
+            }
+            None => Payload::from_bytes(Vec::new()),
+        };
+        Ok(())
+    }
+
+    pub(super) fn add_job(&mut self, job: JobRow) {
+        let seq = job.entry.id.seq();
+        let (id, entry) = (job.entry.id, job.entry.clone());
+        match job.lane {
+            Some(number) => {
+                self.state.jobs.insert(id, Place::Lane(number));
+                let Some(lane) = self.state.lanes.get_mut(&number) else { return };
+                let open = self.lanes.get(&number).map_or(0, |row| row.open);
+                match &mut lane.hold {
+                    Some(hold) if job.gen_ < open => hold.closed.push(entry),
+                    _ if lane.mode == Mode::Exclusive && !job.later => lane.insert_due(entry),
+                    _ => lane.insert(entry),
+                }
+            }
+            None if job.state == DEAD => {
+                self.state.jobs.insert(id, Place::Dead);
+                self.state.dead.insert(id, job.clone().into_ended());
+            }
+            None if job.state != WAITING => {
+                self.state.jobs.insert(id, Place::Done);
+                self.state.done.insert(id, job.clone().into_ended());
+            }
+            None => {}
+        }
+        self.jobs.insert(seq, job);
+    }
+
+    /// Reads the payloads that were too large to be read before, of these jobs.
+    pub(super) async fn bodies_of(&mut self, jobs: &[JobId]) -> Try<HashMap<u64, Payload>> {
+        let missing = jobs.iter().map(|id| id.seq()).filter(|seq| self.lengths_only.contains(seq));
+        let missing: Vec<u64> = missing.collect();
+        let mut bodies = HashMap::new();
+        // Few at a time, since each may be large.
+        for seqs in missing.chunks(100) {
+            let seqs = list(seqs.iter().copied());
+            let sql = format!(
+                "SELECT seq, payload FROM seriatim_job WHERE seq IN ({seqs}) UNION ALL \
+                 SELECT id, payload FROM seriatim_lane WHERE id IN ({seqs}) AND j_gen IS NOT NULL"
+            );
+            for row in self.rows(&sql).await? {
+                let mut row = Columns::of(row);
+                let seq = row.int()? as u64;
+                bodies.insert(seq, Payload::from_bytes(row.bytes()?.unwrap_or_default()));
+            }
+        }
+        Ok(bodies)
+    }
+
+    /// Where these jobs are, each under the id by which it is handed over; those that merged into
+    /// another are noted as its aliases. Unknown ids are left out. Nothing is locked.
+    pub(super) async fn find(&mut self, ids: &[JobId]) -> Try<Vec<(JobId, Option<u64>)>> {
+        let mut found = Vec::new();
+        for ids in ids.chunks(LIST_MAX / 10) {
+            let names: Vec<String> = ids.iter().map(|id| bytes(&id.to_bytes())).collect();
+            let sql =
+                format!("SELECT id, target FROM seriatim_alias WHERE id IN ({})", names.join(","));
+            let mut wanted: BTreeSet<JobId> = ids.iter().copied().collect();
+            for row in self.rows(&sql).await? {
+                let mut row = Columns::of(row);
+                let (alias, target) = (job_id(&mut row)?, job_id(&mut row)?);
+                wanted.remove(&alias);
+                wanted.insert(target);
+                self.state.jobs.insert(alias, Place::Alias(target));
+            }
+            let seqs = list(wanted.iter().map(|id| id.seq()));
+            let sql = format!(
+                "SELECT seq, q, created, lane FROM seriatim_job WHERE seq IN ({seqs}) UNION ALL \
+                 SELECT id, q, j_created, id FROM seriatim_lane WHERE id IN ({seqs}) AND j_gen IS NOT NULL UNION ALL \
+                 SELECT seq, q, created, NULL FROM seriatim_ended WHERE seq IN ({seqs})"
+            );
+            for row in self.rows(&sql).await? {
+                let mut row = Columns::of(row);
+                let (seq, q) = (row.int()? as u64, row.int()? as u32);
+                let id = JobId::new(Timestamp::from_micros(row.int()?), q, 0, seq);
+                let lane = row.maybe_int()?.map(|lane| lane as u64);
+                if wanted.contains(&id) {
+                    found.push((id, lane));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn job_id(row: &mut Columns) -> Try<JobId> {
+    let bytes = row.bytes()?.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
+    bytes.map(JobId::from_bytes).ok_or_else(super::sql::corrupt)
+}
+
+/// Something of the length of a payload, for what counts bytes. It takes no memory of its own.
+fn stand_in(length: usize) -> Payload {
+    static ZEROS: [u8; PAYLOAD_BYTES_MAX] = [0; PAYLOAD_BYTES_MAX];
+    Payload::from_bytes(Bytes::from_static(&ZEROS[..length.min(PAYLOAD_BYTES_MAX)]))
+}
+
+impl Work<'_> {
+    /// The digests of the closed jobs of a lane that is read in part only.
+    pub(super) async fn closed_digests(&mut self, lane: u64) -> Try<Vec<Digest>> {
+        let Some(row) = self.lanes.get(&lane).filter(|row| row.n > SMALL_LANE) else {
+            return Ok(Vec::new());
+        };
+        let sql = format!(
+            "SELECT digest FROM seriatim_job WHERE lane = {lane} AND gen < {} AND digest IS NOT NULL",
+            row.open
+        );
+        let mut digests = Vec::new();
+        for row in self.rows(&sql).await? {
+            digests
+                .extend(Columns::of(row).bytes()?.and_then(|bytes| Digest::try_from(bytes).ok()));
+        }
+        Ok(digests)
+    }
+
+    /// Reads nodes: this one, or all.
+    pub(super) async fn load_nodes(&mut self, id: Option<&str>, lock: &str) -> Try<()> {
+        let filter =
+            id.map_or_else(String::new, |id| format!("WHERE id = {}", super::sql::text(id)));
+        let sql = format!(
+            "SELECT info, beat_at, dead_at, command FROM seriatim_node {filter} ORDER BY id {lock}"
+        );
+        for row in self.rows(&sql).await? {
+            let mut row = Columns::of(row);
+            let info: NodeInfo = row.json()?.ok_or_else(super::sql::corrupt)?;
+            let beat_at = Timestamp::from_micros(row.int()?);
+            let dead_at = row.maybe_int()?.map(Timestamp::from_micros);
+            let command = row.maybe_text()?.and_then(|text| match &*text {
+                "quiet" => Some(Command::Quiet),
+                "stop" => Some(Command::Stop),
+                _ => None,
+            });
+            let id = info.id.clone();
+            self.state.nodes.insert(id, NodeRow { info, beat_at, dead_at, command });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! How connections come about and are shown, and what people see in the tables.
+
+use std::process::Command;
+
+use mysql_async::prelude::Queryable;
+use seriatim_testkit::{Mysql as Server, MysqlOptions, find_program};
+
+use super::*;
+
+/// A certificate authority, and what it has signed for 127.0.0.1, in PEM.
+struct Authority {
+    folder: tempfile::TempDir,
+    server: (String, String),
+}
+
+impl Authority {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let openssl = |arguments: &str| {
+            let program = find_program("openssl", "openssl").map_err(|e| e.to_string()).unwrap();
+            let arguments = arguments.split(' ');
+            let output =
+                Command::new(program).args(arguments).current_dir(&folder).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        };
+        let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
+        openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=authority"));
+        openssl(&format!(
+            "req -x509 {key} -keyout key -out cert -subj /CN=server -CA ca.pem -CAkey ca.key \
+             -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE"
+        ));
+        let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        let server = (read("cert"), read("key"));
+        Self { folder, server }
+    }
+
+    fn roots(&self) -> String {
+        self.folder.path().join("ca.pem").display().to_string()
+    }
+}
+
+async fn is_encrypted(url: &str) -> crate::Result<bool> {
+    let store = Mysql::connect(url).await?;
+    let mut loan = store.inner.pool.lend().await?;
+    let rows = loan.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'").await?;
+    let mut row = super::super::sql::Columns::of(rows.into_iter().next().unwrap());
+    row.text()?;
+    Ok(!row.text()?.is_empty())
+}
+
+#[tokio::test]
+async fn a_server_must_prove_its_name_where_the_url_asks_for_it() {
+    let (ours, strange) = (Authority::new(), Authority::new());
+    let certificate = Some(ours.server.clone());
+    let options = MysqlOptions { durable: false, certificate, ..MysqlOptions::default() };
+    let server = Server::start_with(options).unwrap();
+    let url = |parameters: &str| format!("{}?{parameters}", server.url());
+    let verified = format!("ssl-mode=verify_identity&ssl-ca={}", ours.roots());
+    for parameters in ["ssl-mode=required", "ssl-mode=PREFERRED", &verified, ""] {
+        assert!(is_encrypted(&url(parameters)).await.unwrap(), "{parameters}");
+    }
+    assert!(!is_encrypted(&url("ssl-mode=disabled")).await.unwrap());
+    let refused = [
+        format!("ssl-mode=verify_identity&ssl-ca={}", strange.roots()),
+        // Those that everybody trusts have not signed it.
+        "ssl-mode=verify_identity".to_owned(),
+    ];
+    for parameters in refused {
+        let error = is_encrypted(&url(&parameters)).await.unwrap_err();
+        assert!(error.to_string().contains("ssl-ca"), "{parameters}: {error}");
+    }
+    let other_name = url(&verified).replace("127.0.0.1", "localhost");
+    let error = is_encrypted(&other_name).await.unwrap_err();
+    assert!(error.to_string().contains("ssl-mode"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_without_encryption_is_refused_where_the_url_asks_for_it() {
+    let required = format!("{}?ssl-mode=required", url());
+    let error = Mysql::connect(&required).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("ssl-mode"), "{error}");
+    assert!(!is_encrypted(&url()).await.unwrap());
+}
+
+#[tokio::test]
+async fn wrong_options_are_named() {
+    let wrong = [
+        ("connections=0", "connections", "1 to 200"),
+        ("call_timeout=soon", "call_timeout", "30s"),
+        ("connect_timeout=0s", "connect_timeout", "30s"),
+        ("ssl-mode=on", "ssl-mode", "verify_identity"),
+        ("ssl-mode=verify_ca", "ssl-mode", "verify_identity"),
+        ("ssl-mode=required&ssl-ca=ca.pem", "ssl-ca", "verify"),
+        ("ssl-mode=verify_identity&ssl-ca=/nowhere", "ssl-ca", "/nowhere"),
+        ("ssl-ca=%zz", "ssl-ca", "escape"),
+        ("sslmode=required", "store", "did you mean ssl-mode?"),
+        ("connection=5", "store", "did you mean connections?"),
+        ("require_ssl=true", "store", "ssl-mode"),
+    ];
+    for (options, field, hint) in wrong {
+        let url = format!("mysql://me:secret@127.0.0.1:1/db?{options}");
+        let error = Mysql::connect(&url).await.map(drop).unwrap_err();
+        assert_eq!((error.kind(), error.field()), (ErrorKind::Invalid, Some(field)), "{error}");
+        assert!(error.to_string().contains(hint), "{error}");
+        assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_takes_too_long_is_given_up_and_undone() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    push(&store, vec![job("k", 1)]).await;
+    let mut holder = session(&database).await;
+    holder.query_drop("START TRANSACTION; SELECT * FROM seriatim_lane FOR UPDATE").await.unwrap();
+    let hasty = format!("{}?call_timeout=500ms&connections=1", address(&database));
+    let hasty = Mysql::connect(&hasty).await.unwrap();
+    let error = hasty.push(Push { now: None, jobs: vec![job("k", 2)] }).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("call_timeout"), "{error}");
+    // Its connection, which is still busy, is nobody's any more.
+    assert_eq!(hasty.queues().await.unwrap().len(), 1);
+    holder.query_drop("COMMIT").await.unwrap();
+    assert_eq!(store.stats(None).await.unwrap()[0].jobs, 1);
+}
+
+#[tokio::test]
+async fn people_may_look_at_the_views_with_any_client() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    let jobs = vec![job("naïve", 1).task("paint"), job("naïve", 2), job("busy", 3), job("bad", 4)];
+    push(&store, jobs).await;
+    let turn = claim(&store, "q", 4).await.turns;
+    let (mut dead, mut freed) = (Vec::new(), Vec::new());
+    for turn in &turn {
+        let outcome = match turn.key.as_deref() {
+            Some("bad") => crate::Outcome::Bury { error: "it broke".into() },
+            Some("busy") => continue,
+            _ => crate::Outcome::Release,
+        };
+        let of = if turn.key.as_deref() == Some("bad") { &mut dead } else { &mut freed };
+        of.push(crate::plan(turn, &Queue::exclusive("q"), &outcome.into(), &|_| LEASE));
+    }
+    store.settle(Settle { now: None, turns: [dead, freed].concat() }).await.unwrap();
+    let mut own = session(&database).await;
+    let sql = "SELECT job_key, task, state, CAST(payload AS CHAR) FROM seriatim_jobs ORDER BY seq";
+    let rows: Vec<(String, Option<String>, String, String)> = own.query(sql).await.unwrap();
+    let row = |key: &str, task: Option<&str>, state: &str, payload: &str| {
+        (key.to_owned(), task.map(str::to_owned), state.to_owned(), payload.to_owned())
+    };
+    let expected = [
+        row("naïve", Some("paint"), "queued", "1"),
+        row("naïve", None, "queued", "2"),
+        row("busy", None, "running", "3"),
+    ];
+    assert_eq!(rows, expected);
+    let sql = "SELECT lane_key, state, jobs, node FROM seriatim_lanes ORDER BY lane";
+    let rows: Vec<(String, String, u64, Option<String>)> = own.query(sql).await.unwrap();
+    let expected = [
+        ("naïve".to_owned(), "waiting".to_owned(), 2, None),
+        ("busy".to_owned(), "claimed".to_owned(), 1, Some("n".to_owned())),
+    ];
+    assert_eq!(rows, expected);
+    let sql = "SELECT job_key, error, CAST(payload AS CHAR) FROM seriatim_morgue";
+    let rows: Vec<(String, String, String)> = own.query(sql).await.unwrap();
+    assert_eq!(rows, [("bad".to_owned(), "it broke".to_owned(), "4".to_owned())]);
+    let rows: Vec<(String, bool)> =
+        own.query("SELECT node, dead FROM seriatim_nodes").await.unwrap();
+    assert_eq!(rows, [("n".to_owned(), false)]);
+}
