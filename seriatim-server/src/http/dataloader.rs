@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use seriatim::{Backoff, Job, JobId, Payload, RunAt};
 use super::auth::Access;
 use super::input::{Json, Part};
 use super::problem::Problem;
+use super::push::traceparent;
 use super::route::{Answer, Route};
 use super::schema::Schema;
 use super::state::Shared;
@@ -29,6 +31,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/api/v1/jobs/trigger", Access::Produce, trigger)
             .says("Pushes a job; the same job for a repeated idempotency_key")
             .body(Schema::named("Trigger"))
+            .traffic()
             .answers(pushed),
         Route::get("/api/v1/jobs/{job_id}/status", Access::Follow, status)
             .says("How far a job is")
@@ -116,9 +119,12 @@ impl Trigger {
 
 async fn trigger(
     State(app): State<Shared>,
+    headers: HeaderMap,
     Json(trigger): Json<Trigger>,
 ) -> Result<Answer, Problem> {
-    let pushed = app.client.push(trigger.into_job()?).await.map_err(in_its_words)?;
+    let mut job = trigger.into_job()?;
+    job.options.traceparent = traceparent(&headers);
+    let pushed = app.client.push(job).await.map_err(in_its_words)?;
     let status = match pushed.status {
         PushStatus::Queued | PushStatus::Merged => "queued".into(),
         // The first job, in whatever state; one that has ended so long ago that nothing is kept

@@ -1,6 +1,8 @@
 //! The OpenAPI 3.1 document, made of the same list as the router.
 
 use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
 use super::auth::Access;
@@ -17,7 +19,36 @@ pub(super) fn routes() -> Vec<Route> {
             .says("This document")
             .answers(Schema::any())
             .outlives_drain(),
+        Route::get("/docs", Access::Open, page)
+            .says("The same for people: a page without scripts")
+            .media("text/html")
+            .answers(Schema::text())
+            .outlives_drain(),
+        Route::get("/docs.css", Access::Open, style)
+            .says("How that page looks")
+            .media("text/css")
+            .answers(Schema::text())
+            .outlives_drain(),
     ]
+}
+
+/// The page needs its style sheet and nothing else, of nobody else.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+
+async fn page(State(app): State<Shared>) -> Response {
+    let head = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ];
+    (head, super::page::of(&super::openapi(&app.base_path))).into_response()
+}
+
+async fn style() -> Response {
+    let head = [(header::CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8"))];
+    (head, super::page::STYLE).into_response()
 }
 
 async fn serve(State(app): State<Shared>) -> Answer {

@@ -30,6 +30,8 @@ pub(super) struct Route {
     pub(super) media: &'static str,
     /// Goes on while the node drains.
     pub(super) outlives_drain: bool,
+    /// Programs call it all the time: it changes something, but is nothing that a person did.
+    pub(super) is_traffic: bool,
     pub(super) handler: MethodRouter<Shared, Infallible>,
 }
 
@@ -83,6 +85,7 @@ impl Route {
             answer: Schema::any(),
             media: JSON,
             outlives_drain: false,
+            is_traffic: access == Access::Work,
             handler,
         }
     }
@@ -128,6 +131,11 @@ impl Route {
 
     pub(super) fn media(mut self, media: &'static str) -> Self {
         self.media = media;
+        self
+    }
+
+    pub(super) fn traffic(mut self) -> Self {
+        self.is_traffic = true;
         self
     }
 

@@ -60,7 +60,12 @@ pub(super) fn claim_schema() -> Schema {
 
 pub(super) fn turn_schema() -> Schema {
     let (text, number) = (Schema::text, Schema::integer);
-    let job = [("job_id", text()), ("score", Schema::number()), ("payload", Schema::any())];
+    let job = [
+        ("job_id", text()),
+        ("score", Schema::number()),
+        ("payload", Schema::any()),
+        ("traceparent", text()),
+    ];
     Schema::object(&[
         ("lane", text()),
         ("queue", text()),

@@ -78,11 +78,13 @@ pub(super) async fn settle(
         false => app.store.settle(Settle { now: None, turns }).await?,
     }
     .into_iter();
+    let now = app.store.now().await?;
     // One that has no turn was stale before it got to the store.
     let statuses = settlements.iter().zip(&found).map(|(one, turn)| {
         match (one.as_ref().and_then(|_| settled.next()), one, turn) {
             (Some(Settled::Ok { .. }), Some(settlement), Some(turn)) => {
                 app.failures.settled(turn, settlement);
+                app.meter.handled(&turn.queue, now.since(turn.claimed_at));
                 "ok"
             }
             _ => "stale",
