@@ -206,7 +206,9 @@ impl Config {
         let wrong = |what: String| Err(Failure::usage(format!("{name}: journal.{what}")));
         let unknown = |queue: &&String| !self.queues.contains_key(*queue);
         if let Some(queue) = self.journal.queues.iter().flatten().find(unknown) {
-            return wrong(format!("queues: {queue:?} has no [queues] entry: add one, or leave it out"));
+            return wrong(format!(
+                "queues: {queue:?} has no [queues] entry: add one, or leave it out"
+            ));
         }
         match (self.journal.retention, self.journal.bytes_max) {
             (Some(retention), _) if retention < JOURNAL_RETENTION_MIN => {

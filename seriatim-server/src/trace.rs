@@ -9,11 +9,13 @@ const BYTES: usize = 55;
 pub(crate) fn id(traceparent: &str) -> Option<&str> {
     let parts: Vec<&str> = traceparent.split('-').collect();
     let [version, trace, parent, flags] = parts[..] else { return None };
-    let is_hex = |part: &str| part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    let is_hex =
+        |part: &str| part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     let is_set = |part: &str| part.bytes().any(|b| b != b'0');
     let lengths = (version.len(), trace.len(), parent.len(), flags.len());
     let is_whole = traceparent.len() == BYTES && lengths == (2, 32, 16, 2) && version != "ff";
-    let is_one = is_whole && parts.iter().all(|part| is_hex(part)) && is_set(trace) && is_set(parent);
+    let is_one =
+        is_whole && parts.iter().all(|part| is_hex(part)) && is_set(trace) && is_set(parent);
     is_one.then_some(trace)
 }
 

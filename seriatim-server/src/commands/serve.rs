@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use seriatim::checker::Recorder;
+use seriatim::store::Declare;
 use seriatim::{EngineBuilder, Mode, Observer, Queue, SharedStore, Splitter, Summary};
 
 use super::args::StoreArg;
 use crate::config::{
-    Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, SplitterConfig, WorkerConfig,
-    closest,
+    Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, SplitterConfig,
+    WorkerConfig, closest,
 };
 use crate::failures::{FailureLog, Watch};
 use crate::http::{App, Audit, Listening, Metered, Server, Setup};
@@ -75,6 +76,9 @@ impl Serve {
         let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?.build()?;
         dump_when_asked(engine.handle())?;
         workers.reload_on_hangup()?;
+        // The engine does so too, but later: a push to a queue that is not there yet would make it, and
+        // of another mode.
+        store.declare(Declare { now: None, queues: config.declared()? }).await?;
         let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
         tracing::info!(store = store.capabilities().name, workers = at_work, "serving");
         if at_work == 0 {

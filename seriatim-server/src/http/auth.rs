@@ -124,7 +124,9 @@ impl Guard {
     /// Compares with every token, in constant time: hashes are compared so by blake3.
     fn token(&self, secret: &str) -> Option<&KnownToken> {
         let hash = blake3::hash(secret.as_bytes());
-        self.tokens.iter().fold(None, |found, token| if token.hash == hash { Some(token) } else { found })
+        self.tokens
+            .iter()
+            .fold(None, |found, token| if token.hash == hash { Some(token) } else { found })
     }
 }
 

@@ -7,6 +7,7 @@ use axum::http::HeaderMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use seriatim::limits::NAME_BYTES_MAX;
 use seriatim::store::{Cancel, Cancelled, JobView, PushStatus};
 use seriatim::{Backoff, Job, JobId, Payload, RunAt};
 
@@ -60,18 +61,19 @@ struct Trigger {
 }
 
 pub(super) fn trigger_schema() -> Schema {
-    let text = Schema::text;
+    let text = || Schema::name(NAME_BYTES_MAX);
+    let (name, above) = (text, |most| Schema::within(1, most).or_null());
     Schema::object(&[
-        ("queue", text()),
-        ("task", text()),
-        ("lock_key", text()),
+        ("queue", Schema::queue()),
+        ("task", name()),
+        ("lock_key", name()),
         ("args", Schema::map(Schema::any()).or_null()),
         ("idempotency_key", text().or_null()),
         ("partition_key", text().or_null()),
-        ("priority", Schema::integer().or_null()),
+        ("priority", Schema::within(0, 32_767).or_null()),
         ("available_at", Schema::time()),
-        ("max_attempts", Schema::integer().or_null()),
-        ("lease_ttl_sec", Schema::integer().or_null()),
+        ("max_attempts", above(1_000_000)),
+        ("lease_ttl_sec", above(86_400)),
         ("producer", text().or_null()),
         ("consumer_group", text().or_null()),
     ])

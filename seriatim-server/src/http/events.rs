@@ -45,18 +45,15 @@ pub(super) fn routes() -> Vec<Route> {
         ("node", Schema::text()),
         ("error", Schema::text().or_null()),
     ]);
-    let answer = [
-        ("job_id", Schema::text()),
-        ("journal", Schema::truth()),
-        ("events", Schema::list(event)),
-    ];
+    let answer =
+        [("job_id", Schema::text()), ("journal", Schema::truth()), ("events", Schema::list(event))];
     vec![
         Route::get("/api/v1/jobs/{job_id}/events", Access::Follow, of_job)
             .says("What happened to a job, oldest first; without a journal only what the store knows of it")
             .answers(Schema::object(&answer)),
         Route::get("/api/v1/events", Access::Read, listen)
             .says("Turns as they begin and end, and every second the numbers of all queues, as server-sent events")
-            .query("queue", Schema::text(), "Only turns of this queue")
+            .query("queue", Schema::queue(), "Only turns of this queue")
             .media(EVENT_STREAM)
             .answers(Schema::text()),
     ]

@@ -28,7 +28,7 @@ pub(super) fn routes() -> Vec<Route> {
     let done = |route: Route| {
         route
             .query("key", Schema::text(), "The key")
-            .query("lane", Schema::text(), "The lane, where jobs have no key")
+            .query("lane", Schema::lane(), "The lane, where jobs have no key")
             .answers(Schema::object(&[("count", Schema::integer())]))
     };
     vec![

@@ -136,7 +136,12 @@ fn operation_id(route: &Route) -> String {
 
 fn parameters(route: &Route) -> Value {
     let names = route.path.split(['{', '}']).skip(1).step_by(2);
-    let of_path = |name: &str| json!({ "name": name, "in": "path", "required": true, "schema": Schema::text().0 });
+    let schema = |name: &str| match name {
+        "job_id" => Schema::job_id(),
+        "queue" => Schema::queue(),
+        _ => Schema::text(),
+    };
+    let of_path = |name: &str| json!({ "name": name, "in": "path", "required": true, "schema": schema(name).0 });
     let of_query = |parameter: &Parameter| {
         json!({
             "name": parameter.name, "in": "query", "required": parameter.required,

@@ -118,6 +118,9 @@ mod tests {
         }
         assert!(!page.contains("<script") && !page.contains("style=") && !page.contains("http://"));
         assert_eq!(escaped("<a href=\"x\">&'"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;");
-        assert!(shown(&serde_json::json!({ "$ref": "#/components/schemas/Job" })).contains("<a href=\"#Job\">Job</a>"));
+        assert!(
+            shown(&serde_json::json!({ "$ref": "#/components/schemas/Job" }))
+                .contains("<a href=\"#Job\">Job</a>")
+        );
     }
 }

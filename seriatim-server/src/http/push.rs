@@ -54,7 +54,7 @@ pub(super) fn job_schema() -> Schema {
         ("perform_in", Schema(json!({ "description": "the same as run_at" }))),
         ("available_at", Schema(json!({ "description": "the same as run_at" }))),
         ("delay", Schema::length()),
-        ("priority", Schema::integer()),
+        ("priority", Schema::within(0, 32_767)),
         ("max_retries", Schema::integer()),
         ("max_attempts", Schema::integer()),
         ("backoff", Schema::named("Backoff")),
@@ -69,6 +69,7 @@ pub(super) fn job_schema() -> Schema {
         ("producer", text()),
         ("traceparent", text()),
     ])
+    .closed()
 }
 
 async fn push(

@@ -22,7 +22,8 @@ pub(super) fn routes() -> Vec<Route> {
     let queue = || Schema::named("Queue");
     let list = || Schema::object(&[("queues", Schema::list(queue()))]);
     let settings = || Schema::named("QueueSettings");
-    let several = Schema::object(&[("queues", Schema::map(settings()))]).requiring(&["queues"]);
+    let several =
+        Schema::object(&[("queues", Schema::map(settings()))]).requiring(&["queues"]).closed();
     let paused = || Schema::object(&[("queue", Schema::text()), ("paused", Schema::truth())]);
     let count = || Schema::object(&[("count", Schema::integer())]);
     vec![
@@ -102,6 +103,7 @@ pub(super) fn settings_schema() -> Schema {
         ("weight", number()),
         ("shards", number()),
     ])
+    .closed()
 }
 
 async fn list_all(State(app): State<Shared>) -> Result<Answer, Problem> {

@@ -9,6 +9,7 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use serde_json::Value;
+use seriatim::limits::PAGE_ROWS_MAX;
 
 use super::auth::Access;
 use super::input::JSON;
@@ -107,7 +108,8 @@ impl Route {
 
     /// The parameters of a listing that comes in pages.
     pub(super) fn paged(self) -> Self {
-        self.query("limit", Schema::integer(), "Most rows, up to 1000; by default 50").query(
+        let limit = Schema::within(1, PAGE_ROWS_MAX as u64);
+        self.query("limit", limit, "Most rows, up to 1000; by default 50").query(
             "after",
             Schema::text(),
             "Begin behind this: `next` of the page before",

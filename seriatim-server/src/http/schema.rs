@@ -31,6 +31,32 @@ impl Schema {
         Self(json!({ "type": "integer" }))
     }
 
+    /// A whole number from `least` to `most`.
+    pub(super) fn within(least: u64, most: u64) -> Self {
+        Self(json!({ "type": "integer", "minimum": least, "maximum": most }))
+    }
+
+    /// The id of a job.
+    pub(super) fn job_id() -> Self {
+        Self(json!({ "type": "string", "format": "uuid" }))
+    }
+
+    /// The name of a lane, as a claim or a list tells it.
+    pub(super) fn lane() -> Self {
+        Self(json!({ "type": "string", "pattern": "^[0-9]{1,5}-[0-9]{1,5}-[0-9]{1,15}$" }))
+    }
+
+    /// The name of a queue.
+    pub(super) fn queue() -> Self {
+        let pattern = format!("^[A-Za-z0-9_.:-]{{1,{}}}$", seriatim::limits::QUEUE_NAME_BYTES_MAX);
+        Self(json!({ "type": "string", "pattern": pattern }))
+    }
+
+    /// A text that is not empty, of at most so many characters.
+    pub(super) fn name(length_max: usize) -> Self {
+        Self(json!({ "type": "string", "minLength": 1, "maxLength": length_max }))
+    }
+
     pub(super) fn number() -> Self {
         Self(json!({ "type": "number" }))
     }
@@ -66,6 +92,12 @@ impl Schema {
     /// Says which fields an object must have.
     pub(super) fn requiring(mut self, names: &[&str]) -> Self {
         self.0["required"] = names.into();
+        self
+    }
+
+    /// Says that an object has no other fields.
+    pub(super) fn closed(mut self) -> Self {
+        self.0["additionalProperties"] = false.into();
         self
     }
 

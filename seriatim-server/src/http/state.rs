@@ -5,8 +5,8 @@ use std::sync::Arc;
 use seriatim::{Client, Cron, Observer, SharedStore};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore, watch};
 
-use super::auth::Guard;
 use super::audit::Audit;
+use super::auth::Guard;
 use super::limits::{Budget, LISTENERS_MAX, STREAMS_MAX, WAITING_CLAIMS_MAX};
 use super::metrics::{Meter, Metered};
 use super::work::Workers;

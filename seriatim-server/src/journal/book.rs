@@ -121,7 +121,9 @@ fn find(limits: &Limits, job: JobId) -> io::Result<Vec<Value>> {
         }
     }
     // Several processes write into the folder; a stable order keeps what one of them wrote in order.
-    found.sort_by_key(|event| event["at"].as_str().and_then(|at| at.parse().ok()).unwrap_or(jiff::Timestamp::MIN));
+    found.sort_by_key(|event| {
+        event["at"].as_str().and_then(|at| at.parse().ok()).unwrap_or(jiff::Timestamp::MIN)
+    });
     found.drain(..found.len().saturating_sub(EVENTS_MAX));
     Ok(found)
 }
@@ -250,7 +252,9 @@ mod tests {
         let job: JobId = JOB.parse().unwrap();
         let written = Book::open(limits.clone()).unwrap();
         written.write(Event::new("queued", job, "orders").line());
-        assert!(matches!(written.search(job).await.unwrap(), Search::Found(events) if events.len() == 1));
+        assert!(
+            matches!(written.search(job).await.unwrap(), Search::Found(events) if events.len() == 1)
+        );
         drop(written);
         let book = Book::open(limits.clone()).unwrap();
         book.write(Event::new("started", job, "orders").line());
@@ -264,7 +268,9 @@ mod tests {
         }
         let bytes: u64 = files(folder.path()).unwrap().iter().map(|(_, bytes, _)| bytes).sum();
         assert!((60_000..=100_000).contains(&bytes), "{bytes}");
-        assert!(matches!(book.search(job).await.unwrap(), Search::Found(events) if events.is_empty()));
+        assert!(
+            matches!(book.search(job).await.unwrap(), Search::Found(events) if events.is_empty())
+        );
         assert_eq!(book.lost(), 0);
     }
 }

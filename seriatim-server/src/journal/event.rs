@@ -30,7 +30,17 @@ impl<'a> Event<'a> {
     /// Now, by the clock of this machine.
     pub(crate) fn new(event: &'static str, job_id: JobId, queue: &'a str) -> Self {
         let at = absolute(Timestamp::of_this_machine());
-        Self { at, event, job_id, queue, key: None, attempt: None, token: None, node: None, error: None }
+        Self {
+            at,
+            event,
+            job_id,
+            queue,
+            key: None,
+            attempt: None,
+            token: None,
+            node: None,
+            error: None,
+        }
     }
 
     pub(crate) fn of_turn(event: &'static str, job_id: JobId, turn: &'a Turn) -> Self {

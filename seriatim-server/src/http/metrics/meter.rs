@@ -97,13 +97,20 @@ impl Meter {
             let place = ("store_operation_seconds", "operation", name);
             self.times[what as usize].write(text, place, &BUCKETS_US);
         }
-        let says = "How long turns were with their handlers; those of remote workers from claim to settle";
+        let says =
+            "How long turns were with their handlers; those of remote workers from claim to settle";
         head(text, "handler_seconds", "histogram", says);
         for (queue, histogram) in lock(&self.handlers).iter() {
             histogram.write(text, ("handler_seconds", "queue", queue), &HANDLER_BUCKETS_US);
         }
-        head(text, "store_wakeups_total", "counter", "Times that the store rang while this process listened");
-        let _ = writeln!(text, "seriatim_store_wakeups_total {}", self.wakeups.load(Ordering::Relaxed));
+        head(
+            text,
+            "store_wakeups_total",
+            "counter",
+            "Times that the store rang while this process listened",
+        );
+        let _ =
+            writeln!(text, "seriatim_store_wakeups_total {}", self.wakeups.load(Ordering::Relaxed));
         head(text, "store_errors_total", "counter", "Operations that the store refused or failed");
         for ((operation, kind), count) in lock(&self.errors).iter() {
             let labels = format!("operation=\"{operation}\",kind=\"{kind}\"");

@@ -61,7 +61,11 @@ async fn metrics(State(app): State<Shared>) -> Response {
 /// All nodes of the store, and the state of each.
 async fn nodes(app: &Shared) -> Result<Vec<(NodeView, NodeState)>, Error> {
     let (nodes, now) = (app.store.nodes().await?, app.store.now().await?);
-    Ok(nodes.into_iter().map(|node| (node.state(now), node)).map(|(state, node)| (node, state)).collect())
+    Ok(nodes
+        .into_iter()
+        .map(|node| (node.state(now), node))
+        .map(|(state, node)| (node, state))
+        .collect())
 }
 
 fn write_nodes(text: &mut String, nodes: &[(NodeView, NodeState)]) {
@@ -80,7 +84,12 @@ fn write_nodes(text: &mut String, nodes: &[(NodeView, NodeState)]) {
     let sum = |number: fn(&NodeView) -> u32| -> u64 {
         nodes.iter().filter(at_work).map(|(node, _)| u64::from(number(node))).sum()
     };
-    head(text, "workers_active", "gauge", "Handler calls under way on all nodes, as of their last beat");
+    head(
+        text,
+        "workers_active",
+        "gauge",
+        "Handler calls under way on all nodes, as of their last beat",
+    );
     let _ = writeln!(text, "seriatim_workers_active {}", sum(|node| node.info.busy));
     head(text, "workers_max", "gauge", "Handler calls that all nodes may have under way");
     let _ = writeln!(text, "seriatim_workers_max {}", sum(|node| node.info.concurrency));

@@ -92,7 +92,8 @@ impl Store for Metered {
 
     async fn claim(&self, request: Claim) -> Result<Claimed> {
         let (started, node) = (Instant::now(), request.node.clone());
-        let claimed = self.timed(Timed::Claim, "claim", started, self.inner.claim(request).await)?;
+        let claimed =
+            self.timed(Timed::Claim, "claim", started, self.inner.claim(request).await)?;
         self.journal.claimed(&claimed.turns, &node);
         Ok(claimed)
     }
@@ -100,7 +101,8 @@ impl Store for Metered {
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
         let asked = self.journal.wanted(&request.turns);
         let started = Instant::now();
-        let settled = self.timed(Timed::Settle, "settle", started, self.inner.settle(request).await)?;
+        let settled =
+            self.timed(Timed::Settle, "settle", started, self.inner.settle(request).await)?;
         let done = asked.iter().zip(&settled).filter(|(_, settled)| settled.is_ok());
         done.for_each(|(settlement, _)| self.journal.settled(settlement));
         Ok(settled)

@@ -188,3 +188,11 @@ async fn s9_nodes_are_listed_and_told() {
     assert_eq!(api.act("/api/v1/nodes/hand-1/stop").done()["command"], "stop");
     api.act("/api/v1/nodes/nobody/stop").refused(404);
 }
+
+#[test]
+fn queues_of_the_configuration_are_there_from_the_first_request_on() {
+    let queues: Vec<String> =
+        (0..50).map(|i| format!("[queues.q{i}]\nmode = \"fifo\"\n")).collect();
+    let api = Api::start(&queues.concat());
+    assert_eq!(api.get("/api/v1/queues/q49").done()["mode"], "fifo");
+}
