@@ -78,6 +78,7 @@ pub(super) fn trigger_schema() -> Schema {
         ("consumer_group", text().or_null()),
     ])
     .requiring(&["queue", "task", "lock_key"])
+    .with_nulls()
 }
 
 pub(super) fn status_schema() -> Schema {

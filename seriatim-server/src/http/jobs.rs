@@ -118,6 +118,9 @@ async fn list(
     State(app): State<Shared>,
     Query(listing): Query<Listing>,
 ) -> Result<Answer, Problem> {
+    if listing.after.as_ref().is_some_and(|after| !after.contains('/')) {
+        return Err(Problem::invalid("after", "write what `next` of the page before says"));
+    }
     if let Some(queue) = &listing.queue {
         find::queue(&*app.store, queue).await?;
     }

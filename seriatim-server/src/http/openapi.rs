@@ -162,12 +162,12 @@ fn problem_schema() -> Schema {
 }
 
 fn backoff_schema() -> Schema {
-    let length = || Schema(json!({ "type": "string", "description": "250ms, 10s, 5m, 1h, 3d" }));
+    let length = Schema::length_text;
     Schema::object(&[
         ("kind", Schema::one_of(&["polynomial", "constant", "linear", "exponential"])),
         ("base", length()),
         ("cap", length()),
-        ("jitter", Schema::integer()),
+        ("jitter", Schema::within(0, 100)),
     ])
     .requiring(&["kind"])
 }

@@ -8,7 +8,7 @@ use seriatim::Job;
 use seriatim::store::{PushStatus, Pushed};
 
 use super::auth::Access;
-use super::input::{self, JSON, NDJSON, Part};
+use super::input::{self, JSON, NDJSON, Object, Part};
 use super::limits::{
     BULK_BODY_BYTES_MAX, LINE_BYTES_MAX, STREAM_BATCH_BYTES_MAX, STREAM_BATCH_JOBS_MAX, next_frame,
 };
@@ -118,9 +118,10 @@ pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
 }
 
 async fn push_array(app: &App, target: &Target<'_>, bytes: &Bytes) -> Result<Vec<Pushed>, Problem> {
-    let inputs: Vec<JobInput> = input::parse(bytes).map_err(|problem| problem.inside("jobs"))?;
+    let inputs: Vec<Object<JobInput>> =
+        input::parse_any(bytes).map_err(|problem| problem.inside("jobs"))?;
     let mut jobs = Vec::with_capacity(inputs.len());
-    for (i, input) in inputs.into_iter().enumerate() {
+    for (i, Object(input)) in inputs.into_iter().enumerate() {
         let place = || format!("jobs[{i}]");
         jobs.push(target.job(input).map_err(|error| error.in_field(place()))?);
     }

@@ -70,10 +70,6 @@ fn worker() -> Schema {
     Schema(json!({ "type": "string", "pattern": "^[ -~]{1,256}$" }))
 }
 
-fn token() -> Schema {
-    Schema::within(1, (1 << 53) - 1)
-}
-
 pub(super) fn turn_schema() -> Schema {
     let (text, number) = (Schema::text, Schema::integer);
     let job = [
@@ -98,7 +94,7 @@ pub(super) fn turn_schema() -> Schema {
 pub(super) fn beat_schema() -> Schema {
     let claim = Schema::object(&[
         ("lane", Schema::lane()),
-        ("token", token()),
+        ("token", Schema::integer()),
         ("progress", Schema::any()),
     ]);
     Schema::object(&[
@@ -111,14 +107,12 @@ pub(super) fn beat_schema() -> Schema {
 }
 
 pub(super) fn results_schema() -> Schema {
-    let seconds =
-        || Schema(json!({ "description": "seconds, or as in 10s", "type": ["number", "string"] }));
     let result = Schema::object(&[
         ("lane", Schema::lane()),
-        ("token", token()),
+        ("token", Schema::integer()),
         ("outcome", Schema::one_of(&settle::OUTCOMES)),
         ("error", Schema::text()),
-        ("retry_in", seconds()),
+        ("retry_in", Schema::length()),
         ("done", Schema::within(0, 10_000)),
     ]);
     Schema::object(&[
