@@ -92,7 +92,7 @@ fn known(job: &JobView) -> Vec<Value> {
     let mut events = vec![event(job.created_at, "queued")];
     events.extend(job.started_at.map(|at| event(at, "started")));
     if let Some(at) = job.finished_at {
-        let mut end = event(at, &json!(job.state).as_str().unwrap_or_default().to_owned());
+        let mut end = event(at, json!(job.state).as_str().unwrap_or_default());
         if job.state != JobState::Succeeded {
             end["error"] = job.error.as_deref().into();
         }

@@ -11,7 +11,8 @@ const ERROR_BYTES_MAX: usize = 2_000;
 #[derive(Serialize)]
 pub(crate) struct Event<'a> {
     pub(crate) at: String,
-    pub(crate) event: &'static str,
+    #[serde(rename = "event")]
+    pub(crate) what: &'static str,
     pub(crate) job_id: JobId,
     pub(crate) queue: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,11 +29,11 @@ pub(crate) struct Event<'a> {
 
 impl<'a> Event<'a> {
     /// Now, by the clock of this machine.
-    pub(crate) fn new(event: &'static str, job_id: JobId, queue: &'a str) -> Self {
+    pub(crate) fn new(what: &'static str, job_id: JobId, queue: &'a str) -> Self {
         let at = absolute(Timestamp::of_this_machine());
         Self {
             at,
-            event,
+            what,
             job_id,
             queue,
             key: None,
@@ -43,9 +44,9 @@ impl<'a> Event<'a> {
         }
     }
 
-    pub(crate) fn of_turn(event: &'static str, job_id: JobId, turn: &'a Turn) -> Self {
+    pub(crate) fn of_turn(what: &'static str, job_id: JobId, turn: &'a Turn) -> Self {
         let key = turn.key.as_deref();
-        Self { key, token: Some(turn.token), ..Self::new(event, job_id, &turn.queue) }
+        Self { key, token: Some(turn.token), ..Self::new(what, job_id, &turn.queue) }
     }
 
     /// One line of JSON, with its end.

@@ -120,7 +120,7 @@ impl Listening {
         loop {
             let line = self.line();
             if let Some(said) = line.strip_prefix("id: ") {
-                id = said.to_owned();
+                said.clone_into(&mut id);
             }
             if line == format!("event: {kind}") {
                 let data = self.line();
