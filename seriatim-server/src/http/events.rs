@@ -195,3 +195,29 @@ impl Listener {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use futures_util::StreamExt;
+    use seriatim::Memory;
+
+    use super::super::state::App;
+    use super::*;
+
+    #[tokio::test]
+    async fn who_does_not_read_is_cut_off_and_leaves_its_place() {
+        let app = App::open(Arc::new(Memory::new()));
+        let listen = || listen(State(app.clone()), Query(Wish { queue: None }), HeaderMap::new());
+        let places = app.listeners.available_permits();
+        let mut slow = listen().await.unwrap().into_body().into_data_stream();
+        assert_eq!(app.listeners.available_permits(), places - 1);
+        assert_eq!(slow.next().await.unwrap().unwrap(), RETRY);
+        for _ in 0..2_000 {
+            app.journal.feed.stats(json!({}));
+        }
+        assert!(slow.next().await.is_none());
+        drop(slow);
+        assert_eq!(app.listeners.available_permits(), places);
+    }
+}

@@ -170,6 +170,7 @@ fn backoff_schema() -> Schema {
         ("jitter", Schema::within(0, 100)),
     ])
     .requiring(&["kind"])
+    .with_nulls()
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ pub(super) fn results_schema() -> Schema {
         ("outcome", Schema::one_of(&settle::OUTCOMES)),
         ("error", Schema::text()),
         ("retry_in", Schema::length()),
-        ("done", Schema::within(0, 10_000)),
+        ("done", Schema::integer()),
     ]);
     Schema::object(&[
         ("worker", worker()),

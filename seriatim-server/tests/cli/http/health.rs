@@ -80,6 +80,10 @@ fn d5_health_answers_at_once_while_the_store_is_away_and_ready_says_why_not() {
     let site = Site::new(&format!("[store]\nurl = \"{}\"\n", server.url()));
     let api = Api::with(site, |_| {});
     assert_eq!(api.get("/ready").status, 200);
+    // A node whose store goes away while it starts ends; one that has begun waits for it.
+    while api.get("/api/v1/nodes").done()["nodes"][0].is_null() {
+        std::thread::yield_now();
+    }
     server.stop();
     let (_, detail) = api.get("/ready").refused(503);
     assert!(detail.starts_with("the store "), "{detail}");
