@@ -10,7 +10,7 @@ use crate::codec::Codec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::Job;
 use crate::observe::Observer;
-use crate::store::{Push, Pushed, SharedStore};
+use crate::store::{Push, Pushed, SharedStore, Transaction};
 
 /// Most jobs in a group.
 const GROUP_JOBS_MAX: usize = 1_000;
@@ -123,6 +123,19 @@ impl Client {
             self.shared.around.pass(job).map_err(|error| of_batch(error, place))?;
         }
         self.shared.push(jobs).await
+    }
+
+    /// Pushes a batch in a transaction of the caller's own: it is there when that is committed, wake-up
+    /// included, and vanishes with it. See [`Transaction`].
+    pub async fn push_in(
+        &self,
+        transaction: &mut impl Transaction,
+        mut jobs: Vec<Job>,
+    ) -> Result<Vec<Pushed>> {
+        for (place, job) in jobs.iter_mut().enumerate() {
+            self.shared.around.pass(job).map_err(|error| of_batch(error, place))?;
+        }
+        transaction.push(&*self.shared.store, Push { now: None, jobs }).await
     }
 
     fn lead(&self) -> Option<Leading> {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::store::SharedStore;
 
 /// What a store URL may begin with.
-const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, mysql://…, redis://…";
+const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, mysql://…, redis://…, rediss://…, \
+                       redis-cluster://…, redis-sentinel://…";
 
 /// Opens the store that `url` names, and creates or upgrades what it keeps.
 ///
@@ -27,11 +28,7 @@ async fn open(url: &str) -> Result<SharedStore> {
         "sqlite" => sqlite(rest),
         "postgres" | "postgresql" => postgres(url).await,
         "mysql" | "mariadb" => mysql(url).await,
-        "redis" => redis(url).await,
-        "rediss" | "redis-cluster" | "redis-sentinel" => {
-            let message = format!("stores of kind {scheme:?} are not supported yet");
-            Err(Error::new(ErrorKind::Unsupported, message).in_field("store"))
-        }
+        "redis" | "rediss" | "redis-cluster" | "redis-sentinel" => redis(url).await,
         _ => Err(unknown(&format!("there is no kind of store called {scheme:?}"))),
     }
 }
@@ -96,5 +93,5 @@ async fn redis(_: &str) -> Result<SharedStore> {
 #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis")))]
 fn left_out(feature: &str) -> Error {
     let message = format!("this program was built without the feature {feature:?}");
-    Error::new(ErrorKind::Unsupported, message).in_field("store")
+    Error::new(crate::error::ErrorKind::Unsupported, message).in_field("store")
 }

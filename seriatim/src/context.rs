@@ -9,12 +9,13 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::batch::Lane;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::id::{JobId, LaneId, Token};
 use crate::limits::PROGRESS_BYTES_MAX;
-use crate::runtime::{Call, Stop};
+use crate::runtime::{Call, Stop, done_verdict};
+use crate::settle::{Settlement, plan};
 use crate::steps::Steps;
-use crate::store::SharedStore;
+use crate::store::{Settle, SharedStore, Transaction};
 use crate::turn::Turn;
 
 /// The surroundings of one handler call. Cheap to clone.
@@ -46,6 +47,28 @@ impl Context {
     /// The store that the call came from: to push what follows from it, for one.
     pub fn store(&self) -> &SharedStore {
         &self.call.around.store
+    }
+
+    /// Ends all turns of the call as done in `transaction`, and commits it: what the handler wrote in it
+    /// and the end of the jobs hold together, or not at all. What the handler then answers
+    /// changes nothing any more.
+    ///
+    /// Fails as `Conflict` when the claim has been taken over: then the transaction is rolled back,
+    /// and the handler's writes with it. After any error the handler should answer with it.
+    pub async fn commit_with(&self, mut transaction: impl Transaction) -> Result<()> {
+        let done = |turn| {
+            plan(turn, &self.call.queue, &done_verdict(&self.call, turn), &|_| Duration::ZERO)
+        };
+        let turns: Vec<Settlement> = self.call.turns.iter().map(done).collect();
+        let request = Settle { now: None, turns: turns.clone() };
+        let settled = transaction.settle(&**self.store(), request).await?;
+        if settled.iter().any(|settled| !settled.is_ok()) {
+            let message = "another node had taken this claim over: nothing was written";
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        transaction.commit().await?;
+        self.call.control.commit(turns);
+        Ok(())
     }
 
     /// Whether the node stops: a handler that can be taken up again later had better end.

@@ -69,22 +69,57 @@ fn mysql() -> Fresh {
     })
 }
 
-/// A new prefix for each case, on the server that the variable names.
-#[cfg(feature = "redis")]
-fn redis() -> Fresh {
+/// The same through a pooler that hands each transaction to any of its connections.
+#[cfg(feature = "postgres")]
+fn pgbouncer() -> Fresh {
+    use seriatim_testkit::PgBouncer;
+    use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Everything is compared with the port of the server that is behind it.
+    static BOUNCER: LazyLock<(PgBouncer, u16)> = LazyLock::new(|| {
+        let url = seriatim_testkit::postgres_url().expect("a server");
+        let port = url.rsplit_once(':').and_then(|(_, rest)| rest.split('/').next()?.parse().ok());
+        let port = port.expect("the URL of the tests' server names its port");
+        (PgBouncer::start(port).expect("PgBouncer starts"), port)
+    });
     Box::pin(async {
-        let url = std::env::var("SERIATIM_TEST_REDIS").expect(
-            "SERIATIM_TEST_REDIS names no server: run cargo xtask test, which starts the servers",
-        );
-        // Each case may be a process of its own.
-        let (process, case) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let (bouncer, behind) = &*BOUNCER;
         let micros = seriatim::Timestamp::of_this_machine().as_micros();
-        let prefix = format!("case-{micros}-{process}-{case}");
-        let store = seriatim::Redis::connect_in(&url, &prefix).await;
-        Arc::new(store.expect("the server can be reached")) as SharedStore
+        let schema = format!("pooled_{micros}_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let url = format!(
+            "postgres://postgres@127.0.0.1:{}/postgres?schema={schema}&listen=127.0.0.1:{behind}",
+            bouncer.port()
+        );
+        let store = seriatim::Postgres::connect(&url).await;
+        Arc::new(store.expect("the pooler can be reached")) as SharedStore
     })
+}
+
+/// A new prefix for each case, on the server that the variable names.
+#[cfg(feature = "redis")]
+async fn redis_at(variable: &str) -> SharedStore {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let url = std::env::var(variable).unwrap_or_else(|_| {
+        panic!("{variable} names no server: run cargo xtask test, which starts the servers")
+    });
+    // Each case may be a process of its own.
+    let (process, case) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let micros = seriatim::Timestamp::of_this_machine().as_micros();
+    let prefix = format!("case-{micros}-{process}-{case}");
+    let store = seriatim::Redis::connect_in(&url, &prefix).await;
+    Arc::new(store.expect("the server can be reached"))
+}
+
+#[cfg(feature = "redis")]
+fn redis() -> Fresh {
+    Box::pin(redis_at("SERIATIM_TEST_REDIS"))
+}
+
+#[cfg(feature = "redis")]
+fn redis_cluster() -> Fresh {
+    Box::pin(redis_at("SERIATIM_TEST_REDIS_CLUSTER"))
 }
 
 fn main() {
@@ -96,7 +131,16 @@ fn main() {
     trials.extend(suite("postgres", postgres));
     #[cfg(feature = "mysql")]
     trials.extend(suite("mysql", mysql));
+    // What goes through a pooler differs in the connection alone: the core of the contract will do.
+    #[cfg(feature = "postgres")]
+    trials.extend(
+        suite("pgbouncer", pgbouncer)
+            .into_iter()
+            .filter(|trial| !trial.name().contains("random_") && !trial.name().contains("listed")),
+    );
     #[cfg(feature = "redis")]
     trials.extend(suite("redis", redis));
+    #[cfg(feature = "redis")]
+    trials.extend(suite("redis_cluster", redis_cluster));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

@@ -23,22 +23,27 @@
 mod account;
 mod directory;
 mod mysql;
+mod pgbouncer;
 mod port;
 mod postgres;
 mod process;
 mod program;
 mod proxy;
 mod redis;
+mod redis_cluster;
 mod server;
 mod shared;
 mod spawner;
 
 pub use mysql::{Mysql, MysqlOptions};
+pub use pgbouncer::PgBouncer;
 pub use port::free_port;
 pub use postgres::{Postgres, PostgresOptions};
 pub use program::{MissingProgram, find_program};
 pub use proxy::{Cut, Proxy};
 pub use redis::Redis;
+pub use redis_cluster::{RedisCluster, RedisSentinel};
 pub use shared::{
-    MYSQL_VARIABLE, POSTGRES_VARIABLE, REDIS_VARIABLE, mysql_url, postgres_url, redis_url,
+    MYSQL_VARIABLE, POSTGRES_VARIABLE, REDIS_CLUSTER_VARIABLE, REDIS_VARIABLE, mysql_url,
+    postgres_url, redis_cluster_url, redis_url,
 };

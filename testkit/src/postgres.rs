@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -32,11 +33,13 @@ pub struct PostgresOptions {
     pub durable: bool,
     /// The server's `max_connections`; 200 by default.
     pub connections_max: u16,
+    /// A certificate and its private key, in PEM: with them it speaks TLS. None by default.
+    pub certificate: Option<(String, String)>,
 }
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self { durable: true, connections_max: 200 }
+        Self { durable: true, connections_max: 200, certificate: None }
     }
 }
 
@@ -67,6 +70,9 @@ impl Postgres {
         let directory = Directory::create()?;
         directory.create_data(account)?;
         create_cluster(&initdb, account, &directory.data())?;
+        if let Some((certificate, key)) = &options.certificate {
+            add_certificate(certificate, key, account, &directory.data())?;
+        }
         let kind = PostgresKind { program, account, options };
         Ok(Self { server: Server::start(kind, directory)? })
     }
@@ -116,6 +122,25 @@ fn create_cluster(initdb: &Path, account: Option<Account>, data: &Path) -> Resul
     Err(format!("{} ended with {}:\n{message}", initdb.display(), output.status))
 }
 
+/// Under the names that PostgreSQL looks for. It refuses a key that others may read.
+fn add_certificate(
+    certificate: &str,
+    key: &str,
+    account: Option<Account>,
+    data: &Path,
+) -> Result<(), String> {
+    for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+        let path = data.join(name);
+        let describe = |e| format!("cannot write {}: {e}", path.display());
+        fs::write(&path, text).map_err(describe)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(describe)?;
+        if let Some(Account { uid, gid }) = account {
+            std::os::unix::fs::chown(&path, Some(uid), Some(gid)).map_err(describe)?;
+        }
+    }
+    Ok(())
+}
+
 #[derive(Debug)]
 struct PostgresKind {
     program: PathBuf,
@@ -136,6 +161,9 @@ impl Kind for PostgresKind {
         command.args(["-c", "synchronous_commit=on"]);
         for setting in ["fsync", "full_page_writes"] {
             command.arg("-c").arg(format!("{setting}={durable}"));
+        }
+        if self.options.certificate.is_some() {
+            command.args(["-c", "ssl=on"]);
         }
         command.current_dir("/");
         command

@@ -30,10 +30,21 @@ impl Redis {
     /// Fails when Redis is not installed (the message names the package), and when the server
     /// does not serve within a minute (the message has the end of its log).
     pub fn start() -> Result<Self, String> {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with more words on its command line, as in `["--appendonly", "no"]`.
+    pub fn start_with(words: &[&str]) -> Result<Self, String> {
         let program = find_program("redis-server", "redis-server").map_err(|e| e.to_string())?;
         let directory = Directory::create()?;
         directory.create_data(None)?;
-        Ok(Self { server: Server::start(RedisKind { program }, directory)? })
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        Ok(Self { server: Server::start(RedisKind { program, words }, directory)? })
+    }
+
+    /// The answer to one command, as the server writes it.
+    pub fn send(&self, words: &[&str]) -> Result<String, String> {
+        send(self.port(), words)
     }
 
     /// The address: `redis://127.0.0.1:PORT/`.
@@ -65,6 +76,7 @@ impl Redis {
 #[derive(Debug)]
 struct RedisKind {
     program: PathBuf,
+    words: Vec<String>,
 }
 
 impl Kind for RedisKind {
@@ -79,6 +91,7 @@ impl Kind for RedisKind {
             .arg(port.to_string())
             .arg("--dir")
             .arg(data)
+            .args(&self.words)
             .current_dir(data);
         command
     }
@@ -99,4 +112,28 @@ fn info(port: u16) -> io::Result<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
+}
+
+/// Sends one command and QUIT, and reads all that is answered. A sentinel knows no QUIT and keeps the
+/// connection open: then what came within [`PROBE_TIMEOUT`] is the answer.
+pub(crate) fn send(port: u16, words: &[&str]) -> Result<String, String> {
+    let wrong = |error: io::Error| format!("Redis on port {port} does not answer: {error}");
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(wrong)?;
+    stream.set_read_timeout(Some(PROBE_TIMEOUT)).map_err(wrong)?;
+    let mut text = format!("*{}\r\n", words.len());
+    for word in words {
+        text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    text.push_str("*1\r\n$4\r\nQUIT\r\n");
+    stream.write_all(text.as_bytes()).map_err(wrong)?;
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Err(error) if answer.is_empty() => return Err(wrong(error)),
+        _ => {}
+    }
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    match answer.strip_prefix('-') {
+        Some(error) => Err(format!("Redis refuses {words:?}: {}", error.trim())),
+        None => Ok(answer),
+    }
 }

@@ -3,7 +3,7 @@
 use std::env;
 use std::sync::LazyLock;
 
-use crate::{Mysql, MysqlOptions, Postgres, PostgresOptions, Redis};
+use crate::{Mysql, MysqlOptions, Postgres, PostgresOptions, Redis, RedisCluster};
 
 /// Names the PostgreSQL that tests are to use. `cargo xtask test` sets it.
 pub const POSTGRES_VARIABLE: &str = "SERIATIM_TEST_POSTGRES";
@@ -11,6 +11,8 @@ pub const POSTGRES_VARIABLE: &str = "SERIATIM_TEST_POSTGRES";
 pub const MYSQL_VARIABLE: &str = "SERIATIM_TEST_MYSQL";
 /// Names the Redis that tests are to use. `cargo xtask test` sets it.
 pub const REDIS_VARIABLE: &str = "SERIATIM_TEST_REDIS";
+/// Names the Redis Cluster that tests are to use. `cargo xtask test` sets it.
+pub const REDIS_CLUSTER_VARIABLE: &str = "SERIATIM_TEST_REDIS_CLUSTER";
 
 // Statics are not dropped: these servers get the death signal, and their directories are removed
 // by the next start.
@@ -20,6 +22,7 @@ static POSTGRES: LazyLock<Result<Postgres, String>> = LazyLock::new(|| {
 static MYSQL: LazyLock<Result<Mysql, String>> =
     LazyLock::new(|| Mysql::start_with(MysqlOptions { durable: false, ..MysqlOptions::default() }));
 static REDIS: LazyLock<Result<Redis, String>> = LazyLock::new(Redis::start);
+static CLUSTER: LazyLock<Result<RedisCluster, String>> = LazyLock::new(RedisCluster::start);
 
 /// The PostgreSQL for tests: [`POSTGRES_VARIABLE`] if set, else one that this process starts on
 /// first use and that is not durable. Many tests use it at a time, so each makes its own database
@@ -45,4 +48,13 @@ pub fn mysql_url() -> Result<String, String> {
 /// Fails as [`Redis::start`] does. A test must then fail too, and not pass without its server.
 pub fn redis_url() -> Result<String, String> {
     env::var(REDIS_VARIABLE).or_else(|_| REDIS.as_ref().map(Redis::url).map_err(Clone::clone))
+}
+
+/// The Redis Cluster for tests: [`REDIS_CLUSTER_VARIABLE`] if set, else one that this process starts on
+/// first use. What is said of [`redis_url`] holds for it too.
+///
+/// Fails as [`RedisCluster::start`] does. A test must then fail too.
+pub fn redis_cluster_url() -> Result<String, String> {
+    env::var(REDIS_CLUSTER_VARIABLE)
+        .or_else(|_| CLUSTER.as_ref().map(RedisCluster::url).map_err(Clone::clone))
 }

@@ -52,7 +52,8 @@ fn durability_is_on_unless_it_is_turned_off() {
     let durable = Postgres::start().unwrap();
     assert_eq!(query(&durable, settings).unwrap(), "on on 200 on");
 
-    let options = PostgresOptions { durable: false, connections_max: 20 };
+    let options =
+        PostgresOptions { durable: false, connections_max: 20, ..PostgresOptions::default() };
     let fast = Postgres::start_with(options).unwrap();
     assert_eq!(query(&fast, settings).unwrap(), "off off 20 on");
 }

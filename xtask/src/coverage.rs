@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use seriatim_testkit::{POSTGRES_VARIABLE, Postgres, PostgresOptions, REDIS_VARIABLE, Redis};
+use seriatim_testkit::{
+    POSTGRES_VARIABLE, Postgres, PostgresOptions, REDIS_CLUSTER_VARIABLE, REDIS_VARIABLE, Redis,
+    RedisCluster,
+};
 
 use crate::cargo;
 use crate::packages;
@@ -22,6 +25,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     packages::ensure()?;
     let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
     let (postgres, redis) = (Postgres::start_with(options)?, Redis::start()?);
+    let cluster = RedisCluster::start()?;
     let args = [
         "tarpaulin",
         "--package",
@@ -42,5 +46,6 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     ];
     let mut command = cargo::command(root, &args);
     command.env(POSTGRES_VARIABLE, postgres.url()).env(REDIS_VARIABLE, redis.url());
+    command.env(REDIS_CLUSTER_VARIABLE, cluster.url());
     step::run("cargo tarpaulin", &mut command)
 }

@@ -6,6 +6,7 @@ mod deny;
 mod faults;
 mod files;
 mod packages;
+mod peers;
 mod seeds;
 mod servers;
 mod simulate;
@@ -32,6 +33,9 @@ Developer commands of Seriatim.
     cargo xtask seeds           the rows of docs/parity.md, and the tests that show them
     cargo xtask servers         a private PostgreSQL, MariaDB and Redis to develop and measure against,
                                 until Ctrl-C
+    cargo xtask bench-peers [--jobs N] [--rounds N]
+                                graphile-worker, pg-boss, BullMQ and Sidekiq beside our own `bench`,
+                                by turns on the same servers
     cargo xtask simulate --seeds N [--from S] [--mode safety|liveness]
                                 the whole runtime with everything going wrong, N times; a seed that
                                 fails is run again with --seed S --trace, which prints its history
@@ -76,6 +80,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["faults", rest @ ..] => faults::run(&root(), rest)?,
         ["seeds"] => seeds::run(&root())?,
         ["simulate", rest @ ..] => simulate::run(&root(), rest)?,
+        ["bench-peers", rest @ ..] => peers::run(&root(), rest)?,
         ["servers"] => servers::run()?,
         ["help" | "--help" | "-h"] | [] => print!("{HELP}"),
         _ => {

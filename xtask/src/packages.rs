@@ -11,8 +11,10 @@ use seriatim_testkit::{MissingProgram, find_program};
 use crate::step;
 
 /// Program and package. The compiler is for SQLite, which is built from its source.
-const NEEDED: [(&str, &str); 4] = [
+const NEEDED: [(&str, &str); 6] = [
     ("cc", "gcc"),
+    ("openssl", "openssl"),
+    ("pgbouncer", "pgbouncer"),
     ("postgres", "postgresql"),
     ("mariadbd", "mariadb-server"),
     ("redis-server", "redis-server"),

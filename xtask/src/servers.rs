@@ -1,6 +1,6 @@
 //! `cargo xtask servers`: private servers to develop and measure against.
 
-use seriatim_testkit::{Mysql, Postgres, Redis};
+use seriatim_testkit::{Mysql, Postgres, Redis, RedisCluster};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -11,10 +11,12 @@ pub(crate) fn run() -> Result<(), String> {
     let postgres = Postgres::start()?;
     let mysql = Mysql::start()?;
     let redis = Redis::start()?;
+    let cluster = RedisCluster::start()?;
     println!("postgres  {}", postgres.url());
     println!("mysql     {}", mysql.url());
     println!("redis     {}", redis.url());
-    eprintln!("Ctrl-C stops all and removes their data.");
+    println!("cluster   {}", cluster.url());
+    eprintln!("Ctrl-C stops them and removes their data.");
     signals.forever().next();
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use seriatim_testkit::{
     MYSQL_VARIABLE, Mysql, MysqlOptions, POSTGRES_VARIABLE, Postgres, PostgresOptions,
-    REDIS_VARIABLE, Redis,
+    REDIS_CLUSTER_VARIABLE, REDIS_VARIABLE, Redis, RedisCluster,
 };
 use signal_hook::consts::SIGINT;
 
@@ -75,10 +75,12 @@ impl<'a> Run<'a> {
         let options = MysqlOptions { durable: false, ..MysqlOptions::default() };
         let mysql = Mysql::start_with(options)?;
         let redis = Redis::start()?;
+        let cluster = RedisCluster::start()?;
         let servers = [
             (POSTGRES_VARIABLE, postgres.url()),
             (MYSQL_VARIABLE, mysql.url()),
             (REDIS_VARIABLE, redis.url()),
+            (REDIS_CLUSTER_VARIABLE, cluster.url()),
         ];
         if cargo::has(self.root, "nextest") {
             self.nextest(args, &servers);

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use tokio::sync::Notify;
 
 use super::lock::lock;
+use crate::batch::Undecodable;
 use crate::id::{JobId, LaneId};
+use crate::settle::Settlement;
 
 /// Why a call is to end early, the mildest first. A harder reason replaces a milder one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +44,10 @@ pub(crate) struct Control {
 #[derive(Debug, Default)]
 struct Notes {
     flagged: Vec<(LaneId, Vec<JobId>)>,
+    /// Jobs of which the payload could not be read.
+    undecodable: Undecodable,
+    /// What the handler has settled in a transaction of its own.
+    committed: Option<Vec<Settlement>>,
     progress: Vec<(LaneId, Arc<str>)>,
     /// How often something was told; and how much of it was taken, and has arrived.
     told: u64,
@@ -89,6 +95,28 @@ impl Control {
             (count > known || self.reason().is_some()).then(|| notes.flagged.clone())
         })
         .await
+    }
+
+    /// Notes the jobs that are not handed over because they cannot be read.
+    pub(crate) fn note_undecodable(&self, jobs: &Undecodable) {
+        if !jobs.is_empty() {
+            lock(&self.notes).undecodable.clone_from(jobs);
+        }
+    }
+
+    /// The jobs that could not be read.
+    pub(crate) fn undecodable(&self) -> Undecodable {
+        lock(&self.notes).undecodable.clone()
+    }
+
+    /// Notes that the handler has settled all turns of the call itself.
+    pub(crate) fn commit(&self, settlements: Vec<Settlement>) {
+        lock(&self.notes).committed = Some(settlements);
+    }
+
+    /// Takes what the handler has settled itself.
+    pub(crate) fn take_committed(&self) -> Option<Vec<Settlement>> {
+        lock(&self.notes).committed.take()
     }
 
     /// Notes progress for the next heartbeat.

@@ -49,6 +49,7 @@ pub(crate) use control::Stop;
 pub use engine::Engine;
 pub use exhausted::Exhausted;
 pub use handle::{Handle, RunningCall};
+pub(crate) use perform::done_verdict;
 pub use periodic::{Periodic, PeriodicState, PeriodicView, Tick};
 pub use scheduler::Scheduler;
 pub use splitter::{Fleet, Prefer, Splitter};

@@ -18,6 +18,7 @@ use super::pool::Picked;
 use super::settle::Ended;
 use super::source::Source;
 use crate::batch::Undecodable;
+use crate::clock::Timestamp;
 use crate::context::Context;
 use crate::id::JobId;
 use crate::middleware::wrap;
@@ -25,6 +26,7 @@ use crate::outcomes::Outcomes;
 use crate::queue::Queue;
 use crate::settle::{Outcome, Settlement, Verdict, plan};
 use crate::steps::Interrupted;
+use crate::store::Settled;
 use crate::turn::Turn;
 use crate::worker::{Failure, Fatal, Handling, Prepared, Unstartable, Worker};
 
@@ -89,6 +91,7 @@ async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Undecod
         Err(panic) => return (Ending::Panicked(panic_text(&*panic)), Vec::new()),
     };
     let Prepared { handling, undecodable } = prepared;
+    call.control.note_undecodable(&undecodable);
     let Some(handling) = handling else {
         return (Ending::Answered(Ok(Outcomes::new())), undecodable);
     };
@@ -225,6 +228,9 @@ fn conclude(
     answer: Result<Outcomes, Outcome>,
     undecodable: Undecodable,
 ) {
+    if let Some(settlements) = call.control.take_committed() {
+        return committed(core, call, &settlements);
+    }
     let plain = undecodable.is_empty() && call.expired.is_empty();
     if plain && core.observer.is_none() && answer.as_ref().is_ok_and(Outcomes::is_all_done) {
         let done = |turn: &Turn| Settlement::done(turn.lane, turn.token);
@@ -243,6 +249,26 @@ fn conclude(
     });
     let ended: Vec<Ended> = ended.collect();
     core.settles.add(ended);
+}
+
+/// Books what the handler has settled in a transaction of its own: whatever it answers, that holds.
+fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
+    core.held.remove(settlements);
+    let sent_at = Timestamp::of_this_machine();
+    for (turn, settlement) in call.turns.iter().zip(settlements) {
+        let settled = Settled::Ok { cancelled: Vec::new() };
+        core.counters.settled(settlement, &settled);
+        if let Some(observer) = &core.observer {
+            observer.ended(turn, &done_verdict(call, turn));
+            observer.settling(turn, settlement);
+            observer.settled(turn, settlement, &settled, sent_at);
+        }
+    }
+}
+
+/// What a call that is done means for one of its turns.
+pub(crate) fn done_verdict(call: &Call, turn: &Turn) -> Verdict {
+    verdict_of(call, turn, &Ok(Outcomes::new()), &call.control.undecodable())
 }
 
 fn verdict_of(

@@ -14,6 +14,7 @@ mod redis;
 mod request;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod transaction;
 
 mod view;
 mod wake;
@@ -23,17 +24,18 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 #[cfg(feature = "redis")]
-pub use self::redis::Redis;
+pub use self::redis::{Redis, bare_limit as redis_bare_limit};
 #[cfg(feature = "conformance")]
 pub use memory::Fault;
 pub use memory::Memory;
 #[cfg(feature = "mysql")]
 pub use mysql::{Mysql, bare_limit as mysql_bare_limit};
 #[cfg(feature = "postgres")]
-pub use postgres::Postgres;
+pub use postgres::{Postgres, bare_limit as postgres_bare_limit};
 pub use request::*;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, Sqlite, bare_limit as sqlite_bare_limit};
+pub use transaction::Transaction;
 pub use view::*;
 pub use wake::{Bell, Wakeups};
 
@@ -203,6 +205,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Hints that something may have fallen due. Correctness never depends on one.
     fn wakeups(&self) -> Wakeups;
+
+    /// The store as its own type, where its driver's transactions can be used with it: see
+    /// [`Transaction`].
+    fn native(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
+        None
+    }
 
     /// Releases what the store holds open; later calls fail as `Unavailable`.
     async fn close(&self) -> Result<()>;

@@ -1,6 +1,7 @@
 //! `seriatim bench`: how fast a store pushes and drains blank jobs, and how soon a job starts.
 
 mod claims;
+mod limit;
 mod process;
 
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
+use futures_util::future::try_join_all;
 use seriatim::store::Declare;
 use seriatim::{Batch, Client, Context, Engine, Job, Mode, Payload, Queue, SharedStore, Timestamp};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -18,8 +20,9 @@ use crate::output::{Failure, say};
 
 /// Jobs in one bulk push.
 const PUSH_BATCH: usize = 1_000;
-/// Jobs in a batch of the bare limit: as many as in the engine's largest claim.
-const LIMIT_BATCH: usize = 1_000;
+/// Callers who push one job at a time, and at most how many jobs they push together.
+const CALLERS: u64 = 32;
+const SINGLE_PUSHES_MAX: u64 = 20_000;
 /// Jobs whose start is timed.
 const STARTS: usize = 200;
 /// When the first of the scheduled jobs is due, and how far they are apart.
@@ -99,17 +102,19 @@ impl Bench {
         let drain_per_s = self.drain(store, &queue).await?;
         let cpu_s = cpu_seconds() - cpu_before;
         let rss_mb = peak_memory_mb();
+        let push_single_per_s = self.push_singly(store, &queue).await?;
         let (p50, p99) = self.starts(store, &queue).await?;
         let (late_p50, late_p99) = self.lateness(store, &queue).await?;
         let mut result = serde_json::json!({
             "store": store.capabilities().name, "mode": mode, "jobs": self.jobs, "concurrency": self.concurrency,
-            "keys": self.keys, "push_per_s": push_per_s.round(), "drain_per_s": drain_per_s.round(),
+            "keys": self.keys, "push_per_s": push_per_s.round(),
+            "push_single_32_per_s": push_single_per_s.round(), "drain_per_s": drain_per_s.round(),
             "start_ms_p50": p50, "start_ms_p99": p99, "late_ms_p50": late_p50, "late_ms_p99": late_p99, "rss_mb": rss_mb, "cpu_s": cpu_s,
         });
         if self.limit {
-            result["limit_per_s"] = self.limit_per_s().await?.round().into();
-            result["of_limit"] =
-                (drain_per_s / result["limit_per_s"].as_f64().unwrap_or(f64::NAN)).into();
+            let limit = limit::per_second(&self.store.url()?, self.jobs as usize).await?;
+            result["limit_per_s"] = limit.round().into();
+            result["of_limit"] = (drain_per_s / limit).into();
         }
         Ok(result)
     }
@@ -138,9 +143,35 @@ impl Bench {
         Ok(self.jobs as f64 / started.elapsed().as_secs_f64())
     }
 
+    /// Pushes one job at a time from many callers, which the client groups, and removes them again.
+    async fn push_singly(&self, store: &SharedStore, queue: &Queue) -> Result<f64, Failure> {
+        let client = Client::new(store.clone());
+        let jobs = self.jobs.min(SINGLE_PUSHES_MAX);
+        let started = Instant::now();
+        let push = async |caller: u64| {
+            for number in (caller..jobs).step_by(CALLERS as usize) {
+                client.push(self.job(queue, number)).await?;
+            }
+            Ok::<_, seriatim::Error>(())
+        };
+        try_join_all((0..CALLERS).map(push)).await?;
+        let rate = jobs as f64 / started.elapsed().as_secs_f64();
+        self.drain_jobs(store, queue, jobs).await?;
+        Ok(rate)
+    }
+
     async fn drain(&self, store: &SharedStore, queue: &Queue) -> Result<f64, Failure> {
+        self.drain_jobs(store, queue, self.jobs).await
+    }
+
+    async fn drain_jobs(
+        &self,
+        store: &SharedStore,
+        queue: &Queue,
+        jobs: u64,
+    ) -> Result<f64, Failure> {
         let (handled, all) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
-        let (count, done, jobs) = (handled.clone(), all.clone(), self.jobs);
+        let (count, done) = (handled.clone(), all.clone());
         let engine = Engine::builder(store.clone())
             .concurrency(self.concurrency)
             .queue(queue.clone())
@@ -158,7 +189,7 @@ impl Bench {
         if summary.done == 0 {
             return Err(Failure::failed("nothing was drained"));
         }
-        Ok(self.jobs as f64 / took.as_secs_f64())
+        Ok(jobs as f64 / took.as_secs_f64())
     }
 
     /// Milliseconds from push to the handler's first line, one job at a time, median and 99th percentile.
@@ -216,29 +247,6 @@ impl Bench {
         let _ = stop.send(());
         engine.await.map_err(Failure::failed)??;
         Ok(percentiles(late))
-    }
-
-    async fn limit_per_s(&self) -> Result<f64, Failure> {
-        let url = self.store.url()?;
-        let jobs = self.jobs as usize;
-        if url.starts_with("mysql:") || url.starts_with("mariadb:") {
-            return Ok(seriatim::store::mysql_bare_limit(&url, jobs, LIMIT_BATCH).await?);
-        }
-        let Some(path) = url.strip_prefix("sqlite:") else {
-            return Err(Failure::usage("--limit is there for sqlite: and mysql: only, as yet"));
-        };
-        let path = std::path::PathBuf::from(format!("{path}.limit"));
-        let measured = {
-            let path = path.clone();
-            tokio::task::spawn_blocking(move || {
-                seriatim::store::sqlite_bare_limit(&path, jobs, LIMIT_BATCH)
-            })
-            .await
-        };
-        for suffix in ["", "-wal", "-shm"] {
-            let _ = std::fs::remove_file(format!("{}{suffix}", path.display()));
-        }
-        Ok(measured.map_err(Failure::failed)??)
     }
 }
 

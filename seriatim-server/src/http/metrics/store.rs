@@ -70,6 +70,10 @@ impl Store for Metered {
         self.inner.capabilities()
     }
 
+    fn native(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
+        self.inner.native()
+    }
+
     async fn now(&self) -> Result<Timestamp> {
         self.told("now", self.inner.now().await)
     }

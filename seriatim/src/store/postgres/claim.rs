@@ -16,13 +16,13 @@ use crate::payload::Payload;
 use crate::store::request::{Claim, Claimed, DueQuery, Lease, Rescue, SourceDue};
 use crate::turn::{Turn, TurnJob};
 
-const CLAIM: &str = "SELECT o_next_due, o_gone, (o_turn).* \
+const CLAIM: &str = "SELECT * \
     FROM seriatim.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
-const RESCUE: &str = "SELECT o_next_due, o_gone, (o_turn).* FROM seriatim.rescue($1, $2, $3, $4)";
+const RESCUE: &str = "SELECT * FROM seriatim.rescue($1, $2, $3, $4)";
 const TURN: &str = "SELECT * FROM seriatim.turn_job WHERE lane = $1 AND queue = $2 AND token = $3 \
     ORDER BY score, seq";
 const DUE: &str = "SELECT q.name, CASE WHEN NOT q.paused THEN \
-    (SELECT min(l.at) FROM seriatim.lane l WHERE l.queue = q.number AND l.at IS NOT NULL) END AS due \
+    seriatim.first_due(q.number) END AS due \
     FROM seriatim.queue q WHERE cardinality($1::text[]) = 0 OR q.name = ANY ($1) ORDER BY q.number";
 
 impl Postgres {

@@ -9,9 +9,18 @@ pub(super) fn of_driver(e: tokio_postgres::Error) -> Error {
     let (kind, message) = match e.as_db_error() {
         Some(db) => meaning(db),
         None if is_encoding(&e) => (ErrorKind::Internal, "the server and we disagree about a type"),
-        None => (ErrorKind::Unavailable, "the connection to PostgreSQL is broken"),
+        None => return Error::new(ErrorKind::Unavailable, broken(&e)).because(e),
     };
     Error::new(kind, message).because(e)
+}
+
+/// What the innermost cause says: a refused port, an untrusted certificate.
+fn broken(e: &tokio_postgres::Error) -> String {
+    let mut cause: &dyn std::error::Error = e;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    format!("the connection to PostgreSQL cannot be made or is broken: {cause}")
 }
 
 /// Whether the server undid everything because of others, so that doing it again is right.
@@ -37,6 +46,9 @@ pub(super) fn common(e: tokio_postgres::Error) -> Error {
         Some(("SR006", _)) => {
             let most = crate::limits::QUEUES_MAX;
             Error::invalid("queue", format!("the store holds {most} queues at most"))
+        }
+        Some(("SR007", _)) => {
+            Error::invalid("transaction", "must be at isolation level READ COMMITTED")
         }
         _ => of_driver(e),
     }

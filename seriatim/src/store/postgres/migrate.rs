@@ -4,10 +4,16 @@ use super::error;
 use super::pool::{Pool, in_schema};
 use crate::error::{Error, ErrorKind, Result};
 
+/// What brings the store from each version to the next. A step that was released never changes: what
+/// comes later is a step of its own.
+const STEPS: [&[&str]; 2] = [BEFORE_RELEASE, FIRST];
 /// The version that this build writes and reads.
-const VERSION: i32 = 1;
+const VERSION: usize = STEPS.len();
 
-const SCRIPTS: [&str; 9] = [
+/// Version 1 was never released, and has no way to the next.
+const BEFORE_RELEASE: &[&str] = &[];
+
+const FIRST: &[&str] = &[
     include_str!("sql/schema.sql"),
     include_str!("sql/base.sql"),
     include_str!("sql/queue.sql"),
@@ -17,6 +23,8 @@ const SCRIPTS: [&str; 9] = [
     include_str!("sql/node.sql"),
     include_str!("sql/people.sql"),
     include_str!("sql/sweep.sql"),
+    include_str!("sql/views.sql"),
+    include_str!("sql/entry.sql"),
 ];
 
 /// Creates all in one transaction, one node at a time.
@@ -28,39 +36,57 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
     let step = client.transaction().await.map_err(error::of_driver)?;
     let sql = |text: &str| in_schema(text, &pool.schema);
     let lock = sql("SELECT pg_advisory_xact_lock(hashtext('migrate seriatim.'))");
-    step.execute(&lock, &[]).await.map_err(error::of_driver)?;
-    let version = version(&step, &pool.schema).await?;
-    match version {
+    step.batch_execute(&lock).await.map_err(error::of_driver)?;
+    // Of this transaction only: a pooler may stand between us and the server.
+    let quiet = "SET LOCAL client_min_messages = warning; SET LOCAL search_path = pg_catalog";
+    step.batch_execute(quiet).await.map_err(error::of_driver)?;
+    let found = match version(&step, &pool.schema).await? {
         Some(VERSION) => return Ok(()),
-        Some(other) => return Err(other_version(other)),
-        None => {}
-    }
+        Some(other) if other > VERSION || other < 2 => return Err(other_version(other)),
+        Some(older) => older,
+        None => 0,
+    };
     // Not `IF NOT EXISTS`: that needs the right to create even when there is nothing to create.
     let exists = sql("SELECT to_regnamespace(rtrim('seriatim.', '.')) IS NOT NULL");
-    if !step.query_one(&exists, &[]).await.map_err(error::of_driver)?.get::<_, bool>(0) {
+    if !is_true(&step, &exists).await? {
         let create = format!("CREATE SCHEMA {}", pool.schema);
         step.batch_execute(&create).await.map_err(error::of_driver)?;
     }
-    for script in SCRIPTS {
+    let scripts: Vec<&str> = STEPS[found..].concat();
+    for script in scripts {
         step.batch_execute(&sql(script)).await.map_err(error::of_driver)?;
     }
-    let done = sql("INSERT INTO seriatim.meta (version) VALUES ($1)");
-    step.execute(&done, &[&VERSION]).await.map_err(error::of_driver)?;
-    step.execute(&sql("SELECT seriatim.reseed()"), &[]).await.map_err(error::of_driver)?;
+    let done = format!(
+        "INSERT INTO seriatim.meta (version) VALUES ({VERSION}) \
+         ON CONFLICT (one) DO UPDATE SET version = excluded.version; SELECT seriatim.reseed()"
+    );
+    step.batch_execute(&sql(&done)).await.map_err(error::of_driver)?;
     step.commit().await.map_err(error::of_driver)
 }
 
-async fn version(step: &tokio_postgres::Transaction<'_>, schema: &str) -> Result<Option<i32>> {
+async fn version(step: &tokio_postgres::Transaction<'_>, schema: &str) -> Result<Option<usize>> {
     let exists = in_schema("SELECT to_regclass('seriatim.meta') IS NOT NULL", schema);
-    if !step.query_one(&exists, &[]).await.map_err(error::of_driver)?.get::<_, bool>(0) {
+    if !is_true(step, &exists).await? {
         return Ok(None);
     }
     let version = in_schema("SELECT version FROM seriatim.meta", schema);
-    let row = step.query_opt(&version, &[]).await.map_err(error::of_driver)?;
-    Ok(row.map(|row| row.get(0)))
+    let rows = step.query_typed(&version, &[]).await.map_err(error::of_driver)?;
+    Ok(rows.first().map(|row| row.get::<_, i32>(0) as usize))
 }
 
-fn other_version(found: i32) -> Error {
+async fn is_true(step: &tokio_postgres::Transaction<'_>, sql: &str) -> Result<bool> {
+    let rows = step.query_typed(sql, &[]).await.map_err(error::of_driver)?;
+    Ok(rows.first().is_some_and(|row| row.get(0)))
+}
+
+fn other_version(found: usize) -> Error {
+    if found < VERSION {
+        let message = format!(
+            "the store in PostgreSQL has version {found}, of a build before the first release, and this \
+             build knows version {VERSION}: drain it with the build that wrote it, then drop its schema"
+        );
+        return Error::new(ErrorKind::Conflict, message);
+    }
     let message = format!(
         "the store in PostgreSQL has version {found} and this build knows version {VERSION}: \
          use the build that wrote it, or a newer one"

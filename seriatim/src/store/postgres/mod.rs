@@ -7,22 +7,30 @@
 mod claim;
 mod convert;
 mod error;
+mod limit;
 mod migrate;
 mod nodes;
+mod options;
+mod params;
 mod people;
 mod pool;
 mod push;
 mod settle;
 #[cfg(test)]
 mod tests;
+mod tls;
+mod transaction;
 mod views;
 mod wake;
 
 use async_trait::async_trait;
+use options::Options;
 use pool::Pool;
 
+pub use limit::bare_limit;
+
 use crate::clock::Timestamp;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::id::{JobId, LaneId, NodeId, Token};
 use crate::store::Store;
 use crate::store::request::*;
@@ -33,7 +41,6 @@ use crate::turn::Turn;
 /// A store in a schema of a `PostgreSQL` database.
 ///
 /// Several stores can share a database, each in a schema of its own. The server's clock decides.
-/// Connections are not encrypted yet.
 pub struct Postgres {
     pool: Pool,
     bell: Bell,
@@ -41,25 +48,37 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Opens the store in schema `seriatim` of the database at `url` (`postgres://…`).
+    /// Opens the store that `url` names: `postgres://user:password@host:port/database`.
     ///
-    /// Fails as `Unavailable` when the server cannot be reached. Does not set the store up: see
-    /// [`Store::migrate`].
+    /// Behind a `?` it may hold what the driver knows (`connect_timeout`, in seconds, 10 when it is
+    /// missing; `keepalives_idle`, …), and of ours:
+    ///
+    /// - `schema`: 1 to 40 of `a-z 0-9 _`, beginning with a letter; `seriatim`
+    /// - `connections`: most at once, besides the one that listens, 1 to 200; 8
+    /// - `call_timeout`: how long a call may take, the wait for a connection included; `30s`
+    /// - `sslmode`: `disable`, `prefer` (the default), `require` (encrypted, whoever answers),
+    ///   `verify-full` (the server must prove its name, to an authority that `sslrootcert`, a file in
+    ///   PEM, or else this machine trusts)
+    /// - `listen`: `off`, or `host:port` of the server itself where a pooler stands between
+    ///
+    /// Fails as `Unavailable` when the server cannot be reached, and as `Invalid` when the URL is
+    /// wrong; no error shows a password. Does not set the store up: see [`Store::migrate`].
     pub async fn connect(url: &str) -> Result<Self> {
-        Self::connect_in(url, "seriatim").await
+        Self::open(Options::parse(url)?).await
     }
 
-    /// Opens the store in another schema: 1 to 40 of `a-z 0-9 _`, beginning with a letter.
+    /// Opens the store in `schema`, whatever the URL says of one.
     pub async fn connect_in(url: &str, schema: &str) -> Result<Self> {
-        check_schema(schema)?;
-        // The driver's words for a URL that it cannot read may quote the password.
-        let mut config: tokio_postgres::Config = url
-            .parse()
-            .map_err(|_| Error::invalid("store", "is not a URL of a PostgreSQL database"))?;
-        config.application_name(format!("seriatim {schema}"));
+        let mark = if url.contains('?') { '&' } else { '?' };
+        options::check_schema(schema)?;
+        Self::open(Options::parse(&format!("{url}{mark}schema={schema}"))?).await
+    }
+
+    async fn open(options: Options) -> Result<Self> {
         let bell = Bell::default();
-        let wake = wake::Link::open(config.clone(), schema, bell.clone());
-        let store = Self { pool: Pool::new(config, schema.to_owned()), bell, wake };
+        let (listen, tls) = (options.listen.clone(), options.tls.clone());
+        let wake = wake::Link::open(listen, tls, &options.schema, bell.clone());
+        let store = Self { pool: Pool::new(options), bell, wake };
         store.pool.lend().await?;
         Ok(store)
     }
@@ -71,17 +90,6 @@ impl Postgres {
     }
 }
 
-fn check_schema(schema: &str) -> Result<()> {
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-    let begins = schema.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
-    if begins && schema.len() <= 40 && schema.bytes().all(plain) && !schema.starts_with("pg_") {
-        return Ok(());
-    }
-    let message =
-        "must be 1 to 40 of the characters a-z 0-9 _, begin with a letter and not with pg_";
-    Err(Error::invalid("schema", message))
-}
-
 #[async_trait]
 impl Store for Postgres {
     fn capabilities(&self) -> Capabilities {
@@ -90,7 +98,7 @@ impl Store for Postgres {
             durable: true,
             shared: true,
             shards: false,
-            transactions: false,
+            transactions: true,
             complete: true,
         }
     }
@@ -211,6 +219,10 @@ impl Store for Postgres {
 
     fn wakeups(&self) -> Wakeups {
         self.bell.listen()
+    }
+
+    fn native(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
+        Some(self)
     }
 
     async fn close(&self) -> Result<()> {

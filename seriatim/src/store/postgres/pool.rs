@@ -2,63 +2,61 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+use tokio_postgres::{Client, Config, Row};
 
 use super::error;
+use super::options::Options;
+pub(super) use super::params::Params;
+use super::params::typed;
+use super::tls::Tls;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Most connections of one store, besides the one that listens.
-const CONNECTIONS_MAX: usize = 8;
 /// How often a call is repeated that the server undid because of others.
 const TRIES_MAX: usize = 5;
 
-/// Every session: short statements on keys that are all indexed. What the planner knows of a queue
-/// is old by the time it uses it, so it may not choose to read whole tables; and an isolation level
-/// that a database's defaults might change would break the functions, which rely on each of their
-/// statements seeing what was committed before it.
-const SESSION: &str = "SET default_transaction_isolation = 'read committed'; SET jit = off; \
-    SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
-    SET search_path = pg_catalog; SET client_min_messages = warning; SET timezone = 'UTC'";
-
-/// Parameters of a statement.
-pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
-
-/// The connections of a store.
+/// The connections of a store. None of them has a state of its own: what a call needs of its session
+/// is bound to the functions that it calls, so that a pooler may stand between us and the server.
 pub(super) struct Pool {
     config: Config,
+    tls: Tls,
     /// The schema; it replaces the usual one in every statement.
     pub schema: String,
+    call_timeout: Duration,
+    /// Statements for this schema.
+    texts: Mutex<HashMap<&'static str, Arc<str>>>,
     places: Semaphore,
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Vec<Client>>,
     closed: AtomicBool,
     /// Calls that the server undid because of others, and that were made again.
     pub repeated: AtomicU64,
 }
 
-/// One connection, and the statements that it has prepared.
-pub(super) struct Connection {
-    client: Client,
-    statements: HashMap<&'static str, Statement>,
-}
-
-/// A connection on loan. It goes back when this is dropped; a call that is dropped before its
-/// answer came leaves nothing behind, since the driver reads the answer to its end.
+/// A connection on loan. It goes back when this is dropped, unless a call on it was given up: nobody
+/// should have to wait behind that.
 pub(super) struct Loan<'a> {
     pool: &'a Pool,
-    connection: Option<Connection>,
+    client: Option<Client>,
+    busy: bool,
     _place: SemaphorePermit<'a>,
 }
 
 impl Pool {
-    pub(super) fn new(config: Config, schema: String) -> Self {
-        let places = Semaphore::new(CONNECTIONS_MAX);
-        let (idle, closed, repeated) =
-            (Mutex::default(), AtomicBool::new(false), AtomicU64::new(0));
-        Self { config, schema, places, idle, closed, repeated }
+    pub(super) fn new(options: Options) -> Self {
+        Self {
+            config: options.config,
+            tls: options.tls,
+            schema: options.schema,
+            call_timeout: options.call_timeout,
+            texts: Mutex::default(),
+            places: Semaphore::new(options.connections),
+            idle: Mutex::default(),
+            closed: AtomicBool::new(false),
+            repeated: AtomicU64::new(0),
+        }
     }
 
     /// Runs a statement and returns its rows; repeats it when the server undid it because of others.
@@ -73,9 +71,30 @@ impl Pool {
         params: Params<'_>,
         meaning: impl FnOnce(tokio_postgres::Error) -> Error,
     ) -> Result<Vec<Row>> {
+        let call = self.try_query(sql, params, meaning);
+        match tokio::time::timeout(self.call_timeout, call).await {
+            Ok(result) => result,
+            Err(_) => {
+                let limit = crate::duration::format(self.call_timeout);
+                let message = format!(
+                    "PostgreSQL has not answered within {limit}: it is overloaded, or somebody holds a \
+                     lock that this call needs (call_timeout in the URL)"
+                );
+                Err(Error::new(ErrorKind::Unavailable, message))
+            }
+        }
+    }
+
+    async fn try_query(
+        &self,
+        sql: &'static str,
+        params: Params<'_>,
+        meaning: impl FnOnce(tokio_postgres::Error) -> Error,
+    ) -> Result<Vec<Row>> {
+        let text = self.text(sql);
         let mut loan = self.lend().await?;
         for _ in 1..TRIES_MAX {
-            match loan.query(&self.schema, sql, params).await {
+            match loan.query(&text, params).await {
                 Err(e) if error::is_retriable(&e) => {
                     tracing::warn!(error = %e, "PostgreSQL undid a call, which is made again");
                     self.repeated.fetch_add(1, Ordering::Relaxed);
@@ -83,7 +102,13 @@ impl Pool {
                 result => return result.map_err(meaning),
             }
         }
-        loan.query(&self.schema, sql, params).await.map_err(meaning)
+        loan.query(&text, params).await.map_err(meaning)
+    }
+
+    /// A statement for this schema.
+    pub(super) fn text(&self, sql: &'static str) -> Arc<str> {
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        texts.entry(sql).or_insert_with(|| in_schema(sql, &self.schema).into()).clone()
     }
 
     /// The one row of a statement that always has one.
@@ -96,36 +121,45 @@ impl Pool {
     pub(super) async fn lend(&self) -> Result<Loan<'_>> {
         let closed = |_| Error::new(ErrorKind::Unavailable, "the store has been closed");
         let place = self.places.acquire().await.map_err(closed)?;
-        let idle = std::iter::from_fn(|| self.idle().pop()).find(|c| !c.client.is_closed());
-        let connection = match idle {
-            Some(connection) => connection,
+        let idle = std::iter::from_fn(|| self.idle().pop()).find(|client| !client.is_closed());
+        let client = match idle {
+            Some(client) => client,
             None => self.connect().await?,
         };
-        Ok(Loan { pool: self, connection: Some(connection), _place: place })
+        Ok(Loan { pool: self, client: Some(client), busy: false, _place: place })
     }
 
     /// A new session; its driver runs until the client is dropped.
-    async fn connect(&self) -> Result<Connection> {
-        let (client, driver) = self.config.connect(NoTls).await.map_err(error::of_driver)?;
+    async fn connect(&self) -> Result<Client> {
+        let tls = self.tls.clone();
+        let (client, driver) = self.config.connect(tls).await.map_err(error::of_driver)?;
         tokio::spawn(async move {
             if let Err(error) = driver.await {
                 tracing::debug!(%error, "a connection to PostgreSQL ended");
             }
         });
-        client.batch_execute(SESSION).await.map_err(error::of_driver)?;
+        let look = in_schema(
+            "SELECT to_regprocedure('seriatim.reseed()') IS NOT NULL, \
+             current_setting('default_transaction_isolation') = 'read committed'",
+            &self.schema,
+        );
+        let rows = client.query_typed(&look, &[]).await.map_err(error::of_driver)?;
+        let (is_set_up, isolated) = rows.first().map_or((false, true), |r| (r.get(0), r.get(1)));
+        if !isolated {
+            // Our functions rely on each of their statements seeing what was committed before it.
+            let usual = "SET default_transaction_isolation = 'read committed'";
+            client.batch_execute(usual).await.map_err(error::of_driver)?;
+        }
         // Each new session may be one with another server, after a failover.
-        let exists =
-            in_schema("SELECT to_regprocedure('seriatim.reseed()') IS NOT NULL", &self.schema);
-        let row = client.query_one(&exists, &[]).await.map_err(error::of_driver)?;
-        if row.get(0) {
+        if is_set_up {
             let reseed = in_schema("SELECT seriatim.reseed()", &self.schema);
-            match client.execute(&reseed, &[]).await.map_err(error::of_driver) {
+            match client.query_typed(&reseed, &[]).await.map_err(error::of_driver) {
                 // Who may only read draws no tokens.
                 Err(e) if e.kind() != ErrorKind::ReadOnly => return Err(e),
                 _ => {}
             }
         }
-        Ok(Connection { client, statements: HashMap::new() })
+        Ok(client)
     }
 
     pub(super) fn close(&self) {
@@ -134,7 +168,7 @@ impl Pool {
         self.idle().clear();
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Client>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -142,35 +176,29 @@ impl Pool {
 impl Loan<'_> {
     /// The session itself, for what is more than one statement.
     pub(super) fn client(&mut self) -> Option<&mut Client> {
-        self.connection.as_mut().map(|connection| &mut connection.client)
+        self.client.as_mut()
     }
 
     async fn query(
         &mut self,
-        schema: &str,
-        sql: &'static str,
+        text: &str,
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let Some(connection) = self.connection.as_mut() else {
+        let Some(client) = self.client.as_ref() else {
             return Ok(Vec::new());
         };
-        let statement = match connection.statements.get(sql) {
-            Some(statement) => statement.clone(),
-            None => {
-                let statement = connection.client.prepare(&in_schema(sql, schema)).await?;
-                connection.statements.insert(sql, statement.clone());
-                statement
-            }
-        };
-        connection.client.query(&statement, params).await
+        self.busy = true;
+        let answer = client.query_typed(text, &typed(params)).await;
+        self.busy = false;
+        answer
     }
 }
 
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
-        let connection = self.connection.take().filter(|c| !c.client.is_closed());
+        let client = self.client.take().filter(|client| !client.is_closed() && !self.busy);
         if !self.pool.closed.load(Ordering::Relaxed) {
-            self.pool.idle().extend(connection);
+            self.pool.idle().extend(client);
         }
     }
 }

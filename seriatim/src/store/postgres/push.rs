@@ -1,11 +1,11 @@
 //! Declaring queues and pushing jobs.
 
 use serde_json::{Value, json};
-use tokio_postgres::types::ToSql;
 
 use super::Postgres;
 use super::convert::{column, job_id, micros, micros_of};
 use super::error;
+use super::params::Param;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Job, JobOptions, RunAt};
@@ -15,7 +15,7 @@ use crate::store::request::{Declare, Push, PushStatus, Pushed};
 use crate::store::{validate_key, validate_push};
 
 const DECLARE: &str = "SELECT seriatim.declare($1, $2::text::jsonb)";
-const PUSH: &str = "SELECT * FROM seriatim.push($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
+pub(super) const PUSH: &str = "SELECT * FROM seriatim.push($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
     $13, $14, $15, $16, $17)";
 
 /// The modes in the order of their numbers in the store.
@@ -40,12 +40,16 @@ impl Postgres {
         if request.jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let batch = Batch::new(request.now, &request.jobs)?;
+        let batch = PushBatch::new(request.now, &request.jobs)?;
         let params = batch.params();
         let refused = |e| push_error(e, &request.jobs);
         let rows = self.pool.query_or(PUSH, &params, refused).await?;
-        rows.iter().map(pushed).collect()
+        all_pushed(&rows)
     }
+}
+
+pub(super) fn all_pushed(rows: &[tokio_postgres::Row]) -> Result<Vec<Pushed>> {
+    rows.iter().map(pushed).collect()
 }
 
 fn pushed(row: &tokio_postgres::Row) -> Result<Pushed> {
@@ -80,7 +84,7 @@ fn policy(queue: &Queue) -> Result<Value> {
 }
 
 /// A batch as arrays, one entry for each job.
-struct Batch<'a> {
+pub(super) struct PushBatch<'a> {
     now: Option<i64>,
     /// The queues of the batch, each as it would be created.
     policies: String,
@@ -101,8 +105,8 @@ struct Batch<'a> {
     payload: Vec<&'a [u8]>,
 }
 
-impl<'a> Batch<'a> {
-    fn new(now: Option<Timestamp>, jobs: &'a [Job]) -> Result<Self> {
+impl<'a> PushBatch<'a> {
+    pub(super) fn new(now: Option<Timestamp>, jobs: &'a [Job]) -> Result<Self> {
         let (policies, queue) = queues_of(jobs)?;
         let options: Result<Vec<Option<String>>> =
             jobs.iter().map(|j| written(&j.options)).collect();
@@ -132,7 +136,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    fn params(&self) -> [&(dyn ToSql + Sync); 17] {
+    pub(super) fn params(&self) -> [&dyn Param; 17] {
         [
             &self.now,
             &self.policies,
@@ -195,7 +199,7 @@ fn written(options: &JobOptions) -> Result<Option<String>> {
     serde_json::to_string(options).map(Some).map_err(wrong)
 }
 
-fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {
+pub(super) fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {
     let (code, place, mode) = match error::ours(&e) {
         Some((code @ ("SR001" | "SR003"), detail)) => {
             let mut words = detail.split(' ').map(|word| word.parse::<usize>().unwrap_or_default());

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 
 use super::Postgres;
 use super::convert::{column, job_id, kept, lane_number, micros, micros_of};
+use super::params::Param;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::JobId;
@@ -15,36 +15,44 @@ use crate::limits::SETTLE_TURNS_MAX;
 use crate::settle::{Due, Fate, Settlement};
 use crate::store::request::{Settle, Settled};
 
-const SETTLE: &str = "SELECT * FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
+pub(super) const SETTLE: &str = "SELECT * FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
     $12, $13, $14, $15, $16)";
 
 impl Postgres {
     pub(super) async fn settle_turns(&self, request: Settle) -> Result<Vec<Settled>> {
         let turns = &request.turns;
-        if turns.len() > SETTLE_TURNS_MAX {
-            let message =
-                format!("has {} turns; at most {SETTLE_TURNS_MAX} go in one", turns.len());
-            return Err(Error::invalid("turns", message));
-        }
-        let mut settled = vec![Settled::Stale; turns.len()];
+        check(turns)?;
         if turns.is_empty() {
-            return Ok(settled);
+            return Ok(Vec::new());
         }
-        let batch = Batch::new(request.now, turns);
-        let params = batch.params();
-        for row in self.pool.query(SETTLE, &params).await? {
-            let place = column::<i32>(&row, "o_place")? as usize - 1;
-            let (Some(entry), Some(turn)) = (settled.get_mut(place), turns.get(place)) else {
-                continue;
-            };
-            // The row of the turn itself comes before those of its jobs.
-            match (cancelled(&row, turn)?, entry) {
-                (Some(job), Settled::Ok { cancelled }) => cancelled.push(job),
-                (_, entry) => *entry = Settled::Ok { cancelled: Vec::new() },
-            }
-        }
-        Ok(settled)
+        let batch = SettleBatch::new(request.now, turns);
+        answers(&self.pool.query(SETTLE, &batch.params()).await?, turns)
     }
+}
+
+pub(super) fn check(turns: &[Settlement]) -> Result<()> {
+    if turns.len() <= SETTLE_TURNS_MAX {
+        return Ok(());
+    }
+    let message = format!("has {} turns; at most {SETTLE_TURNS_MAX} go in one", turns.len());
+    Err(Error::invalid("turns", message))
+}
+
+/// An answer for each turn.
+pub(super) fn answers(rows: &[Row], turns: &[Settlement]) -> Result<Vec<Settled>> {
+    let mut settled = vec![Settled::Stale; turns.len()];
+    for row in rows {
+        let place = column::<i32>(row, "o_place")? as usize - 1;
+        let (Some(entry), Some(turn)) = (settled.get_mut(place), turns.get(place)) else {
+            continue;
+        };
+        // The row of the turn itself comes before those of its jobs.
+        match (cancelled(row, turn)?, entry) {
+            (Some(job), Settled::Ok { cancelled }) => cancelled.push(job),
+            (_, entry) => *entry = Settled::Ok { cancelled: Vec::new() },
+        }
+    }
+    Ok(settled)
 }
 
 fn cancelled(row: &Row, turn: &Settlement) -> Result<Option<JobId>> {
@@ -56,7 +64,7 @@ fn cancelled(row: &Row, turn: &Settlement) -> Result<Option<JobId>> {
 
 /// A batch as arrays: one entry for each settlement, and one for each exception.
 #[derive(Default)]
-struct Batch<'a> {
+pub(super) struct SettleBatch<'a> {
     now: Option<i64>,
     lane: Vec<i64>,
     queue: Vec<i32>,
@@ -75,8 +83,8 @@ struct Batch<'a> {
     x_fate: Vec<i16>,
 }
 
-impl<'a> Batch<'a> {
-    fn new(now: Option<Timestamp>, turns: &'a [Settlement]) -> Self {
+impl<'a> SettleBatch<'a> {
+    pub(super) fn new(now: Option<Timestamp>, turns: &'a [Settlement]) -> Self {
         let mut batch = Self { now: now.map(micros), ..Self::default() };
         for (place, turn) in turns.iter().enumerate() {
             batch.add(turn);
@@ -116,7 +124,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn params(&self) -> [&(dyn ToSql + Sync); 16] {
+    pub(super) fn params(&self) -> [&dyn Param; 16] {
         [
             &self.now,
             &self.lane,

@@ -13,6 +13,9 @@ use crate::store::{
 };
 use crate::{ErrorKind, Job, Merge, Queue, Settlement, Timestamp, Token, Turn};
 
+mod connecting;
+mod transactions;
+
 const LEASE: Duration = Duration::from_secs(60);
 
 fn url() -> String {
@@ -105,7 +108,7 @@ async fn a_store_of_a_newer_version_is_refused() {
     session().await.batch_execute(&newer).await.unwrap();
     let error = store.migrate().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 1"));
+    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 2"));
 }
 
 /// Pushers and workers of several processes on few keys: each job is handed over exactly once, in

@@ -26,12 +26,13 @@ const JOB: &str = "SELECT v.* FROM seriatim.resolve($1, $2, $3) r \
     JOIN seriatim.job_view v ON v.seq = r.o_seq";
 const STATS: &str = "SELECT q.name, q.mode, q.paused, coalesce($1, seriatim.clock()) AS now, \
     l.lanes, l.running, l.retries, \
-    (SELECT min(x.at) FROM seriatim.lane x WHERE x.queue = q.number AND x.at IS NOT NULL) AS due, \
-    (SELECT count(*) FROM seriatim.item i WHERE i.queue = q.number) AS jobs, \
+    seriatim.first_due(q.number) AS due, \
+    l.packed + (SELECT count(*) FROM seriatim.item i WHERE i.queue = q.number) AS jobs, \
     (SELECT count(*) FROM seriatim.ended e WHERE e.queue = q.number AND e.state = 3) AS dead, \
     t.processed, t.failed \
     FROM seriatim.queue q \
     CROSS JOIN LATERAL (SELECT count(*) AS lanes, count(*) FILTER (WHERE claimed) AS running, \
+      count(*) FILTER (WHERE payload IS NOT NULL) AS packed, \
       count(*) FILTER (WHERE retry_count >= 0) AS retries \
       FROM seriatim.lane l WHERE l.queue = q.number) l \
     CROSS JOIN LATERAL (SELECT coalesce(sum(processed), 0)::bigint AS processed, \
@@ -44,8 +45,9 @@ macro_rules! lanes_by {
     ($place:literal, $type:literal, $only:literal) => {
         concat!(
             "SELECT l.*, ", $place, "::text AS place, \
-             (SELECT count(*) FROM seriatim.item i WHERE i.lane = l.number) AS jobs, \
-             CASE WHEN q.mode = 1 THEN (SELECT min(i.priority) FROM seriatim.item i \
+             CASE WHEN l.payload IS NOT NULL THEN 1 ELSE \
+               (SELECT count(*) FROM seriatim.item i WHERE i.lane = l.number) END AS jobs, \
+             CASE WHEN q.mode = 1 AND l.payload IS NULL THEN (SELECT min(i.priority) FROM seriatim.item i \
                WHERE i.lane = l.number) ELSE l.priority END AS urgency \
              FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue \
              WHERE l.queue = $1 AND ($2::text IS NULL OR l.key = $2) AND (NOT $3 OR l.claimed) AND ",

@@ -7,8 +7,9 @@ use futures_util::StreamExt;
 use futures_util::stream::poll_fn;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Client, Config};
 
+use super::tls::Tls;
 use crate::store::wake::Bell;
 
 /// At most one NOTIFY in this time, whatever is pushed: each takes a lock of the whole server when
@@ -20,13 +21,15 @@ const RECONNECT: Duration = Duration::from_secs(1);
 /// The connection that carries wake-ups. It ends with the store.
 pub(super) struct Link {
     told: Arc<Notify>,
-    task: JoinHandle<()>,
+    /// None: nobody listens, and nodes find what others pushed by polling.
+    task: Option<JoinHandle<()>>,
 }
 
 impl Link {
-    pub(super) fn open(config: Config, schema: &str, bell: Bell) -> Self {
+    pub(super) fn open(config: Option<Config>, tls: Tls, schema: &str, bell: Bell) -> Self {
         let told = Arc::new(Notify::new());
-        let task = tokio::spawn(run(config, format!("{schema}_due"), bell, told.clone()));
+        let run = |config| run(config, tls, channel(schema), bell, told.clone());
+        let task = config.map(|config| tokio::spawn(run(config)));
         Self { told, task }
     }
 
@@ -36,23 +39,28 @@ impl Link {
     }
 
     pub(super) fn close(&self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.task.abort();
+        self.close();
     }
 }
 
-async fn run(config: Config, channel: String, bell: Bell, told: Arc<Notify>) {
+/// The channel of a schema's wake-ups.
+pub(super) fn channel(schema: &str) -> String {
+    format!("{schema}_due")
+}
+
+async fn run(config: Config, tls: Tls, channel: String, bell: Bell, told: Arc<Notify>) {
     loop {
-        if let Err(error) = listen(&config, &channel, &bell, &told).await {
+        if let Err(error) = listen(&config, &tls, &channel, &bell, &told).await {
             tracing::debug!(%error, "wake-ups from PostgreSQL are interrupted");
         }
-        // What was missed meanwhile.
-        bell.ring();
         tokio::time::sleep(RECONNECT).await;
     }
 }
@@ -60,11 +68,12 @@ async fn run(config: Config, channel: String, bell: Bell, told: Arc<Notify>) {
 /// Carries wake-ups in both directions until the connection breaks.
 async fn listen(
     config: &Config,
+    tls: &Tls,
     channel: &str,
     bell: &Bell,
     told: &Notify,
 ) -> Result<(), tokio_postgres::Error> {
-    let (client, mut driver) = config.connect(NoTls).await?;
+    let (client, mut driver) = config.connect(tls.clone()).await?;
     let mut messages = poll_fn(move |context| driver.poll_message(context));
     let hear = async {
         while let Some(message) = messages.next().await {
@@ -75,13 +84,21 @@ async fn listen(
         Ok(())
     };
     tokio::select! {
+        biased;
         result = hear => result,
-        result = tell(client, channel, told) => result,
+        result = tell(client, channel, bell, told) => result,
     }
 }
 
-async fn tell(client: Client, channel: &str, told: &Notify) -> Result<(), tokio_postgres::Error> {
+async fn tell(
+    client: Client,
+    channel: &str,
+    bell: &Bell,
+    told: &Notify,
+) -> Result<(), tokio_postgres::Error> {
     client.batch_execute(&format!("LISTEN {channel}")).await?;
+    // What was missed before.
+    bell.ring();
     loop {
         told.notified().await;
         client.batch_execute(&format!("NOTIFY {channel}")).await?;

@@ -37,7 +37,13 @@ impl Redis {
         let command = answer.opt_text()?.as_deref().and_then(command_of);
         let mut pulse = Pulse { alive, command, ..Pulse::default() };
         let mut lost = Vec::new();
-        for (shard, part) in parts(&request.beats, answer.list()?)? {
+        let flags = answer.list()?;
+        let (mut list, mut living) = (answer.list()?, Vec::new());
+        while !list.is_empty() {
+            living.push(NodeId(list.text()?));
+        }
+        self.fleet.set(living);
+        for (shard, part) in parts(&request.beats, flags)? {
             let told = self.beat_in(shard, now, &request, &part).await?;
             pulse.cancel.extend(told.notices);
             lost.extend(told.lost);

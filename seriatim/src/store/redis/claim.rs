@@ -1,10 +1,11 @@
 //! Claiming lanes.
 
+use futures_util::future::try_join_all;
+
 use super::Redis;
 use super::link::{Args, CLAIM, TURN};
 use super::queues::Known;
 use super::reply::{Fields, Shard};
-use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{LaneId, NodeId, Token};
 use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
@@ -13,33 +14,72 @@ use crate::turn::Turn;
 
 impl Redis {
     pub(super) async fn do_claim(&self, request: Claim) -> Result<Claimed> {
-        // The registry lies in another slot than the lanes. A node that is declared dead between
+        // In a cluster the registry may lie on another server than the lanes. A node that is declared dead between
         // this look and the claim loses what it took as soon as its ttl has passed.
-        self.check_node(&request.node).await?;
-        let known = self.existing(&request.queue).await?;
-        let lanes_max = request.lanes_max.min(CLAIM_LANES_MAX);
-        let mut crashed_left = request.crashed_max.min(CLAIM_LANES_MAX);
-        let mut claimed = Claimed::default();
-        let mut earliest: Option<Timestamp> = None;
-        for shard in self.shards_of_claim(&known, request.shard) {
-            let lanes_left = lanes_max - claimed.turns.len().min(lanes_max);
-            let got = self.claim_in(shard, &request, lanes_left, crashed_left).await?;
-            let crashed = got.turns.iter().filter(|turn| turn.crashes > 0).count();
-            crashed_left -= crashed.min(crashed_left);
-            claimed.turns.extend(got.turns);
-            earliest = earliest.into_iter().chain(got.next_due).min();
+        if self.link.is_cluster() {
+            self.check_node(&request.node).await?;
         }
-        claimed.next_due = earliest;
-        Ok(claimed)
+        let known = self.existing(&request.queue).await?;
+        let mut tally = Tally {
+            lanes_left: request.lanes_max.min(CLAIM_LANES_MAX),
+            crashed_left: request.crashed_max.min(CLAIM_LANES_MAX),
+            claimed: Claimed::default(),
+        };
+        let (own, others) = self.shards_of_claim(&known, &request);
+        self.claim_among(&own, &request, &mut tally).await?;
+        if tally.claimed.turns.is_empty() {
+            // What others do not take, this node takes.
+            let due = tally.claimed.next_due;
+            self.claim_among(&others, &request, &mut tally).await?;
+            tally.claimed.next_due = due.into_iter().chain(tally.claimed.next_due).min();
+        } else if let (false, Some(turn)) = (others.is_empty(), tally.claimed.turns.first()) {
+            // The others' shards were not looked at.
+            tally.claimed.next_due = Some(turn.claimed_at);
+        }
+        Ok(tally.claimed)
     }
 
-    /// The shards in turn, so that none starves behind a full one.
-    fn shards_of_claim(&self, known: &Known, only: Option<u16>) -> Vec<Shard> {
-        let mut shards: Vec<Shard> =
-            known.shards().filter(|shard| only.is_none_or(|only| shard.shard == only)).collect();
+    /// First each shard for an equal part of what is wanted, all at once; then one after the other
+    /// for what is still wanted, if there is more.
+    async fn claim_among(
+        &self,
+        shards: &[Shard],
+        request: &Claim,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let count = shards.len().max(1);
+        let (lanes, crashed) = (tally.lanes_left / count, tally.crashed_left / count);
+        if count > 1 && lanes > 0 {
+            let claims = shards.iter().map(|shard| self.claim_in(*shard, request, lanes, crashed));
+            let whole = crashed > 0 || tally.crashed_left == 0;
+            for got in try_join_all(claims).await? {
+                tally.add(got);
+            }
+            let nothing = tally.claimed.turns.is_empty();
+            if whole && (nothing || tally.lanes_left == 0 || tally.is_idle()) {
+                return Ok(());
+            }
+        }
+        tally.claimed.next_due = None;
+        for shard in shards {
+            let got = self.claim_in(*shard, request, tally.lanes_left, tally.crashed_left).await?;
+            tally.add(got);
+        }
+        Ok(())
+    }
+
+    /// The shards that this node prefers, and the others: each part in turn, so that none starves
+    /// behind a full one. Which node prefers a shard follows from who lives, and is never needed
+    /// for safety.
+    fn shards_of_claim(&self, known: &Known, request: &Claim) -> (Vec<Shard>, Vec<Shard>) {
+        let wanted = |shard: &Shard| request.shard.is_none_or(|only| shard.shard == only);
+        let mut shards: Vec<Shard> = known.shards().filter(wanted).collect();
         let first = self.rotate() as usize % shards.len().max(1);
         shards.rotate_left(first);
-        shards
+        if shards.len() < 2 {
+            return (shards, Vec::new());
+        }
+        self.fleet.split(&request.node, shards)
     }
 
     async fn claim_in(
@@ -57,14 +97,22 @@ impl Redis {
         });
         args.micros(request.lease.ttl()).int(lanes_max as i64).int(crashed_max as i64);
         args.int(PROMOTE_LANES_MAX as i64).int(TURN_JOBS_MAX as i64).int(TURN_BYTES_MAX as i64);
+        let alive = (!self.link.is_cluster()).then(|| self.global("alive"));
+        args.flag(alive.is_some());
         routes(&mut args, request);
-        let mut answer = self.link.call(&CLAIM, &self.key(shard, ""), &args).await?;
+        let key = self.key(shard, "");
+        let answer = self.link.run_with(&CLAIM, &key, alive.as_deref(), &args).await?;
+        if answer == redis::Value::Int(0) {
+            return Err(node_gone(&request.node));
+        }
+        let mut answer = Fields::of(answer)?;
         if answer.is_empty() {
             return Ok(Claimed::default());
         }
-        let _now = answer.time()?;
-        let turns = answer.list()?.turns(shard, &request.queue)?;
-        Ok(Claimed { turns, next_due: answer.opt_time()? })
+        let (now, turns, next_due) = (answer.time()?, answer.list()?, answer.opt_time()?);
+        let token = if turns.is_empty() { Token(0) } else { Token(answer.int()?) };
+        let turns = turns.claimed(shard, &request.queue, now, token)?;
+        Ok(Claimed { turns, next_due })
     }
 
     /// A node that never beat or was declared dead may not hold anything.
@@ -87,6 +135,30 @@ impl Redis {
             redis::Value::Nil => Ok(None),
             turn => Fields::of(turn)?.turn(shard, &known.name).map(Some),
         }
+    }
+}
+
+/// What a claim has got so far, and may still get.
+struct Tally {
+    lanes_left: usize,
+    crashed_left: usize,
+    claimed: Claimed,
+}
+
+impl Tally {
+    fn add(&mut self, got: Claimed) {
+        let crashed = got.turns.iter().filter(|turn| turn.crashes > 0).count();
+        self.lanes_left -= got.turns.len().min(self.lanes_left);
+        self.crashed_left -= crashed.min(self.crashed_left);
+        self.claimed.turns.extend(got.turns);
+        let due = self.claimed.next_due;
+        self.claimed.next_due = due.into_iter().chain(got.next_due).min();
+    }
+
+    /// Whether nothing more is due.
+    fn is_idle(&self) -> bool {
+        let now = self.claimed.turns.iter().map(|turn| turn.claimed_at).max();
+        self.claimed.next_due.is_none_or(|due| now.is_some_and(|now| due > now))
     }
 }
 

@@ -4,21 +4,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Cmd, ErrorKind as Driver, RedisError, ServerErrorKind as Server, Value};
+use redis::{Client, Cmd, ErrorKind as Driver, RedisError, ServerErrorKind as Server, Value};
 
+use super::address::{self, Options};
+use super::durability;
 use super::reply::Fields;
+use super::wire::Wire;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 
-/// How long to wait for an answer; a push of the largest batch takes a fraction of it.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// How often a lost connection is tried again before the call fails, and after what time.
-const RECONNECTS: usize = 2;
-const RECONNECT_AFTER: Duration = Duration::from_millis(100);
-/// Oldest server with all the commands that the scripts use.
-const VERSION_MIN: (u32, u32) = (6, 2);
+/// How long replicas or the disk may take to confirm a batch.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
 
 /// A Lua script, known to the server by its hash.
 pub(super) struct Code {
@@ -149,52 +145,31 @@ pub(super) fn micros(length: Duration) -> i64 {
 
 /// The way to the server; reconnects by itself.
 pub(super) struct Link {
-    manager: ConnectionManager,
+    wire: Wire,
+    options: Options,
     closed: Arc<AtomicBool>,
 }
 
 impl Link {
-    pub(super) async fn open(client: redis::Client) -> Result<Self> {
-        let config = ConnectionManagerConfig::new()
-            .set_response_timeout(Some(ANSWER_WITHIN))
-            .set_connection_timeout(Some(CONNECT_WITHIN))
-            // The callers wait and try again by themselves; here it only bridges a restart.
-            .set_number_of_retries(RECONNECTS)
-            .set_min_delay(RECONNECT_AFTER);
-        let manager = ConnectionManager::new_with_config(client, config).await;
-        let manager = manager.map_err(translate)?;
-        let link = Self { manager, closed: Arc::default() };
-        link.check_server().await?;
-        Ok(link)
+    pub(super) async fn open(url: &str) -> Result<Self> {
+        let (place, options) = address::read(url)?;
+        let wire = Wire::open(place, &options).await?;
+        if wire.is_cluster() && options.waits() {
+            let message = "wait_replicas and wait_fsync are not there for a cluster";
+            return Err(Error::new(ErrorKind::Unsupported, message).in_field("store"));
+        }
+        durability::check(&wire, &options).await?;
+        Ok(Self { wire, options, closed: Arc::default() })
     }
 
-    /// Refuses servers that lack commands, and tells of those that may forget jobs.
-    async fn check_server(&self) -> Result<()> {
-        let info = self.text(redis::cmd("INFO").arg("everything")).await?;
-        let field = |name: &str| {
-            info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or("")
-        };
-        let version = field("redis_version");
-        let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
-        let known = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
-        if known < VERSION_MIN {
-            let message = format!(
-                "the server is Redis {version}; at least {}.{} is needed",
-                VERSION_MIN.0, VERSION_MIN.1
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        if field("redis_mode") == "cluster" {
-            let message = "this Redis is a cluster, which this store cannot use yet";
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        if field("maxmemory") != "0" && field("maxmemory_policy").starts_with("allkeys") {
-            tracing::warn!(
-                policy = field("maxmemory_policy"),
-                "this Redis deletes jobs when its memory is full: set maxmemory-policy noeviction"
-            );
-        }
-        Ok(())
+    /// Whether keys of different tags may be on different servers.
+    pub(super) fn is_cluster(&self) -> bool {
+        self.wire.is_cluster()
+    }
+
+    /// Hears where messages can be listened to.
+    pub(super) fn ears(&self) -> Ears {
+        Ears(self.wire.clone())
     }
 
     /// Later calls fail as `Unavailable`; the connection ends with the store.
@@ -211,15 +186,7 @@ impl Link {
 
     pub(super) async fn query(&self, cmd: &Cmd) -> Result<Value> {
         self.check_open()?;
-        self.send(cmd).await.map_err(translate)
-    }
-
-    async fn send(&self, cmd: &Cmd) -> Result<Value, RedisError> {
-        cmd.query_async(&mut self.manager.clone()).await
-    }
-
-    async fn text(&self, cmd: &Cmd) -> Result<String> {
-        cmd.query_async(&mut self.manager.clone()).await.map_err(translate)
+        self.wire.send(cmd).await.map_err(translate)
     }
 
     pub(super) async fn fields(&self, cmd: &Cmd) -> Result<Fields> {
@@ -229,23 +196,108 @@ impl Link {
     /// Runs a script. One that the server does not know (restarted, flushed, failed over) is sent as a whole: that is
     /// one command too, so nothing lies between.
     pub(super) async fn run(&self, code: &Lazy, key: &str, args: &Args) -> Result<Value> {
+        self.run_with(code, key, None, args).await
+    }
+
+    /// Runs a script that also reads a key of another tag, where both are on one server.
+    pub(super) async fn run_with(
+        &self,
+        code: &Lazy,
+        key: &str,
+        other: Option<&str>,
+        args: &Args,
+    ) -> Result<Value> {
         self.check_open()?;
-        let call = |command: &str, script: &str| {
-            let mut cmd = redis::cmd(command);
-            cmd.arg(script).arg(1).arg(key).arg(&args.0);
-            cmd
-        };
-        match self.send(&call("EVALSHA", &code.hash)).await {
-            Err(error) if error.kind() == Driver::Server(Server::NoScript) => {
-                self.send(&call("EVAL", &code.text)).await.map_err(translate)
+        let call = |command, script: &str| self.command(command, script, key, other, args);
+        match self.wire.send(&call("EVALSHA", &code.hash)).await {
+            Err(error) if is_no_script(&error) => {
+                self.wire.send(&call("EVAL", &code.text)).await.map_err(translate)
             }
             other => other.map_err(translate),
         }
     }
 
+    fn command(
+        &self,
+        command: &str,
+        script: &str,
+        key: &str,
+        other: Option<&str>,
+        args: &Args,
+    ) -> Cmd {
+        let mut cmd = redis::cmd(command);
+        cmd.arg(script);
+        match other {
+            // While a slot moves from one server to another, a command of two keys of which one
+            // does not exist is refused by both: no script sees half of a shard.
+            None if self.is_cluster() => cmd.arg(2).arg(key).arg(format!("{key}meta")),
+            None => cmd.arg(1).arg(key),
+            Some(other) => cmd.arg(2).arg(key).arg(other),
+        };
+        cmd.arg(&args.0);
+        cmd
+    }
+
+    /// Runs a script whose effect must be as durable as the URL says before it is answered.
+    pub(super) async fn run_durably(&self, code: &Lazy, key: &str, args: &Args) -> Result<Fields> {
+        if !self.options.waits() {
+            return self.call(code, key, args).await;
+        }
+        self.check_open()?;
+        let mut answer = self.confirmed(self.command("EVALSHA", &code.hash, key, None, args)).await;
+        if answer.as_ref().is_err_and(is_no_script) {
+            answer = self.confirmed(self.command("EVAL", &code.text, key, None, args)).await;
+        }
+        let (answer, confirmed) = answer.map_err(translate)?;
+        if !confirmed {
+            let message = format!(
+                "the server has written it, but within {} s not as many copies were confirmed as \
+                 wait_replicas and wait_fsync ask for: whether it outlives a failover is unknown",
+                CONFIRM_WITHIN.as_secs()
+            );
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        Fields::of(answer)
+    }
+
+    /// The answer of a command, and whether what it wrote is where it must be.
+    async fn confirmed(&self, cmd: Cmd) -> Result<(Value, bool), RedisError> {
+        let (replicas, within) = (self.options.wait_replicas, CONFIRM_WITHIN.as_millis() as u64);
+        let mut commands = redis::pipe();
+        commands.add_command(cmd);
+        match self.options.wait_fsync {
+            true => commands.cmd("WAITAOF").arg(1).arg(replicas).arg(within),
+            false => commands.cmd("WAIT").arg(replicas).arg(within),
+        };
+        let mut answers = self.wire.send_all(&commands).await?.into_iter();
+        let answer = answers.next().unwrap_or(Value::Nil).extract_error()?;
+        let enough =
+            |number: &Value, least: u32| matches!(number, Value::Int(n) if *n >= i64::from(least));
+        let confirmed = match answers.next().unwrap_or(Value::Nil).extract_error()? {
+            Value::Array(both) => {
+                both.len() == 2 && enough(&both[0], 1) && enough(&both[1], replicas)
+            }
+            number => enough(&number, replicas),
+        };
+        Ok((answer, confirmed))
+    }
+
     pub(super) async fn call(&self, code: &Lazy, key: &str, args: &Args) -> Result<Fields> {
         Fields::of(self.run(code, key, args).await?)
     }
+}
+
+/// Where wake-ups can be heard; a failover may change it.
+pub(super) struct Ears(Wire);
+
+impl Ears {
+    pub(super) async fn servers(&self) -> redis::RedisResult<Vec<Client>> {
+        self.0.listeners().await
+    }
+}
+
+fn is_no_script(error: &RedisError) -> bool {
+    error.kind() == Driver::Server(Server::NoScript)
 }
 
 /// What a driver's error means for the caller. Neither the address nor the password is in it.

@@ -6,8 +6,13 @@
 //! of a shard lie in one hash slot; what belongs to no shard (the register of queues, nodes,
 //! leaders) lies in another.
 
+mod address;
 mod beat;
 mod claim;
+mod compact;
+mod durability;
+mod fleet;
+mod limit;
 mod link;
 mod nodes;
 mod page;
@@ -22,10 +27,12 @@ mod sweep;
 mod tests;
 mod views;
 mod wake;
+mod wire;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+pub use limit::bare_limit;
 use link::{Args, GLOBAL_MIGRATE, Link};
 use queues::Memo;
 use reply::{Shard, single};
@@ -40,11 +47,11 @@ use crate::store::wake::{Bell, Wakeups};
 use crate::turn::Turn;
 
 /// The version of what is kept; a store written by a newer one is refused.
-const LAYOUT_VERSION: i64 = 1;
+const LAYOUT_VERSION: i64 = 2;
 /// Longest prefix, in bytes: it stands in front of every key.
 const PREFIX_BYTES_MAX: usize = 64;
 
-/// A store in a Redis server.
+/// A store in a Redis server, or in a cluster of them.
 ///
 /// Several stores can share a server, each with a prefix of its own. The server's clock decides.
 /// What survives a restart of the server is what its configuration says: at least
@@ -55,12 +62,15 @@ pub struct Redis {
     memo: Memo,
     /// Spreads over the shards what has no key, and claims.
     rotation: AtomicU64,
+    fleet: fleet::Fleet,
     bell: Bell,
     wake: wake::Listener,
 }
 
 impl Redis {
-    /// Opens the store with prefix `seriatim` on the server at `url` (`redis://…`).
+    /// Opens the store with prefix `seriatim` on the server at `url`: `redis://…`, `rediss://…`,
+    /// `redis-cluster://a:port,b:port` or `redis-sentinel://a:port,b:port/MASTER`; `docs/redis-layout.md`
+    /// says what may stand behind a `?`.
     ///
     /// Fails as `Unavailable` when the server cannot be reached. Does not set the store up: see
     /// [`Store::migrate`].
@@ -71,14 +81,19 @@ impl Redis {
     /// Opens the store with another prefix: 1 to 64 of `A-Z a-z 0-9 _ - . :`.
     pub async fn connect_in(url: &str, prefix: &str) -> Result<Self> {
         check_prefix(prefix)?;
-        // The driver's words for a URL that it cannot read may quote the password.
-        let client = redis::Client::open(url)
-            .map_err(|_| Error::invalid("store", "is not a URL of a Redis server"))?;
-        let link = Link::open(client.clone()).await?;
+        let link = Link::open(url).await?;
         let bell = Bell::default();
-        let wake = wake::Listener::open(client, wake::channel(prefix), bell.clone());
+        let wake = wake::Listener::open(link.ears(), wake::channel(prefix), bell.clone());
         let (memo, rotation) = (Memo::default(), AtomicU64::new(fastrand::u64(..)));
-        Ok(Self { link, prefix: prefix.to_owned(), memo, rotation, bell, wake })
+        Ok(Self {
+            link,
+            prefix: prefix.to_owned(),
+            memo,
+            rotation,
+            fleet: fleet::Fleet::default(),
+            bell,
+            wake,
+        })
     }
 
     /// A key of a shard; all of them lie in one hash slot.
@@ -100,6 +115,13 @@ impl Redis {
         args.int(LAYOUT_VERSION);
         let there = self.link.run(&GLOBAL_MIGRATE, &self.global(""), &args).await?;
         let there = single(there)?.int()?;
+        if there < LAYOUT_VERSION {
+            let message = format!(
+                "the store in Redis has version {there}, which no release wrote and this build \
+                 cannot read: use another prefix, or empty it"
+            );
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
         if there > LAYOUT_VERSION {
             let message = format!(
                 "the store in Redis has version {there} and this build knows version \

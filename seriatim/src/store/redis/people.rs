@@ -6,7 +6,7 @@ use super::Redis;
 use super::link::{ACT, AMEND, Args, CANCEL, MORGUE};
 use super::push::ATTEMPTS;
 use super::queues::Known;
-use super::reply::{Fields, Shard, corrupt, name_job, single};
+use super::reply::{Fields, Shard, corrupt, lane_number, name_job, single};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::JobId;
 use crate::job::JobOptions;
@@ -99,7 +99,7 @@ impl Redis {
         let mut list: Fields = self.link.fields(&cmd).await?;
         let mut numbers = Vec::new();
         while !list.is_empty() {
-            numbers.push(list.int()?);
+            numbers.push(lane_number(&list.bytes()?)?);
         }
         numbers.sort_unstable();
         Ok(numbers.into_iter().map(|number| format!("n{number}").into_bytes()).collect())

@@ -5,12 +5,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use futures_util::future::{join_all, try_join_all};
 use redis::Value;
 
 use super::Redis;
 use super::link::{Args, PUSH, micros};
 use super::queues::Known;
-use super::reply::{Shard, corrupt, score_hex};
+use super::reply::{Fields, Shard, corrupt, score_hex, score_order};
+use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Job, JobOptions, RunAt};
 use crate::queue::{Mode, Queue};
@@ -55,10 +57,9 @@ impl Redis {
         let (known, missing) = self.definitions(&request.jobs).await?;
         let parts = self.parts(&request.jobs, &known);
         if parts.len() + missing.len() > 1 {
-            for part in &parts {
-                if matches!(self.push_part(request, part, true).await?, Answer::Stale) {
-                    return Ok(None);
-                }
+            let checks = parts.iter().map(|part| self.push_part(request, part, true));
+            if try_join_all(checks).await?.iter().any(|check| matches!(check, Answer::Stale)) {
+                return Ok(None);
             }
         }
         if !missing.is_empty() {
@@ -69,13 +70,18 @@ impl Redis {
             return Ok(None);
         }
         let mut pushed: Vec<Option<Pushed>> = vec![None; request.jobs.len()];
-        for (i, mut part) in parts.into_iter().enumerate() {
+        let only = parts.len() == 1;
+        let writes = parts.iter().map(|part| self.push_part(request, part, false));
+        let answers = join_all(writes).await;
+        for (mut part, answer) in parts.into_iter().zip(answers) {
+            let mut answer = answer?;
             let answers = loop {
-                match self.push_part(request, &part, false).await? {
+                match answer {
                     Answer::Pushed(answers) => break answers,
-                    Answer::Stale if i == 0 => return Ok(None),
+                    Answer::Stale if only => return Ok(None),
                     Answer::Stale => part = self.checked_again(request, part).await?,
                 }
+                answer = self.push_part(request, &part, false).await?;
             };
             for (place, answer) in part.jobs.iter().zip(answers) {
                 pushed[*place] = Some(answer);
@@ -133,18 +139,24 @@ impl Redis {
         let mut args = Args::default();
         args.flag(dry).now(request.now);
         args.int(part.known.version);
+        let all_plain = part.jobs.iter().all(|i| is_plain(&request.jobs[*i]));
+        args.text(if all_plain { "s" } else { "m" });
         for i in &part.jobs {
-            job_args(&mut args, &request.jobs[*i], &part.known.queue)?;
+            let job = &request.jobs[*i];
+            match is_plain(job) {
+                true if all_plain => args.bytes(plain(job, &part.known.queue)?),
+                true => args.text("s").bytes(plain(job, &part.known.queue)?),
+                false => job_args(args.text("g"), job, &part.known.queue)?,
+            };
         }
-        let mut answer = self.link.call(&PUSH, &self.key(part.shard, ""), &args).await?;
+        let mut answer = self.link.run_durably(&PUSH, &self.key(part.shard, ""), &args).await?;
         match &*answer.text()? {
             "OK" if dry => Ok(Answer::Pushed(Vec::new())),
             "OK" => {
-                let mut list = answer.list()?;
+                let (now, mut list) = (answer.int()?, answer.list()?);
                 let mut pushed = Vec::with_capacity(part.jobs.len());
                 while !list.is_empty() {
-                    let job_id = part.shard.job(list.int()?, list.int()?);
-                    pushed.push(Pushed { job_id, status: status(list.value()?)? });
+                    pushed.push(pushed_of(&mut list, part.shard, now)?);
                 }
                 Ok(Answer::Pushed(pushed))
             }
@@ -164,6 +176,16 @@ impl Redis {
             }
         }
     }
+}
+
+/// One entry of the answer: a new job's number, or the number of one that was accepted at another time.
+fn pushed_of(list: &mut Fields, shard: Shard, now: i64) -> Result<Pushed> {
+    let (number, pushed_status) = (list.value()?, status(list.value()?)?);
+    let job_id = match number {
+        Value::Int(seq) => shard.job(seq, now),
+        known => shard.job(Fields::of(known)?.int()?, list.int()?),
+    };
+    Ok(Pushed { job_id, status: pushed_status })
 }
 
 fn status(value: Value) -> Result<PushStatus> {
@@ -191,8 +213,11 @@ fn shard_of(known: &Known, job: &Job, turn: u64) -> Shard {
     Shard { queue: known.number, shard: (number % u64::from(known.queue.shards)) as u16 }
 }
 
+/// A longer payload stands apart in the store: `INLINE_BYTES_MAX` of `shard.lua`.
+const INLINE_BYTES_MAX: usize = 1024;
+
 /// One job as `push.lua` reads it.
-fn job_args(args: &mut Args, job: &Job, queue: &Queue) -> Result<()> {
+fn job_args<'a>(args: &'a mut Args, job: &Job, queue: &Queue) -> Result<&'a mut Args> {
     let options = &job.options;
     args.name(job.key.as_deref()).name(job.task.as_deref()).bytes(job.payload.as_bytes());
     // Also where nothing merges: the queue may be declared anew, and then its jobs must be compared.
@@ -209,8 +234,46 @@ fn job_args(args: &mut Args, job: &Job, queue: &Queue) -> Result<()> {
     args.name(options.node.as_deref()).name(options.consumer_group.as_deref());
     args.int(options.lease_ttl.map_or(0, micros));
     args.int(options.expires_at.map_or(0, |at| at.as_micros().max(1)));
-    args.name(options.idempotency_key.as_deref()).text(&options_text(options)?);
-    Ok(())
+    Ok(args.name(options.idempotency_key.as_deref()).text(&options_text(options)?))
+}
+
+/// Whether a fresh lane of this job alone fits a compact record (`shard.lua`).
+fn is_plain(job: &Job) -> bool {
+    let options = &job.options;
+    options.node.is_none()
+        && options.consumer_group.is_none()
+        && options.lease_ttl.is_none()
+        && options.expires_at.is_none()
+        && options.idempotency_key.is_none()
+        && job.payload.as_bytes().len() <= INLINE_BYTES_MAX
+}
+
+/// A plain job as `push.lua` reads it; its end is that of a compact record.
+fn plain(job: &Job, queue: &Queue) -> Result<Vec<u8>> {
+    let text = options_text(&job.options)?;
+    let (key, task) = (job.key.as_deref().unwrap_or(""), job.task.as_deref().unwrap_or(""));
+    let digest = if queue.mode.is_keyed() { job.payload_digest().to_vec() } else { Vec::new() };
+    let body = job.payload.as_bytes();
+    let (kind, time) = match job.run_at {
+        RunAt::Now => (b'n', 0),
+        RunAt::In(delay) => (b'i', micros(delay)),
+        RunAt::At(time) => (b'@', time.clamp(Timestamp::default(), Timestamp::MAX).as_micros()),
+    };
+    let lengths = 28 + key.len() + task.len() + digest.len() + text.len();
+    let mut bytes = Vec::with_capacity(lengths + body.len());
+    bytes.push(kind);
+    bytes.extend(&time.to_be_bytes()[1..]);
+    bytes.extend(job.priority.to_be_bytes());
+    bytes.push(if job.score.is_some() { b'1' } else { b'0' });
+    bytes.extend(job.score.map_or([0; 8], |score| score_order(score).to_be_bytes()));
+    bytes.extend((key.len() as u16).to_be_bytes());
+    bytes.extend((task.len() as u16).to_be_bytes());
+    bytes.push(digest.len() as u8);
+    bytes.extend((text.len() as u32).to_be_bytes());
+    for part in [key.as_bytes(), task.as_bytes(), &digest, text.as_bytes(), body] {
+        bytes.extend(part);
+    }
+    Ok(bytes)
 }
 
 pub(super) fn options_text(options: &JobOptions) -> Result<String> {

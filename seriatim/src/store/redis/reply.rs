@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use redis::Value;
 
+use super::compact::{self, Compact};
 use super::link::Args;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
@@ -42,18 +43,36 @@ pub(super) fn name_job(args: &mut Args, id: JobId) {
     args.int(id.seq()).int(id.created_at().as_micros() / 1_000);
 }
 
+/// A number that orders as the scores do.
+pub(super) fn score_order(score: f64) -> u64 {
+    let bits = (score + 0.0).to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
 /// The score as 16 hex digits that order as the scores do.
 pub(super) fn score_hex(score: f64) -> String {
-    let bits = (score + 0.0).to_bits();
-    let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
-    format!("{ordered:016x}")
+    format!("{:016x}", score_order(score))
+}
+
+pub(super) fn score_of_order(ordered: u64) -> f64 {
+    f64::from_bits(if ordered >> 63 == 1 { ordered & !(1 << 63) } else { !ordered })
 }
 
 /// The score of 16 hex digits.
 pub(super) fn score_of(hex: &str) -> Result<f64> {
-    let ordered = u64::from_str_radix(hex, 16).map_err(|_| corrupt())?;
-    let bits = if ordered >> 63 == 1 { ordered & !(1 << 63) } else { !ordered };
-    Ok(f64::from_bits(bits))
+    u64::from_str_radix(hex, 16).map(score_of_order).map_err(|_| corrupt())
+}
+
+/// A lane's number as the store's keys hold it: 7 bytes.
+pub(super) fn lane_bytes(number: u64) -> [u8; 7] {
+    let [_, bytes @ ..] = number.to_be_bytes();
+    bytes
+}
+
+/// The number in [`lane_bytes`].
+pub(super) fn lane_number(bytes: &[u8]) -> Result<i64> {
+    let bytes: [u8; 7] = bytes.try_into().map_err(|_| corrupt())?;
+    Ok(bytes.iter().fold(0, |number, byte| number << 8 | i64::from(*byte)))
 }
 
 pub(super) fn corrupt() -> Error {
@@ -164,6 +183,28 @@ impl Fields {
             ids.push(shard.job(self.int()?, self.int()?));
         }
         Ok(ids)
+    }
+
+    /// The turns of a claim. Those of compact records are held by `token` since `now`.
+    pub(super) fn claimed(
+        mut self,
+        shard: Shard,
+        queue: &Arc<str>,
+        now: Timestamp,
+        token: Token,
+    ) -> Result<Vec<Turn>> {
+        let mut turns = Vec::with_capacity(self.0.len() / 2);
+        while !self.is_empty() {
+            turns.push(match self.value()? {
+                Value::BulkString(id) => {
+                    let Value::BulkString(record) = self.value()? else { return Err(corrupt()) };
+                    let lane = shard.lane(lane_number(&id)?);
+                    compact::turn(Compact { lane, queue, token, now }, record)?
+                }
+                turn => Self::of(turn)?.turn(shard, queue)?,
+            });
+        }
+        Ok(turns)
     }
 
     pub(super) fn turns(mut self, shard: Shard, queue: &Arc<str>) -> Result<Vec<Turn>> {

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::future::join_all;
+
 use super::Redis;
 use super::link::{Args, SETTLE, micros};
-use super::reply::{Fields, Shard, corrupt};
+use super::reply::{Fields, Shard, corrupt, lane_bytes};
 use crate::error::{Error, Result};
 use crate::limits::SETTLE_TURNS_MAX;
 use crate::settle::{Due, Fate, Settlement};
@@ -26,20 +28,51 @@ impl Redis {
             shards.entry(Shard::of_lane(turn.lane)).or_default().push(place);
         }
         let mut settled = vec![Settled::Stale; turns.len()];
-        for (shard, places) in shards {
-            let mut args = Args::at(request.now);
-            places.iter().for_each(|place| turn_args(&mut args, shard, &turns[*place]));
-            let mut answer = self.link.call(&SETTLE, &self.key(shard, ""), &args).await?;
-            for place in places {
-                let entry = settled.get_mut(place).ok_or_else(corrupt)?;
-                if let cancelled @ redis::Value::Array(_) = answer.value()? {
-                    let cancelled = Fields::of(cancelled)?.ids_here(shard)?;
-                    *entry = Settled::Ok { cancelled };
-                }
+        let parts =
+            shards.into_iter().map(|(shard, places)| self.settle_in(shard, places, &request));
+        // All of them to the end: what one shard refuses is no reason to leave another half way.
+        for part in join_all(parts).await {
+            for (place, answer) in part? {
+                *settled.get_mut(place).ok_or_else(corrupt)? = answer;
             }
         }
         Ok(settled)
     }
+
+    async fn settle_in(
+        &self,
+        shard: Shard,
+        places: Vec<usize>,
+        request: &Settle,
+    ) -> Result<Vec<(usize, Settled)>> {
+        let turns = &request.turns;
+        let (simple, others): (Vec<usize>, Vec<usize>) =
+            places.into_iter().partition(|place| is_simple(&turns[*place]));
+        let mut args = Args::at(request.now);
+        args.int(simple.len() as i64);
+        simple.iter().for_each(|place| simple_args(&mut args, &turns[*place]));
+        others.iter().for_each(|place| turn_args(&mut args, shard, &turns[*place]));
+        let mut answer = self.link.run_durably(&SETTLE, &self.key(shard, ""), &args).await?;
+        let mut settled = Vec::new();
+        for place in simple.into_iter().chain(others) {
+            let cancelled = match answer.value()? {
+                cancelled @ redis::Value::Array(_) => Fields::of(cancelled)?.ids_here(shard)?,
+                _ => continue,
+            };
+            settled.push((place, Settled::Ok { cancelled }));
+        }
+        Ok(settled)
+    }
+}
+
+/// Whether all that there is to say is which turn is done.
+fn is_simple(turn: &Settlement) -> bool {
+    turn.rest == Fate::Done && turn.exceptions.is_empty() && !turn.keep.counted && turn.token.0 > 0
+}
+
+fn simple_args(args: &mut Args, turn: &Settlement) {
+    let token = lane_bytes(turn.token.0 as u64);
+    args.bytes([lane_bytes(turn.lane.number), token].concat());
 }
 
 /// One turn as `settle.lua` reads it. What belongs to another shard cannot be among its jobs.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use tokio::task::JoinHandle;
 
+use super::link::Ears;
 use crate::store::wake::Bell;
 
 /// How long after a failure the connection is tried again. Meanwhile nodes find work by polling.
@@ -20,8 +21,8 @@ pub(super) fn channel(prefix: &str) -> String {
 pub(super) struct Listener(JoinHandle<()>);
 
 impl Listener {
-    pub(super) fn open(client: redis::Client, channel: String, bell: Bell) -> Self {
-        Self(tokio::spawn(run(client, channel, bell)))
+    pub(super) fn open(ears: Ears, channel: String, bell: Bell) -> Self {
+        Self(tokio::spawn(run(ears, channel, bell)))
     }
 
     pub(super) fn close(&self) {
@@ -35,9 +36,9 @@ impl Drop for Listener {
     }
 }
 
-async fn run(client: redis::Client, channel: String, bell: Bell) {
+async fn run(ears: Ears, channel: String, bell: Bell) {
     loop {
-        if let Err(error) = listen(&client, &channel, &bell).await {
+        if let Err(error) = listen(&ears, &channel, &bell).await {
             tracing::debug!(%error, "wake-ups from Redis are interrupted");
         }
         // What was missed meanwhile.
@@ -46,8 +47,8 @@ async fn run(client: redis::Client, channel: String, bell: Bell) {
     }
 }
 
-async fn listen(client: &redis::Client, channel: &str, bell: &Bell) -> redis::RedisResult<()> {
-    let mut link = client.get_async_pubsub().await?;
+async fn listen(ears: &Ears, channel: &str, bell: &Bell) -> redis::RedisResult<()> {
+    let mut link = subscriber(ears).await?;
     link.subscribe(channel).await?;
     // What was published before the subscription stood.
     bell.ring();
@@ -56,4 +57,16 @@ async fn listen(client: &redis::Client, channel: &str, bell: &Bell) -> redis::Re
         bell.ring();
     }
     Ok(())
+}
+
+/// A connection to the first server that answers: in a cluster each of them hears what any publishes.
+async fn subscriber(ears: &Ears) -> redis::RedisResult<redis::aio::PubSub> {
+    let mut failed = None;
+    for server in ears.servers().await? {
+        match server.get_async_pubsub().await {
+            Ok(link) => return Ok(link),
+            Err(error) => failed = Some(error),
+        }
+    }
+    Err(failed.unwrap_or_else(|| (redis::ErrorKind::Io, "there is no server").into()))
 }

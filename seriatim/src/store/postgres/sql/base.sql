@@ -34,6 +34,15 @@ CREATE FUNCTION seriatim.share_queue(_queue int) RETURNS void LANGUAGE sql VOLAT
   SELECT pg_advisory_xact_lock_shared(hashtext('seriatim.'), _queue)
 $$;
 
+-- In a transaction of the user's own the isolation level is his, and at another one our statements
+-- would not see what was committed before them.
+CREATE FUNCTION seriatim.check_isolation() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'not read committed' USING ERRCODE = 'SR007';
+  END IF;
+END $$;
+
 -- Locks lanes, in the one order in which all do it. What is read of them or of their jobs must be
 -- read by a later statement: this one's snapshot is older than its locks.
 CREATE FUNCTION seriatim.lock_lanes(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
@@ -61,41 +70,100 @@ RETURNS TABLE (o_place bigint, o_seq bigint) LANGUAGE sql VOLATILE AS $$
   FROM unnest(_seq, _queue, _millis) WITH ORDINALITY AS w (seq, queue, millis, place)
   CROSS JOIN LATERAL (
     SELECT i.seq, i.queue, i.created_at FROM seriatim.item i WHERE i.seq = w.seq
+    UNION ALL SELECT l.number, l.queue, l.created_at FROM seriatim.lane l
+      WHERE l.number = w.seq AND l.payload IS NOT NULL
     UNION ALL SELECT e.seq, e.queue, e.created_at FROM seriatim.ended e WHERE e.seq = w.seq
     UNION ALL SELECT a.of_seq, a.queue, a.created_at FROM seriatim.alias a WHERE a.seq = w.seq
   ) k
   WHERE k.queue = w.queue AND greatest(k.created_at, 0) / 1000 = w.millis
 $$;
 
+-- Gives each job of these lanes a row of its own, and marks those that a claim owns. Whatever is
+-- rare works on that; only push, claim and the settle of what is done know the shorter forms. The
+-- caller holds the lanes.
+CREATE FUNCTION seriatim.unpack(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM seriatim.lane
+      WHERE number = ANY (_lanes) AND (payload IS NOT NULL OR taken IS NOT NULL)) THEN
+    RETURN;
+  END IF;
+  INSERT INTO seriatim.item (seq, queue, lane, closed, merging, loose, digest, task, score, priority,
+      run_at, created_at, options, lease_ttl, route, payload)
+    SELECT l.number, l.queue, l.number, l.claimed, q.mode = 1 AND q.merge <> 2, q.mode = 3, l.digest,
+      l.task, l.score, l.priority, l.packed_run_at, l.created_at, l.options, l.lease_ttl, l.route,
+      l.payload
+    FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue
+    WHERE l.number = ANY (_lanes) AND l.payload IS NOT NULL;
+  UPDATE seriatim.item i SET closed = true
+  FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue
+  WHERE l.number = ANY (_lanes) AND l.taken IS NOT NULL AND i.lane = l.number
+    AND seriatim.owns(q.mode, l.taken, i.closed, i.seq);
+  UPDATE seriatim.lane SET taken = NULL, packed_run_at = NULL, digest = NULL, task = NULL, score = NULL,
+    created_at = NULL, options = NULL, lease_ttl = NULL, payload = NULL
+  WHERE number = ANY (_lanes) AND (payload IS NOT NULL OR taken IS NOT NULL);
+END $$;
+
 -- Puts unclaimed lanes where they belong and removes empty ones. The caller holds their rows.
-CREATE FUNCTION seriatim.place(_lanes bigint[], _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- With _done it also ends their claims, of which nothing is left.
+CREATE FUNCTION seriatim.place(_lanes bigint[], _now bigint, _done boolean DEFAULT false) RETURNS void
+LANGUAGE plpgsql AS $$
 BEGIN
   DELETE FROM seriatim.lane l
-  WHERE l.number = ANY (_lanes) AND NOT l.claimed
+  WHERE l.number = ANY (_lanes) AND (_done OR NOT l.claimed) AND l.payload IS NULL
     AND NOT EXISTS (SELECT FROM seriatim.item i WHERE i.lane = l.number);
+
+  UPDATE seriatim.lane l SET class = l.route * 2, wake = NULL
+  WHERE l.number = ANY (_lanes) AND NOT l.claimed AND l.payload IS NOT NULL
+    AND l.class IS NULL AND l.due <= _now;
 
   UPDATE seriatim.lane l
   SET class = CASE WHEN NOT p.stopped AND p.due <= _now THEN p.class END,
     at = CASE WHEN NOT p.stopped THEN p.due END,
     wake = CASE WHEN p.stopped THEN NULL WHEN p.due <= _now THEN p.next_run_at ELSE p.due END,
     priority = p.priority, due = p.due,
-    retry_count = p.retry_count, crashes = p.crashes, error = p.error
+    retry_count = p.retry_count, crashes = p.crashes, error = p.error,
+    claimed = false, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
+    beat_at = NULL, next_due = CASE WHEN _done THEN NULL ELSE l.next_due END, taken = NULL,
+    progress = CASE WHEN _done THEN NULL ELSE l.progress END
   FROM (
     SELECT n.number, n.held OR n.paused AS stopped, h.next_run_at,
-      CASE WHEN q.mode = 1 THEN n.due ELSE h.run_at END AS due,
+      CASE WHEN q.mode <> 1 THEN h.run_at WHEN _done THEN coalesce(n.next_due, n.due) ELSE n.due
+        END AS due,
       CASE WHEN q.mode = 1 THEN h.priority_min ELSE h.priority END AS priority,
-      CASE WHEN q.mode = 1 THEN n.retry_count ELSE h.retry_count END AS retry_count,
-      CASE WHEN q.mode = 1 THEN n.crashes ELSE h.crashes END AS crashes,
-      CASE WHEN q.mode = 1 THEN n.error ELSE h.error END AS error,
+      s.retry_count, s.crashes, s.error,
       CASE WHEN q.mode IN (1, 2) THEN n.route ELSE h.route END * 2
-        + CASE WHEN CASE WHEN q.mode = 1 THEN n.crashes ELSE h.crashes END > 0 THEN 1 ELSE 0 END AS class
+        + CASE WHEN s.crashes > 0 THEN 1 ELSE 0 END AS class
     FROM unnest(_lanes) w (number)
-    JOIN seriatim.lane n ON n.number = w.number AND NOT n.claimed
+    JOIN seriatim.lane n ON n.number = w.number AND (_done OR NOT n.claimed) AND n.payload IS NULL
     JOIN seriatim.queue q ON q.number = n.queue
     CROSS JOIN LATERAL seriatim.head(n.number, q.mode, _now) h
+    CROSS JOIN LATERAL (
+      SELECT CASE WHEN q.mode <> 1 THEN h.retry_count WHEN _done THEN -1 ELSE n.retry_count END,
+        CASE WHEN q.mode <> 1 THEN h.crashes WHEN _done THEN 0 ELSE n.crashes END,
+        CASE WHEN q.mode <> 1 THEN h.error WHEN _done THEN NULL ELSE n.error END
+    ) s (retry_count, crashes, error)
   ) p
-  WHERE l.number = p.number;
+  WHERE l.number = p.number
+    -- Most pushes to a waiting lane change nothing of its place.
+    AND (_done OR p.stopped OR l.class IS NULL OR p.due > _now
+      OR (l.class, l.at, l.priority, l.due, l.retry_count, l.crashes, l.error, l.wake) IS DISTINCT FROM
+        (p.class, p.due, p.priority, p.due, p.retry_count, p.crashes, p.error, p.next_run_at));
 END $$;
+
+-- When the first lane of a queue is or was due: in each group of ready ones the index knows it.
+CREATE FUNCTION seriatim.first_due(_queue int) RETURNS bigint LANGUAGE sql STABLE AS $$
+  WITH RECURSIVE ready AS (
+    (SELECT class, priority, at FROM seriatim.lane WHERE queue = _queue AND class IS NOT NULL
+      ORDER BY class, priority, at LIMIT 1)
+    UNION ALL
+    SELECT n.class, n.priority, n.at FROM ready r CROSS JOIN LATERAL (
+      SELECT class, priority, at FROM seriatim.lane
+      WHERE queue = _queue AND class IS NOT NULL AND (class, priority) > (r.class, r.priority)
+      ORDER BY class, priority, at LIMIT 1) n
+  )
+  SELECT least((SELECT min(at) FROM ready),
+    (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL))
+$$;
 
 -- The job that a lane's place comes from, and in exclusive when another may take its place.
 CREATE FUNCTION seriatim.head(_lane bigint, _mode smallint, _now bigint)
@@ -106,18 +174,18 @@ LANGUAGE sql STABLE AS $$
     CASE WHEN _mode = 1 THEN (SELECT min(i.priority) FROM seriatim.item i
       WHERE i.lane = _lane AND NOT i.closed) END,
     CASE WHEN _mode = 3 THEN (SELECT min(i.run_at) FROM seriatim.item i
-      WHERE i.lane = _lane AND NOT i.closed AND i.run_at > _now) END
+      WHERE i.lane = _lane AND i.loose AND NOT i.closed AND i.run_at > _now) END
   FROM (
     (SELECT i.*, 0 AS rank FROM seriatim.item i
       WHERE _mode <> 3 AND i.lane = _lane AND NOT i.closed
       ORDER BY i.score, i.seq LIMIT 1)
     UNION ALL
     (SELECT i.*, 1 FROM seriatim.item i
-      WHERE _mode = 3 AND i.lane = _lane AND NOT i.closed AND i.run_at <= _now
+      WHERE _mode = 3 AND i.lane = _lane AND i.loose AND NOT i.closed AND i.run_at <= _now
       ORDER BY i.priority, i.run_at, i.seq LIMIT 1)
     UNION ALL
     (SELECT i.*, 2 FROM seriatim.item i
-      WHERE _mode = 3 AND i.lane = _lane AND NOT i.closed AND i.run_at > _now
+      WHERE _mode = 3 AND i.lane = _lane AND i.loose AND NOT i.closed AND i.run_at > _now
       ORDER BY i.run_at, i.seq LIMIT 1)
   ) h ORDER BY h.rank LIMIT 1
 $$;

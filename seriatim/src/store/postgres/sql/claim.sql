@@ -81,23 +81,71 @@ CREATE FUNCTION seriatim.close_jobs(_lanes bigint[], _mode smallint, _take int, 
   WHERE i.seq = t.seq
 $$;
 
--- The same in exclusive: the best due job. A lane that is ready stays so when the clock steps back.
-CREATE FUNCTION seriatim.close_best(_lanes bigint[], _now bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
-  UPDATE seriatim.item i SET closed = true
-  FROM (
-    SELECT b.seq
-    FROM unnest(_lanes) w (number)
-    JOIN seriatim.lane l ON l.number = w.number
-    CROSS JOIN LATERAL (
-      SELECT c.seq FROM seriatim.item c
-      WHERE c.lane = l.number AND NOT c.closed AND c.run_at <= greatest(_now, l.at)
-      ORDER BY c.priority, c.run_at, c.seq LIMIT 1) b
-  ) t
-  WHERE i.seq = t.seq
+-- The claims themselves, in four forms. Tokens are drawn here, under the locks of the lanes: drawn
+-- before, a later claim of a lane could get a lower one.
+
+-- Of packed lanes: all that there is to write.
+CREATE FUNCTION seriatim.hold_packed(_lanes bigint[], _node text, _own boolean, _ttl bigint,
+  _now bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
+  UPDATE seriatim.lane l
+  SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
+    ttl = greatest(_ttl, l.lease_ttl), until = seriatim.later(_now, greatest(_ttl, l.lease_ttl)),
+    claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL
+  FROM unnest(_lanes) w (number)
+  WHERE l.number = w.number
 $$;
 
--- The claims themselves. Tokens are drawn here, under the locks of the lanes: drawn before, a
--- later claim of a lane could get a lower one.
+-- In accumulate, where all that waits is taken: what arrives later has higher numbers. Returns the
+-- lanes of which only a part can be taken.
+CREATE FUNCTION seriatim.hold_whole(_lanes bigint[], _node text, _own boolean, _ttl bigint,
+  _now bigint, _jobs_max int, _bytes_max bigint) RETURNS bigint[] LANGUAGE sql VOLATILE AS $$
+  WITH looked AS MATERIALIZED (
+    SELECT w.number, o.last, o.ttl,
+      o.jobs <= _jobs_max AND o.bytes <= _bytes_max AND o.tasks IN (0, o.jobs)
+        AND o.least_task IS NOT DISTINCT FROM o.most_task AS whole
+    FROM unnest(_lanes) w (number)
+    CROSS JOIN LATERAL (
+      SELECT count(*) AS jobs, coalesce(sum(octet_length(i.payload)), 0) AS bytes, max(i.seq) AS last,
+        max(i.lease_ttl) AS ttl, count(i.task) AS tasks, min(i.task COLLATE "C") AS least_task,
+        max(i.task COLLATE "C") AS most_task
+      FROM (SELECT * FROM seriatim.item WHERE lane = w.number ORDER BY score, seq
+        LIMIT _jobs_max + 1) i) o
+  ), held AS (
+    UPDATE seriatim.lane l
+    SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
+      ttl = greatest(_ttl, k.ttl), until = seriatim.later(_now, greatest(_ttl, k.ttl)),
+      claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, next_due = NULL,
+      taken = k.last
+    FROM looked k
+    WHERE l.number = k.number AND k.whole
+  )
+  SELECT array_agg(number) FROM looked WHERE NOT whole
+$$;
+
+-- Where a turn is one job: in fifo the first, in exclusive the best that is due. A lane that is ready
+-- stays so when the clock steps back.
+CREATE FUNCTION seriatim.hold_one(_lanes bigint[], _mode smallint, _node text, _own boolean,
+  _ttl bigint, _now bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
+  UPDATE seriatim.lane l
+  SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
+    ttl = greatest(_ttl, h.lease_ttl), until = seriatim.later(_now, greatest(_ttl, h.lease_ttl)),
+    claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, next_due = NULL,
+    taken = h.seq, due = h.run_at, retry_count = h.retry_count, crashes = h.crashes, error = h.error,
+    priority = h.priority
+  FROM unnest(_lanes) w (number)
+  JOIN seriatim.lane n ON n.number = w.number
+  CROSS JOIN LATERAL (
+    (SELECT i.* FROM seriatim.item i WHERE _mode <> 3 AND i.lane = n.number
+      ORDER BY i.score, i.seq LIMIT 1)
+    UNION ALL
+    (SELECT i.* FROM seriatim.item i
+      WHERE _mode = 3 AND i.lane = n.number AND i.loose AND NOT i.closed
+        AND i.run_at <= greatest(_now, n.at)
+      ORDER BY i.priority, i.run_at, i.seq LIMIT 1)) h
+  WHERE l.number = w.number
+$$;
+
+-- Of lanes whose jobs have been marked closed.
 CREATE FUNCTION seriatim.hold_lanes(_lanes bigint[], _mode smallint, _node text, _own boolean,
   _ttl bigint, _now bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
   UPDATE seriatim.lane l
@@ -133,12 +181,69 @@ LANGUAGE sql VOLATILE AS $$
     ELSE (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL) END
 $$;
 
+-- Claims locked lanes, each in the cheapest form. Statements of their own, after the lanes are
+-- locked: their snapshots see whatever a push committed before the lock.
+CREATE FUNCTION seriatim.hold(_q seriatim.queue, _lanes bigint[], _node text, _own boolean,
+  _ttl bigint, _now bigint, _jobs_max int, _bytes_max bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _packed bigint[];
+BEGIN
+  IF _lanes IS NULL THEN
+    RETURN;
+  END IF;
+  SELECT array_agg(number) FILTER (WHERE payload IS NOT NULL),
+    array_agg(number) FILTER (WHERE payload IS NULL)
+  INTO _packed, _lanes FROM seriatim.lane WHERE number = ANY (_lanes);
+  IF _packed IS NOT NULL THEN
+    PERFORM seriatim.hold_packed(_packed, _node, _own, _ttl, _now);
+  END IF;
+  IF _lanes IS NULL THEN
+    RETURN;
+  END IF;
+  IF _q.mode IN (0, 3) OR _q.mode = 2 AND _q.take = 1 THEN
+    PERFORM seriatim.hold_one(_lanes, _q.mode, _node, _own, _ttl, _now);
+    RETURN;
+  END IF;
+  IF _q.mode = 1 THEN
+    _lanes := seriatim.hold_whole(_lanes, _node, _own, _ttl, _now, _jobs_max, _bytes_max);
+  END IF;
+  IF _lanes IS NOT NULL THEN
+    PERFORM seriatim.close_jobs(_lanes, _q.mode, _q.take, _now, _jobs_max, _bytes_max);
+    PERFORM seriatim.hold_lanes(_lanes, _q.mode, _node, _own, _ttl, _now);
+  END IF;
+END $$;
+
+-- What the holders of these lanes get, lane by lane.
+CREATE FUNCTION seriatim.turns_of(_lanes bigint[]) RETURNS TABLE (lane bigint, queue int, name text, key text,
+  token bigint, retry_count int, crashes int, error text, claimed_at bigint, seq bigint,
+  created_at bigint, task text, payload bytea, score float8, priority smallint, run_at bigint,
+  attempt int, options text) LANGUAGE sql STABLE AS $$
+  SELECT l.number, l.queue, q.name, l.key, l.token, l.retry_count, l.crashes, l.error, l.claimed_at,
+    j.seq, j.created_at, j.task, j.payload, j.score, j.priority, j.run_at, j.attempt, j.options
+  FROM unnest(_lanes) WITH ORDINALITY w (number, place)
+  JOIN seriatim.lane l ON l.number = w.number
+  JOIN seriatim.queue q ON q.number = l.queue
+  CROSS JOIN LATERAL (
+    SELECT l.number AS seq, l.created_at, l.task, l.payload, l.score, l.priority,
+      l.packed_run_at AS run_at, 1 AS attempt, l.options
+    WHERE l.payload IS NOT NULL
+    UNION ALL
+    SELECT i.seq, i.created_at, i.task, i.payload, i.score, i.priority, i.run_at, i.attempts + 1, i.options
+    FROM seriatim.item i
+    WHERE i.lane = l.number AND seriatim.owns(q.mode, l.taken, i.closed, i.seq)) j
+  ORDER BY w.place, j.score, j.seq
+$$;
+
 -- The first row answers for the whole: next_due, and (of a rescue) whether the caller is dead. The
 -- others are the jobs, turn by turn.
 CREATE FUNCTION seriatim.claim(_now bigint, _name text, _node text, _node_name text, _groups text[],
   _lanes_max int, _crashed_max int, _own boolean, _ttl bigint, _promote_max int, _jobs_max int,
   _bytes_max bigint)
-RETURNS TABLE (o_next_due bigint, o_gone boolean, o_turn seriatim.turn_job) LANGUAGE plpgsql AS $$
+RETURNS TABLE (o_next_due bigint, o_gone boolean, lane bigint, queue int, name text, key text,
+  token bigint, retry_count int, crashes int, error text, claimed_at bigint, seq bigint,
+  created_at bigint, task text, payload bytea, score float8, priority smallint, run_at bigint,
+  attempt int, options text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE
   _t bigint := coalesce(_now, seriatim.clock());
   _q seriatim.queue;
@@ -155,24 +260,22 @@ BEGIN
   END IF;
   PERFORM seriatim.promote(_q.number, _t, _promote_max);
   _lanes := seriatim.lock_ready(_q.number, _routes, _lanes_max, _crashed_max);
-  IF _lanes IS NOT NULL THEN
-    IF _q.mode = 3 THEN
-      PERFORM seriatim.close_best(_lanes, _t);
-    ELSE
-      PERFORM seriatim.close_jobs(_lanes, _q.mode, _q.take, _t, _jobs_max, _bytes_max);
-    END IF;
-    PERFORM seriatim.hold_lanes(_lanes, _q.mode, _node, _own, _ttl, _t);
-  END IF;
+  -- A lane may have been freed after this call began: it is claimed at the time at which it was locked.
+  _t := coalesce(_now, seriatim.clock());
+  PERFORM seriatim.hold(_q, _lanes, _node, _own, _ttl, _t, _jobs_max, _bytes_max);
   o_next_due := seriatim.next_due(_q.number, _routes, _t);
   RETURN NEXT;
-  RETURN QUERY SELECT NULL::bigint, NULL::boolean, j FROM unnest(_lanes) WITH ORDINALITY w (lane, place)
-    JOIN seriatim.turn_job j ON j.lane = w.lane ORDER BY w.place, j.score, j.seq;
+  RETURN QUERY SELECT NULL::bigint, NULL::boolean, t.* FROM seriatim.turns_of(_lanes) t;
 END $$;
 
 -- Declares dead the nodes that are silent, then takes their expired claims, and those whose own
 -- lease has run out, under new tokens: from then on the old holders' writes are refused.
 CREATE FUNCTION seriatim.rescue(_now bigint, _node text, _ttl bigint, _lanes_max int)
-RETURNS TABLE (o_next_due bigint, o_gone boolean, o_turn seriatim.turn_job) LANGUAGE plpgsql AS $$
+RETURNS TABLE (o_next_due bigint, o_gone boolean, lane bigint, queue int, name text, key text,
+  token bigint, retry_count int, crashes int, error text, claimed_at bigint, seq bigint,
+  created_at bigint, task text, payload bytea, score float8, priority smallint, run_at bigint,
+  attempt int, options text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE
   _t bigint := coalesce(_now, seriatim.clock());
   _lanes bigint[];
@@ -196,6 +299,5 @@ BEGIN
   UPDATE seriatim.lane SET token = nextval('seriatim.token'), holder = _node, own_lease = false,
     ttl = _ttl, until = seriatim.later(_t, _ttl)
   WHERE number = ANY (_lanes);
-  RETURN QUERY SELECT NULL::bigint, false, j FROM unnest(_lanes) WITH ORDINALITY w (lane, place)
-    JOIN seriatim.turn_job j ON j.lane = w.lane ORDER BY w.place, j.score, j.seq;
+  RETURN QUERY SELECT NULL::bigint, false, t.* FROM seriatim.turns_of(_lanes) t;
 END $$;

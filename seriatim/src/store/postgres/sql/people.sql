@@ -8,9 +8,11 @@ DECLARE
   _held bigint[] := '{}';
 BEGIN
   LOOP
-    _lanes := ARRAY(SELECT DISTINCT lane FROM seriatim.item WHERE seq = ANY (_jobs));
+    _lanes := ARRAY(SELECT lane FROM seriatim.item WHERE seq = ANY (_jobs)
+      UNION SELECT number FROM seriatim.lane WHERE number = ANY (_jobs) AND payload IS NOT NULL);
     EXIT WHEN _lanes <@ _held;
     PERFORM seriatim.lock_lanes(_lanes);
+    PERFORM seriatim.unpack(_lanes);
     _held := _held || _lanes;
   END LOOP;
 END $$;
@@ -80,6 +82,7 @@ DECLARE
   _jobs bigint[];
   _lanes bigint[];
   _zeros smallint[];
+  _priorities smallint[];
 BEGIN
   PERFORM seriatim.share_queue(seriatim.queue_number(_name));
   SELECT * INTO _q FROM seriatim.queue WHERE name = _name;
@@ -95,6 +98,7 @@ BEGIN
   FROM (SELECT array_agg(_q.number) AS queues, array_agg(key ORDER BY place) AS keys,
       array_agg(route ORDER BY place) AS routes
     FROM unnest(_jobs) WITH ORDINALITY w (seq, place) JOIN seriatim.ended e USING (seq)) d;
+  PERFORM seriatim.unpack(_lanes);
   _lanes := ARRAY(SELECT coalesce(w.lane, w.seq)
     FROM unnest(_lanes, _jobs) WITH ORDINALITY w (lane, seq, o) ORDER BY o);
   INSERT INTO seriatim.lane (number, queue, due, route)
@@ -103,7 +107,9 @@ BEGIN
   PERFORM seriatim.bring_back(w.seq, w.lane, _q, _t)
   FROM unnest(_jobs, _lanes) WITH ORDINALITY w (seq, lane, place) ORDER BY w.place;
   _zeros := array_fill(0::smallint, ARRAY[cardinality(_jobs)]);
-  PERFORM seriatim.arrive(_lanes, array_fill(_t, ARRAY[cardinality(_jobs)]), _zeros);
+  -- place() looks for the soonest itself.
+  _priorities := array_fill(32767::smallint, ARRAY[cardinality(_jobs)]);
+  PERFORM seriatim.arrive(_lanes, array_fill(_t, ARRAY[cardinality(_jobs)]), _priorities, _zeros);
   UPDATE seriatim.lane SET due = _t, retry_count = -1, crashes = 0
   WHERE number = ANY (_lanes) AND NOT claimed;
   PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_lanes)), _t);
@@ -117,9 +123,9 @@ DECLARE
   _equal bigint;
 BEGIN
   -- Closed at first: an equal job may be open.
-  INSERT INTO seriatim.item (seq, queue, lane, closed, merging, digest, task, score, priority, run_at,
-      created_at, started_at, attempts, options, lease_ttl, expires_at, route, payload)
-    SELECT seq, queue, _lane, true, _merging, digest, task, score, priority, _now, created_at,
+  INSERT INTO seriatim.item (seq, queue, lane, closed, merging, loose, digest, task, score, priority,
+      run_at, created_at, started_at, attempts, options, lease_ttl, expires_at, route, payload)
+    SELECT seq, queue, _lane, true, _merging, _q.mode = 3, digest, task, score, priority, _now, created_at,
       started_at, attempts, options, lease_ttl, expires_at, route, payload
     FROM seriatim.ended WHERE seq = _job;
   DELETE FROM seriatim.ended WHERE seq = _job;
@@ -144,10 +150,12 @@ BEGIN
     WHERE l.queue = _q.number AND CASE _which WHEN 0 THEN true WHEN 1 THEN l.key = _key
       WHEN 2 THEN l.number = _lane
       ELSE CASE WHEN _q.mode = 1 THEN l.retry_count >= 0 ELSE EXISTS (
-        SELECT FROM seriatim.item i WHERE i.lane = l.number AND NOT i.closed AND i.retry_count >= 0) END
+        SELECT FROM seriatim.item i WHERE i.lane = l.number AND i.retry_count >= 0
+          AND NOT seriatim.owns(_q.mode, l.taken, i.closed, i.seq)) END
       END
     ORDER BY l.number LIMIT _rows_max) x;
   PERFORM seriatim.lock_lanes(_lanes);
+  PERFORM seriatim.unpack(_lanes);
   RETURN _lanes;
 END $$;
 

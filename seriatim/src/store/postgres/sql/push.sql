@@ -48,8 +48,8 @@ BEGIN
 END $$;
 
 -- Refuses jobs that are bound elsewhere than what waits in their lane, where that is the lane's.
-CREATE FUNCTION seriatim.check_routes(_lanes bigint[], _route int[], _idempotency text[]) RETURNS void
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION seriatim.check_routes(_lanes bigint[], _route int[],
+  _idempotency text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _bad record;
 BEGIN
@@ -105,8 +105,8 @@ $$;
 
 -- What arrivals do to the due times of accumulate lanes. One write for each lane, whatever the
 -- batch: the versions of a row that one transaction writes again and again all have to be walked.
-CREATE FUNCTION seriatim.arrive(_lanes bigint[], _run_at bigint[], _status smallint[])
-RETURNS void LANGUAGE sql VOLATILE AS $$
+CREATE FUNCTION seriatim.arrive(_lanes bigint[], _run_at bigint[], _priority smallint[],
+  _status smallint[]) RETURNS void LANGUAGE sql VOLATILE AS $$
   UPDATE seriatim.lane l
   SET next_due = CASE
       WHEN NOT l.claimed THEN l.next_due
@@ -117,14 +117,100 @@ RETURNS void LANGUAGE sql VOLATILE AS $$
       WHEN l.due < 0 AND NOT q.earliest THEN a.first
       WHEN l.due < 0 THEN a.earliest
       WHEN q.earliest THEN least(l.due, a.earliest)
-      ELSE l.due END
+      ELSE l.due END,
+    priority = CASE WHEN l.claimed THEN l.priority ELSE least(l.priority, a.priority) END
   FROM (
-    SELECT w.lane, (array_agg(w.run_at ORDER BY w.place))[1] AS first, min(w.run_at) AS earliest
-    FROM unnest(_lanes, _run_at, _status) WITH ORDINALITY w (lane, run_at, status, place)
-    WHERE w.status < 2
+    SELECT w.lane, (array_agg(w.run_at ORDER BY w.place))[1] AS first, min(w.run_at) AS earliest,
+      min(w.priority) AS priority
+    FROM unnest(_lanes, _run_at, _priority, _status) WITH ORDINALITY
+      w (lane, run_at, priority, status, place)
+    WHERE w.status < 2 AND w.lane IS NOT NULL
     GROUP BY w.lane
   ) a, seriatim.queue q
   WHERE l.number = a.lane AND q.number = l.queue AND q.mode = 1
+    AND (q.earliest OR CASE WHEN l.claimed THEN l.next_due IS NULL
+      ELSE l.due < 0 OR a.priority < l.priority END)
+$$;
+
+-- Inserts a packed lane for each job that is the first of its lane, and locks the lanes that were
+-- there, all in one order. Returns the places of the jobs that are stored by it. The conflict that
+-- updates nothing still takes the lock, which makes a push and the settle of the same lane wait for
+-- each other: a push that looked first whether something is claimed, and then wrote, would strand
+-- its job.
+CREATE FUNCTION seriatim.push_packed(_queue int[], _key text[], _task text[], _digest bytea[],
+  _score float8[], _priority smallint[], _run_at bigint[], _options text[], _lease_ttl bigint[],
+  _routes int[], _payload bytea[], _seqs bigint[], _keyed boolean, _now bigint)
+RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+  _stored bigint[];
+BEGIN
+  IF NOT _keyed THEN
+    INSERT INTO seriatim.lane (number, queue, route, due, class, priority, at, wake, packed_run_at, task,
+        score, created_at, options, lease_ttl, payload)
+      SELECT w.seq, w.queue, w.route, w.run_at, CASE WHEN w.run_at <= _now THEN w.route * 2 END,
+        w.priority, w.run_at, CASE WHEN w.run_at > _now THEN w.run_at END, w.run_at, w.task,
+        coalesce(w.score, _now / 1e6::float8), _now, w.options, w.lease_ttl, w.payload
+      FROM unnest(_seqs, _queue, _routes, _run_at, _priority, _task, _score, _options, _lease_ttl,
+        _payload) w (seq, queue, route, run_at, priority, task, score, options, lease_ttl, payload);
+    RETURN _seqs;
+  END IF;
+  WITH stored AS (
+    INSERT INTO seriatim.lane AS l (number, queue, key, route, due, class, priority, at, wake,
+        packed_run_at, digest, task, score, created_at, options, lease_ttl, payload)
+      SELECT w.seq, w.queue, w.key, w.route, w.run_at, CASE WHEN w.run_at <= _now THEN w.route * 2 END,
+        w.priority, w.run_at, CASE WHEN w.run_at > _now THEN w.run_at END, w.run_at, w.digest, w.task,
+        coalesce(w.score, CASE WHEN w.mode = 2 THEN 0 ELSE _now / 1e6::float8 END), _now, w.options,
+        w.lease_ttl, w.payload
+      FROM (
+        SELECT u.*, q.mode, row_number() OVER (PARTITION BY u.queue, u.key ORDER BY u.seq) AS nth
+        FROM unnest(_seqs, _queue, _key, _routes, _run_at, _priority, _digest, _task, _score, _options,
+          _lease_ttl, _payload) u (seq, queue, key, route, run_at, priority, digest, task, score,
+          options, lease_ttl, payload)
+        JOIN seriatim.queue q ON q.number = u.queue) w
+      WHERE w.nth = 1 OR w.key IS NULL
+      ORDER BY w.queue, w.key, w.seq
+    ON CONFLICT (queue, key) WHERE key IS NOT NULL DO UPDATE SET token = l.token WHERE false
+    RETURNING l.number)
+  SELECT array_agg(number) INTO _stored FROM stored;
+  RETURN coalesce(_stored, '{}');
+END $$;
+
+-- Adds jobs to lanes that the caller holds: those of a batch that have one in _lanes.
+CREATE FUNCTION seriatim.push_items(_lanes bigint[], _task text[], _digest bytea[], _score float8[],
+  _priority smallint[], _run_at bigint[], _options text[], _lease_ttl bigint[], _routes int[],
+  _payload bytea[], _seqs bigint[], _now bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
+  WITH job AS MATERIALIZED (
+    SELECT u.*, l.queue, q.mode, q.merge, q.mode = 1 AND q.merge <> 2 AS merging,
+      coalesce(u.own_score, CASE WHEN q.mode = 2 THEN 0 ELSE _now / 1e6::float8 END) AS score
+    FROM unnest(_lanes, _task, _digest, _score, _priority, _run_at, _options, _lease_ttl, _routes,
+      _payload, _seqs) u (lane, task, digest, own_score, priority, run_at, options, lease_ttl, route,
+      payload, seq)
+    JOIN seriatim.lane l ON l.number = u.lane
+    JOIN seriatim.queue q ON q.number = l.queue
+  ), plain AS (
+    INSERT INTO seriatim.item (seq, queue, lane, merging, loose, digest, task, score, priority, run_at,
+        created_at, options, lease_ttl, route, payload)
+      SELECT seq, queue, lane, false, mode = 3, digest, task, score, priority, run_at, _now, options,
+        lease_ttl, route, payload
+      FROM job WHERE NOT merging ORDER BY seq
+  )
+  -- Equal ones of the batch first become one: a statement can merge into a row only once.
+  INSERT INTO seriatim.item AS i (seq, queue, lane, merging, loose, digest, task, score, priority, run_at,
+      created_at, options, lease_ttl, route, payload)
+    SELECT seq, queue, lane, true, false, digest, task, best, soonest, run_at, _now, options, lease_ttl,
+      route, payload
+    FROM (
+      SELECT DISTINCT ON (lane, digest) *,
+        CASE merge WHEN 0 THEN min(score) OVER same ELSE max(score) OVER same END AS best,
+        min(priority) OVER same AS soonest
+      FROM job WHERE merging
+      WINDOW same AS (PARTITION BY lane, digest)
+      ORDER BY lane, digest, seq) d
+    ORDER BY seq
+  ON CONFLICT (lane, digest) WHERE merging AND NOT closed DO UPDATE
+    SET score = CASE WHEN (SELECT q.merge FROM seriatim.queue q WHERE q.number = excluded.queue) = 0
+        THEN least(i.score, excluded.score) ELSE greatest(i.score, excluded.score) END,
+      priority = least(i.priority, excluded.priority)
 $$;
 
 -- The arrays hold one entry for each job; _queue counts places in _queues. Answers in their order;
@@ -140,24 +226,95 @@ DECLARE
   _known int[] := seriatim.queues_for(_queues::jsonb);
   _numbers int[];
   _routes int[];
-  _lanes bigint[];
-  _seqs bigint[];
   _run_at bigint[];
-  _states smallint[] := '{}';
-  _named boolean := EXISTS (SELECT FROM unnest(_name) n WHERE n IS NOT NULL);
-  _job record;
+  _seqs bigint[];
+  _stored bigint[];
+  _keyed boolean := EXISTS (SELECT FROM unnest(_key) k WHERE k IS NOT NULL);
 BEGIN
+  PERFORM seriatim.check_isolation();
   _numbers := ARRAY(SELECT _known[p] FROM unnest(_queue) WITH ORDINALITY w (p, o) ORDER BY o);
   PERFORM seriatim.check_keys(_numbers, _key);
   _routes := seriatim.routes_for(_node, _group);
-  _lanes := seriatim.open_lanes(_numbers, _key, _routes, _name, _t);
-  PERFORM seriatim.check_routes(_lanes, _routes, _name);
-  IF _named THEN
-    PERFORM seriatim.take_names(_numbers, _key, _name);
-  END IF;
-  _seqs := ARRAY(SELECT nextval('seriatim.seq') FROM generate_subscripts(_queue, 1));
   _run_at := ARRAY(SELECT coalesce(w.at, seriatim.later(_t, w.delay))
     FROM unnest(_at, _delay) WITH ORDINALITY w (at, delay, o) ORDER BY o);
+  IF EXISTS (SELECT FROM unnest(_name, _expires_at) n (name, expires_at)
+      WHERE n.name IS NOT NULL OR n.expires_at IS NOT NULL) THEN
+    RETURN QUERY SELECT * FROM seriatim.push_named(_t, _numbers, _key, _task, _digest, _score, _priority,
+      _run_at, _options, _lease_ttl, _expires_at, _name, _routes, _payload);
+    RETURN;
+  END IF;
+  _seqs := ARRAY(SELECT nextval('seriatim.seq') FROM generate_subscripts(_queue, 1));
+  _stored := seriatim.push_packed(_numbers, _key, _task, _digest, _score, _priority, _run_at, _options,
+    _lease_ttl, _routes, _payload, _seqs, _keyed, _t);
+  IF cardinality(_stored) = cardinality(_seqs) THEN
+    RETURN QUERY SELECT 0::smallint, w.queue, _t, w.seq FROM unnest(_numbers, _seqs) w (queue, seq);
+    RETURN;
+  END IF;
+  RETURN QUERY SELECT * FROM seriatim.push_rest(_t, _numbers, _key, _task, _digest, _score, _priority,
+    _run_at, _options, _lease_ttl, _routes, _payload, _seqs);
+END $$;
+
+-- The jobs of a batch that found their lane there, or are not the first of it in the batch.
+CREATE FUNCTION seriatim.push_rest(_t bigint, _numbers int[], _key text[], _task text[],
+  _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
+  _lease_ttl bigint[], _routes int[], _payload bytea[], _seqs bigint[])
+RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+  -- Of each job that is still to be added its lane, for the others NULL.
+  _lanes bigint[] := ARRAY(
+    SELECT nullif(l.number, w.seq) FROM unnest(_numbers, _key, _seqs)
+      WITH ORDINALITY w (queue, key, seq, place)
+    LEFT JOIN seriatim.lane l ON l.queue = w.queue AND l.key = w.key ORDER BY w.place);
+  _distinct bigint[] := ARRAY(SELECT DISTINCT l FROM unnest(_lanes) l WHERE l IS NOT NULL);
+BEGIN
+  PERFORM seriatim.check_routes(_lanes, _routes);
+  -- A job's number must be higher than those of all that came to its lane before. Ours were drawn
+  -- before the lanes were ours; that nobody drew between them nor since says that nobody came first
+  -- with a higher one.
+  IF _seqs[cardinality(_seqs)] - _seqs[1] <> cardinality(_seqs) - 1
+    OR (SELECT last_value FROM seriatim.seq) <> _seqs[cardinality(_seqs)] THEN
+    _seqs := ARRAY(SELECT CASE WHEN l IS NULL THEN s ELSE nextval('seriatim.seq') END
+      FROM unnest(_seqs, _lanes) WITH ORDINALITY w (s, l, o) ORDER BY o);
+  END IF;
+  PERFORM seriatim.unpack(ARRAY(
+    SELECT l.number FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue
+    WHERE l.number = ANY (_distinct) AND (l.payload IS NOT NULL OR l.taken IS NOT NULL AND q.mode = 1)));
+  PERFORM seriatim.push_items(_lanes, _task, _digest, _score, _priority, _run_at, _options, _lease_ttl,
+    _routes, _payload, _seqs, _t);
+  PERFORM seriatim.arrive(_lanes, _run_at, _priority, array_fill(0::smallint, ARRAY[cardinality(_lanes)]));
+  -- What arrives in accumulate moves its lane only where arrive() has: looking through the lane's
+  -- jobs at each push would cost more with each that waits.
+  PERFORM seriatim.place(ARRAY(
+    SELECT l.number FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue
+    WHERE l.number = ANY (_distinct) AND NOT l.claimed AND (q.mode <> 1 OR q.earliest)), _t);
+  RETURN QUERY
+    SELECT CASE WHEN i.seq <> w.seq THEN 1 ELSE 0 END::smallint, w.queue, coalesce(i.created_at, _t),
+      coalesce(i.seq, w.seq)
+    FROM unnest(_numbers, _seqs, _lanes, _digest) WITH ORDINALITY w (queue, seq, lane, digest, place)
+    LEFT JOIN LATERAL (
+      SELECT i.seq, i.created_at FROM seriatim.item i
+      WHERE i.lane = w.lane AND i.digest = w.digest AND i.merging AND NOT i.closed LIMIT 1) i ON true
+    ORDER BY w.place;
+END $$;
+
+-- Batches with idempotency keys or times of expiry go job by job, and are not packed.
+CREATE FUNCTION seriatim.push_named(_t bigint, _numbers int[], _key text[], _task text[],
+  _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
+  _lease_ttl bigint[], _expires_at bigint[], _name text[], _routes int[], _payload bytea[])
+RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+  _lanes bigint[];
+  _seqs bigint[];
+  _states smallint[] := '{}';
+  _job record;
+BEGIN
+  _lanes := seriatim.open_lanes(_numbers, _key, _routes, _name, _t);
+  PERFORM seriatim.unpack(_lanes);
+  PERFORM seriatim.check_routes(_lanes, _routes, _name);
+  PERFORM seriatim.take_names(_numbers, _key, _name);
+  _seqs := ARRAY(SELECT nextval('seriatim.seq') FROM generate_subscripts(_numbers, 1));
   -- Without a key the lane is the job's own and has its number.
   _lanes := ARRAY(SELECT coalesce(w.lane, w.seq)
     FROM unnest(_lanes, _seqs) WITH ORDINALITY w (lane, seq, o) ORDER BY o);
@@ -176,7 +333,7 @@ BEGIN
     _states := _states || o_status;
     RETURN NEXT;
   END LOOP;
-  PERFORM seriatim.arrive(_lanes, _run_at, _states);
+  PERFORM seriatim.arrive(_lanes, _run_at, _priority, _states);
   PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_lanes)), _t);
 END $$;
 
@@ -217,9 +374,9 @@ BEGIN
       INSERT INTO seriatim.lane (number, queue, due, route)
       VALUES (_job.lane, _job.queue, _job.run_at, _job.route);
     END IF;
-    INSERT INTO seriatim.item (seq, queue, lane, merging, digest, task, score, priority, run_at,
+    INSERT INTO seriatim.item (seq, queue, lane, merging, loose, digest, task, score, priority, run_at,
       created_at, options, lease_ttl, expires_at, route, payload)
-    VALUES (_job.seq, _job.queue, _job.lane, _job.merging, _job.digest, _job.task,
+    VALUES (_job.seq, _job.queue, _job.lane, _job.merging, _job.mode = 3, _job.digest, _job.task,
       _job.score, _job.priority, _job.run_at, _now, _job.options, _job.lease_ttl, _job.expires_at,
       _job.route, _job.payload);
   END IF;

@@ -82,6 +82,7 @@ DECLARE
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _old.number);
   PERFORM seriatim.lock_lanes(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number));
+  PERFORM seriatim.unpack(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number));
   IF EXISTS (SELECT FROM seriatim.lane WHERE queue = _old.number AND (claimed OR NOT _convertible)) THEN
     RAISE EXCEPTION 'the queue is not empty' USING ERRCODE = 'SR002',
       DETAIL = format('%s %s %s', _place - 1, _old.mode, _old.merge);
@@ -105,6 +106,7 @@ BEGIN
     FROM seriatim.item WHERE queue = _queue ORDER BY lane, created_at, seq
   ) f
   WHERE f.lane = l.number;
+  UPDATE seriatim.item SET loose = _q.mode = 3 WHERE queue = _queue;
   IF _q.mode = 1 AND _q.merge <> 2 THEN
     PERFORM seriatim.unite(g.first, i.seq, _q.merge)
     FROM (SELECT lane, digest, min(seq) AS first FROM seriatim.item WHERE queue = _queue

@@ -79,13 +79,25 @@ CREATE TABLE seriatim.lane (
   until bigint,
   claimed_at bigint,
   beat_at bigint,
-  progress text
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01);
+  progress text,
+  -- What the claim owns where its jobs are not marked: in accumulate all up to this job, elsewhere
+  -- this job. NULL: those that are marked closed.
+  taken bigint,
+  -- Packed: a lane that holds one job to which nothing has happened yet is that job's row too. The
+  -- job has the lane's number, and its run_at is the due time it came with. See unpack().
+  packed_run_at bigint,
+  digest bytea,
+  task text,
+  score float8,
+  created_at bigint,
+  options text,
+  lease_ttl bigint,
+  payload bytea
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 CREATE UNIQUE INDEX lane_key ON seriatim.lane (queue, key) WHERE key IS NOT NULL;
 CREATE INDEX lane_ready ON seriatim.lane (queue, class, priority, at, number) WHERE class IS NOT NULL;
 CREATE INDEX lane_wake ON seriatim.lane (queue, wake) WHERE wake IS NOT NULL;
-CREATE INDEX lane_at ON seriatim.lane (queue, at) WHERE at IS NOT NULL;
 CREATE INDEX lane_claimed ON seriatim.lane (number) WHERE claimed;
 CREATE INDEX lane_age ON seriatim.lane (queue, number);
 
@@ -97,6 +109,8 @@ CREATE TABLE seriatim.item (
   closed boolean NOT NULL DEFAULT false,
   -- Whether equal payloads become one: then at most one of them is open.
   merging boolean NOT NULL,
+  -- Whether jobs of its lane may pass each other: only then the urgent ones have to be found.
+  loose boolean NOT NULL,
   digest bytea,
   task text,
   score float8 NOT NULL,
@@ -114,11 +128,11 @@ CREATE TABLE seriatim.item (
   route int NOT NULL,
   flagged boolean NOT NULL DEFAULT false,
   payload bytea NOT NULL
-) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01);
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
-CREATE INDEX item_order ON seriatim.item (lane, closed, score, seq);
-CREATE INDEX item_urgency ON seriatim.item (lane, priority, run_at, seq) WHERE NOT closed;
-CREATE INDEX item_later ON seriatim.item (lane, run_at, seq) WHERE NOT closed;
+CREATE INDEX item_order ON seriatim.item (lane, score, seq);
+CREATE INDEX item_urgency ON seriatim.item (lane, priority, run_at, seq) WHERE loose AND NOT closed;
+CREATE INDEX item_later ON seriatim.item (lane, run_at, seq) WHERE loose AND NOT closed;
 CREATE UNIQUE INDEX item_equal ON seriatim.item (lane, digest) WHERE merging AND NOT closed;
 CREATE INDEX item_flagged ON seriatim.item (lane) WHERE flagged;
 CREATE INDEX item_expiry ON seriatim.item (expires_at, seq) WHERE expires_at IS NOT NULL AND NOT closed;
@@ -192,35 +206,64 @@ CREATE TABLE seriatim.leader (
   until bigint NOT NULL
 );
 
+-- Whether a claim owns a job of its lane.
+CREATE FUNCTION seriatim.owns(_mode smallint, _taken bigint, _closed boolean, _seq bigint)
+RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+  SELECT _closed OR CASE WHEN _taken IS NULL THEN false WHEN _mode = 1 THEN _seq <= _taken
+    ELSE _seq = _taken END
+$$;
+
 -- What the holders of claims get, one row for each job.
 CREATE VIEW seriatim.turn_job AS
 SELECT l.number AS lane, l.queue, q.name, l.key, l.token, l.retry_count, l.crashes, l.error,
-  l.claimed_at, i.seq, i.created_at, i.task, i.payload, i.score, i.priority, i.run_at,
-  i.attempts + 1 AS attempt, i.options
+  l.claimed_at, l.number AS seq, l.created_at, l.task, l.payload, l.score, l.priority,
+  l.packed_run_at AS run_at, 1 AS attempt, l.options
 FROM seriatim.lane l
 JOIN seriatim.queue q ON q.number = l.queue
-JOIN seriatim.item i ON i.lane = l.number AND i.closed
+WHERE l.claimed AND l.payload IS NOT NULL
+UNION ALL
+SELECT l.number, l.queue, q.name, l.key, l.token, l.retry_count, l.crashes, l.error,
+  l.claimed_at, i.seq, i.created_at, i.task, i.payload, i.score, i.priority, i.run_at,
+  i.attempts + 1, i.options
+FROM seriatim.lane l
+JOIN seriatim.queue q ON q.number = l.queue
+JOIN seriatim.item i ON i.lane = l.number AND seriatim.owns(q.mode, l.taken, i.closed, i.seq)
 WHERE l.claimed;
 
--- Jobs as people see them. State: 0 queued, 1 running, the others as in ended.
-CREATE VIEW seriatim.job_view AS
-SELECT i.seq, i.queue, q.name, l.key, i.task, CASE WHEN i.closed THEN 1 ELSE 0 END::smallint AS state,
-  i.payload, i.score, i.priority, i.run_at,
-  CASE WHEN i.closed THEN i.attempts + 1 ELSE i.attempts END AS attempt,
+-- Jobs that have not ended, wherever they are kept.
+CREATE VIEW seriatim.live AS
+SELECT i.seq, i.queue, l.key, i.task, seriatim.owns(q.mode, l.taken, i.closed, i.seq) AS closed,
+  i.payload, i.score, i.priority, i.run_at, i.attempts,
   CASE WHEN q.mode = 1 THEN l.retry_count ELSE i.retry_count END AS retry_count,
   CASE WHEN q.mode = 1 THEN l.crashes ELSE i.crashes END AS crashes,
   CASE WHEN q.mode = 1 THEN l.error ELSE i.error END AS error,
-  i.flagged, i.created_at,
-  CASE WHEN i.closed THEN coalesce(i.started_at, l.claimed_at) ELSE i.started_at END AS started_at,
-  NULL::bigint AS finished_at,
-  CASE WHEN NOT i.closed THEN NULL WHEN l.own_lease THEN l.beat_at ELSE greatest(l.beat_at, n.beat_at)
-  END AS heartbeat_at,
-  CASE WHEN i.closed THEN l.progress END AS progress,
-  i.options
+  i.flagged, i.created_at, i.started_at, l.claimed_at, l.own_lease, l.beat_at, l.holder,
+  l.progress, i.options, q.name
 FROM seriatim.item i
 JOIN seriatim.lane l ON l.number = i.lane
 JOIN seriatim.queue q ON q.number = i.queue
-LEFT JOIN seriatim.node n ON n.id = l.holder
+UNION ALL
+SELECT l.number, l.queue, l.key, l.task, l.claimed, l.payload, l.score, l.priority, l.packed_run_at, 0,
+  l.retry_count, l.crashes, l.error, false, l.created_at, NULL, l.claimed_at, l.own_lease, l.beat_at,
+  l.holder, l.progress, l.options, q.name
+FROM seriatim.lane l
+JOIN seriatim.queue q ON q.number = l.queue
+WHERE l.payload IS NOT NULL;
+
+-- Jobs as people see them. State: 0 queued, 1 running, the others as in ended.
+CREATE VIEW seriatim.job_view AS
+SELECT i.seq, i.queue, i.name, i.key, i.task, CASE WHEN i.closed THEN 1 ELSE 0 END::smallint AS state,
+  i.payload, i.score, i.priority, i.run_at,
+  CASE WHEN i.closed THEN i.attempts + 1 ELSE i.attempts END AS attempt,
+  i.retry_count, i.crashes, i.error, i.flagged, i.created_at,
+  CASE WHEN i.closed THEN coalesce(i.started_at, i.claimed_at) ELSE i.started_at END AS started_at,
+  NULL::bigint AS finished_at,
+  CASE WHEN NOT i.closed THEN NULL WHEN i.own_lease THEN i.beat_at ELSE greatest(i.beat_at, n.beat_at)
+  END AS heartbeat_at,
+  CASE WHEN i.closed THEN i.progress END AS progress,
+  i.options
+FROM seriatim.live i
+LEFT JOIN seriatim.node n ON n.id = i.holder
 UNION ALL
 SELECT e.seq, e.queue, q.name, e.key, e.task, e.state, e.payload, e.score, e.priority, e.run_at,
   e.attempts, e.retry_count, e.crashes, e.error, e.flagged, e.created_at, e.started_at, e.ended_at,

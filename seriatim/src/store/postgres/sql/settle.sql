@@ -119,6 +119,77 @@ CREATE FUNCTION seriatim.count_turns(_endings seriatim.ending[]) RETURNS void LA
     SET processed = t.processed + excluded.processed, failed = t.failed + excluded.failed
 $$;
 
+-- Ends the turns of which every job is done, where that is short: the lane is packed, or the claim
+-- says in one number what it owns. The caller holds the lanes that have a key. Returns the places.
+CREATE FUNCTION seriatim.settle_done(_now bigint, _lane bigint[], _queue int[], _token bigint[],
+  _rest smallint[], _x_place int[]) RETURNS int[] LANGUAGE plpgsql AS $$
+DECLARE
+  _places int[];
+  _queues int[];
+  _more int[];
+  _numbers bigint[];
+  _kept boolean := EXISTS (SELECT FROM seriatim.queue WHERE number = ANY (_queue) AND retain > 0);
+BEGIN
+  WITH gone AS (
+    DELETE FROM seriatim.lane l
+    USING (SELECT * FROM unnest(_lane, _queue, _token, _rest)
+        WITH ORDINALITY u (lane, queue, token, rest, place)
+      WHERE u.rest = 0 AND (_x_place = '{}' OR u.place <> ALL (_x_place)) ORDER BY lane) w
+    WHERE l.number = w.lane AND l.queue = w.queue AND l.token = w.token AND l.claimed
+      AND l.payload IS NOT NULL
+    RETURNING l.*, w.place
+  ), ended AS (
+    INSERT INTO seriatim.ended
+      SELECT g.number, g.queue, g.key, 2, _now, seriatim.later(_now, q.retain), g.digest, g.task,
+        g.score, g.priority, g.packed_run_at, g.created_at, g.claimed_at, 1, -1, 0, NULL, g.options,
+        g.lease_ttl, NULL, g.route, false, g.payload
+      FROM gone g JOIN seriatim.queue q ON q.number = g.queue AND q.retain > 0
+      WHERE _kept
+  )
+  SELECT coalesce(array_agg(g.place::int), '{}'), coalesce(array_agg(g.queue), '{}')
+  INTO _places, _queues FROM gone g;
+  IF cardinality(_places) < cardinality(_lane) THEN
+    WITH turn AS MATERIALIZED (
+      SELECT DISTINCT ON (w.lane) w.place::int, l.*, q.mode, q.retain
+      FROM unnest(_lane, _queue, _token, _rest) WITH ORDINALITY w (lane, queue, token, rest, place)
+      JOIN seriatim.lane l ON l.number = w.lane AND l.queue = w.queue AND l.token = w.token
+        AND l.claimed AND l.taken IS NOT NULL AND l.key IS NOT NULL
+      JOIN seriatim.queue q ON q.number = l.queue
+      WHERE w.rest = 0 AND (_x_place = '{}' OR w.place <> ALL (_x_place))
+      ORDER BY w.lane, w.place
+    ), gone_all AS (
+      DELETE FROM seriatim.item i USING turn t
+      WHERE t.mode = 1 AND i.lane = t.number AND i.seq <= t.taken
+      RETURNING i.*, t.key, t.claimed_at, t.retain
+    ), gone_one AS (
+      DELETE FROM seriatim.item i USING turn t WHERE t.mode <> 1 AND i.seq = t.taken
+      RETURNING i.*, t.key, t.claimed_at, t.retain
+    ), gone AS (
+      SELECT * FROM gone_all UNION ALL SELECT * FROM gone_one
+    ), ended AS (
+      INSERT INTO seriatim.ended
+        SELECT g.seq, g.queue, g.key, 2, _now, seriatim.later(_now, g.retain), g.digest, g.task,
+          g.score, g.priority, g.run_at, g.created_at, coalesce(g.started_at, g.claimed_at),
+          g.attempts + 1, g.retry_count, g.crashes, g.error, g.options, g.lease_ttl, g.expires_at,
+          g.route, false, g.payload
+        FROM gone g WHERE _kept AND g.retain > 0
+    ), forgotten AS (
+      DELETE FROM seriatim.alias a USING gone g WHERE a.of_seq = g.seq AND g.retain = 0
+    )
+    SELECT array_agg(t.place), array_agg(t.number), _queues || array_agg(t.queue)
+    INTO _more, _numbers, _queues FROM turn t;
+    IF _more IS NOT NULL THEN
+      PERFORM seriatim.place(_numbers, _now, true);
+      _places := _places || _more;
+    END IF;
+  END IF;
+  INSERT INTO seriatim.tally AS t (queue, slot, processed, failed)
+    SELECT q, pg_backend_pid() % 32, count(*), 0 FROM unnest(_queues) q
+    WHERE q IS NOT NULL GROUP BY q ORDER BY q
+  ON CONFLICT (queue, slot) DO UPDATE SET processed = t.processed + excluded.processed;
+  RETURN _places;
+END $$;
+
 -- The arrays hold one entry for each settlement; _x_… one for each exception, whose _x_place says
 -- of which. Answers with a row for each that was carried out (the rest were stale), and with one for
 -- each job that ended cancelled because it was flagged.
@@ -131,8 +202,21 @@ DECLARE
   _t bigint := coalesce(_now, seriatim.clock());
   _endings seriatim.ending[];
   _fates seriatim.fated[];
+  _ended int[];
 BEGIN
+  PERFORM seriatim.check_isolation();
+  -- Nobody but people locks lanes without a key, and they in the order in which done() does.
+  PERFORM seriatim.lock_lanes(ARRAY(
+    SELECT number FROM seriatim.lane WHERE number = ANY (_lane) AND key IS NOT NULL));
+  IF 0 = ANY (_rest) THEN
+    _ended := seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place);
+    RETURN QUERY SELECT p, NULL::bigint, NULL::bigint FROM unnest(_ended) p;
+    IF cardinality(_ended) = cardinality(_lane) THEN
+      RETURN;
+    END IF;
+  END IF;
   PERFORM seriatim.lock_lanes(_lane);
+  PERFORM seriatim.unpack(_lane);
   SELECT array_agg(ROW(w.place, w.lane, q.mode, q.merge, q.retain, l.claimed_at, w.rest, w.owner,
     w.due_kind, w.due_in, w.retry_count, w.crashes, w.error, w.counted, w.hold)::seriatim.ending)
   INTO _endings

@@ -14,6 +14,7 @@ BEGIN
   _lanes := ARRAY(SELECT number FROM seriatim.lane
     WHERE number IN (SELECT lane FROM seriatim.item WHERE seq = ANY (_found))
     ORDER BY queue, key, number FOR UPDATE SKIP LOCKED);
+  PERFORM seriatim.unpack(_lanes);
   SELECT coalesce(array_agg(seq), '{}'), coalesce(array_agg(queue), '{}'),
     coalesce(array_agg(created_at), '{}')
   INTO o_seq, o_queue, o_created_at FROM seriatim.item

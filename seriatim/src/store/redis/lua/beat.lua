@@ -12,10 +12,10 @@ end
 -- A claim with a lease of its own stands longer; the others follow their node.
 local function extend(l, length)
   local t = num(l.token)
-  local holder, kind, ttl, until_ = claim_of(l)
+  local holder, kind, ttl, until_, made_at = claim_of(l)
   until_ = math.max(until_, NOW + length)
   if kind ~= 'own' then return end
-  call('HSET', K.claims, t, cmsgpack.pack(holder, kind, ttl, until_))
+  call('HSET', K.claims, t, cmsgpack.pack(holder, kind, ttl, until_, made_at))
   call('ZADD', K.leases, num(until_), t)
 end
 
@@ -25,7 +25,7 @@ for i = 3, #ARGV, 4 do
   if l and l.claimed_at and l.token == tonumber(ARGV[i + 1]) then
     local progress = optional(ARGV[i + 2])
     l.beat_at, named[l.n] = NOW, true
-    if progress then call('HSET', K.progress, num(l.n), progress) end
+    if progress then call('HSET', K.progress, id_of(l.n), progress) end
     if ARGV[i + 3] ~= '' then extend(l, tonumber(ARGV[i + 3])) end
     store_lane(l)
   else
@@ -37,7 +37,7 @@ local notices, any = {}, 0
 local flags = call('HGETALL', K.flags)
 for i = 1, #flags, 2 do
   any = 1
-  local l = lane_of(tonumber(flags[i]))
+  local l = lane_of(number_in(flags[i]))
   if l and l.claimed_at and (named[l.n] or claim_of(l) == node) then
     local list = {}
     for _, seq in ipairs(cmsgpack.unpack(flags[i + 1])) do

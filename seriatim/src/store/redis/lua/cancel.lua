@@ -5,10 +5,10 @@ even_when_full()
 
 local function flag(l, j)
   if j.flagged then return end
-  local flags = call('HGET', K.flags, num(l.n))
+  local flags = call('HGET', K.flags, id_of(l.n))
   flags = flags and cmsgpack.unpack(flags) or {}
   flags[#flags + 1] = j.seq
-  call('HSET', K.flags, num(l.n), cmsgpack.pack(flags))
+  call('HSET', K.flags, id_of(l.n), cmsgpack.pack(flags))
   j.flagged = true
   save_job(j)
 end

@@ -1,6 +1,9 @@
 -- Takes lanes. ARGV: now, node, kind of lease, ttl, lanes_max, crashed_max, promote_max, turn_jobs,
--- turn_bytes, then the routes that the caller may take besides "anybody".
--- Answers {now, turns, next_due}; nil when the queue is not here.
+-- turn_bytes, whether KEYS[2] holds the living nodes (else somebody has looked), then the routes that the caller may take besides "anybody".
+-- Answers {now, turns, next_due, token}; nil when the queue is not here. A turn is what `turn_of`
+-- answers, or an id and then the compact record of its lane, held by the token.
+-- 0 when the node does not live.
+if ARGV[10] == '1' and not call('ZSCORE', KEYS[2], ARGV[2]) then return 0 end
 if not S then return false end
 NOW = clock(ARGV[1])
 even_when_full()
@@ -9,33 +12,78 @@ local lanes_max, crashed_left = tonumber(ARGV[5]), tonumber(ARGV[6])
 local turn_jobs_max, turn_bytes_max = tonumber(ARGV[8]), tonumber(ARGV[9])
 if S.paused then return { NOW, {}, false } end
 
-for _, member in ipairs(call('ZRANGEBYSCORE', K.wake, '-inf', num(NOW), 'LIMIT', 0, ARGV[7])) do
-  place(lane_of(tonumber(member)))
-end
-
--- The first ready lane of each class that the caller may take.
-local heads = {}
-local function look(class)
-  local from, to = string.format('[%08.0f', class), string.format('(%08.0f~', class)
-  heads[class] = call('ZRANGEBYLEX', K.ready, from, to, 'LIMIT', 0, 1)[1]
-end
-for i = 9, #ARGV do
-  local route = i == 9 and 0 or call('HGET', K.routes, ARGV[i])
-  if route then
-    look(route * 2)
-    look(route * 2 + 1)
-  end
-end
-
-local function best(crashed)
-  local found, place_of
-  for class, member in pairs(heads) do
-    local rank = string.sub(member, 9)
-    if (crashed or class % 2 == 0) and (not found or rank < place_of) then
-      found, place_of = class, rank
+local function promote_lanes()
+  local due = call('ZRANGEBYSCORE', K.wake, '-inf', num(NOW), 'LIMIT', 0, ARGV[7])
+  if not due[1] then return end
+  local ready, woken = {}, {}
+  for i, record in ipairs(fields(K.lanes, due)) do
+    if record and is_compact(record) then
+      local run_at, prio = struct.unpack('>I7I2', record, 9)
+      ready[#ready + 1] = ready_member(0, prio, run_at, number_in(due[i]))
+      woken[#woken + 1] = due[i]
+    else
+      place(lane_of(number_in(due[i]), record))
     end
   end
-  return found
+  many('ZREM', K.wake, woken)
+  add_members(K.ready, ready)
+end
+promote_lanes()
+
+-- The first ready lanes of each class that the caller may take.
+local classes = {}
+local function look(class, most)
+  local from = struct.pack('>I3', class)
+  return call('ZRANGEBYLEX', K.ready, '[' .. from, '(' .. from .. '\255', 'LIMIT', 0, most)
+end
+for i = 10, #ARGV do
+  local route = i == 10 and 0 or call('HGET', K.routes, ARGV[i])
+  if route then
+    classes[#classes + 1] = route * 2
+    classes[#classes + 1] = route * 2 + 1
+  end
+end
+
+-- Members of several classes in the order of priority, due time and age.
+local function in_order(lists)
+  local merged, heads = { merged = true }, {}
+  local function next_of(list)
+    local member = list[list.at]
+    if member then
+      local class, prio, due, n = struct.unpack('>I3I2I7I7', member)
+      heads[#heads + 1] = { list = list, prio = prio, due = due, n = n, member = member }
+    end
+  end
+  for _, list in ipairs(lists) do
+    list.at = 1
+    next_of(list)
+  end
+  while heads[1] and #merged < lanes_max do
+    local first = 1
+    for i = 2, #heads do
+      local a, b = heads[i], heads[first]
+      if a.prio ~= b.prio then if a.prio < b.prio then first = i end
+      elseif a.due ~= b.due then if a.due < b.due then first = i end
+      elseif a.n < b.n then first = i end
+    end
+    local head = table.remove(heads, first)
+    merged[#merged + 1] = head.member
+    head.list.at = head.list.at + 1
+    next_of(head.list)
+  end
+  return merged
+end
+
+-- What may be taken now, first to last: at most so many.
+local function candidates(most)
+  local lists = {}
+  for _, class in ipairs(classes) do
+    local limit = class % 2 == 1 and math.min(most, crashed_left) or most
+    local list = limit > 0 and look(class, limit) or {}
+    if list[1] then lists[#lists + 1] = list end
+  end
+  if #lists <= 1 then return lists[1] or {} end
+  return in_order(lists)
 end
 
 local function fresh(j) return j.retry < 0 and j.crashes == 0 and j.run_at <= NOW end
@@ -84,33 +132,74 @@ local function close(l)
     ttl = math.max(ttl, j.ttl)
   end
   local claim = claim_for(ttl)
-  claim.lanes[#claim.lanes + 1] = l.n
+  claim.lanes[#claim.lanes + 1] = id_of(l.n)
   l.closed, l.token, l.claimed_at, l.beat_at = closed, claim.token, NOW, NOW
   l.next_due = l.open > 0 and l.due
   if #closed > INLINE_CLOSED_MAX then
-    call('HSET', K.closed, num(l.n), cmsgpack.pack(closed))
+    call('HSET', K.closed, id_of(l.n), cmsgpack.pack(closed))
   end
   count('running', 1)
   place(l)
   return turn_of(l, true)
 end
 
-local turns = {}
-while #turns < lanes_max do
-  local class = best(crashed_left > 0)
-  if not class then break end
-  local l = lane_of(tonumber(string.sub(heads[class], -16)))
-  local turn = close(l)
-  if turn then
-    crashed_left = crashed_left - class % 2
-    turns[#turns + 1] = turn
+local turns, taken, closing, busy, simple = {}, 0, {}, {}, false
+
+-- A lane with a compact record stays as it is but for `ready` and `busy`.
+local function close_simple(member, id, record)
+  if not simple then
+    local claim = claim_for(lease)
+    simple = { claim = claim, token = struct.pack('>I7', claim.token) }
   end
-  look(class)
+  local held = simple.claim.lanes
+  held[#held + 1] = id
+  closing[#closing + 1] = member
+  local at = #busy
+  busy[at + 1] = id
+  busy[at + 2] = S.mode == 'parallel' and simple.token or simple.token .. key_in(record)
+  at = #turns
+  turns[at + 1], turns[at + 2] = id, record
 end
+
+while taken < lanes_max do
+  local members = candidates(lanes_max - taken)
+  if not members[1] then break end
+  local lane_ids = {}
+  for i, member in ipairs(members) do lane_ids[i] = string.sub(member, 13) end
+  for i, record in ipairs(fields(K.lanes, lane_ids)) do
+    local crashed = string.byte(members[i], 3) % 2
+    if kind == 'node' and is_compact(record) then
+      close_simple(members[i], lane_ids[i], record)
+      taken = taken + 1
+    elseif crashed <= crashed_left then
+      local turn = close(lane_of(number_in(lane_ids[i]), record))
+      if turn then
+        taken, turns[#turns + 1] = taken + 1, turn
+        crashed_left = crashed_left - crashed
+      end
+    end
+  end
+  if closing[1] and #closing == #members and not members.merged then
+    -- All that stand between the first and the last: one step instead of one for each.
+    call('ZREMRANGEBYLEX', K.ready, '[' .. closing[1], '[' .. closing[#closing])
+  else
+    many('ZREM', K.ready, closing)
+  end
+  closing = {}
+end
+many('HSET', K.busy, busy)
+count('running', #busy / 2)
 for _, claim in ipairs(claims) do
   store_claim(node, kind, claim.ttl, claim.token, claim.lanes)
 end
 rings = false
 commit()
-local wake = call('ZRANGE', K.wake, 0, 0, 'WITHSCORES')[2]
-return { NOW, turns, best(true) and NOW or (wake and tonumber(wake)) or false }
+local next_due = false
+for _, class in ipairs(classes) do
+  if not next_due and look(class, 1)[1] then next_due = NOW end
+end
+if not next_due then
+  local wake = call('ZRANGE', K.wake, 0, 0, 'WITHSCORES')[2]
+  next_due = wake and tonumber(wake) or false
+end
+return { NOW, turns, next_due, simple and simple.claim.token or 0 }

@@ -27,6 +27,7 @@ end
 -- Every open job of the queue with its key and route, in order of arrival.
 local function all_open()
   local list = {}
+  for _, id in ipairs(call('HKEYS', K.lanes)) do lane_of(number_in(id)) end
   for _, index in ipairs({ K.open, K.later }) do
     for _, member in ipairs(call('ZRANGE', index, 0, -1)) do
       local l = lane_of(tonumber(string.sub(member, 1, 16)))
@@ -45,7 +46,7 @@ local function push_again(list)
     call('DEL', K[key])
   end
   count('lanes', -number_of('lanes'))
-  lanes = {}
+  lanes, ids = {}, {}
   load_settings()
   for _, entry in ipairs(list) do put_back(entry.key, entry.route, entry.job) end
   commit()

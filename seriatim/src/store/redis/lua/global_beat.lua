@@ -1,5 +1,5 @@
 -- A node says that it lives; with a lease of 0, that it has stopped. KEYS[1] = `prefix:{g}:`; ARGV: now, node, lease, what it tells.
--- Answers {now, alive, command, shards with flagged jobs {shard, version, ...}}.
+-- Answers {now, alive, command, shards with flagged jobs {shard, version, ...}, who lives}.
 local call, P = redis.call, KEYS[1]
 call('DEL', P .. 'nothing') -- see `even_when_full` in shard.lua
 local now = tonumber(ARGV[1])
@@ -23,4 +23,5 @@ if alive then
   end
 end
 local command = call('HGET', P .. 'commands', node)
-return { now, alive and 1 or 0, command, call('HGETALL', P .. 'flags') }
+return { now, alive and 1 or 0, command, call('HGETALL', P .. 'flags'),
+  call('ZRANGE', P .. 'alive', 0, -1) }

@@ -1,6 +1,6 @@
 -- Marks what the store keeps with the version that wrote it. ARGV: version. Answers the one there.
 local call, P = redis.call, KEYS[1]
 local known = tonumber(call('HGET', P .. 'meta', 'version') or '0')
-if known >= tonumber(ARGV[1]) then return known end
+if known > 0 then return known end
 call('HSET', P .. 'meta', 'version', ARGV[1])
 return tonumber(ARGV[1])

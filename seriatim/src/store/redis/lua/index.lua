@@ -1,6 +1,7 @@
 -- What a listing chooses its page from. ARGV: lanes|live|dead|done, most rows.
 -- Answers 0 when there are more; else of each lane {number, key, due, shown retry count, claimed},
 -- or of each job {seq, key, state, ended at}.
+READ_ONLY = true
 if not S then return {} end
 local most, answer = tonumber(ARGV[2]), {}
 
@@ -13,16 +14,20 @@ end
 
 if ARGV[1] == 'lanes' then
   if call('HLEN', K.lanes) > most then return 0 end
-  for _, n in ipairs(call('HKEYS', K.lanes)) do
-    local l = lane_of(tonumber(n))
+  for _, id in ipairs(call('HKEYS', K.lanes)) do
+    local l = lane_of(number_in(id))
     answer[#answer + 1] = { l.n, l.key, lane_due(l), l.shown, l.claimed_at and 1 or 0 }
   end
   return answer
 end
 local list
 if ARGV[1] == 'live' then
-  if call('HLEN', K.jobs) > most then return 0 end
+  if call('HLEN', K.jobs) + call('HLEN', K.lanes) > most then return 0 end
   list = call('HKEYS', K.jobs)
+  local all = call('HGETALL', K.lanes)
+  for i = 1, #all, 2 do
+    if is_compact(all[i + 1]) then list[#list + 1] = number_in(all[i]) end
+  end
 else
   local key = ARGV[1] == 'dead' and K.dead or K.done
   if call('ZCARD', key) > most then return 0 end

@@ -1,4 +1,5 @@
 -- Lanes as people see them. ARGV: their numbers. Answers for each nil or what it is: see `views.rs`.
+READ_ONLY = true
 local function due_of(l)
   if S.mode == 'accumulate' then return l.due end
   local head = l.claimed_at and job_of(closed_of(l)[1]) or head_of(l)
@@ -7,6 +8,7 @@ local function due_of(l)
 end
 
 local function soonest(l)
+  if l.single then return l.single.prio end
   local first, best = members(K.prios, l, 1)[1], false
   if first then best = tonumber(string.sub(first, 17, 21)) end
   for _, seq in ipairs(l.claimed_at and closed_of(l) or {}) do
@@ -25,7 +27,7 @@ local function view(l)
   if l.claimed_at then
     v[6] = l.open + #closed_of(l)
     v[10], v[11] = l.token, (cmsgpack.unpack(call('HGET', K.claims, num(l.token))))
-    v[12], v[13] = l.claimed_at, call('HGET', K.progress, num(l.n))
+    v[12], v[13] = l.claimed_at, call('HGET', K.progress, id_of(l.n))
   end
   return v
 end

@@ -1,23 +1,91 @@
--- Adds jobs. ARGV: dry, now, version, then 13 for each job.
--- Answers {'OK', {seq, created, status, ...}}, {'STALE'} or {'ROUTE', index}.
+-- Adds jobs. ARGV: dry, now, version, then 's' and the jobs, all plain; or 'm' and the jobs, each
+-- with 's' or 'g' before it. A plain one is one text: when it is to run (n, i or @ and 7 bytes), its
+-- priority (2 bytes), whether it has a score (0 or 1), its score (8 bytes), and the end of a compact
+-- record as it is. Any other ('g') is 13 fields.
+-- Answers {'OK', now, {seq, status, ...}} with {seq}, status, created for those accepted at another
+-- time, {'STALE'} or {'ROUTE', index}.
 local FIELDS = 13
 local dry = ARGV[1] == '1'
 NOW = clock(ARGV[2])
 
+-- The jobs: where each begins in ARGV, its key, and the text of a plain one.
+local jobs_max, starts, job_keys, texts = 0, {}, {}, {}
+local keyed, is_bound
+
+local function read_plain(at)
+  jobs_max = jobs_max + 1
+  local text = ARGV[at]
+  texts[jobs_max], starts[jobs_max] = text, at
+  local high, low = string.byte(text, 20, 21)
+  local length = high * 256 + low
+  job_keys[jobs_max] = length == 0 and '' or string.sub(text, 29, 28 + length)
+end
+
+local function read_batch()
+  local i, mixed = 5, ARGV[4] == 'm'
+  while i <= #ARGV do
+    if not mixed then
+      read_plain(i)
+      i = i + 1
+    elseif ARGV[i] == 's' then
+      read_plain(i + 1)
+      i = i + 2
+    else
+      jobs_max = jobs_max + 1
+      texts[jobs_max], starts[jobs_max], job_keys[jobs_max] = false, i + 1, ARGV[i + 1]
+      i = i + FIELDS + 1
+    end
+  end
+end
+
+-- Looks the lanes of all keys up at once.
+local records = {}
+local function look_up()
+  local keys, known = {}, {}
+  for i = 1, jobs_max do
+    local key = job_keys[i]
+    if ids[key] == nil then
+      ids[key] = false
+      keys[#keys + 1] = key
+    end
+  end
+  for i, id in ipairs(fields(K.keys, keys)) do
+    ids[keys[i]] = id
+    if id then known[#known + 1] = id end
+  end
+  for i, record in ipairs(fields(K.lanes, known)) do
+    if is_compact(record) then records[known[i]] = record
+    else
+      local n = number_in(known[i])
+      lanes[n] = read_lane(n, record)
+    end
+  end
+end
+
+local function route_of_lane(id)
+  local l = lanes[number_in(id)]
+  return l and route_text(l.route) or NO_ROUTE
+end
+
 local function check()
   if not S or num(S.version) ~= ARGV[3] then return { 'STALE' } end
-  local keyed, bound = S.mode ~= 'parallel', {}
-  for i = 4, #ARGV, FIELDS do
-    local key, idem, wanted = ARGV[i], ARGV[i + 11], ARGV[i + 7] .. '\0' .. ARGV[i + 8]
-    if (key ~= '') ~= keyed then return { 'STALE' } end
-    if S.mode == 'accumulate' or S.mode == 'fifo' then
-      if not bound[key] then
-        local l = lane_of_key(key)
-        bound[key] = l and route_text(l.route) or wanted
-      end
-      local repeated = idem ~= '' and call('HEXISTS', K.idem, key .. '\0' .. idem) == 1
-      if bound[key] ~= wanted and not repeated then return { 'ROUTE', (i - 4) / FIELDS } end
+  keyed, is_bound = S.mode ~= 'parallel', S.mode == 'accumulate' or S.mode == 'fifo'
+  read_batch()
+  for i = 1, jobs_max do
+    if (job_keys[i] ~= '') ~= keyed then return { 'STALE' } end
+  end
+  if not keyed then return end
+  look_up()
+  if not is_bound then return end
+  local bound = {}
+  for i = 1, jobs_max do
+    local at, key, wanted, idem = starts[i], job_keys[i], NO_ROUTE, ''
+    if not texts[i] then
+      wanted, idem = ARGV[at + 7] .. '\0' .. ARGV[at + 8], ARGV[at + 11]
     end
+    if not bound[key] then bound[key] = ids[key] and route_of_lane(ids[key]) or wanted end
+    local repeated = idem ~= '' and call('HEXISTS', K.idem, key .. '\0' .. idem) == 1
+    if bound[key] ~= wanted and not repeated then return { 'ROUTE', i - 1 } end
   end
 end
 
@@ -28,26 +96,22 @@ local function due_of(text)
   return tonumber(value)
 end
 
--- Now in Unix seconds, as 16 hex digits that order as the (positive) doubles do.
+-- Now in Unix seconds, as 8 bytes that order as the (positive) doubles do.
 local function score_now()
-  if S.mode == 'fifo' then return '8000000000000000' end
+  if S.mode == 'fifo' then return '\128\0\0\0\0\0\0\0' end
   local bytes = struct.pack('>d', NOW / 1000000)
-  local hex = { string.format('%02x', string.byte(bytes, 1) + 128) }
-  for b = 2, 8 do hex[b] = string.format('%02x', string.byte(bytes, b)) end
-  return table.concat(hex)
+  return string.char(string.byte(bytes, 1) + 128) .. string.sub(bytes, 2)
 end
 
 local function remembered(field)
   local known = call('HGET', K.idem, field)
   if not known then return end
   local seq, created, until_ = cmsgpack.unpack(known)
-  if until_ > NOW or call('HEXISTS', K.jobs, num(seq)) == 1
-    or call('HEXISTS', K.aliases, num(seq)) == 1 then
-    return seq, created
-  end
+  if until_ > NOW or is_known(seq) then return seq, created end
 end
 
-local function job_at(i, now_score)
+local now_score = S and score_now()
+local function job_at(i)
   local body = ARGV[i + 2]
   local j = {
     seq = next_seq(), created = NOW, lane = 0, state = 'live', task = ARGV[i + 1],
@@ -57,7 +121,7 @@ local function job_at(i, now_score)
     ttl = tonumber(ARGV[i + 9]), expires = tonumber(ARGV[i + 10]), options = ARGV[i + 12],
     aliases = false, ended = false, key = '', size = #body, body = body,
   }
-  if j.score == '' then j.score = now_score end
+  if j.score == '' then j.score = hex(now_score) end
   return j
 end
 
@@ -92,27 +156,114 @@ local refusal = check()
 if refusal then return refusal end
 if dry then return { 'OK', {} } end
 
-local answer, now_score = {}, score_now()
+local answer, now_bytes = {}, id_of(NOW)
 local function tell(seq, created, status)
   local at = #answer
-  answer[at + 1], answer[at + 2], answer[at + 3] = seq, created, status
+  answer[at + 1], answer[at + 2], answer[at + 3] = seq, status, created
 end
-for i = 4, #ARGV, FIELDS do
-  local key, idem = ARGV[i], ARGV[i + 11]
+
+-- Compact records that wait to be written together.
+local new_lanes, new_keys, new_ready, new_wakes = {}, {}, {}, {}
+local function flush()
+  many('HSET', K.lanes, new_lanes)
+  many('HSET', K.keys, new_keys)
+  many('ZADD', K.ready, new_ready)
+  many('ZADD', K.wake, new_wakes)
+  new_lanes, new_keys, new_ready, new_wakes = {}, {}, {}, {}
+end
+
+-- When a plain job is to run.
+local function time_in(text)
+  local kind = string.byte(text, 1)
+  if kind == 110 then return NOW, now_bytes end
+  local value = struct.unpack('>I7', text, 2)
+  if kind == 105 then value = after(value) end
+  return value, id_of(value)
+end
+
+-- The compact record of a plain job and the beginning of its place among the ready lanes, but for
+-- what differs between jobs: mostly they are the same for the whole batch.
+local heads, places = {}, {}
+local function compact(text)
+  local like = string.sub(text, 1, 19)
+  local head = heads[like]
+  if not head then
+    local run_at, bytes = time_in(text)
+    local prio = string.sub(text, 9, 10)
+    local score = string.byte(text, 11) == 49 and string.sub(text, 12, 19) or now_score
+    head = 'S' .. now_bytes .. bytes .. prio .. score
+    heads[like] = head
+    places[like] = run_at <= NOW and '\0\0\0' .. prio .. bytes or run_at
+  end
+  return head .. string.sub(text, 20), places[like]
+end
+
+local opened = 0
+local function put_compact(key, text)
+  local seq = next_seq()
+  local id = id_of(seq)
+  local record, place_of = compact(text)
+  local at = #new_lanes
+  new_lanes[at + 1], new_lanes[at + 2] = id, record
+  if keyed then
+    new_keys[at + 1], new_keys[at + 2] = key, id
+    ids[key] = id
+  end
+  if type(place_of) == 'string' then
+    at = #new_ready
+    new_ready[at + 1], new_ready[at + 2] = 0, place_of .. id
+  else
+    at = #new_wakes
+    new_wakes[at + 1], new_wakes[at + 2] = num(place_of), id
+  end
+  opened = opened + 1
+  at = #answer
+  answer[at + 1], answer[at + 2] = seq, 0
+end
+
+-- A plain job whose lane exists.
+local function job_of_text(text)
+  local seq = next_seq()
+  local j = compact_job(seq, (compact(text)))
+  j.lane = 0
+  return j
+end
+
+local function put_other(key, at)
+  local idem = ARGV[at + 11]
   local field = key .. '\0' .. idem
   local seq, created
   if idem ~= '' then seq, created = remembered(field) end
-  if seq then
-    tell(seq, created, 2)
+  if seq then return tell({ seq }, created, 2) end
+  local j, status = put(key, job_at(at))
+  if idem ~= '' then
+    local until_ = NOW + S.remember
+    call('HSET', K.idem, field, cmsgpack.pack(j.seq, j.created, until_))
+    call('ZADD', K.idemold, num(until_), field)
+  end
+  tell({ j.seq }, j.created, status)
+end
+
+for i = 1, jobs_max do
+  local key, text = job_keys[i], texts[i]
+  if text and (not keyed or not ids[key]) then
+    put_compact(key, text)
   else
-    local j, status = put(key, job_at(i, now_score))
-    if idem ~= '' then
-      local until_ = NOW + S.remember
-      call('HSET', K.idem, field, cmsgpack.pack(j.seq, j.created, until_))
-      call('ZADD', K.idemold, num(until_), field)
+    flush()
+    if keyed and ids[key] then lane_of(number_in(ids[key]), records[ids[key]]) end
+    if text then
+      local j, status = put(key, job_of_text(text))
+      tell({ j.seq }, j.created, status)
+    else
+      put_other(key, starts[i])
     end
-    tell(j.seq, j.created, status)
   end
 end
+if opened > 0 then
+  rings = true
+  count('jobs', opened)
+  count('lanes', opened)
+  flush()
+end
 commit()
-return { 'OK', answer }
+return { 'OK', NOW, answer }

@@ -40,14 +40,14 @@ local token, taken, turns = next_token(), {}, {}
 -- Re-fences the lanes that a claim still holds; the rest of them, if any, stays with it.
 local function take_over(old)
   local list, count_taken = call('HGET', K.held, num(old)), 0
-  for at = 1, #list, 16 do
+  for at = 1, #list, 7 do
     if lanes_left == 0 then break end
-    local l = lane_of(tonumber(string.sub(list, at, at + 15)))
+    local l = lane_of(number_in(string.sub(list, at, at + 6)))
     if l and l.claimed_at and l.token == old then
       l.token = token
       store_lane(l)
       lanes_left, count_taken = lanes_left - 1, count_taken + 1
-      taken[#taken + 1] = l.n
+      taken[#taken + 1] = id_of(l.n)
       turns[#turns + 1] = turn_of(l, false)
     end
   end

@@ -1,4 +1,5 @@
--- Ends turns. ARGV: now, then for each turn: lane, token, rest, job whose state is kept ('' = the
+-- Ends turns. ARGV: now, how many are simply done, of each of these its lane and token (7 bytes each);
+-- then for each other turn: lane, token, rest, job whose state is kept ('' = the
 -- lane's), due, retry_count, crashes, error, counted, hold, n, then n times (seq, fate).
 -- Answers for each turn nil (stale) or the cancelled jobs {seq, created, ...}.
 NOW = clock(ARGV[1])
@@ -30,8 +31,8 @@ end
 local function end_claim(l)
   local closed, claimed_at = closed_of(l), l.claimed_at
   release_claim(l.token, 1)
-  if #closed > INLINE_CLOSED_MAX then call('HDEL', K.closed, num(l.n)) end
-  call('HDEL', K.flags, num(l.n))
+  if #closed > INLINE_CLOSED_MAX then call('HDEL', K.closed, id_of(l.n)) end
+  call('HDEL', K.flags, id_of(l.n))
   l.closed, l.claimed_at = false, false
   count('running', -1)
   return closed, claimed_at
@@ -95,14 +96,71 @@ local function settle(turn)
     j.started = j.started or claimed_at
     kept[#kept + 1] = end_job(l, turn, j, cancelled)
   end
-  if not kept[1] and l.open > 0 then call('HDEL', K.progress, num(l.n)) end
+  if not kept[1] and l.open > 0 then call('HDEL', K.progress, id_of(l.n)) end
   return_to_lane(l, turn, kept)
   if turn.counted then count('failed', 1)
   elseif turn.rest == 'done' then count('processed', 1) end
   return cancelled
 end
 
-local answer, at = {}, 2
+local answer, simple = {}, tonumber(ARGV[2])
+
+-- Those whose lane has a compact record end together; the others one by one.
+local function settle_simple()
+  local lane_ids = {}
+  for i = 1, simple do lane_ids[i] = string.sub(ARGV[2 + i], 1, 7) end
+  local busy, gone, keys, left = fields(K.busy, lane_ids), {}, {}, {}
+  for i, id in ipairs(lane_ids) do
+    local token = string.sub(ARGV[2 + i], 8)
+    local claim = busy[i]
+    if claim and string.sub(claim, 1, 7) == token and not gone[id] then
+      gone[#gone + 1], gone[id] = id, true
+      left[token] = (left[token] or 0) + 1
+      if S.mode ~= 'parallel' then keys[#keys + 1] = string.sub(claim, 8) end
+      answer[i] = {}
+    else
+      answer[i] = false
+      if not claim then
+        answer[i] = settle({ lane = number_in(id), token = number_in(token), rest = 'done',
+          due = 'u', retry = -1, crashes = 0, fates = {} })
+      end
+    end
+  end
+  return gone, keys, left
+end
+
+-- Keeps what the queue wants to keep of ended jobs.
+local function keep_simple(gone)
+  local ended, times = {}, {}
+  for i, record in ipairs(fields(K.lanes, gone)) do
+    local n = number_in(gone[i])
+    local j, token = compact_job(n, record), number_in(call('HGET', K.busy, gone[i]))
+    local node, kind, ttl, until_, made_at = cmsgpack.unpack(call('HGET', K.claims, num(token)))
+    j.started, j.attempts, j.state, j.ended, j.key, j.lane =
+      made_at, 1, 'done', NOW, key_in(record), 0
+    ended[2 * i - 1], ended[2 * i] = num(n), job_record(j)
+    times[2 * i - 1], times[2 * i] = num(NOW + S.keep), pad(n)
+  end
+  many('HSET', K.jobs, ended)
+  many('ZADD', K.done, times)
+end
+
+if S and simple > 0 then
+  local gone, keys, left = settle_simple()
+  if S.keep > 0 then keep_simple(gone) end
+  many('HDEL', K.busy, gone)
+  many('HDEL', K.lanes, gone)
+  many('HDEL', K.keys, keys)
+  for token, lanes_less in pairs(left) do release_claim(number_in(token), lanes_less) end
+  count('running', -#gone)
+  count('lanes', -#gone)
+  count('jobs', -#gone)
+  count('processed', #gone)
+elseif not S then
+  for i = 1, simple do answer[i] = false end
+end
+
+local at = 3 + simple
 while at <= #ARGV do
   local turn
   turn, at = read_turn(at)

@@ -15,40 +15,73 @@ local INLINE_BYTES_MAX = 1024 -- a longer payload stands apart, so that moving a
 local INLINE_CLOSED_MAX = 16  -- a longer list of closed jobs stands apart
 local NOW = 0
 
-local K = {
-  meta = P .. 'meta',             -- HASH: settings of the queue, counters
-  lanes = P .. 'lanes',           -- HASH: lane -> record
-  keys = P .. 'keys',             -- HASH: key -> lane
-  jobs = P .. 'jobs',             -- HASH: seq -> record, of every job that is known
-  bodies = P .. 'bodies',         -- HASH: seq -> payload that is not inline
-  closed = P .. 'closed',         -- HASH: lane -> seqs of its turn, where they are many
-  progress = P .. 'progress',     -- HASH: lane -> what its last holder told
-  flags = P .. 'flags',           -- HASH: lane -> seqs of its turn that somebody wants cancelled
-  open = P .. 'open',             -- ZSET lex: lane, rank, seq
-  later = P .. 'later',           -- ZSET lex: lane, run_at, seq (exclusive: not due yet)
-  prios = P .. 'prios',           -- ZSET lex: lane, priority, seq (accumulate)
-  equal = P .. 'equal',           -- HASH: lane, digest -> seq of the open job
-  ready = P .. 'ready',           -- ZSET lex: class 8, priority 5, due 16, lane 16
-  wake = P .. 'wake',             -- ZSET: lane by the time when it must be looked at again
-  trouble = P .. 'trouble',       -- ZSET: lane by minus its shown retry count
-  failing = P .. 'failing',       -- SET: lanes with a failure in them
-  claims = P .. 'claims',         -- HASH: token -> node, kind, ttl, until
-  left = P .. 'left',             -- HASH: token -> lanes that it still holds
-  held = P .. 'held',             -- HASH: token -> the lanes that it took
-  holders = P .. 'holders',       -- ZSET lex: node, ttl, token of claims with a node lease
-  leases = P .. 'leases',         -- ZSET: token by the end of a lease of its own
-  done = P .. 'done',             -- ZSET: seq by when it may be forgotten
-  dead = P .. 'dead',             -- ZSET: seq by when it was buried
-  deadkeys = P .. 'deadkeys',     -- ZSET lex: key, NUL, seq of dead jobs
-  expiring = P .. 'expiring',     -- ZSET: seq of open jobs by expires_at
-  aliases = P .. 'aliases',       -- HASH: seq -> the job it became one with
-  idem = P .. 'idem',             -- HASH: key, NUL, idempotency key -> job
-  idemold = P .. 'idemold',       -- ZSET: the same by when to look whether it can be forgotten
-  routes = P .. 'routes',         -- HASH: node, NUL, group -> number; #number -> node, NUL, group
-}
+-- The keys of a shard; each name is made when it is first used:
+--   meta      HASH: settings of the queue, counters
+--   lanes     HASH: id -> record; of a lane with one fresh job, a compact one (see below)
+--   busy      HASH: id of a claimed lane with a compact record -> token, key
+--   keys      HASH: key -> id of its lane
+--   jobs      HASH: seq -> record, of every job that is known and in no compact record
+--   bodies    HASH: seq -> payload that is not inline
+--   closed    HASH: id -> seqs of its turn, where they are many
+--   progress  HASH: id -> what its last holder told
+--   flags     HASH: id -> seqs of its turn that somebody wants cancelled
+--   open      ZSET lex: lane, rank, seq
+--   later     ZSET lex: lane, run_at, seq (exclusive: not due yet)
+--   prios     ZSET lex: lane, priority, seq (accumulate)
+--   equal     HASH: lane, digest -> seq of the open job
+--   ready     ZSET lex: class (3 bytes), priority (2), due (7), id (7)
+--   wake      ZSET: id by the time when it must be looked at again
+--   trouble   ZSET: lane by minus its shown retry count
+--   failing   SET: ids of lanes with a failure in them
+--   claims    HASH: token -> node, kind, ttl, until, made at
+--   left      HASH: token -> lanes that it still holds
+--   held      HASH: token -> the ids that it took
+--   holders   ZSET lex: node, ttl, token of claims with a node lease
+--   leases    ZSET: token by the end of a lease of its own
+--   done      ZSET: seq by when it may be forgotten
+--   dead      ZSET: seq by when it was buried
+--   deadkeys  ZSET lex: key, NUL, seq of dead jobs
+--   expiring  ZSET: seq of open jobs by expires_at
+--   aliases   HASH: seq -> the job it became one with
+--   idem      HASH: key, NUL, idempotency key -> job
+--   idemold   ZSET: the same by when to look whether it can be forgotten
+--   routes    HASH: node, NUL, group -> number; #number -> node, NUL, group
+local K = setmetatable({}, { __index = function(known, name)
+  known[name] = P .. name
+  return known[name]
+end })
 
 local function num(x) return string.format('%.0f', x) end
 local function pad(x) return string.format('%016.0f', x) end
+
+-- A lane's number as 7 bytes that order as the numbers do.
+local function id_of(n) return struct.pack('>I7', n) end
+local function number_in(id) return (struct.unpack('>I7', id)) end
+
+-- Commands with many arguments, in as few calls as Lua's stack allows.
+local UNPACK_MAX = 6000
+local function many(command, key, list)
+  for i = 1, #list, UNPACK_MAX do
+    call(command, key, unpack(list, i, math.min(i + UNPACK_MAX - 1, #list)))
+  end
+end
+
+-- The scores of a ZSET that is ordered by its members are all 0.
+local function add_members(key, list)
+  local args = {}
+  for i, member in ipairs(list) do args[2 * i - 1], args[2 * i] = 0, member end
+  many('ZADD', key, args)
+end
+
+local function fields(key, list)
+  if #list <= UNPACK_MAX then return list[1] and call('HMGET', key, unpack(list)) or {} end
+  local values = {}
+  for i = 1, #list, UNPACK_MAX do
+    local part = call('HMGET', key, unpack(list, i, math.min(i + UNPACK_MAX - 1, #list)))
+    for at, value in ipairs(part) do values[i + at - 1] = value end
+  end
+  return values
+end
 
 local function clock(text)
   if text ~= '' then return tonumber(text) end
@@ -105,12 +138,17 @@ end
 -- Jobs ------------------------------------------------------------------------------------------
 
 local jobs = {}
+local lane_of
 
 local function job_of(seq)
   local known = jobs[seq]
   if known ~= nil then return known end
   local record = call('HGET', K.jobs, num(seq))
-  if not record then return false end
+  if not record then
+    -- It may be the fresh job of the lane that has its number.
+    local l = lane_of(seq)
+    return l and jobs[seq] or false
+  end
   local j = { seq = seq }
   j.created, j.lane, j.state, j.task, j.digest, j.score, j.prio, j.run_at, j.attempts, j.retry,
     j.crashes, j.error, j.started, j.flagged, j.route, j.ttl, j.expires, j.options, j.aliases,
@@ -119,11 +157,15 @@ local function job_of(seq)
   return j
 end
 
+local function job_record(j)
+  return cmsgpack.pack(j.created, j.lane, j.state, j.task, j.digest, j.score, j.prio, j.run_at,
+    j.attempts, j.retry, j.crashes, j.error, j.started, j.flagged, j.route, j.ttl, j.expires,
+    j.options, j.aliases, j.ended, j.key, j.size, j.body)
+end
+
 local function save_job(j)
   jobs[j.seq] = j
-  call('HSET', K.jobs, num(j.seq), cmsgpack.pack(j.created, j.lane, j.state, j.task, j.digest,
-    j.score, j.prio, j.run_at, j.attempts, j.retry, j.crashes, j.error, j.started, j.flagged,
-    j.route, j.ttl, j.expires, j.options, j.aliases, j.ended, j.key, j.size, j.body))
+  call('HSET', K.jobs, num(j.seq), job_record(j))
 end
 
 local function body_of(j)
@@ -160,6 +202,14 @@ end
 local function unbury(j)
   call('ZREM', K.dead, pad(j.seq))
   call('ZREM', K.deadkeys, j.key .. '\0' .. pad(j.seq))
+end
+
+local function is_known(seq)
+  if call('HEXISTS', K.jobs, num(seq)) == 1 or call('HEXISTS', K.aliases, num(seq)) == 1 then
+    return true
+  end
+  local record = call('HGET', K.lanes, id_of(seq))
+  return record and string.byte(record, 1) == 83
 end
 
 -- The job of this seq, accepted in this millisecond, or the one that it became one with.
@@ -204,31 +254,106 @@ local lanes = {}
 local touched = {}
 local rings = false
 
-local function lane_of(n)
-  if lanes[n] ~= nil then return lanes[n] end
-  local record = call('HGET', K.lanes, num(n))
-  if not record then return false end
+local function read_lane(n, record)
   local l = { n = n }
   l.key, l.token, l.claimed_at, l.held, l.paused, l.closed, l.open, l.bad, l.retry, l.crashes,
     l.error, l.due, l.next_due, l.route, l.solo, l.ready, l.wake, l.shown, l.beat_at, l.failing =
     cmsgpack.unpack(record)
-  lanes[n] = l
   return l
 end
 
-local function lane_of_key(key)
-  local n = call('HGET', K.keys, key)
-  return n and lane_of(tonumber(n))
-end
-
-local function open_lane(n, key, due, route)
-  local l = {
+local function new_lane(n, key, due, route)
+  return {
     n = n, key = key, token = 0, claimed_at = false, held = false, paused = false, closed = false,
     open = 0, bad = 0, retry = -1, crashes = 0, error = false, due = due, next_due = false,
     route = route, solo = false, ready = false, wake = false, shown = -1, beat_at = 0,
     failing = false,
   }
-  if key ~= '' then call('HSET', K.keys, key, num(n)) end
+end
+
+-- Compact records. A lane that holds one job, which never ran and wants nothing special, is one
+-- value: most lanes never become anything else, and pushing, claiming and ending such a turn takes
+-- a few commands for a whole batch. 'S', accepted at (7 bytes), run_at (7), priority (2), score
+-- (8 bytes that order as the scores do), lengths of key (2), task (2), digest (1) and options (4),
+-- then these and the payload. The job's seq is the lane's number. A claim does not change it: the
+-- claimed lane stands in `busy`.
+-- Whatever else happens to such a lane unfolds it first into the records of any lane.
+
+local function is_compact(record) return string.byte(record, 1) == 83 end
+
+local function key_in(record)
+  local length = struct.unpack('>I2', record, 26)
+  return string.sub(record, 35, 34 + length)
+end
+
+local function hex(bytes)
+  return (string.gsub(bytes, '.', function(c) return string.format('%02x', string.byte(c)) end))
+end
+
+local function compact_job(n, record)
+  local created, run_at, prio, score, key_length, task_length, digest_length, options_length =
+    struct.unpack('>I7I7I2c8I2I2I1I4', record, 2)
+  local at = 35 + key_length
+  local function text(length)
+    at = at + length
+    return string.sub(record, at - length, at - 1)
+  end
+  local task, digest, options = text(task_length), text(digest_length), text(options_length)
+  local body = string.sub(record, at)
+  return {
+    seq = n, created = created, lane = n, state = 'live', task = task, digest = digest,
+    score = hex(score),
+    prio = prio, run_at = run_at, attempts = 0, retry = -1, crashes = 0, error = false,
+    started = false, flagged = false, route = 0, ttl = 0, expires = 0, options = options,
+    aliases = false, ended = false, key = '', size = #body, body = body,
+  }
+end
+
+local function ready_member(class, prio, due, n)
+  return struct.pack('>I3I2I7I7', class, prio, due, n)
+end
+
+local READ_ONLY = false -- scripts that only look do not unfold
+local unfold
+
+function lane_of(n, record)
+  if lanes[n] ~= nil then return lanes[n] end
+  record = record or call('HGET', K.lanes, id_of(n))
+  if not record then return false end
+  if not is_compact(record) then
+    lanes[n] = read_lane(n, record)
+    return lanes[n]
+  end
+  local j = compact_job(n, record)
+  local l = new_lane(n, key_in(record), j.run_at, 0)
+  lanes[n], jobs[n] = l, j
+  local busy = call('HGET', K.busy, id_of(n))
+  if busy then
+    l.token = struct.unpack('>I7', busy)
+    local node, kind, ttl, until_, made_at = cmsgpack.unpack(call('HGET', K.claims, num(l.token)))
+    l.claimed_at, l.beat_at, l.closed = made_at, made_at, { n }
+  else
+    l.open, l.solo = 1, n
+  end
+  if READ_ONLY then l.single = not busy and j else unfold(l, j, busy) end
+  return l
+end
+
+-- Lanes by key, as far as a script has looked them up already.
+local ids = {}
+
+local function lane_of_key(key)
+  local id = ids[key]
+  if id == nil then id = call('HGET', K.keys, key) end
+  return id and lane_of(number_in(id))
+end
+
+local function open_lane(n, key, due, route)
+  local l = new_lane(n, key, due, route)
+  if key ~= '' then
+    ids[key] = id_of(n)
+    call('HSET', K.keys, key, ids[key])
+  end
   count('lanes', 1)
   lanes[n] = l
   return l
@@ -243,28 +368,31 @@ local function touch(l)
 end
 
 local function closed_of(l)
-  if l.closed == true then l.closed = cmsgpack.unpack(call('HGET', K.closed, num(l.n))) end
+  if l.closed == true then l.closed = cmsgpack.unpack(call('HGET', K.closed, id_of(l.n))) end
   return l.closed or {}
 end
 
 local function store_lane(l)
   local failing = l.bad > 0 or (S.mode == 'accumulate' and l.retry >= 0)
   if failing ~= l.failing then
-    call(failing and 'SADD' or 'SREM', K.failing, num(l.n))
+    call(failing and 'SADD' or 'SREM', K.failing, id_of(l.n))
     l.failing = failing
   end
   local closed = l.closed
   if closed and closed ~= true and #closed > INLINE_CLOSED_MAX then closed = true end
-  call('HSET', K.lanes, num(l.n), cmsgpack.pack(l.key, l.token, l.claimed_at, l.held, l.paused,
+  call('HSET', K.lanes, id_of(l.n), cmsgpack.pack(l.key, l.token, l.claimed_at, l.held, l.paused,
     closed, l.open, l.bad, l.retry, l.crashes, l.error, l.due, l.next_due, l.route, l.solo,
     l.ready, l.wake, l.shown, l.beat_at, l.failing))
 end
 
 local function remove_lane(l)
-  if l.key ~= '' then call('HDEL', K.keys, l.key) end
-  if l.failing then call('SREM', K.failing, num(l.n)) end
-  call('HDEL', K.lanes, num(l.n))
-  call('HDEL', K.progress, num(l.n))
+  if l.key ~= '' then
+    call('HDEL', K.keys, l.key)
+    ids[l.key] = false
+  end
+  if l.failing then call('SREM', K.failing, id_of(l.n)) end
+  call('HDEL', K.lanes, id_of(l.n))
+  call('HDEL', K.progress, id_of(l.n))
   count('lanes', -1)
   lanes[l.n] = nil
 end
@@ -325,6 +453,7 @@ local function seq_in(member) return tonumber(string.sub(member, -16)) end
 -- The open job that comes first; in `exclusive` among those that are due.
 local function head_of(l)
   if l.open == 0 then return false end
+  if l.single then return l.single end
   if S.mode == 'parallel' then return job_of(l.solo) end
   local member = members(K.open, l, 1)[1]
   return member and job_of(seq_in(member))
@@ -366,8 +495,8 @@ local function stand(l, ready, wake)
     l.ready, rings = ready, rings or ready
   end
   if wake ~= l.wake then
-    if wake then call('ZADD', K.wake, num(wake), pad(l.n))
-    else call('ZREM', K.wake, pad(l.n)) end
+    if wake then call('ZADD', K.wake, num(wake), id_of(l.n))
+    else call('ZREM', K.wake, id_of(l.n)) end
     l.wake, rings = wake, rings or wake
   end
 end
@@ -397,7 +526,7 @@ local function position(l)
   local prio, due, route, crashes = standing(l, head)
   if due > NOW then return stand(l, false, due) end
   local class = route * 2 + (crashes > 0 and 1 or 0)
-  stand(l, string.format('%08.0f%05.0f%016.0f%016.0f', class, prio, due, l.n), next_later)
+  stand(l, ready_member(class, prio, due, l.n), next_later)
 end
 
 -- Saves a lane where it belongs now, or removes it when it is empty.
@@ -411,6 +540,20 @@ local function place(l)
   else
     position(l)
   end
+  store_lane(l)
+end
+
+-- Turns a compact record into those of any lane; the lane stays where it stands.
+function unfold(l, j, busy)
+  if busy then
+    call('HDEL', K.busy, id_of(l.n))
+  else
+    l.open, l.solo = 0, false
+    insert(l, j)
+    local member = ready_member(0, j.prio, j.run_at, l.n)
+    if call('ZSCORE', K.ready, member) then l.ready = member else l.wake = j.run_at end
+  end
+  save_job(j)
   store_lane(l)
 end
 
@@ -508,13 +651,11 @@ local function holder_member(node, ttl, token)
   return string.format('%04d', #node) .. node .. pad(ttl) .. pad(token)
 end
 
-local function store_claim(node, kind, ttl, token, numbers)
+local function store_claim(node, kind, ttl, token, taken)
   local t = num(token)
-  call('HSET', K.claims, t, cmsgpack.pack(node, kind, ttl, NOW + ttl))
-  call('HSET', K.left, t, #numbers)
-  local list = {}
-  for i, n in ipairs(numbers) do list[i] = pad(n) end
-  call('HSET', K.held, t, table.concat(list))
+  call('HSET', K.claims, t, cmsgpack.pack(node, kind, ttl, NOW + ttl, NOW))
+  call('HSET', K.left, t, #taken)
+  call('HSET', K.held, t, table.concat(taken))
   if kind == 'node' then call('ZADD', K.holders, 0, holder_member(node, ttl, token))
   else call('ZADD', K.leases, num(NOW + ttl), t) end
 end
@@ -538,9 +679,9 @@ local function first_due()
   while true do
     local member = call('ZRANGEBYLEX', K.ready, from, '+', 'LIMIT', 0, 1)[1]
     if not member then break end
-    local due = tonumber(string.sub(member, 14, 29))
+    local due = struct.unpack('>I7', member, 6)
     if not best or due < best then best = due end
-    from = '(' .. string.sub(member, 1, 13) .. '~'
+    from = '(' .. string.sub(member, 1, 5) .. '\255'
   end
   local wake = call('ZRANGE', K.wake, 0, 0, 'WITHSCORES')[2]
   if wake and (not best or tonumber(wake) < best) then best = tonumber(wake) end

@@ -1,5 +1,6 @@
 -- Numbers of the shard. Answers {paused, lanes, jobs, running, retries, dead, processed, failed,
 -- first due}; nil when the queue is not here.
+READ_ONLY = true
 if not S then return false end
 local n = call('HMGET', K.meta, 'lanes', 'jobs', 'running', 'processed', 'failed')
 for i = 1, 5 do n[i] = tonumber(n[i] or '0') end

@@ -61,8 +61,7 @@ end
 local names = old(K.idemold, NOW, tonumber(ARGV[5]))
 for _, field in ipairs(names) do
   local seq = cmsgpack.unpack(call('HGET', K.idem, field))
-  local known = call('HEXISTS', K.jobs, num(seq)) + call('HEXISTS', K.aliases, num(seq)) > 0
-  if known then
+  if is_known(seq) then
     call('ZADD', K.idemold, num(NOW + math.max(S.remember, 60000000)), field)
   else
     call('ZREM', K.idemold, field)

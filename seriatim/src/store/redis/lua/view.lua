@@ -1,5 +1,6 @@
 -- Jobs as people see them. ARGV: (seq, millisecond of acceptance; '' = any) of each.
 -- Answers for each nil or {what it is, seq, created, ...}: see `views.rs`.
+READ_ONLY = true
 local function view(seq, millis)
   local j
   if millis == '' then j = job_of(seq) else j = resolve(seq, tonumber(millis)) end
@@ -17,7 +18,7 @@ local function view(seq, millis)
       local node, kind = cmsgpack.unpack(call('HGET', K.claims, num(l.token)))
       v[1], v[10], v[15] = 'running', j.attempts + 1, j.started or l.claimed_at
       v[18], v[19] = l.beat_at, kind == 'node' and node
-      v[20] = call('HGET', K.progress, num(l.n))
+      v[20] = call('HGET', K.progress, id_of(l.n))
     end
   end
   return v

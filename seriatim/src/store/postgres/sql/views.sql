@@ -1,0 +1,57 @@
+-- For people, to look at with any client. Programs had better ask the store: what stands here may
+-- grow in any version, and the tables behind it change.
+
+CREATE FUNCTION seriatim.time_of(_micros bigint) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+  SELECT 'epoch'::timestamptz + _micros * interval '1 microsecond'
+$$;
+
+-- The id of a job, as push answered it.
+CREATE FUNCTION seriatim.job_id(_created_at bigint, _queue int, _seq bigint) RETURNS uuid
+LANGUAGE sql IMMUTABLE AS $$
+  SELECT (lpad(to_hex(greatest(_created_at, 0) / 1000), 12, '0') || '7000'
+    || lpad(to_hex(32768 + _queue), 4, '0') || lpad(to_hex(_seq), 12, '0'))::uuid
+$$;
+
+-- A payload as text; of one that is no UTF-8 (a codec's) the bytes.
+CREATE FUNCTION seriatim.text_of(_payload bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN convert_from(_payload, 'UTF8');
+EXCEPTION WHEN OTHERS THEN
+  RETURN _payload::text;
+END $$;
+
+CREATE VIEW seriatim.jobs AS
+SELECT seriatim.job_id(v.created_at, v.queue, v.seq) AS job_id, v.name AS queue, v.key, v.task,
+  (ARRAY['queued', 'running', 'succeeded', 'failed', 'canceled'])[v.state + 1] AS state,
+  seriatim.text_of(v.payload) AS payload, v.score, v.priority, seriatim.time_of(v.run_at) AS run_at,
+  v.attempt, v.retry_count, v.crashes, v.error, v.flagged AS cancel_requested,
+  seriatim.time_of(v.created_at) AS created_at, seriatim.time_of(v.started_at) AS started_at,
+  seriatim.time_of(v.finished_at) AS finished_at, seriatim.time_of(v.heartbeat_at) AS heartbeat_at,
+  v.progress
+FROM seriatim.job_view v;
+
+CREATE VIEW seriatim.lanes AS
+SELECT q.name AS queue, l.key,
+  CASE WHEN l.claimed THEN 'claimed' WHEN l.paused THEN 'paused' WHEN l.held THEN 'held'
+    ELSE 'waiting' END AS state,
+  CASE WHEN l.payload IS NOT NULL THEN 1 ELSE (
+    SELECT count(*) FROM seriatim.item i WHERE i.lane = l.number) END AS jobs,
+  seriatim.time_of(l.due) AS due, l.priority, l.retry_count, l.crashes, l.error,
+  CASE WHEN l.claimed THEN l.token END AS token, l.holder AS node,
+  seriatim.time_of(l.claimed_at) AS claimed_at,
+  CASE WHEN l.own_lease THEN seriatim.time_of(l.until) END AS lease_until, l.progress
+FROM seriatim.lane l
+JOIN seriatim.queue q ON q.number = l.queue;
+
+CREATE VIEW seriatim.morgue AS
+SELECT job_id, queue, key, task, payload, score, attempt, retry_count, crashes, error, created_at,
+  finished_at AS died_at
+FROM seriatim.jobs WHERE state = 'failed';
+
+CREATE VIEW seriatim.nodes AS
+SELECT n.id AS node, n.info::jsonb->>'name' AS name, n.info::jsonb->>'host' AS host,
+  (n.info::jsonb->>'pid')::int AS pid, n.info::jsonb->>'version' AS version,
+  seriatim.time_of(n.beat_at) AS heartbeat_at, n.dead_at IS NULL AS alive,
+  (ARRAY['quiet', 'stop'])[n.command + 1] AS told,
+  (SELECT count(*) FROM seriatim.lane l WHERE l.claimed AND l.holder = n.id) AS lanes
+FROM seriatim.node n;

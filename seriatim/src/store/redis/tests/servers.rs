@@ -1,0 +1,180 @@
+//! Other ways to have servers: a cluster, a master with a sentinel, TLS.
+
+use std::path::Path;
+use std::process::Command;
+
+use seriatim_testkit::{Redis as Server, RedisCluster, RedisSentinel, redis_cluster_url};
+
+use super::*;
+
+/// Waits for real servers, at most half a minute.
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    while !holds().await {
+        assert!(tokio::time::Instant::now() < deadline, "not in time: {what}");
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn drain(store: &Redis) -> Vec<u32> {
+    let mut tags = Vec::new();
+    loop {
+        let turns = claim(store, 100).await;
+        if turns.is_empty() {
+            return tags;
+        }
+        tags.extend(turns.iter().map(tag));
+        assert!(done(store, &turns).await.iter().all(Settled::is_ok));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_between_pushes_and_claims_in_a_cluster() {
+    let url = redis_cluster_url().unwrap();
+    pushes_and_claims_race_at(&url, in_shards(Queue::fifo("q"), 5), 40, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sentinel_s_new_master_goes_on_with_what_was_confirmed() {
+    let mut servers = RedisSentinel::start().unwrap();
+    let store = open_at(&format!("{}?wait_replicas=1", servers.url()), &new_prefix()).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, (0..20).map(|i| job(&format!("k{}", i % 4), i)).collect()).await;
+    servers.master().kill().unwrap();
+    until("a new master", async || store.now().await.is_ok()).await;
+    assert_eq!(numbers(&store).await.jobs, 20);
+    until("the claim is answered", async || store.claim(claim_request("q", 0)).await.is_ok()).await;
+    // No replica is left that could confirm.
+    let error = store.push(Push { now: None, jobs: vec![job("k", 99)] }).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("wait_replicas"), "{error}");
+}
+
+/// The slot of the queue's only shard, and the node that has it.
+fn place_of_shard(cluster: &mut RedisCluster, prefix: &str) -> (String, usize) {
+    let key = format!("{prefix}:{{q1:0}}:meta");
+    let answer = cluster.nodes()[0].send(&["CLUSTER", "KEYSLOT", &key]).unwrap();
+    let slot = answer.trim_start_matches(':').lines().next().unwrap().to_owned();
+    let place = slot.parse::<usize>().unwrap() * 3 / 16_384;
+    (slot, place.min(2))
+}
+
+fn second_line(answer: &str) -> String {
+    answer.lines().nth(1).unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_whose_slot_moves_to_another_node_loses_nothing() {
+    let mut cluster = RedisCluster::start().unwrap();
+    let prefix = new_prefix();
+    let store = open_at(&cluster.url(), &prefix).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, (0..50).map(|i| job(&format!("k{i}"), i)).collect()).await;
+    let (slot, from) = place_of_shard(&mut cluster, &prefix);
+    let to = (from + 1) % 3;
+    let ids: Vec<String> = cluster
+        .nodes()
+        .iter()
+        .map(|n| second_line(&n.send(&["CLUSTER", "MYID"]).unwrap()))
+        .collect();
+    let nodes = cluster.nodes();
+    nodes[to].send(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &ids[from]]).unwrap();
+    nodes[from].send(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &ids[to]]).unwrap();
+    let port = nodes[to].port().to_string();
+    let keys = nodes[from].send(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"]).unwrap();
+    let keys: Vec<&str> = keys.lines().filter(|line| line.starts_with(&prefix)).collect();
+    let (first, rest) = keys.split_at(keys.len() / 2);
+    assert!(!first.is_empty() && !rest.is_empty());
+    let migrate = |keys: &[&str]| {
+        for key in keys {
+            nodes[from].send(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).unwrap();
+        }
+    };
+    migrate(first);
+    // What arrives while each side has half of the shard waits, and is carried out on neither.
+    let between = Push { now: None, jobs: vec![job("k0", 50)] };
+    let pushed = tokio::time::timeout(Duration::from_millis(300), store.push(between)).await;
+    assert!(pushed.is_err(), "{pushed:?}");
+    migrate(rest);
+    for node in [to, from, (to + 1) % 3] {
+        nodes[node].send(&["CLUSTER", "SETSLOT", &slot, "NODE", &ids[to]]).unwrap();
+    }
+    push(&store, vec![job("k0", 51)]).await;
+    let mut tags = drain(&store).await;
+    tags.sort_unstable();
+    assert_eq!(tags, (0..50).chain([51]).collect::<Vec<u32>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_s_replica_takes_over_from_a_master_that_died() {
+    let mut cluster = RedisCluster::start_with_replicas().unwrap();
+    let prefix = new_prefix();
+    let store = open_at(&cluster.url(), &prefix).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, (0..30).map(|i| job(&format!("k{}", i % 7), i)).collect()).await;
+    let (_, master) = place_of_shard(&mut cluster, &prefix);
+    let nodes = cluster.nodes();
+    let offset = |info: &str, name: &str| {
+        let at = info.find(name)? + name.len();
+        info[at..].split(['\r', ',']).next()?.parse::<u64>().ok()
+    };
+    until("the replica has it all", async || {
+        let info = nodes[master].send(&["INFO", "replication"]).unwrap();
+        let whole = offset(&info, "master_repl_offset:");
+        whole.is_some() && offset(&info, "offset=") == whole
+    })
+    .await;
+    nodes[master].kill().unwrap();
+    until("the replica has taken over", async || store.stats(None).await.is_ok()).await;
+    let beat = Heartbeat { now: None, node: NodeInfo::new("n".into(), LEASE), beats: Vec::new() };
+    until("a heartbeat is heard", async || store.heartbeat(beat.clone()).await.is_ok()).await;
+    let mut tags = drain(&store).await;
+    tags.sort_unstable();
+    assert_eq!(tags, (0..30).collect::<Vec<u32>>());
+}
+
+fn openssl(folder: &Path, line: &str) {
+    let words = line.split_whitespace();
+    let output = Command::new("openssl").args(words).current_dir(folder).output();
+    let output = output.expect("openssl is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test]
+async fn a_server_with_tls_is_trusted_by_its_authority_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let new = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    openssl(folder, &format!("req -x509 {new} -days 2 -subj /CN=ca -keyout ca.key -out ca.pem"));
+    openssl(folder, &format!("req {new} -subj /CN=redis -keyout server.key -out server.csr"));
+    std::fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1").unwrap();
+    let sign = "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2";
+    openssl(folder, &format!("{sign} -extfile names -out server.pem"));
+    let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (certificate, key, ca) = (file("server.pem"), file("server.key"), file("ca.pem"));
+    let port = seriatim_testkit::free_port().unwrap().to_string();
+    let words = ["--tls-port", &port, "--tls-auth-clients", "no", "--tls-cert-file", &certificate];
+    let words = [&words[..], &["--tls-key-file", &key, "--tls-ca-cert-file", &ca]].concat();
+    let _server = Server::start_with(&words).unwrap();
+    let url = format!("rediss://127.0.0.1:{port}/?ca={ca}");
+    let store = open_at(&url, &new_prefix()).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("k", 7)]).await;
+    assert_eq!(drain(&store).await, [7]);
+    let strange = Redis::connect(&format!("rediss://127.0.0.1:{port}/")).await;
+    assert_eq!(strange.err().unwrap().kind(), ErrorKind::Unavailable);
+    let missing = Redis::connect("rediss://127.0.0.1:1/?ca=/nowhere/ca.pem").await.err().unwrap();
+    assert_eq!(missing.kind(), ErrorKind::Invalid);
+    assert!(missing.to_string().contains("/nowhere/ca.pem"), "{missing}");
+}
+
+#[tokio::test]
+async fn a_cluster_is_not_taken_for_a_server() {
+    let url = redis_cluster_url().unwrap();
+    let one = url.split(',').next().unwrap().replace("redis-cluster:", "redis:");
+    let error = Redis::connect(&one).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("redis-cluster://"), "{error}");
+    let error = Redis::connect(&format!("{url}?wait_replicas=1")).await.err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+}
