@@ -6,7 +6,7 @@ mod explain;
 mod tests;
 mod worker;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, de};
 use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
 use toml::{Table, Value};
 
-use crate::http::Role;
+use crate::http::{Audited, Role};
 use crate::output::{Failure, LogFormat};
 
 pub(crate) use cron::CronConfig;
@@ -23,6 +23,12 @@ use explain::explain;
 pub(crate) use explain::{closest, in_words};
 pub(crate) use worker::{Builtin, WorkerConfig, WorkerKind};
 
+/// How long events of jobs are kept when nobody says.
+pub(crate) const JOURNAL_RETENTION: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// How many bytes of them are kept when nobody says.
+pub(crate) const JOURNAL_BYTES: u64 = 64 << 20;
+const JOURNAL_RETENTION_MIN: Duration = Duration::from_secs(60);
+const JOURNAL_BYTES_MIN: u64 = 1 << 20;
 /// Prefix of the variables that override the file.
 const PREFIX: &str = "SERIATIM_";
 
@@ -32,6 +38,7 @@ pub(crate) struct Config {
     pub(crate) store: StoreConfig,
     pub(crate) http: HttpConfig,
     pub(crate) log: LogConfig,
+    pub(crate) journal: JournalConfig,
     pub(crate) node: NodeConfig,
     pub(crate) defaults: QueueConfig,
     pub(crate) queues: BTreeMap<String, QueueConfig>,
@@ -53,6 +60,9 @@ pub(crate) struct HttpConfig {
     pub(crate) base_path: Option<String>,
     /// What `/info` says of where this runs.
     pub(crate) environment: Option<String>,
+    /// Where the audit log goes; without it, into the log.
+    pub(crate) audit_file: Option<PathBuf>,
+    pub(crate) audit: Audited,
     pub(crate) tokens: Vec<TokenConfig>,
 }
 
@@ -70,6 +80,19 @@ pub(crate) struct TokenConfig {
 pub(crate) struct LogConfig {
     pub(crate) format: LogFormat,
     pub(crate) level: Option<String>,
+}
+
+/// What happened to jobs, written down in a folder.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct JournalConfig {
+    /// Without it nothing is written down.
+    pub(crate) folder: Option<PathBuf>,
+    /// Whose jobs; all when nobody says.
+    pub(crate) queues: Option<BTreeSet<String>>,
+    #[serde(deserialize_with = "length")]
+    pub(crate) retention: Option<Duration>,
+    pub(crate) bytes_max: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -175,7 +198,27 @@ impl Config {
             let mode = queue.mode.or(self.defaults.mode).unwrap_or(Mode::Parallel);
             worker.read_kind(mode).map_err(|what| wrong(&what))?;
         }
+        self.validate_journal(name)?;
         self.validate_cron(name)
+    }
+
+    fn validate_journal(&self, name: &str) -> Result<(), Failure> {
+        let wrong = |what: String| Err(Failure::usage(format!("{name}: journal.{what}")));
+        let unknown = |queue: &&String| !self.queues.contains_key(*queue);
+        if let Some(queue) = self.journal.queues.iter().flatten().find(unknown) {
+            return wrong(format!(
+                "queues: {queue:?} has no [queues] entry: add one, or leave it out"
+            ));
+        }
+        match (self.journal.retention, self.journal.bytes_max) {
+            (Some(retention), _) if retention < JOURNAL_RETENTION_MIN => {
+                wrong("retention: at least one minute".to_owned())
+            }
+            (_, Some(bytes)) if bytes < JOURNAL_BYTES_MIN => {
+                wrong(format!("bytes_max: {bytes} is too few: at least {JOURNAL_BYTES_MIN}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses entries that could not be told apart, or whose every push would be refused.

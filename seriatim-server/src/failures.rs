@@ -1,15 +1,18 @@
 //! The log lines of turns that failed: one for each, as long as they are few.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use seriatim::store::{Pushed, Settled};
 use seriatim::{
-    Due, Error, Fate, Job, Observer, Settlement, Timestamp, Token, Turn, TurnJob, Verdict,
+    Due, Error, Fate, Job, LaneId, Observer, Settlement, Timestamp, Token, Turn, TurnJob, Verdict,
 };
 
+use crate::http::Meter;
 use crate::output::text::{cut, one_line};
+use crate::trace;
 
 /// Lines of one kind (failed, given up) within a window; the others are counted, so that a storm
 /// of failures neither floods the log nor hides what was given up.
@@ -35,9 +38,10 @@ impl FailureLog {
         if left_out > 0 {
             tracing::warn!("{left_out} more failed turns were not logged one by one");
         }
+        let trace_id = trace::of_turn(turn).and_then(trace::id);
         match failure.is_final() {
-            true => tracing::error!("{failure}"),
-            false => tracing::warn!("{failure}"),
+            true => tracing::error!(trace_id, "{failure}"),
+            false => tracing::warn!(trace_id, "{failure}"),
         }
     }
 }
@@ -145,10 +149,28 @@ impl fmt::Display for Failure<'_> {
     }
 }
 
-/// Tells of an engine: its failures to the log, and everything to the recorder, if there is one.
+/// Tells of an engine: its failures to the log, how long its handlers take to the meter, and
+/// everything to the recorder, if there is one.
 pub(crate) struct Watch {
-    pub(crate) failures: Arc<FailureLog>,
-    pub(crate) recorder: Option<Arc<dyn Observer>>,
+    failures: Arc<FailureLog>,
+    meter: Arc<Meter>,
+    recorder: Option<Arc<dyn Observer>>,
+    /// When the turns under way began.
+    began: Mutex<HashMap<(LaneId, Token), Instant>>,
+}
+
+impl Watch {
+    pub(crate) fn new(
+        failures: Arc<FailureLog>,
+        meter: Arc<Meter>,
+        recorder: Option<Arc<dyn Observer>>,
+    ) -> Self {
+        Self { failures, meter, recorder, began: Mutex::default() }
+    }
+
+    fn began(&self) -> MutexGuard<'_, HashMap<(LaneId, Token), Instant>> {
+        self.began.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Observer for Watch {
@@ -157,10 +179,14 @@ impl Observer for Watch {
     }
 
     fn started(&self, turn: &Turn) {
+        self.began().insert((turn.lane, turn.token), Instant::now());
         self.recorder.iter().for_each(|to| to.started(turn));
     }
 
     fn ended(&self, turn: &Turn, verdict: &Verdict) {
+        if let Some(began) = self.began().remove(&(turn.lane, turn.token)) {
+            self.meter.handled(&turn.queue, began.elapsed());
+        }
         self.recorder.iter().for_each(|to| to.ended(turn, verdict));
     }
 
@@ -180,6 +206,7 @@ impl Observer for Watch {
     }
 
     fn lost(&self, tokens: &[Token]) {
+        self.began().retain(|(_, token), _| !tokens.contains(token));
         self.recorder.iter().for_each(|to| to.lost(tokens));
     }
 }

@@ -5,10 +5,12 @@ mod config;
 mod failures;
 mod http;
 mod job_input;
+mod journal;
 mod output;
 mod signals;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod workers;
 
 use std::process::ExitCode;

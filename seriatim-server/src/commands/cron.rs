@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
-use seriatim::Timestamp;
+use serde_json::{Value, json};
+use seriatim::{Cron, Timestamp};
 
 use crate::config::Config;
 use crate::output::{Failure, say};
@@ -27,26 +27,31 @@ impl CronArgs {
         let config = Config::read(self.config.as_deref())?;
         let entries = config.cron_entries()?;
         let now = Timestamp::of_this_machine();
-        let ticks = |entry: &seriatim::Cron| -> Vec<String> {
-            let ticks =
-                std::iter::successors(entry.next_after(now), |tick| entry.next_after(*tick));
-            ticks.take(TICKS).map(written).collect()
-        };
         if self.json {
-            let rows = entries.iter().map(|entry| {
-                json!({ "name": entry.name(), "schedule": entry.schedule(),
-                        "time_zone": entry.zone(), "queue": entry.queue(), "next": ticks(entry) })
-            });
-            say(json!({ "cron": rows.collect::<Vec<_>>() }).to_string());
+            say(document(&entries, now).to_string());
         } else if entries.is_empty() {
             say("no [[cron]] entries in the configuration");
         } else {
             for entry in &entries {
-                say(format!("{entry} -> {}: next {}", entry.queue(), ticks(entry).join(", ")));
+                say(format!("{entry} -> {}: next {}", entry.queue(), ticks(entry, now).join(", ")));
             }
         }
         Ok(())
     }
+}
+
+/// The entries, as programs read them.
+pub(crate) fn document(entries: &[Cron], now: Timestamp) -> Value {
+    let rows = entries.iter().map(|entry| {
+        json!({ "name": entry.name(), "schedule": entry.schedule(), "time_zone": entry.zone(),
+                "queue": entry.queue(), "next": ticks(entry, now) })
+    });
+    json!({ "cron": rows.collect::<Vec<_>>() })
+}
+
+fn ticks(entry: &Cron, now: Timestamp) -> Vec<String> {
+    let ticks = std::iter::successors(entry.next_after(now), |tick| entry.next_after(*tick));
+    ticks.take(TICKS).map(written).collect()
 }
 
 fn written(time: Timestamp) -> String {

@@ -5,7 +5,7 @@ mod args;
 mod bench;
 mod check;
 mod completions;
-mod cron;
+pub(crate) mod cron;
 mod demo;
 mod doctor;
 pub(crate) mod find;

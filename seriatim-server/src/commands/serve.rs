@@ -2,17 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::io::LineWriter;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use seriatim::checker::Recorder;
+use seriatim::store::Declare;
 use seriatim::{EngineBuilder, Mode, Observer, Queue, SharedStore, Splitter, Summary};
 
 use super::args::StoreArg;
-use crate::config::{Config, SplitterConfig, WorkerConfig, closest};
+use crate::config::{
+    Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, SplitterConfig,
+    WorkerConfig, closest,
+};
 use crate::failures::{FailureLog, Watch};
-use crate::http::{App, Listening, Metered, Server, Setup};
+use crate::http::{App, Audit, Listening, Metered, Server, Setup};
+use crate::journal::{Book, Journal, Limits};
 use crate::output::text::count;
 use crate::output::{Failure, LogFormat, start_log};
 use crate::signals::{dump_when_asked, told_to_stop};
@@ -57,31 +62,40 @@ impl Serve {
         self.check_queues(&config)?;
         let format = self.log_format.unwrap_or(config.log.format);
         start_log(format, self.log_level.as_deref(), config.log.level.as_deref())?;
-        let (store, meter) = Metered::wrap(seriatim::connect(&self.store.url_with(&config)).await?);
+        let journal = journal(&config.journal)?;
+        let store = seriatim::connect(&self.store.url_with(&config)).await?;
+        let (store, meter) = Metered::wrap(store, journal.clone());
         let listening = match self.no_http {
             true => None,
             false => Some(Listening::start(&config.http, self.listen, self.insecure).await?),
         };
         let recorder = self.recorder(&config.declared()?)?;
         let failures = Arc::new(FailureLog::default());
-        let watch = Watch { failures: failures.clone(), recorder: recorder.clone() };
+        let watch = Watch::new(failures.clone(), meter.clone(), recorder.clone());
         let mut workers = Workers::new();
         let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?.build()?;
         dump_when_asked(engine.handle())?;
         workers.reload_on_hangup()?;
+        // The engine does so too, but later: a push to a queue that is not there yet would make it, and
+        // of another mode.
+        store.declare(Declare { now: None, queues: config.declared()? }).await?;
         let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
         tracing::info!(store = store.capabilities().name, workers = at_work, "serving");
         if at_work == 0 {
             tracing::warn!("{}", self.without_workers());
         }
+        let parts = Setup {
+            environment: config.http.environment.clone(),
+            observer: recorder,
+            failures,
+            journal,
+            audit: audit(&config.http)?,
+            cron: config.cron_entries()?,
+            ..Setup::default()
+        };
         let server = listening.map(|listening| {
-            let setup = Setup {
-                guard: listening.guard.clone(),
-                base_path: listening.base_path.clone(),
-                environment: config.http.environment.clone(),
-                observer: recorder,
-                failures,
-            };
+            let (guard, base_path) = (listening.guard.clone(), listening.base_path.clone());
+            let setup = Setup { guard, base_path, ..parts };
             listening.serve(App::new(store.clone(), meter, setup))
         });
         let app = server.as_ref().map(Server::app);
@@ -200,6 +214,28 @@ impl Serve {
             Ok(engine.with(workers.worker(worker, mode)?))
         })
     }
+}
+
+/// The journal that the configuration asks for.
+fn journal(config: &JournalConfig) -> Result<Arc<Journal>, Failure> {
+    let Some(folder) = &config.folder else { return Ok(Arc::default()) };
+    let limits = Limits {
+        folder: folder.clone(),
+        retention: config.retention.unwrap_or(JOURNAL_RETENTION),
+        bytes_max: config.bytes_max.unwrap_or(JOURNAL_BYTES),
+    };
+    let book = Book::open(limits).map_err(|error| {
+        let folder = folder.display();
+        Failure::failed(format!("journal.folder: {folder} cannot be written: {error}"))
+    })?;
+    Ok(Arc::new(Journal::new(Some(book), config.queues.clone())))
+}
+
+fn audit(config: &HttpConfig) -> Result<Audit, Failure> {
+    Audit::open(config.audit, config.audit_file.as_deref()).map_err(|error| {
+        let file = config.audit_file.as_deref().unwrap_or(Path::new("")).display();
+        Failure::failed(format!("http.audit_file: {file} cannot be written: {error}"))
+    })
 }
 
 /// What a node did, from its start to its end.

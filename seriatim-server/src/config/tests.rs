@@ -154,6 +154,17 @@ fn a_contradiction_names_the_queue_and_the_field() {
     assert!(error.contains("queues.a.take"), "{error}");
 }
 
+#[test]
+fn a_journal_of_an_unknown_queue_or_without_room_is_refused() {
+    let wrong = |text: &str| {
+        let error = read(text, &[]).unwrap().validate("seriatim.toml").unwrap_err();
+        format!("{error:?}")
+    };
+    assert!(wrong("[journal]\nqueues = [\"ordres\"]").contains("journal.queues"));
+    assert!(wrong("[journal]\nbytes_max = 7").contains("journal.bytes_max"));
+    assert!(wrong("[journal]\nretention = \"1s\"").contains("journal.retention"));
+}
+
 const PAGE: &str = include_str!("../../../docs/config.md");
 
 /// The rows of a section's first table whose first cell names keys: (keys, default).
@@ -189,6 +200,7 @@ fn the_page_has_every_key_and_no_other() {
         ("`[http]`", "[http]\nzzz = 1"),
         ("`http.tokens`", "[[http.tokens]]\nzzz = 1"),
         ("`[log]`", "[log]\nzzz = 1"),
+        ("`[journal]`", "[journal]\nzzz = 1"),
         ("`[node]`", "[node]\nzzz = 1"),
         ("`[queues.NAME]`", "[queues.a]\nzzz = 1"),
         ("`[queues.NAME]`", "[defaults]\nzzz = 1"),
@@ -206,7 +218,7 @@ fn the_page_has_every_key_and_no_other() {
     for section in &sections {
         assert!(PAGE.contains(&format!("[{section}")), "there is no section on {section}");
     }
-    assert_eq!(sections.len(), 8);
+    assert_eq!(sections.len(), 9);
 }
 
 /// The first default of a key, as the page has it.
@@ -271,5 +283,8 @@ async fn the_page_has_the_defaults_of_a_node() {
     assert_eq!(page("`[node]`", "scheduler"), format!("{:?}", Scheduler::default()).to_lowercase());
     assert_eq!(page("`[log]`", "level"), crate::output::DEFAULT_LEVEL);
     assert_eq!(page("`[log]`", "format"), format!("{:?}", LogFormat::default()).to_lowercase());
+    let retention = seriatim::duration::format(crate::config::JOURNAL_RETENTION);
+    assert_eq!(page("`[journal]`", "retention"), retention);
+    assert_eq!(page("`[journal]`", "bytes_max"), crate::config::JOURNAL_BYTES.to_string());
     assert_eq!(page("`[[cron]]`", "priority"), seriatim::limits::PRIORITY_DEFAULT.to_string());
 }

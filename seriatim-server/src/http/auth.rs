@@ -4,12 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, Method, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::problem::Problem;
 
 /// What a token lets its bearer do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Role {
     /// Sees everything, changes nothing.
@@ -74,6 +74,15 @@ pub(crate) struct KnownToken {
     role: Role,
 }
 
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// Nobody needs a token here.
+    Anybody,
+    /// The bearer of a token.
+    Token { name: String, role: Role },
+}
+
 impl KnownToken {
     pub(crate) fn new(name: String, secret: &str, role: Role) -> Self {
         Self { name, hash: blake3::hash(secret.as_bytes()), role }
@@ -90,39 +99,48 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Refuses whoever may not.
-    pub(super) fn check(
+    /// Who asks; refuses whom nobody knows.
+    pub(super) fn know(
         &self,
         access: Access,
         method: &Method,
         headers: &HeaderMap,
-    ) -> Result<(), Problem> {
+    ) -> Result<Who, Problem> {
         if self.local_only {
             refuse_other_sites(method, headers)?;
         }
         if access == Access::Open || self.tokens.is_empty() {
-            return Ok(());
+            return Ok(Who::Anybody);
         }
         let refused = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, detail);
         let said = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let secret = said.and_then(bearer).ok_or_else(|| {
             refused("send a token of this server with Authorization: Bearer TOKEN")
         })?;
-        let role = self.role_of(secret).ok_or_else(|| refused("this token is not known"))?;
-        if access.admits(role) {
-            return Ok(());
-        }
-        let detail = format!("this takes a token with role {}", access.roles().join(" or "));
-        Err(Problem::new(StatusCode::FORBIDDEN, detail))
+        let token = self.token(secret).ok_or_else(|| refused("this token is not known"))?;
+        Ok(Who::Token { name: token.name.clone(), role: token.role })
     }
 
     /// Compares with every token, in constant time: hashes are compared so by blake3.
-    fn role_of(&self, secret: &str) -> Option<Role> {
+    fn token(&self, secret: &str) -> Option<&KnownToken> {
         let hash = blake3::hash(secret.as_bytes());
-        let compare = |found, token: &KnownToken| {
-            if token.hash == hash { Some(token.role) } else { found }
-        };
-        self.tokens.iter().fold(None, compare)
+        self.tokens
+            .iter()
+            .fold(None, |found, token| if token.hash == hash { Some(token) } else { found })
+    }
+}
+
+impl Who {
+    /// Refuses whoever may not.
+    pub(super) fn admit(&self, access: Access) -> Result<(), Problem> {
+        match self {
+            Self::Token { role, .. } if !access.admits(*role) => {
+                let roles = access.roles().join(" or ");
+                let detail = format!("this takes a token with role {roles}");
+                Err(Problem::new(StatusCode::FORBIDDEN, detail))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -178,8 +196,8 @@ mod tests {
             KnownToken::new("b".to_owned(), "two", Role::Worker),
         ];
         let guard = Guard { tokens, local_only: false };
-        assert_eq!(guard.role_of("two"), Some(Role::Worker));
-        assert_eq!(guard.role_of("three"), None);
+        let role = |secret| guard.token(secret).map(|token| token.role);
+        assert_eq!((role("two"), role("three")), (Some(Role::Worker), None));
         assert_eq!((bearer("Bearer  x"), bearer("basic x"), bearer("x")), (Some("x"), None, None));
     }
 }

@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use seriatim::limits::NAME_BYTES_MAX;
 use seriatim::store::{Cancel, Cancelled, JobView, PushStatus};
 use seriatim::{Backoff, Job, JobId, Payload, RunAt};
 
 use super::auth::Access;
 use super::input::{Json, Part};
 use super::problem::Problem;
+use super::push::traceparent;
 use super::route::{Answer, Route};
 use super::schema::Schema;
 use super::state::Shared;
@@ -29,6 +32,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/api/v1/jobs/trigger", Access::Produce, trigger)
             .says("Pushes a job; the same job for a repeated idempotency_key")
             .body(Schema::named("Trigger"))
+            .traffic()
             .answers(pushed),
         Route::get("/api/v1/jobs/{job_id}/status", Access::Follow, status)
             .says("How far a job is")
@@ -57,22 +61,24 @@ struct Trigger {
 }
 
 pub(super) fn trigger_schema() -> Schema {
-    let text = Schema::text;
+    let text = || Schema::name(NAME_BYTES_MAX);
+    let (name, above) = (text, |most| Schema::within(1, most).or_null());
     Schema::object(&[
-        ("queue", text()),
-        ("task", text()),
-        ("lock_key", text()),
+        ("queue", Schema::queue()),
+        ("task", name()),
+        ("lock_key", name()),
         ("args", Schema::map(Schema::any()).or_null()),
         ("idempotency_key", text().or_null()),
         ("partition_key", text().or_null()),
-        ("priority", Schema::integer().or_null()),
+        ("priority", Schema::within(0, 32_767).or_null()),
         ("available_at", Schema::time()),
-        ("max_attempts", Schema::integer().or_null()),
-        ("lease_ttl_sec", Schema::integer().or_null()),
+        ("max_attempts", above(1_000_000)),
+        ("lease_ttl_sec", above(86_400)),
         ("producer", text().or_null()),
         ("consumer_group", text().or_null()),
     ])
     .requiring(&["queue", "task", "lock_key"])
+    .with_nulls()
 }
 
 pub(super) fn status_schema() -> Schema {
@@ -116,9 +122,12 @@ impl Trigger {
 
 async fn trigger(
     State(app): State<Shared>,
+    headers: HeaderMap,
     Json(trigger): Json<Trigger>,
 ) -> Result<Answer, Problem> {
-    let pushed = app.client.push(trigger.into_job()?).await.map_err(in_its_words)?;
+    let mut job = trigger.into_job()?;
+    job.options.traceparent = traceparent(&headers);
+    let pushed = app.client.push(job).await.map_err(in_its_words)?;
     let status = match pushed.status {
         PushStatus::Queued | PushStatus::Merged => "queued".into(),
         // The first job, in whatever state; one that has ended so long ago that nothing is kept

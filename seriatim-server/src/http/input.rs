@@ -1,11 +1,16 @@
 //! What a request carries: parts of its path, its query, its body. What cannot be read is a 400 that
 //! names the field.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 
 use super::limits::BODY_BYTES_MAX;
 use super::problem::Problem;
@@ -81,8 +86,35 @@ pub(super) fn expect(
     })
 }
 
-/// Reads one JSON document.
+/// A JSON object. What is derived for a structure would take a list of its fields too.
+#[derive(Debug)]
+pub(super) struct Object<T>(pub(super) T);
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(Fields(PhantomData)).map(Self)
+    }
+}
+
+struct Fields<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for Fields<T> {
+    type Value = T;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(fields))
+    }
+}
+
+/// Reads one JSON object.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    parse_any::<Object<T>>(bytes).map(|Object(value)| value)
+}
+
+/// Reads one JSON document.
+pub(super) fn parse_any<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| of_path(&error))?;
     reader.end().map_err(|error| Problem::invalid("", error.to_string()))?;
@@ -114,7 +146,7 @@ mod tests {
     #[serde(deny_unknown_fields)]
     struct Outer {
         #[allow(dead_code)]
-        inner: Vec<Inner>,
+        inner: Vec<Object<Inner>>,
     }
 
     #[derive(Debug, serde::Deserialize)]
@@ -130,7 +162,9 @@ mod tests {
             (r#"{"inner":[{"number":1},{"number":"x"}]}"#, Some("inner[1].number")),
             (r#"{"inner":[{}]}"#, Some("inner[0].number")),
             (r#"{"inner":[{"number":1,"nubmer":2}]}"#, Some("inner[0].nubmer")),
+            (r#"{"inner":[[1]]}"#, Some("inner[0]")),
             ("{}", Some("inner")),
+            ("[[]]", None),
             ("{", None),
             (r#"{"inner":[]} x"#, None),
         ];

@@ -27,14 +27,14 @@ pub(super) fn routes() -> Vec<Route> {
         ("next", Schema::text().or_null()),
     ]);
     let job = || Schema::named("JobView");
-    let when = Schema::object(&[("run_at", Schema::time()), ("delay", Schema::length())]);
-    let node = Schema::object(&[("node", Schema::text().or_null())]).requiring(&["node"]);
+    let when = Schema::object(&[("run_at", Schema::time()), ("delay", Schema::length())]).closed();
+    let node = Schema::object(&[("node", Schema::text().or_null())]).requiring(&["node"]).closed();
     let deleted = Schema::object(&[("job_id", Schema::text()), ("deleted", Schema::truth())]);
     vec![
         Route::get("/api/v1/jobs", Access::Read, list)
             .says("Jobs in a state, of one queue or all")
             .query("state", Schema::one_of(&STATES), "live (by default): waiting and running")
-            .query("queue", Schema::text(), "Only of this queue")
+            .query("queue", Schema::queue(), "Only of this queue")
             .query("key", Schema::text(), "Only of this key")
             .paged()
             .answers(page),
@@ -118,6 +118,9 @@ async fn list(
     State(app): State<Shared>,
     Query(listing): Query<Listing>,
 ) -> Result<Answer, Problem> {
+    if listing.after.as_ref().is_some_and(|after| !after.contains('/')) {
+        return Err(Problem::invalid("after", "write what `next` of the page before says"));
+    }
     if let Some(queue) = &listing.queue {
         find::queue(&*app.store, queue).await?;
     }

@@ -28,7 +28,7 @@ pub(super) fn routes() -> Vec<Route> {
     let done = |route: Route| {
         route
             .query("key", Schema::text(), "The key")
-            .query("lane", Schema::text(), "The lane, where jobs have no key")
+            .query("lane", Schema::lane(), "The lane, where jobs have no key")
             .answers(Schema::object(&[("count", Schema::integer())]))
     };
     vec![
@@ -122,6 +122,10 @@ async fn pages(
     listing: Listing,
     running: bool,
 ) -> Result<Answer, Problem> {
+    if matches!(listing.order, By::Age) && (listing.from.is_some() || listing.to.is_some()) {
+        let field = if listing.from.is_some() { "from" } else { "to" };
+        return Err(Problem::invalid(field, "needs order=key, run_at or retry_count"));
+    }
     find::queue(store, queue).await?;
     let wanted = lane_pages::Wanted {
         queue,

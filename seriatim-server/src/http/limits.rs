@@ -9,8 +9,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::problem::Problem;
 
-/// Most connections at once; others wait to be accepted.
-pub(super) const CONNECTIONS_MAX: usize = 1_024;
+/// Most connections at once; others wait to be accepted. All that may wait for claims and events
+/// together are half of it, so that they never keep others out.
+pub(super) const CONNECTIONS_MAX: usize = 2_048;
 /// Most header fields of a request.
 pub(super) const HEADERS_MAX: usize = 100;
 /// Most bytes of a request's line and header, and of what is read ahead. It is looked at when a read
@@ -44,6 +45,15 @@ pub(super) const PAGE_ROWS_DEFAULT: usize = 50;
 pub(super) const WAIT_MS_MAX: u64 = 60_000;
 /// Most claims that wait at once.
 pub(super) const WAITING_CLAIMS_MAX: usize = 512;
+/// Most listeners to events at once.
+pub(super) const LISTENERS_MAX: usize = 512;
+/// Listeners that hear nothing get a comment so often: whoever stands between does not cut them off,
+/// and a connection that is gone is noticed.
+pub(super) const LISTENER_BEAT: Duration = Duration::from_secs(15);
+/// How often listeners get the numbers of all queues.
+pub(super) const STATS_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes of a body that the audit log has.
+pub(super) const AUDIT_BODY_BYTES_MAX: usize = 1_000;
 /// Most lanes of one claim.
 pub(super) const CLAIM_LANES_MAX: usize = 1_000;
 /// Lanes that are claimed in one step; a turn can hold 16 MiB.

@@ -2,8 +2,11 @@
 //! endpoint, and router and OpenAPI document are made of the same list of them.
 
 mod around;
+mod audit;
 mod auth;
+mod cron;
 mod dataloader;
+mod events;
 mod health;
 mod input;
 mod jobs;
@@ -13,6 +16,7 @@ mod metrics;
 mod morgue;
 mod nodes;
 mod openapi;
+mod page;
 mod problem;
 mod push;
 mod queues;
@@ -28,8 +32,9 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use seriatim::SharedStore;
 
+pub(crate) use audit::{Audit, Audited};
 pub(crate) use auth::Role;
-pub(crate) use metrics::Metered;
+pub(crate) use metrics::{Meter, Metered};
 #[cfg(test)]
 pub(crate) use server::LISTEN_DEFAULT;
 pub(crate) use server::{Listening, Server};
@@ -72,6 +77,8 @@ fn routes() -> Vec<Route> {
         morgue::routes(),
         jobs::routes(),
         nodes::routes(),
+        cron::routes(),
+        events::routes(),
         work::routes(),
     ]
     .into_iter()
@@ -88,6 +95,7 @@ fn build(app: &Shared) -> Router {
             access: route.access,
             path: route.path,
             outlives_drain: route.outlives_drain,
+            is_traffic: route.is_traffic,
         };
         let handler = route.handler.route_layer(from_fn_with_state(gate, around::gate));
         router = router.route(&format!("{}{}", app.base_path, route.path), handler);

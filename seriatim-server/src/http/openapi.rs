@@ -1,6 +1,8 @@
 //! The OpenAPI 3.1 document, made of the same list as the router.
 
 use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
 use super::auth::Access;
@@ -17,7 +19,36 @@ pub(super) fn routes() -> Vec<Route> {
             .says("This document")
             .answers(Schema::any())
             .outlives_drain(),
+        Route::get("/docs", Access::Open, page)
+            .says("The same for people: a page without scripts")
+            .media("text/html")
+            .answers(Schema::text())
+            .outlives_drain(),
+        Route::get("/docs.css", Access::Open, style)
+            .says("How that page looks")
+            .media("text/css")
+            .answers(Schema::text())
+            .outlives_drain(),
     ]
+}
+
+/// The page needs its style sheet and nothing else, of nobody else.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+
+async fn page(State(app): State<Shared>) -> Response {
+    let head = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ];
+    (head, super::page::of(&super::openapi(&app.base_path))).into_response()
+}
+
+async fn style() -> Response {
+    let head = [(header::CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8"))];
+    (head, super::page::STYLE).into_response()
 }
 
 async fn serve(State(app): State<Shared>) -> Answer {
@@ -105,7 +136,12 @@ fn operation_id(route: &Route) -> String {
 
 fn parameters(route: &Route) -> Value {
     let names = route.path.split(['{', '}']).skip(1).step_by(2);
-    let of_path = |name: &str| json!({ "name": name, "in": "path", "required": true, "schema": Schema::text().0 });
+    let schema = |name: &str| match name {
+        "job_id" => Schema::job_id(),
+        "queue" => Schema::queue(),
+        _ => Schema::text(),
+    };
+    let of_path = |name: &str| json!({ "name": name, "in": "path", "required": true, "schema": schema(name).0 });
     let of_query = |parameter: &Parameter| {
         json!({
             "name": parameter.name, "in": "query", "required": parameter.required,
@@ -126,14 +162,15 @@ fn problem_schema() -> Schema {
 }
 
 fn backoff_schema() -> Schema {
-    let length = || Schema(json!({ "type": "string", "description": "250ms, 10s, 5m, 1h, 3d" }));
+    let length = Schema::length_text;
     Schema::object(&[
         ("kind", Schema::one_of(&["polynomial", "constant", "linear", "exponential"])),
         ("base", length()),
         ("cap", length()),
-        ("jitter", Schema::integer()),
+        ("jitter", Schema::within(0, 100)),
     ])
     .requiring(&["kind"])
+    .with_nulls()
 }
 
 #[cfg(test)]

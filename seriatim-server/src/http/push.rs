@@ -2,12 +2,13 @@
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
+use axum::http::HeaderMap;
 use serde_json::json;
 use seriatim::Job;
 use seriatim::store::{PushStatus, Pushed};
 
 use super::auth::Access;
-use super::input::{self, JSON, NDJSON, Part};
+use super::input::{self, JSON, NDJSON, Object, Part};
 use super::limits::{
     BULK_BODY_BYTES_MAX, LINE_BYTES_MAX, STREAM_BATCH_BYTES_MAX, STREAM_BATCH_JOBS_MAX, next_frame,
 };
@@ -35,6 +36,7 @@ pub(super) fn routes() -> Vec<Route> {
             )
             .body(jobs)
             .streams()
+            .traffic()
             .answers(answer),
     ]
 }
@@ -52,7 +54,7 @@ pub(super) fn job_schema() -> Schema {
         ("perform_in", Schema(json!({ "description": "the same as run_at" }))),
         ("available_at", Schema(json!({ "description": "the same as run_at" }))),
         ("delay", Schema::length()),
-        ("priority", Schema::integer()),
+        ("priority", Schema::within(0, 32_767)),
         ("max_retries", Schema::integer()),
         ("max_attempts", Schema::integer()),
         ("backoff", Schema::named("Backoff")),
@@ -67,6 +69,7 @@ pub(super) fn job_schema() -> Schema {
         ("producer", text()),
         ("traceparent", text()),
     ])
+    .closed()
 }
 
 async fn push(
@@ -76,28 +79,51 @@ async fn push(
 ) -> Result<Answer, Problem> {
     let media = input::expect(request.headers(), &[JSON, NDJSON])?;
     seriatim::validate_queue_name(&queue)?;
-    let body = request.into_body();
+    let (parts, body) = request.into_parts();
+    let target = Target { queue: &queue, trace: traceparent(&parts.headers) };
     if media == NDJSON {
-        return stream(&app, &queue, body).await;
+        return stream(&app, &target, body).await;
     }
     let held = app.bodies.read(body, BULK_BODY_BYTES_MAX).await?;
     let first = held.bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     let pushed = match first {
-        Some(b'[') => push_array(&app, &queue, &held.bytes).await?,
+        Some(b'[') => push_array(&app, &target, &held.bytes).await?,
         _ => {
-            let job = input::parse::<JobInput>(&held.bytes)?.into_job(&queue)?;
+            let job = target.job(input::parse::<JobInput>(&held.bytes)?)?;
             vec![app.client.push(job).await?]
         }
     };
     Ok(Answer(json!({ "jobs": pushed })))
 }
 
-async fn push_array(app: &App, queue: &str, bytes: &Bytes) -> Result<Vec<Pushed>, Problem> {
-    let inputs: Vec<JobInput> = input::parse(bytes).map_err(|problem| problem.inside("jobs"))?;
+/// Where jobs go, and the trace that they belong to unless they name their own.
+struct Target<'a> {
+    queue: &'a str,
+    trace: Option<String>,
+}
+
+impl Target<'_> {
+    fn job(&self, input: JobInput) -> seriatim::Result<Job> {
+        let mut job = input.into_job(self.queue)?;
+        let own = job.options.traceparent.take();
+        job.options.traceparent = own.or_else(|| self.trace.clone());
+        Ok(job)
+    }
+}
+
+/// The trace context of a request; what is none is ignored, as the standard says.
+pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
+    let said = headers.get("traceparent")?.to_str().ok()?;
+    crate::trace::id(said).map(|_| said.to_owned())
+}
+
+async fn push_array(app: &App, target: &Target<'_>, bytes: &Bytes) -> Result<Vec<Pushed>, Problem> {
+    let inputs: Vec<Object<JobInput>> =
+        input::parse_any(bytes).map_err(|problem| problem.inside("jobs"))?;
     let mut jobs = Vec::with_capacity(inputs.len());
-    for (i, input) in inputs.into_iter().enumerate() {
+    for (i, Object(input)) in inputs.into_iter().enumerate() {
         let place = || format!("jobs[{i}]");
-        jobs.push(input.into_job(queue).map_err(|error| error.in_field(place()))?);
+        jobs.push(target.job(input).map_err(|error| error.in_field(place()))?);
     }
     if jobs.is_empty() {
         return Ok(Vec::new());
@@ -107,13 +133,13 @@ async fn push_array(app: &App, queue: &str, bytes: &Bytes) -> Result<Vec<Pushed>
 
 /// Pushes what comes, a batch at a time; while one is pushed nothing more is read, so that memory
 /// stays bounded and a fast sender is held back.
-async fn stream(app: &App, queue: &str, body: Body) -> Result<Answer, Problem> {
+async fn stream(app: &App, target: &Target<'_>, body: Body) -> Result<Answer, Problem> {
     let _place = app
         .streams
         .try_acquire()
         .map_err(|_| Problem::too_many("too many streams of jobs are under way"))?;
     let mut frames = body.into_data_stream();
-    let mut loading = Loading::new(app, queue);
+    let mut loading = Loading::new(app, target);
     let (mut rest, mut looked) = (Vec::new(), 0);
     while let Some(frame) = next_frame(&mut frames).await {
         rest.extend_from_slice(&frame.map_err(|problem| loading.tell(problem))?);
@@ -139,7 +165,7 @@ async fn stream(app: &App, queue: &str, body: Body) -> Result<Answer, Problem> {
 /// A stream on its way into the store.
 struct Loading<'a> {
     app: &'a App,
-    queue: &'a str,
+    target: &'a Target<'a>,
     jobs: Vec<Job>,
     /// The line of each job.
     lines: Vec<u64>,
@@ -152,9 +178,9 @@ struct Loading<'a> {
 }
 
 impl<'a> Loading<'a> {
-    fn new(app: &'a App, queue: &'a str) -> Self {
+    fn new(app: &'a App, target: &'a Target<'a>) -> Self {
         let (jobs, lines) = (Vec::new(), Vec::new());
-        Self { app, queue, jobs, lines, bytes: 0, number: 0, pushed: 0, merged: 0, duplicate: 0 }
+        Self { app, target, jobs, lines, bytes: 0, number: 0, pushed: 0, merged: 0, duplicate: 0 }
     }
 
     async fn line(&mut self, text: &[u8]) -> Result<(), Problem> {
@@ -175,7 +201,7 @@ impl<'a> Loading<'a> {
     }
 
     fn read(&self, text: &[u8]) -> Result<Job, Problem> {
-        let job = input::parse::<JobInput>(text)?.into_job(self.queue)?;
+        let job = self.target.job(input::parse::<JobInput>(text)?)?;
         job.validate()?;
         Ok(job)
     }

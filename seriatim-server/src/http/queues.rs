@@ -9,7 +9,7 @@ use seriatim::Store;
 use seriatim::store::{Act, Declare, LaneAction, LaneSelection};
 
 use super::auth::Access;
-use super::input::{Json, Part};
+use super::input::{Json, Object, Part};
 use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::schema::Schema;
@@ -22,7 +22,8 @@ pub(super) fn routes() -> Vec<Route> {
     let queue = || Schema::named("Queue");
     let list = || Schema::object(&[("queues", Schema::list(queue()))]);
     let settings = || Schema::named("QueueSettings");
-    let several = Schema::object(&[("queues", Schema::map(settings()))]).requiring(&["queues"]);
+    let several =
+        Schema::object(&[("queues", Schema::map(settings()))]).requiring(&["queues"]).closed();
     let paused = || Schema::object(&[("queue", Schema::text()), ("paused", Schema::truth())]);
     let count = || Schema::object(&[("count", Schema::integer())]);
     vec![
@@ -78,11 +79,7 @@ pub(super) fn queue_schema() -> Schema {
 
 /// What [`QueueConfig`] takes.
 pub(super) fn settings_schema() -> Schema {
-    let (number, length) = (Schema::integer, || {
-        Schema(json!({
-            "type": "string", "description": "250ms, 10s, 5m, 1h, 3d",
-        }))
-    });
+    let (number, length) = (Schema::integer, Schema::length_text);
     Schema::object(&[
         ("mode", Schema::one_of(&["parallel", "accumulate", "fifo", "exclusive"])),
         ("merge", Schema::one_of(&["min", "max", "none"])),
@@ -102,6 +99,7 @@ pub(super) fn settings_schema() -> Schema {
         ("weight", number()),
         ("shards", number()),
     ])
+    .closed()
 }
 
 async fn list_all(State(app): State<Shared>) -> Result<Answer, Problem> {
@@ -116,7 +114,7 @@ async fn show(State(app): State<Shared>, Part(queue): Part<String>) -> Result<An
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Definitions {
-    queues: BTreeMap<String, QueueConfig>,
+    queues: BTreeMap<String, Object<QueueConfig>>,
 }
 
 async fn define_all(
@@ -125,7 +123,7 @@ async fn define_all(
 ) -> Result<Answer, Problem> {
     let known = app.store.queues().await?;
     let mut queues = Vec::new();
-    for (name, settings) in &definitions.queues {
+    for (name, Object(settings)) in &definitions.queues {
         let known = known.iter().find(|view| view.queue.name == *name);
         let queue = settings.define(name, known.map(|view| view.queue.mode));
         queues.push(queue.map_err(|error| error.in_field(format!("queues.{name}")))?);

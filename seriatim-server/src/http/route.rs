@@ -9,6 +9,7 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use serde_json::Value;
+use seriatim::limits::PAGE_ROWS_MAX;
 
 use super::auth::Access;
 use super::input::JSON;
@@ -30,6 +31,8 @@ pub(super) struct Route {
     pub(super) media: &'static str,
     /// Goes on while the node drains.
     pub(super) outlives_drain: bool,
+    /// Programs call it all the time: it changes something, but is nothing that a person did.
+    pub(super) is_traffic: bool,
     pub(super) handler: MethodRouter<Shared, Infallible>,
 }
 
@@ -83,6 +86,7 @@ impl Route {
             answer: Schema::any(),
             media: JSON,
             outlives_drain: false,
+            is_traffic: access == Access::Work,
             handler,
         }
     }
@@ -104,7 +108,8 @@ impl Route {
 
     /// The parameters of a listing that comes in pages.
     pub(super) fn paged(self) -> Self {
-        self.query("limit", Schema::integer(), "Most rows, up to 1000; by default 50").query(
+        let limit = Schema::within(1, PAGE_ROWS_MAX as u64);
+        self.query("limit", limit, "Most rows, up to 1000; by default 50").query(
             "after",
             Schema::text(),
             "Begin behind this: `next` of the page before",
@@ -128,6 +133,11 @@ impl Route {
 
     pub(super) fn media(mut self, media: &'static str) -> Self {
         self.media = media;
+        self
+    }
+
+    pub(super) fn traffic(mut self) -> Self {
+        self.is_traffic = true;
         self
     }
 

@@ -16,19 +16,52 @@ impl Schema {
     }
 
     pub(super) fn time() -> Self {
-        Self(json!({
-            "description": "RFC 3339, or Unix seconds", "type": ["string", "number"],
-        }))
+        Self(json!({ "description": "RFC 3339, or Unix seconds", "anyOf": [
+            { "type": "string", "format": "date-time" },
+            { "type": "number", "minimum": 1e9, "maximum": 9e9 },
+        ] }))
     }
 
     pub(super) fn length() -> Self {
-        Self(
-            json!({ "description": "250ms, 10s, 5m, 1h, 3d, or seconds", "type": ["string", "number"] }),
-        )
+        let text = Self::length_text().0;
+        Self(json!({ "description": "250ms, 10s, 5m, 1h, 3d, or seconds", "anyOf": [
+            text, { "type": "number", "minimum": 0, "maximum": 3e8 },
+        ] }))
+    }
+
+    /// A length with its unit.
+    pub(super) fn length_text() -> Self {
+        Self(json!({ "type": "string", "pattern": "^[0-9]{1,6}(ms|s|m|h|d)$" }))
     }
 
     pub(super) fn integer() -> Self {
         Self(json!({ "type": "integer" }))
+    }
+
+    /// A whole number from `least` to `most`.
+    pub(super) fn within(least: u64, most: u64) -> Self {
+        Self(json!({ "type": "integer", "minimum": least, "maximum": most }))
+    }
+
+    /// The id of a job.
+    pub(super) fn job_id() -> Self {
+        Self(json!({ "type": "string", "format": "uuid" }))
+    }
+
+    /// The name of a lane, as a claim or a list tells it.
+    pub(super) fn lane() -> Self {
+        Self(json!({ "type": "string", "pattern": "^[0-9]{1,5}-[0-9]{1,5}-[0-9]{1,15}$" }))
+    }
+
+    /// The name of a queue.
+    pub(super) fn queue() -> Self {
+        let pattern = format!("^[A-Za-z0-9_.:-]{{1,{}}}$", seriatim::limits::QUEUE_NAME_BYTES_MAX);
+        Self(json!({ "type": "string", "pattern": pattern }))
+    }
+
+    /// A text that is not empty, of at most so many characters.
+    pub(super) fn name(length_max: usize) -> Self {
+        Self(json!({ "type": "string", "minLength": 1, "maxLength": length_max }))
     }
 
     pub(super) fn number() -> Self {
@@ -69,12 +102,37 @@ impl Schema {
         self
     }
 
-    /// May also be null.
-    pub(super) fn or_null(mut self) -> Self {
-        if let Some(Value::String(name)) = self.0.get("type").cloned() {
-            self.0["type"] = json!([name, "null"]);
+    /// Says that an object has no other fields, and that those it need not have may be null.
+    pub(super) fn closed(mut self) -> Self {
+        self.0["additionalProperties"] = false.into();
+        self.with_nulls()
+    }
+
+    /// Fields that an object need not have may be null.
+    pub(super) fn with_nulls(mut self) -> Self {
+        let required = self.0["required"].clone();
+        let is_required = |name: &str| {
+            required.as_array().is_some_and(|names| names.iter().any(|needed| needed == name))
+        };
+        for (name, schema) in self.0["properties"].as_object_mut().into_iter().flatten() {
+            if !is_required(name) {
+                *schema = Self(schema.take()).or_null().0;
+            }
         }
         self
+    }
+
+    /// May also be null.
+    pub(super) fn or_null(mut self) -> Self {
+        match self.0.get("type").cloned() {
+            Some(Value::String(name)) if self.0.get("enum").is_none() => {
+                self.0["type"] = json!([name, "null"]);
+                self
+            }
+            None if self.0.get("anyOf").is_none() && self.0.get("$ref").is_none() => self,
+            Some(Value::Array(_)) => self,
+            _ => Self(json!({ "anyOf": [self.0, { "type": "null" }] })),
+        }
     }
 
     /// One that is described once, under a name.

@@ -3,11 +3,16 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use seriatim::store::Wakeups;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -18,7 +23,7 @@ use super::limits::{
     ANSWER_STALL_MAX, CLOSE_MAX, CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADER_READ_MAX, HEADERS_MAX,
 };
 use super::state::Shared;
-use super::{App, Role, build};
+use super::{App, Meter, Role, build};
 use crate::config::HttpConfig;
 use crate::output::Failure;
 
@@ -29,7 +34,7 @@ const TOKEN_VARIABLE: &str = "SERIATIM_TOKEN";
 /// Shortest token, in bytes.
 const TOKEN_BYTES_MIN: usize = 16;
 /// A pause after a connection could not be accepted, as when there are no file descriptors left.
-const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that listens, and who will be let in.
 pub(crate) struct Listening {
@@ -86,8 +91,9 @@ impl Listening {
             tracing::info!("listening on http://{address}{base_path}/ {whom}");
         }
         let (close, closing) = watch::channel(false);
-        let task = tokio::spawn(accept(self.listener, build(&app), closing));
-        Server { app, close, task }
+        let wakeups = tokio::spawn(count_wakeups(app.store.wakeups(), app.meter.clone()));
+        let task = tokio::spawn(accept(self.listener, build(&app), closing, CONNECTIONS_MAX));
+        Server { app, close, task, wakeups }
     }
 }
 
@@ -142,6 +148,7 @@ pub(crate) struct Server {
     app: Shared,
     close: watch::Sender<bool>,
     task: JoinHandle<()>,
+    wakeups: JoinHandle<()>,
 }
 
 impl Server {
@@ -152,14 +159,31 @@ impl Server {
     /// Accepts no more, and waits a while for what is under way.
     pub(crate) async fn stop(self) {
         self.app.drain();
+        self.wakeups.abort();
         self.close.send_replace(true);
         let _ = self.task.await;
         let _ = timeout(CLOSE_MAX, self.app.released()).await;
     }
 }
 
-async fn accept(listener: TcpListener, router: Router, mut closing: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+/// How often there is no wake-up is of no interest.
+const WAKEUP_WAIT: Duration = Duration::from_secs(3_600);
+
+async fn count_wakeups(mut wakeups: Wakeups, meter: Arc<Meter>) {
+    loop {
+        if wakeups.wait(WAKEUP_WAIT).await {
+            meter.woken();
+        }
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    router: Router,
+    mut closing: watch::Receiver<bool>,
+    connections_max: usize,
+) {
+    let places = Arc::new(Semaphore::new(connections_max));
     let mut connections = JoinSet::new();
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { break };
@@ -169,10 +193,11 @@ async fn accept(listener: TcpListener, router: Router, mut closing: watch::Recei
         };
         while connections.try_join_next().is_some() {}
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 let (router, closing) = (router.clone(), closing.clone());
                 connections.spawn(async move {
-                    connection(stream, router, closing).await;
+                    hurry(&stream);
+                    connection(stream, peer, router, closing).await;
                     drop(place);
                 });
             }
@@ -189,18 +214,36 @@ async fn accept(listener: TcpListener, router: Router, mut closing: watch::Recei
     }
 }
 
-/// Serves one connection until it ends, or until the server does.
-async fn connection(stream: TcpStream, router: Router, mut closing: watch::Receiver<bool>) {
+/// Answers go out at once, and a client that does not read them is cut off: it would hold its answer
+/// in memory for as long as it likes.
+fn hurry(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
-    // A client that does not read would hold its answer in memory for as long as it likes.
     let stall_ms = u32::try_from(ANSWER_STALL_MAX.as_millis()).unwrap_or(u32::MAX);
     let _ = rustix::net::sockopt::set_tcp_user_timeout(stream.as_fd(), stall_ms);
+}
+
+/// Where a request comes from.
+#[derive(Clone, Copy)]
+pub(super) struct Peer(pub(super) SocketAddr);
+
+/// Serves one connection until it ends, or until the server does.
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: SocketAddr,
+    router: Router,
+    mut closing: watch::Receiver<bool>,
+) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(Peer(peer));
+        router.call(request)
+    });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_READ_MAX)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEADER_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(serving);
     tokio::select! {
         _ = serving.as_mut() => return,
@@ -209,4 +252,101 @@ async fn connection(stream: TcpStream, router: Router, mut closing: watch::Recei
     serving.as_mut().graceful_shutdown();
     // How it ends is between the client and the network.
     let _ = serving.await;
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use seriatim::Memory;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::time::Instant;
+
+    use super::super::limits::{BODY_READ_MAX, BODY_STALL_MAX};
+    use super::*;
+
+    const PUSH: &str = "POST /api/v1/queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n";
+
+    /// A connection to a server of its own.
+    fn connected() -> DuplexStream {
+        let (client, server) = tokio::io::duplex(1 << 16);
+        let router = build(&App::open(Arc::new(Memory::new())));
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        tokio::spawn(async move {
+            let (_open, closing) = watch::channel(false);
+            connection(server, peer, router, closing).await;
+        });
+        client
+    }
+
+    /// What comes back, and after how long the connection ended.
+    async fn ended(mut client: DuplexStream, started: Instant) -> (String, Duration) {
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        (answer, started.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_header_that_does_not_come_ends_the_connection() {
+        for sent in ["", "GET /health HTTP/1.1\r\nHost: loc"] {
+            let (mut client, started) = (connected(), Instant::now());
+            client.write_all(sent.as_bytes()).await.unwrap();
+            let (_, length) = ended(client, started).await;
+            assert!((HEADER_READ_MAX..HEADER_READ_MAX * 2).contains(&length), "{length:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stalls_or_drips_is_a_408() {
+        let (mut client, started) = (connected(), Instant::now());
+        client.write_all(PUSH.as_bytes()).await.unwrap();
+        client.write_all(b"{").await.unwrap();
+        let (answer, length) = ended(client, started).await;
+        assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("in time"), "{answer}");
+        assert!((BODY_STALL_MAX..BODY_READ_MAX).contains(&length), "{length:?}");
+
+        let (client, started) = (connected(), Instant::now());
+        let (reader, mut writer) = tokio::io::split(client);
+        writer.write_all(PUSH.as_bytes()).await.unwrap();
+        let mut drops = tokio::time::interval(BODY_STALL_MAX / 2);
+        let dripping = tokio::spawn(async move {
+            loop {
+                drops.tick().await;
+                if writer.write_all(b" ").await.is_err() {
+                    return;
+                }
+            }
+        });
+        let (mut reader, mut answer) = (reader, vec![0; 12]);
+        reader.read_exact(&mut answer).await.unwrap();
+        dripping.abort();
+        assert_eq!(answer, b"HTTP/1.1 408");
+        assert!((BODY_READ_MAX..BODY_READ_MAX * 2).contains(&started.elapsed()));
+    }
+
+    #[tokio::test]
+    async fn beyond_the_most_connections_one_waits_until_another_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = build(&App::open(Arc::new(Memory::new())));
+        let (_open, closing) = watch::channel(false);
+        let server = tokio::spawn(accept(listener, router, closing, 2));
+        let ask = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let mut streams = Vec::new();
+        for _ in 0..3 {
+            streams.push(TcpStream::connect(address).await.unwrap());
+            streams.last_mut().unwrap().write_all(ask).await.unwrap();
+        }
+        let mut third = streams.pop().unwrap();
+        let mut start = [0; 12];
+        for stream in &mut streams {
+            stream.read_exact(&mut start).await.unwrap();
+        }
+        // Both places are taken, and nothing of the third was read.
+        let waiting = timeout(Duration::from_millis(100), third.read_exact(&mut start)).await;
+        assert!(waiting.is_err());
+        drop(streams.pop());
+        third.read_exact(&mut start).await.unwrap();
+        assert_eq!(&start, b"HTTP/1.1 200");
+        server.abort();
+    }
 }

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use seriatim::{Client, Observer, SharedStore};
+use seriatim::{Client, Cron, Observer, SharedStore};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore, watch};
 
+use super::audit::Audit;
 use super::auth::Guard;
-use super::limits::{Budget, STREAMS_MAX, WAITING_CLAIMS_MAX};
+use super::limits::{Budget, LISTENERS_MAX, STREAMS_MAX, WAITING_CLAIMS_MAX};
 use super::metrics::{Meter, Metered};
 use super::work::Workers;
 use crate::failures::FailureLog;
+use crate::journal::Journal;
 
 pub(super) type Shared = Arc<App>;
 
@@ -25,7 +27,11 @@ pub(crate) struct App {
     pub(super) workers: Workers,
     pub(super) failures: Arc<FailureLog>,
     pub(super) bodies: Budget,
+    pub(super) journal: Arc<Journal>,
+    pub(super) audit: Audit,
+    pub(super) cron: Vec<Cron>,
     pub(super) streams: Semaphore,
+    pub(super) listeners: Arc<Semaphore>,
     pub(super) waiting_claims: Semaphore,
     /// Held by whoever gives lanes back; see [`App::released`].
     releasing: Arc<RwLock<()>>,
@@ -43,6 +49,11 @@ pub(crate) struct Setup {
     pub(crate) observer: Option<Arc<dyn Observer>>,
     /// Logs what remote workers fail.
     pub(crate) failures: Arc<FailureLog>,
+    /// The journal of the store's wrapper.
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) audit: Audit,
+    /// What this node pushes by the clock.
+    pub(crate) cron: Vec<Cron>,
 }
 
 impl App {
@@ -61,8 +72,12 @@ impl App {
             meter,
             workers: Workers::default(),
             failures: setup.failures,
+            journal: setup.journal,
+            audit: setup.audit,
+            cron: setup.cron,
             bodies: Budget::default(),
             streams: Semaphore::new(STREAMS_MAX),
+            listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
             waiting_claims: Semaphore::new(WAITING_CLAIMS_MAX),
             releasing: Arc::default(),
             draining: watch::Sender::new(false),
@@ -71,8 +86,9 @@ impl App {
 
     /// The API over a store, open to whoever can reach it.
     pub(super) fn open(store: SharedStore) -> Shared {
-        let (store, meter) = Metered::wrap(store);
-        Self::new(store, meter, Setup::default())
+        let journal = Arc::<Journal>::default();
+        let (store, meter) = Metered::wrap(store, journal.clone());
+        Self::new(store, meter, Setup { journal, ..Setup::default() })
     }
 
     /// From now on only what holders of claims need is answered.

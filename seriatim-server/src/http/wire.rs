@@ -4,6 +4,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use seriatim::{JobId, LaneId, Token, Turn, TurnJob};
 
+use crate::trace;
+
 /// What a worker is handed for one lane.
 #[derive(Serialize)]
 pub(super) struct WireTurn<'a> {
@@ -23,6 +25,8 @@ struct WireJob<'a> {
     job_id: JobId,
     score: f64,
     payload: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'a str>,
 }
 
 impl<'a> WireTurn<'a> {
@@ -46,6 +50,6 @@ impl<'a> WireJob<'a> {
     fn new(job: &'a TurnJob) -> Self {
         // What a codec made is no JSON, and not for workers that have no codec.
         let payload = serde_json::from_slice(job.payload.as_bytes()).unwrap_or(RawValue::NULL);
-        Self { job_id: job.id, score: job.score, payload }
+        Self { job_id: job.id, score: job.score, payload, traceparent: trace::of_job(job) }
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::group::Group;
 use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail, for_log};
 use super::protocol::{self, Call, SNOOZE};
+use crate::trace;
 
 /// How long the output of a command that has ended is read: something that left its group may hold
 /// the pipe open for ever.
@@ -56,6 +57,9 @@ fn start(command: &[String], batch: &Batch<Payload>) -> std::io::Result<(Group, 
         }
         process.env("SERIATIM_JOB_TOKEN", lane.token().to_string());
         process.env("SERIATIM_JOB_ATTEMPT", lane.attempt().to_string());
+        if let Some(traceparent) = trace::of_turn(lane.turn()) {
+            process.env("TRACEPARENT", traceparent);
+        }
     }
     Group::spawn(&mut process)
 }

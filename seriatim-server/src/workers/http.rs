@@ -21,6 +21,8 @@ use seriatim::{Batch, Context, Failure, Lane, Outcome, Outcomes, Payload, TurnJo
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
+use crate::trace;
+
 /// How long a request may take when the configuration says nothing.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection may take to be made.
@@ -210,6 +212,9 @@ fn own_headers(letter: &Letter<'_>) -> Result<Vec<(HeaderName, HeaderValue)>, In
     if let Some(key) = &lane.turn().key {
         let key = HeaderValue::try_from(percent_encoded(key))?;
         headers.push((HeaderName::from_static("seriatim-key"), key));
+    }
+    if let Some(traceparent) = letter.jobs.iter().find_map(|job| trace::of_job(job)) {
+        headers.push((HeaderName::from_static("traceparent"), HeaderValue::try_from(traceparent)?));
     }
     Ok(headers)
 }

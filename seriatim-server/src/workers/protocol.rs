@@ -8,6 +8,8 @@ use serde_json::value::RawValue;
 use seriatim::limits::DELAY_MAX;
 use seriatim::{Batch, JobId, Lane, LaneId, Outcome, Outcomes, Payload};
 
+use crate::trace;
+
 /// How long a snooze lasts when nothing else is said.
 pub(crate) const SNOOZE: Duration = Duration::from_secs(30);
 
@@ -47,6 +49,8 @@ struct CallJob<'a> {
     job_id: JobId,
     score: f64,
     payload: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'a str>,
 }
 
 impl Call {
@@ -93,6 +97,7 @@ fn call_lane<'a>(lane: &'a Lane<Payload>, raws: &'a [Box<RawValue>]) -> CallLane
         job_id: job.id,
         score: job.score,
         payload,
+        traceparent: trace::of_job(job),
     });
     CallLane {
         lane: turn.lane,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use seriatim::ErrorKind;
@@ -13,6 +13,24 @@ use super::head;
 /// Upper bounds of the latency buckets, in microseconds.
 const BUCKETS_US: [u64; 12] =
     [250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
+
+/// Upper bounds of the buckets of handlers, in microseconds: from a millisecond to an hour.
+const HANDLER_BUCKETS_US: [u64; 12] = [
+    1_000,
+    5_000,
+    25_000,
+    100_000,
+    500_000,
+    1_000_000,
+    5_000_000,
+    15_000_000,
+    60_000_000,
+    300_000_000,
+    900_000_000,
+    3_600_000_000,
+];
+/// Most queues whose handlers are timed one by one; all others together are `other`.
+const TIMED_QUEUES_MAX: usize = 1_000;
 
 /// The operations whose time is taken.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +44,9 @@ pub(super) enum Timed {
 #[derive(Default)]
 pub(crate) struct Meter {
     times: [Histogram; 3],
+    /// Of handlers, by queue.
+    handlers: Mutex<BTreeMap<Arc<str>, Histogram>>,
+    wakeups: AtomicU64,
     /// By operation and kind. Both are few.
     errors: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     /// By method, route and status: as many as there are routes, times a few.
@@ -45,8 +66,21 @@ impl Meter {
         *lock(&self.requests).entry((method, route, status)).or_default() += 1;
     }
 
+    /// A handler worked on a turn of this queue for so long.
+    pub(crate) fn handled(&self, queue: &Arc<str>, length: Duration) {
+        let mut handlers = lock(&self.handlers);
+        let is_one_more = handlers.len() >= TIMED_QUEUES_MAX && !handlers.contains_key(queue);
+        let name = if is_one_more { "other".into() } else { queue.clone() };
+        handlers.entry(name).or_default().add(length, &HANDLER_BUCKETS_US);
+    }
+
+    /// The store rang.
+    pub(crate) fn woken(&self) {
+        self.wakeups.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(super) fn took(&self, what: Timed, length: Duration) {
-        self.times[what as usize].add(length);
+        self.times[what as usize].add(length, &BUCKETS_US);
     }
 
     pub(super) fn failed(&self, operation: &'static str, kind: ErrorKind) {
@@ -60,8 +94,23 @@ impl Meter {
         for (what, name) in
             [(Timed::Push, "push"), (Timed::Claim, "claim"), (Timed::Settle, "settle")]
         {
-            self.times[what as usize].write(text, name);
+            let place = ("store_operation_seconds", "operation", name);
+            self.times[what as usize].write(text, place, &BUCKETS_US);
         }
+        let says =
+            "How long turns were with their handlers; those of remote workers from claim to settle";
+        head(text, "handler_seconds", "histogram", says);
+        for (queue, histogram) in lock(&self.handlers).iter() {
+            histogram.write(text, ("handler_seconds", "queue", queue), &HANDLER_BUCKETS_US);
+        }
+        head(
+            text,
+            "store_wakeups_total",
+            "counter",
+            "Times that the store rang while this process listened",
+        );
+        let _ =
+            writeln!(text, "seriatim_store_wakeups_total {}", self.wakeups.load(Ordering::Relaxed));
         head(text, "store_errors_total", "counter", "Operations that the store refused or failed");
         for ((operation, kind), count) in lock(&self.errors).iter() {
             let labels = format!("operation=\"{operation}\",kind=\"{kind}\"");
@@ -76,29 +125,28 @@ impl Meter {
 }
 
 impl Histogram {
-    fn add(&self, length: Duration) {
+    fn add(&self, length: Duration, bounds_us: &[u64; 12]) {
         let us = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
-        let bucket = BUCKETS_US.partition_point(|bound| *bound < us);
+        let bucket = bounds_us.partition_point(|bound| *bound < us);
         self.counts[bucket].fetch_add(1, Ordering::Relaxed);
         self.sum_us.fetch_add(us, Ordering::Relaxed);
     }
 
-    fn write(&self, text: &mut String, operation: &str) {
-        let name = "seriatim_store_operation_seconds";
+    /// `place` is the metric's name and its label.
+    fn write(&self, text: &mut String, place: (&str, &str, &str), bounds_us: &[u64; 12]) {
+        let (name, label, value) = place;
+        let (name, label) = (format!("seriatim_{name}"), format!("{label}=\"{value}\""));
         let mut below = 0;
-        for (count, bound) in self.counts.iter().zip(BUCKETS_US) {
+        for (count, bound) in self.counts.iter().zip(bounds_us) {
             below += count.load(Ordering::Relaxed);
-            let bound = bound as f64 / 1e6;
-            let _ =
-                writeln!(text, "{name}_bucket{{operation=\"{operation}\",le=\"{bound}\"}} {below}");
+            let bound = *bound as f64 / 1e6;
+            let _ = writeln!(text, "{name}_bucket{{{label},le=\"{bound}\"}} {below}");
         }
-        let all = below + self.counts[BUCKETS_US.len()].load(Ordering::Relaxed);
+        let all = below + self.counts[bounds_us.len()].load(Ordering::Relaxed);
         let sum = self.sum_us.load(Ordering::Relaxed) as f64 / 1e6;
         let _ = writeln!(
             text,
-            "{name}_bucket{{operation=\"{operation}\",le=\"+Inf\"}} {all}\n\
-             {name}_sum{{operation=\"{operation}\"}} {sum}\n\
-             {name}_count{{operation=\"{operation}\"}} {all}"
+            "{name}_bucket{{{label},le=\"+Inf\"}} {all}\n{name}_sum{{{label}}} {sum}\n{name}_count{{{label}}} {all}"
         );
     }
 }

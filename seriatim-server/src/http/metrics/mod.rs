@@ -3,22 +3,28 @@
 mod meter;
 mod store;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use seriatim::store::QueueStats;
+use seriatim::Error;
+use seriatim::store::{NodeState, NodeView, QueueStats};
+use tokio::time::timeout;
 
 pub(crate) use meter::Meter;
 pub(crate) use store::Metered;
 
 use super::auth::Access;
-use super::problem::Problem;
 use super::route::Route;
 use super::schema::Schema;
 use super::state::Shared;
+use crate::journal::Book;
 
+/// A store that has not answered by then is away.
+const STORE_MAX: Duration = Duration::from_secs(2);
 /// Prometheus' text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -32,12 +38,61 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn metrics(State(app): State<Shared>) -> Result<Response, Problem> {
+async fn metrics(State(app): State<Shared>) -> Response {
     let mut text = String::new();
     app.meter.write(&mut text);
-    write_queues(&mut text, &app.store.stats(None).await?);
+    let lost = app.journal.book().map_or(0, Book::lost);
+    head(&mut text, "journal_lost_total", "counter", "Events that the journal could not write");
+    let _ = writeln!(text, "seriatim_journal_lost_total {lost}");
+    // What this process counted is of use above all when the store is away.
+    let asked = async { Ok::<_, Error>((app.store.stats(None).await?, nodes(&app).await?)) };
+    let answer = timeout(STORE_MAX, asked).await;
+    let is_up = matches!(answer, Ok(Ok(_)));
+    head(&mut text, "store_up", "gauge", "1 if the store has answered");
+    let _ = writeln!(text, "seriatim_store_up {}", u8::from(is_up));
+    if let Ok(Ok((stats, nodes))) = answer {
+        write_queues(&mut text, &stats);
+        write_nodes(&mut text, &nodes);
+    }
     let head = [(header::CONTENT_TYPE, HeaderValue::from_static(TEXT))];
-    Ok((head, text).into_response())
+    (head, text).into_response()
+}
+
+/// All nodes of the store, and the state of each.
+async fn nodes(app: &Shared) -> Result<Vec<(NodeView, NodeState)>, Error> {
+    let (nodes, now) = (app.store.nodes().await?, app.store.now().await?);
+    Ok(nodes
+        .into_iter()
+        .map(|node| (node.state(now), node))
+        .map(|(state, node)| (node, state))
+        .collect())
+}
+
+fn write_nodes(text: &mut String, nodes: &[(NodeView, NodeState)]) {
+    head(text, "nodes", "gauge", "Nodes of the store by state, remote workers too");
+    let mut states: BTreeMap<&str, usize> =
+        ["alive", "late", "quiet", "stopping"].map(|state| (state, 0)).into();
+    for (_, state) in nodes {
+        *states.entry(state.as_str()).or_default() += 1;
+    }
+    for (state, count) in states {
+        let _ = writeln!(text, "seriatim_nodes{{state=\"{state}\"}} {count}");
+    }
+    let at_work = |(_, state): &&(NodeView, NodeState)| {
+        !matches!(state, NodeState::Dead | NodeState::Stopped)
+    };
+    let sum = |number: fn(&NodeView) -> u32| -> u64 {
+        nodes.iter().filter(at_work).map(|(node, _)| u64::from(number(node))).sum()
+    };
+    head(
+        text,
+        "workers_active",
+        "gauge",
+        "Handler calls under way on all nodes, as of their last beat",
+    );
+    let _ = writeln!(text, "seriatim_workers_active {}", sum(|node| node.info.busy));
+    head(text, "workers_max", "gauge", "Handler calls that all nodes may have under way");
+    let _ = writeln!(text, "seriatim_workers_max {}", sum(|node| node.info.concurrency));
 }
 
 type Number = fn(&QueueStats) -> f64;

@@ -8,18 +8,38 @@ use seriatim::store::*;
 use seriatim::{JobId, LaneId, NodeId, Result, SharedStore, Store, Timestamp, Token, Turn};
 
 use super::meter::{Meter, Timed};
+use crate::journal::Journal;
 
-/// Counts what goes through it.
+/// Counts what goes through it, and tells the journal.
 pub(crate) struct Metered {
     inner: SharedStore,
     meter: Arc<Meter>,
+    journal: Arc<Journal>,
 }
 
 impl Metered {
-    /// The store with a meter around it.
-    pub(crate) fn wrap(inner: SharedStore) -> (SharedStore, Arc<Meter>) {
+    /// The store with a meter and a journal around it.
+    pub(crate) fn wrap(inner: SharedStore, journal: Arc<Journal>) -> (SharedStore, Arc<Meter>) {
         let meter = Arc::new(Meter::default());
-        (Arc::new(Self { inner, meter: meter.clone() }), meter)
+        (Arc::new(Self { inner, meter: meter.clone(), journal }), meter)
+    }
+
+    /// The queues, for the names of those whose jobs something was done to; none where nothing is
+    /// written down.
+    async fn named(&self) -> Vec<QueueView> {
+        match self.journal.book() {
+            Some(_) => self.inner.queues().await.unwrap_or_default(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Writes down what was done to dead jobs, where it was done to all that were named.
+    async fn picked(&self, what: &'static str, which: &Selection, acted: &Acted) {
+        if let Selection::Jobs(jobs) = which
+            && acted.count == jobs.len() as u64
+        {
+            self.journal.acted(what, jobs, &self.named().await);
+        }
     }
 
     /// Counts what failed.
@@ -67,18 +87,29 @@ impl Store for Metered {
     }
 
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
+        let about = self.journal.about(&request.jobs);
         let started = Instant::now();
-        self.timed(Timed::Push, "push", started, self.inner.push(request).await)
+        let pushed = self.timed(Timed::Push, "push", started, self.inner.push(request).await)?;
+        self.journal.pushed(&about, &pushed);
+        Ok(pushed)
     }
 
     async fn claim(&self, request: Claim) -> Result<Claimed> {
-        let started = Instant::now();
-        self.timed(Timed::Claim, "claim", started, self.inner.claim(request).await)
+        let (started, node) = (Instant::now(), request.node.clone());
+        let claimed =
+            self.timed(Timed::Claim, "claim", started, self.inner.claim(request).await)?;
+        self.journal.claimed(&claimed.turns, &node);
+        Ok(claimed)
     }
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+        let asked = self.journal.wanted(&request.turns);
         let started = Instant::now();
-        self.timed(Timed::Settle, "settle", started, self.inner.settle(request).await)
+        let settled =
+            self.timed(Timed::Settle, "settle", started, self.inner.settle(request).await)?;
+        let done = asked.iter().zip(&settled).filter(|(_, settled)| settled.is_ok());
+        done.for_each(|(settlement, _)| self.journal.settled(settlement));
+        Ok(settled)
     }
 
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
@@ -86,7 +117,9 @@ impl Store for Metered {
     }
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
-        self.told("rescue", self.inner.rescue(request).await)
+        let turns = self.told("rescue", self.inner.rescue(request).await)?;
+        self.journal.rescued(&turns);
+        Ok(turns)
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
@@ -94,15 +127,24 @@ impl Store for Metered {
     }
 
     async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
-        self.told("cancel", self.inner.cancel(request).await)
+        let jobs = request.jobs.clone();
+        let done = self.told("cancel", self.inner.cancel(request).await)?;
+        self.journal.cancelled(&jobs, &done, &self.named().await);
+        Ok(done)
     }
 
     async fn requeue(&self, request: Selected) -> Result<Acted> {
-        self.told("requeue", self.inner.requeue(request).await)
+        let which = request.which.clone();
+        let acted = self.told("requeue", self.inner.requeue(request).await)?;
+        self.picked("requeued", &which, &acted).await;
+        Ok(acted)
     }
 
     async fn delete_dead(&self, request: Selected) -> Result<Acted> {
-        self.told("delete_dead", self.inner.delete_dead(request).await)
+        let which = request.which.clone();
+        let acted = self.told("delete_dead", self.inner.delete_dead(request).await)?;
+        self.picked("deleted", &which, &acted).await;
+        Ok(acted)
     }
 
     async fn act(&self, request: Act) -> Result<Acted> {
@@ -110,7 +152,10 @@ impl Store for Metered {
     }
 
     async fn amend(&self, request: Amend) -> Result<()> {
-        self.told("amend", self.inner.amend(request).await)
+        let (job, change) = (request.job, request.change.clone());
+        self.told("amend", self.inner.amend(request).await)?;
+        self.journal.amended(job, &change, &self.named().await);
+        Ok(())
     }
 
     async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
@@ -150,7 +195,10 @@ impl Store for Metered {
     }
 
     async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
-        self.told("turn", self.inner.turn(lane, token).await)
+        let turn = self.told("turn", self.inner.turn(lane, token).await)?;
+        // Another process may have claimed it, and this one will settle it.
+        turn.iter().for_each(|turn| self.journal.hold(turn));
+        Ok(turn)
     }
 
     async fn nodes(&self) -> Result<Vec<NodeView>> {

@@ -14,6 +14,7 @@ use serde_json::json;
 pub(super) use workers::Workers;
 
 use super::auth::Access;
+use super::limits::{CLAIM_LANES_MAX, CLAIM_QUEUES_MAX, LEASE_SECONDS, WAIT_MS_MAX};
 use super::route::Route;
 use super::schema::Schema;
 
@@ -47,20 +48,36 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 pub(super) fn claim_schema() -> Schema {
+    let (least, most) = LEASE_SECONDS.into_inner();
+    let lease = Schema(json!({ "type": "number", "minimum": least, "maximum": most }));
+    let queues = Schema(json!({
+        "type": "array", "items": Schema::queue().0, "minItems": 1, "maxItems": CLAIM_QUEUES_MAX,
+    }));
     Schema::object(&[
-        ("worker", Schema::text()),
-        ("queues", Schema::list(Schema::text())),
-        ("limit", Schema::integer()),
-        ("lease_ttl_sec", Schema::number()),
-        ("wait_ms", Schema::integer()),
+        ("worker", worker()),
+        ("queues", queues),
+        ("limit", Schema::within(1, CLAIM_LANES_MAX as u64)),
+        ("lease_ttl_sec", lease),
+        ("wait_ms", Schema::within(0, WAIT_MS_MAX)),
         ("consumer_groups", Schema::list(Schema::text())),
     ])
     .requiring(&["worker", "queues"])
+    .closed()
+}
+
+/// The name of a worker: no control characters.
+fn worker() -> Schema {
+    Schema(json!({ "type": "string", "pattern": "^[ -~]{1,256}$" }))
 }
 
 pub(super) fn turn_schema() -> Schema {
     let (text, number) = (Schema::text, Schema::integer);
-    let job = [("job_id", text()), ("score", Schema::number()), ("payload", Schema::any())];
+    let job = [
+        ("job_id", text()),
+        ("score", Schema::number()),
+        ("payload", Schema::any()),
+        ("traceparent", text()),
+    ];
     Schema::object(&[
         ("lane", text()),
         ("queue", text()),
@@ -76,32 +93,32 @@ pub(super) fn turn_schema() -> Schema {
 
 pub(super) fn beat_schema() -> Schema {
     let claim = Schema::object(&[
-        ("lane", Schema::text()),
+        ("lane", Schema::lane()),
         ("token", Schema::integer()),
         ("progress", Schema::any()),
     ]);
     Schema::object(&[
-        ("worker", Schema::text()),
+        ("worker", worker()),
         ("lease_ttl_sec", Schema::number()),
-        ("claims", Schema::list(claim.requiring(&["lane", "token"]))),
+        ("claims", Schema::list(claim.requiring(&["lane", "token"]).closed())),
     ])
     .requiring(&["worker", "claims"])
+    .closed()
 }
 
 pub(super) fn results_schema() -> Schema {
-    let seconds =
-        || Schema(json!({ "description": "seconds, or as in 10s", "type": ["number", "string"] }));
     let result = Schema::object(&[
-        ("lane", Schema::text()),
+        ("lane", Schema::lane()),
         ("token", Schema::integer()),
         ("outcome", Schema::one_of(&settle::OUTCOMES)),
         ("error", Schema::text()),
-        ("retry_in", seconds()),
+        ("retry_in", Schema::length()),
         ("done", Schema::integer()),
     ]);
     Schema::object(&[
-        ("worker", Schema::text()),
-        ("results", Schema::list(result.requiring(&["lane", "token", "outcome"]))),
+        ("worker", worker()),
+        ("results", Schema::list(result.requiring(&["lane", "token", "outcome"]).closed())),
     ])
     .requiring(&["worker", "results"])
+    .closed()
 }

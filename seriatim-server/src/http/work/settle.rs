@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use seriatim::store::{QueueView, Settle, Settled};
 use seriatim::{LaneId, Outcome, Settlement, Token, Turn, Verdict, backoff_of, plan};
 
-use super::super::input::BulkJson;
+use super::super::input::{BulkJson, Object};
 use super::super::limits::NAMED_LANES_MAX;
 use super::super::problem::Problem;
 use super::super::route::Answer;
@@ -28,7 +28,7 @@ const LOOKUPS_MAX: usize = 16;
 #[serde(deny_unknown_fields)]
 pub(super) struct Said {
     worker: String,
-    results: Vec<Ended>,
+    results: Vec<Object<Ended>>,
 }
 
 #[derive(Deserialize)]
@@ -60,7 +60,7 @@ pub(super) async fn settle(
 ) -> Result<Answer, Problem> {
     said.check()?;
     let queues = app.store.queues().await?;
-    let find = |ended: &Ended| {
+    let find = |Object(ended): &Object<Ended>| {
         let (store, lane, token) = (app.store.clone(), ended.lane, ended.token);
         async move { store.turn(lane, token).await }
     };
@@ -70,7 +70,7 @@ pub(super) async fn settle(
         .results
         .iter()
         .zip(&found)
-        .map(|(ended, turn)| ended.settlement(turn.as_ref()?, &queues))
+        .map(|(Object(ended), turn)| ended.settlement(turn.as_ref()?, &queues))
         .collect();
     let turns: Vec<Settlement> = settlements.iter().flatten().cloned().collect();
     let mut settled = match turns.is_empty() {
@@ -78,17 +78,19 @@ pub(super) async fn settle(
         false => app.store.settle(Settle { now: None, turns }).await?,
     }
     .into_iter();
+    let now = app.store.now().await?;
     // One that has no turn was stale before it got to the store.
     let statuses = settlements.iter().zip(&found).map(|(one, turn)| {
         match (one.as_ref().and_then(|_| settled.next()), one, turn) {
             (Some(Settled::Ok { .. }), Some(settlement), Some(turn)) => {
                 app.failures.settled(turn, settlement);
+                app.meter.handled(&turn.queue, now.since(turn.claimed_at));
                 "ok"
             }
             _ => "stale",
         }
     });
-    let answer = |(ended, status): (&Ended, &str)| -> Value {
+    let answer = |(Object(ended), status): (&Object<Ended>, &str)| -> Value {
         json!({ "lane": ended.lane, "token": ended.token, "status": status })
     };
     let results: Vec<Value> = said.results.iter().zip(statuses).map(answer).collect();
@@ -103,7 +105,7 @@ impl Said {
             return Err(Problem::invalid("results", detail));
         }
         let mut seen = HashSet::new();
-        match self.results.iter().position(|ended| !seen.insert(ended.lane)) {
+        match self.results.iter().position(|Object(ended)| !seen.insert(ended.lane)) {
             None => Ok(()),
             Some(i) => Err(Problem::invalid(
                 format!("results[{i}].lane"),

@@ -15,21 +15,21 @@ pub(crate) enum Server {
 }
 
 impl Server {
-    fn postgres() -> Self {
+    pub(crate) fn postgres() -> Self {
         let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
         Self::Postgres(Postgres::start_with(options).unwrap())
     }
 
-    fn mysql() -> Self {
+    pub(crate) fn mysql() -> Self {
         let options = MysqlOptions { durable: false, ..MysqlOptions::default() };
         Self::Mysql(Mysql::start_with(options).unwrap())
     }
 
-    fn redis() -> Self {
+    pub(crate) fn redis() -> Self {
         Self::Redis(Redis::start().unwrap())
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         match self {
             Self::Postgres(server) => server.url(),
             Self::Mysql(server) => server.url(),
@@ -43,6 +43,16 @@ impl Server {
             Self::Mysql(server) => server.port(),
             Self::Redis(server) => server.port(),
         }
+    }
+
+    /// The end of the server.
+    pub(crate) fn stop(&mut self) {
+        match self {
+            Self::Postgres(server) => server.stop(),
+            Self::Mysql(server) => server.stop(),
+            Self::Redis(server) => server.stop(),
+        }
+        .unwrap();
     }
 
     /// The same database, by way of another port.

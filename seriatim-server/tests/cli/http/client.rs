@@ -74,6 +74,16 @@ impl Request {
     }
 }
 
+impl Request {
+    /// Sends it and waits for no more than the status: the answer may have no end.
+    pub(super) fn status(&self, address: &str) -> u16 {
+        let mut start = [0; 12];
+        self.start(address).read_exact(&mut start).unwrap();
+        let status = std::str::from_utf8(&start).unwrap().rsplit(' ').next().unwrap();
+        status.parse().unwrap()
+    }
+}
+
 /// Sends these bytes and nothing more; the answer, if there is one.
 pub(super) fn send_raw(address: &str, bytes: &[u8]) -> Option<Answer> {
     let mut stream = TcpStream::connect(address).unwrap();

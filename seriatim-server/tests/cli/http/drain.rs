@@ -1,11 +1,13 @@
 //! The end of a node that others still talk to.
 
+use std::io::Read;
 use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::json;
 
 use super::Api;
+use super::client::Request;
 use crate::site::Site;
 
 #[test]
@@ -24,6 +26,8 @@ fn d16_while_a_node_drains_only_holders_of_claims_are_answered() {
     api.post("/api/v1/queues/remote/jobs", &json!({ "key": "k" })).done();
     let claim = json!({ "worker": "w", "queues": ["remote"] });
     let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
+    let mut listening = Request::new("GET", "/api/v1/events").start(&api.address);
+    listening.read_exact(&mut [0; 12]).unwrap();
     api.serving.signal(Signal::TERM);
     while api.get("/ready").status == 200 {
         std::thread::yield_now();
@@ -35,7 +39,11 @@ fn d16_while_a_node_drains_only_holders_of_claims_are_answered() {
     assert_eq!(refused.header("retry-after"), Some("1"));
     api.post("/api/v1/work/claim", &claim).refused(503);
     api.get("/api/v1/stats").refused(503);
-    assert_eq!(api.get("/health").status, 200);
+    for path in ["/health", "/info", "/metrics", "/docs", "/openapi.json"] {
+        assert_eq!(api.get(path).status, 200, "{path}");
+    }
+    // A stream of events ends, so that it does not hold the node up.
+    assert_eq!(listening.read_to_end(&mut Vec::new()).map(|_| ()).map_err(|e| e.kind()), Ok(()));
     let named = json!({ "lane": lane["lane"], "token": lane["token"] });
     let beat = api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] }));
     assert_eq!(beat.done(), json!({ "cancel": [], "lost": [] }));

@@ -3,10 +3,16 @@
 use super::Api;
 use super::client::send_raw;
 
-const REQUESTS: usize = 2_000;
+const REQUESTS: usize = 10_000;
+/// Senders at once.
+const SENDERS: usize = 4;
+/// What the process may have grown by, in bytes, when it has seen all of them.
+const GROWTH_BYTES_MAX: u64 = 64 << 20;
 const SEED: u64 = 20_260;
 
-const PATHS: [&str; 16] = [
+const PATHS: [&str; 18] = [
+    "/api/v1/jobs/01a1fd84-a548-7000-8001-00000000ffff/events",
+    "/api/v1/cron?x=%00",
     "/api/v1/jobs/trigger",
     "/api/v1/queues/orders/jobs",
     "/api/v1/queues/%ff%00/jobs",
@@ -89,20 +95,44 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut fastrand::Rng) {
     }
 }
 
-#[test]
-fn two_thousand_malformed_requests_do_no_harm() {
-    let api = Api::start("[queues.orders]\nmode = \"accumulate\"\n");
-    let mut random = fastrand::Rng::with_seed(SEED);
+/// Sends its part; how many were answered.
+fn send_some(api: &Api, sender: usize) -> usize {
+    let seed = SEED + sender as u64;
+    let mut random = fastrand::Rng::with_seed(seed);
     let mut answered = 0;
-    for i in 0..REQUESTS {
+    for i in 0..REQUESTS / SENDERS {
         let bytes = request(&mut random);
         // Some are not answered: their connection just ends.
         let Some(answer) = send_raw(&api.address, &bytes) else { continue };
         let sent = String::from_utf8_lossy(&bytes[..bytes.len().min(500)]).into_owned();
-        assert!(answer.status < 500, "seed {SEED}, request {i}: {sent}\n{answer:?}");
+        assert!(answer.status < 500, "seed {seed}, request {i}: {sent}\n{answer:?}");
         answered += 1;
     }
+    answered
+}
+
+#[test]
+fn ten_thousand_malformed_requests_do_no_harm() {
+    let api = Api::start("[queues.orders]\nmode = \"accumulate\"\n");
+    api.get("/health").done();
+    let before = resident_bytes(&api);
+    let answered: usize = std::thread::scope(|scope| {
+        let api = &api;
+        let senders: Vec<_> =
+            (0..SENDERS).map(|sender| scope.spawn(move || send_some(api, sender))).collect();
+        senders.into_iter().map(|sender| sender.join().unwrap()).sum()
+    });
     assert!(answered > REQUESTS / 2, "{answered} answers");
     assert_eq!(api.get("/health").status, 200);
     assert!(!api.log().contains("panicked"), "{}", api.log());
+    let after = resident_bytes(&api);
+    assert!(after < before + GROWTH_BYTES_MAX, "from {before} to {after} bytes");
+}
+
+/// What the process has in memory.
+fn resident_bytes(api: &Api) -> u64 {
+    let path = format!("/proc/{}/status", api.serving.0.id());
+    let status = std::fs::read_to_string(path).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }

@@ -1,9 +1,12 @@
 //! What probes and people ask first.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use super::Api;
 use super::client::Request;
+use crate::faults::Server;
 use crate::site::Site;
 
 #[test]
@@ -69,4 +72,45 @@ fn d15_metrics_count_queues_store_and_requests() {
     ] {
         assert!(text.lines().any(|written| written == line), "{line}\n{text}");
     }
+}
+
+#[test]
+fn d5_health_answers_at_once_while_the_store_is_away_and_ready_says_why_not() {
+    let mut server = Server::postgres();
+    let site = Site::new(&format!("[store]\nurl = \"{}\"\n", server.url()));
+    let api = Api::with(site, |_| {});
+    assert_eq!(api.get("/ready").status, 200);
+    // A node whose store goes away while it starts ends; one that has begun waits for it.
+    while api.get("/api/v1/nodes").done()["nodes"][0].is_null() {
+        std::thread::yield_now();
+    }
+    server.stop();
+    let (_, detail) = api.get("/ready").refused(503);
+    assert!(detail.starts_with("the store "), "{detail}");
+    // The quickest of many: what else runs on the machine is not what is judged.
+    let took = |_| {
+        let started = Instant::now();
+        assert_eq!(api.get("/health").status, 200);
+        started.elapsed()
+    };
+    let quickest = (0..20).map(took).min().unwrap();
+    assert!(quickest < Duration::from_millis(20), "{quickest:?}");
+    let metrics = api.get("/metrics");
+    assert_eq!(metrics.status, 200);
+    assert!(metrics.text().lines().any(|line| line == "seriatim_store_up 0"), "{}", metrics.text());
+    assert!(
+        metrics.text().contains("seriatim_store_errors_total{operation="),
+        "{}",
+        metrics.text()
+    );
+}
+
+#[test]
+fn the_page_of_the_api_allows_no_scripts() {
+    let api = Api::start("[http]\nbase_path = \"/jobs\"\n");
+    let page = api.get("/jobs/docs");
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; style-src 'self'"), "{policy}");
+    assert!(page.text().contains("/api/v1/queues/{queue}/jobs"));
+    assert_eq!(api.get("/jobs/docs.css").header("content-type"), Some("text/css; charset=utf-8"));
 }

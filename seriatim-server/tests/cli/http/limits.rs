@@ -1,11 +1,17 @@
 //! What is too much is refused, by name.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::Api;
 use super::client::{Request, send_raw};
+
+/// Claims that may wait at once, and clients that may listen.
+const WAITING: usize = 512;
+const LISTENING: usize = 512;
 
 #[test]
 fn bodies_have_a_limit_and_a_type() {
@@ -51,4 +57,65 @@ fn a_client_that_stalls_keeps_nobody_else_waiting() {
         .collect();
     assert_eq!(api.get("/health").status, 200);
     drop(stalled);
+}
+
+/// Streams of jobs that go on until they are dropped.
+fn streams(api: &Api, count: usize) -> Vec<TcpStream> {
+    let head = format!(
+        "POST /api/v1/queues/q/jobs HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-ndjson\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n",
+        api.address
+    );
+    let start = |_| {
+        let mut stream = TcpStream::connect(&api.address).unwrap();
+        stream.write_all(head.as_bytes()).unwrap();
+        // "Continue" comes when its body is asked for: it is under way.
+        let mut word = [0; 21];
+        stream.read_exact(&mut word).unwrap();
+        assert_eq!(&word, b"HTTP/1.1 100 Continue");
+        stream
+    };
+    (0..count).map(start).collect()
+}
+
+#[test]
+fn too_many_streams_claims_or_listeners_are_a_429_that_says_when_to_try_again() {
+    let api = Api::start("[queues.q]\nmode = \"parallel\"\n");
+    let open = streams(&api, 16);
+    let line = Request::new("POST", "/api/v1/queues/q/jobs").body("application/x-ndjson", "{}");
+    let refused = line.send(&api.address);
+    refused.refused(429);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    drop(open);
+
+    let body = json!({ "worker": "w", "queues": ["q"], "wait_ms": 60_000 });
+    let claim = Request::new("POST", "/api/v1/work/claim").json(&body);
+    let waiting: Vec<TcpStream> = (0..WAITING).map(|_| claim.start(&api.address)).collect();
+    let listen = Request::new("GET", "/api/v1/events");
+    let listening: Vec<TcpStream> = (0..LISTENING).map(|_| listen.start(&api.address)).collect();
+    // Those before may not have been read yet; each of these takes a place or is refused.
+    let mut more = Vec::new();
+    for (request, name) in [(&claim, "claims"), (&listen, "listen")] {
+        loop {
+            let mut stream = request.start(&api.address);
+            stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+            let mut answer = [0; 4096];
+            let length = stream.read(&mut answer).unwrap_or(0);
+            let said = String::from_utf8_lossy(&answer[..length]).into_owned();
+            if said.starts_with("HTTP/1.1 429 ") {
+                break;
+            }
+            more.push(stream);
+            assert!(more.len() < 20, "{name}: {said}");
+        }
+    }
+    // A thousand clients that wait keep nobody else from anything.
+    for i in 0..20 {
+        api.post("/api/v1/queues/other/jobs", &json!({ "key": format!("{i}") })).done();
+        let started = Instant::now();
+        assert_eq!(api.get("/health").status, 200);
+        assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    }
+    let work = json!({ "worker": "other", "queues": ["other"], "limit": 5 });
+    assert_eq!(api.post("/api/v1/work/claim", &work).done()["lanes"].as_array().unwrap().len(), 5);
+    drop((waiting, listening, more));
 }

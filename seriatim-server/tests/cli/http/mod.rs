@@ -1,22 +1,28 @@
 //! The HTTP API as its users have it: a real `serve` on a free port.
 
+mod audit;
 mod auth;
 mod client;
 mod clients;
 mod dataloader;
+mod deploy;
 mod drain;
+mod events;
 mod fuzz;
 mod health;
 mod limits;
 mod openapi;
 mod people;
 mod push;
+mod stores;
+mod trace;
 mod work;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::site::{Serving, Site};
@@ -46,6 +52,13 @@ impl Api {
 
     fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// Ends the process in order.
+    fn stopped(mut self) -> Site {
+        self.serving.signal(Signal::TERM);
+        assert!(self.serving.0.wait().unwrap().success(), "{}", self.log());
+        self.site
     }
 
     fn get(&self, path: &str) -> Answer {

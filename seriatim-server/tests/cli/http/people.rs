@@ -188,3 +188,26 @@ async fn s9_nodes_are_listed_and_told() {
     assert_eq!(api.act("/api/v1/nodes/hand-1/stop").done()["command"], "stop");
     api.act("/api/v1/nodes/nobody/stop").refused(404);
 }
+
+#[test]
+fn queues_of_the_configuration_are_there_from_the_first_request_on() {
+    let queues: Vec<String> =
+        (0..50).map(|i| format!("[queues.q{i}]\nmode = \"fifo\"\n")).collect();
+    let api = Api::start(&queues.concat());
+    assert_eq!(api.get("/api/v1/queues/q49").done()["mode"], "fifo");
+}
+
+#[test]
+fn what_a_list_cannot_do_names_the_parameter_and_no_flag_of_the_command_line() {
+    let api = Api::start("[queues.q]\nmode = \"fifo\"\n");
+    for (path, name) in [
+        ("/api/v1/jobs?after=x", "after"),
+        ("/api/v1/queues/q/lanes?from=a", "from"),
+        ("/api/v1/queues/q/lanes?order=age&to=a", "to"),
+        ("/api/v1/queues/q/morgue?after=x", "after"),
+    ] {
+        let (field, detail) = api.get(path).refused(400);
+        assert_eq!(field, name, "{path}: {detail}");
+        assert!(!detail.contains("--"), "{path}: {detail}");
+    }
+}

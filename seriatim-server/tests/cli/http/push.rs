@@ -47,6 +47,18 @@ fn an_array_is_pushed_as_a_whole_or_not_at_all() {
 }
 
 #[test]
+fn a_list_in_the_place_of_an_object_is_refused() {
+    let api = declared();
+    let (field, detail) = api.post(PATH, &json!([["a"]])).refused(400);
+    assert_eq!(field, "jobs[0]", "{detail}");
+    assert!(detail.contains("expected an object"), "{detail}");
+    api.put("/api/v1/queues/orders", &json!([])).refused(400);
+    api.post("/api/v1/work/claim", &json!(["w", ["orders"]])).refused(400);
+    let results = json!({ "worker": "w", "results": [["1-0-1", 1, "done"]] });
+    assert_eq!(api.post("/api/v1/work/settle", &results).refused(400).0, "results[0]");
+}
+
+#[test]
 fn l2_a_length_in_the_place_of_a_time_is_refused_and_delay_is_named() {
     let api = declared();
     for name in ["run_at", "perform_in", "available_at"] {

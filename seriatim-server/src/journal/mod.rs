@@ -1,0 +1,204 @@
+//! What happened to jobs, as this process saw it: written down for `GET /jobs/{id}/events`, and told
+//! to whoever listens at `GET /events`.
+//!
+//! It sees what goes through the process' store. What another process does stands in that one's
+//! journal; those that share a folder read each other's.
+
+mod book;
+mod event;
+mod feed;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use seriatim::store::{Cancelled, Change, PushStatus, Pushed, QueueView};
+use seriatim::{Fate, Job, JobId, LaneId, NodeId, Settlement, Token, Turn};
+
+pub(crate) use book::{Book, Limits, Search};
+pub(crate) use event::Event;
+pub(crate) use feed::{Feed, Told};
+
+/// Most turns under way whose jobs are remembered until they are settled. Those of the oldest
+/// claims are forgotten first: they are lost ones.
+const HELD_TURNS_MAX: usize = 100_000;
+
+/// Hears of everything that is done to jobs.
+#[derive(Default)]
+pub(crate) struct Journal {
+    book: Option<Book>,
+    /// Whose events are written down; none means all.
+    queues: Option<BTreeSet<String>>,
+    pub(crate) feed: Feed,
+    held: Mutex<BTreeMap<(Token, LaneId), Held>>,
+}
+
+/// A turn under way.
+struct Held {
+    queue: Arc<str>,
+    key: Option<Arc<str>>,
+    jobs: Vec<(JobId, u32)>,
+}
+
+impl Journal {
+    /// A journal that writes into a book.
+    pub(crate) fn new(book: Option<Book>, queues: Option<BTreeSet<String>>) -> Self {
+        Self { book, queues, ..Self::default() }
+    }
+
+    pub(crate) fn book(&self) -> Option<&Book> {
+        self.book.as_ref()
+    }
+
+    /// Whether the events of this queue are written down.
+    pub(crate) fn keeps(&self, queue: &str) -> bool {
+        let named = |queues: &BTreeSet<String>| queues.contains(queue);
+        self.book.is_some() && self.queues.as_ref().is_none_or(named)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.book.is_none() && !self.feed.is_heard()
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeMap<(Token, LaneId), Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, event: &Event<'_>) {
+        if let Some(book) = self.book.as_ref().filter(|_| self.keeps(event.queue)) {
+            book.write(event.line());
+        }
+    }
+
+    /// What a push needs to be written down once the store has answered: nothing, mostly.
+    pub(crate) fn about(&self, jobs: &[Job]) -> Vec<(String, Option<String>)> {
+        let kept = jobs.iter().any(|job| self.keeps(&job.queue));
+        let jobs = jobs.iter().filter(|_| kept);
+        jobs.map(|job| (job.queue.clone(), job.key.clone())).collect()
+    }
+
+    pub(crate) fn pushed(&self, about: &[(String, Option<String>)], pushed: &[Pushed]) {
+        for ((queue, key), pushed) in about.iter().zip(pushed) {
+            let what = match pushed.status {
+                PushStatus::Queued => "queued",
+                PushStatus::Merged => "merged",
+                PushStatus::Duplicate => "duplicate",
+            };
+            self.write(&Event { key: key.as_deref(), ..Event::new(what, pushed.job_id, queue) });
+        }
+    }
+
+    /// Lanes were claimed for a node.
+    pub(crate) fn claimed(&self, turns: &[Turn], node: &NodeId) {
+        if self.is_idle() {
+            return;
+        }
+        for turn in turns {
+            self.hold(turn);
+            self.feed.turn(turn.into(), "started", None);
+            for job in &turn.jobs {
+                let node = node.to_string();
+                let claim = Event { node: Some(&node), ..Event::of_turn("started", job.id, turn) };
+                self.write(&Event { attempt: Some(job.attempt), ..claim });
+            }
+        }
+    }
+
+    /// The turns of expired claims were taken over.
+    pub(crate) fn rescued(&self, turns: &[Turn]) {
+        if self.is_idle() {
+            return;
+        }
+        for turn in turns {
+            self.hold(turn);
+            turn.jobs.iter().for_each(|job| self.write(&Event::of_turn("lost", job.id, turn)));
+        }
+    }
+
+    /// Remembers whose jobs a claim holds.
+    pub(crate) fn hold(&self, turn: &Turn) {
+        if self.is_idle() {
+            return;
+        }
+        let jobs = turn.jobs.iter().map(|job| (job.id, job.attempt)).collect();
+        let held = Held { queue: turn.queue.clone(), key: turn.key.clone(), jobs };
+        let mut all = self.held();
+        all.insert((turn.token, turn.lane), held);
+        if all.len() > HELD_TURNS_MAX {
+            all.pop_first();
+        }
+    }
+
+    /// The settlements of which something is to be told, or none.
+    pub(crate) fn wanted(&self, settlements: &[Settlement]) -> Vec<Settlement> {
+        if self.is_idle() { Vec::new() } else { settlements.to_vec() }
+    }
+
+    /// The store has carried a settlement out.
+    pub(crate) fn settled(&self, settlement: &Settlement) {
+        let Some(turn) = self.held().remove(&(settlement.token, settlement.lane)) else { return };
+        let keep = &settlement.keep;
+        let error = keep.error.as_deref();
+        let kept = match (keep.counted, keep.hold) {
+            (true, true) => "held",
+            (true, false) => "retry",
+            (false, _) => "put_off",
+        };
+        for (job, attempt) in &turn.jobs {
+            let (what, why) = match settlement.fate_of(*job) {
+                Fate::Done => ("succeeded", None),
+                Fate::Bury => ("failed", error),
+                Fate::Cancel => ("canceled", error),
+                Fate::Expire => ("canceled", Some("expired")),
+                Fate::Drop => ("dropped", error),
+                Fate::Keep => (kept, error),
+            };
+            let event = Event::new(what, *job, &turn.queue);
+            let event = Event { key: turn.key.as_deref(), error: why, ..event };
+            let token = Some(settlement.token);
+            self.write(&Event { token, attempt: Some(*attempt), ..event });
+        }
+        let what = match (settlement.is_all_done(), keep.counted) {
+            (true, _) => "done",
+            (_, true) => "failed",
+            (_, false) if settlement.rest == Fate::Keep => "put_off",
+            _ => "ended",
+        };
+        let place = feed::Place {
+            queue: turn.queue.clone(),
+            key: turn.key.clone(),
+            lane: settlement.lane,
+            token: settlement.token,
+            jobs: turn.jobs.len(),
+        };
+        self.feed.turn(place, what, error.filter(|_| what != "done"));
+    }
+
+    /// Jobs were cancelled, or their holders will be told.
+    pub(crate) fn cancelled(&self, jobs: &[JobId], done: &[Cancelled], queues: &[QueueView]) {
+        for (job, done) in jobs.iter().zip(done) {
+            match done {
+                Cancelled::Now => self.acted("canceled", &[*job], queues),
+                Cancelled::Flagged => self.acted("cancel_requested", &[*job], queues),
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn amended(&self, job: JobId, change: &Change, queues: &[QueueView]) {
+        let what = match change {
+            Change::RunAt(_) => "rescheduled",
+            Change::Node(_) => "reassigned",
+            Change::Delete => "deleted",
+        };
+        self.acted(what, &[job], queues);
+    }
+
+    /// Somebody did something to jobs.
+    pub(crate) fn acted(&self, what: &'static str, jobs: &[JobId], queues: &[QueueView]) {
+        for job in jobs {
+            if let Some(view) = queues.iter().find(|view| view.number == job.queue()) {
+                self.write(&Event::new(what, *job, &view.queue.name));
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What `deploy/` names exists.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::Api;
+
+fn file(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The metrics that a text names, without what histograms add to theirs.
+fn named(text: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = text.match_indices("seriatim_").map(|(at, _)| {
+        let word = &text[at..];
+        word[..word.find(|c| !is_part(c)).unwrap_or(word.len())].to_owned()
+    });
+    let bare = |word: String| {
+        let ends = ["_bucket", "_sum", "_count"];
+        let end = ends.iter().find_map(|end| word.strip_suffix(end));
+        end.map_or(word.clone(), str::to_owned)
+    };
+    words.map(bare).collect()
+}
+
+#[test]
+fn every_metric_of_the_dashboard_and_of_the_alerts_is_there() {
+    let api = Api::start("[queues.orders]\nmode = \"fifo\"\n");
+    api.post("/api/v1/queues/orders/jobs", &json!({ "key": "k" })).done();
+    let claim = json!({ "worker": "w", "queues": ["orders"] });
+    let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
+    let result = json!({ "lane": lane["lane"], "token": lane["token"], "outcome": "done" });
+    api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] })).done();
+    let text = api.get("/metrics").text();
+    let there = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let there: BTreeSet<String> = there.map(str::to_owned).collect();
+    assert!(there.len() > 15, "{there:?}");
+    let dashboard = file("grafana-dashboard.json");
+    serde_json::from_str::<Value>(&dashboard).unwrap();
+    for (name, text) in
+        [("grafana-dashboard.json", dashboard), ("alerts.yaml", file("alerts.yaml"))]
+    {
+        let named = named(&text);
+        assert!(named.len() > 4, "{name}: {named:?}");
+        let missing: Vec<&String> = named.difference(&there).collect();
+        assert!(missing.is_empty(), "{name} names what /metrics does not have: {missing:?}");
+    }
+    let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    for sample in [
+        "seriatim_handler_seconds_count{queue=\"orders\"} 1",
+        "seriatim_store_up 1",
+        "seriatim_nodes{state=\"alive\"} 2",
+        "seriatim_queue_processed_total{queue=\"orders\"} 1",
+    ] {
+        assert!(samples.contains(&sample), "{sample}\n{text}");
+    }
+    assert!(samples.iter().any(|line| line.starts_with("seriatim_store_wakeups_total ")), "{text}");
+}
+
+#[test]
+fn the_probes_of_kubernetes_are_endpoints() {
+    let api = Api::start("");
+    let manifests = file("kubernetes.yaml");
+    let paths = manifests.lines().filter_map(|line| line.trim().strip_prefix("path: "));
+    let paths: BTreeSet<&str> = paths.collect();
+    assert_eq!(paths, ["/health", "/ready"].into());
+    for path in paths {
+        assert_eq!(api.get(path).status, 200, "{path}");
+    }
+}

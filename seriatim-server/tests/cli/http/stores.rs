@@ -1,0 +1,268 @@
+//! Every endpoint on every store, and the commands of those who come from Dataloader.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::Api;
+use super::client::Request;
+use crate::faults::Server;
+use crate::site::Site;
+
+/// Calls endpoints, and remembers which.
+struct Walk {
+    api: Api,
+    called: RefCell<BTreeSet<(String, String)>>,
+}
+
+impl Walk {
+    /// Calls `pattern`, filled with `values`, and takes nothing but success.
+    #[track_caller]
+    fn call(&self, method: &str, pattern: &str, values: &[&str], body: Option<Value>) -> Value {
+        let mut path = pattern.to_owned();
+        for value in values {
+            let (start, end) = (path.find('{').unwrap(), path.find('}').unwrap());
+            path.replace_range(start..=end, value);
+        }
+        let request = Request::new(method, &path);
+        let request = body.iter().fold(request, |request, body| request.json(body));
+        let plain = pattern.split('?').next().unwrap().to_owned();
+        self.called.borrow_mut().insert((method.to_lowercase(), plain));
+        if pattern == "/api/v1/events" {
+            assert_eq!(request.status(&self.api.address), 200);
+            return Value::Null;
+        }
+        let answer = request.send(&self.api.address);
+        assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text());
+        serde_json::from_slice(&answer.body).unwrap_or(Value::Null)
+    }
+
+    #[track_caller]
+    fn get(&self, pattern: &str, values: &[&str]) -> Value {
+        self.call("GET", pattern, values, None)
+    }
+
+    #[track_caller]
+    fn act(&self, pattern: &str, values: &[&str]) -> Value {
+        self.call("POST", pattern, values, None)
+    }
+
+    #[track_caller]
+    fn post(&self, pattern: &str, values: &[&str], body: Value) -> Value {
+        self.call("POST", pattern, values, Some(body))
+    }
+
+    fn push(&self, queue: &str, key: &str) -> String {
+        let body = json!({ "key": key, "payload": { "k": key } });
+        let pushed = self.post("/api/v1/queues/{queue}/jobs", &[queue], body);
+        assert_eq!(pushed["jobs"][0]["status"], "queued");
+        pushed["jobs"][0]["job_id"].as_str().unwrap().to_owned()
+    }
+
+    fn claim(&self, queue: &str) -> Value {
+        let body = json!({ "worker": "walker", "queues": [queue] });
+        let lanes = self.post("/api/v1/work/claim", &[], body)["lanes"].clone();
+        assert_eq!(lanes.as_array().unwrap().len(), 1, "{queue}");
+        lanes[0].clone()
+    }
+
+    fn settle(&self, lane: &Value, outcome: &str) {
+        let result = json!({ "lane": lane["lane"], "token": lane["token"], "outcome": outcome, "error": "down" });
+        let body = json!({ "worker": "walker", "results": [result] });
+        assert_eq!(self.post("/api/v1/work/settle", &[], body)["results"][0]["status"], "ok");
+    }
+
+    fn outside(&self) {
+        for path in
+            ["/health", "/ready", "/info", "/metrics", "/openapi.json", "/docs", "/docs.css"]
+        {
+            self.get(path, &[]);
+        }
+        assert!(self.get("/api/v1/cron", &[])["cron"].is_array());
+        self.get("/api/v1/events", &[]);
+    }
+
+    fn queues(&self) {
+        let fifo = json!({ "mode": "fifo", "max_retries": 5 });
+        let one = self.call("PUT", "/api/v1/queues/{queue}", &["a"], Some(fifo.clone()));
+        assert_eq!((&one["mode"], &one["settings"]["max_retries"]), (&json!("fifo"), &json!(5)));
+        let several = json!({ "queues": { "b": fifo, "c": { "mode": "accumulate" } } });
+        let all = self.call("PUT", "/api/v1/queues", &[], Some(several));
+        assert_eq!(all["queues"].as_array().unwrap().len(), 3);
+        assert_eq!(self.get("/api/v1/queues", &[]), all);
+        assert_eq!(self.get("/api/v1/queues/{queue}", &["a"])["queue"], "a");
+        assert_eq!(self.act("/api/v1/queues/{queue}/pause", &["a"])["paused"], true);
+        assert_eq!(self.act("/api/v1/queues/{queue}/resume", &["a"])["paused"], false);
+    }
+
+    /// What waits, fails and is buried in queue `a`.
+    fn lanes(&self) {
+        for key in ["x", "y", "z"] {
+            self.push("a", key);
+        }
+        let list = "/api/v1/queues/{queue}/lanes?order=key";
+        assert_eq!(self.get(list, &["a"])["lanes"].as_array().unwrap().len(), 3);
+        let lane = self.get("/api/v1/queues/{queue}/lane?key=x", &["a"]);
+        assert_eq!(lane["waiting"][0]["payload"], json!({ "k": "x" }));
+        for action in ["pause", "resume", "retry"] {
+            let pattern = format!("/api/v1/queues/{{queue}}/lane/{action}?key=z");
+            assert_eq!(self.act(&pattern, &["a"])["count"], 1, "{action}");
+        }
+        assert_eq!(self.act("/api/v1/queues/{queue}/lane/delete?key=z", &["a"])["count"], 1);
+        let lane = self.claim("a");
+        let running = self.get("/api/v1/queues/{queue}/running", &["a"]);
+        assert_eq!(running["lanes"][0]["lane"], lane["lane"]);
+        let claim =
+            json!({ "lane": lane["lane"], "token": lane["token"], "progress": { "done": 1 } });
+        let beat = json!({ "worker": "walker", "claims": [claim] });
+        let beat = self.post("/api/v1/work/heartbeat", &[], beat);
+        assert_eq!(beat, json!({ "cancel": [], "lost": [] }));
+        let nodes = self.get("/api/v1/nodes", &[]);
+        assert!(nodes["nodes"].as_array().unwrap().len() >= 2, "{nodes}");
+        assert_eq!(self.get("/api/v1/nodes/{node}", &["walker"])["lanes"][0]["key"], lane["key"]);
+        self.settle(&lane, "retry");
+        assert_eq!(self.act("/api/v1/queues/{queue}/bury-failed", &["a"])["count"], 1);
+        let lane = self.claim("a");
+        self.settle(&lane, "retry");
+        assert_eq!(self.act("/api/v1/queues/{queue}/perform-all-now", &["a"])["count"], 1);
+        assert_eq!(self.act("/api/v1/queues/{queue}/delete-failed", &["a"])["count"], 1);
+        let dead = self.get("/api/v1/queues/{queue}/morgue", &["a"]);
+        assert_eq!(dead["jobs"][0]["error"], "down");
+        let id = dead["jobs"][0]["job_id"].clone();
+        let jobs = json!({ "jobs": [id] });
+        let requeued = self.post("/api/v1/queues/{queue}/morgue/requeue", &["a"], jobs);
+        assert_eq!(requeued["count"], 1);
+        let lane = self.claim("a");
+        self.settle(&lane, "bury");
+        let all = json!({ "all": true });
+        assert_eq!(self.post("/api/v1/queues/{queue}/morgue/delete", &["a"], all)["count"], 1);
+    }
+
+    fn jobs(&self) {
+        let id = self.push("b", "k");
+        assert_eq!(self.get("/api/v1/jobs/{job_id}", &[&id])["status"], "queued");
+        assert_eq!(self.get("/api/v1/jobs?queue=b", &[])["jobs"][0]["job_id"], id);
+        let later = json!({ "delay": "1h" });
+        self.post("/api/v1/jobs/{job_id}/reschedule", &[&id], later);
+        self.act("/api/v1/jobs/{job_id}/retry", &[&id]);
+        let node = self.post("/api/v1/jobs/{job_id}/reassign", &[&id], json!({ "node": "m" }));
+        assert_eq!(node["node"], "m");
+        let events = self.get("/api/v1/jobs/{job_id}/events", &[&id]);
+        assert_eq!(events["events"][0]["event"], "queued");
+        assert_eq!(self.act("/api/v1/jobs/{job_id}/delete", &[&id])["deleted"], true);
+        let body = json!({ "queue": "etl", "task": "t", "lock_key": "k", "args": {} });
+        let id = self.post("/api/v1/jobs/trigger", &[], body)["job_id"].clone();
+        let id = id.as_str().unwrap();
+        assert_eq!(self.get("/api/v1/jobs/{job_id}/status", &[id])["status"], "queued");
+        assert_eq!(self.act("/api/v1/jobs/{job_id}/cancel", &[id])["status"], "canceled");
+        assert!(self.get("/api/v1/stats", &[])["by_worker"]["etl"].is_object());
+    }
+
+    /// Last, as the node that answers takes no more work then, and stops.
+    fn nodes(&self) {
+        for command in ["quiet", "resume", "stop"] {
+            let pattern = format!("/api/v1/nodes/{{node}}/{command}");
+            assert_eq!(self.act(&pattern, &["walker"])["command"], command);
+        }
+    }
+}
+
+fn walk(site: Site) {
+    let walk = Walk { api: Api::with(site, |_| {}), called: RefCell::default() };
+    walk.outside();
+    walk.queues();
+    walk.lanes();
+    walk.jobs();
+    walk.nodes();
+    let document = walk.api.get("/openapi.json").done();
+    let paths = document["paths"].as_object().unwrap().iter();
+    let all: BTreeSet<(String, String)> = paths
+        .flat_map(|(path, methods)| {
+            methods.as_object().unwrap().keys().map(|method| (method.clone(), path.clone()))
+        })
+        .collect();
+    let called = walk.called.into_inner();
+    assert_eq!(called, all, "not called: {:?}", all.difference(&called).collect::<Vec<_>>());
+}
+
+fn on(server: &Server) -> Site {
+    Site::new(&format!("[store]\nurl = \"{}\"\n", server.url()))
+}
+
+#[test]
+fn every_endpoint_works_on_sqlite() {
+    walk(Site::new(""));
+}
+
+#[test]
+fn every_endpoint_works_on_postgresql() {
+    walk(on(&Server::postgres()));
+}
+
+#[test]
+fn every_endpoint_works_on_mysql() {
+    walk(on(&Server::mysql()));
+}
+
+#[test]
+fn every_endpoint_works_on_redis() {
+    walk(on(&Server::redis()));
+}
+
+/// The commands that Dataloader's own page gives, letter by letter.
+const HEALTH: &str = "curl http://localhost:8081/health";
+const TRIGGER: &str = r#"curl -X POST http://localhost:8081/api/v1/jobs/trigger \
+  -H "Content-Type: application/json" \
+  -d '{
+    "queue": "etl.default",
+    "task": "noop",
+    "args": {"sleep1": 1, "sleep2": 1, "sleep3": 1},
+    "lock_key": "customer:42",
+    "priority": 100
+  }'"#;
+const TRIGGER_LOAD: &str = r#"curl -X POST http://localhost:8081/api/v1/jobs/trigger \
+  -H "Content-Type: application/json" \
+  -d '{
+    "queue": "load.cbr",
+    "task": "load.cbr.rates",
+    "args": {"date": "2025-01-10", "currencies": ["USD", "EUR"]},
+    "lock_key": "cbr_rates_2025-01-10",
+    "partition_key": "2025-01-10",
+    "priority": 100,
+    "max_attempts": 3,
+    "lease_ttl_sec": 300
+  }'"#;
+const STATUS: &str = "curl http://localhost:8081/api/v1/jobs/{job_id}/status";
+
+/// Runs a command of that page, against another port.
+fn shell(api: &Api, command: &str) -> Value {
+    let port = api.address.rsplit(':').next().unwrap();
+    let command = command.replace("localhost:8081", &format!("localhost:{port}"));
+    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{command}: {output:?}"))
+}
+
+fn as_before(site: Site) {
+    let api = Api::with(site, |_| {});
+    assert_eq!(shell(&api, HEALTH), json!({ "status": "healthy" }));
+    assert_eq!(shell(&api, TRIGGER)["status"], "queued");
+    let pushed = shell(&api, TRIGGER_LOAD);
+    assert_eq!(pushed["status"], "queued");
+    let id = pushed["job_id"].as_str().unwrap();
+    let status = shell(&api, &STATUS.replace("{job_id}", id));
+    assert_eq!((&status["job_id"], &status["status"]), (&pushed["job_id"], &json!("queued")));
+    let cancel = STATUS.replace("{job_id}", id).replace("/status", "/cancel");
+    assert_eq!(shell(&api, &cancel.replace("curl ", "curl -X POST "))["status"], "canceled");
+}
+
+#[test]
+fn d1_the_commands_of_dataloader_work_as_they_are_on_sqlite() {
+    as_before(Site::new(""));
+}
+
+#[test]
+fn d1_the_commands_of_dataloader_work_as_they_are_on_postgresql() {
+    as_before(on(&Server::postgres()));
+}
