@@ -196,7 +196,8 @@ pub struct Queue {
     pub idempotency_ttl: Duration,
     /// Its share under the `weighted` scheduler.
     pub weight: u32,
-    /// Into how many parts it is split.
+    /// Into how many parts a new queue is split. An existing one keeps its number:
+    /// [`crate::Store::reshard`] changes it.
     pub shards: u16,
 }
 

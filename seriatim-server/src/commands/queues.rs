@@ -1,5 +1,7 @@
 //! `seriatim queues`: the queues, one of them in full, and what is done to a whole queue.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use seriatim::store::{Act, LaneAction, LaneSelection, NodeView, QueueStats, QueueView};
@@ -39,6 +41,16 @@ enum Action {
         /// The queue
         queue: String,
     },
+    /// Splits a queue into another number of shards, while everybody works on
+    Reshard {
+        /// The queue
+        queue: String,
+        /// How many: 1 to 4096
+        shards: u16,
+        /// Ends only when nothing is left where the earlier number put it
+        #[arg(long)]
+        wait: bool,
+    },
     /// Makes all that waits due now: scheduled jobs, and those that wait for a retry
     PerformAllNow {
         /// The queue
@@ -75,6 +87,9 @@ impl Action {
             Self::Show { queue } => show(&*store, &queue, json).await,
             Self::Pause { queue } => pause(&*store, &queue, true, json).await,
             Self::Resume { queue } => pause(&*store, &queue, false, json).await,
+            Self::Reshard { queue, shards, wait } => {
+                reshard(&*store, &queue, shards, wait, json).await
+            }
             Self::PerformAllNow { queue } => {
                 find::queue(&*store, &queue).await?;
                 let lanes = act::on_all(&store, &queue, LaneAction::RunNow).await?;
@@ -97,6 +112,42 @@ impl Action {
             }
         }
     }
+}
+
+/// How often a queue is looked at that is waited for.
+const RESHARD_LOOK: Duration = Duration::from_secs(1);
+
+async fn reshard(
+    store: &dyn Store,
+    queue: &str,
+    shards: u16,
+    wait: bool,
+    json: bool,
+) -> Result<(), Failure> {
+    let mut now = store.reshard(queue, shards).await?;
+    while wait && now.older > 0 {
+        tokio::time::sleep(RESHARD_LOOK).await;
+        now = store.reshard(queue, shards).await?;
+    }
+    if json {
+        say(json!({
+            "queue": queue,
+            "shards": now.shards,
+            "older": now.older,
+            "lanes_left": now.lanes_left,
+            "idempotency_keys_left": now.idempotency_keys_left,
+        }));
+        return Ok(());
+    }
+    say(format!("{queue} is split into {}", count(now.shards.into(), "shard")));
+    if now.older > 0 {
+        say(format!(
+            "where earlier numbers put them: {} and {}; pushes look there until they have ended",
+            count(now.lanes_left, "lane"),
+            count(now.idempotency_keys_left, "idempotency key")
+        ));
+    }
+    Ok(())
 }
 
 /// All queues with their numbers.

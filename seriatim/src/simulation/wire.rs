@@ -257,6 +257,9 @@ impl Store for Wire {
     async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
         plain!(self, "pause_queue", self.world.store.pause_queue(queue, paused))
     }
+    async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {
+        plain!(self, "reshard", self.world.store.reshard(queue, shards))
+    }
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
         plain!(self, "command_node", self.world.store.command_node(node, command))
     }

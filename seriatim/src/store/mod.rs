@@ -40,7 +40,7 @@ pub use view::*;
 pub use wake::{Bell, Wakeups};
 
 use crate::clock::Timestamp;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::id::{JobId, LaneId, NodeId, Token};
 use crate::queue::Queue;
 use crate::turn::Turn;
@@ -168,6 +168,21 @@ pub trait Store: Send + Sync + 'static {
 
     /// Pauses or resumes a queue: while paused none of its lanes is claimed.
     async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()>;
+
+    /// Splits a queue into another number of shards, while everybody works on.
+    ///
+    /// - Without it a key's jobs could overlap or lose their order: both hold all the time.
+    /// - What waits is not moved. A key goes to its new shard when nothing of it is left in an older
+    ///   one; the answer says how many keys still are, so call again with the same number until none is.
+    /// - A call that was broken off leaves a queue that works, and can be repeated.
+    /// - Every job is found by the id that its push answered, also after it was requeued.
+    /// - A store whose queues have one shard refuses it as `Unsupported`.
+    async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {
+        let _ = (queue, shards);
+        let name = self.capabilities().name;
+        let message = format!("in the store {name} a queue has one shard, and needs no more");
+        Err(Error::new(ErrorKind::Unsupported, message).in_field("shards"))
+    }
 
     /// Tells a node to take no more work, to take some again, or to stop; it learns it at its next
     /// heartbeat.

@@ -38,6 +38,19 @@ pub struct Declare {
     pub queues: Vec<Queue>,
 }
 
+/// See [`crate::Store::reshard`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Resharded {
+    /// Into how many shards the queue is split now.
+    pub shards: u16,
+    /// How many earlier numbers of shards are still looked at by pushes: each costs one a round trip.
+    pub older: u16,
+    /// Keys of which something waits or runs in a shard of an older number.
+    pub lanes_left: u64,
+    /// Idempotency keys that an older number's shards still remember.
+    pub idempotency_keys_left: u64,
+}
+
 /// See [`crate::Store::push`].
 #[derive(Clone, Debug, Default)]
 pub struct Push {

@@ -162,6 +162,10 @@ impl Store for Metered {
         self.told("pause_queue", self.inner.pause_queue(queue, paused).await)
     }
 
+    async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {
+        self.told("reshard", self.inner.reshard(queue, shards).await)
+    }
+
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
         self.told("command_node", self.inner.command_node(node, command).await)
     }

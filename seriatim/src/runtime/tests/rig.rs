@@ -204,6 +204,9 @@ impl Store for Rig {
     async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
         self.inner.pause_queue(queue, paused).await
     }
+    async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {
+        self.inner.reshard(queue, shards).await
+    }
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
         self.inner.command_node(node, command).await
     }

@@ -20,23 +20,41 @@ impl Redis {
             self.check_node(&request.node).await?;
         }
         let known = self.existing(&request.queue).await?;
+        let mut tally = self.claim_as_known(&known, &request).await?;
+        if !tally.stale {
+            return Ok(tally.claimed);
+        }
+        // It may have more shards than this process knows, or some have not heard of the change.
+        if let Some(known) = self.reload(&request.queue).await? {
+            self.adopt(&known).await?;
+            match tally.claimed.turns.first() {
+                Some(turn) => tally.claimed.next_due = Some(turn.claimed_at),
+                None => tally = self.claim_as_known(&known, &request).await?,
+            }
+        }
+        Ok(tally.claimed)
+    }
+
+    async fn claim_as_known(&self, known: &Known, request: &Claim) -> Result<Tally> {
         let mut tally = Tally {
+            version: known.version,
+            stale: false,
             lanes_left: request.lanes_max.min(CLAIM_LANES_MAX),
             crashed_left: request.crashed_max.min(CLAIM_LANES_MAX),
             claimed: Claimed::default(),
         };
-        let (own, others) = self.shards_of_claim(&known, &request);
-        self.claim_among(&own, &request, &mut tally).await?;
+        let (own, others) = self.shards_of_claim(known, request);
+        self.claim_among(&own, request, &mut tally).await?;
         if tally.claimed.turns.is_empty() {
             // What others do not take, this node takes.
             let due = tally.claimed.next_due;
-            self.claim_among(&others, &request, &mut tally).await?;
+            self.claim_among(&others, request, &mut tally).await?;
             tally.claimed.next_due = due.into_iter().chain(tally.claimed.next_due).min();
         } else if let (false, Some(turn)) = (others.is_empty(), tally.claimed.turns.first()) {
             // The others' shards were not looked at.
             tally.claimed.next_due = Some(turn.claimed_at);
         }
-        Ok(tally.claimed)
+        Ok(tally)
     }
 
     /// First each shard for an equal part of what is wanted, all at once; then one after the other
@@ -73,7 +91,7 @@ impl Redis {
     /// for safety.
     fn shards_of_claim(&self, known: &Known, request: &Claim) -> (Vec<Shard>, Vec<Shard>) {
         let wanted = |shard: &Shard| request.shard.is_none_or(|only| shard.shard == only);
-        let mut shards: Vec<Shard> = known.shards().filter(wanted).collect();
+        let mut shards: Vec<Shard> = known.open_shards().filter(wanted).collect();
         let first = self.rotate() as usize % shards.len().max(1);
         shards.rotate_left(first);
         if shards.len() < 2 {
@@ -88,7 +106,7 @@ impl Redis {
         request: &Claim,
         lanes_max: usize,
         crashed_max: usize,
-    ) -> Result<Claimed> {
+    ) -> Result<(Claimed, Option<i64>)> {
         let mut args = Args::at(request.now);
         args.text(&request.node.0);
         args.text(match request.lease {
@@ -107,12 +125,12 @@ impl Redis {
         }
         let mut answer = Fields::of(answer)?;
         if answer.is_empty() {
-            return Ok(Claimed::default());
+            return Ok((Claimed::default(), None));
         }
         let (now, turns, next_due) = (answer.time()?, answer.list()?, answer.opt_time()?);
-        let token = if turns.is_empty() { Token(0) } else { Token(answer.int()?) };
+        let (token, version) = (Token(answer.int()?), answer.int()?);
         let turns = turns.claimed(shard, &request.queue, now, token)?;
-        Ok(Claimed { turns, next_due })
+        Ok((Claimed { turns, next_due }, Some(version)))
     }
 
     /// A node that never beat or was declared dead may not hold anything.
@@ -140,13 +158,18 @@ impl Redis {
 
 /// What a claim has got so far, and may still get.
 struct Tally {
+    /// The definition's, as far as this process knows.
+    version: i64,
+    /// Whether a shard has another, or has not heard of the queue.
+    stale: bool,
     lanes_left: usize,
     crashed_left: usize,
     claimed: Claimed,
 }
 
 impl Tally {
-    fn add(&mut self, got: Claimed) {
+    fn add(&mut self, (got, version): (Claimed, Option<i64>)) {
+        self.stale |= version != Some(self.version);
         let crashed = got.turns.iter().filter(|turn| turn.crashes > 0).count();
         self.lanes_left -= got.turns.len().min(self.lanes_left);
         self.crashed_left -= crashed.min(self.crashed_left);

@@ -10,8 +10,10 @@ mod address;
 mod beat;
 mod claim;
 mod compact;
+mod dead;
 mod durability;
 mod fleet;
+mod layout;
 mod limit;
 mod link;
 mod nodes;
@@ -21,6 +23,7 @@ mod push;
 mod queues;
 mod reply;
 mod rescue;
+mod reshard;
 mod settle;
 mod sweep;
 #[cfg(test)]
@@ -208,13 +211,13 @@ impl Store for Redis {
     }
 
     async fn requeue(&self, request: Selected) -> Result<Acted> {
-        let acted = self.on_dead("requeue", request).await?;
+        let acted = self.requeue_dead(request).await?;
         self.bell.ring();
         Ok(acted)
     }
 
     async fn delete_dead(&self, request: Selected) -> Result<Acted> {
-        self.on_dead("delete", request).await
+        self.delete_from_morgue(request).await
     }
 
     async fn act(&self, request: Act) -> Result<Acted> {
@@ -233,6 +236,10 @@ impl Store for Redis {
         self.do_pause(queue, paused).await?;
         self.bell.ring();
         Ok(())
+    }
+
+    async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {
+        self.do_reshard(queue, shards).await
     }
 
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {

@@ -61,7 +61,7 @@ impl Entry {
 
 impl Redis {
     pub(super) async fn lane_page(&self, query: LaneQuery) -> Result<Page<LaneView>> {
-        let known = self.existing(&query.queue).await?;
+        let known = self.current(&query.queue).await?;
         let mut entries = Vec::new();
         for shard in known.shards() {
             let mut index = self.index(shard, "lanes").await?;
@@ -79,7 +79,7 @@ impl Redis {
     }
 
     pub(super) async fn job_page(&self, query: JobQuery) -> Result<Page<JobView>> {
-        let known = self.existing(&query.queue).await?;
+        let known = self.current(&query.queue).await?;
         let what = match query.state {
             JobState::Queued | JobState::Running => "live",
             JobState::Failed => "dead",

@@ -1,22 +1,35 @@
 //! What people do: cancel, requeue, pause, retry, delete.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::Redis;
-use super::link::{ACT, AMEND, Args, CANCEL, MORGUE};
+use super::link::{ACT, AMEND, Args, CANCEL};
 use super::push::ATTEMPTS;
-use super::queues::Known;
 use super::reply::{Fields, Shard, corrupt, lane_number, name_job, single};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::JobId;
 use crate::job::JobOptions;
 use crate::limits::ACTION_ROWS_MAX;
 use crate::store::request::{
-    Act, Acted, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection, Selected, Selection,
+    Act, Acted, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection,
 };
 
 impl Redis {
     pub(super) async fn do_cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
+        let mut answers = self.cancel_here(&request).await?;
+        // One that was requeued into another shard: once more, where it is.
+        for (place, answer) in answers.iter_mut().enumerate() {
+            if *answer == Cancelled::Unknown
+                && let Some(job) = self.moved_to(request.jobs[place]).await?
+            {
+                let there = Cancel { now: request.now, jobs: vec![job] };
+                *answer = self.cancel_here(&there).await?.pop().unwrap_or(Cancelled::Unknown);
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn cancel_here(&self, request: &Cancel) -> Result<Vec<Cancelled>> {
         let mut shards: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
         for (place, job) in request.jobs.iter().enumerate() {
             shards.entry(Shard::of_job(*job)).or_default().push(place);
@@ -43,24 +56,8 @@ impl Redis {
         Ok(answers)
     }
 
-    /// Requeues or deletes dead jobs.
-    pub(super) async fn on_dead(&self, what: &str, request: Selected) -> Result<Acted> {
-        let known = self.existing(&request.queue).await?;
-        let mut acted = Acted::default();
-        for (shard, which) in selections(&known, &request.which) {
-            let rows_max = ACTION_ROWS_MAX as u64 - acted.count;
-            let mut args = Args::at(request.now);
-            args.text(what).int(rows_max);
-            args.0.extend(which.0);
-            let mut answer = self.link.call(&MORGUE, &self.key(shard, ""), &args).await?;
-            acted.count += answer.int()? as u64;
-            acted.more |= answer.flag()?;
-        }
-        Ok(acted)
-    }
-
     pub(super) async fn do_act(&self, request: Act) -> Result<Acted> {
-        let known = self.existing(&request.queue).await?;
+        let known = self.current(&request.queue).await?;
         let mut acted = Acted::default();
         let mut left = ACTION_ROWS_MAX;
         for shard in known.shards() {
@@ -106,6 +103,7 @@ impl Redis {
     }
 
     pub(super) async fn do_amend(&self, request: Amend) -> Result<()> {
+        let mut request = request;
         for _ in 0..ATTEMPTS {
             let mut args = Args::at(request.now);
             name_job(&mut args, request.job);
@@ -120,7 +118,10 @@ impl Redis {
             let shard = Shard::of_job(request.job);
             let answer = self.link.run(&AMEND, &self.key(shard, ""), &args).await?;
             match single(answer)?.int()? {
-                0 => return Err(no_waiting_job()),
+                0 => match self.moved_to(request.job).await? {
+                    Some(job) => request.job = job,
+                    None => return Err(no_waiting_job()),
+                },
                 1 => return Ok(()),
                 // Somebody else changed the options meanwhile.
                 _ => {}
@@ -140,31 +141,6 @@ impl Redis {
         let new = serde_json::to_string(&JobOptions { node, ..options }).map_err(wrong)?;
         Ok((was, new))
     }
-}
-
-/// What each shard is asked for: `all`, `jobs` with their numbers, or `keys`.
-fn selections(known: &Known, which: &Selection) -> Vec<(Shard, Args)> {
-    let mut of_shards = Vec::new();
-    for shard in known.shards() {
-        let mut args = Args::default();
-        match which {
-            Selection::All => {
-                args.text("all");
-            }
-            Selection::Jobs(jobs) => {
-                args.text("jobs");
-                let here = jobs.iter().filter(|job| Shard::of_job(**job) == shard);
-                here.for_each(|job| name_job(&mut args, *job));
-            }
-            Selection::Keys(keys) => {
-                args.text("keys");
-                let keys: BTreeSet<&String> = keys.iter().filter(|key| !key.is_empty()).collect();
-                args.0.extend(keys.into_iter().map(|key| key.clone().into_bytes()));
-            }
-        }
-        of_shards.push((shard, args));
-    }
-    of_shards
 }
 
 fn action_text(action: LaneAction) -> &'static str {

@@ -9,6 +9,7 @@ use futures_util::future::{join_all, try_join_all};
 use redis::Value;
 
 use super::Redis;
+use super::layout::{Layout, Step};
 use super::link::{Args, PUSH, micros};
 use super::queues::Known;
 use super::reply::{Fields, Shard, corrupt, score_hex, score_order};
@@ -19,6 +20,8 @@ use crate::queue::{Mode, Queue};
 use crate::store::request::{Push, PushStatus, Pushed};
 use crate::store::{validate_key, validate_push};
 
+/// In place of a status: the shard has nothing that the job belongs to.
+const NOT_TAKEN: i64 = 3;
 /// How often a push is checked again because a definition changed under it.
 pub(super) const ATTEMPTS: usize = 10;
 
@@ -26,25 +29,45 @@ pub(super) const ATTEMPTS: usize = 10;
 struct Part {
     known: Arc<Known>,
     shard: Shard,
+    /// Only what belongs to something that is there already is taken; the rest goes on its way.
+    only_known: bool,
     /// Places in the batch.
     jobs: Vec<usize>,
 }
 
 /// What a shard says to its part.
 enum Answer {
-    Pushed(Vec<Pushed>),
+    /// Of each job, or nothing when it is not taken; and the shard's last token.
+    Pushed(Vec<Option<Pushed>>, i64),
     /// The definition is not the one that the part was checked against.
     Stale,
+}
+
+/// A batch on its way.
+struct Batch<'a> {
+    request: &'a Push,
+    pushed: Vec<Option<Pushed>>,
+    /// The highest last token of the shards that did not take something.
+    floor: i64,
+}
+
+impl Batch<'_> {
+    /// Places of the jobs that no shard has taken yet.
+    fn left(&self) -> Vec<usize> {
+        (0..self.pushed.len()).filter(|place| self.pushed[*place].is_none()).collect()
+    }
 }
 
 impl Redis {
     pub(super) async fn do_push(&self, request: Push) -> Result<Vec<Pushed>> {
         validate_push(&request)?;
+        let pushed = vec![None; request.jobs.len()];
+        let mut batch = Batch { request: &request, pushed, floor: 0 };
         for _ in 0..ATTEMPTS {
-            if let Some(pushed) = self.push_checked(&request).await? {
-                return Ok(pushed);
+            if self.push_checked(&mut batch).await? {
+                return batch.pushed.into_iter().collect::<Option<_>>().ok_or_else(corrupt);
             }
-            request.jobs.iter().for_each(|job| self.memo.forget(&job.queue));
+            batch.left().iter().for_each(|place| self.memo.forget(&request.jobs[*place].queue));
         }
         Err(Error::new(
             ErrorKind::Unavailable,
@@ -52,42 +75,75 @@ impl Redis {
         ))
     }
 
-    /// `None` when a definition changed and nothing has been written.
-    async fn push_checked(&self, request: &Push) -> Result<Option<Vec<Pushed>>> {
-        let (known, missing) = self.definitions(&request.jobs).await?;
-        let parts = self.parts(&request.jobs, &known);
-        if parts.len() + missing.len() > 1 {
-            let checks = parts.iter().map(|part| self.push_part(request, part, true));
-            if try_join_all(checks).await?.iter().any(|check| matches!(check, Answer::Stale)) {
-                return Ok(None);
-            }
+    /// False when a definition changed before all were taken.
+    async fn push_checked(&self, batch: &mut Batch<'_>) -> Result<bool> {
+        let jobs = &batch.request.jobs;
+        let mut left = batch.left();
+        let (known, missing) = self.definitions(jobs, &left).await?;
+        let way = Way { turn: self.rotate(), known };
+        if !self.push_dry(batch.request, &way, &left, missing.len()).await? {
+            return Ok(false);
         }
         if !missing.is_empty() {
             // They exist from now on, and a definition by somebody else counts.
             for queue in missing.values() {
                 self.create(queue).await?;
             }
-            return Ok(None);
+            return Ok(false);
         }
-        let mut pushed: Vec<Option<Pushed>> = vec![None; request.jobs.len()];
-        let only = parts.len() == 1;
-        let writes = parts.iter().map(|part| self.push_part(request, part, false));
-        let answers = join_all(writes).await;
-        for (mut part, answer) in parts.into_iter().zip(answers) {
-            let mut answer = answer?;
-            let answers = loop {
-                match answer {
-                    Answer::Pushed(answers) => break answers,
-                    Answer::Stale if only => return Ok(None),
-                    Answer::Stale => part = self.checked_again(request, part).await?,
-                }
-                answer = self.push_part(request, &part, false).await?;
-            };
-            for (place, answer) in part.jobs.iter().zip(answers) {
-                pushed[*place] = Some(answer);
+        for step in 0.. {
+            let parts = way.parts(jobs, &left, step);
+            if parts.is_empty() {
+                break;
             }
+            let writes =
+                parts.iter().map(|part| self.push_part(batch.request, part, Some(batch.floor)));
+            let answers = join_all(writes).await;
+            let (mut stale, mut failed) = (false, None);
+            for (part, answer) in parts.iter().zip(answers) {
+                match answer {
+                    Ok(Answer::Pushed(answers, token)) => {
+                        if part.only_known {
+                            batch.floor = batch.floor.max(token);
+                        }
+                        for (place, answer) in part.jobs.iter().zip(answers) {
+                            batch.pushed[*place] = answer;
+                        }
+                    }
+                    Ok(Answer::Stale) => stale = true,
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+            }
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            if stale {
+                return Ok(false);
+            }
+            left.retain(|place| batch.pushed[*place].is_none());
         }
-        pushed.into_iter().collect::<Option<Vec<_>>>().map(Some).ok_or_else(corrupt)
+        Ok(true)
+    }
+
+    /// Whether every shard that may get something would take it; one part alone refuses by itself.
+    async fn push_dry(
+        &self,
+        request: &Push,
+        way: &Way,
+        places: &[usize],
+        missing: usize,
+    ) -> Result<bool> {
+        if request.jobs.len() == 1 {
+            return Ok(true);
+        }
+        let steps = (0..).map(|step| way.parts(&request.jobs, places, step));
+        let parts: Vec<Part> = steps.take_while(|parts| !parts.is_empty()).flatten().collect();
+        if parts.len() + missing <= 1 {
+            return Ok(true);
+        }
+        let checks = parts.iter().map(|part| self.push_part(request, part, None));
+        let stale = |answer: &Answer| matches!(answer, Answer::Stale);
+        Ok(!try_join_all(checks).await?.iter().any(stale))
     }
 
     /// The definitions of the queues in a batch, and those that must be created. Refuses a key
@@ -95,9 +151,10 @@ impl Redis {
     async fn definitions(
         &self,
         jobs: &[Job],
+        places: &[usize],
     ) -> Result<(HashMap<String, Arc<Known>>, BTreeMap<String, Queue>)> {
         let (mut known, mut missing) = (HashMap::new(), BTreeMap::new());
-        for (i, job) in jobs.iter().enumerate() {
+        for (i, job) in places.iter().map(|i| (*i, &jobs[*i])) {
             if !known.contains_key(&job.queue) && !missing.contains_key(&job.queue) {
                 match self.known(&job.queue).await? {
                     Some(queue) => drop(known.insert(job.queue.clone(), queue)),
@@ -112,33 +169,11 @@ impl Redis {
         Ok((known, missing))
     }
 
-    fn parts(&self, jobs: &[Job], known: &HashMap<String, Arc<Known>>) -> Vec<Part> {
-        let turn = self.rotate();
-        let mut parts: BTreeMap<Shard, Part> = BTreeMap::new();
-        for (i, job) in jobs.iter().enumerate() {
-            let Some(known) = known.get(&job.queue) else { continue };
-            let shard = shard_of(known, job, turn);
-            let part = Part { known: known.clone(), shard, jobs: Vec::new() };
-            parts.entry(shard).or_insert(part).jobs.push(i);
-        }
-        parts.into_values().collect()
-    }
-
-    /// A part whose definition changed after another part was written.
-    async fn checked_again(&self, request: &Push, part: Part) -> Result<Part> {
-        let known = self.reload(&part.known.name).await?;
-        let known = known.ok_or_else(|| super::queues::no_queue(&part.known.name))?;
-        for i in &part.jobs {
-            validate_key(&known.queue, request.jobs[*i].key.is_some(), *i)?;
-        }
-        self.adopt(&known).await?;
-        Ok(Part { known, ..part })
-    }
-
-    async fn push_part(&self, request: &Push, part: &Part, dry: bool) -> Result<Answer> {
+    /// Pushes with tokens above a floor; without one it only asks.
+    async fn push_part(&self, request: &Push, part: &Part, floor: Option<i64>) -> Result<Answer> {
         let mut args = Args::default();
-        args.flag(dry).now(request.now);
-        args.int(part.known.version);
+        args.flag(floor.is_none()).now(request.now);
+        args.int(part.known.version).flag(part.only_known).int(floor.unwrap_or(0));
         let all_plain = part.jobs.iter().all(|i| is_plain(&request.jobs[*i]));
         args.text(if all_plain { "s" } else { "m" });
         for i in &part.jobs {
@@ -151,14 +186,14 @@ impl Redis {
         }
         let mut answer = self.link.run_durably(&PUSH, &self.key(part.shard, ""), &args).await?;
         match &*answer.text()? {
-            "OK" if dry => Ok(Answer::Pushed(Vec::new())),
+            "OK" if floor.is_none() => Ok(Answer::Pushed(Vec::new(), 0)),
             "OK" => {
                 let (now, mut list) = (answer.int()?, answer.list()?);
                 let mut pushed = Vec::with_capacity(part.jobs.len());
                 while !list.is_empty() {
                     pushed.push(pushed_of(&mut list, part.shard, now)?);
                 }
-                Ok(Answer::Pushed(pushed))
+                Ok(Answer::Pushed(pushed, answer.int()?))
             }
             "ROUTE" => {
                 let place = usize::try_from(answer.int()?).map_err(|_| corrupt())?;
@@ -178,14 +213,19 @@ impl Redis {
     }
 }
 
-/// One entry of the answer: a new job's number, or the number of one that was accepted at another time.
-fn pushed_of(list: &mut Fields, shard: Shard, now: i64) -> Result<Pushed> {
-    let (number, pushed_status) = (list.value()?, status(list.value()?)?);
+/// One entry of the answer: a new job's number, or the number of one that was accepted at another
+/// time; nothing for one that was not taken.
+fn pushed_of(list: &mut Fields, shard: Shard, now: i64) -> Result<Option<Pushed>> {
+    let (number, pushed_status) = (list.value()?, list.value()?);
+    if pushed_status == Value::Int(NOT_TAKEN) {
+        return Ok(None);
+    }
+    let pushed_status = status(pushed_status)?;
     let job_id = match number {
         Value::Int(seq) => shard.job(seq, now),
         known => shard.job(Fields::of(known)?.int()?, list.int()?),
     };
-    Ok(Pushed { job_id, status: pushed_status })
+    Ok(Some(Pushed { job_id, status: pushed_status }))
 }
 
 fn status(value: Value) -> Result<PushStatus> {
@@ -197,20 +237,42 @@ fn status(value: Value) -> Result<PushStatus> {
     }
 }
 
-/// Where a job goes: by its key, so that a key has one place; else where its repeat would go too,
-/// or in turn.
-fn shard_of(known: &Known, job: &Job, turn: u64) -> Shard {
-    let by_name = job.key.as_deref().or(job.options.idempotency_key.as_deref());
-    let number = match by_name {
-        _ if known.queue.shards == 1 => 0,
-        Some(name) => {
-            let mut first = [0; 8];
-            first.copy_from_slice(&blake3::hash(name.as_bytes()).as_bytes()[..8]);
-            u64::from_be_bytes(first)
+/// The ways of a batch's jobs.
+struct Way {
+    known: HashMap<String, Arc<Known>>,
+    /// What has no name goes to the shards in turn.
+    turn: u64,
+}
+
+impl Way {
+    /// What goes to which shard next, after so many that did not take it.
+    fn parts(&self, jobs: &[Job], places: &[usize], step: usize) -> Vec<Part> {
+        let mut parts: BTreeMap<Step, BTreeMap<u32, Part>> = BTreeMap::new();
+        for i in places {
+            let job = &jobs[*i];
+            let Some(known) = self.known.get(&job.queue) else { continue };
+            let Some(step) = self.step(&known.layout, job, step) else { continue };
+            let part = parts.entry(step).or_default().entry(known.number).or_insert_with(|| Part {
+                known: known.clone(),
+                shard: Layout::shard(known.number, step),
+                only_known: step.only_known,
+                jobs: Vec::new(),
+            });
+            part.jobs.push(*i);
         }
-        None => turn,
-    };
-    Shard { queue: known.number, shard: (number % u64::from(known.queue.shards)) as u16 }
+        parts.into_values().flat_map(BTreeMap::into_values).collect()
+    }
+
+    /// By its key, so that a key has one place; else where its repeat would go too, or in turn.
+    fn step(&self, layout: &Layout, job: &Job, step: usize) -> Option<Step> {
+        match job.key.as_deref().or(job.options.idempotency_key.as_deref()) {
+            Some(name) => layout.step(name, step),
+            None => {
+                let shard = (self.turn % u64::from(layout.shards)) as u16;
+                (step == 0).then_some(Step { shard, only_known: false })
+            }
+        }
+    }
 }
 
 /// A longer payload stands apart in the store: `INLINE_BYTES_MAX` of `shard.lua`.

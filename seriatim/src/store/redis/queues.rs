@@ -10,7 +10,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use futures_util::future::try_join_all;
 
+use super::layout::Layout;
 use super::link::{Args, DECLARE, GLOBAL_REGISTER, PAUSE};
+use super::push::ATTEMPTS;
 use super::reply::{Shard, corrupt, single};
 use super::{Redis, link};
 use crate::error::{Error, ErrorKind, Result};
@@ -28,15 +30,22 @@ pub(super) struct Known {
     pub queue: Queue,
     pub declared: bool,
     pub paused: bool,
+    pub layout: Layout,
 }
 
 impl Known {
+    /// All shards that hold or held something of it.
     pub(super) fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
         let queue = self.number;
-        (0..self.queue.shards).map(move |shard| Shard { queue, shard })
+        (0..self.layout.span).map(move |shard| Shard { queue, shard })
     }
 
-    fn home(number: u32) -> Shard {
+    /// Those that may hold what can be claimed.
+    pub(super) fn open_shards(&self) -> impl Iterator<Item = Shard> + use<> {
+        self.shards().take(self.layout.open().into())
+    }
+
+    pub(super) fn home(number: u32) -> Shard {
         Shard { queue: number, shard: 0 }
     }
 }
@@ -71,6 +80,8 @@ impl Memo {
 enum Answer {
     Ok,
     Exists,
+    /// It has another number of shards.
+    Shards,
     Refused(Error),
 }
 
@@ -87,6 +98,11 @@ impl Redis {
         self.known(name).await?.ok_or_else(|| no_queue(name))
     }
 
+    /// As the store has it now: what people see and do is of all its shards.
+    pub(super) async fn current(&self, name: &str) -> Result<Arc<Known>> {
+        self.reload(name).await?.ok_or_else(|| no_queue(name))
+    }
+
     pub(super) async fn reload(&self, name: &str) -> Result<Option<Arc<Known>>> {
         let number =
             self.link.query(redis::cmd("HGET").arg(self.global("queues")).arg(name)).await?;
@@ -100,14 +116,17 @@ impl Redis {
     async fn load(&self, name: &str, number: u32) -> Result<Option<Arc<Known>>> {
         let mut cmd = redis::cmd("HMGET");
         cmd.arg(self.key(Known::home(number), "meta"));
-        cmd.arg(&["version", "definition", "declared", "paused"]);
+        cmd.arg(&["version", "definition", "declared", "paused", "older", "span", "floor"]);
         let mut fields = self.link.fields(&cmd).await?;
         let Some(version) = fields.opt_int()? else { return Ok(None) };
-        let queue = serde_json::from_str(&fields.text()?).map_err(|e| corrupt().because(e))?;
+        let queue: Queue =
+            serde_json::from_str(&fields.text()?).map_err(|e| corrupt().because(e))?;
         let declared = fields.flag()?;
         let paused = fields.opt_int()? == Some(1);
+        let layout = Layout::read(queue.shards, &mut fields)?;
         let name = name.into();
-        Ok(Some(self.memo.put(Known { number, name, version, queue, declared, paused })))
+        let known = Known { number, name, version, queue, declared, paused, layout };
+        Ok(Some(self.memo.put(known)))
     }
 
     /// All queues by name, as the store has them now.
@@ -158,8 +177,11 @@ impl Redis {
                 }
             }
         }
-        let check = Definition { dry: true, adopt: None, declared: true, paused: None };
-        match self.define_in(Known::home(known.number), queue, check).await? {
+        let queue = Queue { shards: known.queue.shards, ..queue.clone() };
+        let check = Definition { dry: true, ..Definition::of_first(true) };
+        match self.define_in(Known::home(known.number), &queue, check).await? {
+            // It got another number of shards just now.
+            Answer::Shards => Ok(()),
             Answer::Refused(error) => Err(error),
             _ => Ok(()),
         }
@@ -167,39 +189,48 @@ impl Redis {
 
     /// Defines a queue that somebody declared.
     async fn define(&self, queue: &Queue) -> Result<()> {
-        let number = self.number_for(&queue.name).await?;
-        let how = Definition { dry: false, adopt: None, declared: true, paused: None };
-        if let Answer::Refused(error) = self.define_in(Known::home(number), queue, how).await? {
-            return Err(error);
+        let home = Known::home(self.number_for(&queue.name).await?);
+        for _ in 0..ATTEMPTS {
+            let known = self.reload(&queue.name).await?;
+            // A queue that exists keeps its number.
+            let shards = known.map_or(queue.shards, |known| known.queue.shards);
+            let queue = Queue { shards, ..queue.clone() };
+            match self.define_in(home, &queue, Definition::of_first(true)).await? {
+                Answer::Shards => continue,
+                Answer::Refused(error) => return Err(error),
+                Answer::Ok | Answer::Exists => {}
+            }
+            if let Some(known) = self.reload(&queue.name).await? {
+                self.adopt(&known).await?;
+            }
+            return Ok(());
         }
-        if let Some(known) = self.reload(&queue.name).await? {
-            self.adopt(&known).await?;
-        }
-        Ok(())
+        Err(changing(&queue.name))
     }
 
     /// Creates a queue that nobody declared; one that exists meanwhile stays as it is.
     pub(super) async fn create(&self, queue: &Queue) -> Result<Arc<Known>> {
         let number = self.number_for(&queue.name).await?;
-        let how = Definition { dry: false, adopt: None, declared: false, paused: None };
-        self.define_in(Known::home(number), queue, how).await?;
+        self.define_in(Known::home(number), queue, Definition::of_first(false)).await?;
         self.reload(&queue.name).await?.ok_or_else(|| no_queue(&queue.name))
     }
 
     /// Brings the other shards of a queue to the version of the first.
     pub(super) async fn adopt(&self, known: &Known) -> Result<()> {
-        for shard in known.shards().skip(1) {
+        let adopt = async |shard| {
             let how = Definition {
                 dry: false,
                 adopt: Some(known.version),
                 declared: known.declared,
                 paused: Some(known.paused),
+                floor: known.layout.floor,
             };
-            if let Answer::Refused(error) = self.define_in(shard, &known.queue, how).await? {
-                return Err(error);
+            match self.define_in(shard, &known.queue, how).await? {
+                Answer::Refused(error) => Err(error),
+                _ => Ok(()),
             }
-        }
-        Ok(())
+        };
+        try_join_all(known.shards().skip(1).map(adopt)).await.map(drop)
     }
 
     async fn number_for(&self, name: &str) -> Result<u32> {
@@ -221,11 +252,12 @@ impl Redis {
         args.flag(how.declared);
         args.name(how.paused.map(|paused| if paused { "1" } else { "0" }));
         settings(&mut args, shard.queue, queue)?;
+        args.int(how.floor);
         let mut answer = self.link.call(&DECLARE, &self.key(shard, ""), &args).await?;
         let refused = match &*answer.text()? {
             "OK" => return Ok(Answer::Ok),
             "EXISTS" => return Ok(Answer::Exists),
-            "SHARDS" => other_shards(queue, answer.int()?),
+            "SHARDS" => return Ok(Answer::Shards),
             "BIG" => too_big(queue, answer.int()?),
             _ => contradiction(queue, &answer.text()?, &answer.text()?),
         };
@@ -262,6 +294,15 @@ struct Definition {
     adopt: Option<i64>,
     declared: bool,
     paused: Option<bool>,
+    /// Tokens of the shard are higher.
+    floor: i64,
+}
+
+impl Definition {
+    /// For the first shard, which decides.
+    fn of_first(declared: bool) -> Self {
+        Self { dry: false, adopt: None, declared, paused: None, floor: 0 }
+    }
 }
 
 fn settings(args: &mut Args, number: u32, queue: &Queue) -> Result<()> {
@@ -291,12 +332,10 @@ fn contradiction(queue: &Queue, mode: &str, merge: &str) -> Error {
     Error::new(ErrorKind::Conflict, message).in_field("mode")
 }
 
-fn other_shards(queue: &Queue, shards: i64) -> Error {
-    let message = format!(
-        "queue {:?} has {shards} shards in the store and {} here; this store cannot change that yet",
-        queue.name, queue.shards
-    );
-    Error::new(ErrorKind::Conflict, message).in_field("shards")
+pub(super) fn changing(queue: &str) -> Error {
+    let message =
+        format!("the definition of queue {queue:?} is being changed by others: try again");
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 fn too_big(queue: &Queue, jobs: i64) -> Error {

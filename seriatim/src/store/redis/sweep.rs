@@ -16,6 +16,10 @@ impl Redis {
         let rows_max = request.rows_max.min(ACTION_ROWS_MAX);
         let (mut swept, mut names) = (Swept::default(), 0);
         for known in self.all_queues().await? {
+            if !known.layout.older.is_empty() {
+                self.adopt(&known).await?;
+                self.retire(known.clone()).await?;
+            }
             for shard in known.shards() {
                 let mut args = Args::at(request.now);
                 for taken in

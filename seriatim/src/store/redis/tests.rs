@@ -2,6 +2,7 @@
 //! queues of several shards.
 #![allow(clippy::unwrap_used)]
 
+mod reshard;
 mod servers;
 
 use std::collections::{HashMap, HashSet};

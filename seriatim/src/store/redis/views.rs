@@ -80,7 +80,7 @@ impl Redis {
             |known: &Arc<Known>| request.queues.is_empty() || request.queues.contains(&known.name);
         let mut shards = Vec::new();
         for known in self.all_queues().await?.into_iter().filter(wanted) {
-            shards.extend(known.shards().map(|shard| (known.name.clone(), shard)));
+            shards.extend(known.open_shards().map(|shard| (known.name.clone(), shard)));
         }
         let source = async |(queue, shard): (Arc<str>, Shard)| {
             let numbers = self.numbers(shard).await?.filter(|numbers| !numbers.paused);
@@ -119,7 +119,34 @@ impl Redis {
         let mut args = Args::default();
         name_job(&mut args, id);
         let views = self.views(Shard::of_job(id), &known.name, &args).await?;
+        if let Some(view) = views.into_iter().next() {
+            return Ok(Some(JobView { id, ..view }));
+        }
+        // One that was requeued into another shard.
+        let Some(there) = self.moved_to(id).await? else { return Ok(None) };
+        let mut args = Args::default();
+        name_job(&mut args, there);
+        let views = self.views(Shard::of_job(there), &known.name, &args).await?;
         Ok(views.into_iter().next().map(|view| JobView { id, ..view }))
+    }
+
+    /// Where a job is that was requeued into another shard, perhaps several times.
+    pub(super) async fn moved_to(&self, id: JobId) -> Result<Option<JobId>> {
+        let mut there = None;
+        loop {
+            let at = there.unwrap_or(id);
+            let mut args = Args::default();
+            name_job(&mut args, at);
+            let key = self.key(Shard::of_job(at), "");
+            let answer = self.link.call(&VIEW, &key, &args).await?.rest().next();
+            let Some(view @ Value::Array(_)) = answer else { return Ok(there) };
+            let mut fields = Fields::of(view)?;
+            if &*fields.text()? != "moved" {
+                return Ok(there);
+            }
+            let place = fields.rest().nth(ERROR_AT - 1).ok_or_else(corrupt)?;
+            there = Some(place_in(&super::reply::single(place)?.text()?, id).ok_or_else(corrupt)?);
+        }
     }
 
     /// A job's options as they are kept: empty when it has none.
@@ -136,8 +163,8 @@ impl Redis {
     async fn views(&self, shard: Shard, queue: &Arc<str>, args: &Args) -> Result<Vec<JobView>> {
         let answer = self.link.call(&VIEW, &self.key(shard, ""), args).await?;
         let known = answer.rest().filter(|job| *job != Value::Nil);
-        let held: Vec<Held> =
-            known.map(|job| job_view(Fields::of(job)?, shard, queue)).collect::<Result<_>>()?;
+        let held = known.map(|job| job_view(Fields::of(job)?, shard, queue));
+        let held: Vec<Held> = held.filter_map(Result::transpose).collect::<Result<_>>()?;
         let beats = self.beats_of(&held).await?;
         let beaten = |(mut view, node): Held| {
             let beat = node.and_then(|node| beats.get(&node).copied());
@@ -169,16 +196,26 @@ impl Redis {
     }
 }
 
+/// The job at `shard:seq:acceptance`, of the same queue as another.
+fn place_in(text: &str, like: JobId) -> Option<JobId> {
+    let mut numbers = text.split(':');
+    let shard = Shard { queue: like.queue(), shard: numbers.next()?.parse().ok()? };
+    Some(shard.job(numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Where the error stands in what `view.lua` answers: of a job that moved, where it is.
+const ERROR_AT: usize = 12;
 /// Where the options stand in what `view.lua` answers.
 const OPTIONS_AT: usize = 16;
 
-fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Held> {
+fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Option<Held>> {
     let state = match &*fields.text()? {
         "live" => JobState::Queued,
         "running" => JobState::Running,
         "done" => JobState::Succeeded,
         "dead" => JobState::Failed,
         "canceled" => JobState::Canceled,
+        "moved" => return Ok(None),
         _ => return Err(corrupt()),
     };
     let (seq, created) = (fields.int()?, fields.int()?);
@@ -206,7 +243,7 @@ fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Held> 
     };
     let node = fields.opt_text()?;
     view.progress = fields.opt_text()?;
-    Ok((view, node))
+    Ok(Some((view, node)))
 }
 
 fn lane_view(mut fields: Fields, shard: Shard) -> Result<LaneView> {

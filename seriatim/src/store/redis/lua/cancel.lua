@@ -1,5 +1,5 @@
 -- Cancels jobs. ARGV: now, then (seq, millisecond of acceptance) of each.
--- Answers for each: 0 unknown, 1 ended, 2 flagged, 3 cancelled.
+-- Answers for each: 0 unknown, 1 ended, 2 flagged, 3 cancelled, 4 moved to another shard.
 NOW = clock(ARGV[1])
 even_when_full()
 
@@ -16,6 +16,7 @@ end
 local function cancel(seq, millis)
   local j = S and resolve(seq, millis)
   if not j then return 0 end
+  if j.state == 'moved' then return 4 end
   if j.state ~= 'live' then return 1 end
   local l = lane_of(j.lane)
   if take(l, j) then

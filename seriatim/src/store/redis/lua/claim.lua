@@ -1,6 +1,6 @@
 -- Takes lanes. ARGV: now, node, kind of lease, ttl, lanes_max, crashed_max, promote_max, turn_jobs,
 -- turn_bytes, whether KEYS[2] holds the living nodes (else somebody has looked), then the routes that the caller may take besides "anybody".
--- Answers {now, turns, next_due, token}; nil when the queue is not here. A turn is what `turn_of`
+-- Answers {now, turns, next_due, token, version}; nil when the queue is not here. A turn is what `turn_of`
 -- answers, or an id and then the compact record of its lane, held by the token.
 -- 0 when the node does not live.
 if ARGV[10] == '1' and not call('ZSCORE', KEYS[2], ARGV[2]) then return 0 end
@@ -10,7 +10,7 @@ even_when_full()
 local node, kind, lease = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local lanes_max, crashed_left = tonumber(ARGV[5]), tonumber(ARGV[6])
 local turn_jobs_max, turn_bytes_max = tonumber(ARGV[8]), tonumber(ARGV[9])
-if S.paused then return { NOW, {}, false } end
+if S.paused then return { NOW, {}, false, 0, S.version } end
 
 local function promote_lanes()
   local due = call('ZRANGEBYSCORE', K.wake, '-inf', num(NOW), 'LIMIT', 0, ARGV[7])
@@ -202,4 +202,4 @@ if not next_due then
   local wake = call('ZRANGE', K.wake, 0, 0, 'WITHSCORES')[2]
   next_due = wake and tonumber(wake) or false
 end
-return { NOW, turns, next_due, simple and simple.claim.token or 0 }
+return { NOW, turns, next_due, simple and simple.claim.token or 0, S.version }

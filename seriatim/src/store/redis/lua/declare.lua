@@ -1,6 +1,7 @@
 -- Defines the queue in this shard. The first shard decides; the others adopt its version.
 -- ARGV: dry, version ('' in the first shard), declared, paused ('' = as it is), then the settings:
--- number, shards, mode, merge, due, take, keep, remember, keep_dead, dead_max, definition.
+-- number, shards, mode, merge, due, take, keep, remember, keep_dead, dead_max, definition; and the
+-- lowest token.
 -- Answers {'OK', version}, {'EXISTS'}, {'SHARDS', n}, {'BIG', jobs} or {'CONFLICT', mode, merge}.
 local NAMES = { 'number', 'shards', 'mode', 'merge', 'due', 'take', 'keep', 'remember', 'keepdead',
   'deadmax', 'definition' }
@@ -15,6 +16,7 @@ local function write(version)
   for i, name in ipairs(NAMES) do call('HSET', K.meta, name, ARGV[4 + i]) end
   call('HSET', K.meta, 'version', version, 'declared', declared)
   if ARGV[4] ~= '' then call('HSET', K.meta, 'paused', ARGV[4]) end
+  if number_of('token') < tonumber(ARGV[16]) then call('HSET', K.meta, 'token', ARGV[16]) end
 end
 
 local function is_same()
@@ -58,7 +60,7 @@ if not S then
 end
 if adopted ~= '' and S.version >= tonumber(adopted) then return { 'OK', S.version } end
 if adopted == '' and declared == '0' then return { 'EXISTS' } end
-if S.shards ~= ARGV[6] then return { 'SHARDS', tonumber(S.shards) } end
+if adopted == '' and S.shards ~= ARGV[6] then return { 'SHARDS', tonumber(S.shards) } end
 local version = adopted ~= '' and tonumber(adopted) or S.version + 1
 if S.mode == mode and S.merge == merge then
   if adopted == '' and is_same() then return { 'OK', S.version } end

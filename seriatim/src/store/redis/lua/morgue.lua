@@ -1,6 +1,8 @@
--- Requeues or deletes dead jobs. ARGV: now, requeue|delete, rows_max, all|jobs|keys, then
--- (seq, millisecond of acceptance) or keys. Answers {count, whether there are more}.
-if not S then return { 0, 0 } end
+-- Requeues, deletes, lists or hands out dead jobs. ARGV: now, what, rows_max, all|jobs|keys, then
+-- (seq, millisecond of acceptance) or keys. Answers {count, whether there are more, rows}.
+-- `join` requeues only where the key has a lane. The rows of `list` are seq, created, key; those of
+-- `hand_out` are what `take_in.lua` needs of each job; the rest have none.
+if not S then return { 0, 0, {} } end
 NOW = clock(ARGV[1])
 even_when_full()
 local rows_max = tonumber(ARGV[3])
@@ -38,14 +40,27 @@ local function requeue(j)
   if not l.claimed_at then l.due, l.retry, l.crashes = NOW, -1, 0 end
 end
 
-local acted = 0
+local acted, rows = 0, {}
+local function tell(...)
+  for _, value in ipairs({ ... }) do rows[#rows + 1] = value end
+end
+
+local function act(j)
+  if ARGV[2] == 'list' then return tell(j.seq, j.created, j.key) end
+  if ARGV[2] == 'hand_out' then
+    return tell(cmsgpack.pack(j.key, route_text(j.route), j.created, j.task, j.digest, j.score,
+      j.prio, j.attempts, j.ttl, j.expires, j.options, j.started, body_of(j)))
+  end
+  if ARGV[2] == 'join' and call('HEXISTS', K.keys, j.key) == 0 then return tell(S.token) end
+  unbury(j)
+  if ARGV[2] == 'delete' then forget(j) else requeue(j) end
+  acted = acted + 1
+end
+
 local list = chosen()
 for i, seq in ipairs(list) do
   if i > rows_max then break end
-  local j = job_of(seq)
-  unbury(j)
-  if ARGV[2] == 'requeue' then requeue(j) else forget(j) end
-  acted = acted + 1
+  act(job_of(seq))
 end
 commit()
-return { acted, #list > rows_max and 1 or 0 }
+return { acted, #list > rows_max and 1 or 0, rows }

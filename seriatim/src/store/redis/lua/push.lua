@@ -1,11 +1,12 @@
--- Adds jobs. ARGV: dry, now, version, then 's' and the jobs, all plain; or 'm' and the jobs, each
+-- Adds jobs. ARGV: dry, now, version, whether only what belongs to something that is here is taken
+-- (a lane, an idempotency key: see layout.rs), lowest token, then 's' and the jobs, all plain; or 'm' and the jobs, each
 -- with 's' or 'g' before it. A plain one is one text: when it is to run (n, i or @ and 7 bytes), its
 -- priority (2 bytes), whether it has a score (0 or 1), its score (8 bytes), and the end of a compact
 -- record as it is. Any other ('g') is 13 fields.
--- Answers {'OK', now, {seq, status, ...}} with {seq}, status, created for those accepted at another
--- time, {'STALE'} or {'ROUTE', index}.
+-- Answers {'OK', now, {seq, status, ...}, last token} with {seq}, status, created for those accepted at
+-- another time and status 3 for those that are not taken; {'STALE'} or {'ROUTE', index}.
 local FIELDS = 13
-local dry = ARGV[1] == '1'
+local dry, only_known = ARGV[1] == '1', ARGV[4] == '1'
 NOW = clock(ARGV[2])
 
 -- The jobs: where each begins in ARGV, its key, and the text of a plain one.
@@ -22,7 +23,7 @@ local function read_plain(at)
 end
 
 local function read_batch()
-  local i, mixed = 5, ARGV[4] == 'm'
+  local i, mixed = 7, ARGV[6] == 'm'
   while i <= #ARGV do
     if not mixed then
       read_plain(i)
@@ -155,6 +156,9 @@ end
 local refusal = check()
 if refusal then return refusal end
 if dry then return { 'OK', {} } end
+if ARGV[5] ~= '0' then
+  S.token, S.counted = math.max(S.token, tonumber(ARGV[5])), true
+end
 
 local answer, now_bytes = {}, id_of(NOW)
 local function tell(seq, created, status)
@@ -235,6 +239,7 @@ local function put_other(key, at)
   local seq, created
   if idem ~= '' then seq, created = remembered(field) end
   if seq then return tell({ seq }, created, 2) end
+  if only_known and not (keyed and ids[key]) then return tell(0, nil, 3) end
   local j, status = put(key, job_at(at))
   if idem ~= '' then
     local until_ = NOW + S.remember
@@ -246,7 +251,9 @@ end
 
 for i = 1, jobs_max do
   local key, text = job_keys[i], texts[i]
-  if text and (not keyed or not ids[key]) then
+  if text and only_known and not (keyed and ids[key]) then
+    tell(0, nil, 3)
+  elseif text and (not keyed or not ids[key]) then
     put_compact(key, text)
   else
     flush()
@@ -266,4 +273,4 @@ if opened > 0 then
   flush()
 end
 commit()
-return { 'OK', NOW, answer }
+return { 'OK', NOW, answer, S.token }

@@ -1,0 +1,14 @@
+-- A dead job lives in another shard from now on. ARGV: now, seq, millisecond of acceptance, where:
+-- shard, seq and acceptance of what it is there. Its id leads there as long as dead jobs are kept.
+-- Answers 1, or 0 when it is not dead any more.
+if not S then return 0 end
+NOW = clock(ARGV[1])
+even_when_full()
+local j = job_of(tonumber(ARGV[2]))
+if not j or j.state ~= 'dead' or math.floor(j.created / 1000) ~= tonumber(ARGV[3]) then return 0 end
+unbury(j)
+if not j.body then call('HDEL', K.bodies, num(j.seq)) end
+j.state, j.error, j.ended, j.task, j.options, j.size, j.body = 'moved', ARGV[4], NOW, '', '', 0, ''
+save_job(j)
+call('ZADD', K.done, num(after(tonumber(call('HGET', K.meta, 'keepdead')))), pad(j.seq))
+return 1

@@ -1,0 +1,36 @@
+-- Takes a dead job of another shard into the lane of its key. ARGV: now, version, whether only into
+-- a lane that is there, lowest token, where it was, and what `hand_out` of morgue.lua answered.
+-- Answers {'OK', seq, created}; {'ELSEWHERE', last token} or {'STALE'}.
+if not S or num(S.version) ~= ARGV[2] then return { 'STALE' } end
+NOW = clock(ARGV[1])
+even_when_full()
+local j = {}
+local key, route
+key, route, j.created, j.task, j.digest, j.score, j.prio, j.attempts, j.ttl, j.expires, j.options,
+  j.started, j.body = cmsgpack.unpack(ARGV[6])
+
+-- What was broken off between two shards is repeated, and then finds what was taken in already.
+local field = key .. '\0\1' .. ARGV[5]
+local known = call('HGET', K.idem, field)
+if known then
+  local seq, created = cmsgpack.unpack(known)
+  return { 'OK', seq, created }
+end
+if ARGV[3] == '1' and call('HEXISTS', K.keys, key) == 0 then return { 'ELSEWHERE', S.token } end
+
+S.token = math.max(S.token, tonumber(ARGV[4]))
+j.seq, j.lane, j.state, j.run_at, j.retry, j.crashes = next_seq(), 0, 'live', NOW, -1, 0
+j.error, j.flagged, j.aliases, j.ended, j.key = false, false, false, false, ''
+j.route, j.size = route_of(route), #j.body
+if j.size > INLINE_BYTES_MAX then
+  call('HSET', K.bodies, num(j.seq), j.body)
+  j.body = false
+end
+count('jobs', 1)
+local l = put_back(key, j.route, j)
+if not l.claimed_at then l.due, l.retry, l.crashes = NOW, -1, 0 end
+local until_ = NOW + math.max(S.remember, 86400000000)
+call('HSET', K.idem, field, cmsgpack.pack(j.seq, j.created, until_))
+call('ZADD', K.idemold, num(until_), field)
+commit()
+return { 'OK', j.seq, j.created }
