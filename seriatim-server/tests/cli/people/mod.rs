@@ -4,6 +4,7 @@ mod acting;
 mod doctor;
 mod listing;
 mod serving;
+mod sharding;
 mod terminal;
 mod top;
 

@@ -374,3 +374,18 @@ async fn a_declaration_leaves_the_number_of_shards_of_a_queue_that_exists_alone(
     let error = Memory::new().reshard("q", 2).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
+
+#[tokio::test]
+async fn a_process_that_only_claims_hears_of_new_shards() {
+    let prefix = new_prefix();
+    let (worker, other) = (open(&prefix).await, open(&prefix).await);
+    declare(&worker, in_shards(Queue::fifo("q"), 1)).await;
+    assert!(claim(&worker, 1).await.is_empty());
+    other.reshard("q", 8).await.unwrap();
+    push(&other, (0..20).map(|i| job(&format!("k{i}"), i)).collect()).await;
+    // The first claim finds what is in the shard that it knows, and asks to be repeated at once.
+    let first = worker.claim(claim_request("q", 20)).await.unwrap();
+    assert!(first.next_due.is_some_and(|due| due <= first.turns[0].claimed_at));
+    let second = claim(&worker, 20).await;
+    assert_eq!(first.turns.len() + second.len(), 20);
+}
