@@ -180,8 +180,6 @@ impl Redis {
         let queue = Queue { shards: known.queue.shards, ..queue.clone() };
         let check = Definition { dry: true, ..Definition::of_first(true) };
         match self.define_in(Known::home(known.number), &queue, check).await? {
-            // It got another number of shards just now.
-            Answer::Shards => Ok(()),
             Answer::Refused(error) => Err(error),
             _ => Ok(()),
         }

@@ -64,7 +64,7 @@ async fn push_until_enough(
         load.pushed.fetch_add(5, Ordering::SeqCst);
         // So that what is pushed is about what can be done.
         while load.pushed.load(Ordering::SeqCst) > load.handled.load(Ordering::SeqCst) + 300 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::task::yield_now().await;
         }
     }
 }
@@ -109,7 +109,7 @@ async fn until(mut holds: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     while !holds() {
         assert!(tokio::time::Instant::now() < deadline, "it stands still");
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        tokio::task::yield_now().await;
     }
 }
 
