@@ -106,10 +106,10 @@ fn parse(args: &[&str]) -> Result<(u32, usize), Failure> {
     for pair in args.chunks(2) {
         match pair {
             ["--jobs", n] if n.parse().is_ok_and(|n: u32| n >= 1_000) => {
-                jobs = n.parse().unwrap_or(JOBS)
+                jobs = n.parse().unwrap_or(JOBS);
             }
             ["--rounds", n] if n.parse().is_ok_and(|n: usize| n > 0) => {
-                rounds = n.parse().unwrap_or(ROUNDS)
+                rounds = n.parse().unwrap_or(ROUNDS);
             }
             _ => {
                 let usage = "write it as: cargo xtask bench-peers [--jobs N] [--rounds N], with at least 1,000 jobs";
