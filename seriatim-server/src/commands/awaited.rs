@@ -3,7 +3,8 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use seriatim::{ErrorKind, SharedStore};
+use seriatim::store::Declare;
+use seriatim::{ErrorKind, Queue, SharedStore};
 
 use crate::output::Failure;
 
@@ -11,24 +12,34 @@ use crate::output::Failure;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Opens the store as soon as it answers, which is waited for without an end; `None` when the process
-/// is told to stop before. What no waiting would change, as a wrong password, is an error at once.
-pub(super) async fn connect(
+/// Opens the store, and declares the queues there, as soon as it answers, which is waited for without an
+/// end; `None` when the process is told to stop before. What no waiting would change, as a wrong
+/// password, is an error at once.
+pub(super) async fn open(
     url: &str,
+    queues: &[Queue],
     stop: impl Future<Output = ()>,
 ) -> Result<Option<SharedStore>, Failure> {
     tokio::select! {
         biased;
-        store = when_it_answers(url) => store.map(Some),
+        store = when_it_answers(url, queues) => store.map(Some),
         () = stop => Ok(None),
     }
 }
 
-async fn when_it_answers(url: &str) -> Result<SharedStore, Failure> {
+/// The engine declares queues too, but later: a push to one that is not there yet would make it, and of
+/// another mode.
+async fn opened(url: &str, queues: &[Queue]) -> seriatim::Result<SharedStore> {
+    let store = seriatim::connect(url).await?;
+    store.declare(Declare { now: None, queues: queues.to_vec() }).await?;
+    Ok(store)
+}
+
+async fn when_it_answers(url: &str, queues: &[Queue]) -> Result<SharedStore, Failure> {
     let started = Instant::now();
     let mut pause = PAUSE_MIN;
     loop {
-        let error = match seriatim::connect(url).await {
+        let error = match opened(url, queues).await {
             Ok(store) => {
                 if pause > PAUSE_MIN {
                     let after_ms = started.elapsed().as_millis() as u64;

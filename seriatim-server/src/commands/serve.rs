@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use clap::Args;
 use seriatim::checker::Recorder;
-use seriatim::store::Declare;
 use seriatim::{EngineBuilder, Mode, Observer, Queue, SharedStore, Splitter, Summary};
 
 use super::args::StoreArg;
@@ -66,7 +65,8 @@ impl Serve {
         let journal = journal(&config.journal)?;
         let mut stop = Box::pin(told_to_stop()?);
         let url = self.store.url_with(&config);
-        let Some(store) = awaited::connect(&url, stop.as_mut()).await? else {
+        let queues = config.declared()?;
+        let Some(store) = awaited::open(&url, &queues, stop.as_mut()).await? else {
             tracing::info!("stopped: the store never answered");
             return Ok(());
         };
@@ -75,16 +75,13 @@ impl Serve {
             true => None,
             false => Some(Listening::start(&config.http, self.listen, self.insecure).await?),
         };
-        let recorder = self.recorder(&config.declared()?)?;
+        let recorder = self.recorder(&queues)?;
         let failures = Arc::new(FailureLog::default());
         let watch = Watch::new(failures.clone(), meter.clone(), recorder.clone());
         let mut workers = Workers::new();
         let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?.build()?;
         dump_when_asked(engine.handle())?;
         workers.reload_on_hangup()?;
-        // The engine does so too, but later: a push to a queue that is not there yet would make it, and
-        // of another mode.
-        store.declare(Declare { now: None, queues: config.declared()? }).await?;
         let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
         tracing::info!(store = store.capabilities().name, workers = at_work, "serving");
         if at_work == 0 {

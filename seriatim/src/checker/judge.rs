@@ -8,7 +8,7 @@ use super::report::{Judgement, Report};
 use crate::id::{JobId, LaneId, Token};
 use crate::queue::{Merge, Mode};
 use crate::settle::Fate;
-use crate::store::PushStatus;
+use crate::store::{JobState, PushStatus};
 
 /// (queue, key); a job without a key stands for itself.
 pub(super) type Entity = (String, String);
@@ -66,7 +66,8 @@ pub(super) struct Facts<'h> {
     pub requeued_at: HashMap<JobId, Vec<i64>>,
     /// Waiting jobs that people took away, and when.
     pub removed: HashMap<JobId, i64>,
-    pub finals: HashSet<JobId>,
+    /// What the store still shows at the end.
+    pub finals: HashMap<JobId, JobState>,
     pub is_complete: bool,
 }
 
@@ -164,8 +165,8 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
             Event::Removed { at, job_id } => {
                 facts.removed.insert(*job_id, *at);
             }
-            Event::Final { job_id, .. } => {
-                facts.finals.insert(*job_id);
+            Event::Final { job_id, state } => {
+                facts.finals.insert(*job_id, *state);
             }
             Event::FinalEnd {} => facts.is_complete = true,
         }

@@ -7,7 +7,7 @@ use super::report::{Judgement, Report};
 use crate::id::JobId;
 use crate::queue::{Merge, Mode};
 use crate::settle::Fate;
-use crate::store::PushStatus;
+use crate::store::{JobState, PushStatus};
 
 /// (score, arrival).
 type Rank = (i64, u64);
@@ -219,6 +219,16 @@ fn take_along(turn: &Turn<'_>, waiting: &mut Waiting<'_>, ranks: &mut HashMap<Jo
     });
 }
 
+/// What each job holds, as far as somebody said so.
+fn tags<'f>(facts: &'f Facts<'_>) -> HashMap<JobId, &'f str> {
+    let queued = facts.pushes.iter().filter(|push| push.status == PushStatus::Queued);
+    let mut tags: HashMap<JobId, &str> =
+        queued.map(|push| (push.job_id, push.tag.as_str())).collect();
+    let handed_over = facts.turns.iter().flat_map(|turn| turn.jobs);
+    tags.extend(handed_over.map(|job| (job.job_id, job.tag.as_str())));
+    tags
+}
+
 /// Judges whether every acknowledged push is accounted for.
 pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
     let mut over: HashSet<JobId> = HashSet::new();
@@ -236,7 +246,7 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
         for job in turn.jobs {
             let known = last_claim.entry(job.job_id).or_insert(turn.claimed_at);
             *known = (*known).max(turn.claimed_at);
-            if over.contains(&job.job_id) || facts.finals.contains(&job.job_id) {
+            if over.contains(&job.job_id) || facts.finals.contains_key(&job.job_id) {
                 let last = ended.entry((&turn.entity, &job.tag)).or_insert(turn.claimed_at);
                 *last = (*last).max(turn.claimed_at);
             }
@@ -250,6 +260,7 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
             *known = (*known).max(claimed_at);
         }
     }
+    let tags = tags(facts);
     let mut missing = 0;
     for push in &facts.pushes {
         // An equal payload that was claimed after this one was sent took it along.
@@ -265,7 +276,16 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
             PushStatus::Duplicate => true,
         };
         let is_removed = facts.removed.contains_key(&push.job_id);
-        if taken_along || by_id || is_removed || facts.finals.contains(&push.job_id) {
+        // Only equal payloads merge: another job's fate says nothing of this one.
+        let is_another = push.status == PushStatus::Merged
+            && tags.get(&push.job_id).is_some_and(|tag| *tag != push.tag);
+        // A job that is kept as done was done without what merged into it after its last claim.
+        let is_kept = facts.finals.get(&push.job_id).is_some_and(|state| {
+            let was_claimed = last_claim.get(&push.job_id).is_some_and(|at| *at < push.sent_at);
+            let came_late = push.status == PushStatus::Merged && was_claimed;
+            !(came_late && *state == JobState::Succeeded)
+        });
+        if taken_along || !is_another && (by_id || is_removed || is_kept) {
             continue;
         }
         missing += 1;

@@ -308,6 +308,26 @@ fn a_history_without_an_end_is_not_called_complete() {
 }
 
 #[test]
+fn what_merged_into_a_kept_job_that_was_done_before_or_holds_something_else_is_lost() {
+    let first = r#"{"type":"push","sent_at":1,"at":2,"queue":"q","key":"k","score":1.0,"tag":"t","result":"acknowledged","job_id":"018bcfe5-6800-7000-8001-000000000001","status":"queued"}"#;
+    let start = r#"{"type":"start","at":5,"actor":"a","queue":"q","key":"k","lane":"1-0-1","token":7,"claimed_at":4,"jobs":[{"job_id":"018bcfe5-6800-7000-8001-000000000001","score":1.0,"tag":"t"}]}"#;
+    let settle = r#"{"type":"settle","sent_at":20,"at":21,"queue":"q","key":"k","lane":"1-0-1","token":7,"claimed_at":4,"accepted":true,"fates":[{"job_id":"018bcfe5-6800-7000-8001-000000000001","fate":"done"}],"cause":"done"}"#;
+    let end = r#"{"type":"final","job_id":"018bcfe5-6800-7000-8001-000000000001","state":"succeeded"}
+{"type":"final_end"}"#;
+    let losses = |sent_at: i64, tag: &str| {
+        let merged = first
+            .replace("\"sent_at\":1,\"at\":2", &format!("\"sent_at\":{sent_at},\"at\":{sent_at}"))
+            .replace("\"tag\":\"t\"", &format!("\"tag\":\"{tag}\""))
+            .replace("queued", "merged");
+        let history = [first, &merged, start, settle, end].join("\n");
+        check(&read(&history).unwrap()).violations(Judgement::Loss)
+    };
+    assert_eq!(losses(3, "t"), 0, "it was claimed after it came");
+    assert_eq!(losses(10, "t"), 1, "it came while the other ran");
+    assert_eq!(losses(3, "u"), 1, "the other held something else");
+}
+
+#[test]
 fn without_recorded_pushes_nothing_is_called_invented() {
     let start = r#"{"type":"start","at":5,"actor":"a","queue":"q","key":"k","lane":"1-0-1","token":7,"claimed_at":4,"jobs":[{"job_id":"018bcfe5-6800-7000-8001-000000000001","score":1.0,"tag":"t"}]}"#;
     let judged = |history: &str| {

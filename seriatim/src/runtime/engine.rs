@@ -15,6 +15,7 @@ use super::extras::OnStart;
 use super::handle::Handle;
 use super::limits::FLUSH_MAX;
 use super::lock::lock;
+use super::outage::Pauses;
 use super::pulse::Pulser;
 use super::summary::Summary;
 use super::{caretaker, fetch, guard, periodic, settle, slot};
@@ -66,9 +67,9 @@ impl Engine {
         Handle::new(self.core.clone())
     }
 
-    /// Works until `stop` is ready (or a person stops the node). A store that fails later is
-    /// waited for; one that fails at the start is an error, as is a queue whose stored mode
-    /// contradicts the declared one.
+    /// Works until `stop` is ready (or a person stops the node). A store that is away is waited
+    /// for, at the start too. Whatever else it refuses at the start is an error, as is a queue
+    /// whose stored mode contradicts the declared one.
     ///
     /// Then it stops, in this order: no new claims; lanes that wait for a slot go back uncounted;
     /// running calls may finish within `shutdown_timeout`; those left are told to end, and a few
@@ -87,7 +88,7 @@ impl Engine {
             biased;
             // A store that hangs must not keep the process from ending.
             _ = &mut stop => return Ok(core.counters.summary(0)),
-            upkeep = start(&core, self.queues) => upkeep?,
+            upkeep = start(&core, &self.queues) => upkeep?,
         };
         let mut periodic = JoinSet::new();
         for place in 0..core.periodic.len() {
@@ -131,14 +132,39 @@ impl Engine {
 }
 
 /// Makes the node known and starts what keeps it alive.
-async fn start(core: &Arc<Core>, queues: Vec<Queue>) -> Result<JoinSet<()>> {
+async fn start(core: &Arc<Core>, queues: &[Queue]) -> Result<JoinSet<()>> {
+    let mut pauses = Pauses::default();
+    let pulser = loop {
+        match register(core, queues).await {
+            Ok(pulser) => break pulser,
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                core.outage.failed("the start", &error);
+                tokio::time::sleep(pauses.next()).await;
+            }
+            Err(error) => return Err(error),
+        }
+    };
+    core.outage.succeeded();
+    let mut upkeep = JoinSet::new();
+    spawn(&mut upkeep, pulser.run());
+    spawn(&mut upkeep, guard::run(core.clone()));
+    spawn(&mut upkeep, caretaker::run(core.clone()));
+    #[cfg(feature = "cron")]
+    for cron in &core.extras.crons {
+        spawn(&mut upkeep, super::cron::run(core.clone(), cron.clone()));
+    }
+    Ok(upkeep)
+}
+
+/// Tells the store of the queues and of the node. It may be done again when it failed half way.
+async fn register(core: &Arc<Core>, queues: &[Queue]) -> Result<Pulser> {
     if !queues.is_empty() {
         for source in &core.sources {
             if let Some(queue) = queues.iter().find(|queue| queue.name == *source.name) {
                 source.define(queue.clone());
             }
         }
-        core.store.declare(Declare { now: None, queues }).await?;
+        core.store.declare(Declare { now: None, queues: queues.to_vec() }).await?;
     }
     match core.read_definitions().await {
         Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
@@ -150,15 +176,7 @@ async fn start(core: &Arc<Core>, queues: Vec<Queue>) -> Result<JoinSet<()>> {
     let mut pulser = Pulser::new(core.clone(), core.store_now());
     pulser.beat().await?;
     core.split().await?;
-    let mut upkeep = JoinSet::new();
-    spawn(&mut upkeep, pulser.run());
-    spawn(&mut upkeep, guard::run(core.clone()));
-    spawn(&mut upkeep, caretaker::run(core.clone()));
-    #[cfg(feature = "cron")]
-    for cron in &core.extras.crons {
-        spawn(&mut upkeep, super::cron::run(core.clone(), cron.clone()));
-    }
-    Ok(upkeep)
+    Ok(pulser)
 }
 
 /// Starts one of the engine's tasks: all of them start here, so that a simulation can stop them

@@ -69,7 +69,7 @@ fn job(world: &World, name: (usize, usize)) -> Job {
     let plan = world.scene.jobs;
     let queue = world.roll(|rng| rng.choice(&world.scene.queues).cloned());
     let queue = queue.unwrap_or_else(|| Queue::parallel("none"));
-    let n = world.roll(|rng| rng.u64(0..12));
+    let n = world.roll(|rng| rng.u64(0..plan.payloads));
     let text = match world.happens(plan.undecodable) {
         true => format!("\"rotten {n}\""),
         false => format!("{{\"n\":{n}}}"),

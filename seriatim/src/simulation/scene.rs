@@ -96,6 +96,8 @@ pub(super) struct JobPlan {
     pub(super) own_rules: f64,
     pub(super) undecodable: f64,
     pub(super) scored: f64,
+    /// How many payloads there are: of few, many are equal; of many, none.
+    pub(super) payloads: u64,
 }
 
 /// Something that goes wrong now and then.
@@ -270,5 +272,6 @@ fn jobs(rng: &mut Rng) -> JobPlan {
         own_rules: chance(rng, 0.3),
         undecodable: chance(rng, 0.1),
         scored: if rng.bool() { 1.0 } else { rng.f64() },
+        payloads: *rng.choice(&[3, 12, 1_000]).unwrap_or(&12),
     }
 }

@@ -33,6 +33,18 @@ async fn an_outage_is_waited_for_and_nothing_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_engine_that_starts_in_an_outage_waits_for_its_end() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &7).unwrap()).await;
+    rig.faults.down.store(true, Ordering::SeqCst);
+    let running = Running::start(counting(&rig, &log));
+    pass(secs(60)).await;
+    rig.faults.down.store(false, Ordering::SeqCst);
+    log.reaches(1).await;
+    assert_eq!(running.stop().await.done, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_whose_answer_was_lost_goes_back_and_runs_once() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.faults.lost_claims.store(1, Ordering::SeqCst);
