@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::limits::{
-    DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, QUEUE_NAME_BYTES_MAX,
+    ATTEMPTS_MAX, DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX,
+    QUEUE_NAME_BYTES_MAX,
 };
 use crate::payload::{Digest, Payload, digest};
 
@@ -250,8 +251,9 @@ impl Job {
         if options.expires_at.is_some_and(|t| t < Timestamp::default() || t > Timestamp::MAX) {
             return Err(Error::invalid("expires_at", "must lie between 1970 and 2255"));
         }
-        if options.max_attempts == Some(0) {
-            return Err(Error::invalid("max_attempts", "must be at least 1"));
+        if options.max_attempts.is_some_and(|attempts| !(1..=ATTEMPTS_MAX).contains(&attempts)) {
+            let message = format!("must be 1 to {ATTEMPTS_MAX}");
+            return Err(Error::invalid("max_attempts", message));
         }
         Ok(())
     }

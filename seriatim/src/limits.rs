@@ -40,6 +40,9 @@ pub const PRIORITY_MAX: u16 = 32_767;
 pub const PRIORITY_DEFAULT: u16 = 100;
 /// Furthest that a job can be delayed, and longest that anything is retained: ten years.
 pub const DELAY_MAX: Duration = Duration::from_secs(3_650 * 86_400);
+
+/// Most attempts of a job, and most retries that a queue gives.
+pub const ATTEMPTS_MAX: u32 = 1_000_000;
 /// Most lanes that one claim promotes from scheduled to ready. When more than this fall due
 /// between two claims, the rest is promoted by the next claims, earliest due first.
 pub const PROMOTE_LANES_MAX: usize = 10_000;

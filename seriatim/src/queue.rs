@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::job::validate_queue_name;
-use crate::limits::{DELAY_MAX, TURN_JOBS_MAX};
+use crate::limits::{ATTEMPTS_MAX, DELAY_MAX, TURN_JOBS_MAX};
 use crate::retry::{Backoff, Exhaustion};
 
 /// How the jobs of a queue relate to each other.
@@ -358,7 +358,7 @@ impl Queue {
             ("take", u64::from(self.take), 1, TURN_JOBS_MAX as u64),
             ("batch_size", u64::from(self.batch_size), 1, 10_000),
             ("max_crashes", u64::from(self.max_crashes), 1, 1_000),
-            ("max_retries", u64::from(self.max_retries), 0, 1_000_000),
+            ("max_retries", u64::from(self.max_retries), 0, u64::from(ATTEMPTS_MAX)),
             ("weight", u64::from(self.weight), 1, 1_000),
             ("shards", u64::from(self.shards), 1, 4_096),
         ];

@@ -8,7 +8,7 @@ use crate::limits::DELAY_MAX;
 
 /// How long to wait before retry number `retry_count` (0 for the first).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "snake_case", from = "Written")]
 pub enum Backoff {
     /// Lowkiq's and Sidekiq's (L6, S4), in seconds:
     /// `retry_count^4 + 15 + rand(0..30) * (retry_count + 1)`. 25 of them take about 20 days.
@@ -38,6 +38,40 @@ pub enum Backoff {
         #[serde(default)]
         jitter: u8,
     },
+}
+
+/// How it is read. A variant without members would take any, and say nothing of a slip.
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+enum Written {
+    Polynomial {},
+    Constant {
+        #[serde(with = "crate::duration")]
+        base: Duration,
+    },
+    Linear {
+        #[serde(with = "crate::duration")]
+        base: Duration,
+    },
+    Exponential {
+        #[serde(with = "crate::duration")]
+        base: Duration,
+        #[serde(with = "crate::duration")]
+        cap: Duration,
+        #[serde(default)]
+        jitter: u8,
+    },
+}
+
+impl From<Written> for Backoff {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::Polynomial {} => Self::Polynomial,
+            Written::Constant { base } => Self::Constant { base },
+            Written::Linear { base } => Self::Linear { base },
+            Written::Exponential { base, cap, jitter } => Self::Exponential { base, cap, jitter },
+        }
+    }
 }
 
 impl Backoff {

@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use seriatim::limits::NAME_BYTES_MAX;
+use seriatim::limits::{ATTEMPTS_MAX, DELAY_MAX, NAME_BYTES_MAX};
 use seriatim::store::{Cancel, Cancelled, JobView, PushStatus};
 use seriatim::{Backoff, Job, JobId, Payload, RunAt};
 
@@ -72,8 +72,8 @@ pub(super) fn trigger_schema() -> Schema {
         ("partition_key", text().or_null()),
         ("priority", Schema::within(0, 32_767).or_null()),
         ("available_at", Schema::time()),
-        ("max_attempts", above(1_000_000)),
-        ("lease_ttl_sec", above(86_400)),
+        ("max_attempts", above(u64::from(ATTEMPTS_MAX))),
+        ("lease_ttl_sec", above(DELAY_MAX.as_secs())),
         ("producer", text().or_null()),
         ("consumer_group", text().or_null()),
     ])

@@ -22,6 +22,18 @@ fn s4_the_default_backoff_is_the_one_that_people_know() {
 }
 
 #[test]
+fn a_member_that_a_backoff_does_not_have_is_refused() {
+    let read = serde_json::from_str::<Backoff>;
+    assert_eq!(read(r#"{"kind":"polynomial"}"#).unwrap(), Backoff::Polynomial);
+    for wrong in
+        [r#"{"kind":"polynomial","base":"5s"}"#, r#"{"kind":"constant","base":"5s","cap":"9s"}"#]
+    {
+        let error = read(wrong).unwrap_err().to_string();
+        assert!(error.contains("unknown field"), "{wrong}: {error}");
+    }
+}
+
+#[test]
 fn d9_the_other_backoffs_do_what_they_are_called() {
     let base = Duration::from_secs(30);
     assert_eq!(Backoff::Constant { base }.wait(9, 0.5), base);
