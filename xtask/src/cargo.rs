@@ -4,10 +4,20 @@ use std::env;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+/// What cargo tells the program that it runs of that program's package.
+const OUR_PACKAGE: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"];
+
 /// The cargo that runs us, for work in `root`.
 pub(crate) fn command(root: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root).stdin(Stdio::null());
+    // Build scripts that look at these would see others than in a build by hand, and run again each time:
+    // `ring`'s does, and half of the dependencies are built upon it.
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(|name| OUR_PACKAGE.iter().any(|ours| name.starts_with(ours))) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
@@ -18,4 +28,18 @@ pub(crate) fn has(root: &Path, subcommand: &str) -> bool {
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    #[test]
+    fn a_build_that_we_start_is_told_nothing_of_our_own_package() {
+        let command = super::command(Path::new("."), &["build"]);
+        for name in ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"] {
+            let hidden = command.get_envs().any(|(key, value)| key == name && value.is_none());
+            assert!(hidden, "{name}");
+        }
+    }
 }

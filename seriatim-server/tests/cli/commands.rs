@@ -64,6 +64,8 @@ fn l21_bench_measures_a_store_of_its_own() {
         "drain_per_s",
         "start_ms_p50",
         "start_ms_p99",
+        "start_across_ms_p50",
+        "start_across_ms_p99",
         "rss_mb",
         "cpu_s",
         "limit_per_s",
@@ -84,4 +86,15 @@ fn a_claim_is_measured_beside_a_backlog() {
     assert!(output.status.success(), "{}", text(&output));
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(result["ratio_p50"].as_f64().unwrap() > 0.0, "{result}");
+}
+
+#[test]
+fn the_beginning_of_a_churn_is_compared_with_its_end() {
+    let site = Site::new("");
+    let output = site.run(&["bench", "--churn", "2s", "--mode", "fifo", "--json"]);
+    assert!(output.status.success(), "{}", text(&output));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for figure in ["jobs", "last_tenth_per_s", "first_tenth_bytes", "last_tenth_bytes"] {
+        assert!(result[figure].as_f64().unwrap() > 0.0, "{figure}: {result}");
+    }
 }

@@ -24,14 +24,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 #[cfg(feature = "redis")]
-pub use self::redis::{Redis, bare_limit as redis_bare_limit};
+pub use self::redis::{Redis, bare_limit as redis_bare_limit, size as redis_size};
 #[cfg(feature = "conformance")]
 pub use memory::Fault;
 pub use memory::Memory;
 #[cfg(feature = "mysql")]
-pub use mysql::{Mysql, bare_limit as mysql_bare_limit};
+pub use mysql::{Mysql, bare_limit as mysql_bare_limit, size as mysql_size};
 #[cfg(feature = "postgres")]
-pub use postgres::{Postgres, bare_limit as postgres_bare_limit};
+pub use postgres::{Postgres, bare_limit as postgres_bare_limit, size as postgres_size};
 pub use request::*;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, Sqlite, bare_limit as sqlite_bare_limit};

@@ -1,5 +1,7 @@
 //! `seriatim bench`: how fast a store pushes and drains blank jobs, and how soon a job starts.
 
+mod across;
+mod churn;
 mod claims;
 mod limit;
 mod process;
@@ -64,19 +66,32 @@ pub(crate) struct Bench {
     #[arg(long, conflicts_with_all = ["mode", "keys", "payload_bytes", "retain", "limit"],
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     backlog: Option<u64>,
+    /// Instead push and drain for so long at full speed, and compare the first tenth of it with the last:
+    /// jobs per second, and the room that the store takes
+    #[arg(long, value_name = "DURATION", value_parser = super::duration,
+          conflicts_with_all = ["jobs", "keys", "backlog", "limit"])]
+    churn: Option<Duration>,
     /// Also measure the bare limit: the least work of this store for the same guarantees
     #[arg(long)]
     limit: bool,
     /// Print one JSON object on one line
     #[arg(long)]
     json: bool,
+    /// Only push jobs that hold the time of their push: what the command starts itself with
+    #[arg(long, hide = true)]
+    as_pusher: bool,
 }
 
 impl Bench {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let measure = async |store| match self.backlog {
-            Some(jobs) => claims::measure(&store, jobs).await,
-            None => self.throughput(&store).await,
+        if self.as_pusher {
+            let queue = self.queue();
+            return self.store.using(async |store| across::push(&store, &queue).await).await;
+        }
+        let measure = async |store| match (self.backlog, self.churn) {
+            (Some(jobs), _) => claims::measure(&store, jobs).await,
+            (None, Some(length)) => self.churn(&store, length).await,
+            (None, None) => self.throughput(&store).await,
         };
         let result = self.store.creating(measure).await?;
         say(if self.json {
@@ -87,7 +102,7 @@ impl Bench {
         Ok(())
     }
 
-    async fn throughput(&self, store: &SharedStore) -> Result<serde_json::Value, Failure> {
+    fn queue(&self) -> Queue {
         let mode = match self.mode {
             ModeArg::Parallel => Mode::Parallel,
             ModeArg::Accumulate => Mode::Accumulate,
@@ -96,6 +111,12 @@ impl Bench {
         };
         let mut queue = Queue::new(format!("bench-{mode}"), mode);
         queue.retain_completed = self.retain.or(Some(Duration::ZERO));
+        queue
+    }
+
+    async fn throughput(&self, store: &SharedStore) -> Result<serde_json::Value, Failure> {
+        let queue = self.queue();
+        let mode = queue.mode;
         declare_empty(store, &queue).await?;
         let push_per_s = self.push_all(store, &queue).await?;
         let cpu_before = cpu_seconds();
@@ -105,12 +126,20 @@ impl Bench {
         let push_single_per_s = self.push_singly(store, &queue).await?;
         let (p50, p99) = self.starts(store, &queue).await?;
         let (late_p50, late_p99) = self.lateness(store, &queue).await?;
+        let across = match store.capabilities().shared {
+            true => Some(self.starts_across(store, &queue).await?),
+            false => None,
+        };
         let mut result = serde_json::json!({
             "store": store.capabilities().name, "mode": mode, "jobs": self.jobs, "concurrency": self.concurrency,
             "keys": self.keys, "push_per_s": push_per_s.round(),
             "push_single_32_per_s": push_single_per_s.round(), "drain_per_s": drain_per_s.round(),
             "start_ms_p50": p50, "start_ms_p99": p99, "late_ms_p50": late_p50, "late_ms_p99": late_p99, "rss_mb": rss_mb, "cpu_s": cpu_s,
         });
+        if let Some((p50, p99)) = across {
+            result["start_across_ms_p50"] = p50.into();
+            result["start_across_ms_p99"] = p99.into();
+        }
         if self.limit {
             let limit = limit::per_second(&self.store.url()?, self.jobs as usize).await?;
             result["limit_per_s"] = limit.round().into();

@@ -20,6 +20,7 @@ mod push;
 
 mod save;
 mod settle;
+mod size;
 mod sql;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,7 @@ use crate::store::{Store, validate_push};
 use crate::turn::Turn;
 
 pub use limit::bare_limit;
+pub use size::size;
 
 /// How often a call is repeated that the server undid because of others.
 const TRIES_MAX: usize = 8;

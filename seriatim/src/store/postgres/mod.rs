@@ -16,6 +16,7 @@ mod people;
 mod pool;
 mod push;
 mod settle;
+mod size;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -28,6 +29,7 @@ use options::Options;
 use pool::Pool;
 
 pub use limit::bare_limit;
+pub use size::size;
 
 use crate::clock::Timestamp;
 use crate::error::Result;

@@ -14,6 +14,8 @@ use crate::store::{
 use crate::{ErrorKind, Job, Merge, Queue, Settlement, Timestamp, Token, Turn};
 
 mod connecting;
+mod halves;
+mod reading;
 mod transactions;
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -47,8 +49,8 @@ async fn push(store: &Postgres, jobs: Vec<Job>) {
     store.push(Push { now: None, jobs }).await.unwrap();
 }
 
-async fn claim(store: &Postgres, queue: &str, lanes_max: usize) -> Claimed {
-    let request = Claim {
+fn claiming(queue: &str, lanes_max: usize) -> Claim {
+    Claim {
         now: None,
         queue: queue.into(),
         shard: None,
@@ -58,8 +60,11 @@ async fn claim(store: &Postgres, queue: &str, lanes_max: usize) -> Claimed {
         lanes_max,
         crashed_max: lanes_max,
         lease: Lease::Node { ttl: LEASE },
-    };
-    store.claim(request).await.unwrap()
+    }
+}
+
+async fn claim(store: &Postgres, queue: &str, lanes_max: usize) -> Claimed {
+    store.claim(claiming(queue, lanes_max)).await.unwrap()
 }
 
 async fn done(store: &Postgres, turns: &[Turn]) -> Vec<Settled> {

@@ -34,7 +34,7 @@ const STATS: &str = "SELECT q.name, q.mode, q.paused, coalesce($1, seriatim.cloc
     CROSS JOIN LATERAL (SELECT count(*) AS lanes, count(*) FILTER (WHERE claimed) AS running, \
       count(*) FILTER (WHERE payload IS NOT NULL) AS packed, \
       count(*) FILTER (WHERE retry_count >= 0) AS retries \
-      FROM seriatim.lane l WHERE l.queue = q.number) l \
+      FROM seriatim.lane l WHERE l.queue = q.number AND l.number > 0) l \
     CROSS JOIN LATERAL (SELECT coalesce(sum(processed), 0)::bigint AS processed, \
       coalesce(sum(failed), 0)::bigint AS failed \
       FROM seriatim.tally t WHERE t.queue = q.number) t \
@@ -50,7 +50,7 @@ macro_rules! lanes_by {
              CASE WHEN q.mode = 1 AND l.payload IS NULL THEN (SELECT min(i.priority) FROM seriatim.item i \
                WHERE i.lane = l.number) ELSE l.priority END AS urgency \
              FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue \
-             WHERE l.queue = $1 AND ($2::text IS NULL OR l.key = $2) AND (NOT $3 OR l.claimed) AND ",
+             WHERE l.queue = $1 AND l.number > 0 AND ($2::text IS NULL OR l.key = $2) AND (NOT $3 OR l.claimed) AND ",
             $only,
             " AND ($5::bigint IS NULL OR (", $place, ", l.number) > ($4::text::", $type, ", $5)) \
              ORDER BY ", $place, ", l.number LIMIT $6"

@@ -25,6 +25,7 @@ mod reply;
 mod rescue;
 mod reshard;
 mod settle;
+mod size;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ pub use limit::bare_limit;
 use link::{Args, GLOBAL_MIGRATE, Link};
 use queues::Memo;
 use reply::{Shard, single};
+pub use size::size;
 
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};

@@ -95,9 +95,11 @@ BEGIN
     FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue
     WHERE l.number = ANY (_lanes) AND l.payload IS NOT NULL;
   UPDATE seriatim.item i SET closed = true
-  FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue
-  WHERE l.number = ANY (_lanes) AND l.taken IS NOT NULL AND i.lane = l.number
-    AND seriatim.owns(q.mode, l.taken, i.closed, i.seq);
+  FROM (SELECT * FROM seriatim.lane WHERE number = ANY (_lanes) AND taken IS NOT NULL OFFSET 0) l
+  CROSS JOIN LATERAL (SELECT x.mode FROM seriatim.queue x WHERE x.number = l.queue OFFSET 0) q
+  CROSS JOIN LATERAL (SELECT x.ctid AS row FROM seriatim.item x
+    WHERE x.lane = l.number AND seriatim.owns(q.mode, l.taken, x.closed, x.seq) OFFSET 0) x
+  WHERE i.ctid = x.row;
   UPDATE seriatim.lane SET taken = NULL, packed_run_at = NULL, digest = NULL, task = NULL, score = NULL,
     created_at = NULL, options = NULL, lease_ttl = NULL, payload = NULL
   WHERE number = ANY (_lanes) AND (payload IS NOT NULL OR taken IS NOT NULL);
@@ -126,7 +128,7 @@ BEGIN
     beat_at = NULL, next_due = CASE WHEN _done THEN NULL ELSE l.next_due END, taken = NULL,
     progress = CASE WHEN _done THEN NULL ELSE l.progress END
   FROM (
-    SELECT n.number, n.held OR n.paused AS stopped, h.next_run_at,
+    SELECT n.row, n.held OR n.paused AS stopped, h.next_run_at,
       CASE WHEN q.mode <> 1 THEN h.run_at WHEN _done THEN coalesce(n.next_due, n.due) ELSE n.due
         END AS due,
       CASE WHEN q.mode = 1 THEN h.priority_min ELSE h.priority END AS priority,
@@ -134,7 +136,7 @@ BEGIN
       CASE WHEN q.mode IN (1, 2) THEN n.route ELSE h.route END * 2
         + CASE WHEN s.crashes > 0 THEN 1 ELSE 0 END AS class
     FROM unnest(_lanes) w (number)
-    CROSS JOIN LATERAL (SELECT * FROM seriatim.lane x WHERE x.number = w.number OFFSET 0) n
+    CROSS JOIN LATERAL (SELECT x.ctid AS row, x.* FROM seriatim.lane x WHERE x.number = w.number OFFSET 0) n
     JOIN seriatim.queue q ON q.number = n.queue AND (_done OR NOT n.claimed) AND n.payload IS NULL
     CROSS JOIN LATERAL seriatim.head(n.number, q.mode, _now) h
     CROSS JOIN LATERAL (
@@ -143,7 +145,7 @@ BEGIN
         CASE WHEN q.mode <> 1 THEN h.error WHEN _done THEN NULL ELSE n.error END
     ) s (retry_count, crashes, error)
   ) p
-  WHERE l.number = p.number
+  WHERE l.ctid = p.row
     -- Most pushes to a waiting lane change nothing of its place.
     AND (_done OR p.stopped OR l.class IS NULL OR p.due > _now
       OR (l.class, l.at, l.priority, l.due, l.retry_count, l.crashes, l.error, l.wake) IS DISTINCT FROM
@@ -217,13 +219,14 @@ BEGIN
     SELECT i.seq, i.queue, l.key, 4, _now, seriatim.later(_now, q.retain), i.digest, i.task, i.score,
       i.priority, i.run_at, i.created_at, i.started_at, i.attempts, i.retry_count, i.crashes, _error,
       i.options, i.lease_ttl, i.expires_at, i.route, i.flagged, i.payload
-    FROM seriatim.item i
-    JOIN seriatim.lane l ON l.number = i.lane
+    FROM (SELECT * FROM seriatim.item WHERE seq = ANY (_jobs) OFFSET 0) i
+    CROSS JOIN LATERAL (SELECT x.key FROM seriatim.lane x WHERE x.number = i.lane OFFSET 0) l
     JOIN seriatim.queue q ON q.number = i.queue
-    WHERE i.seq = ANY (_jobs) AND q.retain > 0;
+    WHERE q.retain > 0;
   PERFORM seriatim.forget(ARRAY(
-    SELECT i.seq FROM seriatim.item i JOIN seriatim.queue q ON q.number = i.queue
-    WHERE i.seq = ANY (_jobs) AND q.retain = 0));
+    SELECT i.seq FROM (SELECT * FROM seriatim.item WHERE seq = ANY (_jobs) OFFSET 0) i
+    JOIN seriatim.queue q ON q.number = i.queue
+    WHERE q.retain = 0));
   DELETE FROM seriatim.item WHERE seq = ANY (_jobs);
 END $$;
 

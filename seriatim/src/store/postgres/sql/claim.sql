@@ -58,15 +58,15 @@ CREATE FUNCTION seriatim.close_jobs(_lanes bigint[], _mode smallint, _take int, 
   _jobs_max int, _bytes_max bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
   UPDATE seriatim.item i SET closed = true
   FROM (
-    SELECT j.seq
+    SELECT j.row
     FROM unnest(_lanes) w (number)
-    JOIN seriatim.lane l ON l.number = w.number
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) l
     CROSS JOIN LATERAL (
-      SELECT o.seq, row_number() OVER (ORDER BY o.score, o.seq) AS rank,
+      SELECT o.row, row_number() OVER (ORDER BY o.score, o.seq) AS rank,
         bool_and(o.fits) OVER (ORDER BY o.score, o.seq) AS fit,
         sum(o.bytes) OVER (ORDER BY o.score, o.seq) AS bytes
       FROM (
-        SELECT c.seq, c.score, octet_length(c.payload) AS bytes,
+        SELECT c.ctid AS row, c.seq, c.score, octet_length(c.payload) AS bytes,
           c.task IS NOT DISTINCT FROM first_value(c.task) OVER (ORDER BY c.score, c.seq)
             AND (_mode = 1 OR row_number() OVER (ORDER BY c.score, c.seq) = 1
               OR c.run_at <= _now AND c.retry_count < 0 AND c.crashes = 0) AS fits
@@ -78,7 +78,7 @@ CREATE FUNCTION seriatim.close_jobs(_lanes bigint[], _mode smallint, _take int, 
     ) j
     WHERE j.rank = 1 OR j.fit AND j.bytes <= _bytes_max
   ) t
-  WHERE i.seq = t.seq
+  WHERE i.ctid = t.row
 $$;
 
 -- The claims themselves, in four forms. Tokens are drawn here, under the locks of the lanes: drawn
@@ -92,7 +92,8 @@ CREATE FUNCTION seriatim.hold_packed(_lanes bigint[], _node text, _own boolean, 
     ttl = greatest(_ttl, l.lease_ttl), until = seriatim.later(_now, greatest(_ttl, l.lease_ttl)),
     claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL
   FROM unnest(_lanes) w (number)
-  WHERE l.number = w.number
+  CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) n
+  WHERE l.ctid = n.row
 $$;
 
 -- In accumulate, where all that waits is taken: what arrives later has higher numbers. Returns the
@@ -117,7 +118,8 @@ CREATE FUNCTION seriatim.hold_whole(_lanes bigint[], _node text, _own boolean, _
       claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, next_due = NULL,
       taken = k.last
     FROM looked k
-    WHERE l.number = k.number AND k.whole
+    CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = k.number OFFSET 0) n
+    WHERE l.ctid = n.row AND k.whole
   )
   SELECT array_agg(number) FROM looked WHERE NOT whole
 $$;
@@ -133,7 +135,8 @@ CREATE FUNCTION seriatim.hold_one(_lanes bigint[], _mode smallint, _node text, _
     taken = h.seq, due = h.run_at, retry_count = h.retry_count, crashes = h.crashes, error = h.error,
     priority = h.priority
   FROM unnest(_lanes) w (number)
-  JOIN seriatim.lane n ON n.number = w.number
+  CROSS JOIN LATERAL (SELECT n.ctid AS row, n.number, n.at FROM seriatim.lane n
+    WHERE n.number = w.number OFFSET 0) n
   CROSS JOIN LATERAL (
     (SELECT i.* FROM seriatim.item i WHERE _mode <> 3 AND i.lane = n.number
       ORDER BY i.score, i.seq LIMIT 1)
@@ -142,7 +145,7 @@ CREATE FUNCTION seriatim.hold_one(_lanes bigint[], _mode smallint, _node text, _
       WHERE _mode = 3 AND i.lane = n.number AND i.loose AND NOT i.closed
         AND i.run_at <= greatest(_now, n.at)
       ORDER BY i.priority, i.run_at, i.seq LIMIT 1)) h
-  WHERE l.number = w.number
+  WHERE l.ctid = n.row
 $$;
 
 -- Of lanes whose jobs have been marked closed.
@@ -168,16 +171,19 @@ CREATE FUNCTION seriatim.hold_lanes(_lanes bigint[], _mode smallint, _node text,
   ) first
   CROSS JOIN LATERAL (SELECT first.longest AS lease_ttl, first.run_at, first.retry_count,
     first.crashes, first.error, first.priority) h
-  WHERE l.number = first.lane
+  CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = first.lane OFFSET 0) n
+  WHERE l.ctid = n.row
 $$;
 
--- When a claim of this queue may next find something.
+-- When a claim of this queue may next find something. Each class is asked for its first lane: any lane
+-- of it would do, but then the planner may look for one among all lanes of the queue.
 CREATE FUNCTION seriatim.next_due(_queue int, _routes int[], _now bigint) RETURNS bigint
 LANGUAGE sql VOLATILE AS $$
   SELECT CASE WHEN EXISTS (
-      SELECT FROM unnest(_routes) r CROSS JOIN LATERAL (
-        SELECT FROM seriatim.lane l
-        WHERE l.queue = _queue AND l.class IN (r * 2, r * 2 + 1) LIMIT 1) x) THEN _now
+      SELECT FROM unnest(_routes) r CROSS JOIN LATERAL (VALUES (r * 2), (r * 2 + 1)) c (class)
+      CROSS JOIN LATERAL (
+        SELECT FROM seriatim.lane l WHERE l.queue = _queue AND l.class = c.class
+        ORDER BY priority, at, number LIMIT 1) x) THEN _now
     ELSE (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL) END
 $$;
 

@@ -4,8 +4,10 @@
 -- What the planner knows of a queue is old by the time it uses it: a queue's tables are empty when
 -- they are analysed and full when they are read. All access is by keys that are indexed, so it may
 -- only choose that. Nor may it turn a join around, and walk a whole index that it believes to be short
--- to look for each of its rows in a list: where it could, the row of a list's entry is a LATERAL
--- subquery with OFFSET 0, which it must leave as it is.
+-- to look for each of its rows in a list. Three things keep it from that, and tests/reading.rs counts:
+--   the row of a list's entry is a LATERAL subquery with OFFSET 0, which it must leave as it is;
+--   what is then written is found by its ctid, which no other plan than ours can use;
+--   an index that is not for looking one row up has a condition that only its own users imply.
 DO $$
 DECLARE
   _function regprocedure;

@@ -25,21 +25,24 @@ BEGIN
       until = CASE WHEN w.extend IS NULL THEN l.until
         ELSE greatest(l.until, seriatim.later(_t, w.extend)) END
     FROM unnest(_lane, _queue, _token, _progress, _extend) w (lane, queue, token, progress, extend)
+    CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) n
     -- A cast, so that no index of claimed lanes is walked from end to end when they seem to be few.
-    WHERE l.number = w.lane AND l.queue = w.queue AND l.token = w.token AND l.claimed::int = 1
+    WHERE l.ctid = n.row AND l.queue = w.queue AND l.token = w.token AND l.claimed::int = 1
     RETURNING l.number)
   SELECT coalesce(array_agg(number), '{}') INTO _named FROM beat;
   SELECT coalesce(array_agg(w.place ORDER BY w.place), '{}') INTO o_lost
   FROM unnest(_lane, _queue, _token) WITH ORDINALITY w (lane, queue, token, place)
   WHERE NOT EXISTS (SELECT FROM seriatim.lane l
-    WHERE l.number = w.lane AND l.queue = w.queue AND l.token = w.token AND l.claimed);
+    WHERE l.number = w.lane AND l.queue = w.queue AND l.token = w.token AND l.claimed::int = 1);
   SELECT array_agg(n.lane), array_agg(n.queue), array_agg(n.token), array_agg(n.seq),
     array_agg(n.created_at)
   INTO o_lane, o_queue, o_token, o_seq, o_created_at
   FROM (
     SELECT l.number AS lane, l.queue, l.token, i.seq, i.created_at
-    FROM seriatim.item i JOIN seriatim.lane l ON l.number = i.lane AND l.claimed
-    WHERE i.flagged AND i.closed AND (l.holder = _node OR l.number = ANY (_named))
+    -- From the few that are flagged to their lanes, and never the other way.
+    FROM (SELECT * FROM seriatim.item WHERE flagged AND closed OFFSET 0) i
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = i.lane OFFSET 0) l
+    WHERE l.claimed AND (l.holder = _node OR l.number = ANY (_named))
     ORDER BY l.number, i.score, i.seq) n;
 END $$;
 

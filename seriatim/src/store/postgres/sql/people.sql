@@ -97,7 +97,8 @@ BEGIN
   SELECT seriatim.open_lanes(d.queues, d.keys, d.routes, '{}', _t) INTO _lanes
   FROM (SELECT array_agg(_q.number) AS queues, array_agg(key ORDER BY place) AS keys,
       array_agg(route ORDER BY place) AS routes
-    FROM unnest(_jobs) WITH ORDINALITY w (seq, place) JOIN seriatim.ended e USING (seq)) d;
+    FROM unnest(_jobs) WITH ORDINALITY w (seq, place)
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.ended x WHERE x.seq = w.seq OFFSET 0) e) d;
   PERFORM seriatim.unpack(_lanes);
   _lanes := ARRAY(SELECT coalesce(w.lane, w.seq)
     FROM unnest(_lanes, _jobs) WITH ORDINALITY w (lane, seq, o) ORDER BY o);
@@ -147,7 +148,7 @@ DECLARE
 BEGIN
   SELECT coalesce(array_agg(number), '{}') INTO _lanes FROM (
     SELECT l.number FROM seriatim.lane l
-    WHERE l.queue = _q.number AND CASE _which WHEN 0 THEN true WHEN 1 THEN l.key = _key
+    WHERE l.queue = _q.number AND l.number > 0 AND CASE _which WHEN 0 THEN true WHEN 1 THEN l.key = _key
       WHEN 2 THEN l.number = _lane
       ELSE CASE WHEN _q.mode = 1 THEN l.retry_count >= 0 ELSE EXISTS (
         SELECT FROM seriatim.item i WHERE i.lane = l.number AND i.retry_count >= 0
@@ -197,10 +198,9 @@ BEGIN
   IF _mode = 3 THEN
     UPDATE seriatim.item SET run_at = _now WHERE lane = ANY (_lanes) AND run_at > _now;
   ELSIF _mode <> 1 THEN
-    UPDATE seriatim.item i SET run_at = _now
-    FROM (SELECT DISTINCT ON (lane) seq FROM seriatim.item
-      WHERE lane = ANY (_lanes) ORDER BY lane, score, seq) h
-    WHERE i.seq = h.seq;
+    UPDATE seriatim.item SET run_at = _now
+    WHERE seq = ANY (ARRAY(SELECT DISTINCT ON (lane) seq FROM seriatim.item
+      WHERE lane = ANY (_lanes) ORDER BY lane, score, seq));
   END IF;
 END $$;
 
@@ -220,7 +220,8 @@ BEGIN
       i.created_at, i.started_at, i.attempts, i.retry_count, i.crashes,
       CASE WHEN _mode = 1 THEN coalesce(l.error, i.error) ELSE i.error END,
       i.options, i.lease_ttl, i.expires_at, i.route, false, i.payload
-    FROM seriatim.item i JOIN seriatim.lane l ON l.number = i.lane WHERE i.seq = ANY (_jobs);
+    FROM (SELECT * FROM seriatim.item WHERE seq = ANY (_jobs) OFFSET 0) i
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = i.lane OFFSET 0) l;
   DELETE FROM seriatim.item WHERE seq = ANY (_jobs);
   UPDATE seriatim.lane SET held = false, retry_count = -1, crashes = 0, error = NULL,
     due = CASE WHEN _mode = 1 THEN _now ELSE due END

@@ -55,7 +55,8 @@ DECLARE
 BEGIN
   SELECT w.place, l.key INTO _bad
   FROM unnest(_lanes, _route, _idempotency) WITH ORDINALITY w (lane, route, name, place)
-  JOIN seriatim.lane l ON l.number = w.lane AND l.route <> w.route
+  CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n
+    WHERE n.number = w.lane AND n.route <> w.route OFFSET 0) l
   JOIN seriatim.queue q ON q.number = l.queue AND q.mode IN (1, 2)
   WHERE NOT EXISTS (SELECT FROM seriatim.idempotency i
     WHERE i.queue = l.queue AND i.key = l.key AND i.name = w.name)
@@ -130,7 +131,8 @@ CREATE FUNCTION seriatim.arrive(_lanes bigint[], _run_at bigint[], _priority sma
     CROSS JOIN LATERAL (SELECT n.queue FROM seriatim.lane n WHERE n.number = g.lane OFFSET 0) n
     JOIN seriatim.queue q ON q.number = n.queue AND q.mode = 1
   ) a
-  WHERE l.number = a.lane AND (a.rule OR CASE WHEN l.claimed THEN l.next_due IS NULL
+  CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = a.lane OFFSET 0) n
+  WHERE l.ctid = n.row AND (a.rule OR CASE WHEN l.claimed THEN l.next_due IS NULL
       ELSE l.due < 0 OR a.priority < l.priority END)
 $$;
 

@@ -81,9 +81,10 @@ DECLARE
   _convertible boolean := NOT _old.declared AND _old.mode <> 0 AND (_p->>'mode')::smallint <> 0;
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _old.number);
-  PERFORM seriatim.lock_lanes(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number));
-  PERFORM seriatim.unpack(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number));
-  IF EXISTS (SELECT FROM seriatim.lane WHERE queue = _old.number AND (claimed OR NOT _convertible)) THEN
+  PERFORM seriatim.lock_lanes(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number AND number > 0));
+  PERFORM seriatim.unpack(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number AND number > 0));
+  IF EXISTS (SELECT FROM seriatim.lane WHERE queue = _old.number AND number > 0
+      AND (claimed OR NOT _convertible)) THEN
     RAISE EXCEPTION 'the queue is not empty' USING ERRCODE = 'SR002',
       DETAIL = format('%s %s %s', _place - 1, _old.mode, _old.merge);
   END IF;
@@ -94,7 +95,7 @@ END $$;
 CREATE FUNCTION seriatim.push_again(_queue int, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _q seriatim.queue;
-  _lanes bigint[] := ARRAY(SELECT number FROM seriatim.lane WHERE queue = _queue);
+  _lanes bigint[] := ARRAY(SELECT number FROM seriatim.lane WHERE queue = _queue AND number > 0);
 BEGIN
   SELECT * INTO _q FROM seriatim.queue WHERE number = _queue;
   UPDATE seriatim.lane l

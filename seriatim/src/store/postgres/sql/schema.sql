@@ -99,7 +99,10 @@ CREATE UNIQUE INDEX lane_key ON seriatim.lane (queue, key) WHERE key IS NOT NULL
 CREATE INDEX lane_ready ON seriatim.lane (queue, class, priority, at, number) WHERE class IS NOT NULL;
 CREATE INDEX lane_wake ON seriatim.lane (queue, wake) WHERE wake IS NOT NULL;
 CREATE INDEX lane_claimed ON seriatim.lane (number) WHERE claimed;
-CREATE INDEX lane_age ON seriatim.lane (queue, number);
+-- For lists. Only who says `number > 0` is offered it: those who look for one lane could otherwise be
+-- led to walk it from end to end, by a plan that was made while it was short. So it is below, where who
+-- looks for one job does not say its queue or lane.
+CREATE INDEX lane_age ON seriatim.lane (queue, number) WHERE number > 0;
 
 -- Jobs that have not ended: open (waiting) or closed (owned by the lane's claim).
 CREATE TABLE seriatim.item (
@@ -130,13 +133,13 @@ CREATE TABLE seriatim.item (
   payload bytea NOT NULL
 ) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
-CREATE INDEX item_order ON seriatim.item (lane, score, seq);
+CREATE INDEX item_order ON seriatim.item (lane, score, seq) WHERE lane IS NOT NULL;
 CREATE INDEX item_urgency ON seriatim.item (lane, priority, run_at, seq) WHERE loose AND NOT closed;
 CREATE INDEX item_later ON seriatim.item (lane, run_at, seq) WHERE loose AND NOT closed;
 CREATE UNIQUE INDEX item_equal ON seriatim.item (lane, digest) WHERE merging AND NOT closed;
 CREATE INDEX item_flagged ON seriatim.item (lane) WHERE flagged;
 CREATE INDEX item_expiry ON seriatim.item (expires_at, seq) WHERE expires_at IS NOT NULL AND NOT closed;
-CREATE INDEX item_arrival ON seriatim.item (queue, seq);
+CREATE INDEX item_arrival ON seriatim.item (queue, seq) WHERE queue IS NOT NULL;
 
 -- Jobs that have ended and are still known. State: 2 succeeded, 3 failed (the morgue), 4 canceled.
 CREATE TABLE seriatim.ended (
@@ -166,9 +169,9 @@ CREATE TABLE seriatim.ended (
 );
 
 CREATE INDEX ended_until ON seriatim.ended (until) WHERE until IS NOT NULL;
-CREATE INDEX ended_list ON seriatim.ended (queue, state, seq);
-CREATE INDEX ended_age ON seriatim.ended (queue, state, ended_at, seq);
-CREATE INDEX ended_key ON seriatim.ended (queue, state, key, seq);
+CREATE INDEX ended_list ON seriatim.ended (queue, state, seq) WHERE queue IS NOT NULL;
+CREATE INDEX ended_age ON seriatim.ended (queue, state, ended_at, seq) WHERE queue IS NOT NULL;
+CREATE INDEX ended_key ON seriatim.ended (queue, state, key, seq) WHERE queue IS NOT NULL;
 
 -- The ids of jobs that became one with another.
 CREATE TABLE seriatim.alias (
@@ -248,7 +251,7 @@ SELECT l.number, l.queue, l.key, l.task, l.claimed, l.payload, l.score, l.priori
   l.holder, l.progress, l.options, q.name
 FROM seriatim.lane l
 JOIN seriatim.queue q ON q.number = l.queue
-WHERE l.payload IS NOT NULL;
+WHERE l.payload IS NOT NULL AND l.number > 0;
 
 -- Jobs as people see them. State: 0 queued, 1 running, the others as in ended.
 CREATE VIEW seriatim.job_view AS

@@ -37,7 +37,7 @@ LANGUAGE sql VOLATILE AS $$
         (e).mode <> 1 AND coalesce((e).owner = i.seq, false) AS owned,
         coalesce((_except->>format('%s:%s', (e).place, i.seq))::smallint, (e).rest) AS fate
       FROM unnest(_endings) e
-      JOIN seriatim.item i ON i.lane = (e).lane AND i.closed) x
+      CROSS JOIN LATERAL (SELECT * FROM seriatim.item o WHERE o.lane = (e).lane AND o.closed OFFSET 0) i) x
   ) f
 $$;
 
@@ -53,12 +53,12 @@ BEGIN
       CASE WHEN f.fate = 0 THEN i.error ELSE coalesce(f.why, i.error) END,
       i.options, i.lease_ttl, i.expires_at, i.route, i.flagged AND f.fate <> 1, i.payload
     FROM unnest(_fates) f
-    JOIN seriatim.item i ON i.seq = f.seq
-    JOIN seriatim.lane l ON l.number = i.lane
+    CROSS JOIN LATERAL (SELECT * FROM seriatim.item o WHERE o.seq = f.seq OFFSET 0) i
+    CROSS JOIN LATERAL (SELECT n.key FROM seriatim.lane n WHERE n.number = i.lane OFFSET 0) l
     WHERE f.fate = 1 OR f.fate IN (0, 2, 3) AND f.retain > 0;
-  DELETE FROM seriatim.alias a USING unnest(_fates) f
-  WHERE a.of_seq = f.seq AND (f.fate = 4 OR f.fate IN (0, 2, 3) AND f.retain = 0);
-  DELETE FROM seriatim.item i USING unnest(_fates) f WHERE i.seq = f.seq AND f.fate <> 5;
+  DELETE FROM seriatim.alias WHERE of_seq = ANY (ARRAY(SELECT f.seq FROM unnest(_fates) f
+    WHERE f.fate = 4 OR f.fate IN (0, 2, 3) AND f.retain = 0));
+  DELETE FROM seriatim.item WHERE seq = ANY (ARRAY(SELECT f.seq FROM unnest(_fates) f WHERE f.fate <> 5));
 END $$;
 
 -- Ends the claims. What is still closed in a lane is what is kept.
@@ -80,7 +80,8 @@ LANGUAGE sql VOLATILE AS $$
         AS owner_kept
     FROM unnest(_endings) s
   ) e
-  WHERE l.number = e.lane
+  CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = e.lane OFFSET 0) n
+  WHERE l.ctid = n.row
 $$;
 
 -- Opens what is kept. Where an equal job arrived meanwhile the two become one first: at most one
@@ -100,14 +101,16 @@ BEGIN
     run_at = CASE WHEN f.owned THEN seriatim.due_after(i.run_at, _now, f.due_kind, f.due_in)
       ELSE i.run_at END
   FROM unnest(_fates) f
-  WHERE i.seq = f.seq AND f.fate = 5;
+  CROSS JOIN LATERAL (SELECT o.ctid AS row FROM seriatim.item o WHERE o.seq = f.seq OFFSET 0) o
+  WHERE i.ctid = o.row AND f.fate = 5;
   PERFORM seriatim.unite(k.seq, o.seq, f.merge)
   FROM unnest(_fates) f
-  JOIN seriatim.item k ON k.seq = f.seq AND k.merging
+  CROSS JOIN LATERAL (SELECT * FROM seriatim.item n WHERE n.seq = f.seq AND n.merging OFFSET 0) k
   CROSS JOIN LATERAL (SELECT i.seq FROM seriatim.item i
     WHERE i.lane = k.lane AND i.digest = k.digest AND i.merging AND NOT i.closed OFFSET 0) o
   WHERE f.fate = 5;
-  UPDATE seriatim.item i SET closed = false FROM unnest(_fates) f WHERE i.seq = f.seq AND f.fate = 5;
+  UPDATE seriatim.item SET closed = false
+  WHERE seq = ANY (ARRAY(SELECT f.seq FROM unnest(_fates) f WHERE f.fate = 5));
 END $$;
 
 CREATE FUNCTION seriatim.count_turns(_endings seriatim.ending[]) RETURNS void LANGUAGE sql VOLATILE AS $$
@@ -137,8 +140,9 @@ BEGIN
     USING (SELECT * FROM unnest(_lane, _queue, _token, _rest)
         WITH ORDINALITY u (lane, queue, token, rest, place)
       WHERE u.rest = 0 AND (_x_place = '{}' OR u.place <> ALL (_x_place)) ORDER BY lane) w
+    CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) n
     -- A cast, so that no index of claimed lanes is walked from end to end when they seem to be few.
-    WHERE l.number = w.lane AND l.queue = w.queue AND l.token = w.token AND l.claimed::int = 1
+    WHERE l.ctid = n.row AND l.queue = w.queue AND l.token = w.token AND l.claimed::int = 1
       AND l.payload IS NOT NULL
     RETURNING l.*, w.place
   ), ended AS (
@@ -162,10 +166,14 @@ BEGIN
       ORDER BY w.lane, w.place
     ), gone_all AS (
       DELETE FROM seriatim.item i USING turn t
-      WHERE t.mode = 1 AND i.lane = t.number AND i.seq <= t.taken
+      CROSS JOIN LATERAL (SELECT o.ctid AS row FROM seriatim.item o
+        WHERE o.lane = t.number AND o.seq <= t.taken OFFSET 0) o
+      WHERE t.mode = 1 AND i.ctid = o.row
       RETURNING i.*, t.key, t.claimed_at, t.retain
     ), gone_one AS (
-      DELETE FROM seriatim.item i USING turn t WHERE t.mode <> 1 AND i.seq = t.taken
+      DELETE FROM seriatim.item i USING turn t
+      CROSS JOIN LATERAL (SELECT o.ctid AS row FROM seriatim.item o WHERE o.seq = t.taken OFFSET 0) o
+      WHERE t.mode <> 1 AND i.ctid = o.row
       RETURNING i.*, t.key, t.claimed_at, t.retain
     ), gone AS (
       SELECT * FROM gone_all UNION ALL SELECT * FROM gone_one
@@ -177,7 +185,8 @@ BEGIN
           g.route, false, g.payload
         FROM gone g WHERE _kept AND g.retain > 0
     ), forgotten AS (
-      DELETE FROM seriatim.alias a USING gone g WHERE a.of_seq = g.seq AND g.retain = 0
+      DELETE FROM seriatim.alias
+      WHERE of_seq = ANY (ARRAY(SELECT g.seq FROM gone g WHERE g.retain = 0))
     )
     SELECT array_agg(t.place), array_agg(t.number), _queues || array_agg(t.queue)
     INTO _more, _numbers, _queues FROM turn t;
@@ -210,7 +219,8 @@ BEGIN
   PERFORM seriatim.check_isolation();
   -- Nobody but people locks lanes without a key, and they in the order in which done() does.
   PERFORM seriatim.lock_lanes(ARRAY(
-    SELECT number FROM seriatim.lane WHERE number = ANY (_lane) AND key IS NOT NULL));
+    -- A cast, for the reason given in settle_done().
+    SELECT number FROM seriatim.lane WHERE number = ANY (_lane) AND (key IS NOT NULL)::int = 1));
   IF 0 = ANY (_rest) THEN
     _ended := seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place);
     RETURN QUERY SELECT p, NULL::bigint, NULL::bigint FROM unnest(_ended) p;

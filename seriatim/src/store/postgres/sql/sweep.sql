@@ -12,7 +12,7 @@ BEGIN
   o_more := cardinality(_found) > _rows_max;
   _found := _found[:_rows_max];
   _lanes := ARRAY(SELECT number FROM seriatim.lane
-    WHERE number IN (SELECT lane FROM seriatim.item WHERE seq = ANY (_found))
+    WHERE number = ANY (ARRAY(SELECT lane FROM seriatim.item WHERE seq = ANY (_found)))
     ORDER BY queue, key, number FOR UPDATE SKIP LOCKED);
   PERFORM seriatim.unpack(_lanes);
   SELECT coalesce(array_agg(seq), '{}'), coalesce(array_agg(queue), '{}'),
@@ -72,14 +72,14 @@ LANGUAGE plpgsql AS $$
 BEGIN
   DELETE FROM seriatim.idempotency d
   USING (
-    SELECT i.queue, i.key, i.name FROM seriatim.idempotency i
+    SELECT i.ctid AS row FROM seriatim.idempotency i
     WHERE i.until <= _now
       AND NOT EXISTS (SELECT FROM seriatim.item j WHERE j.seq = i.seq)
       AND NOT EXISTS (SELECT FROM seriatim.ended j WHERE j.seq = i.seq)
       AND NOT EXISTS (SELECT FROM seriatim.alias j WHERE j.seq = i.seq)
     LIMIT _rows_max FOR UPDATE OF i SKIP LOCKED
   ) x
-  WHERE (d.queue, d.key, d.name) = (x.queue, x.key, x.name);
+  WHERE d.ctid = x.row;
   DELETE FROM seriatim.node WHERE id IN (
     SELECT id FROM seriatim.node WHERE seriatim.later(dead_at, _node_shown) <= _now AND dead_at IS NOT NULL
     LIMIT _rows_max FOR UPDATE SKIP LOCKED);
