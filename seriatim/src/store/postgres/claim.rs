@@ -25,37 +25,17 @@ const DUE: &str = "SELECT q.name, CASE WHEN NOT q.paused THEN \
     seriatim.first_due(q.number) END AS due \
     FROM seriatim.queue q WHERE cardinality($1::text[]) = 0 OR q.name = ANY ($1) ORDER BY q.number";
 
-/// From so many lanes on a claim goes half and half in two sessions at once: a session has one core of the
-/// server, and claiming is the longest part of a job's way.
-const TOGETHER_LANES_MIN: usize = 500;
-
 impl Postgres {
     pub(super) async fn claim_lanes(&self, request: Claim) -> Result<Claimed> {
         if request.shard.is_some_and(|shard| shard != 0) {
             return Ok(Claimed::default());
         }
-        let (all, crashed) = (request.lanes_max, request.crashed_max);
-        // Who names the time wants to be answered as if nobody else were there.
-        if all < TOGETHER_LANES_MIN || request.now.is_some() {
-            return self.claim_some(&request, all, crashed).await;
-        }
-        let first = self.claim_some(&request, all - all / 2, crashed);
-        let (first, second) = tokio::join!(first, self.claim_some(&request, all / 2, 0));
-        together(first, second)
-    }
-
-    async fn claim_some(
-        &self,
-        request: &Claim,
-        lanes_max: usize,
-        crashed_max: usize,
-    ) -> Result<Claimed> {
         let now = request.now.map(micros);
         let (queue, node) = (kept(&request.queue), kept(&request.node.0));
         let name = request.node_name.as_deref().map(kept);
         let groups: Vec<_> = request.groups.iter().map(|group| kept(group)).collect();
-        let lanes_max = count(lanes_max, CLAIM_LANES_MAX);
-        let crashed_max = count(crashed_max, CLAIM_LANES_MAX);
+        let lanes_max = count(request.lanes_max, CLAIM_LANES_MAX);
+        let crashed_max = count(request.crashed_max, CLAIM_LANES_MAX);
         let own = matches!(request.lease, Lease::Own { .. });
         let ttl = micros_of(request.lease.ttl());
         let (promote_max, jobs_max) = (PROMOTE_LANES_MAX as i32, TURN_JOBS_MAX as i32);
@@ -115,24 +95,6 @@ impl Postgres {
         };
         rows.iter().map(source).collect()
     }
-}
-
-/// What two sessions took at the same time. Where one of them failed, nobody is told what the other took: the
-/// caller looks for it, as it does when an answer is lost.
-pub(super) fn together(first: Result<Claimed>, second: Result<Claimed>) -> Result<Claimed> {
-    let (mut all, other) = match (first, second) {
-        (Ok(first), Ok(second)) => (first, second),
-        (Ok(claimed), Err(error)) | (Err(error), Ok(claimed)) if !claimed.turns.is_empty() => {
-            let message = "half of a claim failed, and what the other half took is not known here";
-            return Err(Error::new(ErrorKind::Unavailable, message).because(error));
-        }
-        (Err(error), _) | (_, Err(error)) => return Err(error),
-    };
-    all.turns.extend(other.turns);
-    let soonest = |turn: &Turn| turn.jobs.first().map(|job| (job.priority, job.run_at));
-    all.turns.sort_by_key(soonest);
-    all.next_due = [all.next_due, other.next_due].into_iter().flatten().min();
-    Ok(all)
 }
 
 /// Turns from rows of jobs: the jobs of one lane stand together, in order.

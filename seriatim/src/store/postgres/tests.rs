@@ -14,7 +14,6 @@ use crate::store::{
 use crate::{ErrorKind, Job, Merge, Queue, Settlement, Timestamp, Token, Turn};
 
 mod connecting;
-mod halves;
 mod reading;
 mod transactions;
 
