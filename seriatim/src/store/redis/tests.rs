@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod reshard;
+mod reshard_races;
 mod servers;
 
 use std::collections::{HashMap, HashSet};

@@ -59,6 +59,7 @@ if not S then
   return { 'OK', tonumber(adopted) or 1 }
 end
 if adopted ~= '' and S.version >= tonumber(adopted) then return { 'OK', S.version } end
+if adopted ~= '' then even_when_full() end
 if adopted == '' and declared == '0' then return { 'EXISTS' } end
 if adopted == '' and S.shards ~= ARGV[6] then return { 'SHARDS', tonumber(S.shards) } end
 local version = adopted ~= '' and tonumber(adopted) or S.version + 1

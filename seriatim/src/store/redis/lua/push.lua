@@ -1,12 +1,12 @@
--- Adds jobs. ARGV: dry, now, version, whether only what belongs to something that is here is taken
--- (a lane, an idempotency key: see layout.rs), lowest token, then 's' and the jobs, all plain; or 'm' and the jobs, each
+-- Adds jobs. ARGV: dry, now, version, what is taken (0 all, 1 only what joins a lane that is here, 2 nothing;
+-- an idempotency key that is remembered here is known in any case: see layout.rs), lowest token, then 's' and the jobs, all plain; or 'm' and the jobs, each
 -- with 's' or 'g' before it. A plain one is one text: when it is to run (n, i or @ and 7 bytes), its
 -- priority (2 bytes), whether it has a score (0 or 1), its score (8 bytes), and the end of a compact
 -- record as it is. Any other ('g') is 13 fields.
 -- Answers {'OK', now, {seq, status, ...}, last token} with {seq}, status, created for those accepted at
 -- another time and status 3 for those that are not taken; {'STALE'} or {'ROUTE', index}.
 local FIELDS = 13
-local dry, only_known = ARGV[1] == '1', ARGV[4] == '1'
+local dry, takes = ARGV[1] == '1', ARGV[4]
 NOW = clock(ARGV[2])
 
 -- The jobs: where each begins in ARGV, its key, and the text of a plain one.
@@ -77,7 +77,7 @@ local function check()
   end
   if not keyed then return end
   look_up()
-  if not is_bound then return end
+  if not is_bound or takes == '2' then return end
   local bound = {}
   for i = 1, jobs_max do
     local at, key, wanted, idem = starts[i], job_keys[i], NO_ROUTE, ''
@@ -109,6 +109,10 @@ local function remembered(field)
   if not known then return end
   local seq, created, until_ = cmsgpack.unpack(known)
   if until_ > NOW or is_known(seq) then return seq, created end
+end
+
+local function is_taken(key)
+  return takes == '0' or (takes == '1' and keyed and ids[key])
 end
 
 local now_score = S and score_now()
@@ -239,7 +243,7 @@ local function put_other(key, at)
   local seq, created
   if idem ~= '' then seq, created = remembered(field) end
   if seq then return tell({ seq }, created, 2) end
-  if only_known and not (keyed and ids[key]) then return tell(0, nil, 3) end
+  if not is_taken(key) then return tell(0, nil, 3) end
   local j, status = put(key, job_at(at))
   if idem ~= '' then
     local until_ = NOW + S.remember
@@ -251,7 +255,7 @@ end
 
 for i = 1, jobs_max do
   local key, text = job_keys[i], texts[i]
-  if text and only_known and not (keyed and ids[key]) then
+  if text and not is_taken(key) then
     tell(0, nil, 3)
   elseif text and (not keyed or not ids[key]) then
     put_compact(key, text)
