@@ -2,6 +2,7 @@
 
 pub(crate) mod act;
 mod args;
+mod awaited;
 mod bench;
 mod check;
 mod completions;

@@ -11,6 +11,7 @@ use seriatim::store::Declare;
 use seriatim::{EngineBuilder, Mode, Observer, Queue, SharedStore, Splitter, Summary};
 
 use super::args::StoreArg;
+use super::awaited;
 use crate::config::{
     Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, SplitterConfig,
     WorkerConfig, closest,
@@ -63,7 +64,12 @@ impl Serve {
         let format = self.log_format.unwrap_or(config.log.format);
         start_log(format, self.log_level.as_deref(), config.log.level.as_deref())?;
         let journal = journal(&config.journal)?;
-        let store = seriatim::connect(&self.store.url_with(&config)).await?;
+        let mut stop = Box::pin(told_to_stop()?);
+        let url = self.store.url_with(&config);
+        let Some(store) = awaited::connect(&url, stop.as_mut()).await? else {
+            tracing::info!("stopped: the store never answered");
+            return Ok(());
+        };
         let (store, meter) = Metered::wrap(store, journal.clone());
         let listening = match self.no_http {
             true => None,
@@ -99,7 +105,6 @@ impl Serve {
             listening.serve(App::new(store.clone(), meter, setup))
         });
         let app = server.as_ref().map(Server::app);
-        let stop = told_to_stop()?;
         let summary = engine
             .run_until(async move {
                 stop.await;

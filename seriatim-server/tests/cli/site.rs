@@ -11,8 +11,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use seriatim::checker::Recorder;
 use seriatim::{Queue, SharedStore};
 
-/// How long a test waits for what must happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a test waits for what must happen: less than the test runner waits for the test, so that the
+/// test can say what it was.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const QUEUE: &str = "orders";
 
 /// A folder with a database and a configuration.
@@ -108,7 +109,15 @@ impl Serving {
 
     pub(crate) fn stop(mut self) {
         self.signal(Signal::TERM);
-        assert!(self.0.wait().unwrap().success());
+        let started = Instant::now();
+        let status = loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                break status;
+            }
+            assert!(started.elapsed() < PATIENCE, "process {} does not stop", self.0.id());
+            std::thread::park_timeout(Duration::from_millis(5));
+        };
+        assert!(status.success(), "{status}");
     }
 }
 
@@ -143,12 +152,18 @@ pub(crate) fn text(output: &Output) -> String {
 
 /// Waits for what no store tells.
 pub(crate) async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
-    let started = Instant::now();
-    let mut looks = tokio::time::interval(Duration::from_millis(20));
-    while !is_so().await {
-        assert!(started.elapsed() < PATIENCE, "it did not happen in time: {what}");
-        looks.tick().await;
-    }
+    assert!(happens(is_so).await, "it did not happen in time: {what}");
+}
+
+/// Whether it comes to be so in time, for those who have more to say when it does not.
+pub(crate) async fn happens(is_so: impl AsyncFn() -> bool) -> bool {
+    let looking = async {
+        let mut looks = tokio::time::interval(Duration::from_millis(20));
+        while !is_so().await {
+            looks.tick().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.is_ok()
 }
 
 /// Signals a process that may have ended by itself.

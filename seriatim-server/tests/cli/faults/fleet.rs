@@ -9,12 +9,12 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::json;
 use seriatim::checker::{Report, check_files};
-use seriatim::store::Declare;
+use seriatim::store::{Declare, QueueStats};
 use seriatim::{Client, Error, Job, Mode, Queue, SharedStore, Timestamp};
 use seriatim_testkit::{Cut, Proxy};
 
 use super::Server;
-use crate::site::{QUEUE, Serving, Site, eventually};
+use crate::site::{PATIENCE, QUEUE, Serving, Site, happens};
 
 /// Names how many jobs a run has; few by default, so that all tests stay quick.
 const JOBS_VARIABLE: &str = "SERIATIM_FAULT_JOBS";
@@ -26,7 +26,7 @@ const PUSH_JOBS: u64 = 20;
 /// Connections that are cut in a run. Each makes its node pause, the longer the oftener: without an end,
 /// little would get done.
 const CUTS_MAX: u64 = 60;
-/// Pushing waits while more are open, so that the faults find work under way.
+/// Pushing waits while more are open or the store is away, so that the faults find work under way.
 const OPEN_MAX: u64 = 1_500;
 
 const WORKER: &str = "
@@ -95,7 +95,7 @@ impl Fleet {
             let is_up = |pid| nodes.iter().any(|node| node.info.pid == pid && !node.dead);
             self.nodes.iter().all(|node| is_up(node.0.id()))
         };
-        eventually("all nodes are up", are_up).await;
+        self.eventually("all nodes are up", are_up).await;
     }
 
     fn log(&self, history: &str) -> String {
@@ -116,9 +116,24 @@ impl Fleet {
         kept
     }
 
+    /// What must happen happens, or all that is known of the fleet is told.
+    async fn eventually(&self, what: &str, is_so: impl AsyncFn() -> bool) {
+        if !happens(is_so).await {
+            let seen = tokio::time::timeout(Duration::from_secs(5), async {
+                (self.store.stats(None).await, self.store.nodes().await)
+            });
+            panic!(
+                "it did not happen in time: {what}\n{}\n{:#?}\nthe histories are kept in {}",
+                self.warnings(),
+                seen.await,
+                self.keep().display()
+            );
+        }
+    }
+
     /// All jobs are done and all nodes have stopped in order: the judgement.
     async fn judge(mut self) -> Report {
-        eventually("all is done", async || self.open().await == Some(0)).await;
+        self.eventually("all is done", async || self.open().await == Some(0)).await;
         for node in self.nodes.drain(..) {
             node.stop();
         }
@@ -141,7 +156,6 @@ impl Fleet {
 /// Pushes the whole load; what the store refuses while it is away is recorded as unknown.
 async fn push(store: SharedStore, recorder: Recorder, pushed: &AtomicU64, mode: Mode, jobs: u64) {
     let client = Client::new(store.clone());
-    let mut looks = tokio::time::interval(Duration::from_millis(20));
     let numbers: Vec<u64> = (0..jobs).collect();
     for batch in numbers.chunks(PUSH_JOBS as usize) {
         let job = |number: &u64| {
@@ -164,13 +178,16 @@ async fn push(store: SharedStore, recorder: Recorder, pushed: &AtomicU64, mode: 
             recorder.pushed(sent_at, job, Some(answer));
         }
         pushed.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        while store
-            .stats(None)
-            .await
-            .is_ok_and(|stats| stats.iter().any(|stats| stats.jobs > OPEN_MAX))
-        {
-            looks.tick().await;
-        }
+        let waiting = tokio::time::timeout(PATIENCE, until_few_are_open(&store));
+        waiting.await.expect("the store is away, or its jobs are not done");
+    }
+}
+
+async fn until_few_are_open(store: &SharedStore) {
+    let are_few = |stats: Vec<QueueStats>| stats.iter().all(|stats| stats.jobs <= OPEN_MAX);
+    let mut looks = tokio::time::interval(Duration::from_millis(20));
+    while !store.stats(None).await.is_ok_and(are_few) {
+        looks.tick().await;
     }
 }
 
@@ -208,7 +225,7 @@ impl Blow {
                     let nodes = fleet.store.nodes().await.unwrap_or_default();
                     nodes.iter().any(|node| node.info.pid == pid && node.dead)
                 };
-                eventually("the paused node is declared dead", is_dead).await;
+                fleet.eventually("the paused node is declared dead", is_dead).await;
                 node.signal(Signal::CONT);
             }
         }
@@ -227,7 +244,8 @@ async fn nothing_is_lost_and_nothing_overlaps(mut server: Server, mode: Mode) {
     };
     for (i, blow) in BLOWS.iter().enumerate() {
         let at = fleet.jobs * (i as u64 + 1) / (BLOWS.len() as u64 + 1);
-        eventually("the load goes on", async || pushed.load(Ordering::Relaxed) >= at).await;
+        let is_pushed = async || pushed.load(Ordering::Relaxed) >= at;
+        fleet.eventually("the load goes on", is_pushed).await;
         fleet.is_up().await;
         blow.fall(&mut fleet, &mut server).await;
     }

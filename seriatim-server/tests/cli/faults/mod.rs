@@ -1,6 +1,7 @@
 //! Real faults on real servers: processes that are killed and paused, servers that restart, and
 //! connections that break at the worst moment.
 
+mod early;
 mod fleet;
 mod lost;
 

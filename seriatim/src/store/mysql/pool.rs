@@ -156,6 +156,8 @@ impl Loan<'_> {
             let rows = result.collect::<Row>().await?;
             answers.push(Answer { rows, first_id });
             if result.is_empty() {
+                // The driver calls a result empty when what comes next is an error: only this tells it.
+                result.drop_result().await?;
                 return Ok(answers);
             }
         }

@@ -101,6 +101,24 @@ async fn until_waiting(conn: &mut Conn, database: &str, sessions: usize) {
     }
 }
 
+/// The statements that write are sent together, and what a call counts is written last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_of_which_the_last_statement_fails_is_an_error_and_undone() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("k", 1)]).await;
+    let turn = claim(&store, "q", 1).await.turns.remove(0);
+    let mut other = session(&database).await;
+    let fails = "CREATE TRIGGER fails BEFORE INSERT ON seriatim_tally FOR EACH ROW \
+                 SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not today'";
+    other.query_drop(fails).await.unwrap();
+    let turns = vec![Settlement::done(turn.lane, turn.token)];
+    store.settle(Settle { now: None, turns }).await.unwrap_err();
+    other.query_drop("DROP TRIGGER fails").await.unwrap();
+    assert!(done(&store, &[turn]).await[0].is_ok(), "the turn goes on under its token");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_nodes_may_migrate_at_once() {
     for _ in 0..5 {
