@@ -148,6 +148,20 @@ impl RedisSentinel {
         Ok(())
     }
 
+    /// Waits until the replica is a master.
+    ///
+    /// Fails when that has not happened within a minute.
+    pub fn wait_for_promotion(&self) -> Result<(), String> {
+        let deadline = Instant::now() + READY_LIMIT;
+        while !self.replica.send(&["ROLE"]).is_ok_and(|role| role.contains("master")) {
+            if Instant::now() > deadline {
+                return Err(format!("the replica is no master after {READY_LIMIT:?}"));
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
     /// The address: `redis-sentinel://127.0.0.1:PORT/main`.
     pub fn url(&self) -> String {
         format!("redis-sentinel://127.0.0.1:{}/main", self.sentinel.port())
