@@ -43,6 +43,7 @@ end
 
 -- Opens the lanes of the queue anew, under its new mode.
 local function push_again(list)
+  write_out()
   for _, key in ipairs({ 'open', 'later', 'prios', 'equal', 'ready', 'wake', 'trouble', 'failing',
     'lanes', 'keys' }) do
     call('DEL', K[key])
