@@ -73,7 +73,10 @@ impl Redis {
         let mut chosen = Chosen::new(query.after.as_deref(), by_text, query.rows_max)?;
         for shard in known.shards() {
             let rows = Rows::of_lanes(&query, &chosen, shard.shard);
-            let look = |row| Ok(chosen.add(lane_entry(Fields::of(row)?, shard, &query)?));
+            let look = |row| {
+                chosen.add(lane_entry(Fields::of(row)?, shard, &query)?);
+                Ok(())
+            };
             self.each_row(shard, &rows, look).await?;
         }
         let (page, next) = chosen.page();
@@ -90,7 +93,10 @@ impl Redis {
         let mut chosen = Chosen::new(query.after.as_deref(), by_text, query.rows_max)?;
         for shard in known.shards() {
             let rows = Rows::of_jobs(&query, &chosen, shard.shard);
-            let look = |row| Ok(chosen.add(job_entry(Fields::of(row)?, shard, &query)?));
+            let look = |row| {
+                chosen.add(job_entry(Fields::of(row)?, shard, &query)?);
+                Ok(())
+            };
             self.each_row(shard, &rows, look).await?;
         }
         let (page, next) = chosen.page();
