@@ -7,8 +7,6 @@ use std::task::Poll;
 use super::super::layout::Layout;
 use super::*;
 use crate::store::request::Selection;
-use seriatim_testkit::Redis as Server;
-
 /// More than any operation here waits for.
 const ANSWERS_MAX: usize = 80;
 
@@ -236,31 +234,5 @@ async fn tokens_grow_also_where_a_dead_job_comes_back_to_its_shard() {
     for turn in &after {
         let was = before.iter().find(|before| before.key == turn.key).unwrap();
         assert!(turn.token > was.token, "{:?}", turn.key);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_restarts_while_it_is_searched_hides_nothing() {
-    let mut server = Server::start_with(&["--appendfsync", "always"]).unwrap();
-    let prefix = new_prefix();
-    let store = open_at(&server.url(), &prefix).await;
-    declare(&store, in_shards(Queue::fifo("q"), 1)).await;
-    let two = Layout { shards: 2, older: vec![], span: 2, changed: false, floor: 0 };
-    let all = keys(9_000);
-    let at = |shard| all.iter().filter(|key| two.home(key) == shard).cloned().collect::<Vec<_>>();
-    // One of many is not where it belongs, so that a search over half of them may miss it.
-    let mut few = at(0);
-    few.extend(at(1).into_iter().take(1));
-    for keys in few.chunks(1_000) {
-        push(&store, one_of_each(keys, 1)).await;
-    }
-    for answers in 10..34 {
-        let mut reshard = pin!(store.reshard("q", 2));
-        if advance(answers, reshard.as_mut()).await.is_some() {
-            continue;
-        }
-        tokio::task::block_in_place(|| server.kill().and_then(|()| server.restart())).unwrap();
-        let older = reshard.await.map_or(1, |answer| answer.older);
-        assert_eq!(older, 1, "after {answers} answers");
     }
 }
