@@ -7,6 +7,7 @@ use std::task::Poll;
 use super::super::layout::Layout;
 use super::*;
 use crate::store::request::Selection;
+
 /// More than any operation here waits for.
 const ANSWERS_MAX: usize = 80;
 
