@@ -50,6 +50,8 @@ impl RedisCluster {
                 NODE_TIMEOUT_MS,
                 "--cluster-port",
                 &bus,
+                "--repl-diskless-sync-delay",
+                "0",
             ])?);
         }
         let cluster = Self { nodes };
@@ -76,25 +78,16 @@ impl RedisCluster {
             let id = id.lines().nth(1).unwrap_or_default().to_owned();
             replica.send(&["CLUSTER", "REPLICATE", &id])?;
         }
-        self.wait(|info| info.contains("cluster_state:ok"))
+        self.wait(|info| info.contains("cluster_state:ok"))?;
+        // One that has no data yet is never elected.
+        let is_linked = |info: &str| info.contains("master_link_status:up");
+        wait(&self.nodes[MASTERS..], &["INFO", "replication"], is_linked)
     }
 
     /// Until every node says so.
     fn wait(&self, says: impl Fn(&str) -> bool) -> Result<(), String> {
-        let deadline = Instant::now() + READY_LIMIT;
-        loop {
-            let ready =
-                |node: &Redis| node.send(&["CLUSTER", "INFO"]).is_ok_and(|info| says(&info));
-            if self.nodes.iter().all(ready) {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                return Err(format!("the Redis Cluster is not ready after {READY_LIMIT:?}"));
-            }
-            thread::sleep(POLL_INTERVAL);
-        }
+        wait(&self.nodes, &["CLUSTER", "INFO"], says)
     }
-
     /// The address: `redis-cluster://127.0.0.1:PORT,…`.
     pub fn url(&self) -> String {
         let nodes: Vec<String> =
@@ -106,6 +99,18 @@ impl RedisCluster {
     pub fn nodes(&mut self) -> &mut [Redis] {
         &mut self.nodes
     }
+}
+
+/// Until every node says so when it is asked.
+fn wait(nodes: &[Redis], ask: &[&str], says: impl Fn(&str) -> bool) -> Result<(), String> {
+    let deadline = Instant::now() + READY_LIMIT;
+    while !nodes.iter().all(|node| node.send(ask).is_ok_and(|info| says(&info))) {
+        if Instant::now() > deadline {
+            return Err(format!("the Redis Cluster is not ready after {READY_LIMIT:?}"));
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+    Ok(())
 }
 
 /// A master, a replica, and a sentinel that makes the replica master when the master dies.
@@ -142,6 +147,20 @@ impl RedisSentinel {
         while !linked() {
             if Instant::now() > deadline {
                 return Err(format!("the sentinel knows no replica after {READY_LIMIT:?}"));
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Waits until the replica is a master.
+    ///
+    /// Fails when that has not happened within a minute.
+    pub fn wait_for_promotion(&self) -> Result<(), String> {
+        let deadline = Instant::now() + READY_LIMIT;
+        while !self.replica.send(&["ROLE"]).is_ok_and(|role| role.contains("master")) {
+            if Instant::now() > deadline {
+                return Err(format!("the replica is no master after {READY_LIMIT:?}"));
             }
             thread::sleep(POLL_INTERVAL);
         }

@@ -14,7 +14,7 @@ use seriatim::{Client, Error, Job, Mode, Queue, SharedStore, Timestamp};
 use seriatim_testkit::{Cut, Proxy};
 
 use super::Server;
-use crate::site::{PATIENCE, QUEUE, Serving, Site, happens};
+use crate::site::{PATIENCE, QUEUE, Serving, Site, eventually, happens};
 
 /// Names how many jobs a run has; few by default, so that all tests stay quick.
 const JOBS_VARIABLE: &str = "SERIATIM_FAULT_JOBS";
@@ -39,21 +39,22 @@ def handle(lane):
 serve(handle, concurrency=8)
 ";
 
-type Recorder = Arc<seriatim::checker::Recorder<std::io::BufWriter<fs::File>>>;
+pub(super) type Recorder = Arc<seriatim::checker::Recorder<std::io::BufWriter<fs::File>>>;
 
 /// The nodes, and what has been recorded of them.
-struct Fleet {
+pub(super) struct Fleet {
     site: Site,
-    store: SharedStore,
-    recorder: Recorder,
+    pub(super) store: SharedStore,
+    pub(super) recorder: Recorder,
     nodes: Vec<Serving>,
     histories: Vec<String>,
-    jobs: u64,
+    pub(super) jobs: u64,
 }
 
 impl Fleet {
     /// Nodes that reach the store at `url`, which is `store` too.
-    async fn new(store: SharedStore, url: &str, mode: Mode) -> Self {
+    pub(super) async fn new(store: SharedStore, url: &str, queue: Queue) -> Self {
+        let mode = queue.mode;
         let site = Site::new(&format!(
             "[store]\nurl = \"{url}\"\n[node]\nconcurrency = 16\nlease = \"2s\"\nheartbeat = \"300ms\"\n\
              [queues.{QUEUE}]\nmode = \"{mode}\"\nbatch_size = 5\nbackoff = {{ kind = \"constant\", base = \"20ms\" }}\n\
@@ -63,7 +64,6 @@ impl Fleet {
         fs::copy(format!("{examples}/seriatim_worker.py"), site.path("seriatim_worker.py"))
             .unwrap();
         fs::write(site.path("worker.py"), WORKER).unwrap();
-        let queue = Queue::new(QUEUE, mode);
         store.declare(Declare { now: None, queues: vec![queue.clone()] }).await.unwrap();
         let recorder = site.recorder(&queue);
         let jobs = std::env::var(JOBS_VARIABLE).map_or(JOBS, |jobs| jobs.parse().unwrap());
@@ -76,7 +76,7 @@ impl Fleet {
         self.histories.push(history);
     }
 
-    fn start_nodes(&mut self) {
+    pub(super) fn start_nodes(&mut self) {
         for _ in 0..NODES {
             self.start_node();
         }
@@ -89,7 +89,7 @@ impl Fleet {
     }
 
     /// Every node has told the store of itself.
-    async fn is_up(&self) {
+    pub(super) async fn is_up(&self) {
         let are_up = async || {
             let nodes = self.store.nodes().await.unwrap_or_default();
             let is_up = |pid| nodes.iter().any(|node| node.info.pid == pid && !node.dead);
@@ -117,7 +117,7 @@ impl Fleet {
     }
 
     /// What must happen happens, or all that is known of the fleet is told.
-    async fn eventually(&self, what: &str, is_so: impl AsyncFn() -> bool) {
+    pub(super) async fn eventually(&self, what: &str, is_so: impl AsyncFn() -> bool) {
         if !happens(is_so).await {
             let seen = tokio::time::timeout(Duration::from_secs(5), async {
                 (self.store.stats(None).await, self.store.nodes().await)
@@ -133,6 +133,18 @@ impl Fleet {
 
     /// All jobs are done and all nodes have stopped in order: the judgement.
     async fn judge(mut self) -> Report {
+        let report = self.report().await;
+        assert!(
+            report.is_clean(),
+            "{report}\n{}\nthe histories are kept in {}",
+            self.warnings(),
+            self.keep().display()
+        );
+        report
+    }
+
+    /// All jobs are done and all nodes have stopped in order: what happened, whatever it is.
+    pub(super) async fn report(&mut self) -> Report {
         self.eventually("all is done", async || self.open().await == Some(0)).await;
         for node in self.nodes.drain(..) {
             node.stop();
@@ -141,12 +153,6 @@ impl Fleet {
         let mut files = vec![self.site.path("pushes.ndjson")];
         files.extend(self.histories.iter().map(|name| self.site.path(name)));
         let report = check_files(&files).unwrap();
-        assert!(
-            report.is_clean(),
-            "{report}\n{}\nthe histories are kept in {}",
-            self.warnings(),
-            self.keep().display()
-        );
         assert_eq!(report.pushes + report.unknown, self.jobs, "{report}");
         println!("{report}");
         report
@@ -154,7 +160,13 @@ impl Fleet {
 }
 
 /// Pushes the whole load; what the store refuses while it is away is recorded as unknown.
-async fn push(store: SharedStore, recorder: Recorder, pushed: &AtomicU64, mode: Mode, jobs: u64) {
+pub(super) async fn push(
+    store: SharedStore,
+    recorder: Recorder,
+    pushed: &AtomicU64,
+    mode: Mode,
+    jobs: u64,
+) {
     let client = Client::new(store.clone());
     let numbers: Vec<u64> = (0..jobs).collect();
     for batch in numbers.chunks(PUSH_JOBS as usize) {
@@ -198,12 +210,45 @@ enum Blow {
     Pause,
     Stop,
     Server,
+    /// All connections end at once.
+    Disconnect,
+    /// The server forgets what it can be told again.
+    Forget,
+    /// The queue gets another number of shards.
+    Reshard(u16),
 }
 
 const BLOWS: [Blow; 7] =
     [Blow::Kill, Blow::Pause, Blow::Stop, Blow::Server, Blow::Kill, Blow::Pause, Blow::Kill];
 
+/// A queue in Redis begins with as many shards.
+const REDIS_SHARDS: u16 = 4;
+
+const REDIS_BLOWS: [Blow; 14] = [
+    Blow::Kill,
+    Blow::Forget,
+    Blow::Pause,
+    Blow::Disconnect,
+    Blow::Reshard(16),
+    Blow::Stop,
+    Blow::Kill,
+    Blow::Server,
+    Blow::Reshard(3),
+    Blow::Kill,
+    Blow::Disconnect,
+    Blow::Pause,
+    Blow::Forget,
+    Blow::Kill,
+];
+
 impl Blow {
+    fn of(server: &Server) -> &'static [Self] {
+        match server {
+            Server::Redis(_) => &REDIS_BLOWS,
+            _ => &BLOWS,
+        }
+    }
+
     async fn fall(self, fleet: &mut Fleet, server: &mut Server) {
         let victim = fastrand::usize(..fleet.nodes.len());
         match self {
@@ -217,6 +262,9 @@ impl Blow {
                 fleet.start_node();
             }
             Self::Server => tokio::task::block_in_place(|| server.break_down()),
+            Self::Disconnect => server.send(&["CLIENT", "KILL", "TYPE", "normal"]),
+            Self::Forget => server.send(&["SCRIPT", "FLUSH"]),
+            Self::Reshard(shards) => reshard(&fleet.store, shards).await,
             Self::Pause => {
                 let node = &fleet.nodes[victim];
                 let pid = node.0.id();
@@ -232,8 +280,22 @@ impl Blow {
     }
 }
 
+/// Another number of shards, also while connections are lost.
+async fn reshard(store: &SharedStore, shards: u16) {
+    let is_done = async || match store.reshard(QUEUE, shards).await {
+        Ok(answer) => answer.shards == shards,
+        Err(error) if error.is_transient() => false,
+        Err(error) => panic!("{error}"),
+    };
+    eventually("the queue has as many shards", is_done).await;
+}
+
 async fn nothing_is_lost_and_nothing_overlaps(mut server: Server, mode: Mode) {
-    let mut fleet = Fleet::new(server.store().await, &server.url(), mode).await;
+    let (blows, mut queue) = (Blow::of(&server), Queue::new(QUEUE, mode));
+    if matches!(server, Server::Redis(_)) {
+        queue.shards = REDIS_SHARDS;
+    }
+    let mut fleet = Fleet::new(server.store().await, &server.url(), queue).await;
     fleet.start_nodes();
     let pushed = Arc::new(AtomicU64::new(0));
     let pushing = {
@@ -242,8 +304,8 @@ async fn nothing_is_lost_and_nothing_overlaps(mut server: Server, mode: Mode) {
         let jobs = fleet.jobs;
         tokio::spawn(async move { push(store, recorder, &pushed, mode, jobs).await })
     };
-    for (i, blow) in BLOWS.iter().enumerate() {
-        let at = fleet.jobs * (i as u64 + 1) / (BLOWS.len() as u64 + 1);
+    for (i, blow) in blows.iter().enumerate() {
+        let at = fleet.jobs * (i as u64 + 1) / (blows.len() as u64 + 1);
         let is_pushed = async || pushed.load(Ordering::Relaxed) >= at;
         fleet.eventually("the load goes on", is_pushed).await;
         fleet.is_up().await;
@@ -259,7 +321,9 @@ async fn nothing_is_lost_and_nothing_overlaps(mut server: Server, mode: Mode) {
 async fn nothing_is_lost_over_bad_connections(server: Server) {
     let mode = Mode::Fifo;
     let proxy = Proxy::start(server.port()).unwrap();
-    let mut fleet = Fleet::new(server.store().await, &server.url_over(proxy.port()), mode).await;
+    let mut fleet =
+        Fleet::new(server.store().await, &server.url_over(proxy.port()), Queue::new(QUEUE, mode))
+            .await;
     fleet.start_nodes();
     fleet.is_up().await;
     let (store, recorder, jobs) = (fleet.store.clone(), fleet.recorder.clone(), fleet.jobs);
@@ -299,6 +363,8 @@ on_each_server! {
     mysql_accumulate_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(mysql, Accumulate);
     mysql_fifo_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(mysql, Fifo);
     mysql_exclusive_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(mysql, Exclusive);
+    redis_parallel_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(redis, Parallel);
+    redis_exclusive_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(redis, Exclusive);
     redis_accumulate_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(redis, Accumulate);
     redis_fifo_survives_dead_nodes_and_a_restart: nothing_is_lost_and_nothing_overlaps(redis, Fifo);
     postgres_connections_that_break_lose_nothing: nothing_is_lost_over_bad_connections(postgres);

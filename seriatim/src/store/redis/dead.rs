@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Redis;
-use super::layout::Layout;
+use super::layout::{Layout, Take};
 use super::link::{Args, MORGUE, MOVED, TAKE_IN};
 use super::push::ATTEMPTS;
 use super::queues::{Known, changing};
@@ -39,7 +39,8 @@ impl What {
 
 /// What a shard's morgue answers.
 struct Told {
-    count: u64,
+    /// None when the shard has not the version that was named.
+    count: Option<u64>,
     more: bool,
     rows: Fields,
 }
@@ -61,17 +62,22 @@ impl Redis {
             }
             which => which,
         };
-        let walks = what == What::Requeue && known.layout.changed && known.queue.mode.is_keyed();
+        let walks = what == What::Requeue && known.layout.changed;
+        let first = if walks { What::List } else { what };
         let mut acted = Acted::default();
         for (shard, which) in selections(&known, &which) {
             let rows_max = ACTION_ROWS_MAX as u64 - acted.count;
-            let first = if walks { What::List } else { what };
-            let told = self.in_morgue(shard, first, request.now, rows_max, &which).await?;
+            let call = Call { what: first, version: known.version, floor: 0, now: request.now };
+            let mut told = self.in_morgue(shard, call, rows_max, &which).await?;
+            if told.count.is_none() {
+                // The keys may be elsewhere since we looked.
+                let call = Call { what: What::List, ..call };
+                told = self.in_morgue(shard, call, rows_max, &which).await?;
+            }
             acted.more |= told.more;
-            acted.count += match walks {
-                true => self.requeue_each(&known, shard, request.now, told.rows).await?,
-                false => told.count,
-            };
+            acted.count += told.count.unwrap_or(0);
+            // None but `list` has rows here.
+            acted.count += self.requeue_each(&known, shard, request.now, told.rows).await?;
         }
         Ok(acted)
     }
@@ -79,16 +85,16 @@ impl Redis {
     async fn in_morgue(
         &self,
         shard: Shard,
-        what: What,
-        now: Option<Timestamp>,
+        call: Call,
         rows_max: u64,
         which: &Args,
     ) -> Result<Told> {
-        let mut args = Args::at(now);
-        args.text(what.text()).int(rows_max);
+        let mut args = Args::at(call.now);
+        args.text(call.what.text()).int(rows_max).int(call.version).int(call.floor);
         args.0.extend(which.0.iter().cloned());
         let mut answer = self.link.call(&MORGUE, &self.key(shard, ""), &args).await?;
-        Ok(Told { count: answer.int()? as u64, more: answer.flag()?, rows: answer.list()? })
+        let count = u64::try_from(answer.int()?).ok();
+        Ok(Told { count, more: answer.flag()?, rows: answer.list()? })
     }
 
     /// Requeues dead jobs of a queue whose keys may be elsewhere by now, one by one.
@@ -121,17 +127,15 @@ impl Redis {
             // Every older shard must have heard of the latest number before it says "not here".
             self.adopt(&known).await?;
             let mut floor = 0;
-            for step in known.layout.way(key) {
+            for step in known.layout.way(&name_of(job, key)) {
                 let shard = Layout::shard(known.number, step);
                 let here = shard == Shard::of_job(job);
-                let answer = match here {
-                    true if step.only_known => self.requeue_here(job, What::Join, now).await?,
-                    true => self.requeue_here(job, What::Requeue, now).await?,
-                    false => {
-                        let call =
-                            TakeIn { known: &known, shard, now, only: step.only_known, floor };
-                        self.take_in(call, job).await?
-                    }
+                let call = |what| Call { what, version: known.version, floor, now };
+                let answer = match step.take {
+                    Take::Repeated if here => continue,
+                    Take::Joining if here => self.requeue_here(job, call(What::Join)).await?,
+                    Take::All if here => self.requeue_here(job, call(What::Requeue)).await?,
+                    take => self.take_in(shard, take, call(What::HandOut), job).await?,
                 };
                 match answer {
                     Walked::Done(requeued) => return Ok(requeued),
@@ -144,32 +148,33 @@ impl Redis {
         Err(changing(queue))
     }
 
-    async fn requeue_here(&self, job: JobId, what: What, now: Option<Timestamp>) -> Result<Walked> {
-        let mut told = self.in_morgue(Shard::of_job(job), what, now, 1, &only(job)).await?;
-        match told.rows.is_empty() {
-            true => Ok(Walked::Done(told.count > 0)),
-            false => Ok(Walked::Further(told.rows.int()?)),
+    async fn requeue_here(&self, job: JobId, call: Call) -> Result<Walked> {
+        let mut told = self.in_morgue(Shard::of_job(job), call, 1, &only(job)).await?;
+        match told.count {
+            None => Ok(Walked::Stale),
+            Some(_) if !told.rows.is_empty() => Ok(Walked::Further(told.rows.int()?)),
+            Some(count) => Ok(Walked::Done(count > 0)),
         }
     }
 
     /// Takes a dead job into another shard; then its id leads there. Broken off in between it is
     /// still in the morgue, and requeueing it again finds what was taken in.
-    async fn take_in(&self, call: TakeIn<'_>, job: JobId) -> Result<Walked> {
+    async fn take_in(&self, shard: Shard, take: Take, call: Call, job: JobId) -> Result<Walked> {
         let was = Shard::of_job(job);
-        let mut told = self.in_morgue(was, What::HandOut, call.now, 1, &only(job)).await?;
+        let mut told = self.in_morgue(was, call, 1, &only(job)).await?;
         if told.rows.is_empty() {
             return Ok(Walked::Done(false));
         }
         let mut args = Args::at(call.now);
-        args.int(call.known.version).flag(call.only).int(call.floor);
-        args.text(&format!("{}:{}", was.shard, job.seq())).bytes(told.rows.bytes()?);
-        let mut answer = self.link.call(&TAKE_IN, &self.key(call.shard, ""), &args).await?;
+        args.int(call.version).text(take.text()).int(call.floor);
+        args.text(&was_at(job)).bytes(told.rows.bytes()?);
+        let mut answer = self.link.call(&TAKE_IN, &self.key(shard, ""), &args).await?;
         match &*answer.text()? {
             "OK" => {}
             "ELSEWHERE" => return Ok(Walked::Further(answer.int()?)),
             _ => return Ok(Walked::Stale),
         }
-        let place = format!("{}:{}:{}", call.shard.shard, answer.int()?, answer.int()?);
+        let place = format!("{}:{}:{}", shard.shard, answer.int()?, answer.int()?);
         let mut args = Args::at(call.now);
         name_job(&mut args, job);
         args.text(&place);
@@ -197,12 +202,28 @@ enum Walked {
     Stale,
 }
 
-struct TakeIn<'a> {
-    known: &'a Known,
-    shard: Shard,
-    now: Option<Timestamp>,
-    only: bool,
+/// What a morgue is asked.
+#[derive(Clone, Copy)]
+struct Call {
+    what: What,
+    /// The queue's, by which it was decided to ask here.
+    version: i64,
+    /// Tokens are higher.
     floor: i64,
+    now: Option<Timestamp>,
+}
+
+/// Where a dead job was, as the shard that takes it in remembers it.
+fn was_at(job: JobId) -> String {
+    format!("{}:{}", Shard::of_job(job).shard, job.seq())
+}
+
+/// By what a dead job's way is found: its key; without one, what the shard that takes it in remembers.
+fn name_of(job: JobId, key: &str) -> String {
+    match key.is_empty() {
+        true => format!("\u{1}{}", was_at(job)),
+        false => key.to_owned(),
+    }
 }
 
 fn only(job: JobId) -> Args {

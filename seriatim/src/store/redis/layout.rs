@@ -3,7 +3,8 @@
 //! What waits is never moved. A name (a key, or the idempotency key of a job without one) goes to
 //! its new shard as soon as every shard that it had by an older number says "nothing of it is
 //! here". That answer is final, because each older shard has heard of the new number first: from
-//! then on it takes for such a name only what joins a lane that is still there.
+//! then on it takes for such a name only what joins a lane that is still there. Whatever opens a lane
+//! therefore names the version of the layout that it was decided by, and is refused by another.
 
 use super::reply::{Fields, Shard, corrupt};
 use crate::error::Result;
@@ -25,12 +26,32 @@ pub(super) struct Layout {
     pub floor: i64,
 }
 
+/// What a shard on a job's way takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Take {
+    /// Nothing: it only knows a job that was there before. The way comes by again.
+    Repeated,
+    /// What belongs to a lane that is there.
+    Joining,
+    All,
+}
+
+impl Take {
+    /// As the scripts read it.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::All => "0",
+            Self::Joining => "1",
+            Self::Repeated => "2",
+        }
+    }
+}
+
 /// One step on a job's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Step {
     pub shard: u16,
-    /// Only what belongs to something that is there already is taken.
-    pub only_known: bool,
+    pub take: Take,
 }
 
 impl Layout {
@@ -62,17 +83,26 @@ impl Layout {
     }
 
     /// The `n`th place where a name may be: first what is oldest, last its present shard.
+    ///
+    /// A shard that two numbers chose, with another between them, is asked twice. Its lane may be from
+    /// either time, and the shard between may remember an idempotency key from after the first:
+    /// so the first time only what it remembers counts.
     pub(super) fn step(&self, name: &str, n: usize) -> Option<Step> {
         if self.older.is_empty() {
-            let last = Step { shard: self.home(name), only_known: false };
+            let last = Step { shard: self.home(name), take: Take::All };
             return (n == 0).then_some(last);
         }
         let number = number_of(name);
         let mut way: Vec<u16> = self.older.iter().map(|shards| part(number, *shards)).collect();
         way.push(part(number, self.shards));
         way.dedup();
-        let only_known = n + 1 < way.len();
-        way.get(n).map(|shard| Step { shard: *shard, only_known })
+        let shard = *way.get(n)?;
+        let take = match &way[n + 1..] {
+            [] => Take::All,
+            later if later.contains(&shard) => Take::Repeated,
+            _ => Take::Joining,
+        };
+        Some(Step { shard, take })
     }
 
     /// All the places where a name may be, in this order.
@@ -108,7 +138,7 @@ fn part(number: u64, shards: u16) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Layout, Step};
+    use super::{Layout, Step, Take};
 
     #[test]
     fn a_name_is_looked_for_where_each_number_put_it_and_opened_where_the_last_does() {
@@ -118,9 +148,9 @@ mod tests {
         assert!(now.with(3).is_none());
         for name in (0..200).map(|i| format!("key-{i}")) {
             let way = now.way(&name);
-            let last = Step { shard: now.home(&name), only_known: false };
+            let last = Step { shard: now.home(&name), take: Take::All };
             assert_eq!(way.last(), Some(&last));
-            assert!(way[..way.len() - 1].iter().all(|step| step.only_known));
+            assert!(way[..way.len() - 1].iter().all(|step| step.take != Take::All));
             let shards: Vec<u16> = way.iter().map(|step| step.shard).collect();
             for number in [4, 16] {
                 let was = Layout { shards: number, ..first.clone() }.home(&name);

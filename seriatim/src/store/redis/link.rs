@@ -77,6 +77,7 @@ global_scripts! {
     GLOBAL_FLAG = "lua/global_flag.lua",
     GLOBAL_LEAD = "lua/global_lead.lua",
     GLOBAL_MIGRATE = "lua/global_migrate.lua",
+    GLOBAL_RUN = "lua/global_run.lua",
     GLOBAL_REGISTER = "lua/global_register.lua",
     GLOBAL_SWEEP = "lua/global_sweep.lua",
     GLOBAL_UNFLAG = "lua/global_unflag.lua",

@@ -1,22 +1,29 @@
-//! Listings, a page at a time. A script answers an index of the shard, the page is chosen here, and
-//! a second script shows its rows: what vanished in between is left out.
+//! Listings, a page at a time. Scripts tell rows of a shard in short steps, the page is chosen here, and
+//! another script shows its rows: what vanished in between is left out.
+//!
+//! Where an index has the wanted order, or a key is named, a page is one step. Lanes by age, key or due
+//! time, waiting jobs and ended ones have none: their steps go over the whole shard, and the store does
+//! other work in between.
 
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+
+use redis::Value;
 
 use super::Redis;
 use super::link::{Args, INDEX};
 use super::queues::Known;
 use super::reply::{Fields, Shard};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::limits::PAGE_ROWS_MAX;
 use crate::store::view::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Page,
 };
 
-/// Most lanes or jobs of one shard among which a page is chosen: a script that looks at more would
-/// keep all others waiting for too long.
-const LISTED_MAX: i64 = 200_000;
+/// About how many rows a step looks at: a script keeps all others waiting.
+const STEP_ROWS: i64 = 1_000;
 
 /// By what a row is ordered, before its shard and number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,15 +69,17 @@ impl Entry {
 impl Redis {
     pub(super) async fn lane_page(&self, query: LaneQuery) -> Result<Page<LaneView>> {
         let known = self.current(&query.queue).await?;
-        let mut entries = Vec::new();
-        for shard in known.shards() {
-            let mut index = self.index(shard, "lanes").await?;
-            while !index.is_empty() {
-                entries.extend(lane_entry(index.list()?, shard, &query)?);
-            }
-        }
         let by_text = query.order == LaneOrder::Key;
-        let (page, next) = choose(entries, query.after.as_deref(), by_text, query.rows_max)?;
+        let mut chosen = Chosen::new(query.after.as_deref(), by_text, query.rows_max)?;
+        for shard in known.shards() {
+            let rows = Rows::of_lanes(&query, &chosen, shard.shard);
+            let look = |row| {
+                chosen.add(lane_entry(Fields::of(row)?, shard, &query)?);
+                Ok(())
+            };
+            self.each_row(shard, &rows, look).await?;
+        }
+        let (page, next) = chosen.page();
         let mut rows = Vec::new();
         for (shard, numbers) in runs(&known, &page) {
             rows.extend(self.lane_views(shard, &numbers).await?);
@@ -80,20 +89,17 @@ impl Redis {
 
     pub(super) async fn job_page(&self, query: JobQuery) -> Result<Page<JobView>> {
         let known = self.current(&query.queue).await?;
-        let what = match query.state {
-            JobState::Queued | JobState::Running => "live",
-            JobState::Failed => "dead",
-            JobState::Succeeded | JobState::Canceled => "done",
-        };
-        let mut entries = Vec::new();
-        for shard in known.shards() {
-            let mut index = self.index(shard, what).await?;
-            while !index.is_empty() {
-                entries.extend(job_entry(index.list()?, shard, &query)?);
-            }
-        }
         let by_text = query.order == JobOrder::Key;
-        let (page, next) = choose(entries, query.after.as_deref(), by_text, query.rows_max)?;
+        let mut chosen = Chosen::new(query.after.as_deref(), by_text, query.rows_max)?;
+        for shard in known.shards() {
+            let rows = Rows::of_jobs(&query, &chosen, shard.shard);
+            let look = |row| {
+                chosen.add(job_entry(Fields::of(row)?, shard, &query)?);
+                Ok(())
+            };
+            self.each_row(shard, &rows, look).await?;
+        }
+        let (page, next) = chosen.page();
         let mut rows = Vec::new();
         for (shard, numbers) in runs(&known, &page) {
             rows.extend(self.job_views(shard, &known.name, &numbers).await?);
@@ -101,17 +107,24 @@ impl Redis {
         Ok(Page { rows, next })
     }
 
-    async fn index(&self, shard: Shard, what: &str) -> Result<Fields> {
-        let mut args = Args::default();
-        args.text(what).int(LISTED_MAX);
-        match self.link.run(&INDEX, &self.key(shard, ""), &args).await? {
-            redis::Value::Int(_) => {
-                let message = format!(
-                    "this store lists a queue of at most {LISTED_MAX} lanes or jobs; this one has more"
-                );
-                Err(Error::new(ErrorKind::Unsupported, message))
+    /// Looks at rows of a shard, step by step.
+    pub(super) async fn each_row(
+        &self,
+        shard: Shard,
+        rows: &Rows,
+        mut look: impl FnMut(Value) -> Result<()>,
+    ) -> Result<()> {
+        let mut from = String::new();
+        loop {
+            let mut args = Args::default();
+            args.text(rows.what).text(&from).int(rows.step);
+            args.0.extend(rows.args.0.iter().cloned());
+            let mut answer = self.link.call(&INDEX, &self.key(shard, ""), &args).await?;
+            from = answer.text()?.to_string();
+            answer.list()?.rest().try_for_each(&mut look)?;
+            if from.is_empty() {
+                return Ok(());
             }
-            index => Fields::of(index),
         }
     }
 }
@@ -151,24 +164,113 @@ fn job_entry(mut fields: Fields, shard: Shard, query: &JobQuery) -> Result<Optio
     Ok((is_wanted_state && is_wanted_key).then_some(entry))
 }
 
-/// The page behind a cursor, and the cursor of the next one.
-fn choose(
-    mut entries: Vec<Entry>,
-    after: Option<&str>,
-    by_text: bool,
+/// The first entries behind a cursor, of all that are told.
+struct Chosen {
+    after: Option<Entry>,
     rows_max: usize,
-) -> Result<(Vec<Entry>, Option<String>)> {
-    let wrong = || Error::invalid("after", "a page begins where `next` of the page before says");
-    if let Some(after) = after {
-        let last = Entry::of_cursor(after, by_text).ok_or_else(wrong)?;
-        entries.retain(|entry| *entry > last);
+    first: BTreeSet<Entry>,
+}
+
+impl Chosen {
+    fn new(after: Option<&str>, by_text: bool, rows_max: usize) -> Result<Self> {
+        let wrong =
+            || Error::invalid("after", "a page begins where `next` of the page before says");
+        let read = |after| Entry::of_cursor(after, by_text).ok_or_else(wrong);
+        let after = after.map(read).transpose()?;
+        Ok(Self { after, rows_max: rows_max.clamp(1, PAGE_ROWS_MAX), first: BTreeSet::new() })
     }
-    entries.sort_unstable();
-    let most = rows_max.clamp(1, PAGE_ROWS_MAX);
-    let more = entries.len() > most;
-    entries.truncate(most);
-    let next = entries.last().filter(|_| more).map(Entry::cursor);
-    Ok((entries, next))
+
+    /// So many of each shard are enough: one more than a page has tells that there is a next one.
+    fn enough(&self) -> i64 {
+        self.rows_max as i64 + 1
+    }
+
+    fn add(&mut self, entry: Option<Entry>) {
+        let Some(entry) = entry else { return };
+        if self.after.as_ref().is_none_or(|after| entry > *after) {
+            self.first.insert(entry);
+        }
+        if self.first.len() > self.rows_max + 1 {
+            self.first.pop_last();
+        }
+    }
+
+    /// The page, and the cursor of the next one.
+    fn page(self) -> (Vec<Entry>, Option<String>) {
+        let more = self.first.len() > self.rows_max;
+        let page: Vec<Entry> = self.first.into_iter().take(self.rows_max).collect();
+        let next = page.last().filter(|_| more).map(Entry::cursor);
+        (page, next)
+    }
+}
+
+/// Which rows of a shard are looked at, as `index.lua` reads it.
+pub(super) struct Rows {
+    what: &'static str,
+    step: i64,
+    args: Args,
+}
+
+impl Rows {
+    pub(super) fn all(what: &'static str) -> Self {
+        Self { what, step: STEP_ROWS, args: Args::default() }
+    }
+
+    fn of_key(what: &'static str, key: &str) -> Self {
+        let mut rows = Self::all(what);
+        rows.args.text(key);
+        rows
+    }
+
+    fn of_lanes(query: &LaneQuery, chosen: &Chosen, shard: u16) -> Self {
+        if let Some(key) = query.key.as_deref() {
+            return Self::of_key("lane", key);
+        }
+        match query.order {
+            _ if query.running => Self::all("held"),
+            LaneOrder::RetryCount => Self::in_trouble(chosen, shard),
+            _ => Self::all("lanes"),
+        }
+    }
+
+    fn in_trouble(chosen: &Chosen, shard: u16) -> Self {
+        let mut rows = Self { step: chosen.enough(), ..Self::all("trouble") };
+        let member = match &chosen.after {
+            Some(after) if after.shard == shard => format!("{:016}", after.number),
+            _ => String::new(),
+        };
+        let score = chosen.after.as_ref().map(|after| after.place.to_string());
+        rows.args.name(score.as_deref()).text(&member);
+        rows
+    }
+
+    fn of_jobs(query: &JobQuery, chosen: &Chosen, shard: u16) -> Self {
+        let after = chosen.after.as_ref();
+        match (query.state, query.key.as_deref(), query.order) {
+            (JobState::Queued | JobState::Running, Some(key), _) => Self::of_key("jobs", key),
+            (JobState::Queued | JobState::Running, None, _) => Self::all("live"),
+            (JobState::Failed, Some(key), _) => Self::of_key("deadkey", key),
+            (JobState::Failed, None, JobOrder::Arrival) => Self::all("dead"),
+            (JobState::Failed, None, JobOrder::Key) => {
+                let begin = after.map(|after| match after.shard.cmp(&shard) {
+                    Ordering::Equal => format!("{}\0{:016}", after.place, after.number),
+                    Ordering::Greater => format!("{}\0~", after.place),
+                    Ordering::Less => format!("{}\0", after.place),
+                });
+                let rows = Self::of_key("bykey", begin.as_deref().unwrap_or(""));
+                Self { step: chosen.enough(), ..rows }
+            }
+            (JobState::Failed, None, JobOrder::UpdatedAt) => {
+                let ended = after.and_then(|after| match after.place {
+                    Place::Number(number) => Some((-number).to_string()),
+                    Place::Text(_) => None,
+                });
+                let rows = Self::of_key("newest", ended.as_deref().unwrap_or(""));
+                Self { step: chosen.enough(), ..rows }
+            }
+            (JobState::Succeeded | JobState::Canceled, ..) => Self::all("done"),
+        }
+    }
 }
 
 /// Entries that follow each other in one shard, so that each run is one call.

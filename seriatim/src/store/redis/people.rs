@@ -1,11 +1,12 @@
 //! What people do: cancel, requeue, pause, retry, delete.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Redis;
 use super::link::{ACT, AMEND, Args, CANCEL};
+use super::page::Rows;
 use super::push::ATTEMPTS;
-use super::reply::{Fields, Shard, corrupt, lane_number, name_job, single};
+use super::reply::{Shard, corrupt, lane_number, name_job, single};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::JobId;
 use crate::job::JobOptions;
@@ -13,6 +14,9 @@ use crate::limits::ACTION_ROWS_MAX;
 use crate::store::request::{
     Act, Acted, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection,
 };
+
+/// How many lanes are changed at once: a script keeps all others waiting.
+const STEP_LANES: usize = 1_000;
 
 impl Redis {
     pub(super) async fn do_cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
@@ -61,45 +65,66 @@ impl Redis {
         let mut acted = Acted::default();
         let mut left = ACTION_ROWS_MAX;
         for shard in known.shards() {
-            let mut chosen = self.chosen_lanes(shard, &request.lanes).await?;
-            acted.more |= chosen.len() > left;
-            chosen.truncate(left);
+            let (chosen, more) = self.chosen_lanes(shard, &request.lanes, left).await?;
+            acted.more |= more;
             left -= chosen.len();
-            if chosen.is_empty() {
-                continue;
+            for lanes in chosen.chunks(STEP_LANES) {
+                let mut args = Args::at(request.now);
+                args.text(action_text(request.action));
+                args.flag(request.lanes == LaneSelection::Failed);
+                args.0.extend(lanes.iter().cloned());
+                let answer = self.link.run(&ACT, &self.key(shard, ""), &args).await?;
+                acted.count += single(answer)?.int()? as u64;
             }
-            let mut args = Args::at(request.now);
-            args.text(action_text(request.action));
-            args.flag(request.lanes == LaneSelection::Failed);
-            args.0.extend(chosen);
-            let answer = self.link.run(&ACT, &self.key(shard, ""), &args).await?;
-            acted.count += single(answer)?.int()? as u64;
         }
         Ok(acted)
     }
 
-    /// Lanes as `act.lua` takes them, by age.
-    async fn chosen_lanes(&self, shard: Shard, lanes: &LaneSelection) -> Result<Vec<Vec<u8>>> {
-        let cmd = match lanes {
+    /// Lanes as `act.lua` takes them, by age, and whether there are more than so many.
+    async fn chosen_lanes(
+        &self,
+        shard: Shard,
+        lanes: &LaneSelection,
+        most: usize,
+    ) -> Result<(Vec<Vec<u8>>, bool)> {
+        let named = match lanes {
             // No lane has an empty key; those without one cannot be named by it.
-            LaneSelection::Key(key) if key.is_empty() => return Ok(Vec::new()),
-            LaneSelection::Key(key) => return Ok(vec![format!("k{key}").into_bytes()]),
+            LaneSelection::Key(key) if key.is_empty() => Vec::new(),
+            LaneSelection::Key(key) => vec![format!("k{key}").into_bytes()],
             LaneSelection::Lane(lane) if Shard::of_lane(*lane) == shard => {
-                return Ok(vec![format!("n{}", lane.number).into_bytes()]);
+                vec![format!("n{}", lane.number).into_bytes()]
             }
-            LaneSelection::Lane(_) => return Ok(Vec::new()),
-            LaneSelection::All => redis::cmd("HKEYS").arg(self.key(shard, "lanes")).to_owned(),
+            LaneSelection::Lane(_) => Vec::new(),
+            LaneSelection::All => {
+                return self.first_lanes("names", shard, most).await;
+            }
             LaneSelection::Failed => {
-                redis::cmd("SMEMBERS").arg(self.key(shard, "failing")).to_owned()
+                return self.first_lanes("failing", shard, most).await;
             }
         };
-        let mut list: Fields = self.link.fields(&cmd).await?;
-        let mut numbers = Vec::new();
-        while !list.is_empty() {
-            numbers.push(lane_number(&list.bytes()?)?);
-        }
-        numbers.sort_unstable();
-        Ok(numbers.into_iter().map(|number| format!("n{number}").into_bytes()).collect())
+        let more = named.len() > most;
+        Ok((named.into_iter().take(most).collect(), more))
+    }
+
+    /// The oldest lanes of those that `index.lua` tells.
+    async fn first_lanes(
+        &self,
+        what: &'static str,
+        shard: Shard,
+        most: usize,
+    ) -> Result<(Vec<Vec<u8>>, bool)> {
+        let (mut first, mut more) = (BTreeSet::new(), false);
+        let add = |id: redis::Value| {
+            first.insert(lane_number(&single(id)?.bytes()?)?);
+            if first.len() > most {
+                first.pop_last();
+                more = true;
+            }
+            Ok(())
+        };
+        self.each_row(shard, &Rows::all(what), add).await?;
+        let name = |number| format!("n{number}").into_bytes();
+        Ok((first.into_iter().map(name).collect(), more))
     }
 
     pub(super) async fn do_amend(&self, request: Amend) -> Result<()> {

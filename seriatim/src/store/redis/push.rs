@@ -9,7 +9,7 @@ use futures_util::future::{join_all, try_join_all};
 use redis::Value;
 
 use super::Redis;
-use super::layout::{Layout, Step};
+use super::layout::{Layout, OLDER_MAX, Step, Take};
 use super::link::{Args, PUSH, micros};
 use super::queues::Known;
 use super::reply::{Fields, Shard, corrupt, score_hex, score_order};
@@ -29,8 +29,8 @@ pub(super) const ATTEMPTS: usize = 10;
 struct Part {
     known: Arc<Known>,
     shard: Shard,
-    /// Only what belongs to something that is there already is taken; the rest goes on its way.
-    only_known: bool,
+    /// What is not taken goes on its way.
+    take: Take,
     /// Places in the batch.
     jobs: Vec<usize>,
 }
@@ -91,11 +91,8 @@ impl Redis {
             }
             return Ok(false);
         }
-        for step in 0.. {
+        for step in 0..=OLDER_MAX {
             let parts = way.parts(jobs, &left, step);
-            if parts.is_empty() {
-                break;
-            }
             let writes =
                 parts.iter().map(|part| self.push_part(batch.request, part, Some(batch.floor)));
             let answers = join_all(writes).await;
@@ -103,7 +100,7 @@ impl Redis {
             for (part, answer) in parts.iter().zip(answers) {
                 match answer {
                     Ok(Answer::Pushed(answers, token)) => {
-                        if part.only_known {
+                        if part.take != Take::All {
                             batch.floor = batch.floor.max(token);
                         }
                         for (place, answer) in part.jobs.iter().zip(answers) {
@@ -136,8 +133,8 @@ impl Redis {
         if request.jobs.len() == 1 {
             return Ok(true);
         }
-        let steps = (0..).map(|step| way.parts(&request.jobs, places, step));
-        let parts: Vec<Part> = steps.take_while(|parts| !parts.is_empty()).flatten().collect();
+        let steps = (0..=OLDER_MAX).map(|step| way.parts(&request.jobs, places, step));
+        let parts: Vec<Part> = steps.flatten().collect();
         if parts.len() + missing <= 1 {
             return Ok(true);
         }
@@ -173,7 +170,7 @@ impl Redis {
     async fn push_part(&self, request: &Push, part: &Part, floor: Option<i64>) -> Result<Answer> {
         let mut args = Args::default();
         args.flag(floor.is_none()).now(request.now);
-        args.int(part.known.version).flag(part.only_known).int(floor.unwrap_or(0));
+        args.int(part.known.version).text(part.take.text()).int(floor.unwrap_or(0));
         let all_plain = part.jobs.iter().all(|i| is_plain(&request.jobs[*i]));
         args.text(if all_plain { "s" } else { "m" });
         for i in &part.jobs {
@@ -252,10 +249,13 @@ impl Way {
             let job = &jobs[*i];
             let Some(known) = self.known.get(&job.queue) else { continue };
             let Some(step) = self.step(&known.layout, job, step) else { continue };
+            if step.take == Take::Repeated && job.options.idempotency_key.is_none() {
+                continue;
+            }
             let part = parts.entry(step).or_default().entry(known.number).or_insert_with(|| Part {
                 known: known.clone(),
                 shard: Layout::shard(known.number, step),
-                only_known: step.only_known,
+                take: step.take,
                 jobs: Vec::new(),
             });
             part.jobs.push(*i);
@@ -269,7 +269,7 @@ impl Way {
             Some(name) => layout.step(name, step),
             None => {
                 let shard = (self.turn % u64::from(layout.shards)) as u16;
-                (step == 0).then_some(Step { shard, only_known: false })
+                (step == 0).then_some(Step { shard, take: Take::All })
             }
         }
     }

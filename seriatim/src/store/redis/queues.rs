@@ -273,14 +273,11 @@ impl Redis {
     }
 
     pub(super) async fn do_pause(&self, queue: &str, paused: bool) -> Result<()> {
-        let known = self.reload(queue).await?.ok_or_else(|| no_queue(queue))?;
-        // The first shard's word is the one that others adopt.
-        for shard in known.shards() {
-            let mut args = Args::default();
-            args.flag(paused);
-            self.link.run(&PAUSE, &self.key(shard, ""), &args).await?;
-        }
-        self.reload(queue).await.map(drop)
+        let known = self.current(queue).await?;
+        let mut args = Args::default();
+        args.flag(paused);
+        self.link.run(&PAUSE, &self.key(Known::home(known.number), ""), &args).await?;
+        self.adopt(&*self.current(queue).await?).await
     }
 }
 

@@ -6,7 +6,7 @@ use futures_util::future::try_join_all;
 
 use super::Redis;
 use super::layout::{Layout, OLDER_MAX};
-use super::link::{Args, LAYOUT};
+use super::link::{Args, GLOBAL_RUN, LAYOUT};
 use super::push::ATTEMPTS;
 use super::queues::{Known, changing, no_queue};
 use super::reply::{Fields, Shard, single};
@@ -128,6 +128,11 @@ impl Redis {
                 Some((key, _)) if keyed => strange(Some(key)),
                 other => strange(other.map(|(_, idempotency_key)| idempotency_key)),
             };
+            if !keyed && shard.shard >= known.layout.shards {
+                // No key tells of these. Nothing is pushed here any more.
+                let cmd = redis::cmd("HLEN").arg(self.key(shard, "lanes")).to_owned();
+                left.lanes += single(self.link.query(&cmd).await?)?.int()? as u64;
+            }
             if any && !left.is_nothing() {
                 return Ok(left);
             }
@@ -139,14 +144,38 @@ impl Redis {
         Ok(left)
     }
 
-    /// How many fields of a shard's hash are wanted, in small steps. A field that a step names twice
-    /// counts twice: it is a figure for people.
+    /// How many fields of a shard's hash are wanted. A cursor means nothing to another server, nor to
+    /// the same after a restart: then all is looked at again.
     async fn count_fields(
         &self,
         shard: Shard,
         hash: &str,
         any: bool,
         wanted: impl Fn(&str) -> bool,
+    ) -> Result<u64> {
+        for _ in 0..ATTEMPTS {
+            let run = self.run_of(shard).await?;
+            let count = self.scan_fields(shard, hash, any, &wanted).await?;
+            if run == self.run_of(shard).await? {
+                return Ok(count);
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, "the server of a shard changes again and again"))
+    }
+
+    /// The present run of the server that has a shard.
+    async fn run_of(&self, shard: Shard) -> Result<String> {
+        let answer = self.link.run(&GLOBAL_RUN, &self.key(shard, ""), &Args::default()).await?;
+        Ok(single(answer)?.text()?.to_string())
+    }
+
+    /// In small steps. A field that a step names twice counts twice: it is a figure for people.
+    async fn scan_fields(
+        &self,
+        shard: Shard,
+        hash: &str,
+        any: bool,
+        wanted: &impl Fn(&str) -> bool,
     ) -> Result<u64> {
         let (mut cursor, mut count) = ("0".to_owned(), 0);
         loop {
@@ -158,7 +187,7 @@ impl Redis {
             while !entries.is_empty() {
                 let field = entries.bytes()?;
                 entries.value()?;
-                count += u64::from(std::str::from_utf8(&field).is_ok_and(&wanted));
+                count += u64::from(std::str::from_utf8(&field).is_ok_and(wanted));
             }
             if cursor == "0" || (any && count > 0) {
                 return Ok(count);

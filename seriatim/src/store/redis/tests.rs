@@ -2,7 +2,9 @@
 //! queues of several shards.
 #![allow(clippy::unwrap_used)]
 
+mod listings;
 mod reshard;
+mod reshard_races;
 mod servers;
 
 use std::collections::{HashMap, HashSet};

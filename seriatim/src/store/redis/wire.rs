@@ -129,7 +129,11 @@ impl Wire {
             Self::Sentinel(master) => {
                 let mut link = master.lock().await.link().await?;
                 let answer = link.send_packed_commands(commands, 0, count).await;
-                if answer.as_ref().is_err_and(RedisError::is_io_error) {
+                // A server that refuses may be no master any more.
+                let refuses = |answers: &Vec<Value>| {
+                    answers.iter().any(|answer| matches!(answer, Value::ServerError(_)))
+                };
+                if answer.as_ref().map_or_else(RedisError::is_io_error, refuses) {
                     master.lock().await.link = None;
                 }
                 answer

@@ -25,6 +25,7 @@ local function promote_lanes()
       place(lane_of(number_in(due[i]), record))
     end
   end
+  write_out()
   many('ZREM', K.wake, woken)
   add_members(K.ready, ready)
 end
@@ -122,12 +123,25 @@ local function claim_for(ttl)
   return claim
 end
 
+-- Takes a job that `choose` chose; as `take`, but put off.
+local function take_chosen(l, j)
+  if S.mode == 'parallel' then return take(l, j) end
+  later('ZREM', K.open, open_member(l, j))
+  l.open = l.open - 1
+  if j.retry >= 0 then l.bad = l.bad - 1 end
+  if j.expires > 0 then later('ZREM', K.expiring, pad(j.seq)) end
+  if S.mode == 'accumulate' then
+    later('ZREM', K.prios, prio_member(l, j))
+    if S.merges and j.digest ~= '' then later('HDEL', K.equal, pad(l.n) .. j.digest) end
+  end
+end
+
 local function close(l)
   local chosen, closed, ttl = choose(l), {}, lease
   if not chosen[1] then return place(l) end
   if S.mode ~= 'accumulate' then show(l, chosen[1].retry) end
   for i, j in ipairs(chosen) do
-    take(l, j)
+    take_chosen(l, j)
     closed[i] = j.seq
     ttl = math.max(ttl, j.ttl)
   end
@@ -186,6 +200,7 @@ while taken < lanes_max do
     many('ZREM', K.ready, closing)
   end
   closing = {}
+  write_out()
 end
 many('HSET', K.busy, busy)
 count('running', #busy / 2)

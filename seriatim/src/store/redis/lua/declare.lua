@@ -43,6 +43,7 @@ end
 
 -- Opens the lanes of the queue anew, under its new mode.
 local function push_again(list)
+  write_out()
   for _, key in ipairs({ 'open', 'later', 'prios', 'equal', 'ready', 'wake', 'trouble', 'failing',
     'lanes', 'keys' }) do
     call('DEL', K[key])
@@ -59,6 +60,7 @@ if not S then
   return { 'OK', tonumber(adopted) or 1 }
 end
 if adopted ~= '' and S.version >= tonumber(adopted) then return { 'OK', S.version } end
+if adopted ~= '' then even_when_full() end
 if adopted == '' and declared == '0' then return { 'EXISTS' } end
 if adopted == '' and S.shards ~= ARGV[6] then return { 'SHARDS', tonumber(S.shards) } end
 local version = adopted ~= '' and tonumber(adopted) or S.version + 1

@@ -1,9 +1,17 @@
--- What a listing chooses its page from. ARGV: lanes|live|dead|done, most rows.
--- Answers 0 when there are more; else of each lane {number, key, due, shown retry count, claimed},
--- or of each job {seq, key, state, ended at}.
+-- A step of a listing: rows among which a page is chosen. ARGV: what, where the step begins ('' is the beginning), most rows,
+-- then what `what` asks for. Answers {where the next step begins, '' when this was the last; rows}: of each
+-- lane {number, key, due, shown retry count, claimed}, of each job {seq, key, state, ended at, accepted at}.
+--   lanes, live, dead, done   all of them, in no order; a row may come twice
+--   names, failing            the ids of all lanes and of those with a failure in them, in no order
+--   held                      the claimed lanes, in no order
+--   lane KEY, jobs KEY, deadkey KEY   the lane, the live and the dead jobs of a key
+--   trouble SCORE MEMBER      lanes with a failure behind this place in the order by retry count
+--   bykey MEMBER              dead jobs behind this place in the order by key
+--   newest SCORE              dead jobs buried then and before, and others of the last time among them
 READ_ONLY = true
-if not S then return {} end
-local most, answer = tonumber(ARGV[2]), {}
+if not S then return { '', {} } end
+local what, from, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local rows, next_from = {}, ''
 
 local function lane_due(l)
   if S.mode == 'accumulate' then return l.due end
@@ -12,33 +20,134 @@ local function lane_due(l)
   return head and head.run_at
 end
 
-if ARGV[1] == 'lanes' then
-  if call('HLEN', K.lanes) > most then return 0 end
-  for _, id in ipairs(call('HKEYS', K.lanes)) do
-    local l = lane_of(number_in(id))
-    answer[#answer + 1] = { l.n, l.key, lane_due(l), l.shown, l.claimed_at and 1 or 0 }
-  end
-  return answer
+local function tell_lane(l)
+  rows[#rows + 1] = { l.n, l.key, lane_due(l), l.shown, l.claimed_at and 1 or 0 }
 end
-local list
-if ARGV[1] == 'live' then
-  if call('HLEN', K.jobs) + call('HLEN', K.lanes) > most then return 0 end
-  list = call('HKEYS', K.jobs)
-  local all = call('HGETALL', K.lanes)
-  for i = 1, #all, 2 do
-    if is_compact(all[i + 1]) then list[#list + 1] = number_in(all[i]) end
-  end
-else
-  local key = ARGV[1] == 'dead' and K.dead or K.done
-  if call('ZCARD', key) > most then return 0 end
-  list = call('ZRANGE', key, 0, -1)
+
+local function tell_live(j, key)
+  if j and j.state == 'live' then rows[#rows + 1] = { j.seq, key or lane_of(j.lane).key, 'live', 0, j.created } end
 end
-for _, seq in ipairs(list) do
-  local j = job_of(tonumber(seq))
-  if ARGV[1] ~= 'live' then
-    answer[#answer + 1] = { j.seq, j.key, j.state, j.ended, j.created }
-  elseif j.state == 'live' then
-    answer[#answer + 1] = { j.seq, lane_of(j.lane).key, j.state, 0, j.created }
+
+local function tell_ended(seq)
+  local j = job_of(seq)
+  rows[#rows + 1] = { j.seq, j.key, j.state, j.ended, j.created }
+end
+
+local function scan(command, key, cursor)
+  local answer = call(command, key, cursor == '' and '0' or cursor, 'COUNT', most)
+  return answer[1] == '0' and '' or answer[1], answer[2]
+end
+
+local steps = {}
+
+function steps.lanes()
+  local found
+  next_from, found = scan('HSCAN', K.lanes, from)
+  for i = 1, #found, 2 do tell_lane(lane_of(number_in(found[i]), found[i + 1])) end
+end
+
+function steps.names()
+  local found
+  next_from, found = scan('HSCAN', K.lanes, from)
+  for i = 1, #found, 2 do rows[#rows + 1] = found[i] end
+end
+
+function steps.failing() next_from, rows = scan('SSCAN', K.failing, from) end
+
+function steps.held()
+  local found
+  next_from, found = scan('HSCAN', K.held, from)
+  for i = 1, #found, 2 do
+    for at = 1, #found[i + 1], 7 do
+      local l = lane_of(number_in(string.sub(found[i + 1], at, at + 6)))
+      if l and l.claimed_at and num(l.token) == found[i] then tell_lane(l) end
+    end
   end
 end
-return answer
+
+-- First the jobs in compact records: one that unfolds meanwhile is seen twice, not missed.
+function steps.live()
+  local found
+  if string.sub(from, 1, 1) == 'j' then
+    next_from, found = scan('HSCAN', K.jobs, string.sub(from, 2))
+    if next_from ~= '' then next_from = 'j' .. next_from end
+    for i = 1, #found, 2 do tell_live(job_of(tonumber(found[i]))) end
+    return
+  end
+  next_from, found = scan('HSCAN', K.lanes, from)
+  if next_from == '' then next_from = 'j' end
+  for i = 1, #found, 2 do
+    if is_compact(found[i + 1]) then
+      tell_live(compact_job(number_in(found[i]), found[i + 1]), key_in(found[i + 1]))
+    end
+  end
+end
+
+local function ended(index)
+  local found
+  next_from, found = scan('ZSCAN', index, from)
+  for i = 1, #found, 2 do tell_ended(tonumber(found[i])) end
+end
+function steps.dead() ended(K.dead) end
+function steps.done() ended(K.done) end
+
+function steps.lane()
+  local l = lane_of_key(ARGV[4])
+  if l then tell_lane(l) end
+end
+
+function steps.jobs()
+  local l = lane_of_key(ARGV[4])
+  if not l then return end
+  for _, seq in ipairs(closed_of(l)) do tell_live(job_of(seq), l.key) end
+  if l.single then return tell_live(l.single, l.key) end
+  for _, j in ipairs(open_jobs(l)) do tell_live(j, l.key) end
+end
+
+function steps.deadkey()
+  local beginning = ARGV[4] .. '\0'
+  for _, member in ipairs(call('ZRANGEBYLEX', K.deadkeys, '[' .. beginning, '(' .. beginning .. '~')) do
+    tell_ended(seq_in(member))
+  end
+end
+
+function steps.trouble()
+  local score, member, at, rank = ARGV[4], ARGV[5], 0, false
+  if score ~= '' then
+    local stands = member ~= '' and call('ZSCORE', K.trouble, member)
+    if stands and tonumber(stands) == tonumber(score) then rank = call('ZRANK', K.trouble, member) end
+    -- Who stood there may be gone: then all of the same count, of which the caller leaves out some.
+    if rank then at = rank + 1
+    else
+      at = call('ZCOUNT', K.trouble, '-inf', '(' .. score)
+      most = most + call('ZCOUNT', K.trouble, score, score)
+    end
+  end
+  for _, id in ipairs(call('ZRANGE', K.trouble, at, at + most - 1)) do tell_lane(lane_of(tonumber(id))) end
+end
+
+function steps.bykey()
+  local begin = ARGV[4] == '' and '-' or '(' .. ARGV[4]
+  for _, member in ipairs(call('ZRANGEBYLEX', K.deadkeys, begin, '+', 'LIMIT', 0, most)) do
+    tell_ended(seq_in(member))
+  end
+end
+
+function steps.newest()
+  local score = ARGV[4]
+  local list = call('ZREVRANGEBYSCORE', K.dead, score == '' and '+inf' or '(' .. score, '-inf',
+    'WITHSCORES', 'LIMIT', 0, most)
+  -- Those of one time stand in the other order: all of them are needed.
+  local last = list[#list]
+  for i = 1, #list, 2 do
+    if list[i + 1] ~= last then tell_ended(tonumber(list[i])) end
+  end
+  for _, time in ipairs({ last or score, score }) do
+    if time ~= '' and not (time == score and last == score) then
+      for _, seq in ipairs(call('ZRANGEBYSCORE', K.dead, time, time)) do tell_ended(tonumber(seq)) end
+    end
+  end
+end
+
+steps[what]()
+return { next_from, rows }

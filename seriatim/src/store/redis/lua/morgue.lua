@@ -1,26 +1,29 @@
--- Requeues, deletes, lists or hands out dead jobs. ARGV: now, what, rows_max, all|jobs|keys, then
--- (seq, millisecond of acceptance) or keys. Answers {count, whether there are more, rows}.
+-- Requeues, deletes, lists or hands out dead jobs. ARGV: now, what, rows_max, version, lowest token,
+-- all|jobs|keys, then (seq, millisecond of acceptance) or keys. Answers {count, whether there are more, rows}.
+-- What may open a lane (`requeue`, `join`) is done by this version only; else the count is -1.
 -- `join` requeues only where the key has a lane. The rows of `list` are seq, created, key; those of
 -- `hand_out` are what `take_in.lua` needs of each job; the rest have none.
 if not S then return { 0, 0, {} } end
 NOW = clock(ARGV[1])
+local opens = ARGV[2] == 'requeue' or ARGV[2] == 'join'
+if opens and num(S.version) ~= ARGV[4] then return { -1, 0, {} } end
 even_when_full()
 local rows_max = tonumber(ARGV[3])
 
 local function chosen()
   local list = {}
-  if ARGV[4] == 'all' then
+  if ARGV[6] == 'all' then
     for _, seq in ipairs(call('ZRANGE', K.dead, 0, rows_max)) do list[#list + 1] = tonumber(seq) end
-  elseif ARGV[4] == 'jobs' then
+  elseif ARGV[6] == 'jobs' then
     local known = {}
-    for i = 5, #ARGV, 2 do
+    for i = 7, #ARGV, 2 do
       local seq = tonumber(ARGV[i])
       local j = job_of(seq)
       local is_it = j and j.state == 'dead' and math.floor(j.created / 1000) == tonumber(ARGV[i + 1])
       if is_it and not known[seq] then list[#list + 1], known[seq] = seq, true end
     end
   else
-    for i = 5, #ARGV do
+    for i = 7, #ARGV do
       local from, to = '[' .. ARGV[i] .. '\0', '(' .. ARGV[i] .. '\0~'
       local found = call('ZRANGEBYLEX', K.deadkeys, from, to, 'LIMIT', 0, rows_max + 1)
       for _, member in ipairs(found) do list[#list + 1] = seq_in(member) end
@@ -39,6 +42,8 @@ local function requeue(j)
   local l = put_back(key, j.route, j)
   if not l.claimed_at then l.due, l.retry, l.crashes = NOW, -1, 0 end
 end
+
+if opens and tonumber(ARGV[5]) > S.token then S.token, S.counted = tonumber(ARGV[5]), true end
 
 local acted, rows = 0, {}
 local function tell(...)

@@ -1,12 +1,12 @@
--- Adds jobs. ARGV: dry, now, version, whether only what belongs to something that is here is taken
--- (a lane, an idempotency key: see layout.rs), lowest token, then 's' and the jobs, all plain; or 'm' and the jobs, each
+-- Adds jobs. ARGV: dry, now, version, what is taken (0 all, 1 only what joins a lane that is here, 2 nothing;
+-- an idempotency key that is remembered here is known in any case: see layout.rs), lowest token, then 's' and the jobs, all plain; or 'm' and the jobs, each
 -- with 's' or 'g' before it. A plain one is one text: when it is to run (n, i or @ and 7 bytes), its
 -- priority (2 bytes), whether it has a score (0 or 1), its score (8 bytes), and the end of a compact
 -- record as it is. Any other ('g') is 13 fields.
 -- Answers {'OK', now, {seq, status, ...}, last token} with {seq}, status, created for those accepted at
 -- another time and status 3 for those that are not taken; {'STALE'} or {'ROUTE', index}.
 local FIELDS = 13
-local dry, only_known = ARGV[1] == '1', ARGV[4] == '1'
+local dry, takes = ARGV[1] == '1', ARGV[4]
 NOW = clock(ARGV[2])
 
 -- The jobs: where each begins in ARGV, its key, and the text of a plain one.
@@ -77,7 +77,7 @@ local function check()
   end
   if not keyed then return end
   look_up()
-  if not is_bound then return end
+  if not is_bound or takes == '2' then return end
   local bound = {}
   for i = 1, jobs_max do
     local at, key, wanted, idem = starts[i], job_keys[i], NO_ROUTE, ''
@@ -111,6 +111,10 @@ local function remembered(field)
   if until_ > NOW or is_known(seq) then return seq, created end
 end
 
+local function is_taken(key)
+  return takes == '0' or (takes == '1' and keyed and ids[key])
+end
+
 local now_score = S and score_now()
 local function job_at(i)
   local body = ARGV[i + 2]
@@ -124,6 +128,31 @@ local function job_at(i)
   }
   if j.score == '' then j.score = hex(now_score) end
   return j
+end
+
+-- As `insert`, put off. `fifo` looks at nothing in between: no equal jobs, none that is due.
+local appended, firsts = {}, {}
+local function append(l, j)
+  if appended[l] == nil then appended[l] = l.open > 0 and not l.claimed_at end
+  l.open = l.open + 1
+  j.lane = l.n
+  if j.expires > 0 then later('ZADD', K.expiring, num(j.expires), pad(j.seq)) end
+  local member = open_member(l, j)
+  if not firsts[l] or member < firsts[l] then firsts[l] = member end
+  later('ZADD', K.open, 0, member)
+  jobs[j.seq] = j
+end
+
+-- A lane whose first job stays the first stays where it stands: only its record is written.
+local function keep_places()
+  local others = {}
+  for _, l in ipairs(touched) do
+    local first = appended[l] and members(K.open, l, 1)[1]
+    if first and first < firsts[l] then later('HSET', K.lanes, id_of(l.n), lane_record(l))
+    else others[#others + 1] = l end
+  end
+  touched = others
+  write_out()
 end
 
 -- Puts a new job into its lane; returns the job it is known as, and whether it merged.
@@ -143,12 +172,12 @@ local function put(key, j)
     return queued, 1
   end
   arrive(l, j.run_at, false)
-  insert(l, j)
+  if S.mode == 'fifo' then append(l, j) else insert(l, j) end
   if j.size > INLINE_BYTES_MAX then
     call('HSET', K.bodies, num(j.seq), j.body)
     j.body = false
   end
-  save_job(j)
+  if S.mode == 'fifo' then later('HSET', K.jobs, num(j.seq), job_record(j)) else save_job(j) end
   count('jobs', 1)
   return j, 0
 end
@@ -239,7 +268,7 @@ local function put_other(key, at)
   local seq, created
   if idem ~= '' then seq, created = remembered(field) end
   if seq then return tell({ seq }, created, 2) end
-  if only_known and not (keyed and ids[key]) then return tell(0, nil, 3) end
+  if not is_taken(key) then return tell(0, nil, 3) end
   local j, status = put(key, job_at(at))
   if idem ~= '' then
     local until_ = NOW + S.remember
@@ -251,7 +280,7 @@ end
 
 for i = 1, jobs_max do
   local key, text = job_keys[i], texts[i]
-  if text and only_known and not (keyed and ids[key]) then
+  if text and not is_taken(key) then
     tell(0, nil, 3)
   elseif text and (not keyed or not ids[key]) then
     put_compact(key, text)
@@ -272,5 +301,6 @@ if opened > 0 then
   count('lanes', opened)
   flush()
 end
+keep_places()
 commit()
 return { 'OK', NOW, answer, S.token }

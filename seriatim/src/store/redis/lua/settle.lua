@@ -27,12 +27,15 @@ local function due_after(was, due)
   return after(tonumber(due))
 end
 
+-- How many lanes each claim loses.
+local released = {}
+
 -- Ends the claim of a lane; returns its jobs and when it was made.
 local function end_claim(l)
   local closed, claimed_at = closed_of(l), l.claimed_at
-  release_claim(l.token, 1)
+  released[l.token] = (released[l.token] or 0) + 1
   if #closed > INLINE_CLOSED_MAX then call('HDEL', K.closed, id_of(l.n)) end
-  call('HDEL', K.flags, id_of(l.n))
+  later('HDEL', K.flags, id_of(l.n))
   l.closed, l.claimed_at = false, false
   count('running', -1)
   return closed, claimed_at
@@ -96,7 +99,7 @@ local function settle(turn)
     j.started = j.started or claimed_at
     kept[#kept + 1] = end_job(l, turn, j, cancelled)
   end
-  if not kept[1] and l.open > 0 then call('HDEL', K.progress, id_of(l.n)) end
+  if not kept[1] and l.open > 0 then later('HDEL', K.progress, id_of(l.n)) end
   return_to_lane(l, turn, kept)
   if turn.counted then count('failed', 1)
   elseif turn.rest == 'done' then count('processed', 1) end
@@ -105,11 +108,32 @@ end
 
 local answer, simple = {}, tonumber(ARGV[2])
 
+-- Reads lanes and the jobs of their turns at once.
+local function read_ahead(lane_ids)
+  local seqs, names = {}, {}
+  for i, record in ipairs(fields(K.lanes, lane_ids)) do
+    local n = number_in(lane_ids[i])
+    if record and not is_compact(record) and lanes[n] == nil then
+      for _, seq in ipairs(closed_of(lane_of(n, record))) do
+        seqs[#seqs + 1], names[#names + 1] = seq, num(seq)
+      end
+    end
+  end
+  for i, record in ipairs(fields(K.jobs, names)) do
+    if record and jobs[seqs[i]] == nil then read_job(seqs[i], record) end
+  end
+end
+
 -- Those whose lane has a compact record end together; the others one by one.
 local function settle_simple()
   local lane_ids = {}
   for i = 1, simple do lane_ids[i] = string.sub(ARGV[2 + i], 1, 7) end
   local busy, gone, keys, left = fields(K.busy, lane_ids), {}, {}, {}
+  local others = {}
+  for i, id in ipairs(lane_ids) do
+    if not busy[i] then others[#others + 1] = id end
+  end
+  read_ahead(others)
   for i, id in ipairs(lane_ids) do
     local token = string.sub(ARGV[2 + i], 8)
     local claim = busy[i]
@@ -166,5 +190,8 @@ while at <= #ARGV do
   turn, at = read_turn(at)
   answer[#answer + 1] = S and settle(turn) or false
 end
-if S then commit() end
+if S then
+  for token, lanes_less in pairs(released) do release_claim(token, lanes_less) end
+  commit()
+end
 return answer

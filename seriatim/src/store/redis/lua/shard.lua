@@ -73,6 +73,32 @@ local function add_members(key, list)
   many('ZADD', key, args)
 end
 
+-- What `place`, `forget` and a settle write, put off so that many lanes take one command: each call from Lua costs
+-- more than what it does. Nothing reads in between what waits here: `lanes`, `jobs` and `ids` know it.
+local put_off = {}
+local function later(command, key, ...)
+  local lists = put_off[command]
+  if not lists then
+    lists = {}
+    put_off[command] = lists
+  end
+  local list = lists[key]
+  if not list then
+    list = {}
+    lists[key] = list
+  end
+  local first, second = ...
+  list[#list + 1] = first
+  if second then list[#list + 1] = second end
+end
+
+local function write_out()
+  for _, command in ipairs({ 'HDEL', 'ZREM', 'HSET', 'ZADD' }) do
+    for key, list in pairs(put_off[command] or {}) do many(command, key, list) end
+  end
+  put_off = {}
+end
+
 local function fields(key, list)
   if #list <= UNPACK_MAX then return list[1] and call('HMGET', key, unpack(list)) or {} end
   local values = {}
@@ -140,21 +166,23 @@ end
 local jobs = {}
 local lane_of
 
-local function job_of(seq)
-  local known = jobs[seq]
-  if known ~= nil then return known end
-  local record = call('HGET', K.jobs, num(seq))
-  if not record then
-    -- It may be the fresh job of the lane that has its number.
-    local l = lane_of(seq)
-    return l and jobs[seq] or false
-  end
+local function read_job(seq, record)
   local j = { seq = seq }
   j.created, j.lane, j.state, j.task, j.digest, j.score, j.prio, j.run_at, j.attempts, j.retry,
     j.crashes, j.error, j.started, j.flagged, j.route, j.ttl, j.expires, j.options, j.aliases,
     j.ended, j.key, j.size, j.body = cmsgpack.unpack(record)
   jobs[seq] = j
   return j
+end
+
+local function job_of(seq)
+  local known = jobs[seq]
+  if known ~= nil then return known end
+  local record = call('HGET', K.jobs, num(seq))
+  if record then return read_job(seq, record) end
+  -- It may be the fresh job of the lane that has its number.
+  local l = lane_of(seq)
+  return l and jobs[seq] or false
 end
 
 local function job_record(j)
@@ -174,9 +202,9 @@ end
 
 -- Nothing is known of it any more, nor of those that became one with it.
 local function forget(j)
-  jobs[j.seq] = nil
-  call('HDEL', K.jobs, num(j.seq))
-  if not j.body then call('HDEL', K.bodies, num(j.seq)) end
+  jobs[j.seq] = false
+  later('HDEL', K.jobs, num(j.seq))
+  if not j.body then later('HDEL', K.bodies, num(j.seq)) end
   for _, alias in ipairs(j.aliases or {}) do call('HDEL', K.aliases, num(alias)) end
 end
 
@@ -205,9 +233,10 @@ local function unbury(j)
 end
 
 local function is_known(seq)
-  if call('HEXISTS', K.jobs, num(seq)) == 1 or call('HEXISTS', K.aliases, num(seq)) == 1 then
-    return true
-  end
+  local j = jobs[seq]
+  if j or (j == nil and call('HEXISTS', K.jobs, num(seq)) == 1) then return true end
+  if call('HEXISTS', K.aliases, num(seq)) == 1 then return true end
+  if j == false then return false end
   local record = call('HGET', K.lanes, id_of(seq))
   return record and string.byte(record, 1) == 83
 end
@@ -372,7 +401,7 @@ local function closed_of(l)
   return l.closed or {}
 end
 
-local function store_lane(l)
+local function lane_record(l)
   local failing = l.bad > 0 or (S.mode == 'accumulate' and l.retry >= 0)
   if failing ~= l.failing then
     call(failing and 'SADD' or 'SREM', K.failing, id_of(l.n))
@@ -380,21 +409,23 @@ local function store_lane(l)
   end
   local closed = l.closed
   if closed and closed ~= true and #closed > INLINE_CLOSED_MAX then closed = true end
-  call('HSET', K.lanes, id_of(l.n), cmsgpack.pack(l.key, l.token, l.claimed_at, l.held, l.paused,
+  return cmsgpack.pack(l.key, l.token, l.claimed_at, l.held, l.paused,
     closed, l.open, l.bad, l.retry, l.crashes, l.error, l.due, l.next_due, l.route, l.solo,
-    l.ready, l.wake, l.shown, l.beat_at, l.failing))
+    l.ready, l.wake, l.shown, l.beat_at, l.failing)
 end
+
+local function store_lane(l) call('HSET', K.lanes, id_of(l.n), lane_record(l)) end
 
 local function remove_lane(l)
   if l.key ~= '' then
-    call('HDEL', K.keys, l.key)
+    later('HDEL', K.keys, l.key)
     ids[l.key] = false
   end
   if l.failing then call('SREM', K.failing, id_of(l.n)) end
-  call('HDEL', K.lanes, id_of(l.n))
-  call('HDEL', K.progress, id_of(l.n))
+  later('HDEL', K.lanes, id_of(l.n))
+  later('HDEL', K.progress, id_of(l.n))
   count('lanes', -1)
-  lanes[l.n] = nil
+  lanes[l.n] = false
 end
 
 -- Where a job stands among the open ones of its lane.
@@ -490,13 +521,13 @@ end
 
 local function stand(l, ready, wake)
   if ready ~= l.ready then
-    if l.ready then call('ZREM', K.ready, l.ready) end
-    if ready then call('ZADD', K.ready, 0, ready) end
+    if l.ready then later('ZREM', K.ready, l.ready) end
+    if ready then later('ZADD', K.ready, 0, ready) end
     l.ready, rings = ready, rings or ready
   end
   if wake ~= l.wake then
-    if wake then call('ZADD', K.wake, num(wake), id_of(l.n))
-    else call('ZREM', K.wake, id_of(l.n)) end
+    if wake then later('ZADD', K.wake, num(wake), id_of(l.n))
+    else later('ZREM', K.wake, id_of(l.n)) end
     l.wake, rings = wake, rings or wake
   end
 end
@@ -529,7 +560,7 @@ local function position(l)
   stand(l, ready_member(class, prio, due, l.n), next_later)
 end
 
--- Saves a lane where it belongs now, or removes it when it is empty.
+-- Saves a lane where it belongs now, or removes it when it is empty; `write_out` writes it.
 local function place(l)
   if l.claimed_at then
     stand(l, false, false)
@@ -540,7 +571,7 @@ local function place(l)
   else
     position(l)
   end
-  store_lane(l)
+  later('HSET', K.lanes, id_of(l.n), lane_record(l))
 end
 
 -- Turns a compact record into those of any lane; the lane stays where it stands.
@@ -560,6 +591,7 @@ end
 -- Ends an operation: saves what it touched.
 local function commit()
   for _, l in ipairs(touched) do place(l) end
+  write_out()
   for field, by in pairs(counts) do
     if by ~= 0 then call('HINCRBY', K.meta, field, by) end
   end

@@ -1,5 +1,5 @@
--- Takes a dead job of another shard into the lane of its key. ARGV: now, version, whether only into
--- a lane that is there, lowest token, where it was, and what `hand_out` of morgue.lua answered.
+-- Takes a dead job of another shard into the lane of its key. ARGV: now, version, what is taken (as in
+-- push.lua), lowest token, where it was, and what `hand_out` of morgue.lua answered.
 -- Answers {'OK', seq, created}; {'ELSEWHERE', last token} or {'STALE'}.
 if not S or num(S.version) ~= ARGV[2] then return { 'STALE' } end
 NOW = clock(ARGV[1])
@@ -16,7 +16,10 @@ if known then
   local seq, created = cmsgpack.unpack(known)
   return { 'OK', seq, created }
 end
-if ARGV[3] == '1' and call('HEXISTS', K.keys, key) == 0 then return { 'ELSEWHERE', S.token } end
+local takes = ARGV[3]
+if takes == '2' or (takes == '1' and call('HEXISTS', K.keys, key) == 0) then
+  return { 'ELSEWHERE', S.token }
+end
 
 S.token = math.max(S.token, tonumber(ARGV[4]))
 j.seq, j.lane, j.state, j.run_at, j.retry, j.crashes = next_seq(), 0, 'live', NOW, -1, 0
