@@ -156,6 +156,8 @@ impl Loan<'_> {
             let rows = result.collect::<Row>().await?;
             answers.push(Answer { rows, first_id });
             if result.is_empty() {
+                // The driver keeps the failure of a statement behind the first for whoever asks once more.
+                result.drop_result().await?;
                 return Ok(answers);
             }
         }

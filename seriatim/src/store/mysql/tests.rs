@@ -114,6 +114,14 @@ async fn several_nodes_may_migrate_at_once() {
 }
 
 #[tokio::test]
+async fn a_statement_that_fails_behind_others_is_told() {
+    let store = open(&new_database().await).await;
+    let mut loan = store.inner.pool.lend().await.unwrap_or_else(|_| panic!("a connection"));
+    let sql = "START TRANSACTION; INSERT INTO seriatim_token VALUES (1); INSERT INTO seriatim_token VALUES (1); COMMIT";
+    assert!(loan.run(sql).await.is_err_and(|fail| fail.is_taken()));
+}
+
+#[tokio::test]
 async fn a_store_of_a_newer_version_is_refused() {
     let database = new_database().await;
     let store = open(&database).await;
