@@ -155,10 +155,11 @@ impl Work<'_> {
             let here = self.state.lanes.get(&row.id);
             let here = here.into_iter().flat_map(|lane| lane.open_jobs().map(|job| job.id.seq()));
             let sql = format!(
-                "SELECT MIN(prio) FROM seriatim_job WHERE lane = {} AND gen >= {} AND seq NOT IN (0,{})",
+                "SELECT MIN(prio) FROM seriatim_job WHERE lane = {} AND gen >= {} AND seq NOT IN (0,{}){}",
                 row.id,
                 row.open,
-                list(here)
+                list(here),
+                self.newest()
             );
             let first = self.rows(&sql).await?.into_iter().next();
             first.map(|row| Columns::of(row).maybe_int()).transpose()?.flatten()
@@ -171,7 +172,8 @@ impl Work<'_> {
 
     /// Reads jobs into the lanes that were read before.
     pub(super) async fn read_jobs(&mut self, from: &str, bodies: Bodies) -> Try<Vec<JobId>> {
-        let sql = format!("SELECT {JOB_COLUMNS}, {} {from}", bodies.of("j.payload"));
+        let (body, newest) = (bodies.of("j.payload"), self.newest());
+        let sql = format!("SELECT {JOB_COLUMNS}, {body} {from}{newest}");
         let ids = self.read(&sql).await?;
         for lane in self.state.lanes.values_mut() {
             if let Some(hold) = &mut lane.hold {
@@ -317,8 +319,9 @@ impl Work<'_> {
             return Ok(Vec::new());
         };
         let sql = format!(
-            "SELECT digest FROM seriatim_job WHERE lane = {lane} AND gen < {} AND digest IS NOT NULL",
-            row.open
+            "SELECT digest FROM seriatim_job WHERE lane = {lane} AND gen < {} AND digest IS NOT NULL{}",
+            row.open,
+            self.newest()
         );
         let mut digests = Vec::new();
         for row in self.rows(&sql).await? {

@@ -23,6 +23,7 @@ mod settle;
 mod sql;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod views;
 mod wake;
 mod work;
@@ -35,11 +36,12 @@ use async_trait::async_trait;
 use error::Fail;
 use options::Options;
 use pool::Pool;
-use work::{Definitions, Hold, Work};
+use work::{Definitions, Hold, Known, Work};
 
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{JobId, LaneId, NodeId, Token};
+use crate::job::Job;
 use crate::store::request::*;
 use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
@@ -117,7 +119,7 @@ macro_rules! transact {
                     };
                     match done {
                         Ok(answer) => {
-                            begun.loan.give_back();
+                            begun.session.give_back();
                             Ok(answer)
                         }
                         Err(fail) => {
@@ -196,6 +198,17 @@ impl Inner {
     async fn due_now(&self) -> Result<Vec<SourceDue>> {
         transact!(self, Hold::Look, None, work => claim::due(work, &[]))
     }
+
+    /// Sees to it that the queues and routes of these jobs exist, and answers all definitions. A
+    /// transaction of the user's could not create them: until its end nobody else could use the store.
+    async fn define(&self, jobs: &[Job]) -> Result<Known> {
+        transact!(self, Hold::Shared, None, work => push::define(work, jobs))
+    }
+
+    /// The number of the definitions, when nobody is changing them.
+    async fn stamp(&self) -> Result<i64> {
+        transact!(self, Hold::Shared, None, work => async { Ok(work.stamp) })
+    }
 }
 
 #[async_trait]
@@ -206,7 +219,7 @@ impl Store for Mysql {
             durable: true,
             shared: true,
             shards: false,
-            transactions: false,
+            transactions: true,
             complete: true,
         }
     }
@@ -340,6 +353,10 @@ impl Store for Mysql {
         let wakeups = self.inner.bell.listen();
         self.poll.start(&self.inner);
         wakeups
+    }
+
+    fn native(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
+        Some(self)
     }
 
     async fn close(&self) -> Result<()> {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod connecting;
+mod transactions;
 
 use std::collections::HashMap;
 use std::sync::Arc;
