@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
+use mysql_async::Row;
 
 use super::error::Try;
 use super::job_row::{DEAD, ENDED_COLUMNS, JOB_COLUMNS, JobRow, WAITING, later_order};
@@ -333,12 +334,13 @@ impl Work<'_> {
 
     /// Reads nodes: this one, or all.
     pub(super) async fn load_nodes(&mut self, id: Option<&str>, lock: &str) -> Try<()> {
-        let filter =
-            id.map_or_else(String::new, |id| format!("WHERE id = {}", super::sql::text(id)));
-        let sql = format!(
-            "SELECT info, beat_at, dead_at, command FROM seriatim_node {filter} ORDER BY id {lock}"
-        );
-        for row in self.rows(&sql).await? {
+        let rows = self.rows(&nodes(id, lock)).await?;
+        self.add_nodes(rows)
+    }
+
+    /// Adds what [`nodes`] asks for.
+    pub(super) fn add_nodes(&mut self, rows: Vec<Row>) -> Try<()> {
+        for row in rows {
             let mut row = Columns::of(row);
             let info: NodeInfo = row.json()?.ok_or_else(super::sql::corrupt)?;
             let beat_at = Timestamp::from_micros(row.int()?);
@@ -353,4 +355,10 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
+
+/// Asks for a node, or for all.
+pub(super) fn nodes(id: Option<&str>, lock: &str) -> String {
+    let filter = id.map_or_else(String::new, |id| format!("WHERE id = {}", super::sql::text(id)));
+    format!("SELECT info, beat_at, dead_at, command FROM seriatim_node {filter} ORDER BY id {lock}")
 }

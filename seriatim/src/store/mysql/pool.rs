@@ -29,6 +29,9 @@ pub(super) struct Pool {
     closed: AtomicBool,
     /// Calls that the server undid because of others, and that were made again.
     pub repeated: AtomicU64,
+    /// What was sent, one text for each round trip.
+    #[cfg(test)]
+    pub statements: Mutex<Vec<String>>,
 }
 
 /// A connection on loan. Only [`Loan::give_back`] returns it: one that was dropped in the middle of
@@ -60,6 +63,8 @@ pub(super) struct Answer {
     pub rows: Vec<Row>,
     /// The first number that the statement gave out.
     pub first_id: u64,
+    /// How many rows it wrote or deleted.
+    pub affected: u64,
 }
 
 impl Pool {
@@ -71,6 +76,8 @@ impl Pool {
             idle: Mutex::default(),
             closed: AtomicBool::new(false),
             repeated: AtomicU64::new(0),
+            #[cfg(test)]
+            statements: Mutex::default(),
         }
     }
 
@@ -165,6 +172,8 @@ impl Pool {
 impl Loan<'_> {
     /// Runs statements, one after the other, in one round trip. The first that fails ends it.
     pub(super) async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
+        #[cfg(test)]
+        self.pool.statements.lock().unwrap_or_else(PoisonError::into_inner).push(sql.to_owned());
         run(&mut self.conn, sql).await
     }
 
@@ -210,9 +219,11 @@ async fn run(session: &mut impl Queryable, sql: &str) -> Try<Vec<Answer>> {
     let mut answers = Vec::new();
     loop {
         let first_id = result.last_insert_id().unwrap_or_default();
+        let affected = result.affected_rows();
         let rows = result.collect::<Row>().await?;
-        answers.push(Answer { rows, first_id });
-        if result.is_empty() {
+        answers.push(Answer { rows, first_id, affected });
+        // An answer without rows counts, too, for which the driver's `is_empty` does not wait.
+        if result.columns().is_none() {
             // The driver keeps the failure of a statement behind the first for whoever asks once more.
             result.drop_result().await?;
             return Ok(answers);

@@ -384,7 +384,7 @@ impl Work<'_> {
     }
 
     /// Counts the turns that ended, in a row that hardly anybody else writes just now.
-    async fn save_tally(&mut self) -> Try<()> {
+    pub(super) async fn save_tally(&mut self) -> Try<()> {
         let slot = fastrand::u8(..TALLY_SLOTS);
         let mut batch = Batch::new(
             "INSERT INTO seriatim_tally (q, slot, processed, failed) VALUES ",

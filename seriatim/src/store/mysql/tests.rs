@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod connecting;
+mod plain;
+mod plans;
 mod transactions;
 
 use std::collections::HashMap;

@@ -36,8 +36,8 @@ pub(super) struct Definitions(Mutex<Known>);
 #[derive(Clone, Default)]
 pub(super) struct Known {
     pub stamp: i64,
-    queues: Vec<QueueRow>,
-    routes: Routes,
+    pub queues: Vec<QueueRow>,
+    pub routes: Routes,
 }
 
 /// How the definitions are held during an operation.
@@ -72,14 +72,27 @@ pub(super) struct Work<'a> {
     pub stamp: i64,
     /// Jobs of which only the length of the payload was read.
     pub lengths_only: HashSet<u64>,
+    /// The answers to what was asked as the operation began.
+    pub ahead: Vec<Answer>,
+    /// The transaction has been committed.
+    pub ended: bool,
+}
+
+impl Definitions {
+    /// As they were at the last look.
+    pub(super) fn known(&self) -> Known {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl<'a> Work<'a> {
+    /// Begins a transaction. The statements in `ahead` are run in the same round trip.
     pub(super) async fn begin(
         pool: &'a Pool,
         definitions: &Definitions,
         hold: Hold,
         now: Option<Timestamp>,
+        ahead: &str,
     ) -> Try<Self> {
         let lock = match hold {
             Hold::Look => "",
@@ -89,16 +102,18 @@ impl<'a> Work<'a> {
         let access = if hold == Hold::Look { "READ ONLY" } else { "READ WRITE" };
         let sql = format!(
             "START TRANSACTION {access}; SELECT {CLOCK}, definitions \
-             FROM seriatim_meta WHERE id = 1 {lock}"
+             FROM seriatim_meta WHERE id = 1 {lock};{ahead}"
         );
-        let (loan, answers) = pool.first(&sql).await?;
-        let row = answers.into_iter().nth(1).and_then(|answer| answer.rows.into_iter().next());
+        let (loan, answers) = pool.first(sql.trim_end_matches(';')).await?;
+        let mut answers = answers.into_iter().skip(1);
+        let row = answers.next().and_then(|answer| answer.rows.into_iter().next());
         let Some(mut row) = row.map(Columns::of) else {
             let message = "the store has not been set up here: migrate it first";
             return Err(Error::new(ErrorKind::NotFound, message).into());
         };
         let (clock, stamp) = (Timestamp::from_micros(row.int()?), row.int()?);
         let mut work = Self::on(Session::Ours(loan), hold, now.unwrap_or(clock), stamp);
+        work.ahead = answers.collect();
         work.define(definitions).await?;
         Ok(work)
     }
@@ -127,6 +142,8 @@ impl<'a> Work<'a> {
             routes_before: 0,
             stamp,
             lengths_only: HashSet::new(),
+            ahead: Vec::new(),
+            ended: false,
         }
     }
 
@@ -217,6 +234,13 @@ impl<'a> Work<'a> {
         before.push_str(sql);
         let mut answers = self.session.run(&before).await?;
         Ok(answers.split_off(count.min(answers.len())))
+    }
+
+    /// Runs the last statements of the operation and commits it, in one round trip.
+    pub(super) async fn finish(&mut self, sql: &str) -> Try<Vec<Answer>> {
+        let answers = self.run(&format!("{sql};COMMIT")).await?;
+        self.ended = true;
+        Ok(answers)
     }
 
     /// Runs one statement and returns its rows.
