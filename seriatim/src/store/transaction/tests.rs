@@ -1,4 +1,5 @@
 //! What holds of transactions of the user's own, on every store that has them.
+#![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
