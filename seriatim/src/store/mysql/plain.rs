@@ -76,9 +76,10 @@ impl Plain {
         };
         let delete = |((queue, token), ids): (&(u32, i64), &BTreeSet<u64>)| {
             // It has got no job meanwhile, and nobody wants its own cancelled. Where the word stands in
-            // it for another reason, the turn is ended as others are.
+            // it for another reason, the turn is ended as others are. The sums keep the server from the
+            // index of what is claimed, through which it would read, and lock, what others hold.
             format!(
-                "DELETE FROM seriatim_lane WHERE id IN ({}) AND q = {queue} AND tok = {token} AND st = 2 AND n = 0 \
+                "DELETE FROM seriatim_lane WHERE id IN ({}) AND q + 0 = {queue} AND tok = {token} AND st + 0 = 2 AND n = 0 \
                  AND c = 1 AND j_gen IS NOT NULL AND (j_rest IS NULL OR LOCATE('flagged', j_rest) = 0)",
                 list(ids.iter().copied())
             )
