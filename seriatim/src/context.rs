@@ -15,7 +15,7 @@ use crate::limits::PROGRESS_BYTES_MAX;
 use crate::runtime::{Call, Stop, done_verdict};
 use crate::settle::{Settlement, plan};
 use crate::steps::Steps;
-use crate::store::{Settle, SharedStore, Transaction};
+use crate::store::{Settle, Settled, SharedStore, Transaction};
 use crate::turn::Turn;
 
 /// The surroundings of one handler call. Cheap to clone.
@@ -61,12 +61,20 @@ impl Context {
         };
         let turns: Vec<Settlement> = self.call.turns.iter().map(done).collect();
         let request = Settle { now: None, turns: turns.clone() };
-        let settled = transaction.settle(&**self.store(), request).await?;
-        if settled.iter().any(|settled| !settled.is_ok()) {
-            let message = "another node had taken this claim over: nothing was written";
-            return Err(Error::new(ErrorKind::Conflict, message));
+        let taken_over = match transaction.settle(&**self.store(), request).await {
+            Ok(settled) if settled.iter().all(Settled::is_ok) => None,
+            Ok(_) => Some(Error::new(
+                ErrorKind::Conflict,
+                "another node had taken this claim over: nothing was written",
+            )),
+            Err(error) => Some(error),
+        };
+        if let Some(error) = taken_over {
+            // Its locks go now. Where that fails, the connection is broken and the server ends it.
+            let _ = transaction.rollback().await;
+            return Err(error);
         }
-        transaction.commit().await?;
+        transaction.commit(&**self.store()).await?;
         self.call.control.commit(turns);
         Ok(())
     }

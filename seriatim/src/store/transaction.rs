@@ -1,5 +1,8 @@
 //! Transactions of the user's own, in which pushes and settles can take part.
 
+#[cfg(all(test, any(feature = "mysql", feature = "postgres")))]
+pub(in crate::store) mod tests;
+
 use async_trait::async_trait;
 
 use super::{Push, Pushed, Settle, Settled, Store};
@@ -9,10 +12,11 @@ use crate::error::Result;
 ///
 /// What is done in it holds when it is committed, and vanishes when it is rolled back or dropped.
 /// Stores whose capability `transactions` is set have one: with the feature `postgres` it is
-/// `tokio_postgres::Transaction`. It must be at the isolation level READ COMMITTED.
+/// `tokio_postgres::Transaction`, which must be at the isolation level READ COMMITTED; with `mysql`,
+/// `mysql_async::Transaction`, at any.
 #[async_trait]
 pub trait Transaction: Send {
-    /// As [`Store::push`]; the wake-up goes out at the commit.
+    /// As [`Store::push`]; workers learn of it after the commit.
     ///
     /// Until then the keys' lanes are locked: turns of theirs that end meanwhile wait for the commit.
     async fn push(&mut self, store: &dyn Store, request: Push) -> Result<Vec<Pushed>>;
@@ -21,7 +25,12 @@ pub trait Transaction: Send {
     async fn settle(&mut self, store: &dyn Store, request: Settle) -> Result<Vec<Settled>>;
 
     /// Makes all of it hold. After an `Unavailable` error nobody knows whether it does.
-    async fn commit(self) -> Result<()>
+    async fn commit(self, store: &dyn Store) -> Result<()>
+    where
+        Self: Sized;
+
+    /// Makes nothing of it hold.
+    async fn rollback(self) -> Result<()>
     where
         Self: Sized;
 }

@@ -131,6 +131,19 @@ impl State {
         jobs.into_iter().map(|job| self.push_one(now, job)).collect()
     }
 
+    /// Creates the queues and the routes that jobs name, as a push of them would.
+    #[cfg(feature = "mysql")]
+    pub(in crate::store) fn define(&mut self, jobs: &[Job]) -> Result<()> {
+        self.check_batch(jobs)?;
+        for job in jobs {
+            if self.queue(&job.queue).is_err() {
+                self.create_queue(undeclared(job), false)?;
+            }
+            self.route(job.options.node.as_deref(), job.options.consumer_group.as_deref());
+        }
+        Ok(())
+    }
+
     /// Everything that can be wrong with a batch, before anything is written.
     fn check_batch(&self, jobs: &[Job]) -> Result<()> {
         let mut created: HashMap<&str, Queue> = HashMap::new();

@@ -1,68 +1,120 @@
 //! Claiming lanes, and rescuing claims whose lease has run out.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
-use super::error::Try;
+use super::error::{Fail, Try};
 use super::lane_row::LANE_COLUMNS;
-use super::load::{Bodies, Need};
+use super::load::{Bodies, Need, nodes};
+use super::plain::PlainLane;
 use super::pool::Answer;
+use super::sight::{first_wakes, look, looks, mine, sight_of, wake_of};
 use super::sql::{Columns, LIST_MAX, list};
-use super::work::{CLOCK, Work};
+use super::work::{CLOCK, Known, Work};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::{JobId, LaneId, Token};
 use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
-use crate::store::request::{Claim, Claimed, Rescue, SourceDue};
+use crate::store::memory::state::State;
+use crate::store::request::{Claim, Claimed, Rescue};
 use crate::turn::Turn;
 
 /// How many lanes are promoted at a time.
 const PROMOTE_STEP: usize = 1_000;
 
-/// Among how many classes and priorities of a queue the lane is sought that has been due for longest.
-const RANKS_MAX: usize = 16;
-/// Most queues that are asked about in one statement.
-const QUEUES_IN_STATEMENT: usize = 100;
+/// A claim that may take lanes of more classes first looks which of them there are.
+const CLASSES_AHEAD: usize = 8;
 
-pub(super) async fn claim(work: &mut Work<'_>, request: &Claim) -> Try<Claimed> {
-    work.load_nodes(Some(&request.node.0), "").await?;
+/// What a claim asks as it begins, as far as the definitions are known: its node, when a lane must be
+/// looked at again, and the lanes to take if none must be now.
+pub(super) fn ahead(known: Known, request: &Claim) -> String {
+    let Some(row) = known.queues.iter().find(|row| *row.name == *request.queue) else {
+        return String::new();
+    };
+    let queue = row.number;
+    let state = State { routes: known.routes, ..State::default() };
+    let classes = takeable(&state, request);
+    if classes.len() > CLASSES_AHEAD {
+        return String::new();
+    }
+    let node = nodes(Some(&request.node.0), "");
+    let wake = format!("SELECT MIN(w.wake) FROM ({}) w", first_wakes(queue));
+    let lanes: String = classes.iter().map(|class| best(queue, *class, request)).collect();
+    format!("{node};{wake};{lanes}")
+}
+
+/// Also answers which of the turns are [plain](super::plain).
+pub(super) async fn claim(work: &mut Work<'_>, request: &Claim) -> Try<(Claimed, Vec<PlainLane>)> {
+    let mut ahead = std::mem::take(&mut work.ahead).into_iter();
+    match ahead.next() {
+        Some(node) => work.add_nodes(node.rows)?,
+        None => work.load_nodes(Some(&request.node.0), "").await?,
+    }
     work.state.check_node(&request.node)?;
     let row = work.state.queue(&request.queue)?;
     let (queue, paused) = (row.number, row.paused);
     if paused || request.shard.is_some_and(|shard| shard != 0) {
-        return Ok(Claimed::default());
+        return Ok(Default::default());
     }
-    let mut sight = look(work, queue, request).await?;
-    if sight.wake.is_some_and(|wake| wake <= work.now) {
-        promote(work, queue).await?;
-        sight = look(work, queue, request).await?;
-    }
-    let most = request.lanes_max.min(CLAIM_LANES_MAX);
-    let (taken, drawn) = candidates(work, queue, request, &sight.classes, most).await?;
-    let mut turns = Vec::new();
-    if let Some((token, locked_at)) = drawn.filter(|_| !taken.is_empty()) {
-        work.load_jobs(&taken, Need::Turn, false, Bodies::Lengths, &HashMap::new()).await?;
-        // A lane may have been freed after this call began: it was claimed when it was locked.
-        let claimed_at = if request.now.is_some() { work.now } else { locked_at };
-        let now = work.now;
-        for id in taken {
-            // One token for all lanes of a call.
-            work.state.token = token - 1;
-            turns.extend(work.state.claim_lane(now, id, request));
-        }
-        for turn in &mut turns {
-            turn.claimed_at = claimed_at;
-            let lane = work.state.lanes.get_mut(&turn.lane.number);
-            if let Some(hold) = lane.and_then(|lane| lane.hold.as_mut()) {
-                hold.claimed_at = claimed_at;
+    let classes = takeable(&work.state, request);
+    let none_is_due = ahead.next().map(wake_of).transpose()?.map(|wake| !is_due(wake, work.now));
+    let (taken, mut sight) = match none_is_due {
+        Some(true) => {
+            if ahead.len() != classes.len() {
+                return Err(Fail::NotPlain); // A new route may be ours.
             }
+            let taken = choose(work, request, &classes, ahead)?;
+            // What others hold just now is not taken, and may stay ready.
+            let sight =
+                if taken.is_empty() { Some(look(work, queue, request).await?) } else { None };
+            (taken, sight)
         }
-        work.save().await?;
+        _ => {
+            let mut sight = look(work, queue, request).await?;
+            if is_due(sight.wake, work.now) {
+                promote(work, queue).await?;
+                sight = look(work, queue, request).await?;
+            }
+            (candidates(work, queue, request, &sight.classes).await?, Some(sight))
+        }
+    };
+    let (mut turns, mut plain) = (Vec::new(), Vec::new());
+    if !taken.is_empty() {
+        turns = take(work, request, &taken).await?;
+        plain.extend(taken.iter().filter_map(|id| work.plain(*id)));
         fill(work, &mut turns).await?;
-        sight = look(work, queue, request).await?;
+        let sql = looks(&work.state, queue, request);
+        sight = Some(sight_of(work.finish(&sql).await?)?);
     }
+    let sight = sight.ok_or_else(super::sql::corrupt)?;
     let next_due = if sight.classes.is_empty() { sight.wake } else { Some(work.now) };
-    Ok(Claimed { turns, next_due })
+    Ok((Claimed { turns, next_due }, plain))
+}
+
+fn is_due(wake: Option<Timestamp>, now: Timestamp) -> bool {
+    wake.is_some_and(|wake| wake <= now)
+}
+
+/// Claims lanes that are locked.
+async fn take(work: &mut Work<'_>, request: &Claim, lanes: &[u64]) -> Try<Vec<Turn>> {
+    let (token, locked_at) = draw_token(work).await?;
+    work.load_jobs(lanes, Need::Turn, false, Bodies::Lengths, &HashMap::new()).await?;
+    // A lane may have been freed after this call began: it was claimed when it was locked.
+    let claimed_at = if request.now.is_some() { work.now } else { locked_at };
+    let (now, mut turns) = (work.now, Vec::with_capacity(lanes.len()));
+    for id in lanes {
+        // One token for all lanes of a call.
+        work.state.token = token - 1;
+        turns.extend(work.state.claim_lane(now, *id, request));
+    }
+    for turn in &mut turns {
+        turn.claimed_at = claimed_at;
+        let lane = work.state.lanes.get_mut(&turn.lane.number);
+        if let Some(hold) = lane.and_then(|lane| lane.hold.as_mut()) {
+            hold.claimed_at = claimed_at;
+        }
+    }
+    work.save().await?;
+    Ok(turns)
 }
 
 /// Moves lanes that have fallen due to their place among the ready ones. What others hold just now
@@ -113,73 +165,51 @@ async fn reposition(work: &mut Work<'_>, ids: &[u64]) -> Try<()> {
     Ok(())
 }
 
-/// What there is to claim in a queue.
-struct Sight {
-    /// The classes of ready lanes that the caller may take.
-    classes: Vec<u32>,
-    /// When a lane must next be looked at again.
-    wake: Option<Timestamp>,
+/// Those of which it asks for any.
+fn takeable(state: &State, request: &Claim) -> Vec<u32> {
+    mine(state, request).into_iter().filter(|class| most(*class, request) > 0).collect()
 }
 
-/// Each of the server's answers is the first entry of a part of an index: what is behind it is not
-/// looked at, however much that is.
-async fn look(work: &mut Work<'_>, queue: u32, request: &Claim) -> Try<Sight> {
-    let routes = 0..=work.state.routes.len() as u32;
-    let mine = routes.filter(|route| work.state.may_take(*route, request));
-    let first = |class: u32| {
-        format!(
-            "(SELECT class FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0 \
-             AND class = {class} LIMIT 1)"
-        )
-    };
-    let each: Vec<String> =
-        mine.flat_map(|route| [first(route * 2), first(route * 2 + 1)]).collect();
-    let sql =
-        format!("{}; SELECT MIN(w.wake) FROM ({}) w", each.join(" UNION ALL "), first_wakes(queue));
-    let mut answers = work.run(&sql).await?.into_iter().map(|answer| answer.rows);
-    let mut classes = Vec::new();
-    for row in answers.next().unwrap_or_default() {
-        classes.push(Columns::of(row).int()? as u32);
-    }
-    let first = answers.next().unwrap_or_default().into_iter().next();
-    let wake = first.map(|row| Columns::of(row).maybe_int()).transpose()?.flatten();
-    Ok(Sight { classes, wake: wake.map(Timestamp::from_micros) })
+/// How many lanes of a class are taken at most.
+fn most(class: u32, request: &Claim) -> usize {
+    let most = request.lanes_max.min(CLAIM_LANES_MAX);
+    if class % 2 == 1 { most.min(request.crashed_max) } else { most }
 }
 
-/// The first times at which lanes of a queue must be looked at again.
-fn first_wakes(queue: u32) -> String {
-    format!(
-        "(SELECT due AS wake FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 1 AND class = 0 \
-         AND prio = 0 ORDER BY due LIMIT 1) UNION ALL \
-         (SELECT wake FROM seriatim_wake FORCE INDEX (wake_first) WHERE q = {queue} ORDER BY wake LIMIT 1)"
-    )
-}
-
-/// Locks the lanes to take, in the order in which they are, and draws the token of their claims.
+/// Locks the lanes to take, of these classes.
 async fn candidates(
     work: &mut Work<'_>,
     queue: u32,
     request: &Claim,
     classes: &[u32],
-    most: usize,
-) -> Try<(Vec<u64>, Option<Drawn>)> {
-    let body = Bodies::Lengths.of("payload");
-    let limit = |class: u32| if class % 2 == 1 { most.min(request.crashed_max) } else { most };
-    let classes: Vec<u32> = classes.iter().copied().filter(|class| limit(*class) > 0).collect();
+) -> Try<Vec<u64>> {
+    let wanted = |class: &u32| most(*class, request) > 0;
+    let classes: Vec<u32> = classes.iter().copied().filter(wanted).collect();
     if classes.is_empty() {
-        return Ok((Vec::new(), None));
+        return Ok(Vec::new());
     }
-    let select = |class: &u32| {
-        let limit = limit(*class);
-        format!(
-            "SELECT {LANE_COLUMNS}, {body} FROM seriatim_lane FORCE INDEX (lane_ready) \
-             WHERE q = {queue} AND st = 0 AND class = {class} ORDER BY prio, due, id LIMIT {limit} \
-             FOR UPDATE SKIP LOCKED; "
-        )
-    };
-    let sql = classes.iter().map(select).collect::<String>() + &draw_statements();
-    let mut answers = work.run(&sql).await?;
-    let drawn = answers.split_off(classes.len().min(answers.len()));
+    let sql: String = classes.iter().map(|class| best(queue, *class, request)).collect();
+    let answers = work.run(sql.trim_end_matches(';')).await?;
+    choose(work, request, &classes, answers.into_iter())
+}
+
+/// Locks the lanes of a class that would be taken first.
+fn best(queue: u32, class: u32, request: &Claim) -> String {
+    let (body, limit) = (Bodies::Lengths.of("payload"), most(class, request));
+    format!(
+        "SELECT {LANE_COLUMNS}, {body} FROM seriatim_lane FORCE INDEX (lane_ready) \
+         WHERE q = {queue} AND st = 0 AND class = {class} ORDER BY prio, due, id LIMIT {limit} \
+         FOR UPDATE SKIP LOCKED;"
+    )
+}
+
+/// Merges the lanes of several classes, in the order in which they are taken.
+fn choose(
+    work: &mut Work<'_>,
+    request: &Claim,
+    classes: &[u32],
+    answers: impl Iterator<Item = Answer>,
+) -> Try<Vec<u64>> {
     let mut found = Vec::new();
     for (class, answer) in classes.iter().zip(answers) {
         for id in work.add_lanes(answer.rows)? {
@@ -187,12 +217,11 @@ async fn candidates(
             found.push((row.prio, row.due, id, class % 2 == 1));
         }
     }
-    let drawn = high_enough(work, drawn).await?;
     found.sort_unstable();
     let mut crashed_left = request.crashed_max;
     let mut taken = Vec::new();
     for (_, _, id, crashed) in found {
-        if taken.len() == most {
+        if taken.len() == most(0, request) {
             break;
         }
         if crashed && crashed_left == 0 {
@@ -201,7 +230,7 @@ async fn candidates(
         crashed_left -= usize::from(crashed);
         taken.push(id);
     }
-    Ok((taken, Some(drawn)))
+    Ok(taken)
 }
 
 /// A token, and the server's time when it was drawn.
@@ -321,63 +350,6 @@ pub(super) async fn turn(work: &mut Work<'_>, lane: LaneId, token: Token) -> Try
     let ids = work.read_lanes(&one, Bodies::All).await?;
     work.load_closed_with(&ids, Bodies::All).await?;
     Ok(work.state.turn(lane, token))
-}
-
-pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<SourceDue>> {
-    let wanted = |name: &Arc<str>| names.is_empty() || names.contains(name);
-    let queues: Vec<(u32, Arc<str>, bool)> = work
-        .state
-        .queues
-        .iter()
-        .filter(|row| wanted(&row.name))
-        .map(|row| (row.number, row.name.clone(), row.paused))
-        .collect();
-    let sources: Vec<u32> = queues.iter().map(|(number, ..)| *number).collect();
-    let dues = first_dues(work, &sources).await?;
-    let source = |(number, queue, paused): (u32, Arc<str>, bool)| {
-        let due = dues.get(&number).copied().filter(|_| !paused);
-        SourceDue { queue, shard: 0, due }
-    };
-    Ok(queues.into_iter().map(source).collect())
-}
-
-/// The earliest due time of a lane of each queue. Of the scheduled ones it is the first entry of an index;
-/// the ready ones are ordered by class and priority, and the first entry of each is looked at in turn,
-/// of the `RANKS_MAX` most urgent.
-async fn first_dues(work: &mut Work<'_>, queues: &[u32]) -> Try<HashMap<u32, Timestamp>> {
-    let mut dues: HashMap<u32, Timestamp> = HashMap::new();
-    let ready = |queue: u32, rest: String| {
-        format!(
-            "(SELECT q, due, class, prio FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0 \
-             {rest} ORDER BY class, prio, due LIMIT 1)"
-        )
-    };
-    let scheduled = |queue: &u32| {
-        format!("(SELECT {queue}, w.wake, NULL, NULL FROM ({}) w)", first_wakes(*queue))
-    };
-    for queues in queues.chunks(QUEUES_IN_STATEMENT) {
-        let first = queues.iter().map(|queue| ready(*queue, String::new()));
-        let mut parts: Vec<String> = first.chain(queues.iter().map(scheduled)).collect();
-        for _ in 0..RANKS_MAX {
-            if parts.is_empty() {
-                break;
-            }
-            let rows = work.rows(&parts.join(" UNION ALL ")).await?;
-            parts.clear();
-            for row in rows {
-                let mut row = Columns::of(row);
-                let (queue, due) = (row.int()? as u32, Timestamp::from_micros(row.int()?));
-                let first = dues.entry(queue).or_insert(due);
-                *first = due.min(*first);
-                if let (Some(class), Some(prio)) = (row.maybe_int()?, row.maybe_int()?) {
-                    let behind =
-                        format!("AND (class > {class} OR class = {class} AND prio > {prio})");
-                    parts.push(ready(queue, behind));
-                }
-            }
-        }
-    }
-    Ok(dues)
 }
 
 impl Work<'_> {

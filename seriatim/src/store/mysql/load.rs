@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
+use mysql_async::Row;
 
 use super::error::Try;
 use super::job_row::{DEAD, ENDED_COLUMNS, JOB_COLUMNS, JobRow, WAITING, later_order};
@@ -155,10 +156,11 @@ impl Work<'_> {
             let here = self.state.lanes.get(&row.id);
             let here = here.into_iter().flat_map(|lane| lane.open_jobs().map(|job| job.id.seq()));
             let sql = format!(
-                "SELECT MIN(prio) FROM seriatim_job WHERE lane = {} AND gen >= {} AND seq NOT IN (0,{})",
+                "SELECT MIN(prio) FROM seriatim_job WHERE lane = {} AND gen >= {} AND seq NOT IN (0,{}){}",
                 row.id,
                 row.open,
-                list(here)
+                list(here),
+                self.newest()
             );
             let first = self.rows(&sql).await?.into_iter().next();
             first.map(|row| Columns::of(row).maybe_int()).transpose()?.flatten()
@@ -171,7 +173,8 @@ impl Work<'_> {
 
     /// Reads jobs into the lanes that were read before.
     pub(super) async fn read_jobs(&mut self, from: &str, bodies: Bodies) -> Try<Vec<JobId>> {
-        let sql = format!("SELECT {JOB_COLUMNS}, {} {from}", bodies.of("j.payload"));
+        let (body, newest) = (bodies.of("j.payload"), self.newest());
+        let sql = format!("SELECT {JOB_COLUMNS}, {body} {from}{newest}");
         let ids = self.read(&sql).await?;
         for lane in self.state.lanes.values_mut() {
             if let Some(hold) = &mut lane.hold {
@@ -317,8 +320,9 @@ impl Work<'_> {
             return Ok(Vec::new());
         };
         let sql = format!(
-            "SELECT digest FROM seriatim_job WHERE lane = {lane} AND gen < {} AND digest IS NOT NULL",
-            row.open
+            "SELECT digest FROM seriatim_job WHERE lane = {lane} AND gen < {} AND digest IS NOT NULL{}",
+            row.open,
+            self.newest()
         );
         let mut digests = Vec::new();
         for row in self.rows(&sql).await? {
@@ -330,12 +334,13 @@ impl Work<'_> {
 
     /// Reads nodes: this one, or all.
     pub(super) async fn load_nodes(&mut self, id: Option<&str>, lock: &str) -> Try<()> {
-        let filter =
-            id.map_or_else(String::new, |id| format!("WHERE id = {}", super::sql::text(id)));
-        let sql = format!(
-            "SELECT info, beat_at, dead_at, command FROM seriatim_node {filter} ORDER BY id {lock}"
-        );
-        for row in self.rows(&sql).await? {
+        let rows = self.rows(&nodes(id, lock)).await?;
+        self.add_nodes(rows)
+    }
+
+    /// Adds what [`nodes`] asks for.
+    pub(super) fn add_nodes(&mut self, rows: Vec<Row>) -> Try<()> {
+        for row in rows {
             let mut row = Columns::of(row);
             let info: NodeInfo = row.json()?.ok_or_else(super::sql::corrupt)?;
             let beat_at = Timestamp::from_micros(row.int()?);
@@ -350,4 +355,10 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
+
+/// Asks for a node, or for all.
+pub(super) fn nodes(id: Option<&str>, lock: &str) -> String {
+    let filter = id.map_or_else(String::new, |id| format!("WHERE id = {}", super::sql::text(id)));
+    format!("SELECT info, beat_at, dead_at, command FROM seriatim_node {filter} ORDER BY id {lock}")
 }

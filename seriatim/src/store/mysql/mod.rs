@@ -15,15 +15,18 @@ mod migrate;
 mod nodes;
 mod options;
 mod people;
+mod plain;
 mod pool;
 mod push;
 
 mod save;
 mod settle;
+mod sight;
 mod size;
 mod sql;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod views;
 mod wake;
 mod work;
@@ -35,12 +38,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use error::Fail;
 use options::Options;
+use plain::Plain;
 use pool::Pool;
-use work::{Definitions, Hold, Work};
+use work::{Definitions, Hold, Known, Work};
 
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{JobId, LaneId, NodeId, Token};
+use crate::job::Job;
 use crate::store::request::*;
 use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
@@ -64,6 +69,7 @@ pub struct Mysql {
 struct Inner {
     pool: Pool,
     definitions: Definitions,
+    plain: Plain,
     bell: Bell,
 }
 
@@ -77,6 +83,8 @@ impl std::fmt::Debug for Mysql {
 struct Attempt {
     hold: Hold,
     reserves: bool,
+    /// Whether it begins with what is asked ahead.
+    plain: bool,
     tries: usize,
 }
 
@@ -85,6 +93,10 @@ impl Attempt {
     fn after(&mut self, fail: Fail, pool: &Pool) -> Option<Error> {
         if matches!(fail, Fail::Alone) && self.hold != Hold::Alone {
             self.hold = Hold::Alone;
+            return None;
+        }
+        if matches!(fail, Fail::NotPlain) && self.plain {
+            self.plain = false;
             return None;
         }
         if fail.is_taken() && !self.reserves {
@@ -103,23 +115,30 @@ impl Attempt {
 
 /// Does something in a transaction; again, when the server undid it because of others.
 macro_rules! transact {
-    ($store:expr, $hold:expr, $now:expr, $work:ident => $body:expr) => {{
-        let mut attempt = Attempt { hold: $hold, reserves: false, tries: 0 };
+    ($store:expr, $hold:expr, $now:expr, $work:ident => $body:expr) => {
+        transact!($store, $hold, $now, String::new(), $work => $body)
+    };
+    // With statements that are asked ahead.
+    ($store:expr, $hold:expr, $now:expr, $ahead:expr, $work:ident => $body:expr) => {{
+        let mut attempt = Attempt { hold: $hold, reserves: false, plain: true, tries: 0 };
         // A call that is given up takes its connection with it, and the server undoes it.
         let call = async {
             loop {
                 let tried = async {
+                    let ahead = if attempt.plain { $ahead } else { String::new() };
+                    let (pool, definitions) = (&$store.pool, &$store.definitions);
                     let mut begun =
-                        Work::begin(&$store.pool, &$store.definitions, attempt.hold, $now).await?;
+                        Work::begin(pool, definitions, attempt.hold, $now, &ahead).await?;
                     begun.reserves = attempt.reserves;
                     let $work = &mut begun;
                     let done = match $body.await {
+                        Ok(answer) if $work.ended => Ok(answer),
                         Ok(answer) => $work.run("COMMIT").await.map(|_| answer),
                         Err(fail) => Err(fail),
                     };
                     match done {
                         Ok(answer) => {
-                            begun.loan.give_back();
+                            begun.session.give_back();
                             Ok(answer)
                         }
                         Err(fail) => {
@@ -169,6 +188,7 @@ impl Mysql {
         let inner = Inner {
             pool: Pool::new(Options::parse(url)?),
             definitions: Definitions::default(),
+            plain: Plain::default(),
             bell: Bell::default(),
         };
         let loan = inner.pool.lend().await?;
@@ -196,7 +216,18 @@ impl Mysql {
 
 impl Inner {
     async fn due_now(&self) -> Result<Vec<SourceDue>> {
-        transact!(self, Hold::Look, None, work => claim::due(work, &[]))
+        transact!(self, Hold::Look, None, work => sight::due(work, &[]))
+    }
+
+    /// Sees to it that the queues and routes of these jobs exist, and answers all definitions. A
+    /// transaction of the user's could not create them: until its end nobody else could use the store.
+    async fn define(&self, jobs: &[Job]) -> Result<Known> {
+        transact!(self, Hold::Shared, None, work => push::define(work, jobs))
+    }
+
+    /// The number of the definitions, when nobody is changing them.
+    async fn stamp(&self) -> Result<i64> {
+        transact!(self, Hold::Shared, None, work => async { Ok(work.stamp) })
     }
 }
 
@@ -208,7 +239,7 @@ impl Store for Mysql {
             durable: true,
             shared: true,
             shards: false,
-            transactions: false,
+            transactions: true,
             complete: true,
         }
     }
@@ -236,12 +267,24 @@ impl Store for Mysql {
     }
 
     async fn claim(&self, request: Claim) -> Result<Claimed> {
-        transact!(self.inner, Hold::Shared, request.now, work => claim::claim(work, &request))
+        let ahead = || claim::ahead(self.inner.definitions.known(), &request);
+        let (claimed, plain) = transact!(
+            self.inner, Hold::Shared, request.now, ahead(), work => claim::claim(work, &request)
+        )?;
+        self.inner.plain.add(plain);
+        Ok(claimed)
     }
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+        let deletion = self.inner.plain.deletion(&request.turns, &self.inner.definitions.known());
+        let ahead = || deletion.as_ref().map(|deletion| deletion.sql.clone()).unwrap_or_default();
         let settled = transact!(
-            self.inner, Hold::Shared, request.now, work => settle::settle(work, &request.turns)
+            self.inner, Hold::Shared, request.now, ahead(), work => async {
+                match deletion.as_ref().filter(|_| !work.ahead.is_empty()) {
+                    Some(deletion) => deletion.settle(work, &request.turns).await,
+                    None => settle::settle(work, &request.turns).await,
+                }
+            }
         )?;
         self.inner.bell.ring();
         Ok(settled)
@@ -307,7 +350,7 @@ impl Store for Mysql {
     }
 
     async fn due(&self, request: DueQuery) -> Result<Vec<SourceDue>> {
-        transact!(self.inner, Hold::Look, request.now, work => claim::due(work, &request.queues))
+        transact!(self.inner, Hold::Look, request.now, work => sight::due(work, &request.queues))
     }
 
     async fn queues(&self) -> Result<Vec<QueueView>> {
@@ -342,6 +385,10 @@ impl Store for Mysql {
         let wakeups = self.inner.bell.listen();
         self.poll.start(&self.inner);
         wakeups
+    }
+
+    fn native(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
+        Some(self)
     }
 
     async fn close(&self) -> Result<()> {

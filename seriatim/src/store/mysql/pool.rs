@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, DriverError, Error as Driver, Row};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -28,6 +29,9 @@ pub(super) struct Pool {
     closed: AtomicBool,
     /// Calls that the server undid because of others, and that were made again.
     pub repeated: AtomicU64,
+    /// What was sent, one text for each round trip.
+    #[cfg(test)]
+    pub statements: Mutex<Vec<String>>,
 }
 
 /// A connection on loan. Only [`Loan::give_back`] returns it: one that was dropped in the middle of
@@ -38,12 +42,29 @@ pub(super) struct Loan<'a> {
     _place: SemaphorePermit<'a>,
 }
 
+/// Where the statements of an operation go.
+pub(super) enum Session<'a> {
+    /// A connection of the store, in a transaction of the operation's own.
+    Ours(Loan<'a>),
+    /// A transaction of the user's, of which the operation is a part.
+    Users(&'a mut (dyn Statements + 'a)),
+}
+
+/// What takes statements.
+#[async_trait]
+pub(super) trait Statements: Send {
+    /// Runs statements, one after the other, in one round trip. The first that fails ends it.
+    async fn run(&mut self, sql: &str) -> Try<Vec<Answer>>;
+}
+
 /// The answer to one statement.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub rows: Vec<Row>,
     /// The first number that the statement gave out.
     pub first_id: u64,
+    /// How many rows it wrote or deleted.
+    pub affected: u64,
 }
 
 impl Pool {
@@ -55,6 +76,8 @@ impl Pool {
             idle: Mutex::default(),
             closed: AtomicBool::new(false),
             repeated: AtomicU64::new(0),
+            #[cfg(test)]
+            statements: Mutex::default(),
         }
     }
 
@@ -149,18 +172,9 @@ impl Pool {
 impl Loan<'_> {
     /// Runs statements, one after the other, in one round trip. The first that fails ends it.
     pub(super) async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
-        let mut result = self.conn.query_iter(sql).await?;
-        let mut answers = Vec::new();
-        loop {
-            let first_id = result.last_insert_id().unwrap_or_default();
-            let rows = result.collect::<Row>().await?;
-            answers.push(Answer { rows, first_id });
-            if result.is_empty() {
-                // The driver calls a result empty when what comes next is an error: only this tells it.
-                result.drop_result().await?;
-                return Ok(answers);
-            }
-        }
+        #[cfg(test)]
+        self.pool.statements.lock().unwrap_or_else(PoisonError::into_inner).push(sql.to_owned());
+        run(&mut self.conn, sql).await
     }
 
     /// Runs one statement and returns its rows.
@@ -173,6 +187,46 @@ impl Loan<'_> {
     pub(super) fn give_back(self) {
         if !self.pool.closed.load(Ordering::Relaxed) {
             self.pool.idle().push(self.conn);
+        }
+    }
+}
+
+impl Session<'_> {
+    pub(super) async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
+        match self {
+            Self::Ours(loan) => loan.run(sql).await,
+            Self::Users(transaction) => transaction.run(sql).await,
+        }
+    }
+
+    /// A connection of ours can be used by others again.
+    pub(super) fn give_back(self) {
+        if let Self::Ours(loan) = self {
+            loan.give_back();
+        }
+    }
+}
+
+#[async_trait]
+impl Statements for mysql_async::Transaction<'_> {
+    async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
+        run(self, sql).await
+    }
+}
+
+async fn run(session: &mut impl Queryable, sql: &str) -> Try<Vec<Answer>> {
+    let mut result = session.query_iter(sql).await?;
+    let mut answers = Vec::new();
+    loop {
+        let first_id = result.last_insert_id().unwrap_or_default();
+        let affected = result.affected_rows();
+        let rows = result.collect::<Row>().await?;
+        answers.push(Answer { rows, first_id, affected });
+        // An answer without rows counts, too, for which the driver's `is_empty` does not wait.
+        if result.columns().is_none() {
+            // The driver keeps the failure of a statement behind the first for whoever asks once more.
+            result.drop_result().await?;
+            return Ok(answers);
         }
     }
 }

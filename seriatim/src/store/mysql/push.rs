@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::error::{Fail, Try};
 use super::load::{Bodies, Need};
 use super::sql::{Columns, bytes, text};
-use super::work::{Hold, Work};
+use super::work::{Hold, Known, Work};
 use crate::clock::Timestamp;
 use crate::id::JobId;
 use crate::job::Job;
@@ -36,6 +36,13 @@ pub(super) async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
     work.state.declare(now, queues.to_vec())?;
     work.save().await?;
     Ok(())
+}
+
+/// Creates the queues and the routes that jobs name and that do not exist yet; answers all there are.
+pub(super) async fn define(work: &mut Work<'_>, jobs: &[Job]) -> Try<Known> {
+    work.state.define(jobs)?;
+    work.save().await?;
+    Ok(work.definitions())
 }
 
 pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> {
@@ -134,9 +141,10 @@ async fn recall(
         let each: Vec<String> = names.iter().map(|name| format!("({})", place(name))).collect();
         let sql = format!(
             "INSERT INTO seriatim_idempotency (q, k, name, job, until) VALUES {} ON DUPLICATE KEY UPDATE job = job; \
-             SELECT q, k, name, job, until FROM seriatim_idempotency WHERE job <> '' AND (q, k, name) IN ({})",
+             SELECT q, k, name, job, until FROM seriatim_idempotency WHERE job <> '' AND (q, k, name) IN ({}){}",
             rows.join(","),
-            each.join(",")
+            each.join(","),
+            work.newest()
         );
         let answers = work.run(&sql).await?;
         for row in answers.into_iter().skip(1).flat_map(|answer| answer.rows) {

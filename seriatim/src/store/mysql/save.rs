@@ -31,15 +31,15 @@ impl Numbers {
 }
 
 /// Statements of one kind, cut where they become too long.
-struct Batch {
+struct Batch<'a> {
     head: String,
-    tail: &'static str,
+    tail: &'a str,
     done: Vec<String>,
     rows: String,
 }
 
-impl Batch {
-    fn new(head: impl Into<String>, tail: &'static str) -> Self {
+impl<'a> Batch<'a> {
+    fn new(head: impl Into<String>, tail: &'a str) -> Self {
         Self { head: head.into(), tail, done: Vec::new(), rows: String::new() }
     }
 
@@ -182,7 +182,7 @@ impl Work<'_> {
         After { lanes, jobs }
     }
 
-    async fn write_all(&mut self, batch: Batch) -> Try<()> {
+    async fn write_all(&mut self, batch: Batch<'_>) -> Try<()> {
         for sql in batch.finish() {
             self.write(&sql).await?;
         }
@@ -242,8 +242,12 @@ impl Work<'_> {
 
     async fn insert_lanes(&mut self, after: &After) -> Try<()> {
         let columns = format!("({LANE_COLUMNS}, payload) VALUES ");
+        // Where REPLACE would lock the gap before the row, too.
+        let again = LANE_COLUMNS.split(", ").chain(["payload"]);
+        let again: Vec<String> = again.map(|name| format!("{name} = VALUES({name})")).collect();
+        let all_of_it = format!(" ON DUPLICATE KEY UPDATE {}", again.join(","));
         let mut new = Batch::new(format!("INSERT INTO seriatim_lane {columns}"), "");
-        let mut reserved = Batch::new(format!("REPLACE INTO seriatim_lane {columns}"), "");
+        let mut reserved = Batch::new(format!("INSERT INTO seriatim_lane {columns}"), &all_of_it);
         let is_reserved: BTreeSet<u64> = self.reserved.values().copied().collect();
         // In order of keys, as all who open lanes do, so that nobody waits in a circle.
         let mut lanes: Vec<&LaneRow> =
@@ -380,7 +384,7 @@ impl Work<'_> {
     }
 
     /// Counts the turns that ended, in a row that hardly anybody else writes just now.
-    async fn save_tally(&mut self) -> Try<()> {
+    pub(super) async fn save_tally(&mut self) -> Try<()> {
         let slot = fastrand::u8(..TALLY_SLOTS);
         let mut batch = Batch::new(
             "INSERT INTO seriatim_tally (q, slot, processed, failed) VALUES ",
@@ -427,6 +431,7 @@ impl Work<'_> {
         }
         self.queues_before.clone_from(&self.state.queues);
         self.routes_before = self.state.routes.len();
+        self.stamp += 1;
         let sql = "UPDATE seriatim_meta SET definitions = definitions + 1 WHERE id = 1";
         self.write(sql).await
     }

@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 mod connecting;
+mod plain;
+mod plans;
+mod transactions;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -129,6 +132,14 @@ async fn several_nodes_may_migrate_at_once() {
             assert!(node.await.unwrap().queues().await.unwrap().is_empty());
         }
     }
+}
+
+#[tokio::test]
+async fn a_statement_that_fails_behind_others_is_told() {
+    let store = open(&new_database().await).await;
+    let mut loan = store.inner.pool.lend().await.unwrap_or_else(|_| panic!("a connection"));
+    let sql = "START TRANSACTION; INSERT INTO seriatim_token VALUES (1); INSERT INTO seriatim_token VALUES (1); COMMIT";
+    assert!(loan.run(sql).await.is_err_and(|fail| fail.is_taken()));
 }
 
 #[tokio::test]

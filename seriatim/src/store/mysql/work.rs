@@ -11,7 +11,7 @@ use super::error::Try;
 use super::job_row::JobRow;
 use super::lane_row::{Known as Parts, LANE_COLUMNS, LaneRow, st};
 use super::load::Bodies;
-use super::pool::{Answer, Loan, Pool};
+use super::pool::{Answer, Pool, Session};
 use super::sql::{Columns, LIST_MAX, STATEMENT_BYTES_MAX, list, literals};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
@@ -23,8 +23,8 @@ const NUMBERS_IN_ROW: u64 = 16;
 /// New jobs and lanes have numbers from here on until the server has given them theirs.
 pub(super) const UNNUMBERED: u64 = 1 << 47;
 
-/// The server's time, in microseconds since 1970.
-pub(super) const CLOCK: &str = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)";
+/// The server's time, in microseconds since 1970, whatever the time zone of the session.
+pub(super) const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
 type Routes = Vec<(Option<String>, Option<String>)>;
 
@@ -33,11 +33,11 @@ type Routes = Vec<(Option<String>, Option<String>)>;
 #[derive(Default)]
 pub(super) struct Definitions(Mutex<Known>);
 
-#[derive(Default)]
-struct Known {
-    stamp: i64,
-    queues: Vec<QueueRow>,
-    routes: Routes,
+#[derive(Clone, Default)]
+pub(super) struct Known {
+    pub stamp: i64,
+    pub queues: Vec<QueueRow>,
+    pub routes: Routes,
 }
 
 /// How the definitions are held during an operation.
@@ -52,7 +52,7 @@ pub(super) enum Hold {
 }
 
 pub(super) struct Work<'a> {
-    pub loan: Loan<'a>,
+    pub session: Session<'a>,
     /// Statements that are sent with the next one that has an answer, and how many they are.
     pending: (String, usize),
     /// Whether lanes to be opened are reserved first, since somebody else opens the same.
@@ -72,14 +72,27 @@ pub(super) struct Work<'a> {
     pub stamp: i64,
     /// Jobs of which only the length of the payload was read.
     pub lengths_only: HashSet<u64>,
+    /// The answers to what was asked as the operation began.
+    pub ahead: Vec<Answer>,
+    /// The transaction has been committed.
+    pub ended: bool,
+}
+
+impl Definitions {
+    /// As they were at the last look.
+    pub(super) fn known(&self) -> Known {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl<'a> Work<'a> {
+    /// Begins a transaction. The statements in `ahead` are run in the same round trip.
     pub(super) async fn begin(
         pool: &'a Pool,
         definitions: &Definitions,
         hold: Hold,
         now: Option<Timestamp>,
+        ahead: &str,
     ) -> Try<Self> {
         let lock = match hold {
             Hold::Look => "",
@@ -89,20 +102,36 @@ impl<'a> Work<'a> {
         let access = if hold == Hold::Look { "READ ONLY" } else { "READ WRITE" };
         let sql = format!(
             "START TRANSACTION {access}; SELECT {CLOCK}, definitions \
-             FROM seriatim_meta WHERE id = 1 {lock}"
+             FROM seriatim_meta WHERE id = 1 {lock};{ahead}"
         );
-        let (loan, answers) = pool.first(&sql).await?;
-        let row = answers.into_iter().nth(1).and_then(|answer| answer.rows.into_iter().next());
+        let (loan, answers) = pool.first(sql.trim_end_matches(';')).await?;
+        let mut answers = answers.into_iter().skip(1);
+        let row = answers.next().and_then(|answer| answer.rows.into_iter().next());
         let Some(mut row) = row.map(Columns::of) else {
             let message = "the store has not been set up here: migrate it first";
             return Err(Error::new(ErrorKind::NotFound, message).into());
         };
         let (clock, stamp) = (Timestamp::from_micros(row.int()?), row.int()?);
-        let mut work = Self {
-            loan,
+        let mut work = Self::on(Session::Ours(loan), hold, now.unwrap_or(clock), stamp);
+        work.ahead = answers.collect();
+        work.define(definitions).await?;
+        Ok(work)
+    }
+
+    /// An operation within a transaction of the user's. It holds no definitions, as that would keep
+    /// everybody else from changing any of them for as long as the user likes.
+    pub(super) fn within(session: Session<'a>, now: Timestamp, known: Known) -> Self {
+        let mut work = Self::on(session, Hold::Shared, now, known.stamp);
+        work.give_definitions(known.queues, known.routes);
+        work
+    }
+
+    fn on(session: Session<'a>, hold: Hold, now: Timestamp, stamp: i64) -> Self {
+        Self {
+            session,
             pending: (String::new(), 0),
             reserves: false,
-            now: now.unwrap_or(clock),
+            now,
             state: State { seq: UNNUMBERED, ..State::default() },
             hold,
             lanes: HashMap::new(),
@@ -113,9 +142,9 @@ impl<'a> Work<'a> {
             routes_before: 0,
             stamp,
             lengths_only: HashSet::new(),
-        };
-        work.define(definitions).await?;
-        Ok(work)
+            ahead: Vec::new(),
+            ended: false,
+        }
     }
 
     /// Gives the model the queues and routes.
@@ -137,10 +166,20 @@ impl<'a> Work<'a> {
                 read
             }
         };
+        self.give_definitions(queues, routes);
+        Ok(())
+    }
+
+    fn give_definitions(&mut self, queues: Vec<QueueRow>, routes: Routes) {
         self.routes_before = routes.len();
         self.queues_before.clone_from(&queues);
         (self.state.queues, self.state.routes) = (queues, routes);
-        Ok(())
+    }
+
+    /// The definitions as they are now.
+    pub(super) fn definitions(&self) -> Known {
+        let (queues, routes) = (self.state.queues.clone(), self.state.routes.clone());
+        Known { stamp: self.stamp, queues, routes }
     }
 
     async fn read_definitions(&mut self) -> Try<(Vec<QueueRow>, Routes)> {
@@ -172,8 +211,17 @@ impl<'a> Work<'a> {
 
     /// Ends the transaction without a trace.
     pub(super) async fn undo(mut self) {
-        if self.loan.run("ROLLBACK").await.is_ok() {
-            self.loan.give_back();
+        if self.session.run("ROLLBACK").await.is_ok() {
+            self.session.give_back();
+        }
+    }
+
+    /// What is added to a statement that reads, so that it reads what is there now. Only a transaction
+    /// of the user's may be at a level at which it would see the store as it was when it began.
+    pub(super) fn newest(&self) -> &'static str {
+        match self.session {
+            Session::Ours(_) => "",
+            Session::Users(_) => " LOCK IN SHARE MODE",
         }
     }
 
@@ -181,11 +229,18 @@ impl<'a> Work<'a> {
     pub(super) async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
         let (mut before, count) = std::mem::take(&mut self.pending);
         if count == 0 {
-            return self.loan.run(sql).await;
+            return self.session.run(sql).await;
         }
         before.push_str(sql);
-        let mut answers = self.loan.run(&before).await?;
+        let mut answers = self.session.run(&before).await?;
         Ok(answers.split_off(count.min(answers.len())))
+    }
+
+    /// Runs the last statements of the operation and commits it, in one round trip.
+    pub(super) async fn finish(&mut self, sql: &str) -> Try<Vec<Answer>> {
+        let answers = self.run(&format!("{sql};COMMIT")).await?;
+        self.ended = true;
+        Ok(answers)
     }
 
     /// Runs one statement and returns its rows.
@@ -276,8 +331,9 @@ impl<'a> Work<'a> {
         let mut bare: Vec<u64> = keyless.iter().copied().collect();
         for ids in wanted_list.chunks(LIST_MAX) {
             let sql = format!(
-                "SELECT id, q, k FROM seriatim_lane WHERE id IN ({})",
-                list(ids.iter().copied())
+                "SELECT id, q, k FROM seriatim_lane WHERE id IN ({}){}",
+                list(ids.iter().copied()),
+                self.newest()
             );
             for row in self.rows(&sql).await? {
                 let mut row = Columns::of(row);

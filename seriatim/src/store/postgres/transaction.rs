@@ -42,8 +42,12 @@ impl Transaction for tokio_postgres::Transaction<'_> {
         settle::answers(&rows, &request.turns)
     }
 
-    async fn commit(self) -> Result<()> {
+    async fn commit(self, _: &dyn Store) -> Result<()> {
         self.commit().await.map_err(error::of_driver)
+    }
+
+    async fn rollback(self) -> Result<()> {
+        self.rollback().await.map_err(error::of_driver)
     }
 }
 

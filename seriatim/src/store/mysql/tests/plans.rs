@@ -1,0 +1,90 @@
+//! How the server carries statements out: with an index, however much is there.
+
+use serde_json::Value;
+
+use super::*;
+
+/// Fills a queue with ready lanes of many priorities and scheduled ones; with keys, of five jobs each.
+async fn fill(store: &Mysql, queue: Queue) {
+    let in_an_hour = Timestamp::of_this_machine() + Duration::from_secs(3_600);
+    let is_keyed = queue.mode.is_keyed();
+    declare(store, queue).await;
+    let job = |i: u32| {
+        let lane = if is_keyed { i / 5 } else { i };
+        let job = Job::new("q", &i).unwrap().priority((lane % 100) as u16);
+        let job = if is_keyed { job.key(format!("key-{lane}")) } else { job };
+        if lane % 3 == 0 { job.run_at(in_an_hour) } else { job }
+    };
+    for i in 0..5 {
+        push(store, (i * 1_000..(i + 1) * 1_000).map(job).collect()).await;
+    }
+}
+
+/// What the plan reads as a whole or sorts, of the tables that hold jobs.
+fn faults(plan: &Value, found: &mut Vec<String>) {
+    match plan {
+        Value::Object(plan) => {
+            let word = |name: &str| plan.get(name).and_then(Value::as_str).unwrap_or_default();
+            let (table, access) = (word("table_name"), word("access_type"));
+            // What stands in <> is made by the statement itself, of a few rows.
+            if !table.starts_with('<') && ["ALL", "index"].contains(&access) {
+                found.push(format!("{table}: {access}"));
+            }
+            for (name, part) in plan {
+                if name == "filesort" {
+                    found.push("filesort".to_owned());
+                }
+                faults(part, found);
+            }
+        }
+        Value::Array(parts) => parts.iter().for_each(|part| faults(part, found)),
+        _ => {}
+    }
+}
+
+/// Claims and settles, and looks at the plan of each statement about lanes or jobs.
+async fn no_claim_or_settle_scans(queue: Queue) {
+    let database = new_database().await;
+    let store = open(&database).await;
+    fill(&store, queue).await;
+    let mut conn = session(&database).await;
+    conn.query_drop("ANALYZE TABLE seriatim_lane, seriatim_job").await.unwrap();
+    let other = open(&database).await;
+    for store in [&store, &other] {
+        store.inner.pool.statements.lock().unwrap().clear();
+    }
+    for settles in [&store, &other] {
+        let turns = claim(&store, "q", 100).await.turns;
+        assert!(turns.len() == 100 && done(settles, &turns).await.iter().all(Settled::is_ok));
+    }
+    let mut explained = 0;
+    let sent = |store: &Mysql| store.inner.pool.statements.lock().unwrap().join(";");
+    let statements = [sent(&store), sent(&other)].join(";");
+    for sql in statements.split(';').map(str::trim) {
+        let reads =
+            ["SELECT", "(SELECT", "UPDATE", "DELETE"].iter().any(|verb| sql.starts_with(verb));
+        if !reads || !["seriatim_lane ", "seriatim_job "].iter().any(|table| sql.contains(table)) {
+            continue;
+        }
+        let plan: String =
+            conn.query_first(format!("EXPLAIN FORMAT=JSON {sql}")).await.unwrap().unwrap();
+        let mut found = Vec::new();
+        faults(&serde_json::from_str(&plan).unwrap(), &mut found);
+        assert!(found.is_empty(), "{found:?} in {sql}\n{plan}");
+        // Another index would lead to the lanes of others, and lock them.
+        let by_number = plan.contains(r#""key": "PRIMARY""#);
+        assert!(by_number || !sql.starts_with("DELETE FROM seriatim_lane"), "{sql}\n{plan}");
+        explained += 1;
+    }
+    assert!(explained >= 8, "{explained} statements in {statements}");
+}
+
+#[tokio::test]
+async fn no_statement_of_a_parallel_queue_reads_a_whole_table_or_sorts() {
+    no_claim_or_settle_scans(Queue::parallel("q")).await;
+}
+
+#[tokio::test]
+async fn no_statement_of_a_keyed_queue_reads_a_whole_table_or_sorts() {
+    no_claim_or_settle_scans(Queue::fifo("q")).await;
+}
