@@ -30,6 +30,8 @@ pub(super) struct Pushed {
 pub(super) struct Turn<'h> {
     pub at: i64,
     pub until: i64,
+    /// Its process died before its handler ended.
+    pub died: bool,
     pub entity: Entity,
     pub lane: LaneId,
     pub token: Token,
@@ -133,6 +135,7 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
                 facts.turns.push(Turn {
                     at: *at,
                     until: i64::MAX,
+                    died: false,
                     entity: entity(queue, key.as_ref(), jobs.first().map(|job| job.job_id)),
                     lane: *lane,
                     token: *token,
@@ -176,6 +179,7 @@ fn gather<'h>(history: &'h History, report: &mut Report) -> Facts<'h> {
             deaths.get(actor).and_then(|times| times.iter().filter(|at| **at >= turn.at).min());
         let ended = ends.get(&(turn.lane, turn.token)).filter(|at| **at >= turn.at);
         turn.until = ended.into_iter().chain(died).copied().min().unwrap_or(i64::MAX);
+        turn.died = died.is_some_and(|died| *died == turn.until);
     }
     facts.maybes = sent.into_values().collect();
     facts.turns.sort_by_key(|turn| (turn.at, turn.token));
@@ -323,6 +327,27 @@ fn phantoms(facts: &Facts<'_>, report: &mut Report) {
     }
 }
 
+/// The jobs of turns that were taken over although nobody was told so: the turn's own outcome was refused,
+/// or its process died, and the next that is known of its entity is no takeover but a claim.
+fn unseen_takeovers<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = JobId> + 'f {
+    let times = token_times(facts);
+    let rescued: HashSet<(&Entity, Token)> =
+        facts.rescues.iter().map(|(entity, token, _)| (entity, *token)).collect();
+    let answered = |accepted| {
+        let of_it = facts.settles.iter().filter(move |settled| settled.accepted == accepted);
+        of_it.map(|settled| (&settled.entity, settled.token)).collect::<HashSet<_>>()
+    };
+    let (accepted, refused) = (answered(true), answered(false));
+    let was_taken = move |turn: &&Turn<'_>| {
+        let held = (&turn.entity, turn.token);
+        let next = times.get(&turn.entity);
+        let next = next.and_then(|times| times.range(Token(turn.token.0 + 1)..).next());
+        let by_claim = next.is_some_and(|(token, _)| !rescued.contains(&(&turn.entity, *token)));
+        by_claim && !accepted.contains(&held) && (turn.died || refused.contains(&held))
+    };
+    facts.turns.iter().filter(was_taken).flat_map(|turn| turn.jobs).map(|job| job.job_id)
+}
+
 fn duplicates(facts: &Facts<'_>, report: &mut Report) {
     let mut deliveries: HashMap<JobId, u64> = HashMap::new();
     for job in facts.turns.iter().flat_map(|turn| turn.jobs) {
@@ -338,6 +363,9 @@ fn duplicates(facts: &Facts<'_>, report: &mut Report) {
         for job in fates.iter().filter(|job| job.fate == Fate::Keep) {
             returns.entry(job.job_id).or_default().push("lost answer");
         }
+    }
+    for job in unseen_takeovers(facts) {
+        returns.entry(job).or_default().push("takeover whose answer was lost");
     }
     for (job, count) in deliveries {
         let causes = returns.get(&job).map_or(&[][..], |causes| causes);

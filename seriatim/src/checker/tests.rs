@@ -328,6 +328,28 @@ fn what_merged_into_a_kept_job_that_was_done_before_or_holds_something_else_is_l
 }
 
 #[test]
+fn a_refused_outcome_explains_one_repeat_although_nobody_was_told_of_the_takeover() {
+    let push = r#"{"type":"push","sent_at":1,"at":2,"queue":"q","key":"k","score":1.0,"tag":"t","result":"acknowledged","job_id":"018bcfe5-6800-7000-8001-000000000001","status":"queued"}"#;
+    let turn = |token: i64, accepted: bool| {
+        let (start, end) = (token, token + 5);
+        let about =
+            format!(r#""queue":"q","key":"k","lane":"1-0-1","token":{token},"claimed_at":{start}"#);
+        let job = r#""job_id":"018bcfe5-6800-7000-8001-000000000001""#;
+        format!(
+            "{{\"type\":\"start\",\"at\":{start},\"actor\":\"a\",{about},\"jobs\":[{{{job},\"score\":1.0,\"tag\":\"t\"}}]}}\n\
+             {{\"type\":\"end\",\"at\":{end},\"lane\":\"1-0-1\",\"token\":{token}}}\n\
+             {{\"type\":\"settle\",\"sent_at\":{end},\"at\":{end},{about},\"accepted\":{accepted},\"fates\":[{{{job},\"fate\":\"done\"}}],\"cause\":\"done\"}}"
+        )
+    };
+    let repeats = |accepted| {
+        let history = [push, &turn(10, accepted), &turn(20, true), "{\"type\":\"final_end\"}"];
+        check(&read(&history.join("\n")).unwrap()).violations(Judgement::Duplicate)
+    };
+    assert_eq!(repeats(false), 0, "somebody had taken it over");
+    assert_eq!(repeats(true), 1, "it was done");
+}
+
+#[test]
 fn without_recorded_pushes_nothing_is_called_invented() {
     let start = r#"{"type":"start","at":5,"actor":"a","queue":"q","key":"k","lane":"1-0-1","token":7,"claimed_at":4,"jobs":[{"job_id":"018bcfe5-6800-7000-8001-000000000001","score":1.0,"tag":"t"}]}"#;
     let judged = |history: &str| {
