@@ -25,7 +25,7 @@ pub(super) struct Options {
     pub ca: Option<Vec<u8>>,
     /// TLS to the nodes of a cluster, and to the master that sentinels name: `tls=true`.
     pub tls: bool,
-    /// How many replicas must have a push or settle before it is answered: `wait_replicas=N`.
+    /// How many replicas must have a push, claim or settle before it is answered: `wait_replicas=N`.
     pub wait_replicas: u32,
     /// Whether it must be on the server's disk, too: `wait_fsync=true`.
     pub wait_fsync: bool,

@@ -119,7 +119,8 @@ impl Redis {
         args.flag(alive.is_some());
         routes(&mut args, request);
         let key = self.key(shard, "");
-        let answer = self.link.run_with(&CLAIM, &key, alive.as_deref(), &args).await?;
+        // A token that a failover forgets would leave the one before it in force.
+        let answer = self.link.run_durably(&CLAIM, &key, alive.as_deref(), &args).await?;
         if answer == redis::Value::Int(0) {
             return Err(node_gone(&request.node));
         }

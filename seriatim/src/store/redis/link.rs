@@ -243,14 +243,21 @@ impl Link {
     }
 
     /// Runs a script whose effect must be as durable as the URL says before it is answered.
-    pub(super) async fn run_durably(&self, code: &Lazy, key: &str, args: &Args) -> Result<Fields> {
+    pub(super) async fn run_durably(
+        &self,
+        code: &Lazy,
+        key: &str,
+        other: Option<&str>,
+        args: &Args,
+    ) -> Result<Value> {
         if !self.options.waits() {
-            return self.call(code, key, args).await;
+            return self.run_with(code, key, other, args).await;
         }
         self.check_open()?;
-        let mut answer = self.confirmed(self.command("EVALSHA", &code.hash, key, None, args)).await;
+        let call = |command, script: &str| self.command(command, script, key, other, args);
+        let mut answer = self.confirmed(call("EVALSHA", &code.hash)).await;
         if answer.as_ref().is_err_and(is_no_script) {
-            answer = self.confirmed(self.command("EVAL", &code.text, key, None, args)).await;
+            answer = self.confirmed(call("EVAL", &code.text)).await;
         }
         let (answer, confirmed) = answer.map_err(translate)?;
         if !confirmed {
@@ -261,7 +268,12 @@ impl Link {
             );
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
-        Fields::of(answer)
+        Ok(answer)
+    }
+
+    /// The same, for a script that answers with fields.
+    pub(super) async fn call_durably(&self, code: &Lazy, key: &str, args: &Args) -> Result<Fields> {
+        Fields::of(self.run_durably(code, key, None, args).await?)
     }
 
     /// The answer of a command, and whether what it wrote is where it must be.

@@ -181,7 +181,7 @@ impl Redis {
                 false => job_args(args.text("g"), job, &part.known.queue)?,
             };
         }
-        let mut answer = self.link.run_durably(&PUSH, &self.key(part.shard, ""), &args).await?;
+        let mut answer = self.link.call_durably(&PUSH, &self.key(part.shard, ""), &args).await?;
         match &*answer.text()? {
             "OK" if floor.is_none() => Ok(Answer::Pushed(Vec::new(), 0)),
             "OK" => {

@@ -63,7 +63,7 @@ impl Redis {
             for (node, beat) in &*beats {
                 args.text(node).text(beat);
             }
-            let mut answer = self.link.call(&RESCUE, &self.key(shard, ""), &args).await?;
+            let mut answer = self.link.call_durably(&RESCUE, &self.key(shard, ""), &args).await?;
             taken.extend(answer.list()?.rest());
             let unknown = answer.list()?;
             if unknown.is_empty() || taken.len() >= call.lanes_left {

@@ -52,7 +52,7 @@ impl Redis {
         args.int(simple.len() as i64);
         simple.iter().for_each(|place| simple_args(&mut args, &turns[*place]));
         others.iter().for_each(|place| turn_args(&mut args, shard, &turns[*place]));
-        let mut answer = self.link.run_durably(&SETTLE, &self.key(shard, ""), &args).await?;
+        let mut answer = self.link.call_durably(&SETTLE, &self.key(shard, ""), &args).await?;
         let mut settled = Vec::new();
         for place in simple.into_iter().chain(others) {
             let cancelled = match answer.value()? {
