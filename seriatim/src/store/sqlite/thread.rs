@@ -19,8 +19,9 @@ use crate::store::wake::Bell;
 const GROUP_MAX: usize = 256;
 /// How often the writer looks whether another process has written, while somebody listens.
 const WATCH_INTERVAL: Duration = Duration::from_millis(20);
-/// Within this time two changes of a file may carry the same time.
-const COARSE_TIME: Duration = Duration::from_millis(50);
+/// For so long after the log was written a commit may still become visible: SQLite shows it when the disk
+/// has it, and a busy disk takes its time. (Two changes in a few milliseconds may carry the same time, too.)
+const COMMIT_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// An operation on its way through a thread.
 trait Task: Send {
@@ -225,14 +226,14 @@ impl Writer {
     }
 
     /// Whether the write-ahead log has been written to since the last look: a glance at the file
-    /// costs less than asking SQLite. A file's time is coarse, so one that has just changed may
-    /// have changed again.
+    /// costs less than asking SQLite. What was written may not be visible yet, so one that has
+    /// changed lately counts as changed.
     fn log_has_changed(&mut self) -> bool {
         let log = self.connection.path().map(|path| format!("{path}-wal"));
         let Some(Ok(log)) = log.map(std::fs::metadata) else { return true };
         let Ok(modified) = log.modified() else { return true };
         let stamp = Some((log.len(), modified));
-        let is_old = modified.elapsed().is_ok_and(|age| age > COARSE_TIME);
+        let is_old = modified.elapsed().is_ok_and(|age| age > COMMIT_TIME_MAX);
         std::mem::replace(&mut self.stamp, stamp) != stamp || !is_old
     }
 
