@@ -21,6 +21,7 @@
 //! Errors are plain sentences that say what to do, because a person reads them.
 
 mod account;
+mod authority;
 mod directory;
 mod mysql;
 mod pgbouncer;
@@ -35,6 +36,7 @@ mod server;
 mod shared;
 mod spawner;
 
+pub use authority::Authority;
 pub use mysql::{Mysql, MysqlOptions};
 pub use pgbouncer::PgBouncer;
 pub use port::free_port;

@@ -15,7 +15,8 @@ mod request;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod transaction;
-
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod url;
 mod view;
 mod wake;
 

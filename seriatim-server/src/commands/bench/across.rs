@@ -3,15 +3,15 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use seriatim::{Batch, Client, Context, Engine, Job, Payload, Queue, SharedStore, Timestamp};
+use seriatim::{Client, Job, Payload, Queue, SharedStore, Timestamp};
 use tokio::process::{Child, Command};
-use tokio::sync::{mpsc, oneshot};
 
-use super::{Bench, percentiles};
+use super::Bench;
+use super::starts::Percentiles;
 use crate::output::Failure;
 
 /// Jobs whose start is timed.
-const STARTS: u64 = 100;
+const STARTS: usize = 100;
 /// The time between two pushes: so long that nobody is busy with the one before.
 const APART: Duration = Duration::from_millis(70);
 /// How long the other process may take for all of it.
@@ -31,45 +31,29 @@ pub(super) async fn push(store: &SharedStore, queue: &Queue) -> Result<(), Failu
 }
 
 impl Bench {
-    /// Milliseconds from the push in another process to the handler's first line in this one, median
-    /// and 99th percentile.
+    /// Milliseconds from the push in another process to the handler's first line in this one.
     pub(super) async fn starts_across(
         &self,
         store: &SharedStore,
         queue: &Queue,
-    ) -> Result<(f64, f64), Failure> {
-        let (started, mut starts) = mpsc::unbounded_channel();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let engine = Engine::builder(store.clone())
-            .concurrency(self.concurrency)
-            .queue(queue.clone())
-            .raw_worker(queue.name.as_str(), move |batch: Batch<Payload>, _: Context| {
-                let now = Timestamp::of_this_machine().as_micros();
-                for pushed in batch.payloads().filter_map(|payload| payload.decode::<i64>().ok()) {
-                    // Nobody listens any more when the measuring is over.
-                    let _ = started.send((now - pushed) as f64 / 1e3);
-                }
-                std::future::ready(Ok(()))
-            });
-        let engine = tokio::spawn(engine.run_until(async { stopped.await.unwrap_or_default() }));
+    ) -> Result<Percentiles, Failure> {
+        let mut engine = self.engine_that_tells(store, queue, |batch| {
+            let now = Timestamp::of_this_machine().as_micros();
+            let pushed = batch.payloads().filter_map(|payload| payload.decode::<i64>().ok());
+            pushed.map(|pushed| (now - pushed) as f64 / 1e3).collect()
+        });
         let pusher = self.pusher(queue)?;
-        let mut waits = Vec::new();
-        let all = async {
-            while (waits.len() as u64) < STARTS {
-                let Some(wait) = starts.recv().await else { break };
-                waits.push(wait);
-            }
-        };
-        let in_time = tokio::time::timeout(PATIENCE, all).await;
-        let _ = stop.send(());
-        engine.await.map_err(Failure::failed)??;
+        let waits = tokio::time::timeout(PATIENCE, engine.hear(STARTS)).await;
+        engine.stop().await?;
         let output = pusher.wait_with_output().await.map_err(Failure::failed)?;
-        if in_time.is_err() || !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let message = format!("the process that pushes failed ({}): {said}", output.status);
-            return Err(Failure::failed(message));
+        match waits {
+            Ok(waits) if output.status.success() => Ok(Percentiles::of(waits)),
+            _ => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                let message = format!("the process that pushes failed ({}): {said}", output.status);
+                Err(Failure::failed(message))
+            }
         }
-        Ok(percentiles(waits))
     }
 
     /// This command once more, as the one that pushes. The store is told by a variable, for its URL may

@@ -5,6 +5,7 @@ mod churn;
 mod claims;
 mod limit;
 mod process;
+mod starts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use futures_util::future::try_join_all;
 use seriatim::store::Declare;
-use seriatim::{Batch, Client, Context, Engine, Job, Mode, Payload, Queue, SharedStore, Timestamp};
-use tokio::sync::{Notify, mpsc, oneshot};
+use seriatim::{Batch, Client, Context, Engine, Job, Mode, Payload, Queue, SharedStore};
+use tokio::sync::Notify;
 
 use self::process::{cpu_seconds, peak_memory_mb};
 use super::args::StoreArg;
@@ -25,11 +26,6 @@ const PUSH_BATCH: usize = 1_000;
 /// Callers who push one job at a time, and at most how many jobs they push together.
 const CALLERS: u64 = 32;
 const SINGLE_PUSHES_MAX: u64 = 20_000;
-/// Jobs whose start is timed.
-const STARTS: usize = 200;
-/// When the first of the scheduled jobs is due, and how far they are apart.
-const SCHEDULED_IN: Duration = Duration::from_millis(300);
-const SCHEDULED_APART: Duration = Duration::from_millis(7);
 
 #[derive(Clone, Copy, ValueEnum)]
 enum ModeArg {
@@ -124,8 +120,8 @@ impl Bench {
         let cpu_s = cpu_seconds() - cpu_before;
         let rss_mb = peak_memory_mb();
         let push_single_per_s = self.push_singly(store, &queue).await?;
-        let (p50, p99) = self.starts(store, &queue).await?;
-        let (late_p50, late_p99) = self.lateness(store, &queue).await?;
+        let start = self.starts(store, &queue).await?;
+        let late = self.lateness(store, &queue).await?;
         let across = match store.capabilities().shared {
             true => Some(self.starts_across(store, &queue).await?),
             false => None,
@@ -134,11 +130,12 @@ impl Bench {
             "store": store.capabilities().name, "mode": mode, "jobs": self.jobs, "concurrency": self.concurrency,
             "keys": self.keys, "push_per_s": push_per_s.round(),
             "push_single_32_per_s": push_single_per_s.round(), "drain_per_s": drain_per_s.round(),
-            "start_ms_p50": p50, "start_ms_p99": p99, "late_ms_p50": late_p50, "late_ms_p99": late_p99, "rss_mb": rss_mb, "cpu_s": cpu_s,
+            "start_ms_p50": start.median, "start_ms_p99": start.p99,
+            "late_ms_p50": late.median, "late_ms_p99": late.p99, "rss_mb": rss_mb, "cpu_s": cpu_s,
         });
-        if let Some((p50, p99)) = across {
-            result["start_across_ms_p50"] = p50.into();
-            result["start_across_ms_p99"] = p99.into();
+        if let Some(start) = across {
+            result["start_across_ms_p50"] = start.median.into();
+            result["start_across_ms_p99"] = start.p99.into();
         }
         if self.limit {
             let limit = limit::per_second(&self.store.url()?, self.jobs as usize).await?;
@@ -220,72 +217,6 @@ impl Bench {
         }
         Ok(jobs as f64 / took.as_secs_f64())
     }
-
-    /// Milliseconds from push to the handler's first line, one job at a time, median and 99th percentile.
-    async fn starts(&self, store: &SharedStore, queue: &Queue) -> Result<(f64, f64), Failure> {
-        let (started, mut starts) = mpsc::unbounded_channel();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let engine = Engine::builder(store.clone())
-            .concurrency(self.concurrency)
-            .queue(queue.clone())
-            .raw_worker(queue.name.as_str(), move |_: Batch<Payload>, _: Context| {
-                // Nobody listens any more when the measuring is over.
-                let _ = started.send(Instant::now());
-                std::future::ready(Ok(()))
-            });
-        let engine = tokio::spawn(engine.run_until(async { stopped.await.unwrap_or_default() }));
-        let client = Client::new(store.clone());
-        let mut waits = Vec::with_capacity(STARTS);
-        for number in 0..STARTS as u64 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            let pushed = Instant::now();
-            client.push(self.job(queue, number)).await?;
-            let Some(at) = starts.recv().await else { break };
-            waits.push(at.duration_since(pushed).as_secs_f64() * 1e3);
-        }
-        let _ = stop.send(());
-        engine.await.map_err(Failure::failed)??;
-        Ok(percentiles(waits))
-    }
-
-    /// Milliseconds from the time for which jobs were scheduled to the handler's first line.
-    async fn lateness(&self, store: &SharedStore, queue: &Queue) -> Result<(f64, f64), Failure> {
-        let (started, mut starts) = mpsc::unbounded_channel();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let engine = Engine::builder(store.clone())
-            .concurrency(self.concurrency)
-            .queue(queue.clone())
-            .raw_worker(queue.name.as_str(), move |batch: Batch<Payload>, _: Context| {
-                let now = Timestamp::of_this_machine();
-                for (job, _) in batch.lanes().iter().flat_map(seriatim::Lane::jobs) {
-                    // Nobody listens any more when the measuring is over.
-                    let _ = started.send(now.since(job.run_at).as_secs_f64() * 1e3);
-                }
-                std::future::ready(Ok(()))
-            });
-        let engine = tokio::spawn(engine.run_until(async { stopped.await.unwrap_or_default() }));
-        let first = store.now().await? + SCHEDULED_IN;
-        let job =
-            |number: u64| self.job(queue, number).run_at(first + SCHEDULED_APART * number as u32);
-        Client::new(store.clone()).push_all((0..STARTS as u64).map(job).collect()).await?;
-        let mut late = Vec::with_capacity(STARTS);
-        while late.len() < STARTS {
-            let Some(length) = starts.recv().await else { break };
-            late.push(length);
-        }
-        let _ = stop.send(());
-        engine.await.map_err(Failure::failed)??;
-        Ok(percentiles(late))
-    }
-}
-
-/// The median and the 99th percentile.
-fn percentiles(mut values: Vec<f64>) -> (f64, f64) {
-    values.sort_by(f64::total_cmp);
-    let at = |share: f64| {
-        values.get(((values.len() as f64 - 1.0) * share) as usize).copied().unwrap_or(f64::NAN)
-    };
-    (at(0.5), at(0.99))
 }
 
 /// Declares the queue, which must hold nothing.

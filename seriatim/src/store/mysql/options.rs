@@ -6,15 +6,8 @@ use std::time::Duration;
 use mysql_async::{Opts, OptsBuilder, SslOpts};
 
 use crate::error::{Error, Result};
+use crate::store::url;
 
-/// Connections of one store, when the URL names no number.
-const CONNECTIONS: usize = 8;
-/// Most that it may name.
-const CONNECTIONS_MAX: usize = 200;
-/// How long a connection may take to come about.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a call may take, the wait for a free connection included.
-const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest packet that we send; the server may take less.
 const PACKET_BYTES_MAX: usize = 1 << 30;
 
@@ -90,9 +83,9 @@ struct Ours {
 impl Default for Ours {
     fn default() -> Self {
         Self {
-            connections: CONNECTIONS,
-            connect_timeout: CONNECT_TIMEOUT,
-            call_timeout: CALL_TIMEOUT,
+            connections: url::CONNECTIONS,
+            connect_timeout: url::CONNECT_TIMEOUT,
+            call_timeout: url::CALL_TIMEOUT,
             mode: Mode::Preferred,
             roots: None,
         }
@@ -101,19 +94,13 @@ impl Default for Ours {
 
 impl Ours {
     fn take(&mut self, pair: &str) -> Result<()> {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, value) = url::name_and_value(pair)?;
         let known = NAMES.iter().find(|known| **known == name).copied();
         let Some(known) = known else { return Err(unknown(name)) };
-        let value =
-            decoded(value).ok_or_else(|| Error::invalid(known, "holds a broken %-escape"))?;
         match known {
-            "connections" => {
-                let number = value.parse().ok().filter(|n| (1..=CONNECTIONS_MAX).contains(n));
-                let wrong = || format!("is a number from 1 to {CONNECTIONS_MAX}");
-                self.connections = number.ok_or_else(|| Error::invalid(known, wrong()))?;
-            }
-            "call_timeout" => self.call_timeout = length(known, &value)?,
-            "connect_timeout" => self.connect_timeout = length(known, &value)?,
+            "connections" => self.connections = url::connections(&value)?,
+            "call_timeout" => self.call_timeout = url::length(known, &value)?,
+            "connect_timeout" => self.connect_timeout = url::length(known, &value)?,
             "ssl-mode" => self.mode = mode(known, &value)?,
             _ => self.roots = Some(value.into()),
         }
@@ -162,11 +149,6 @@ fn mode(name: &'static str, value: &str) -> Result<Mode> {
     })
 }
 
-fn length(name: &'static str, value: &str) -> Result<Duration> {
-    let length = crate::duration::parse(value).ok().filter(|length| !length.is_zero());
-    length.ok_or_else(|| Error::invalid(name, "is a length such as 30s"))
-}
-
 /// The refusal of an option that there is not, with the one that was probably meant.
 fn unknown(name: &str) -> Error {
     let plain = |name: &str| name.to_ascii_lowercase().replace(['-', '_'], "");
@@ -179,20 +161,4 @@ fn unknown(name: &str) -> Error {
     let hint = near.map(|known| format!(": did you mean {known}?")).unwrap_or_default();
     let message = format!("has no option {shown:?}{hint} (there are {})", NAMES.join(", "));
     Error::invalid("store", message)
-}
-
-/// A value without its %-escapes; none when one is broken.
-fn decoded(value: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
 }

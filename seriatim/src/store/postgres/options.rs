@@ -7,15 +7,7 @@ use tokio_postgres::Config;
 
 use super::tls::Tls;
 use crate::error::{Error, Result};
-
-/// Connections of one store besides the one that listens, when the URL names no number.
-const CONNECTIONS: usize = 8;
-/// Most that it may name.
-const CONNECTIONS_MAX: usize = 200;
-/// How long a connection may take to come about.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a call may take, the wait for a free connection included.
-const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+use crate::store::url;
 
 /// A URL, taken apart.
 #[derive(Clone)]
@@ -23,6 +15,7 @@ pub(super) struct Options {
     pub config: Config,
     pub tls: Tls,
     pub schema: String,
+    /// Besides the one that listens.
     pub connections: usize,
     pub call_timeout: Duration,
     /// The server that wake-ups are heard from; none: nobody listens.
@@ -46,7 +39,7 @@ impl Options {
             .parse()
             .map_err(|_| Error::invalid("store", "is not a URL of a PostgreSQL database"))?;
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_TIMEOUT);
+            config.connect_timeout(url::CONNECT_TIMEOUT);
         }
         let schema = ours.schema.unwrap_or_else(|| "seriatim".to_owned());
         check_schema(&schema)?;
@@ -113,8 +106,8 @@ impl Default for Ours {
     fn default() -> Self {
         Self {
             schema: None,
-            connections: CONNECTIONS,
-            call_timeout: CALL_TIMEOUT,
+            connections: url::CONNECTIONS,
+            call_timeout: url::CALL_TIMEOUT,
             ssl_mode: tokio_postgres::config::SslMode::Prefer,
             verify: false,
             roots: None,
@@ -126,18 +119,11 @@ impl Default for Ours {
 impl Ours {
     /// Whether the parameter is one of ours.
     fn take(&mut self, pair: &str) -> Result<bool> {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = decoded(value)
-            .ok_or_else(|| Error::invalid(name.to_owned(), "holds a broken %-escape"))?;
+        let (name, value) = url::name_and_value(pair)?;
         match name {
             "schema" => self.schema = Some(value),
-            "connections" => self.connections = connections(&value)?,
-            "call_timeout" => {
-                self.call_timeout = crate::duration::parse(&value)
-                    .ok()
-                    .filter(|length| !length.is_zero())
-                    .ok_or_else(|| Error::invalid("call_timeout", "is a length such as 30s"))?;
-            }
+            "connections" => self.connections = url::connections(&value)?,
+            "call_timeout" => self.call_timeout = url::length("call_timeout", &value)?,
             "sslmode" => (self.ssl_mode, self.verify) = ssl_mode(&value)?,
             "sslrootcert" => self.roots = Some(value.into()),
             "listen" => self.listen = listen(&value)?,
@@ -145,12 +131,6 @@ impl Ours {
         }
         Ok(true)
     }
-}
-
-fn connections(value: &str) -> Result<usize> {
-    let number = value.parse().ok().filter(|n| (1..=CONNECTIONS_MAX).contains(n));
-    let wrong = || format!("is a number from 1 to {CONNECTIONS_MAX}");
-    number.ok_or_else(|| Error::invalid("connections", wrong()))
 }
 
 fn ssl_mode(value: &str) -> Result<(tokio_postgres::config::SslMode, bool)> {
@@ -176,22 +156,6 @@ fn listen(value: &str) -> Result<Listen> {
         Some((host, port)) if !host.is_empty() => Ok(Listen::At(host.to_owned(), port)),
         _ => Err(Error::invalid("listen", "is off, or host:port of the server itself")),
     }
-}
-
-/// A value without its %-escapes; none when one is broken.
-fn decoded(value: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).ok()
 }
 
 pub(super) fn check_schema(schema: &str) -> Result<()> {

@@ -104,13 +104,13 @@ fn read_query(query: &str) -> Result<(Options, String)> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, "true"));
         match name {
             "ca" => options.ca = Some(read_ca(value)?),
-            "tls" => options.tls = flag(name, value)?,
-            "wait_fsync" => options.wait_fsync = flag(name, value)?,
+            "tls" => options.tls = flag("tls", value)?,
+            "wait_fsync" => options.wait_fsync = flag("wait_fsync", value)?,
             "wait_replicas" => {
                 options.wait_replicas =
                     value.parse().ok().filter(|n| *n <= WAIT_REPLICAS_MAX).ok_or_else(|| {
-                        let message = format!("wait_replicas is 0 to {WAIT_REPLICAS_MAX}");
-                        Error::invalid("store", message)
+                        let message = format!("is a number from 0 to {WAIT_REPLICAS_MAX}");
+                        Error::invalid("wait_replicas", message)
                     })?;
             }
             _ => others.push(pair),
@@ -120,14 +120,12 @@ fn read_query(query: &str) -> Result<(Options, String)> {
 }
 
 fn read_ca(path: &str) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| {
-        let message = format!("the certificates in {path:?} (ca=) cannot be read: {error}");
-        Error::invalid("store", message)
-    })
+    std::fs::read(path)
+        .map_err(|error| Error::invalid("ca", format!("{path} cannot be read: {error}")))
 }
 
-fn flag(name: &str, value: &str) -> Result<bool> {
-    value.parse().map_err(|_| Error::invalid("store", format!("{name} is true or false")))
+fn flag(name: &'static str, value: &str) -> Result<bool> {
+    value.parse().map_err(|_| Error::invalid(name, "is true or false"))
 }
 
 fn not_a_url() -> Error {

@@ -1,50 +1,17 @@
 //! How connections come about, break, and are shown.
 
-use std::process::Command;
 use std::time::Duration;
 
-use seriatim_testkit::{PostgresOptions, find_program};
+use seriatim_testkit::{Authority, PostgresOptions};
 use tokio_postgres::NoTls;
 
 use super::*;
 use crate::store::{JobQuery, JobState};
 
-/// A certificate authority, and what it has signed for 127.0.0.1, in PEM.
-struct Authority {
-    folder: tempfile::TempDir,
-    server: (String, String),
-}
-
-impl Authority {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let openssl = |arguments: &str| {
-            let program = find_program("openssl", "openssl").map_err(|e| e.to_string()).unwrap();
-            let arguments = arguments.split(' ');
-            let output =
-                Command::new(program).args(arguments).current_dir(&folder).output().unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        };
-        let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
-        openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=authority"));
-        openssl(&format!(
-            "req -x509 {key} -keyout key -out cert -subj /CN=server -CA ca.pem -CAkey ca.key \
-             -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE"
-        ));
-        let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
-        let server = (read("cert"), read("key"));
-        Self { folder, server }
-    }
-
-    fn roots(&self) -> String {
-        self.folder.path().join("ca.pem").display().to_string()
-    }
-}
-
 #[tokio::test]
 async fn a_server_must_prove_its_name_where_the_url_asks_for_it() {
-    let (ours, strange) = (Authority::new(), Authority::new());
-    let certificate = Some(ours.server.clone());
+    let (ours, strange) = (Authority::new().unwrap(), Authority::new().unwrap());
+    let certificate = Some(ours.server().unwrap());
     let options = PostgresOptions { durable: false, certificate, ..PostgresOptions::default() };
     let server = seriatim_testkit::Postgres::start_with(options).unwrap();
     let url = |parameters: &str| format!("{}?{parameters}", server.url());

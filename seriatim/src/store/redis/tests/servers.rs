@@ -1,9 +1,8 @@
 //! Other ways to have servers: a cluster, a master with a sentinel, TLS.
 
-use std::path::Path;
-use std::process::Command;
-
-use seriatim_testkit::{Redis as Server, RedisCluster, RedisSentinel, redis_cluster_url};
+use seriatim_testkit::{
+    Authority, Redis as Server, RedisCluster, RedisSentinel, redis_cluster_url,
+};
 
 use super::*;
 
@@ -135,25 +134,10 @@ async fn a_cluster_s_replica_takes_over_from_a_master_that_died() {
     assert_eq!(tags, (0..30).collect::<Vec<u32>>());
 }
 
-fn openssl(folder: &Path, line: &str) {
-    let words = line.split_whitespace();
-    let output = Command::new("openssl").args(words).current_dir(folder).output();
-    let output = output.expect("openssl is installed");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
 #[tokio::test]
 async fn a_server_with_tls_is_trusted_by_its_authority_only() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    let new = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-    openssl(folder, &format!("req -x509 {new} -days 2 -subj /CN=ca -keyout ca.key -out ca.pem"));
-    openssl(folder, &format!("req {new} -subj /CN=redis -keyout server.key -out server.csr"));
-    std::fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1").unwrap();
-    let sign = "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2";
-    openssl(folder, &format!("{sign} -extfile names -out server.pem"));
-    let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-    let (certificate, key, ca) = (file("server.pem"), file("server.key"), file("ca.pem"));
+    let authority = Authority::new().unwrap();
+    let ((certificate, key), ca) = (authority.server_files(), authority.roots());
     let port = seriatim_testkit::free_port().unwrap().to_string();
     let words = ["--tls-port", &port, "--tls-auth-clients", "no", "--tls-cert-file", &certificate];
     let words = [&words[..], &["--tls-key-file", &key, "--tls-ca-cert-file", &ca]].concat();
