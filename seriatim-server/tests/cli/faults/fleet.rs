@@ -18,7 +18,7 @@ use crate::site::{PATIENCE, QUEUE, Serving, Site, eventually, happens};
 
 /// Names how many jobs a run has; few by default, so that all tests stay quick.
 const JOBS_VARIABLE: &str = "SERIATIM_FAULT_JOBS";
-const JOBS: u64 = 4_000;
+const JOBS: u64 = 2_000;
 const KEYS: u64 = 500;
 const NODES: usize = 3;
 /// Jobs in one push. They are of different keys.
