@@ -1,9 +1,11 @@
-//! Claims lanes for the slots: the only task that does, so that a claim is never in flight twice.
+//! Claims lanes for the slots: the only task that does, so that what a lost answer may have brought is
+//! looked for before anything else is claimed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::core::Core;
@@ -197,28 +199,28 @@ impl Fetcher {
         let core = self.core.clone();
         let node = core.node();
         self.looks[place].asked = core.store_now();
-        let source = &core.sources[place];
-        let lease = source.definition().and_then(|queue| queue.lease);
-        let request = Claim {
-            now: None,
-            queue: source.name.clone(),
-            shard: None,
-            node: node.clone(),
-            node_name: Some(core.settings.node_name.clone()),
-            groups: core.settings.groups.clone(),
-            lanes_max: want.lanes,
-            crashed_max: want.crashed,
-            lease: Lease::Node { ttl: lease.unwrap_or(core.settings.lease) },
-        };
-        match core.store.claim(request).await {
-            Ok(claimed) => {
-                core.outage.succeeded();
-                self.pauses.reset();
-                let renamed = core.node() != node;
-                self.took(place, want, claimed, renamed).await
+        let parts = want.split(core.store.capabilities().claim_split);
+        let claims = parts.into_iter().map(|part| core.store.claim(request(&core, place, part)));
+        let (mut answers, mut error) = (Vec::new(), None);
+        for answer in join_all(claims).await {
+            match answer {
+                Ok(claimed) => answers.push(claimed),
+                Err(failure) => error = Some(failure),
             }
-            Err(error) => self.failed(place, want, error).await,
         }
+        let mut got = false;
+        if let Some(claimed) = together(answers) {
+            core.outage.succeeded();
+            self.pauses.reset();
+            let renamed = core.node() != node;
+            got = self.took(place, want, claimed, renamed).await;
+        } else {
+            core.pool.fill(place, Vec::new(), want);
+        }
+        if let Some(error) = error {
+            self.failed(place, error).await;
+        }
+        got
     }
 
     async fn took(&mut self, place: usize, want: Want, claimed: Claimed, renamed: bool) -> bool {
@@ -246,23 +248,21 @@ impl Fetcher {
         got > 0
     }
 
-    async fn failed(&mut self, place: usize, want: Want, error: Error) -> bool {
+    async fn failed(&mut self, place: usize, error: Error) {
         let core = self.core.clone();
-        core.pool.fill(place, Vec::new(), want);
         let look = &mut self.looks[place];
         look.at = Instant::now();
         match error.kind() {
             // Nobody has pushed to it yet.
             ErrorKind::NotFound => {
                 look.next = Next::Woken;
-                return false;
+                return;
             }
             ErrorKind::NodeGone => core.gone.notify_one(),
             ErrorKind::Unavailable => look.suspect = true,
             _ => {}
         }
         self.wait_after(error).await;
-        false
     }
 
     async fn wait_after(&mut self, error: Error) {
@@ -321,4 +321,37 @@ impl Fetcher {
         });
         due.min().unwrap_or(interval).clamp(REST_MIN, interval)
     }
+}
+
+fn request(core: &Core, place: usize, want: Want) -> Claim {
+    let source = &core.sources[place];
+    let lease = source.definition().and_then(|queue| queue.lease);
+    Claim {
+        now: None,
+        queue: source.name.clone(),
+        shard: None,
+        node: core.node(),
+        node_name: Some(core.settings.node_name.clone()),
+        groups: core.settings.groups.clone(),
+        lanes_max: want.lanes,
+        crashed_max: want.crashed,
+        lease: Lease::Node { ttl: lease.unwrap_or(core.settings.lease) },
+    }
+}
+
+/// The answers of claims that went side by side as that of one: best first.
+fn together(answers: Vec<Claimed>) -> Option<Claimed> {
+    let shared = answers.len() > 1;
+    let mut all = answers.into_iter().reduce(|mut all, one| {
+        all.turns.extend(one.turns);
+        all.next_due = [all.next_due, one.next_due].into_iter().flatten().min();
+        all
+    })?;
+    if shared {
+        all.turns.sort_by_key(|turn| {
+            let urgency = turn.jobs.iter().map(|job| job.priority).min();
+            (urgency, turn.head().map(|job| (job.run_at, job.id)))
+        });
+    }
+    Some(all)
 }

@@ -58,6 +58,19 @@ pub(super) struct Want {
     pub(super) crashed: usize,
 }
 
+impl Want {
+    /// The same as two claims, if it is of more lanes than `most`. Lanes with a crash behind them are
+    /// looked for by the first.
+    pub(super) fn split(self, most: Option<usize>) -> Vec<Self> {
+        if most.is_none_or(|most| self.lanes <= most) {
+            return vec![self];
+        }
+        let lanes = self.lanes.div_ceil(2);
+        let first = Self { lanes, crashed: self.crashed.min(lanes) };
+        vec![first, Self { lanes: self.lanes - lanes, crashed: 0 }]
+    }
+}
+
 impl Pool {
     /// A pool for queues that may each run so many calls at once.
     pub(super) fn new(

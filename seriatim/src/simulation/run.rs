@@ -187,7 +187,8 @@ impl Stage {
         for ((node, before), after) in self.nodes.iter().zip(before).zip(calls()) {
             let plan = &node.plan;
             let looks = 1.0 / plan.poll_interval.as_secs_f64() + 3.0 / plan.heartbeat.as_secs_f64();
-            let most = (plan.queues + 1) as f64 * looks + IDLE_CALLS_MAX;
+            let claims = if self.world.scene.claim_split.is_some() { 2.0 } else { 1.0 };
+            let most = claims * ((plan.queues + 1) as f64 * looks + IDLE_CALLS_MAX);
             let rate = (after - before) as f64 / IDLE.as_secs_f64();
             if rate > most {
                 let number = node.number;

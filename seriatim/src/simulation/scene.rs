@@ -33,6 +33,8 @@ pub(super) struct Scene {
     pub(super) people_every: Option<Duration>,
     /// Whether jobs have delays, priorities, expiry times, tasks and so on.
     pub(super) jobs: JobPlan,
+    /// See [`crate::store::Capabilities::claim_split`].
+    pub(super) claim_split: Option<usize>,
 }
 
 /// How a node is configured.
@@ -178,6 +180,7 @@ impl Scene {
             event_every: secs(rng, 2, 15),
             people_every: rng.bool().then(|| secs(rng, 1, 8)),
             jobs: jobs(rng),
+            claim_split: sometimes(rng, 0.5, 1),
         }
     }
 }

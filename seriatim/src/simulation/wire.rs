@@ -175,7 +175,8 @@ macro_rules! watched {
 #[async_trait]
 impl Store for Wire {
     fn capabilities(&self) -> Capabilities {
-        self.world.store.capabilities()
+        let claim_split = self.world.scene.claim_split;
+        Capabilities { claim_split, ..self.world.store.capabilities() }
     }
     async fn now(&self) -> Result<Timestamp> {
         plain!(self, "now", async { Ok(self.now()) })

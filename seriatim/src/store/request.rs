@@ -25,6 +25,9 @@ pub struct Capabilities {
     pub shards: bool,
     /// Whether a handler can commit its own writes with the settle.
     pub transactions: bool,
+    /// Claims of more lanes than this go as two of half the size, side by side: a server with several
+    /// cores answers them sooner. None: one claim is as fast.
+    pub claim_split: Option<usize>,
     /// Whether the administrative half of the contract (listings, actions, sweep, …) is there.
     pub complete: bool,
 }

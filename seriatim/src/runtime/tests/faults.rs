@@ -58,6 +58,23 @@ async fn a_claim_whose_answer_was_lost_goes_back_and_runs_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_claims_side_by_side_one_is_lost_and_all_jobs_run_once() {
+    let (rig, log) = (Rig::new(), Log::default());
+    for number in 0..4 {
+        rig.push(Job::new("mail", &number).unwrap()).await;
+    }
+    rig.faults.claim_split.store(1, Ordering::SeqCst);
+    rig.faults.lost_claims.store(1, Ordering::SeqCst);
+    let running = Running::start(counting(&rig, &log));
+    log.reaches(4).await;
+    pass(secs(3)).await;
+    assert_eq!(running.stop().await.done, 4);
+    let mut lines = log.lines();
+    lines.sort();
+    assert_eq!(lines, ["0", "1", "2", "3"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_claim_goes_back_also_when_its_queue_has_nothing_else() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("alone", &7).unwrap()).await;

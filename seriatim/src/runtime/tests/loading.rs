@@ -41,6 +41,28 @@ async fn short_jobs_are_claimed_far_ahead_and_slow_ones_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn claims_side_by_side_are_no_more_than_asked_for_and_the_most_urgent_comes_first() {
+    let (rig, log) = (Rig::new(), Log::default());
+    for priority in [3, 9, 1, 7, 5] {
+        rig.push(Job::new("mail", &priority).unwrap().priority(priority)).await;
+    }
+    rig.faults.claim_split.store(2, Ordering::SeqCst);
+    let written = log.clone();
+    let worker = move |batch: Batch<u16>, _: Context| {
+        written.add(batch.payloads().map(u16::to_string).collect::<String>());
+        async move {
+            pass(secs(1)).await;
+            Ok(())
+        }
+    };
+    let running = Running::start(engine(&rig).concurrency(5).worker("mail", worker));
+    log.reaches(5).await;
+    assert_eq!(log.lines(), ["1", "3", "5", "7", "9"]);
+    assert_eq!(rig.faults.lanes_asked.load(Ordering::SeqCst), 3);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn n6_a_worker_s_own_limit_holds() {
     let (rig, log) = (Rig::new(), Log::default());
     for i in 0..10 {

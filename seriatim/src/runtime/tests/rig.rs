@@ -40,6 +40,8 @@ pub(super) struct Faults {
     pub(super) failed_names: AtomicUsize,
     /// Calls get no answer.
     pub(super) hangs: AtomicBool,
+    /// Claims of more lanes go as two; 0: never.
+    pub(super) claim_split: AtomicUsize,
     /// How many claims were made.
     pub(super) claims: AtomicUsize,
     /// How many pushes were made.
@@ -126,7 +128,8 @@ fn lost<T>() -> Result<T> {
 #[async_trait]
 impl Store for Rig {
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        let share = self.faults.claim_split.load(Ordering::SeqCst);
+        Capabilities { claim_split: (share > 0).then_some(share), ..self.inner.capabilities() }
     }
     async fn now(&self) -> Result<Timestamp> {
         self.check()?;

@@ -104,6 +104,7 @@ impl Store for Memory {
             shared: false,
             shards: false,
             transactions: false,
+            claim_split: None,
             complete: true,
         }
     }

@@ -57,6 +57,9 @@ pub use size::size;
 
 /// How often a call is repeated that the server undid because of others.
 const TRIES_MAX: usize = 8;
+/// See [`Capabilities::claim_split`]: two sessions at once keep two of the server's cores busy, and share
+/// a flush of its log.
+const CLAIM_SPLIT: usize = 500;
 
 /// A store in a database of `MySQL` (8.0 or later) or `MariaDB` (10.6 or later).
 ///
@@ -240,6 +243,7 @@ impl Store for Mysql {
             shared: true,
             shards: false,
             transactions: true,
+            claim_split: Some(CLAIM_SPLIT),
             complete: true,
         }
     }

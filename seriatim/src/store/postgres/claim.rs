@@ -59,10 +59,10 @@ impl Postgres {
                 ],
             )
             .await?;
-        let Some((first, jobs)) = rows.split_first() else {
+        let Some((last, jobs)) = rows.split_last() else {
             return Ok(Claimed::default());
         };
-        Ok(Claimed { next_due: time(first, "o_next_due")?, turns: turns(jobs, true)? })
+        Ok(Claimed { next_due: time(last, "o_next_due")?, turns: turns(jobs, true)? })
     }
 
     pub(super) async fn rescue_lanes(&self, request: Rescue) -> Result<Vec<Turn>> {

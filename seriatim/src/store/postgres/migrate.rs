@@ -6,12 +6,15 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// What brings the store from each version to the next. A step that was released never changes: what
 /// comes later is a step of its own.
-const STEPS: [&[&str]; 2] = [BEFORE_RELEASE, FIRST];
+const STEPS: [&[&str]; 3] = [BEFORE_RELEASE, BEFORE_RELEASE, FIRST];
 /// The version that this build writes and reads.
 const VERSION: usize = STEPS.len();
 
-/// Version 1 was never released, and has no way to the next.
+/// Versions 1 and 2 were never released, and have no way to the next.
 const BEFORE_RELEASE: &[&str] = &[];
+
+/// The version that [`FIRST`] makes.
+const FIRST_RELEASED: usize = 3;
 
 const FIRST: &[&str] = &[
     include_str!("sql/schema.sql"),
@@ -42,7 +45,9 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
     step.batch_execute(quiet).await.map_err(error::of_driver)?;
     let found = match version(&step, &pool.schema).await? {
         Some(VERSION) => return Ok(()),
-        Some(other) if other > VERSION || other < 2 => return Err(other_version(other)),
+        Some(other) if other > VERSION || other < FIRST_RELEASED => {
+            return Err(other_version(other));
+        }
         Some(older) => older,
         None => 0,
     };

@@ -40,6 +40,10 @@ use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
 use crate::turn::Turn;
 
+/// See [`Capabilities::claim_split`]: two sessions at once keep two of the server's cores busy, and share
+/// a flush of its log.
+const CLAIM_SPLIT: usize = 500;
+
 /// A store in a schema of a `PostgreSQL` database.
 ///
 /// Several stores can share a database, each in a schema of its own. The server's clock decides.
@@ -101,6 +105,7 @@ impl Store for Postgres {
             shared: true,
             shards: false,
             transactions: true,
+            claim_split: Some(CLAIM_SPLIT),
             complete: true,
         }
     }

@@ -163,6 +163,7 @@ impl Store for Redis {
             shared: true,
             shards: true,
             transactions: false,
+            claim_split: None,
             complete: true,
         }
     }

@@ -208,6 +208,7 @@ impl Store for Sqlite {
             shared: true,
             shards: false,
             transactions: false,
+            claim_split: None,
             complete: true,
         }
     }

@@ -92,7 +92,7 @@ impl Worker {
 
     /// Starts the thread that reads.
     pub(super) fn reader(connection: Connection) -> Result<Self> {
-        Self::start("seriatim-sqlite-read", move |messages| read_all(&connection, &messages))
+        Self::start("seriatim-sqlite-read", move |messages| read_all(connection, &messages))
     }
 
     fn start(name: &str, body: impl FnOnce(Receiver<Message>) + Send + 'static) -> Result<Self> {
@@ -300,16 +300,18 @@ fn run_all(
     Ok(rings)
 }
 
-fn read_all(connection: &Connection, messages: &Receiver<Message>) {
+fn read_all(connection: Connection, messages: &Receiver<Message>) {
     let mut definitions = Definitions::default();
     while let Ok(message) = messages.recv() {
         match message {
             Message::Do(mut task) => {
-                let error = look(connection, &mut definitions, &mut *task).err();
+                let error = look(&connection, &mut definitions, &mut *task).err();
                 task.answer(error.as_ref());
             }
             Message::Watch | Message::Migrate(_) => {}
             Message::Stop(done) => {
+                // Before the writer's, which moves the log into the file only if it is the last.
+                drop(connection);
                 let _ = done.send(());
                 return;
             }

@@ -25,14 +25,16 @@ BEGIN
 END $$;
 
 -- Held by all who draw tokens, until their transaction ends: see reseed().
-CREATE FUNCTION seriatim.draw_tokens() RETURNS void LANGUAGE sql VOLATILE AS $$
-  SELECT pg_advisory_xact_lock_shared(hashtext('seriatim.'), 0)
-$$;
+CREATE FUNCTION seriatim.draw_tokens() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(hashtext('seriatim.'), 0);
+END $$;
 
 -- Held by all who depend on a queue's mode; declare takes it alone to change the mode.
-CREATE FUNCTION seriatim.share_queue(_queue int) RETURNS void LANGUAGE sql VOLATILE AS $$
-  SELECT pg_advisory_xact_lock_shared(hashtext('seriatim.'), _queue)
-$$;
+CREATE FUNCTION seriatim.share_queue(_queue int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(hashtext('seriatim.'), _queue);
+END $$;
 
 -- In a transaction of the user's own the isolation level is his, and at another one our statements
 -- would not see what was committed before them.

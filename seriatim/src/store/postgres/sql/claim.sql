@@ -10,12 +10,14 @@ BEGIN
 END $$;
 
 -- The classes of lanes that a node may take: (route, with a crash behind it or not).
-CREATE FUNCTION seriatim.routes_of(_name text, _groups text[]) RETURNS int[] LANGUAGE sql STABLE AS $$
-  SELECT 0 || ARRAY(
-    SELECT number FROM seriatim.route
-    WHERE node IN ('', coalesce(_name, ''))
-      AND (consumer_group = '' OR consumer_group = ANY (_groups)))
-$$;
+CREATE FUNCTION seriatim.routes_of(_name text, _groups text[]) RETURNS int[] LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN (
+    SELECT 0 || ARRAY(
+      SELECT number FROM seriatim.route
+      WHERE node IN ('', coalesce(_name, ''))
+        AND (consumer_group = '' OR consumer_group = ANY (_groups))));
+END $$;
 
 -- Looks again at lanes whose time has come. Lanes that somebody holds are placed by him.
 CREATE FUNCTION seriatim.promote(_queue int, _now bigint, _lanes_max int) RETURNS void
@@ -32,15 +34,17 @@ BEGIN
 END $$;
 
 -- Locks the best ready lanes over the given classes, best first. Each class is probed on its own,
--- so that the index gives each in order and nothing is scanned over. Nobody is waited for.
-CREATE FUNCTION seriatim.lock_ready(_queue int, _routes int[], _lanes_max int, _crashed_max int)
-RETURNS bigint[] LANGUAGE sql VOLATILE AS $$
+-- so that the index gives each in order and nothing is scanned over. Nobody is waited for. Where the
+-- rows are stays so until this transaction changes them.
+CREATE FUNCTION seriatim.lock_ready(_queue int, _routes int[], _lanes_max int, _crashed_max int,
+  OUT o_lanes bigint[], OUT o_rows tid[], OUT o_packed boolean) LANGUAGE plpgsql AS $$
+BEGIN
   WITH best AS (
     SELECT w.crashed, x.*
     FROM (SELECT r * 2 AS class, 0 AS crashed, _lanes_max AS most FROM unnest(_routes) r
       UNION ALL SELECT r * 2 + 1, 1, least(_crashed_max, _lanes_max) FROM unnest(_routes) r) w
     CROSS JOIN LATERAL (
-      SELECT number, priority, at FROM seriatim.lane l
+      SELECT number, priority, at, l.ctid AS row, payload IS NOT NULL AS packed FROM seriatim.lane l
       WHERE l.queue = _queue AND l.class = w.class
       ORDER BY priority, at, number LIMIT w.most FOR UPDATE SKIP LOCKED) x
   ), ranked AS (
@@ -49,13 +53,16 @@ RETURNS bigint[] LANGUAGE sql VOLATILE AS $$
     SELECT * FROM ranked WHERE crashed = 0 OR rank <= _crashed_max
     ORDER BY priority, at, number LIMIT _lanes_max
   )
-  SELECT array_agg(number ORDER BY priority, at, number) FROM chosen
-$$;
+  SELECT array_agg(number ORDER BY priority, at, number), array_agg(row ORDER BY priority, at, number),
+    bool_and(packed)
+  INTO o_lanes, o_rows, o_packed FROM chosen;
+END $$;
 
 -- What the turns of these lanes own from now on. A statement of its own, after the lanes are
 -- locked: its snapshot sees whatever a push committed before the lock.
 CREATE FUNCTION seriatim.close_jobs(_lanes bigint[], _mode smallint, _take int, _now bigint,
-  _jobs_max int, _bytes_max bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
+  _jobs_max int, _bytes_max bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   UPDATE seriatim.item i SET closed = true
   FROM (
     SELECT j.row
@@ -78,28 +85,40 @@ CREATE FUNCTION seriatim.close_jobs(_lanes bigint[], _mode smallint, _take int, 
     ) j
     WHERE j.rank = 1 OR j.fit AND j.bytes <= _bytes_max
   ) t
-  WHERE i.ctid = t.row
-$$;
+  WHERE i.ctid = t.row;
+END $$;
+
+-- What the holder of a lane gets, one row for each job.
+CREATE TYPE seriatim.taken AS (
+  lane bigint, queue int, name text, key text, token bigint, retry_count int, crashes int, error text,
+  claimed_at bigint, seq bigint, created_at bigint, task text, payload bytea, score float8,
+  priority smallint, run_at bigint, attempt int, options text
+);
 
 -- The claims themselves, in four forms. Tokens are drawn here, under the locks of the lanes: drawn
 -- before, a later claim of a lane could get a lower one.
 
--- Of packed lanes: all that there is to write.
-CREATE FUNCTION seriatim.hold_packed(_lanes bigint[], _node text, _own boolean, _ttl bigint,
-  _now bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
-  UPDATE seriatim.lane l
+-- Of packed lanes: all that there is to write, and to tell.
+CREATE FUNCTION seriatim.hold_packed(_name text, _lanes bigint[], _rows tid[], _node text, _own boolean,
+  _ttl bigint, _now bigint) RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN QUERY UPDATE seriatim.lane l
   SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
     ttl = greatest(_ttl, l.lease_ttl), until = seriatim.later(_now, greatest(_ttl, l.lease_ttl)),
     claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL
-  FROM unnest(_lanes) w (number)
-  CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) n
-  WHERE l.ctid = n.row
-$$;
+  FROM unnest(_lanes, _rows) w (number, row)
+  WHERE l.ctid = w.row AND l.number = w.number AND l.payload IS NOT NULL
+  RETURNING l.number, l.queue, _name, l.key, l.token, l.retry_count, l.crashes, l.error, l.claimed_at,
+    l.number, l.created_at, l.task, l.payload, l.score, l.priority, l.packed_run_at, 1, l.options;
+END $$;
 
 -- In accumulate, where all that waits is taken: what arrives later has higher numbers. Returns the
 -- lanes of which only a part can be taken.
 CREATE FUNCTION seriatim.hold_whole(_lanes bigint[], _node text, _own boolean, _ttl bigint,
-  _now bigint, _jobs_max int, _bytes_max bigint) RETURNS bigint[] LANGUAGE sql VOLATILE AS $$
+  _now bigint, _jobs_max int, _bytes_max bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+  _parts bigint[];
+BEGIN
   WITH looked AS MATERIALIZED (
     SELECT w.number, o.last, o.ttl,
       o.jobs <= _jobs_max AND o.bytes <= _bytes_max AND o.tasks IN (0, o.jobs)
@@ -121,13 +140,15 @@ CREATE FUNCTION seriatim.hold_whole(_lanes bigint[], _node text, _own boolean, _
     CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = k.number OFFSET 0) n
     WHERE l.ctid = n.row AND k.whole
   )
-  SELECT array_agg(number) FROM looked WHERE NOT whole
-$$;
+  SELECT array_agg(number) INTO _parts FROM looked WHERE NOT whole;
+  RETURN _parts;
+END $$;
 
 -- Where a turn is one job: in fifo the first, in exclusive the best that is due. A lane that is ready
 -- stays so when the clock steps back.
 CREATE FUNCTION seriatim.hold_one(_lanes bigint[], _mode smallint, _node text, _own boolean,
-  _ttl bigint, _now bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
+  _ttl bigint, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   UPDATE seriatim.lane l
   SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
     ttl = greatest(_ttl, h.lease_ttl), until = seriatim.later(_now, greatest(_ttl, h.lease_ttl)),
@@ -145,12 +166,13 @@ CREATE FUNCTION seriatim.hold_one(_lanes bigint[], _mode smallint, _node text, _
       WHERE _mode = 3 AND i.lane = n.number AND i.loose AND NOT i.closed
         AND i.run_at <= greatest(_now, n.at)
       ORDER BY i.priority, i.run_at, i.seq LIMIT 1)) h
-  WHERE l.ctid = n.row
-$$;
+  WHERE l.ctid = n.row;
+END $$;
 
 -- Of lanes whose jobs have been marked closed.
 CREATE FUNCTION seriatim.hold_lanes(_lanes bigint[], _mode smallint, _node text, _own boolean,
-  _ttl bigint, _now bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
+  _ttl bigint, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   UPDATE seriatim.lane l
   SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
     ttl = greatest(_ttl, h.lease_ttl),
@@ -172,20 +194,22 @@ CREATE FUNCTION seriatim.hold_lanes(_lanes bigint[], _mode smallint, _node text,
   CROSS JOIN LATERAL (SELECT first.longest AS lease_ttl, first.run_at, first.retry_count,
     first.crashes, first.error, first.priority) h
   CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = first.lane OFFSET 0) n
-  WHERE l.ctid = n.row
-$$;
+  WHERE l.ctid = n.row;
+END $$;
 
 -- When a claim of this queue may next find something. Each class is asked for its first lane: any lane
 -- of it would do, but then the planner may look for one among all lanes of the queue.
 CREATE FUNCTION seriatim.next_due(_queue int, _routes int[], _now bigint) RETURNS bigint
-LANGUAGE sql VOLATILE AS $$
-  SELECT CASE WHEN EXISTS (
-      SELECT FROM unnest(_routes) r CROSS JOIN LATERAL (VALUES (r * 2), (r * 2 + 1)) c (class)
-      CROSS JOIN LATERAL (
-        SELECT FROM seriatim.lane l WHERE l.queue = _queue AND l.class = c.class
-        ORDER BY priority, at, number LIMIT 1) x) THEN _now
-    ELSE (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL) END
-$$;
+LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (
+    SELECT CASE WHEN EXISTS (
+        SELECT FROM unnest(_routes) r CROSS JOIN LATERAL (VALUES (r * 2), (r * 2 + 1)) c (class)
+        CROSS JOIN LATERAL (
+          SELECT FROM seriatim.lane l WHERE l.queue = _queue AND l.class = c.class
+          ORDER BY priority, at, number LIMIT 1) x) THEN _now
+      ELSE (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL) END);
+END $$;
 
 -- Claims locked lanes, each in the cheapest form. Statements of their own, after the lanes are
 -- locked: their snapshots see whatever a push committed before the lock.
@@ -193,15 +217,14 @@ CREATE FUNCTION seriatim.hold(_q seriatim.queue, _lanes bigint[], _node text, _o
   _ttl bigint, _now bigint, _jobs_max int, _bytes_max bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _packed bigint[];
+  _rows tid[];
 BEGIN
-  IF _lanes IS NULL THEN
-    RETURN;
-  END IF;
-  SELECT array_agg(number) FILTER (WHERE payload IS NOT NULL),
-    array_agg(number) FILTER (WHERE payload IS NULL)
-  INTO _packed, _lanes FROM seriatim.lane WHERE number = ANY (_lanes);
+  SELECT array_agg(l.number) FILTER (WHERE payload IS NOT NULL),
+    array_agg(l.ctid) FILTER (WHERE payload IS NOT NULL),
+    array_agg(l.number) FILTER (WHERE payload IS NULL)
+  INTO _packed, _rows, _lanes FROM seriatim.lane l WHERE l.number = ANY (_lanes);
   IF _packed IS NOT NULL THEN
-    PERFORM seriatim.hold_packed(_packed, _node, _own, _ttl, _now);
+    PERFORM FROM seriatim.hold_packed(_q.name, _packed, _rows, _node, _own, _ttl, _now);
   END IF;
   IF _lanes IS NULL THEN
     RETURN;
@@ -220,10 +243,8 @@ BEGIN
 END $$;
 
 -- What the holders of these lanes get, lane by lane.
-CREATE FUNCTION seriatim.turns_of(_lanes bigint[]) RETURNS TABLE (lane bigint, queue int, name text, key text,
-  token bigint, retry_count int, crashes int, error text, claimed_at bigint, seq bigint,
-  created_at bigint, task text, payload bytea, score float8, priority smallint, run_at bigint,
-  attempt int, options text) LANGUAGE sql STABLE AS $$
+CREATE FUNCTION seriatim.turns_of(_lanes bigint[]) RETURNS SETOF seriatim.taken
+LANGUAGE sql STABLE AS $$
   SELECT l.number, l.queue, q.name, l.key, l.token, l.retry_count, l.crashes, l.error, l.claimed_at,
     j.seq, j.created_at, j.task, j.payload, j.score, j.priority, j.run_at, j.attempt, j.options
   FROM unnest(_lanes) WITH ORDINALITY w (number, place)
@@ -240,8 +261,7 @@ CREATE FUNCTION seriatim.turns_of(_lanes bigint[]) RETURNS TABLE (lane bigint, q
   ORDER BY w.place, j.score, j.seq
 $$;
 
--- The first row answers for the whole: next_due, and (of a rescue) whether the caller is dead. The
--- others are the jobs, turn by turn.
+-- The last row answers for the whole: when there may be more. The others are the jobs, turn by turn.
 CREATE FUNCTION seriatim.claim(_now bigint, _name text, _node text, _node_name text, _groups text[],
   _lanes_max int, _crashed_max int, _own boolean, _ttl bigint, _promote_max int, _jobs_max int,
   _bytes_max bigint)
@@ -255,6 +275,8 @@ DECLARE
   _q seriatim.queue;
   _routes int[] := seriatim.routes_of(_node_name, _groups);
   _lanes bigint[];
+  _rows tid[];
+  _packed boolean;
 BEGIN
   PERFORM seriatim.check_node(_node);
   PERFORM seriatim.share_queue(seriatim.queue_number(_name));
@@ -265,15 +287,22 @@ BEGIN
     RETURN;
   END IF;
   PERFORM seriatim.promote(_q.number, _t, _promote_max);
-  _lanes := seriatim.lock_ready(_q.number, _routes, _lanes_max, _crashed_max);
+  SELECT * INTO _lanes, _rows, _packed
+  FROM seriatim.lock_ready(_q.number, _routes, _lanes_max, _crashed_max);
   -- A lane may have been freed after this call began: it is claimed at the time at which it was locked.
   _t := coalesce(_now, seriatim.clock());
-  PERFORM seriatim.hold(_q, _lanes, _node, _own, _ttl, _t, _jobs_max, _bytes_max);
+  IF _packed THEN
+    RETURN QUERY SELECT NULL::bigint, NULL::boolean, t.*
+      FROM seriatim.hold_packed(_q.name, _lanes, _rows, _node, _own, _ttl, _t) t;
+  ELSIF _lanes IS NOT NULL THEN
+    PERFORM seriatim.hold(_q, _lanes, _node, _own, _ttl, _t, _jobs_max, _bytes_max);
+    RETURN QUERY SELECT NULL::bigint, NULL::boolean, t.* FROM seriatim.turns_of(_lanes) t;
+  END IF;
   o_next_due := seriatim.next_due(_q.number, _routes, _t);
   RETURN NEXT;
-  RETURN QUERY SELECT NULL::bigint, NULL::boolean, t.* FROM seriatim.turns_of(_lanes) t;
 END $$;
 
+-- The first row says whether the caller is dead, the others are the jobs.
 -- Declares dead the nodes that are silent, then takes their expired claims, and those whose own
 -- lease has run out, under new tokens: from then on the old holders' writes are refused.
 CREATE FUNCTION seriatim.rescue(_now bigint, _node text, _ttl bigint, _lanes_max int)

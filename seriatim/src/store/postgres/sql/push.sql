@@ -84,14 +84,15 @@ END $$;
 -- Takes the idempotency keys of a batch, in order, so that two pushes of one key wait for each
 -- other also where there is no lane that makes them.
 CREATE FUNCTION seriatim.take_names(_queue int[], _key text[], _name text[]) RETURNS void
-LANGUAGE sql VOLATILE AS $$
+LANGUAGE plpgsql AS $$
+BEGIN
   INSERT INTO seriatim.idempotency AS i (queue, key, name, seq, created_at, until)
     SELECT DISTINCT w.queue, coalesce(w.key, '') AS k, w.name, 0, 0, 0
     FROM unnest(_queue, _key, _name) w (queue, key, name)
     WHERE w.name IS NOT NULL
     ORDER BY w.queue, k, w.name
-  ON CONFLICT (queue, key, name) DO UPDATE SET until = i.until
-$$;
+  ON CONFLICT (queue, key, name) DO UPDATE SET until = i.until;
+END $$;
 
 -- The first job of an idempotency key, if it is remembered.
 CREATE FUNCTION seriatim.remembered(_queue int, _key text, _name text, _now bigint,
@@ -107,7 +108,8 @@ $$;
 -- What arrivals do to the due times of accumulate lanes. One write for each lane, whatever the
 -- batch: the versions of a row that one transaction writes again and again all have to be walked.
 CREATE FUNCTION seriatim.arrive(_lanes bigint[], _run_at bigint[], _priority smallint[],
-  _status smallint[]) RETURNS void LANGUAGE sql VOLATILE AS $$
+  _status smallint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   UPDATE seriatim.lane l
   SET next_due = CASE
       WHEN NOT l.claimed THEN l.next_due
@@ -133,8 +135,8 @@ CREATE FUNCTION seriatim.arrive(_lanes bigint[], _run_at bigint[], _priority sma
   ) a
   CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = a.lane OFFSET 0) n
   WHERE l.ctid = n.row AND (a.rule OR CASE WHEN l.claimed THEN l.next_due IS NULL
-      ELSE l.due < 0 OR a.priority < l.priority END)
-$$;
+      ELSE l.due < 0 OR a.priority < l.priority END);
+END $$;
 
 -- Inserts a packed lane for each job that is the first of its lane, and locks the lanes that were
 -- there, all in one order. Returns the places of the jobs that are stored by it. The conflict that
@@ -182,7 +184,8 @@ END $$;
 -- Adds jobs to lanes that the caller holds: those of a batch that have one in _lanes.
 CREATE FUNCTION seriatim.push_items(_lanes bigint[], _task text[], _digest bytea[], _score float8[],
   _priority smallint[], _run_at bigint[], _options text[], _lease_ttl bigint[], _routes int[],
-  _payload bytea[], _seqs bigint[], _now bigint) RETURNS void LANGUAGE sql VOLATILE AS $$
+  _payload bytea[], _seqs bigint[], _now bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   WITH job AS MATERIALIZED (
     SELECT u.*, l.queue, q.mode, q.merge, q.mode = 1 AND q.merge <> 2 AS merging,
       coalesce(u.own_score, CASE WHEN q.mode = 2 THEN 0 ELSE _now / 1e6::float8 END) AS score
@@ -214,8 +217,8 @@ CREATE FUNCTION seriatim.push_items(_lanes bigint[], _task text[], _digest bytea
   ON CONFLICT (lane, digest) WHERE merging AND NOT closed DO UPDATE
     SET score = CASE WHEN (SELECT q.merge FROM seriatim.queue q WHERE q.number = excluded.queue) = 0
         THEN least(i.score, excluded.score) ELSE greatest(i.score, excluded.score) END,
-      priority = least(i.priority, excluded.priority)
-$$;
+      priority = least(i.priority, excluded.priority);
+END $$;
 
 -- The arrays hold one entry for each job; _queue counts places in _queues. Answers in their order;
 -- status: 0 queued, 1 merged, 2 duplicate.

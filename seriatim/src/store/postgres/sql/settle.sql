@@ -23,23 +23,25 @@ $$;
 -- A flagged job ends cancelled, whatever the outcome, unless it is done. _except: fates by
 -- `place:seq`.
 CREATE FUNCTION seriatim.fates_of(_endings seriatim.ending[], _except jsonb) RETURNS seriatim.fated[]
-LANGUAGE sql VOLATILE AS $$
-  SELECT coalesce(array_agg(ROW((f.e).place, f.lane, f.seq, f.score, f.created_at,
-      CASE WHEN f.cancelled THEN 2 ELSE f.fate END,
-      CASE WHEN f.cancelled THEN 'canceled' WHEN f.fate = 3 THEN 'expired'
-        WHEN f.fate IN (1, 2) OR f.owned THEN (f.e).error END,
-      f.cancelled, (f.e).merge, (f.e).retain, (f.e).claimed_at, (f.e).counted, f.owned,
-      (f.e).due_kind, (f.e).due_in, (f.e).retry_count, (f.e).crashes)::seriatim.fated), '{}')
-  FROM (
-    SELECT x.*, x.flagged AND x.fate <> 0 AS cancelled
+LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (
+    SELECT coalesce(array_agg(ROW((f.e).place, f.lane, f.seq, f.score, f.created_at,
+        CASE WHEN f.cancelled THEN 2 ELSE f.fate END,
+        CASE WHEN f.cancelled THEN 'canceled' WHEN f.fate = 3 THEN 'expired'
+          WHEN f.fate IN (1, 2) OR f.owned THEN (f.e).error END,
+        f.cancelled, (f.e).merge, (f.e).retain, (f.e).claimed_at, (f.e).counted, f.owned,
+        (f.e).due_kind, (f.e).due_in, (f.e).retry_count, (f.e).crashes)::seriatim.fated), '{}')
     FROM (
-      SELECT e, i.lane, i.seq, i.score, i.created_at, i.flagged,
-        (e).mode <> 1 AND coalesce((e).owner = i.seq, false) AS owned,
-        coalesce((_except->>format('%s:%s', (e).place, i.seq))::smallint, (e).rest) AS fate
-      FROM unnest(_endings) e
-      CROSS JOIN LATERAL (SELECT * FROM seriatim.item o WHERE o.lane = (e).lane AND o.closed OFFSET 0) i) x
-  ) f
-$$;
+      SELECT x.*, x.flagged AND x.fate <> 0 AS cancelled
+      FROM (
+        SELECT e, i.lane, i.seq, i.score, i.created_at, i.flagged,
+          (e).mode <> 1 AND coalesce((e).owner = i.seq, false) AS owned,
+          coalesce((_except->>format('%s:%s', (e).place, i.seq))::smallint, (e).rest) AS fate
+        FROM unnest(_endings) e
+        CROSS JOIN LATERAL (SELECT * FROM seriatim.item o WHERE o.lane = (e).lane AND o.closed OFFSET 0) i) x
+    ) f);
+END $$;
 
 -- Records what has ended, and removes it from among the living. What ends was tried.
 CREATE FUNCTION seriatim.end_jobs(_fates seriatim.fated[], _now bigint) RETURNS void
@@ -63,7 +65,8 @@ END $$;
 
 -- Ends the claims. What is still closed in a lane is what is kept.
 CREATE FUNCTION seriatim.free_lanes(_endings seriatim.ending[], _now bigint) RETURNS void
-LANGUAGE sql VOLATILE AS $$
+LANGUAGE plpgsql AS $$
+BEGIN
   UPDATE seriatim.lane l
   SET claimed = false, holder = NULL, own_lease = NULL, ttl = NULL, until = NULL, claimed_at = NULL,
     beat_at = NULL, progress = CASE WHEN e.kept THEN l.progress END, next_due = NULL,
@@ -81,8 +84,8 @@ LANGUAGE sql VOLATILE AS $$
     FROM unnest(_endings) s
   ) e
   CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = e.lane OFFSET 0) n
-  WHERE l.ctid = n.row
-$$;
+  WHERE l.ctid = n.row;
+END $$;
 
 -- Opens what is kept. Where an equal job arrived meanwhile the two become one first: at most one
 -- of them may be open.
@@ -113,7 +116,8 @@ BEGIN
   WHERE seq = ANY (ARRAY(SELECT f.seq FROM unnest(_fates) f WHERE f.fate = 5));
 END $$;
 
-CREATE FUNCTION seriatim.count_turns(_endings seriatim.ending[]) RETURNS void LANGUAGE sql VOLATILE AS $$
+CREATE FUNCTION seriatim.count_turns(_endings seriatim.ending[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   INSERT INTO seriatim.tally AS t (queue, slot, processed, failed)
     SELECT l.queue, pg_backend_pid() % 32, count(*) FILTER (WHERE NOT e.counted AND e.rest = 0),
       count(*) FILTER (WHERE e.counted)
@@ -121,8 +125,8 @@ CREATE FUNCTION seriatim.count_turns(_endings seriatim.ending[]) RETURNS void LA
     CROSS JOIN LATERAL (SELECT n.queue FROM seriatim.lane n WHERE n.number = e.lane OFFSET 0) l
     GROUP BY l.queue ORDER BY l.queue
   ON CONFLICT (queue, slot) DO UPDATE
-    SET processed = t.processed + excluded.processed, failed = t.failed + excluded.failed
-$$;
+    SET processed = t.processed + excluded.processed, failed = t.failed + excluded.failed;
+END $$;
 
 -- Ends the turns of which every job is done, where that is short: the lane is packed, or the claim
 -- says in one number what it owns. The caller holds the lanes that have a key. Returns the places.
