@@ -98,9 +98,11 @@ local function choose(l)
   if S.mode == 'accumulate' then most = turn_jobs_max
   elseif S.mode == 'fifo' and head.retry < 0 and head.crashes == 0 then most = S.take end
   if most == 1 then return { head } end
-  local chosen, bytes = {}, 0
-  for i, member in ipairs(members(K.open, l, most)) do
-    local j = job_of(seq_in(member))
+  local chosen, bytes, seqs = {}, 0, {}
+  for i, member in ipairs(members(K.open, l, most)) do seqs[i] = seq_in(member) end
+  read_jobs(seqs)
+  for i, seq in ipairs(seqs) do
+    local j = job_of(seq)
     bytes = bytes + j.size
     local fits = j.task == head.task and bytes <= turn_bytes_max
       and (S.mode == 'accumulate' or fresh(j))

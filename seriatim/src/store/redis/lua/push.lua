@@ -130,29 +130,98 @@ local function job_at(i)
   return j
 end
 
--- As `insert`, put off. `fifo` looks at nothing in between: no equal jobs, none that is due.
-local appended, firsts = {}, {}
-local function append(l, j)
-  if appended[l] == nil then appended[l] = l.open > 0 and not l.claimed_at end
+-- The digest in the text of a plain job.
+local function digest_in(text)
+  local key_length, task_length, digest_length = struct.unpack('>I2I2I1', text, 20)
+  local at = 29 + key_length + task_length
+  return string.sub(text, at, at + digest_length - 1)
+end
+
+-- The equal jobs that wait, by lane and digest, as far as they have been looked for. Those of the lanes
+-- that were there before the batch are looked for together.
+local equals = {}
+local function look_for_equals()
+  if not S.merges or takes == '2' then return end
+  local wanted = {}
+  for i = 1, jobs_max do
+    local id = ids[job_keys[i]]
+    local digest = id and (texts[i] and digest_in(texts[i]) or ARGV[starts[i] + 3])
+    local field = id and pad(number_in(id)) .. digest
+    if field and equals[field] == nil and not records[id] then
+      equals[field] = false
+      wanted[#wanted + 1] = field
+    end
+  end
+  for i, seq in ipairs(fields(K.equal, wanted)) do equals[wanted[i]] = seq end
+end
+
+local function equal_of(field)
+  if equals[field] == nil then equals[field] = call('HGET', K.equal, field) end
+  return equals[field]
+end
+
+-- How lanes stood that waited before something was appended to them, and what of that comes first.
+local before = {}
+local function remember(l, j)
+  if before[l] == nil then
+    before[l] = l.open > 0 and not l.claimed_at
+      and { due = l.due, first = open_member(l, j), prio = j.prio }
+  end
+end
+
+-- As `insert`, put off: in `fifo` and `accumulate` nothing is looked at in between but equal jobs, which
+-- `equals` and `jobs` know.
+local function append(l, j, field)
   l.open = l.open + 1
   j.lane = l.n
   if j.expires > 0 then later('ZADD', K.expiring, num(j.expires), pad(j.seq)) end
-  local member = open_member(l, j)
-  if not firsts[l] or member < firsts[l] then firsts[l] = member end
+  local member, was = open_member(l, j), before[l]
+  if was then
+    if member < was.first then was.first = member end
+    was.prio = math.min(was.prio, j.prio)
+  end
   later('ZADD', K.open, 0, member)
+  if S.mode == 'accumulate' then later('ZADD', K.prios, 0, prio_member(l, j)) end
+  if field then
+    later('HSET', K.equal, field, num(j.seq))
+    equals[field] = num(j.seq)
+  end
   jobs[j.seq] = j
 end
 
--- A lane whose first job stays the first stays where it stands: only its record is written.
+-- Whether what was appended leaves a lane where it stands.
+local function stays(l, was)
+  if S.mode == 'fifo' then
+    local first = members(K.open, l, 1)[1]
+    return first and first < was.first
+  end
+  if l.due ~= was.due then return false end
+  if not l.ready then return l.wake or l.held or l.paused end
+  local class, prio = struct.unpack('>I3I2', l.ready)
+  return was.prio >= prio
+end
+
+-- Of a lane that stays where it stands only the record is written.
 local function keep_places()
   local others = {}
   for _, l in ipairs(touched) do
-    local first = appended[l] and members(K.open, l, 1)[1]
-    if first and first < firsts[l] then later('HSET', K.lanes, id_of(l.n), lane_record(l))
+    if before[l] and stays(l, before[l]) then later('HSET', K.lanes, id_of(l.n), lane_record(l))
     else others[#others + 1] = l end
   end
   touched = others
   write_out()
+end
+
+-- Makes of two equal jobs one. What was put off is written first: it may be what changes now.
+local function merge(l, queued, j)
+  write_out()
+  before[l] = false
+  take(l, queued)
+  queued.score = merged_score(queued.score, j.score)
+  queued.prio = math.min(queued.prio, j.prio)
+  arrive(l, j.run_at, true)
+  insert(l, queued)
+  save_job(queued)
 end
 
 -- Puts a new job into its lane; returns the job it is known as, and whether it merged.
@@ -160,24 +229,22 @@ local function put(key, j)
   local l = key ~= '' and lane_of_key(key)
   if not l then l = open_lane(j.seq, key, j.run_at, j.route) end
   touch(l)
-  local equal = S.merges and j.digest ~= '' and call('HGET', K.equal, pad(l.n) .. j.digest)
+  local field = S.merges and j.digest ~= '' and pad(l.n) .. j.digest
+  local equal = field and equal_of(field)
   local queued = equal and job_of(tonumber(equal))
   if queued then
-    take(l, queued)
-    queued.score = merged_score(queued.score, j.score)
-    queued.prio = math.min(queued.prio, j.prio)
-    arrive(l, j.run_at, true)
-    insert(l, queued)
-    save_job(queued)
+    merge(l, queued, j)
     return queued, 1
   end
+  local is_put_off = S.mode == 'fifo' or S.mode == 'accumulate'
+  if is_put_off then remember(l, j) end
   arrive(l, j.run_at, false)
-  if S.mode == 'fifo' then append(l, j) else insert(l, j) end
+  if is_put_off then append(l, j, field) else insert(l, j) end
   if j.size > INLINE_BYTES_MAX then
     call('HSET', K.bodies, num(j.seq), j.body)
     j.body = false
   end
-  if S.mode == 'fifo' then later('HSET', K.jobs, num(j.seq), job_record(j)) else save_job(j) end
+  if is_put_off then later('HSET', K.jobs, num(j.seq), job_record(j)) else save_job(j) end
   count('jobs', 1)
   return j, 0
 end
@@ -189,6 +256,7 @@ if ARGV[5] ~= '0' then
   S.token, S.counted = math.max(S.token, tonumber(ARGV[5])), true
 end
 
+if keyed then look_for_equals() end
 local answer, now_bytes = {}, id_of(NOW)
 local function tell(seq, created, status)
   local at = #answer

@@ -110,18 +110,16 @@ local answer, simple = {}, tonumber(ARGV[2])
 
 -- Reads lanes and the jobs of their turns at once.
 local function read_ahead(lane_ids)
-  local seqs, names = {}, {}
+  local seqs = {}
   for i, record in ipairs(fields(K.lanes, lane_ids)) do
     local n = number_in(lane_ids[i])
     if record and not is_compact(record) and lanes[n] == nil then
       for _, seq in ipairs(closed_of(lane_of(n, record))) do
-        seqs[#seqs + 1], names[#names + 1] = seq, num(seq)
+        seqs[#seqs + 1] = seq
       end
     end
   end
-  for i, record in ipairs(fields(K.jobs, names)) do
-    if record and jobs[seqs[i]] == nil then read_job(seqs[i], record) end
-  end
+  read_jobs(seqs)
 end
 
 -- Those whose lane has a compact record end together; the others one by one.

@@ -185,6 +185,19 @@ local function job_of(seq)
   return l and jobs[seq] or false
 end
 
+-- Reads jobs that are not known yet, in one command.
+local function read_jobs(seqs)
+  local unknown, names = {}, {}
+  for _, seq in ipairs(seqs) do
+    if jobs[seq] == nil then
+      unknown[#unknown + 1], names[#names + 1] = seq, num(seq)
+    end
+  end
+  for i, record in ipairs(fields(K.jobs, names)) do
+    if record then read_job(unknown[i], record) end
+  end
+end
+
 local function job_record(j)
   return cmsgpack.pack(j.created, j.lane, j.state, j.task, j.digest, j.score, j.prio, j.run_at,
     j.attempts, j.retry, j.crashes, j.error, j.started, j.flagged, j.route, j.ttl, j.expires,
