@@ -89,15 +89,36 @@ local function return_to_lane(l, turn, kept)
   touch(l)
 end
 
+-- Whether a job that is done can be forgotten unread: nothing is kept of it, and none became one with
+-- another.
+local forgets
+local function forgets_done()
+  if forgets == nil then forgets = S.keep == 0 and call('HLEN', K.aliases) == 0 end
+  return forgets
+end
+
+local function forget_unread(closed)
+  for _, seq in ipairs(closed) do
+    jobs[seq] = false
+    later('HDEL', K.jobs, num(seq))
+    later('HDEL', K.bodies, num(seq))
+  end
+  count('jobs', -#closed)
+end
+
 local function settle(turn)
   local l = lane_of(turn.lane)
   if not l or not l.claimed_at or l.token ~= turn.token then return false end
   local closed, claimed_at = end_claim(l)
   local kept, cancelled = {}, {}
-  for _, seq in ipairs(closed) do
-    local j = job_of(seq)
-    j.started = j.started or claimed_at
-    kept[#kept + 1] = end_job(l, turn, j, cancelled)
+  if turn.rest == 'done' and not next(turn.fates) and forgets_done() then
+    forget_unread(closed)
+  else
+    for _, seq in ipairs(closed) do
+      local j = job_of(seq)
+      j.started = j.started or claimed_at
+      kept[#kept + 1] = end_job(l, turn, j, cancelled)
+    end
   end
   if not kept[1] and l.open > 0 then later('HDEL', K.progress, id_of(l.n)) end
   return_to_lane(l, turn, kept)
@@ -114,8 +135,9 @@ local function read_ahead(lane_ids)
   for i, record in ipairs(fields(K.lanes, lane_ids)) do
     local n = number_in(lane_ids[i])
     if record and not is_compact(record) and lanes[n] == nil then
-      for _, seq in ipairs(closed_of(lane_of(n, record))) do
-        seqs[#seqs + 1] = seq
+      local l = lane_of(n, record)
+      if not forgets_done() then
+        for _, seq in ipairs(closed_of(l)) do seqs[#seqs + 1] = seq end
       end
     end
   end
