@@ -19,7 +19,9 @@ use crate::site::{PATIENCE, QUEUE, Serving, Site, eventually, happens};
 /// Names how many jobs a run has; few by default, so that all tests stay quick.
 const JOBS_VARIABLE: &str = "SERIATIM_FAULT_JOBS";
 const JOBS: u64 = 2_000;
-const KEYS: u64 = 500;
+/// Keys of a run: at least so many, and one for so many jobs.
+const KEYS_MIN: u64 = 500;
+const JOBS_PER_KEY: u64 = 50;
 const NODES: usize = 3;
 /// Jobs in one push. They are of different keys.
 const PUSH_JOBS: u64 = 20;
@@ -168,12 +170,13 @@ pub(super) async fn push(
     jobs: u64,
 ) {
     let client = Client::new(store.clone());
+    let keys = (jobs / JOBS_PER_KEY).max(KEYS_MIN);
     let numbers: Vec<u64> = (0..jobs).collect();
     for batch in numbers.chunks(PUSH_JOBS as usize) {
         let job = |number: &u64| {
             let job = Job::new(QUEUE, &json!({ "number": number })).unwrap();
             match mode.is_keyed() {
-                true => job.key(format!("key-{}", number % KEYS)).score(*number as f64),
+                true => job.key(format!("key-{}", number % keys)).score(*number as f64),
                 false => job,
             }
         };
