@@ -15,6 +15,7 @@ pub(super) fn cases() -> Vec<Case> {
         l6_a_failed_turn_waits_for_its_retry,
         accumulate_keeps_a_failed_lane_waiting_while_newcomers_gather,
         l4_a_failed_payload_and_an_equal_newcomer_are_handed_over_once,
+        a_failed_payload_finds_its_equal_among_very_many,
         fifo_does_not_let_later_jobs_overtake_a_retry,
         exclusive_lets_others_pass_a_retry,
         retries_end_in_the_morgue,
@@ -166,6 +167,19 @@ async fn l4_a_failed_payload_and_an_equal_newcomer_are_handed_over_once(mut benc
     bench.done(&turn).await;
     assert_eq!(bench.state(older).await, Some(JobState::Succeeded));
     assert_eq!(bench.state(newer).await, Some(JobState::Succeeded), "and shares the outcome");
+}
+
+async fn a_failed_payload_finds_its_equal_among_very_many(mut bench: Bench) {
+    bench.declare(Queue::accumulate("q")).await;
+    let older = bench.push(job("v1").score(5.0)).await.job_id;
+    let turn = bench.one().await;
+    // More than a store reads of a lane to settle one turn.
+    let others = (0..200).map(|number| job(&format!("other {number}")).score(9.0));
+    bench.push_all(others.chain([job("v1").score(3.0)]).collect()).await;
+    bench.fail(&turn).await;
+    bench.pass(WAIT);
+    let turn = bench.one().await;
+    assert_eq!((turn.jobs.len(), turn.jobs[0].id, turn.jobs[0].score), (201, older, 3.0));
 }
 
 async fn fifo_does_not_let_later_jobs_overtake_a_retry(mut bench: Bench) {

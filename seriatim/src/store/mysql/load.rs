@@ -21,6 +21,10 @@ use crate::store::request::{Command, NodeInfo};
 
 /// Lanes with at most so many open jobs are read as a whole; of others only what is needed.
 const SMALL_LANE: i64 = 64;
+/// The same where a job or two are all that is needed.
+const SMALL_LANE_OF_FEW: i64 = 8;
+/// Parts of lanes that are read by one statement.
+const PARTS_MAX: usize = 200;
 /// Larger payloads are read only once a claim has taken their job.
 const INLINE_BYTES: usize = 4 << 10;
 
@@ -72,9 +76,6 @@ impl Work<'_> {
         bodies: Bodies,
         equal: &HashMap<u64, Vec<Digest>>,
     ) -> Try<()> {
-        let is_small = |work: &Self, id: &u64| {
-            work.lanes.get(id).is_none_or(|row| need == Need::All || row.n <= SMALL_LANE)
-        };
         let has_more = |work: &Self, id: &u64| {
             let here = i64::from(work.jobs.get(id).is_some_and(|job| job.lane == Some(*id)));
             work.lanes.get(id).is_some_and(|row| row.n + row.c > here)
@@ -84,7 +85,7 @@ impl Work<'_> {
             (parts.open, parts.closed) = (true, parts.closed || closed);
         }
         let (small, large): (Vec<u64>, Vec<u64>) =
-            lanes.iter().filter(|id| has_more(self, id)).partition(|id| is_small(self, id));
+            lanes.iter().filter(|id| has_more(self, id)).partition(|id| self.is_small(**id, need));
         let all = if closed { "" } else { "AND j.gen >= l.open" };
         for ids in small.chunks(LIST_MAX) {
             let from = format!(
@@ -93,27 +94,67 @@ impl Work<'_> {
             );
             self.read_jobs(&from, bodies).await?;
         }
-        for id in large {
-            self.load_large(id, need, closed, bodies, equal.get(&id)).await?;
+        self.load_large(&large, need, closed, bodies, equal).await
+    }
+
+    /// Whether all open jobs of a lane are read.
+    fn is_small(&self, id: u64, need: Need) -> bool {
+        let Some(row) = self.lanes.get(&id) else { return true };
+        let mode = self.state.queue_row(row.q).map(|queue| queue.queue.mode);
+        match (need, mode) {
+            (Need::All, _) => true,
+            (_, Some(Mode::Fifo)) | (Need::Arrival, Some(Mode::Accumulate)) => {
+                row.n <= SMALL_LANE_OF_FEW
+            }
+            _ => row.n <= SMALL_LANE,
         }
-        Ok(())
     }
 
     async fn load_large(
         &mut self,
-        id: u64,
+        lanes: &[u64],
         need: Need,
         closed: bool,
         bodies: Bodies,
-        equal: Option<&Vec<Digest>>,
+        equal: &HashMap<u64, Vec<Digest>>,
     ) -> Try<()> {
-        let Some(row) = self.lanes.get(&id).cloned() else { return Ok(()) };
+        let mut parts = Vec::new();
+        for id in lanes {
+            let Some(row) = self.lanes.get(id) else { continue };
+            let equal = equal.get(id).map_or(&[][..], Vec::as_slice);
+            parts.extend(self.parts_of(row, need, closed, equal)?);
+        }
+        for parts in parts.chunks(PARTS_MAX) {
+            let parts: Vec<String> =
+                parts.iter().map(|from| format!("({})", self.jobs_from(from, bodies))).collect();
+            self.read_jobs_by(&parts.join(" UNION ALL ")).await?;
+        }
+        if need == Need::Turn {
+            return Ok(());
+        }
+        for id in lanes {
+            let Some(row) = self.lanes.get(id).cloned() else { continue };
+            if self.mode(row.q)? == Mode::Accumulate {
+                self.load_soonest(&row, need).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is read of a lane with many jobs, each the end of a query.
+    fn parts_of(
+        &self,
+        row: &LaneRow,
+        need: Need,
+        closed: bool,
+        equal: &[Digest],
+    ) -> Try<Vec<String>> {
         let mode = self.mode(row.q)?;
-        let open = format!("FROM seriatim_job j WHERE j.lane = {id} AND j.gen >= {}", row.open);
+        let lane = format!("FROM seriatim_job j WHERE j.lane = {}", row.id);
+        let open = format!("{lane} AND j.gen >= {}", row.open);
+        let mut parts = Vec::new();
         if closed {
-            let closed =
-                format!("FROM seriatim_job j WHERE j.lane = {id} AND j.gen < {}", row.open);
-            self.read_jobs(&closed, bodies).await?;
+            parts.push(format!("{lane} AND j.gen < {}", row.open));
         }
         let most = match (need, mode) {
             (Need::Turn, Mode::Accumulate) => TURN_JOBS_MAX + 1,
@@ -126,25 +167,17 @@ impl Work<'_> {
             (Need::Turn, Mode::Accumulate) => "score, j.seq",
             _ => "ord, j.seq",
         };
-        self.read_jobs(&format!("{open} ORDER BY j.{order} LIMIT {most}"), bodies).await?;
+        parts.push(format!("{open} ORDER BY j.{order} LIMIT {most}"));
         if mode == Mode::Exclusive {
             let (from, to) = (bytes(&[1]), bytes(&later_order(self.now)));
-            let due = format!("{open} AND j.ord >= {from} AND j.ord <= {to}");
-            self.read_jobs(&due, bodies).await?;
-            let next = format!("{open} AND j.ord > {to} ORDER BY j.ord, j.seq LIMIT 1");
-            self.read_jobs(&next, bodies).await?;
+            parts.push(format!("{open} AND j.ord >= {from} AND j.ord <= {to}"));
+            parts.push(format!("{open} AND j.ord > {to} ORDER BY j.ord, j.seq LIMIT 1"));
         }
-        if let Some(equal) = equal.filter(|equal| !equal.is_empty()) {
-            let equal: Vec<String> = equal.iter().map(|digest| bytes(digest)).collect();
-            for some in equal.chunks(LIST_MAX) {
-                self.read_jobs(&format!("{open} AND j.ord IN ({})", some.join(",")), bodies)
-                    .await?;
-            }
+        for some in equal.chunks(LIST_MAX) {
+            let some: Vec<String> = some.iter().map(|digest| bytes(digest)).collect();
+            parts.push(format!("{open} AND j.ord IN ({})", some.join(",")));
         }
-        if mode == Mode::Accumulate && need != Need::Turn {
-            self.load_soonest(&row, need).await?;
-        }
-        Ok(())
+        Ok(parts)
     }
 
     /// Tells the model the soonest priority of the open jobs that were not read.
@@ -171,11 +204,19 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// A query of jobs, of which the end is given.
+    fn jobs_from(&self, from: &str, bodies: Bodies) -> String {
+        let (body, newest) = (bodies.of("j.payload"), self.newest());
+        format!("SELECT {JOB_COLUMNS}, {body} {from}{newest}")
+    }
+
     /// Reads jobs into the lanes that were read before.
     pub(super) async fn read_jobs(&mut self, from: &str, bodies: Bodies) -> Try<Vec<JobId>> {
-        let (body, newest) = (bodies.of("j.payload"), self.newest());
-        let sql = format!("SELECT {JOB_COLUMNS}, {body} {from}{newest}");
-        let ids = self.read(&sql).await?;
+        self.read_jobs_by(&self.jobs_from(from, bodies)).await
+    }
+
+    async fn read_jobs_by(&mut self, sql: &str) -> Try<Vec<JobId>> {
+        let ids = self.read(sql).await?;
         for lane in self.state.lanes.values_mut() {
             if let Some(hold) = &mut lane.hold {
                 hold.closed.sort_by_key(|job| (score_rank(job.score), job.id.seq()));
@@ -316,15 +357,18 @@ fn stand_in(length: usize) -> Payload {
 impl Work<'_> {
     /// The digests of the closed jobs of a lane that is read in part only.
     pub(super) async fn closed_digests(&mut self, lane: u64) -> Try<Vec<Digest>> {
-        let Some(row) = self.lanes.get(&lane).filter(|row| row.n > SMALL_LANE) else {
+        if self.is_small(lane, Need::Position) {
             return Ok(Vec::new());
-        };
+        }
+        let Some(row) = self.lanes.get(&lane) else { return Ok(Vec::new()) };
         let sql = format!(
             "SELECT digest FROM seriatim_job WHERE lane = {lane} AND gen < {} AND digest IS NOT NULL{}",
             row.open,
             self.newest()
         );
-        let mut digests = Vec::new();
+        // That of the job that opened the lane stands in the lane's row.
+        let opener = self.jobs.get(&lane).and_then(|job| job.entry.digest);
+        let mut digests: Vec<Digest> = opener.into_iter().collect();
         for row in self.rows(&sql).await? {
             digests
                 .extend(Columns::of(row).bytes()?.and_then(|bytes| Digest::try_from(bytes).ok()));
