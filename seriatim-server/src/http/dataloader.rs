@@ -7,7 +7,7 @@ use axum::http::HeaderMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use seriatim::limits::{ATTEMPTS_MAX, DELAY_MAX, NAME_BYTES_MAX};
+use seriatim::limits::{ATTEMPTS_MAX, DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX};
 use seriatim::store::{Cancel, Cancelled, JobView, PushStatus};
 use seriatim::{Backoff, Job, JobId, Payload, RunAt};
 
@@ -66,7 +66,7 @@ pub(super) fn trigger_schema() -> Schema {
     Schema::object(&[
         ("queue", Schema::queue()),
         ("task", name()),
-        ("lock_key", name()),
+        ("lock_key", Schema::name(KEY_BYTES_MAX)),
         ("args", Schema::map(Schema::any()).or_null()),
         ("idempotency_key", text().or_null()),
         ("partition_key", text().or_null()),

@@ -3,6 +3,7 @@
 mod across;
 mod churn;
 mod claims;
+mod hot;
 mod limit;
 mod process;
 mod starts;
@@ -62,10 +63,14 @@ pub(crate) struct Bench {
     #[arg(long, conflicts_with_all = ["mode", "keys", "payload_bytes", "retain", "limit"],
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     backlog: Option<u64>,
+    /// Instead measure single pushes to one key of a queue that has keys: alone, and behind so many payloads
+    #[arg(long, value_name = "PAYLOADS", conflicts_with_all = ["jobs", "keys", "payload_bytes", "limit", "backlog"],
+          value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    hot: Option<u64>,
     /// Instead push and drain for so long at full speed, and compare the first tenth of it with the last:
     /// jobs per second, and the room that the store takes
     #[arg(long, value_name = "DURATION", value_parser = super::duration,
-          conflicts_with_all = ["jobs", "keys", "backlog", "limit"])]
+          conflicts_with_all = ["jobs", "keys", "backlog", "hot", "limit"])]
     churn: Option<Duration>,
     /// Also measure the bare limit: the least work of this store for the same guarantees
     #[arg(long)]
@@ -84,10 +89,11 @@ impl Bench {
             let queue = self.queue();
             return self.store.using(async |store| across::push(&store, &queue).await).await;
         }
-        let measure = async |store| match (self.backlog, self.churn) {
-            (Some(jobs), _) => claims::measure(&store, jobs).await,
-            (None, Some(length)) => self.churn(&store, length).await,
-            (None, None) => self.throughput(&store).await,
+        let measure = async |store| match (self.backlog, self.hot, self.churn) {
+            (Some(jobs), ..) => claims::measure(&store, jobs).await,
+            (_, Some(payloads), _) => hot::measure(&store, &self.queue(), payloads).await,
+            (.., Some(length)) => self.churn(&store, length).await,
+            (None, None, None) => self.throughput(&store).await,
         };
         let result = self.store.creating(measure).await?;
         say(if self.json {
