@@ -80,7 +80,7 @@ fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
             Severity::Notice,
             about,
             format!("has {}, and no node works on it", count(queue.jobs, "job")),
-            format!("add [[workers]] for {name} and start `seriatim serve` before they fall due"),
+            format!("add [[workers]] for {name} and start `seriatim serve`"),
         )),
         (true, true) => Some(Finding::new(
             Severity::Warning,
