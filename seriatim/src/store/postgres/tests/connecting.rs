@@ -65,6 +65,9 @@ async fn wrong_parameters_are_named() {
         assert_eq!((error.kind(), error.field()), (ErrorKind::Invalid, Some(field)), "{error}");
         assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
     }
+    // No waiting makes a server of this.
+    let error = Postgres::connect("postgres:///jobs").await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }
 
 #[tokio::test]
