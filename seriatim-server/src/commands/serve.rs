@@ -9,7 +9,7 @@ use clap::Args;
 use seriatim::checker::Recorder;
 use seriatim::{EngineBuilder, Mode, Observer, Queue, SharedStore, Splitter, Summary};
 
-use super::args::StoreArg;
+use super::args::{StoreArg, without_password};
 use super::awaited;
 use crate::config::{
     Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, SplitterConfig,
@@ -83,7 +83,7 @@ impl Serve {
         dump_when_asked(engine.handle())?;
         workers.reload_on_hangup()?;
         let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
-        tracing::info!(store = store.capabilities().name, workers = at_work, "serving");
+        tracing::info!(store = without_password(&url), workers = at_work, "serving");
         if at_work == 0 {
             tracing::warn!("{}", self.without_workers());
         }
