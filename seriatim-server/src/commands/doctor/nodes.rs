@@ -86,7 +86,14 @@ fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
             Severity::Warning,
             about,
             format!("its oldest due lane has been waiting for {lag}"),
-            "its nodes do not keep up: raise `concurrency`, start more nodes, or see below what is slow",
+            match queue.running {
+                0 => {
+                    "nothing of it runs: the log of its nodes says if its worker cannot start; else raise `concurrency` or start more nodes"
+                }
+                _ => {
+                    "its nodes do not keep up: raise `concurrency`, start more nodes, or see below what is slow"
+                }
+            },
         )),
         (true, false) => None,
     }
