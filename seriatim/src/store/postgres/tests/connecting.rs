@@ -95,11 +95,16 @@ async fn wake_ups_leave_no_setting_in_sessions_that_pushes_share() {
     let jobs = vec![Job::new("mail", &1).unwrap()];
     pooled.push(Push { now: None, jobs }).await.unwrap();
     assert!(wakeups.wait(Duration::from_secs(10)).await, "the pooled store told nobody");
-    // Side by side, so that each is in a session of its own.
-    let source = "SELECT source, pg_sleep(0.2) FROM pg_settings WHERE name = 'synchronous_commit'";
-    let looks = (0..8).map(|_| pooled.pool.query(source, &[]));
-    for rows in futures_util::future::join_all(looks).await {
-        assert_ne!(rows.unwrap()[0].get::<_, String>(0), "session", "commits need no disk now");
+    let source = "SELECT source FROM pg_settings WHERE name = 'synchronous_commit'";
+    let mut looked_at = Vec::new();
+    for _ in 0..8 {
+        let mut session = pooled.pool.lend().await.unwrap();
+        let client = session.client().unwrap();
+        // The transaction keeps it: the next look is into another.
+        client.batch_execute("BEGIN").await.unwrap();
+        let rows = client.query_typed(source, &[]).await.unwrap();
+        assert_ne!(rows[0].get::<_, String>(0), "session", "commits need no disk now");
+        looked_at.push(session);
     }
 }
 
