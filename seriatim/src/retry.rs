@@ -42,7 +42,12 @@ pub enum Backoff {
 
 /// How it is read. A variant without members would take any, and say nothing of a slip.
 #[derive(Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(
+    tag = "kind",
+    rename_all = "snake_case",
+    deny_unknown_fields,
+    expecting = "a table, as in { kind = \"linear\", base = \"30s\" }"
+)]
 enum Written {
     Polynomial {},
     Constant {

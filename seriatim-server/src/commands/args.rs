@@ -1,8 +1,8 @@
 //! Flags that many commands share.
 
 use clap::Args;
-use seriatim::SharedStore;
 use seriatim::limits::PAGE_ROWS_MAX;
+use seriatim::{ErrorKind, SharedStore};
 
 use crate::config::Config;
 use crate::output::Failure;
@@ -56,7 +56,7 @@ impl StoreArg {
         &self,
         body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let store = seriatim::connect(&self.url()?).await?;
+        let store = connect(&self.url()?).await?;
         let result = body(store.clone()).await;
         let closed = store.close().await;
         let value = result?;
@@ -112,6 +112,17 @@ impl Yes {
     }
 }
 
+/// Opens the store. Drivers say that nobody answers, not where: it is the configuration of this folder
+/// that named the server, or a variable that somebody set long ago.
+pub(super) async fn connect(url: &str) -> seriatim::Result<SharedStore> {
+    let store = seriatim::connect(url).await;
+    let at_a_server = url.contains("://") && !url.starts_with("sqlite:");
+    store.map_err(|error| match error.kind() {
+        ErrorKind::Unavailable if at_a_server => error.while_doing(&without_password(url)),
+        _ => error,
+    })
+}
+
 /// Refuses an SQLite file that is not there, and a store that forgets what other processes did.
 fn must_be_there(url: &str) -> Result<(), Failure> {
     if url.starts_with("memory:") {
@@ -128,12 +139,13 @@ fn must_be_there(url: &str) -> Result<(), Failure> {
     )))
 }
 
-fn without_password(url: &str) -> String {
+/// The URL without user, password and parameters, which may name a password too.
+pub(super) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    match rest.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://{host}"),
-        None => url.to_owned(),
-    }
+    let (address, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    // With an `@` behind it the `?` may stand in the middle of a password.
+    let address = if parameters.contains('@') { "…" } else { address };
+    format!("{scheme}://{}", address.rsplit_once('@').map_or(address, |(_, host)| host))
 }
 
 #[cfg(test)]
@@ -143,6 +155,8 @@ mod tests {
     #[test]
     fn a_password_is_not_shown() {
         assert_eq!(without_password("postgres://me:se@cret@host/db"), "postgres://host/db");
+        assert_eq!(without_password("postgres://me@host/db?password=secret"), "postgres://host/db");
+        assert_eq!(without_password("postgres://me:sec?ret@host/db"), "postgres://…");
         assert_eq!(without_password("sqlite:a@b.db"), "sqlite:a@b.db");
         assert_eq!(without_password("redis://host:1"), "redis://host:1");
     }

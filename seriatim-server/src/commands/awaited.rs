@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use seriatim::store::Declare;
 use seriatim::{ErrorKind, Queue, SharedStore};
 
+use super::args::connect;
 use crate::output::Failure;
 
 /// The pause after the first attempt; each of the next is twice as long.
@@ -30,7 +31,7 @@ pub(super) async fn open(
 /// The engine declares queues too, but later: a push to one that is not there yet would make it, and of
 /// another mode.
 async fn opened(url: &str, queues: &[Queue]) -> seriatim::Result<SharedStore> {
-    let store = seriatim::connect(url).await?;
+    let store = connect(url).await?;
     store.declare(Declare { now: None, queues: queues.to_vec() }).await?;
     Ok(store)
 }

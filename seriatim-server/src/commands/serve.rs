@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use seriatim::checker::Recorder;
-use seriatim::{EngineBuilder, Mode, Observer, Queue, SharedStore, Splitter, Summary};
+use seriatim::{EngineBuilder, Memory, Mode, Observer, Queue, SharedStore, Splitter, Summary};
 
-use super::args::StoreArg;
+use super::args::{StoreArg, without_password};
 use super::awaited;
 use crate::config::{
     Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, SplitterConfig,
@@ -66,6 +66,8 @@ impl Serve {
         let mut stop = Box::pin(told_to_stop()?);
         let url = self.store.url_with(&config);
         let queues = config.declared()?;
+        // A mistake is told before anything is made, waited for, or listened to.
+        self.plan(&config, Arc::new(Memory::new()))?.build()?;
         let Some(store) = awaited::open(&url, &queues, stop.as_mut()).await? else {
             tracing::info!("stopped: the store never answered");
             return Ok(());
@@ -83,7 +85,7 @@ impl Serve {
         dump_when_asked(engine.handle())?;
         workers.reload_on_hangup()?;
         let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
-        tracing::info!(store = store.capabilities().name, workers = at_work, "serving");
+        tracing::info!(store = without_password(&url), workers = at_work, "serving");
         if at_work == 0 {
             tracing::warn!("{}", self.without_workers());
         }
@@ -169,6 +171,7 @@ impl Serve {
         Ok(Some(Arc::new(recorder)))
     }
 
+    /// The engine with its workers.
     fn engine(
         &self,
         config: &Config,
@@ -176,8 +179,20 @@ impl Serve {
         watch: Arc<Watch>,
         workers: &mut Workers,
     ) -> Result<EngineBuilder, Failure> {
+        let engine = self.plan(config, store)?.observer(watch);
+        let modes: BTreeMap<String, Mode> =
+            config.declared()?.into_iter().map(|queue| (queue.name, queue.mode)).collect();
+        let wanted = |worker: &&WorkerConfig| self.wants(&worker.queue);
+        config.workers.iter().filter(wanted).try_fold(engine, |engine, worker| {
+            let mode = modes.get(&worker.queue).copied().unwrap_or(Mode::Parallel);
+            Ok(engine.with(workers.worker(worker, mode)?))
+        })
+    }
+
+    /// What the configuration and the flags say of the engine, without its workers.
+    fn plan(&self, config: &Config, store: SharedStore) -> Result<EngineBuilder, Failure> {
         let node = &config.node;
-        let mut engine = seriatim::Engine::builder(store).observer(watch);
+        let mut engine = seriatim::Engine::builder(store);
         if let Some(name) = &node.id {
             engine = engine.node_name(name.as_str());
         }
@@ -205,16 +220,8 @@ impl Serve {
         if let Some(length) = node.shutdown_timeout {
             engine = engine.shutdown_timeout(length);
         }
-        let declared = config.declared()?;
-        let modes: BTreeMap<String, Mode> =
-            declared.iter().map(|queue| (queue.name.clone(), queue.mode)).collect();
-        engine = declared.into_iter().fold(engine, EngineBuilder::queue);
-        engine = config.cron_entries()?.into_iter().fold(engine, EngineBuilder::cron);
-        let wanted = |worker: &&WorkerConfig| self.wants(&worker.queue);
-        config.workers.iter().filter(wanted).try_fold(engine, |engine, worker| {
-            let mode = modes.get(&worker.queue).copied().unwrap_or(Mode::Parallel);
-            Ok(engine.with(workers.worker(worker, mode)?))
-        })
+        engine = config.declared()?.into_iter().fold(engine, EngineBuilder::queue);
+        Ok(config.cron_entries()?.into_iter().fold(engine, EngineBuilder::cron))
     }
 }
 

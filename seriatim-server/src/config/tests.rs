@@ -67,6 +67,10 @@ fn a_value_of_another_kind_is_told_with_its_key_and_an_example() {
             "[queues.a]\nshards = 70000",
             "queues.a.shards: the number 70000 is given; write a whole number from 0 to 65535",
         ),
+        (
+            "[queues.a]\nbackoff = \"linear\"",
+            "queues.a.backoff: the text \"linear\" is given; write a table, as in { kind = \"linear\", base = \"30s\" }",
+        ),
         ("[queues]\na = \"fifo\"", "queues.a: the text \"fifo\" is given; write a table"),
         (
             "[[workers]]\nqueue = \"a\"\npayload_args = \"no\"",

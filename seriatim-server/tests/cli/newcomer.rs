@@ -96,6 +96,19 @@ fn a_queue_that_nothing_defines_is_refused() {
 }
 
 #[test]
+fn settings_that_contradict_each_other_are_refused_before_anything_is_made() {
+    let said = refused("[node]\nheartbeat = \"30s\"\nlease = \"1m\"\n", &[]);
+    assert!(said.contains("lease: is 1m: it must be at least 90s"), "{said}");
+    let queue = "[node]\nheartbeat = \"20s\"\n[queues.orders]\nmode = \"fifo\"\nlease = \"30s\"\n";
+    let said = refused(queue, &[]);
+    assert!(said.contains("queues.orders.lease: is 30s"), "{said}");
+    let said = refused("[queues.orders]\nmode = \"fifo\"\nmax_crashes = 0\n", &[]);
+    assert!(said.contains("queues.orders.max_crashes"), "{said}");
+    let said = refused("", &["--concurrency", "0"]);
+    assert!(said.contains("concurrency: must be 1 to"), "{said}");
+}
+
+#[test]
 fn a_cron_entry_without_the_key_that_its_queue_needs_is_refused() {
     let entry = "[[cron]]\nname = \"n\"\nschedule = \"@daily\"\nqueue = \"orders\"\n";
     let config = format!("[queues.orders]\nmode = \"fifo\"\n{entry}");

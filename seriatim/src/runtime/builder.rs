@@ -352,16 +352,19 @@ impl EngineBuilder {
     fn validate_leases(&self) -> Result<()> {
         let least = self.settings.heartbeat.saturating_mul(3);
         let own = self.queues.iter().filter_map(|queue| Some((queue.name.as_str(), queue.lease?)));
-        for (of, lease) in own.chain([("the node", self.settings.lease)]) {
-            if lease < least {
-                let (lease, least) =
-                    (crate::duration::format(lease), crate::duration::format(least));
-                let message =
-                    format!("of {of} is {lease}: it must be at least three heartbeats, {least}");
-                return Err(Error::invalid("lease", message));
+        let named = own.map(|(queue, lease)| (format!("queues.{queue}.lease"), lease));
+        let nodes = ("lease".to_owned(), self.settings.lease);
+        match named.chain([nodes]).find(|(_, lease)| *lease < least) {
+            Some((field, lease)) => {
+                let [lease, least, heartbeat] =
+                    [lease, least, self.settings.heartbeat].map(crate::duration::format);
+                let message = format!(
+                    "is {lease}: it must be at least {least}, three heartbeats of {heartbeat}"
+                );
+                Err(Error::invalid(field, message))
             }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn validate_workers(&self) -> Result<()> {

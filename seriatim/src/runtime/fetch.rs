@@ -17,6 +17,7 @@ use super::scheduler::Scheduler;
 use super::source::Source;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
+use crate::id::NodeId;
 use crate::store::{Claim, Claimed, DueQuery, Lease, Wakeups};
 
 /// When a source is worth asking again.
@@ -200,7 +201,8 @@ impl Fetcher {
         let node = core.node();
         self.looks[place].asked = core.store_now();
         let parts = want.split(core.store.capabilities().claim_split);
-        let claims = parts.into_iter().map(|part| core.store.claim(request(&core, place, part)));
+        let request = |part| request(&core, place, node.clone(), part);
+        let claims = parts.into_iter().map(|part| core.store.claim(request(part)));
         let (mut answers, mut error) = (Vec::new(), None);
         for answer in join_all(claims).await {
             match answer {
@@ -211,7 +213,9 @@ impl Fetcher {
         let mut got = false;
         if let Some(claimed) = together(answers) {
             core.outage.succeeded();
-            self.pauses.reset();
+            if error.is_none() {
+                self.pauses.reset();
+            }
             let renamed = core.node() != node;
             got = self.took(place, want, claimed, renamed).await;
         } else {
@@ -323,14 +327,14 @@ impl Fetcher {
     }
 }
 
-fn request(core: &Core, place: usize, want: Want) -> Claim {
+fn request(core: &Core, place: usize, node: NodeId, want: Want) -> Claim {
     let source = &core.sources[place];
     let lease = source.definition().and_then(|queue| queue.lease);
     Claim {
         now: None,
         queue: source.name.clone(),
         shard: None,
-        node: core.node(),
+        node,
         node_name: Some(core.settings.node_name.clone()),
         groups: core.settings.groups.clone(),
         lanes_max: want.lanes,

@@ -80,13 +80,20 @@ fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
             Severity::Notice,
             about,
             format!("has {}, and no node works on it", count(queue.jobs, "job")),
-            format!("add [[workers]] for {name} and start `seriatim serve` before they fall due"),
+            format!("add [[workers]] for {name} and start `seriatim serve`"),
         )),
         (true, true) => Some(Finding::new(
             Severity::Warning,
             about,
             format!("its oldest due lane has been waiting for {lag}"),
-            "its nodes do not keep up: raise `concurrency`, start more nodes, or see below what is slow",
+            match queue.running {
+                0 => {
+                    "nothing of it runs: the log of its nodes says if its worker cannot start; else raise `concurrency` or start more nodes"
+                }
+                _ => {
+                    "its nodes do not keep up: raise `concurrency`, start more nodes, or see below what is slow"
+                }
+            },
         )),
         (true, false) => None,
     }

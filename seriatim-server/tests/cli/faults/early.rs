@@ -13,6 +13,7 @@ async fn waiting() -> (Server, Site, Serving) {
     let node = site.serve("node");
     let says = "the store does not answer: trying until it does";
     eventually("it says what it waits for", async || log(&site).contains(says)).await;
+    assert!(log(&site).contains(&format!("error={}", server.url())), "where: {}", log(&site));
     (server, site, node)
 }
 
@@ -24,7 +25,7 @@ fn log(site: &Site) -> String {
 async fn a_node_that_starts_before_its_database_waits_for_it() {
     let (mut server, site, node) = waiting().await;
     server.break_down();
-    eventually("it serves", async || log(&site).contains("serving store=\"redis\"")).await;
+    eventually("it serves", async || log(&site).contains("serving store=\"redis://")).await;
     node.stop();
     let warnings = log(&site).lines().filter(|line| line.contains("does not answer")).count();
     assert_eq!(warnings, 1, "it is said once: {}", log(&site));

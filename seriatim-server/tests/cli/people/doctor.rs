@@ -96,7 +96,7 @@ async fn d18_what_fails_again_and_again_lags_or_is_paused_is_a_warning() {
     assert_found(
         &said,
         "warning",
-        &["queue orders", "its oldest due lane has been waiting for 10m0"],
+        &["queue orders", "its oldest due lane has been waiting for 10m0", "the log of its nodes"],
     );
     assert_found(
         &said,

@@ -4,23 +4,31 @@ use tokio_postgres::error::{DbError, SqlState};
 
 use crate::error::{Error, ErrorKind};
 
-/// The error of a call. The driver's own is kept as its cause; it never holds a password.
+/// The error of a call. Its cause is the server's own, or the driver's; neither holds a password.
 pub(super) fn of_driver(e: tokio_postgres::Error) -> Error {
-    let (kind, message) = match e.as_db_error() {
-        Some(db) => meaning(db),
-        None if is_encoding(&e) => (ErrorKind::Internal, "the server and we disagree about a type"),
-        None => return Error::new(ErrorKind::Unavailable, broken(&e)).because(e),
-    };
-    Error::new(kind, message).because(e)
+    if let Some(db) = e.as_db_error() {
+        let (kind, message) = meaning(db);
+        return Error::new(kind, message).because(db.clone());
+    }
+    if is_encoding(&e) {
+        return Error::new(ErrorKind::Internal, "the server and we disagree about a type")
+            .because(e);
+    }
+    Error::new(ErrorKind::Unavailable, broken(&e)).because(e)
 }
 
-/// What the innermost cause says: a refused port, an untrusted certificate.
 fn broken(e: &tokio_postgres::Error) -> String {
+    format!("the connection to PostgreSQL cannot be made or is broken: {}", cause(e))
+}
+
+/// The innermost cause: a refused port, an untrusted certificate, what the server says. The driver's own
+/// words are "db error" and the like.
+pub(super) fn cause(e: &tokio_postgres::Error) -> &dyn std::error::Error {
     let mut cause: &dyn std::error::Error = e;
     while let Some(inner) = cause.source() {
         cause = inner;
     }
-    format!("the connection to PostgreSQL cannot be made or is broken: {cause}")
+    cause
 }
 
 /// Whether the server undid everything because of others, so that doing it again is right.

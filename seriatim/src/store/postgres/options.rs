@@ -38,6 +38,11 @@ impl Options {
         let mut config: Config = format!("{base}{rest}")
             .parse()
             .map_err(|_| Error::invalid("store", "is not a URL of a PostgreSQL database"))?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            let message =
+                "names no server: write it as postgres://USER:PASSWORD@HOST:PORT/DATABASE";
+            return Err(Error::invalid("store", message));
+        }
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(url::CONNECT_TIMEOUT);
         }

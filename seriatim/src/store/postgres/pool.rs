@@ -96,7 +96,7 @@ impl Pool {
         for _ in 1..TRIES_MAX {
             match loan.query(&text, params).await {
                 Err(e) if error::is_retriable(&e) => {
-                    tracing::warn!(error = %e, "PostgreSQL undid a call, which is made again");
+                    tracing::warn!(error = %error::cause(&e), "PostgreSQL undid a call, which is made again");
                     self.repeated.fetch_add(1, Ordering::Relaxed);
                 }
                 result => return result.map_err(meaning),

@@ -96,13 +96,15 @@ async fn tell(
     bell: &Bell,
     told: &Notify,
 ) -> Result<(), tokio_postgres::Error> {
-    // What is told is on the disk already. To wait for the disk before it is told would help nobody.
-    client.batch_execute(&format!("LISTEN {channel}; SET synchronous_commit = off")).await?;
+    client.batch_execute(&format!("LISTEN {channel}")).await?;
+    // What is told is on the disk already: to wait for the disk before it is told would help nobody. Both
+    // are one transaction, as the session may be a pooler's, and the next in it a push.
+    let tell = format!("SET LOCAL synchronous_commit = off; NOTIFY {channel}");
     // What was missed before.
     bell.ring();
     loop {
         told.notified().await;
-        client.batch_execute(&format!("NOTIFY {channel}")).await?;
+        client.batch_execute(&tell).await?;
         tokio::time::sleep(PAUSE).await;
     }
 }

@@ -12,6 +12,7 @@ mod limit;
 mod migrate;
 mod nodes;
 mod people;
+mod place;
 mod push;
 mod rescue;
 mod row;
@@ -32,6 +33,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use fault::translate;
 pub use limit::bare_limit;
+use place::Place;
 use thread::Worker;
 use tx::Tx;
 
@@ -76,6 +78,7 @@ pub struct Sqlite {
     read: Arc<Mutex<Reader>>,
     bell: Bell,
     path: PathBuf,
+    place: Place,
 }
 
 /// The thread for listings, which most processes never need.
@@ -105,9 +108,10 @@ impl Sqlite {
         let connection = connect_writer(&path, durability, in_memory)
             .map_err(|e| e.while_doing(&format!("opening {}", path.display())))?;
         let bell = Bell::default();
-        let write = Worker::writer(connection, bell.clone())?;
+        let place = Place::of(connection.path());
+        let write = Worker::writer(connection, place.clone(), bell.clone())?;
         let read = if in_memory { Reader::IsTheWriter } else { Reader::NotYet };
-        Ok(Self { write, read: Arc::new(Mutex::new(read)), bell, path })
+        Ok(Self { write, read: Arc::new(Mutex::new(read)), bell, path, place })
     }
 
     async fn change<T: Send + 'static>(
@@ -142,7 +146,7 @@ impl Sqlite {
             Reader::Runs(worker) => Ok(Some(worker.clone())),
             Reader::Closed => Err(Error::new(ErrorKind::Unavailable, "the store has been closed")),
             Reader::NotYet => {
-                let worker = Worker::reader(connect_reader(&self.path)?)?;
+                let worker = Worker::reader(connect_reader(&self.path)?, self.place.clone())?;
                 *reader = Reader::Runs(worker.clone());
                 Ok(Some(worker))
             }
@@ -214,6 +218,7 @@ impl Store for Sqlite {
     }
 
     async fn now(&self) -> Result<Timestamp> {
+        self.place.check()?;
         Ok(Timestamp::of_this_machine())
     }
 

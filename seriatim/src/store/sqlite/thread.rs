@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::fault::translate;
 use super::migrate::migrate;
+use super::place::Place;
 use super::tx::{Definitions, Tx};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::wake::Bell;
@@ -82,17 +83,17 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts the thread that writes, and rings when something may have become claimable.
-    pub(super) fn writer(connection: Connection, bell: Bell) -> Result<Self> {
+    pub(super) fn writer(connection: Connection, place: Place, bell: Bell) -> Result<Self> {
         let body = move |messages| {
             let looked_at = Instant::now();
-            Writer { connection, bell, seen: 0, stamp: None, looked_at }.serve(&messages);
+            Writer { connection, place, bell, seen: 0, stamp: None, looked_at }.serve(&messages);
         };
         Self::start("seriatim-sqlite-write", body)
     }
 
     /// Starts the thread that reads.
-    pub(super) fn reader(connection: Connection) -> Result<Self> {
-        Self::start("seriatim-sqlite-read", move |messages| read_all(connection, &messages))
+    pub(super) fn reader(connection: Connection, place: Place) -> Result<Self> {
+        Self::start("seriatim-sqlite-read", move |messages| read_all(connection, &place, &messages))
     }
 
     fn start(name: &str, body: impl FnOnce(Receiver<Message>) + Send + 'static) -> Result<Self> {
@@ -143,6 +144,7 @@ fn closed() -> Error {
 
 struct Writer {
     connection: Connection,
+    place: Place,
     bell: Bell,
     /// The file's `data_version` when it was last looked at. It does not count what this
     /// connection writes itself.
@@ -261,6 +263,7 @@ impl Writer {
     /// Runs all tasks in one transaction; those that fail are undone one by one. Answers whether
     /// something may have become claimable, or why nothing of it was kept.
     fn attempt(&self, definitions: &mut Definitions, group: &mut [Box<dyn Task>]) -> Result<bool> {
+        self.place.check()?;
         let result = run_all(&self.connection, definitions, group);
         if result.is_err() {
             definitions.forget();
@@ -300,12 +303,14 @@ fn run_all(
     Ok(rings)
 }
 
-fn read_all(connection: Connection, messages: &Receiver<Message>) {
+fn read_all(connection: Connection, place: &Place, messages: &Receiver<Message>) {
     let mut definitions = Definitions::default();
     while let Ok(message) = messages.recv() {
         match message {
             Message::Do(mut task) => {
-                let error = look(&connection, &mut definitions, &mut *task).err();
+                let looked = place.check();
+                let looked = looked.and_then(|()| look(&connection, &mut definitions, &mut *task));
+                let error = looked.err();
                 task.answer(error.as_ref());
             }
             Message::Watch | Message::Migrate(_) => {}

@@ -65,6 +65,47 @@ async fn wrong_parameters_are_named() {
         assert_eq!((error.kind(), error.field()), (ErrorKind::Invalid, Some(field)), "{error}");
         assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
     }
+    // No waiting makes a server of this.
+    let error = Postgres::connect("postgres:///jobs").await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_in_the_words_of_the_server() {
+    let url = url();
+    let (server, _) = url.rsplit_once('/').unwrap();
+    let error = Postgres::connect(&format!("{server}/nowhere")).await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("database \"nowhere\" does not exist"), "{error}");
+}
+
+#[tokio::test]
+async fn wake_ups_leave_no_setting_in_sessions_that_pushes_share() {
+    let (schema, behind) = (new_schema(), url());
+    let (_, port) = behind.rsplit_once(':').unwrap();
+    let port = port.split('/').next().unwrap().parse().unwrap();
+    let pooler = seriatim_testkit::PgBouncer::start(port).unwrap();
+    let listener = open(&schema).await;
+    declare(&listener, Queue::parallel("mail")).await;
+    // Without `listen`, wake-ups go through the pooler too.
+    let pooled =
+        format!("postgres://postgres@127.0.0.1:{}/postgres?schema={schema}", pooler.port());
+    let pooled = Postgres::connect(&pooled).await.unwrap();
+    let mut wakeups = listener.wakeups();
+    while wakeups.wait(Duration::from_millis(200)).await {}
+    let jobs = vec![Job::new("mail", &1).unwrap()];
+    pooled.push(Push { now: None, jobs }).await.unwrap();
+    assert!(wakeups.wait(Duration::from_secs(10)).await, "the pooled store told nobody");
+    let source = "SELECT source FROM pg_settings WHERE name = 'synchronous_commit'";
+    let mut looked_at = Vec::new();
+    for _ in 0..8 {
+        let mut session = pooled.pool.lend().await.unwrap();
+        let client = session.client().unwrap();
+        // The transaction keeps it: the next look is into another.
+        client.batch_execute("BEGIN").await.unwrap();
+        let rows = client.query_typed(source, &[]).await.unwrap();
+        assert_ne!(rows[0].get::<_, String>(0), "session", "commits need no disk now");
+        looked_at.push(session);
+    }
 }
 
 #[tokio::test]
