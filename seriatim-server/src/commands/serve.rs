@@ -68,15 +68,19 @@ impl Serve {
         let queues = config.declared()?;
         // A mistake is told before anything is made, waited for, or listened to.
         self.plan(&config, Arc::new(Memory::new()))?.build()?;
-        let Some(store) = awaited::open(&url, &queues, stop.as_mut()).await? else {
-            tracing::info!("stopped: the store never answered");
-            return Ok(());
-        };
-        let (store, meter) = Metered::wrap(store, journal.clone());
         let listening = match self.no_http {
             true => None,
             false => Some(Listening::start(&config.http, self.listen, self.insecure).await?),
         };
+        let waiting = listening.as_ref().map(Listening::wait).transpose()?;
+        let Some(store) = awaited::open(&url, &queues, stop.as_mut()).await? else {
+            tracing::info!("stopped: the store never answered");
+            return Ok(());
+        };
+        if let Some(waiting) = waiting {
+            waiting.end().await;
+        }
+        let (store, meter) = Metered::wrap(store, journal.clone());
         let recorder = self.recorder(&queues)?;
         let failures = Arc::new(FailureLog::default());
         let watch = Watch::new(failures.clone(), meter.clone(), recorder.clone());

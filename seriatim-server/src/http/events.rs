@@ -183,8 +183,9 @@ impl Listener {
         loop {
             let app = self.app.clone();
             let told = tokio::select! {
-                told = timeout(LISTENER_BEAT, self.told.recv()) => told,
+                biased;
                 () = app.draining() => return None,
+                told = timeout(LISTENER_BEAT, self.told.recv()) => told,
             };
             match told {
                 Err(_) => return Some(":\n\n".to_owned()),

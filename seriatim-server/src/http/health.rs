@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::State;
+use axum::routing::get;
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -32,6 +34,13 @@ pub(super) fn routes() -> Vec<Route> {
             .answers(Schema::object(&info))
             .outlives_drain(),
     ]
+}
+
+/// What a process answers whose store has not answered yet.
+pub(super) fn early(base_path: &str) -> Router {
+    Router::new()
+        .route(&format!("{base_path}/health"), get(health))
+        .fallback(async || Problem::unavailable("the store has not answered yet: it is waited for"))
 }
 
 async fn health() -> Answer {

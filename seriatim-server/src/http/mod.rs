@@ -86,6 +86,11 @@ fn routes() -> Vec<Route> {
     .collect()
 }
 
+/// The router of a process that has no store yet.
+fn before_the_store(base_path: &str) -> Router {
+    health::early(base_path).layer(from_fn(around::identify))
+}
+
 /// The router, with everything below the prefix.
 fn build(app: &Shared) -> Router {
     let mut router = Router::new();

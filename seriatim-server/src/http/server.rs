@@ -1,5 +1,6 @@
 //! Listening: connections, their limits, and the end of it.
 
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use super::limits::{
     ANSWER_STALL_MAX, CLOSE_MAX, CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADER_READ_MAX, HEADERS_MAX,
 };
 use super::state::Shared;
-use super::{App, Meter, Role, build};
+use super::{App, Meter, Role, before_the_store, build};
 use crate::config::HttpConfig;
 use crate::output::Failure;
 
@@ -78,6 +79,22 @@ impl Listening {
         Ok(Self { listener, guard, base_path })
     }
 
+    /// Answers while the store is still waited for: that the process lives, and that it is of no use yet.
+    pub(crate) fn wait(&self) -> Result<Waiting, Failure> {
+        let listener = self.twin().map_err(Failure::failed)?;
+        let (close, closing) = watch::channel(false);
+        let router = before_the_store(&self.base_path);
+        Ok(Waiting {
+            close,
+            task: tokio::spawn(accept(listener, router, closing, CONNECTIONS_MAX)),
+        })
+    }
+
+    /// The same socket once more: what connects while one of the two is closed is the other's.
+    fn twin(&self) -> io::Result<TcpListener> {
+        TcpListener::from_std(self.listener.as_fd().try_clone_to_owned()?.into())
+    }
+
     /// Answers from now on.
     pub(crate) fn serve(self, app: Shared) -> Server {
         if let Ok(address) = self.listener.local_addr() {
@@ -94,6 +111,20 @@ impl Listening {
         let wakeups = tokio::spawn(count_wakeups(app.store.wakeups(), app.meter.clone()));
         let task = tokio::spawn(accept(self.listener, build(&app), closing, CONNECTIONS_MAX));
         Server { app, close, task, wakeups }
+    }
+}
+
+/// See [`Listening::wait`].
+pub(crate) struct Waiting {
+    close: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Waiting {
+    /// Leaves the socket to the API itself.
+    pub(crate) async fn end(self) {
+        self.close.send_replace(true);
+        let _ = self.task.await;
     }
 }
 
