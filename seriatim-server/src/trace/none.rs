@@ -23,8 +23,8 @@ pub(crate) struct Sending(Option<String>);
 impl Traces {
     /// Says so when spans are asked for.
     pub(crate) fn start() -> Result<Self, Failure> {
-        let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        if let Some(name) = ENDPOINTS.iter().find(is_set) {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        if let Some(name) = ENDPOINTS.iter().find(|name| is_set(name)) {
             tracing::warn!(
                 "{name} is set, but this binary was built without traces: nothing is sent; build it with --features otlp"
             );

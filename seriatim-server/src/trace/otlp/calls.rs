@@ -192,3 +192,97 @@ fn badness(outcome: &str) -> usize {
     let order = ["done", "release", "snooze", "cancel", "retry", "bury", "crash"];
     order.iter().position(|known| *known == outcome).unwrap_or(order.len())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use opentelemetry::trace::TracerProvider;
+    use opentelemetry_sdk::trace::SdkTracerProvider;
+    use seriatim::{JobId, JobOptions, Payload, Timestamp};
+
+    use super::super::outbox::Outbox;
+    use super::*;
+
+    /// A turn of jobs with these trace contexts.
+    fn turn(lane: u64, contexts: &[String]) -> Turn {
+        let job = |(place, context): (usize, &String)| {
+            let traceparent = Some(context.clone());
+            let options = JobOptions { traceparent, ..JobOptions::default() };
+            TurnJob {
+                id: JobId::new(Timestamp::default(), 1, 0, place as u64),
+                task: None,
+                payload: Payload::from_json_text("1").unwrap(),
+                score: 0.0,
+                priority: 100,
+                run_at: Timestamp::default(),
+                attempt: 3,
+                options: Some(Box::new(options)),
+            }
+        };
+        Turn {
+            lane: LaneId { queue: 1, shard: 0, number: lane },
+            queue: "q".into(),
+            key: Some("k".into()),
+            token: Token(7),
+            retry_count: -1,
+            crashes: 0,
+            error: None,
+            claimed_at: Timestamp::default(),
+            jobs: contexts.iter().enumerate().map(job).collect(),
+        }
+    }
+
+    fn contexts(count: usize) -> Vec<String> {
+        (1..=count).map(|n| format!("00-{n:032x}-00f067aa0ba902b7-01")).collect()
+    }
+
+    #[test]
+    fn a_call_of_several_lanes_ends_with_its_last_and_is_shown_by_its_worst() {
+        let (outbox, mut spans) = Outbox::new(8);
+        let provider = SdkTracerProvider::builder().with_span_processor(outbox).build();
+        let calls = Calls::default();
+        let turns = [1, 2, 3].map(|lane| turn(lane, &contexts(1)));
+        calls.begin(&provider.tracer("test"), &turns);
+        let outcomes = [
+            Outcome::Bury { error: "é".repeat(ERROR_BYTES_MAX).into() },
+            Outcome::Retry { error: "second".into(), retry_in: None },
+            Outcome::Done,
+        ];
+        for (turn, outcome) in turns.iter().zip(outcomes) {
+            assert!(spans.try_recv().is_err());
+            calls.ended(turn, &outcome.into());
+        }
+        calls.ended(&turns[0], &Outcome::Done.into());
+        let span = spans.try_recv().unwrap();
+        let said = |name: &str| {
+            let found = span.attributes.iter().find(|one| one.key.as_str() == name);
+            found.map(|one| one.value.as_str().into_owned())
+        };
+        assert_eq!(span.status, Status::error("é".repeat(ERROR_BYTES_MAX / 2)));
+        assert_eq!(said(attribute::OUTCOME).unwrap(), "bury");
+        assert_eq!(said(attribute::LANES).unwrap(), "3");
+        assert_eq!(said(attribute::LANES_FAILED).unwrap(), "2");
+        assert_eq!(said(attribute::MESSAGE_COUNT).unwrap(), "3");
+        assert_eq!(span.span_context.trace_id().to_string(), contexts(1)[0][3..35]);
+        assert!(calls.open().is_empty());
+    }
+
+    #[test]
+    fn links_are_as_many_as_the_limit_says_and_each_push_has_one() {
+        let links = |contexts: &[String]| origin(&[turn(1, contexts)]).1.len();
+        assert_eq!(links(&contexts(2 * LINKS_MAX)), LINKS_MAX);
+        assert_eq!(links(&[contexts(3), contexts(3)].concat()), 3);
+        assert_eq!(links(&["nonsense".into()]), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_read_fails_a_turn_that_is_done_otherwise() {
+        let id = turn(1, &contexts(1)).jobs[0].id;
+        let undecodable = vec![(id, "no number".into())];
+        let verdict = Verdict { undecodable, ..Outcome::Done.into() };
+        assert_eq!((failure(&verdict), name(&verdict)), (Some("no number"), "bury"));
+        for fine in [Outcome::Done, Outcome::Release, Outcome::Cancel { reason: "r".into() }] {
+            assert_eq!(failure(&fine.into()), None);
+        }
+    }
+}

@@ -58,7 +58,7 @@ impl Traces {
         settings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let resource = resource(settings.service_name.clone());
         let (outbox, post) = outbox::open(&settings, &resource).map_err(Failure::failed)?;
-        tracing::info!("traces go to {}", settings.endpoint);
+        tracing::info!("traces go to {}", settings::shown(&settings.endpoint));
         Ok(Self(Some(Arc::new(Exporting::new(settings, resource, outbox, post)))))
     }
 

@@ -12,7 +12,7 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{Span, SpanData, SpanExporter as _, SpanProcessor};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::settings::Settings;
 use super::wire::{Trouble, Wire};
@@ -41,7 +41,7 @@ pub(super) struct Outbox {
 pub(super) fn open(settings: &Settings, resource: &Resource) -> Result<(Outbox, Post), String> {
     let trouble = Trouble::default();
     let is_https = settings.endpoint.scheme_str() == Some("https");
-    let wire = Wire::new(is_https, settings.timeout, trouble.clone())?;
+    let wire = Wire::new(is_https, trouble.clone())?;
     let exporter = SpanExporter::builder()
         .with_http()
         .with_http_client(wire)
@@ -50,11 +50,17 @@ pub(super) fn open(settings: &Settings, resource: &Resource) -> Result<(Outbox, 
         .with_protocol(opentelemetry_otlp::Protocol::HttpBinary);
     let mut exporter = exporter.build().map_err(|e| format!("traces cannot be sent: {e}"))?;
     exporter.set_resource(resource);
-    let (spans, waiting) = mpsc::channel(SPANS_WAITING_MAX);
-    let lost = Lost::default();
-    let carrier = Carrier { exporter, trouble, lost: lost.clone(), away_since: None };
-    let outbox = Outbox { spans: Mutex::new(Some(spans)), lost };
+    let (outbox, waiting) = Outbox::new(SPANS_WAITING_MAX);
+    let (lost, timeout) = (outbox.lost.clone(), settings.timeout);
+    let carrier = Carrier { exporter, timeout, trouble, lost, away_since: None };
     Ok((outbox, tokio::spawn(carrier.run(waiting))))
+}
+
+impl Outbox {
+    pub(super) fn new(spans_max: usize) -> (Self, mpsc::Receiver<SpanData>) {
+        let (spans, waiting) = mpsc::channel(spans_max);
+        (Self { spans: Mutex::new(Some(spans)), lost: Lost::default() }, waiting)
+    }
 }
 
 impl SpanProcessor for Outbox {
@@ -82,6 +88,8 @@ impl SpanProcessor for Outbox {
 /// Takes spans to the collector.
 struct Carrier {
     exporter: SpanExporter,
+    /// How long the sending of one batch may take, all its tries together.
+    timeout: Duration,
     trouble: Trouble,
     lost: Lost,
     /// How many spans were lost before the collector went away, while it is.
@@ -110,7 +118,11 @@ impl Carrier {
     /// One line in the log when the collector goes away, and one when it is back.
     async fn send(&mut self, spans: Vec<SpanData>) {
         let count = spans.len() as u64;
-        match (self.exporter.export(spans).await, self.away_since) {
+        let sent = match timeout(self.timeout, self.exporter.export(spans)).await {
+            Ok(sent) => sent.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("no answer within {}", seriatim::duration::format(self.timeout))),
+        };
+        match (sent, self.away_since) {
             (Ok(()), None) => {}
             (Ok(()), Some(before)) => {
                 self.away_since = None;
@@ -121,7 +133,7 @@ impl Carrier {
                 let before = self.lost.fetch_add(count, Ordering::Relaxed);
                 if away_since.is_none() {
                     self.away_since = Some(before);
-                    let why = self.trouble.take().unwrap_or_else(|| error.to_string());
+                    let why = self.trouble.take().unwrap_or(error);
                     tracing::warn!(
                         "the collector does not take traces: {why}; work goes on, spans are lost until it does"
                     );
@@ -141,8 +153,8 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_dropped_and_counted() {
-        let ((spans, mut waiting), lost) = (mpsc::channel(2), Lost::default());
-        let outbox = Outbox { spans: Mutex::new(Some(spans)), lost: lost.clone() };
+        let (outbox, mut waiting) = Outbox::new(2);
+        let lost = outbox.lost.clone();
         let provider = SdkTracerProvider::builder().with_span_processor(outbox).build();
         let tracer = provider.tracer("test");
         for number in 0..5 {

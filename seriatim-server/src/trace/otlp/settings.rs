@@ -18,6 +18,15 @@ const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const COMPRESSIONS: [&str; 2] =
     ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
+/// What is not taken: TLS is that of the whole program.
+const CERTIFICATES: [&str; 6] = [
+    "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY",
+    "OTEL_EXPORTER_OTLP_CLIENT_KEY",
+];
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
 const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
 const SAMPLER_ARG: &str = "OTEL_TRACES_SAMPLER_ARG";
@@ -60,11 +69,20 @@ impl Settings {
         reader.check_protocol()?;
         reader.check_headers()?;
         reader.check_compression();
+        reader.check_certificates();
         reader.check_resource();
         let (timeout, sampler) = (reader.timeout(), reader.sampler());
         let service_name = reader.get(SERVICE_NAME);
         Ok(Some(Self { endpoint, timeout, sampler, service_name, warnings: reader.warnings }))
     }
+}
+
+/// A URL without what stands before `@`, which may be a secret.
+pub(super) fn shown(endpoint: &Uri) -> String {
+    let scheme = endpoint.scheme_str().unwrap_or_default();
+    let place = endpoint.authority().map_or("", |authority| authority.as_str());
+    let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+    format!("{scheme}://{place}{}", endpoint.path())
 }
 
 impl Reader<'_> {
@@ -159,6 +177,12 @@ impl Reader<'_> {
         }
     }
 
+    fn check_certificates(&mut self) {
+        if let Some((name, value)) = self.first(&CERTIFICATES) {
+            self.warn(name, &value, "the system's certificate authorities are trusted");
+        }
+    }
+
     fn check_resource(&mut self) {
         let Some(value) = self.get(RESOURCE) else { return };
         let is_wrong =
@@ -241,6 +265,8 @@ mod tests {
         assert_eq!(endpoint(&[(ENDPOINT, "http://c:4318/")]), "http://c:4318/v1/traces");
         let both = [(ENDPOINT, "http://c:4318"), (TRACES_ENDPOINT, "https://t/in")];
         assert_eq!(endpoint(&both), "https://t/in");
+        let secret = with_endpoint(TRACES_ENDPOINT, "https://me:geheim@t:4318/in?key=geheim");
+        assert_eq!(shown(&secret.unwrap().endpoint), "https://t:4318/in");
     }
 
     #[test]
@@ -267,6 +293,7 @@ mod tests {
             (EXPORTER, "console"),
             (PROTOCOLS[1], "carrier pigeon"),
             (COMPRESSIONS[1], "gzip"),
+            (CERTIFICATES[1], "/etc/ca.pem"),
             (TIMEOUTS[1], "10s"),
             (TIMEOUTS[0], "0"),
             (SAMPLER, "xray"),

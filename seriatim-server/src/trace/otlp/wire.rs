@@ -1,13 +1,14 @@
 //! The exporter's requests, over the HTTP client of this program.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use http_body_util::{BodyExt, Full, Limited};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 
 use crate::outgoing::{self, with_causes};
+
+// How long a request may take is the carrier's to say, for all its tries together.
 
 /// What of an answer is read, in bytes: it says at most how many spans were refused.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
@@ -29,27 +30,20 @@ impl Trouble {
 #[derive(Debug)]
 pub(super) struct Wire {
     client: outgoing::Client,
-    /// How long one request may take.
-    timeout: Duration,
     trouble: Trouble,
 }
 
 impl Wire {
-    pub(super) fn new(is_https: bool, timeout: Duration, trouble: Trouble) -> Result<Self, String> {
-        Ok(Self { client: outgoing::client(is_https)?, timeout, trouble })
+    pub(super) fn new(is_https: bool, trouble: Trouble) -> Result<Self, String> {
+        Ok(Self { client: outgoing::client(is_https)?, trouble })
     }
 
     async fn exchange(&self, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
-        let exchange = async {
-            let answer = self.client.request(request.map(Full::new)).await;
-            let (head, body) = answer.map_err(|error| with_causes(&error))?.into_parts();
-            let text = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-            let text = text.map_err(|error| with_causes(&*error))?.to_bytes();
-            Ok(Response::from_parts(head, text))
-        };
-        tokio::time::timeout(self.timeout, exchange).await.unwrap_or_else(|_| {
-            Err(format!("no answer within {}", seriatim::duration::format(self.timeout)))
-        })
+        let answer = self.client.request(request.map(Full::new)).await;
+        let (head, body) = answer.map_err(|error| with_causes(&error))?.into_parts();
+        let text = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+        let text = text.map_err(|error| with_causes(&*error))?.to_bytes();
+        Ok(Response::from_parts(head, text))
     }
 }
 

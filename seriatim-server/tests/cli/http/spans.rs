@@ -201,6 +201,38 @@ async fn a_call_of_several_pushes_is_a_trace_of_its_own_with_links_to_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn hooks_and_processes_get_the_context_of_their_call_and_remote_workers_that_of_the_push() {
+    let (collector, hook) = (Collector::start(), Receiver::start(|_, _| answer("200 OK", "", "")));
+    let site = Site::new(&format!(
+        "[queues.hook]\nmode = \"fifo\"\n[queues.lines]\nmode = \"fifo\"\n[queues.remote]\nmode = \"fifo\"\n\
+         [[workers]]\nqueue = \"hook\"\nbuiltin = \"http\"\nurl = \"{}\"\n\
+         [[workers]]\nqueue = \"lines\"\nprocess = [\"sh\", \"lines.sh\"]\n",
+        hook.url
+    ));
+    let lines = r#"while read -r line; do echo "$line" > call
+batch=$(sed 's/.*"batch":"\([^"]*\)".*/\1/' call); echo "{\"type\":\"done\",\"batch\":\"$batch\"}"; done"#;
+    std::fs::write(site.path("lines.sh"), lines).unwrap();
+    let api = Api::with(site, |command| {
+        command.env(ENDPOINT, &collector.0.url);
+    });
+    for queue in ["hook", "lines", "remote"] {
+        push(&api, queue, &context("01"), &json!({ "key": "k" })).done();
+    }
+    let below = |seen: &Seen| format!("00-{TRACE}-{}-01", seen.id());
+    let called = collector.span("process hook").await;
+    assert_eq!(hook.received()[0].header("traceparent"), below(&called));
+    let called = collector.span("process lines").await;
+    assert_eq!((called.status().0, called.says("seriatim.outcome")), (0, Some("done")));
+    let call: Value =
+        serde_json::from_slice(&std::fs::read(api.site.path("call")).unwrap()).unwrap();
+    assert_eq!(call["lanes"][0]["jobs"][0]["traceparent"], below(&called));
+    let claim = json!({ "worker": "w", "queues": ["remote"], "wait_ms": 60_000 });
+    let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
+    let pushed = collector.span("push remote").await;
+    assert_eq!(lane["jobs"][0]["traceparent"], below(&pushed));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn every_kind_of_push_is_a_span_that_its_jobs_carry() {
     let collector = Collector::start();
     let api = collector.serving("");
