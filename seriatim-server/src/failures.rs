@@ -12,7 +12,7 @@ use seriatim::{
 
 use crate::http::Meter;
 use crate::output::text::{cut, one_line};
-use crate::trace;
+use crate::trace::{self, Traces};
 
 /// Lines of one kind (failed, given up) within a window; the others are counted, so that a storm
 /// of failures neither floods the log nor hides what was given up.
@@ -149,11 +149,12 @@ impl fmt::Display for Failure<'_> {
     }
 }
 
-/// Tells of an engine: its failures to the log, how long its handlers take to the meter, and
-/// everything to the recorder, if there is one.
+/// Tells of an engine: its failures to the log, how long its handlers take to the meter, how they
+/// end to the traces, and everything to the recorder, if there is one.
 pub(crate) struct Watch {
     failures: Arc<FailureLog>,
     meter: Arc<Meter>,
+    traces: Traces,
     recorder: Option<Arc<dyn Observer>>,
     /// When the turns under way began.
     began: Mutex<HashMap<(LaneId, Token), Instant>>,
@@ -163,9 +164,10 @@ impl Watch {
     pub(crate) fn new(
         failures: Arc<FailureLog>,
         meter: Arc<Meter>,
+        traces: Traces,
         recorder: Option<Arc<dyn Observer>>,
     ) -> Self {
-        Self { failures, meter, recorder, began: Mutex::default() }
+        Self { failures, meter, traces, recorder, began: Mutex::default() }
     }
 
     fn began(&self) -> MutexGuard<'_, HashMap<(LaneId, Token), Instant>> {
@@ -187,6 +189,7 @@ impl Observer for Watch {
         if let Some(began) = self.began().remove(&(turn.lane, turn.token)) {
             self.meter.handled(&turn.queue, began.elapsed());
         }
+        self.traces.ended(turn, verdict);
         self.recorder.iter().for_each(|to| to.ended(turn, verdict));
     }
 

@@ -6,6 +6,7 @@ mod failures;
 mod http;
 mod job_input;
 mod journal;
+mod outgoing;
 mod output;
 mod signals;
 #[cfg(test)]

@@ -27,12 +27,15 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     run.check("fmt", "cargo fmt --check", &["fmt", "--all", "--check"]);
     run.tidy();
     run.check("clippy", "cargo clippy", &CLIPPY);
+    run.check("clippy", "cargo clippy, without features", &CLIPPY_BARE);
     run.tests(args)?;
     run.finish()
 }
 
 const CLIPPY: [&str; 7] =
     ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
+/// The binary as most people build it: what stands in for a feature is compiled nowhere else.
+const CLIPPY_BARE: [&str; 6] = ["clippy", "-p", "seriatim-server", "--", "-D", "warnings"];
 /// All of the workspace, though only the library has many: with the same packages as the tests, their
 /// dependencies are built once.
 const DOCTESTS: [&str; 4] = ["test", "--doc", "--workspace", "--all-features"];

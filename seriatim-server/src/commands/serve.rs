@@ -21,6 +21,7 @@ use crate::journal::{Book, Journal, Limits};
 use crate::output::text::count;
 use crate::output::{Failure, LogFormat, start_log};
 use crate::signals::{dump_when_asked, told_to_stop};
+use crate::trace::Traces;
 use crate::workers::Workers;
 
 #[derive(Args)]
@@ -62,6 +63,7 @@ impl Serve {
         self.check_queues(&config)?;
         let format = self.log_format.unwrap_or(config.log.format);
         start_log(format, self.log_level.as_deref(), config.log.level.as_deref())?;
+        let traces = Traces::start()?;
         let journal = journal(&config.journal)?;
         let mut stop = Box::pin(told_to_stop()?);
         let url = self.store.url_with(&config);
@@ -83,9 +85,11 @@ impl Serve {
         let (store, meter) = Metered::wrap(store, journal.clone());
         let recorder = self.recorder(&queues)?;
         let failures = Arc::new(FailureLog::default());
-        let watch = Watch::new(failures.clone(), meter.clone(), recorder.clone());
+        let (failed, metered) = (failures.clone(), meter.clone());
+        let watch = Watch::new(failed, metered, traces.clone(), recorder.clone());
         let mut workers = Workers::new();
-        let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?.build()?;
+        let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?;
+        let engine = traces.around(engine).build()?;
         dump_when_asked(engine.handle())?;
         workers.reload_on_hangup()?;
         let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
@@ -98,6 +102,7 @@ impl Serve {
             observer: recorder,
             failures,
             journal,
+            traces: traces.clone(),
             audit: audit(&config.http)?,
             cron: config.cron_entries()?,
             ..Setup::default()
@@ -118,6 +123,7 @@ impl Serve {
         if let Some(server) = server {
             server.stop().await;
         }
+        traces.stop().await;
         let summary = summary?;
         store.close().await?;
         tracing::info!("stopped: {}", in_words(&summary));

@@ -126,8 +126,11 @@ async fn trigger(
     Json(trigger): Json<Trigger>,
 ) -> Result<Answer, Problem> {
     let mut job = trigger.into_job()?;
-    job.options.traceparent = traceparent(&headers);
-    let pushed = app.client.push(job).await.map_err(in_its_words)?;
+    let sending = app.traces.sending(&job.queue, traceparent(&headers));
+    job.options.traceparent = sending.traceparent();
+    let pushed = app.client.push(job).await.map_err(in_its_words);
+    let pushed = pushed.inspect_err(|problem| sending.failed(problem.status()))?;
+    sending.sent(&[pushed]);
     let status = match pushed.status {
         PushStatus::Queued | PushStatus::Merged => "queued".into(),
         // The first job, in whatever state; one that has ended so long ago that nothing is kept

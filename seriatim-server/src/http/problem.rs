@@ -59,6 +59,10 @@ impl Problem {
         self
     }
 
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// The field that is wrong.
     #[cfg(test)]
     pub(super) fn field(&self) -> Option<&str> {

@@ -17,6 +17,7 @@ use super::route::{Answer, Route};
 use super::schema::Schema;
 use super::state::{App, Shared};
 use crate::job_input::JobInput;
+use crate::trace::Sending;
 
 pub(super) fn routes() -> Vec<Route> {
     let jobs = Schema::either(&[Schema::named("Job"), Schema::list(Schema::named("Job"))]);
@@ -80,33 +81,26 @@ async fn push(
     let media = input::expect(request.headers(), &[JSON, NDJSON])?;
     seriatim::validate_queue_name(&queue)?;
     let (parts, body) = request.into_parts();
-    let target = Target { queue: &queue, trace: traceparent(&parts.headers) };
-    if media == NDJSON {
-        return stream(&app, &target, body).await;
-    }
-    let held = app.bodies.read(body, BULK_BODY_BYTES_MAX).await?;
-    let first = held.bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-    let pushed = match first {
-        Some(b'[') => push_array(&app, &target, &held.bytes).await?,
-        _ => {
-            let job = target.job(input::parse::<JobInput>(&held.bytes)?)?;
-            vec![app.client.push(job).await?]
-        }
+    let sending = app.traces.sending(&queue, traceparent(&parts.headers));
+    let target = Target { queue: &queue, sending: &sending };
+    let answer = match media {
+        NDJSON => stream(&app, &target, body).await,
+        _ => at_once(&app, &target, body).await,
     };
-    Ok(Answer(json!({ "jobs": pushed })))
+    answer.inspect_err(|problem| sending.failed(problem.status()))
 }
 
 /// Where jobs go, and the trace that they belong to unless they name their own.
 struct Target<'a> {
     queue: &'a str,
-    trace: Option<String>,
+    sending: &'a Sending,
 }
 
 impl Target<'_> {
     fn job(&self, input: JobInput) -> seriatim::Result<Job> {
         let mut job = input.into_job(self.queue)?;
         let own = job.options.traceparent.take();
-        job.options.traceparent = own.or_else(|| self.trace.clone());
+        job.options.traceparent = own.or_else(|| self.sending.traceparent());
         Ok(job)
     }
 }
@@ -115,6 +109,21 @@ impl Target<'_> {
 pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
     let said = headers.get("traceparent")?.to_str().ok()?;
     crate::trace::id(said).map(|_| said.to_owned())
+}
+
+/// Pushes a job or an array of them.
+async fn at_once(app: &App, target: &Target<'_>, body: Body) -> Result<Answer, Problem> {
+    let held = app.bodies.read(body, BULK_BODY_BYTES_MAX).await?;
+    let first = held.bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    let pushed = match first {
+        Some(b'[') => push_array(app, target, &held.bytes).await?,
+        _ => {
+            let job = target.job(input::parse::<JobInput>(&held.bytes)?)?;
+            vec![app.client.push(job).await?]
+        }
+    };
+    target.sending.sent(&pushed);
+    Ok(Answer(json!({ "jobs": pushed })))
 }
 
 async fn push_array(app: &App, target: &Target<'_>, bytes: &Bytes) -> Result<Vec<Pushed>, Problem> {
@@ -221,6 +230,7 @@ impl<'a> Loading<'a> {
         let Some(first) = lines.first().copied() else { return Ok(()) };
         match self.app.client.push_all(jobs).await {
             Ok(pushed) => {
+                self.target.sending.sent(&pushed);
                 let count =
                     |status| pushed.iter().filter(|one| one.status == status).count() as u64;
                 self.pushed += pushed.len() as u64;

@@ -12,6 +12,7 @@ use super::metrics::{Meter, Metered};
 use super::work::Workers;
 use crate::failures::FailureLog;
 use crate::journal::Journal;
+use crate::trace::Traces;
 
 pub(super) type Shared = Arc<App>;
 
@@ -28,6 +29,7 @@ pub(crate) struct App {
     pub(super) failures: Arc<FailureLog>,
     pub(super) bodies: Budget,
     pub(super) journal: Arc<Journal>,
+    pub(super) traces: Traces,
     pub(super) audit: Audit,
     pub(super) cron: Vec<Cron>,
     pub(super) streams: Semaphore,
@@ -51,6 +53,8 @@ pub(crate) struct Setup {
     pub(crate) failures: Arc<FailureLog>,
     /// The journal of the store's wrapper.
     pub(crate) journal: Arc<Journal>,
+    /// Is told of every request that pushes.
+    pub(crate) traces: Traces,
     pub(crate) audit: Audit,
     /// What this node pushes by the clock.
     pub(crate) cron: Vec<Cron>,
@@ -73,6 +77,7 @@ impl App {
             workers: Workers::default(),
             failures: setup.failures,
             journal: setup.journal,
+            traces: setup.traces,
             audit: setup.audit,
             cron: setup.cron,
             bodies: Budget::default(),

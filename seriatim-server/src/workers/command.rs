@@ -57,9 +57,14 @@ fn start(command: &[String], batch: &Batch<Payload>) -> std::io::Result<(Group, 
         }
         process.env("SERIATIM_JOB_TOKEN", lane.token().to_string());
         process.env("SERIATIM_JOB_ATTEMPT", lane.attempt().to_string());
-        if let Some(traceparent) = trace::of_turn(lane.turn()) {
-            process.env("TRACEPARENT", traceparent);
-        }
+    }
+    let call = trace::of_call();
+    let of_lane = || match batch.lanes() {
+        [lane] => trace::of_turn(lane.turn()),
+        _ => None,
+    };
+    if let Some(traceparent) = call.as_deref().or_else(of_lane) {
+        process.env("TRACEPARENT", traceparent);
     }
     Group::spawn(&mut process)
 }

@@ -10,31 +10,23 @@ use hyper::header::{
     CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, RETRY_AFTER, USER_AGENT,
 };
 use hyper::{Method, Request, Response, StatusCode, Uri};
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use jiff::Timestamp;
-use rustls::{ClientConfig, RootCertStore};
 use seriatim::limits::DELAY_MAX;
 use seriatim::{Batch, Context, Failure, Lane, Outcome, Outcomes, Payload, TurnJob};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
+use crate::outgoing::{self, with_causes};
 use crate::trace;
 
 /// How long a request may take when the configuration says nothing.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a connection may take to be made.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What of an answer is read, in bytes: it is only for the error text.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// What of an answer stands in the error, in bytes.
 const ERROR_BYTES_MAX: usize = 512;
 /// A server that says "retry after 0 seconds" is not asked without a pause.
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
-
-type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// Where to send to, and what the answers mean.
 #[derive(Clone, Debug)]
@@ -51,7 +43,7 @@ pub(crate) struct Settings {
 
 /// A client with its settings.
 pub(crate) struct Webhook {
-    client: HttpClient,
+    client: outgoing::Client,
     settings: Settings,
 }
 
@@ -60,18 +52,14 @@ struct Letter<'a> {
     body: Bytes,
     jobs: &'a [&'a TurnJob],
     lane: &'a Lane<Payload>,
+    /// The trace context of the call, where calls have one.
+    call: Option<&'a str>,
 }
 
 impl Webhook {
     /// Fails when the URL is https and the system has no list of certificate authorities.
     pub(crate) fn new(settings: Settings) -> Result<Arc<Self>, String> {
-        let mut plain = HttpConnector::new();
-        plain.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        plain.enforce_http(false);
-        let tls = tls(settings.url.scheme_str() == Some("https"))?;
-        let builder = HttpsConnectorBuilder::new().with_tls_config(tls);
-        let connector = builder.https_or_http().enable_http1().wrap_connector(plain);
-        let client = Client::builder(TokioExecutor::new()).build(connector);
+        let client = outgoing::client(settings.url.scheme_str() == Some("https"))?;
         Ok(Arc::new(Self { client, settings }))
     }
 
@@ -82,9 +70,10 @@ impl Webhook {
         context: Context,
     ) -> Result<Outcomes, Failure> {
         let mut lanes = JoinSet::new();
+        let call = trace::of_call();
         for lane in batch.into_lanes() {
-            let webhook = self.clone();
-            lanes.spawn(async move { (lane.id(), webhook.lane(&lane).await) });
+            let (webhook, call) = (self.clone(), call.clone());
+            lanes.spawn(async move { (lane.id(), webhook.lane(&lane, call.as_deref()).await) });
         }
         let mut outcomes = Outcomes::new();
         loop {
@@ -103,16 +92,16 @@ impl Webhook {
     }
 
     /// How many of its jobs are done, and what becomes of the next.
-    async fn lane(&self, lane: &Lane<Payload>) -> (usize, Outcome) {
+    async fn lane(&self, lane: &Lane<Payload>, call: Option<&str>) -> (usize, Outcome) {
         let jobs: Vec<&TurnJob> = lane.jobs().map(|(job, _)| job).collect();
         if self.settings.sends_lists {
             let texts: Vec<&[u8]> = lane.payloads().iter().map(Payload::as_bytes).collect();
             let body = [b"[", texts.join(&b","[..]).as_slice(), b"]"].concat().into();
-            return (0, self.send(&Letter { body, jobs: &jobs, lane }).await);
+            return (0, self.send(&Letter { body, jobs: &jobs, lane, call }).await);
         }
         for (place, payload) in lane.payloads().iter().enumerate() {
             let jobs = &jobs[place..=place];
-            match self.send(&Letter { body: payload.to_bytes(), jobs, lane }).await {
+            match self.send(&Letter { body: payload.to_bytes(), jobs, lane, call }).await {
                 Outcome::Done => {}
                 outcome => return (place, outcome),
             }
@@ -150,8 +139,7 @@ impl Webhook {
         *request.uri_mut() = self.settings.url.clone();
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let agent = concat!("seriatim/", env!("CARGO_PKG_VERSION"));
-        headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+        headers.insert(USER_AGENT, HeaderValue::from_static(outgoing::USER_AGENT));
         headers.extend(self.settings.headers.clone());
         for (name, value) in own_headers(letter)? {
             headers.insert(name, value);
@@ -179,21 +167,6 @@ impl Webhook {
     }
 }
 
-/// The system's authorities, so that a company's own are known too; none where none are needed.
-fn tls(is_needed: bool) -> Result<ClientConfig, String> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| error.to_string())?;
-    let builder = if is_needed {
-        let what = "the system has no list of certificate authorities";
-        builder.with_native_roots().map_err(|error| format!("{what}: {error}"))?
-    } else {
-        builder.with_root_certificates(RootCertStore::empty())
-    };
-    Ok(builder.with_no_client_auth())
-}
-
 /// What the receiver can tell repeats and stale requests by.
 fn own_headers(letter: &Letter<'_>) -> Result<Vec<(HeaderName, HeaderValue)>, InvalidHeaderValue> {
     let lane = letter.lane;
@@ -213,7 +186,8 @@ fn own_headers(letter: &Letter<'_>) -> Result<Vec<(HeaderName, HeaderValue)>, In
         let key = HeaderValue::try_from(percent_encoded(key))?;
         headers.push((HeaderName::from_static("seriatim-key"), key));
     }
-    if let Some(traceparent) = letter.jobs.iter().find_map(|job| trace::of_job(job)) {
+    let of_jobs = || letter.jobs.iter().find_map(|job| trace::of_job(job));
+    if let Some(traceparent) = letter.call.or_else(of_jobs) {
         headers.push((HeaderName::from_static("traceparent"), HeaderValue::try_from(traceparent)?));
     }
     Ok(headers)
@@ -263,16 +237,6 @@ fn told(answer: &Response<Bytes>) -> String {
     let hint = if status.is_redirection() { " (redirects are not followed)" } else { "" };
     let colon = if text.is_empty() { "" } else { ": " };
     format!("the server answered {status}{hint}{colon}{text}")
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let _ = write!(text, ": {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -69,7 +69,9 @@ impl Call {
         let name = first.map_or_else(String::new, |(lane, token)| format!("{lane}-{token}"));
         let payloads: Result<Vec<_>, String> = batch.lanes().iter().map(raw_payloads).collect();
         let payloads = payloads?;
-        let lanes = batch.lanes().iter().zip(&payloads).map(|(lane, raws)| call_lane(lane, raws));
+        let call = trace::of_call();
+        let lanes = batch.lanes().iter().zip(&payloads);
+        let lanes = lanes.map(|(lane, raws)| call_lane(lane, raws, call.as_deref()));
         let document =
             Document { r#type, batch: &name, queue: batch.queue(), lanes: lanes.collect() };
         let line = serde_json::to_string(&document)
@@ -91,13 +93,18 @@ fn raw_payloads(lane: &Lane<Payload>) -> Result<Vec<Box<RawValue>>, String> {
     lane.jobs().map(raw).collect()
 }
 
-fn call_lane<'a>(lane: &'a Lane<Payload>, raws: &'a [Box<RawValue>]) -> CallLane<'a> {
+/// `call` is the trace context of the call, where calls have one: what the worker does is below it.
+fn call_lane<'a>(
+    lane: &'a Lane<Payload>,
+    raws: &'a [Box<RawValue>],
+    call: Option<&'a str>,
+) -> CallLane<'a> {
     let turn = lane.turn();
     let jobs = lane.jobs().zip(raws).map(|((job, _), payload)| CallJob {
         job_id: job.id,
         score: job.score,
         payload,
-        traceparent: trace::of_job(job),
+        traceparent: call.or_else(|| trace::of_job(job)),
     });
     CallLane {
         lane: turn.lane,

@@ -10,6 +10,8 @@ pub(crate) struct Received {
     pub(crate) line: String,
     headers: Vec<(String, String)>,
     pub(crate) body: String,
+    /// The same, of what is no text.
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Received {
@@ -61,9 +63,11 @@ fn read(stream: &TcpStream) -> Option<Received> {
         let Some((name, value)) = header.trim_end().split_once(':') else { break };
         headers.push((name.to_lowercase(), value.trim().to_owned()));
     }
-    let mut received = Received { line: line.trim_end().to_owned(), headers, body: String::new() };
+    let (line, body) = (line.trim_end().to_owned(), String::new());
+    let mut received = Received { line, headers, body, bytes: Vec::new() };
     let length = received.header("content-length").parse().ok()?;
-    reader.take(length).read_to_string(&mut received.body).ok()?;
+    reader.take(length).read_to_end(&mut received.bytes).ok()?;
+    received.body = String::from_utf8_lossy(&received.bytes).into_owned();
     Some(received)
 }
 

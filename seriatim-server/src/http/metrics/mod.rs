@@ -44,6 +44,10 @@ async fn metrics(State(app): State<Shared>) -> Response {
     let lost = app.journal.book().map_or(0, Book::lost);
     head(&mut text, "journal_lost_total", "counter", "Events that the journal could not write");
     let _ = writeln!(text, "seriatim_journal_lost_total {lost}");
+    if let Some(lost) = app.traces.lost() {
+        head(&mut text, "spans_lost_total", "counter", "Spans that the collector did not take");
+        let _ = writeln!(text, "seriatim_spans_lost_total {lost}");
+    }
     // What this process counted is of use above all when the store is away.
     let asked = async { Ok::<_, Error>((app.store.stats(None).await?, nodes(&app).await?)) };
     let answer = timeout(STORE_MAX, asked).await;

@@ -14,6 +14,8 @@ mod limits;
 mod openapi;
 mod people;
 mod push;
+#[cfg(feature = "otlp")]
+mod spans;
 mod stores;
 mod trace;
 mod work;
@@ -82,17 +84,15 @@ impl Api {
 /// Reads the log until it says where the process listens, and goes on reading behind.
 fn listening(child: &mut Child, log: Arc<Mutex<String>>) -> String {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let keep = move |line: &str| log.lock().unwrap().push_str(&format!("{line}\n"));
     let mut said = String::new();
     let address = lines.by_ref().find_map(|line| {
+        keep(&line);
         said.push_str(&line);
         let rest = line.split_once("listening on http://")?.1;
         Some(rest.split('/').next()?.to_owned())
     });
     let address = address.unwrap_or_else(|| panic!("it does not listen: {said}"));
-    std::thread::spawn(move || {
-        for line in lines {
-            log.lock().unwrap().push_str(&(line + "\n"));
-        }
-    });
+    std::thread::spawn(move || lines.for_each(|line| keep(&line)));
     address
 }

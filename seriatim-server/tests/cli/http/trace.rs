@@ -56,3 +56,16 @@ fn a_job_keeps_its_own_trace_and_what_is_none_is_ignored() {
     assert_eq!(push(TRACE, &json!({})), TRACE);
     assert_eq!(push("nonsense", &json!({})), Value::Null);
 }
+
+#[cfg(not(feature = "otlp"))]
+#[test]
+fn a_binary_without_spans_says_so_when_they_are_asked_for() {
+    let asked = |url: &str| {
+        let api = Api::with(Site::new(""), |command| {
+            command.env("OTEL_EXPORTER_OTLP_ENDPOINT", url);
+        });
+        api.log().contains("OTEL_EXPORTER_OTLP_ENDPOINT is set, but this binary was built without")
+    };
+    assert!(asked("http://127.0.0.1:4318"));
+    assert!(!asked(""));
+}

@@ -1,6 +1,17 @@
 //! W3C trace context: carried from the push through the job to the worker, and named in the log.
+//!
+//! With the feature `otlp` pushes and calls are spans besides, which go to a collector.
+
+#[cfg(not(feature = "otlp"))]
+#[path = "none.rs"]
+mod spans;
+#[cfg(feature = "otlp")]
+#[path = "otlp/mod.rs"]
+mod spans;
 
 use seriatim::{Turn, TurnJob};
+
+pub(crate) use spans::{Sending, Traces, of_call};
 
 /// Bytes of `00-TRACE-PARENT-FLAGS`.
 const BYTES: usize = 55;

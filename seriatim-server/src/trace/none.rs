@@ -1,0 +1,64 @@
+//! Without the feature `otlp`: contexts are carried, and there are no spans.
+// It has the shape of the module with spans.
+#![allow(clippy::unnecessary_wraps, clippy::unused_async, clippy::unused_self)]
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use seriatim::store::Pushed;
+use seriatim::{EngineBuilder, Turn, Verdict};
+
+use crate::output::Failure;
+
+/// The variables that ask for spans.
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+
+/// See the module with spans.
+#[derive(Clone, Default)]
+pub(crate) struct Traces;
+
+/// A request that pushes.
+pub(crate) struct Sending(Option<String>);
+
+impl Traces {
+    /// Says so when spans are asked for.
+    pub(crate) fn start() -> Result<Self, Failure> {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        if let Some(name) = ENDPOINTS.iter().find(|name| is_set(name)) {
+            tracing::warn!(
+                "{name} is set, but this binary was built without traces: nothing is sent; build it with --features otlp"
+            );
+        }
+        Ok(Self)
+    }
+
+    pub(crate) fn around(&self, engine: EngineBuilder) -> EngineBuilder {
+        engine
+    }
+
+    pub(crate) fn ended(&self, _: &Turn, _: &Verdict) {}
+
+    pub(crate) fn sending(&self, _: &str, context: Option<String>) -> Sending {
+        Sending(context)
+    }
+
+    pub(crate) fn lost(&self) -> Option<u64> {
+        None
+    }
+
+    pub(crate) async fn stop(&self) {}
+}
+
+impl Sending {
+    pub(crate) fn traceparent(&self) -> Option<String> {
+        self.0.clone()
+    }
+
+    pub(crate) fn sent(&self, _: &[Pushed]) {}
+
+    pub(crate) fn failed(&self, _: StatusCode) {}
+}
+
+pub(crate) fn of_call() -> Option<Arc<str>> {
+    None
+}

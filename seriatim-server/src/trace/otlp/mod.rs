@@ -1,0 +1,169 @@
+//! Spans of pushes and of handler calls, sent to a collector by OTLP.
+//!
+//! Names and attributes are those of OpenTelemetry's conventions for messaging. Keys and payloads
+//! are in no span: they may be private.
+
+mod attribute;
+mod calls;
+mod outbox;
+mod sending;
+mod settings;
+mod wire;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState, TracerProvider};
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector};
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
+use seriatim::{EngineBuilder, Turn, Verdict};
+
+use crate::output::Failure;
+use calls::Calls;
+use outbox::{Outbox, Post};
+use settings::Settings;
+
+pub(crate) use calls::of_call;
+pub(crate) use sending::Sending;
+
+/// Most links of a span to the pushes that its jobs came from.
+const LINKS_MAX: usize = 64;
+/// How long the end of the process waits for the last spans to be taken.
+const FLUSH_MAX: Duration = Duration::from_secs(5);
+/// What the service is called when nobody says.
+const SERVICE_NAME: &str = "seriatim";
+
+/// Tells of pushes and calls, if somebody wants to know. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct Traces(Option<Arc<Exporting>>);
+
+struct Exporting {
+    tracer: SdkTracer,
+    provider: SdkTracerProvider,
+    calls: Calls,
+    post: Mutex<Option<Post>>,
+    lost: outbox::Lost,
+}
+
+impl Traces {
+    /// What the standard variables ask for: nothing where they name no collector.
+    pub(crate) fn start() -> Result<Self, Failure> {
+        let variable = |name: &str| std::env::var(name).ok();
+        let Some(settings) = Settings::read(&variable).map_err(Failure::usage)? else {
+            return Ok(Self::default());
+        };
+        settings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let resource = resource(settings.service_name.clone());
+        let (outbox, post) = outbox::open(&settings, &resource).map_err(Failure::failed)?;
+        tracing::info!("traces go to {}", settings::shown(&settings.endpoint));
+        Ok(Self(Some(Arc::new(Exporting::new(settings, resource, outbox, post)))))
+    }
+
+    /// Makes a span of each handler call of an engine.
+    pub(crate) fn around(&self, engine: EngineBuilder) -> EngineBuilder {
+        let Some(exporting) = self.0.clone() else { return engine };
+        engine.middleware(move |call, next| {
+            let exporting = exporting.clone();
+            async move {
+                let context = exporting.calls.begin(&exporting.tracer, call.turns());
+                calls::within(context, next.run()).await
+            }
+        })
+    }
+
+    /// The handler of a turn has ended.
+    pub(crate) fn ended(&self, turn: &Turn, verdict: &Verdict) {
+        if let Some(exporting) = &self.0 {
+            exporting.calls.ended(turn, verdict);
+        }
+    }
+
+    /// A request begins to push, in the trace context that it came with.
+    pub(crate) fn sending(&self, queue: &str, context: Option<String>) -> Sending {
+        match &self.0 {
+            Some(exporting) => Sending::begin(&exporting.tracer, queue, context.as_deref()),
+            None => Sending::unseen(context),
+        }
+    }
+
+    /// How many spans were lost so far; none where none are made.
+    pub(crate) fn lost(&self) -> Option<u64> {
+        Some(self.0.as_ref()?.lost.load(Ordering::Relaxed))
+    }
+
+    /// Sends what is left, and then no more.
+    pub(crate) async fn stop(&self) {
+        let Some(exporting) = &self.0 else { return };
+        // It only closes the outbox, which cannot fail.
+        let _ = exporting.provider.shutdown();
+        let post = exporting.post.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut post) = post else { return };
+        if tokio::time::timeout(FLUSH_MAX, &mut post).await.is_err() {
+            post.abort();
+            let limit = seriatim::duration::format(FLUSH_MAX);
+            tracing::warn!("the collector did not take the last traces within {limit}");
+        }
+    }
+}
+
+impl Exporting {
+    fn new(settings: Settings, resource: Resource, outbox: Outbox, post: Post) -> Self {
+        let lost = outbox.lost.clone();
+        let provider = SdkTracerProvider::builder()
+            .with_max_links_per_span(LINKS_MAX as u32)
+            .with_sampler(settings.sampler)
+            .with_resource(resource)
+            .with_span_processor(outbox)
+            .build();
+        let scope = InstrumentationScope::builder("seriatim").with_version(VERSION).build();
+        let tracer = provider.tracer_with_scope(scope);
+        Self { tracer, provider, calls: Calls::default(), post: Mutex::new(Some(post)), lost }
+    }
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What is said of this process: ours, and over it what the variables say.
+fn resource(service_name: Option<String>) -> Resource {
+    let builder = Resource::builder_empty()
+        .with_service_name(SERVICE_NAME)
+        .with_attribute(KeyValue::new("service.version", VERSION))
+        .with_detector(Box::new(TelemetryResourceDetector))
+        .with_detector(Box::new(EnvResourceDetector::new()));
+    match service_name {
+        Some(name) => builder.with_service_name(name).build(),
+        None => builder.build(),
+    }
+}
+
+/// The context that a `traceparent` names.
+fn context_of(traceparent: &str) -> Option<SpanContext> {
+    super::id(traceparent)?;
+    let mut parts = traceparent.split('-').skip(1);
+    let trace = TraceId::from_hex(parts.next()?).ok()?;
+    let span = SpanId::from_hex(parts.next()?).ok()?;
+    let flags = TraceFlags::new(u8::from_str_radix(parts.next()?, 16).ok()?);
+    Some(SpanContext::new(trace, span, flags, true, TraceState::NONE))
+}
+
+fn traceparent_of(context: &SpanContext) -> String {
+    let flags = context.trace_flags().to_u8();
+    format!("00-{}-{}-{flags:02x}", context.trace_id(), context.span_id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_is_written_as_it_was_read() {
+        for flags in ["00", "01", "03"] {
+            let text = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flags}");
+            assert_eq!(context_of(&text).as_ref().map(traceparent_of), Some(text));
+        }
+        assert_eq!(context_of("00-0-0-01"), None);
+    }
+}
