@@ -52,7 +52,7 @@ use crate::store::wake::{Bell, Wakeups};
 use crate::turn::Turn;
 
 /// The version of what is kept; a store written by a newer one is refused.
-const LAYOUT_VERSION: i64 = 2;
+const LAYOUT_VERSION: i64 = 3;
 /// Longest prefix, in bytes: it stands in front of every key.
 const PREFIX_BYTES_MAX: usize = 64;
 

@@ -39,8 +39,12 @@ local function read_batch()
   end
 end
 
--- Looks the lanes of all keys up at once.
-local records = {}
+-- Looks the lanes of all keys up at once. What is appended to a compact lane makes it a listed one.
+local records, busy, appends = {}, {}, false
+local function look_up_busy(lane_ids)
+  for i, held in ipairs(fields(K.busy, lane_ids)) do busy[lane_ids[i]] = held end
+end
+
 local function look_up()
   local keys, known = {}, {}
   for i = 1, jobs_max do
@@ -54,13 +58,16 @@ local function look_up()
     ids[keys[i]] = id
     if id then known[#known + 1] = id end
   end
+  local compact = {}
   for i, record in ipairs(fields(K.lanes, known)) do
-    if is_compact(record) then records[known[i]] = record
+    if is_compact(record) then records[known[i]], compact[#compact + 1] = record, known[i]
+    elseif is_listed(record) then records[known[i]] = record
     else
       local n = number_in(known[i])
       lanes[n] = read_lane(n, record)
     end
   end
+  if appends then look_up_busy(compact) end
 end
 
 local function route_of_lane(id)
@@ -71,6 +78,7 @@ end
 local function check()
   if not S or num(S.version) ~= ARGV[3] then return { 'STALE' } end
   keyed, is_bound = S.mode ~= 'parallel', S.mode == 'accumulate' or S.mode == 'fifo'
+  appends = S.mode == 'accumulate' or (S.mode == 'fifo' and S.take == 1)
   read_batch()
   for i = 1, jobs_max do
     if (job_keys[i] ~= '') ~= keyed then return { 'STALE' } end
@@ -138,7 +146,7 @@ local function digest_in(text)
 end
 
 -- The equal jobs that wait, by lane and digest, as far as they have been looked for. Those of the lanes
--- that were there before the batch are looked for together.
+-- that were there before the batch are looked for together; a compact one says its own.
 local equals = {}
 local function look_for_equals()
   if not S.merges or takes == '2' then return end
@@ -146,8 +154,8 @@ local function look_for_equals()
   for i = 1, jobs_max do
     local id = ids[job_keys[i]]
     local digest = id and (texts[i] and digest_in(texts[i]) or ARGV[starts[i] + 3])
-    local field = id and pad(number_in(id)) .. digest
-    if field and equals[field] == nil and not records[id] then
+    local field = id and id .. digest
+    if field and equals[field] == nil and not (records[id] and is_compact(records[id])) then
       equals[field] = false
       wanted[#wanted + 1] = field
     end
@@ -183,8 +191,8 @@ local function append(l, j, field)
   later('ZADD', K.open, 0, member)
   if S.mode == 'accumulate' then later('ZADD', K.prios, 0, prio_member(l, j)) end
   if field then
-    later('HSET', K.equal, field, num(j.seq))
-    equals[field] = num(j.seq)
+    later('HSET', K.equal, field, id_of(j.seq))
+    equals[field] = id_of(j.seq)
   end
   jobs[j.seq] = j
 end
@@ -229,9 +237,9 @@ local function put(key, j)
   local l = key ~= '' and lane_of_key(key)
   if not l then l = open_lane(j.seq, key, j.run_at, j.route) end
   touch(l)
-  local field = S.merges and j.digest ~= '' and pad(l.n) .. j.digest
+  local field = S.merges and j.digest ~= '' and id_of(l.n) .. j.digest
   local equal = field and equal_of(field)
-  local queued = equal and job_of(tonumber(equal))
+  local queued = equal and job_of(number_in(equal))
   if queued then
     merge(l, queued, j)
     return queued, 1
@@ -244,7 +252,7 @@ local function put(key, j)
     call('HSET', K.bodies, num(j.seq), j.body)
     j.body = false
   end
-  if is_put_off then later('HSET', K.jobs, num(j.seq), job_record(j)) else save_job(j) end
+  if is_put_off then later('HSET', K.jobs, id_of(j.seq), job_record(j)) else save_job(j) end
   count('jobs', 1)
   return j, 0
 end
@@ -282,33 +290,38 @@ local function time_in(text)
   return value, id_of(value)
 end
 
--- The compact record of a plain job and the beginning of its place among the ready lanes, but for
--- what differs between jobs: mostly they are the same for the whole batch.
-local heads, places = {}, {}
-local function compact(text)
+-- What plain jobs say before their lengths and what follows of it, which mostly is the same for the whole
+-- batch: run_at, priority, score, the beginning of the record, and of the place among the ready lanes
+-- (a number: among those that wait until then).
+local kinds = {}
+local function kind_of(text)
   local like = string.sub(text, 1, 19)
-  local head = heads[like]
-  if not head then
-    local run_at, bytes = time_in(text)
-    local prio = string.sub(text, 9, 10)
-    local score = string.byte(text, 11) == 49 and string.sub(text, 12, 19) or now_score
-    head = 'S' .. now_bytes .. bytes .. prio .. score
-    heads[like] = head
-    places[like] = run_at <= NOW and '\0\0\0' .. prio .. bytes or run_at
-  end
-  return head .. string.sub(text, 20), places[like]
+  local kind = kinds[like]
+  if kind then return kind end
+  local run_at, bytes = time_in(text)
+  local prio = string.sub(text, 9, 10)
+  local score = string.byte(text, 11) == 49 and string.sub(text, 12, 19) or now_score
+  kind = {
+    run_at = run_at, prio = struct.unpack('>I2', prio), score = score,
+    head = now_bytes .. bytes .. prio .. score,
+    place = run_at <= NOW and '\0\0\0' .. prio .. bytes or run_at,
+  }
+  kinds[like] = kind
+  return kind
 end
+
+local function compact(text, kind) return 'S' .. kind.head .. string.sub(text, 20) end
 
 local opened = 0
 local function put_compact(key, text)
   local seq = next_seq()
-  local id = id_of(seq)
-  local record, place_of = compact(text)
+  local id, kind = id_of(seq), kind_of(text)
+  local record, place_of = compact(text, kind), kind.place
   local at = #new_lanes
   new_lanes[at + 1], new_lanes[at + 2] = id, record
   if keyed then
     new_keys[at + 1], new_keys[at + 2] = key, id
-    ids[key] = id
+    ids[key], records[id] = id, record
   end
   if type(place_of) == 'string' then
     at = #new_ready
@@ -322,10 +335,119 @@ local function put_compact(key, text)
   answer[at + 1], answer[at + 2] = seq, 0
 end
 
+-- Lists of lanes as this batch leaves them; false for a lane in the general form.
+local queues, jobs_listed, equal_listed, held = {}, {}, {}, {}
+
+-- Makes a listed lane of a compact one.
+local function list_up(id, record)
+  local key, task, digest = texts_in(record, 2)
+  local run_at, prio, score = struct.unpack('>I7I2c8', record, 9)
+  local q = {
+    id = id, due = run_at, next_due = 0, prio = prio, closed = 0, first = 0, next = 0, count = 1, last = score,
+    key = key, task = S.mode == 'accumulate' and task or '', front = id, fill = '',
+  }
+  if busy[id] then
+    if S.mode == 'accumulate' then q.closed, q.prio = 1, NO_PRIO end
+  elseif S.merges then
+    q.field = id .. digest
+    equals[q.field] = id
+  end
+  q.compact = record
+  return q
+end
+
+-- Writes what the job of a compact record becomes in a listed lane.
+local function write_first(q)
+  local at, id = #jobs_listed, q.id
+  jobs_listed[at + 1], jobs_listed[at + 2] = id, 'J' .. id .. id .. string.sub(q.compact, 2)
+  at = #held
+  if busy[id] then held[at + 1], held[at + 2] = id, string.sub(busy[id], 1, 7) .. '\0' end
+  at = #equal_listed
+  if q.field then equal_listed[at + 1], equal_listed[at + 2] = q.field, id end
+  q.compact = false
+end
+
+local function queue_of(id)
+  local q = queues[id]
+  if q ~= nil then return q end
+  local record = appends and records[id]
+  if not record then q = false
+  elseif is_compact(record) then q = list_up(id, record)
+  else q = read_list(id, record) end
+  queues[id] = q
+  return q
+end
+
+-- Whether a job can be appended without a change of what stands there: its place in the order is the last
+-- one, and its lane stays where it stands.
+local function fits(q, text, kind)
+  if S.mode == 'fifo' then
+    return kind.score == q.last or hex(kind.score) > hex(q.last)
+  end
+  local key_length, task_length = struct.unpack('>I2I2', text, 20)
+  local task = task_length == 0 and '' or string.sub(text, 29 + key_length, 28 + key_length + task_length)
+  if task ~= q.task then return false end
+  if q.closed > 0 then return true end
+  return kind.prio >= q.prio and (S.due ~= 'earliest' or kind.run_at >= q.due)
+end
+
+local function arrive_in(q, kind)
+  if q.closed == 0 then return end
+  q.prio = math.min(q.prio, kind.prio)
+  if q.next_due == 0 then q.next_due = kind.run_at
+  elseif S.due == 'earliest' then q.next_due = math.min(q.next_due, kind.run_at) end
+end
+
+-- Appends a plain job to the list of its lane; false when that is not possible.
+local function put_listed(id, text)
+  local q = queue_of(id)
+  if not q then return false end
+  local kind = kind_of(text)
+  if not fits(q, text, kind) then return false end
+  local field = S.merges and id .. digest_in(text)
+  if field and equals[field] then return false end
+  if q.compact then write_first(q) end
+  local seq = next_seq()
+  local name = id_of(seq)
+  local at = #jobs_listed
+  jobs_listed[at + 1], jobs_listed[at + 2] = name, 'J' .. id .. name .. kind.head .. string.sub(text, 20)
+  if field then
+    at = #equal_listed
+    equal_listed[at + 1], equal_listed[at + 2], equals[field] = field, name, name
+  end
+  if S.mode == 'accumulate' then arrive_in(q, kind) end
+  append_to(q, name, kind.score)
+  q.changed = true
+  count('jobs', 1)
+  at = #answer
+  answer[at + 1], answer[at + 2] = seq, 0
+  return true
+end
+
+-- Writes what waits to be written together, also of compact and listed lanes.
+local function flush_all()
+  flush()
+  local changed = {}
+  for id, q in pairs(queues) do
+    if q and q.changed then
+      local record = list_record(q)
+      local at = #changed
+      records[id], changed[at + 1], changed[at + 2] = record, id, record
+    end
+  end
+  if not changed[1] then return end
+  many('HSET', K.lanes, changed)
+  many('HSET', K.jobs, jobs_listed)
+  many('HSET', K.equal, equal_listed)
+  many('HSET', K.busy, held)
+  write_out()
+  queues, jobs_listed, equal_listed, held = {}, {}, {}, {}
+end
+
 -- A plain job whose lane exists.
 local function job_of_text(text)
   local seq = next_seq()
-  local j = compact_job(seq, (compact(text)))
+  local j = compact_job(seq, compact(text, kind_of(text)))
   j.lane = 0
   return j
 end
@@ -352,9 +474,12 @@ for i = 1, jobs_max do
     tell(0, nil, 3)
   elseif text and (not keyed or not ids[key]) then
     put_compact(key, text)
-  else
-    flush()
-    if keyed and ids[key] then lane_of(number_in(ids[key]), records[ids[key]]) end
+  elseif not text or not put_listed(ids[key], text) then
+    flush_all()
+    if keyed and ids[key] then
+      lane_of(number_in(ids[key]), records[ids[key]])
+      records[ids[key]], queues[ids[key]] = nil, nil
+    end
     if text then
       local j, status = put(key, job_of_text(text))
       tell({ j.seq }, j.created, status)
@@ -367,8 +492,8 @@ if opened > 0 then
   rings = true
   count('jobs', opened)
   count('lanes', opened)
-  flush()
 end
+flush_all()
 keep_places()
 commit()
 return { 'OK', NOW, answer, S.token }

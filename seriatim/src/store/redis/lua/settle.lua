@@ -100,7 +100,7 @@ end
 local function forget_unread(closed)
   for _, seq in ipairs(closed) do
     jobs[seq] = false
-    later('HDEL', K.jobs, num(seq))
+    later('HDEL', K.jobs, id_of(seq))
     later('HDEL', K.bodies, num(seq))
   end
   count('jobs', -#closed)
@@ -134,7 +134,7 @@ local function read_ahead(lane_ids)
   local seqs = {}
   for i, record in ipairs(fields(K.lanes, lane_ids)) do
     local n = number_in(lane_ids[i])
-    if record and not is_compact(record) and lanes[n] == nil then
+    if record and not is_compact(record) and not is_listed(record) and lanes[n] == nil then
       local l = lane_of(n, record)
       if not forgets_done() then
         for _, seq in ipairs(closed_of(l)) do seqs[#seqs + 1] = seq end
@@ -144,12 +144,15 @@ local function read_ahead(lane_ids)
   read_jobs(seqs)
 end
 
--- Those whose lane has a compact record end together; the others one by one.
+-- What ended with the simple turns: lanes with a compact record, and those of listed lanes; keys of lanes that are
+-- gone; how many lanes each claim loses.
+local gone, listed, keys, left = {}, {}, {}, {}
+
+-- Those whose lane has a compact record end together, and so do those of listed lanes; the others one by one.
 local function settle_simple()
-  local lane_ids = {}
+  local lane_ids, ended = {}, {}
   for i = 1, simple do lane_ids[i] = string.sub(ARGV[2 + i], 1, 7) end
-  local busy, gone, keys, left = fields(K.busy, lane_ids), {}, {}, {}
-  local others = {}
+  local busy, others = fields(K.busy, lane_ids), {}
   for i, id in ipairs(lane_ids) do
     if not busy[i] then others[#others + 1] = id end
   end
@@ -157,10 +160,14 @@ local function settle_simple()
   for i, id in ipairs(lane_ids) do
     local token = string.sub(ARGV[2 + i], 8)
     local claim = busy[i]
-    if claim and string.sub(claim, 1, 7) == token and not gone[id] then
-      gone[#gone + 1], gone[id] = id, true
+    if claim and string.sub(claim, 1, 7) == token and not ended[id] then
+      ended[id] = true
       left[token] = (left[token] or 0) + 1
-      if S.mode ~= 'parallel' then keys[#keys + 1] = string.sub(claim, 8) end
+      if string.byte(claim, 8) == 0 then listed[#listed + 1] = id
+      else
+        gone[#gone + 1] = id
+        if S.mode ~= 'parallel' then keys[#keys + 1] = string.sub(claim, 8) end
+      end
       answer[i] = {}
     else
       answer[i] = false
@@ -170,36 +177,88 @@ local function settle_simple()
       end
     end
   end
-  return gone, keys, left
 end
 
 -- Keeps what the queue wants to keep of ended jobs.
-local function keep_simple(gone)
-  local ended, times = {}, {}
-  for i, record in ipairs(fields(K.lanes, gone)) do
-    local n = number_in(gone[i])
-    local j, token = compact_job(n, record), number_in(call('HGET', K.busy, gone[i]))
-    local node, kind, ttl, until_, made_at = cmsgpack.unpack(call('HGET', K.claims, num(token)))
-    j.started, j.attempts, j.state, j.ended, j.key, j.lane =
-      made_at, 1, 'done', NOW, key_in(record), 0
-    ended[2 * i - 1], ended[2 * i] = num(n), job_record(j)
-    times[2 * i - 1], times[2 * i] = num(NOW + S.keep), pad(n)
-  end
-  many('HSET', K.jobs, ended)
-  many('ZADD', K.done, times)
+local function keep(j, key, made_at)
+  j.started, j.attempts, j.state, j.ended, j.key, j.lane = made_at, 1, 'done', NOW, key, 0
+  later('HSET', K.jobs, id_of(j.seq), job_record(j))
+  later('ZADD', K.done, num(NOW + S.keep), pad(j.seq))
 end
 
-if S and simple > 0 then
-  local gone, keys, left = settle_simple()
-  if S.keep > 0 then keep_simple(gone) end
+local function claimed_at(id)
+  local token = number_in(call('HGET', K.busy, id))
+  local node, kind, ttl, until_, made_at = cmsgpack.unpack(call('HGET', K.claims, num(token)))
+  return made_at
+end
+
+local function keep_simple()
+  for i, record in ipairs(fields(K.lanes, gone)) do
+    keep(compact_job(number_in(gone[i]), record), key_in(record), claimed_at(gone[i]))
+  end
+end
+
+-- Where a listed lane stands that is not claimed any more.
+local function place_listed(q)
+  rings = true
+  if q.due > NOW then later('ZADD', K.wake, num(q.due), q.id)
+  else later('ZADD', K.ready, 0, struct.pack('>I3I2I7', 0, q.prio, q.due) .. q.id) end
+  later('HSET', K.lanes, q.id, list_record(q))
+end
+
+local function end_jobs(q, names)
+  count('jobs', -#names / 7)
+  if S.keep == 0 then
+    for at = 1, #names, 7 do later('HDEL', K.jobs, string.sub(names, at, at + 6)) end
+    return
+  end
+  local list = {}
+  for at = 1, #names, 7 do list[#list + 1] = string.sub(names, at, at + 6) end
+  local made_at = claimed_at(q.id)
+  for _, record in ipairs(fields(K.jobs, list)) do keep(listed_job(record), q.key, made_at) end
+end
+
+local function settle_listed()
+  local stay, heads = {}, {}
+  for i, record in ipairs(fields(K.lanes, listed)) do
+    local q = read_list(listed[i], record)
+    end_jobs(q, take_first(q, math.max(q.closed, 1)))
+    q.closed = 0
+    if q.count == 0 then
+      gone[#gone + 1], keys[#keys + 1] = q.id, q.key
+    elseif S.mode == 'fifo' then
+      stay[#stay + 1], heads[#heads + 1] = q, string.sub(q.front, 1, 7)
+    else
+      if q.next_due > 0 then q.due, q.next_due = q.next_due, 0 end
+      place_listed(q)
+    end
+  end
+  for i, head in ipairs(fields(K.jobs, heads)) do
+    local q = stay[i]
+    q.due, q.prio = struct.unpack('>I7I2', head, 23)
+    place_listed(q)
+  end
+end
+
+local function end_simple()
+  settle_simple()
+  count('jobs', -#gone)
+  if S.keep > 0 then keep_simple() end
   many('HDEL', K.busy, gone)
+  settle_listed()
+  many('HDEL', K.busy, listed)
   many('HDEL', K.lanes, gone)
   many('HDEL', K.keys, keys)
-  for token, lanes_less in pairs(left) do release_claim(number_in(token), lanes_less) end
-  count('running', -#gone)
+  for token, lanes_less in pairs(left) do
+    count('running', -lanes_less)
+    count('processed', lanes_less)
+    release_claim(number_in(token), lanes_less)
+  end
   count('lanes', -#gone)
-  count('jobs', -#gone)
-  count('processed', #gone)
+  write_out()
+end
+
+if S and simple > 0 then end_simple()
 elseif not S then
   for i = 1, simple do answer[i] = false end
 end
