@@ -23,7 +23,7 @@ local function promote_lanes()
       ready[#ready + 1] = ready_member(0, prio, run_at, number_in(due[i]))
       woken[#woken + 1] = due[i]
     elseif record and is_listed(record) then
-      local lane_due, _, prio = struct.unpack('>I7I7I2', record, 6)
+      local lane_due, _, prio = struct.unpack('>I7I7I2', record, 2)
       ready[#ready + 1] = ready_member(0, prio, lane_due, number_in(due[i]))
       woken[#woken + 1] = due[i]
     else
@@ -189,7 +189,7 @@ end
 -- Whether a turn of a listed lane is its head, or all of it.
 local function is_whole(record)
   if S.mode == 'fifo' then return S.take == 1 end
-  return struct.unpack('>I4', record, 34) <= turn_jobs_max
+  return struct.unpack('>I4', record, 18) <= turn_jobs_max
 end
 
 -- Jobs that are to be read, and where in `turns` they belong.
@@ -202,11 +202,7 @@ local function close_listed(member, id, record)
   claim_simple(member, id)
   local at = #busy
   busy[at + 1], busy[at + 2] = id, simple.token .. '\0'
-  if S.mode == 'fifo' then
-    local key_length, task_length = struct.unpack('>I2I2', record, 2)
-    local front = 48 + key_length + task_length
-    return tell_job(string.sub(record, front, front + 6))
-  end
+  if S.mode == 'fifo' then return tell_job(string.sub(record, -7)) end
   local q = read_list(id, record)
   turns[#turns + 1] = 'M' .. struct.pack('>I4', q.count)
   for _, name in ipairs(ids_in(q)) do tell_job(name) end

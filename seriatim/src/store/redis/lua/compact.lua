@@ -63,44 +63,50 @@ local function texts_in(record, from)
     string.sub(record, at + key_length + task_length, at + key_length + task_length + digest_length - 1)
 end
 
--- Listed lanes, in `fifo` with one job in a turn and in `accumulate`: 'Q', lengths of key and task (2, 2),
--- due (7), next_due (7; 0 is none), priority (2), how many jobs are closed (4), the first run that stands apart and the one
--- after the last (4, 4), how many jobs there are (4), the last one's score (8), length of the front (2); then
--- key, task (in `accumulate`: all have the same), and the seqs (7 bytes each) at the front and at the end. Between them are the runs,
--- in `runs`. The jobs are in `jobs`.
+-- Listed lanes, in `fifo` with one job in a turn and in `accumulate`: 'Q', due (7), next_due (7; 0 is none),
+-- priority (2), how many jobs there are (4), the last one's score (8), length of the front (2), lengths of key
+-- and task (2, 2), how many jobs are closed (4), the first run that stands apart and the one after the last
+-- (4, 4); then key, task (in `accumulate`: all have the same), and seqs (7 bytes each): the end of the list, and
+-- its front, last to first. Between them are the runs, in `runs`. The jobs are in `jobs`.
 --   fifo        due and priority are the head's; who claims the lane has its head, `closed` is 0
 --   accumulate  due is the lane's, priority the soonest of the open jobs; a claim closes all jobs
-local LIST_FIELDS = '>I2I2I7I7I2I4I4I4I4c8I2'
-local RUN_BYTES = 32 * 7 -- so much of what is appended is rewritten with each job
+local LIST_FIELDS = '>I7I7I2I4c8I2I2I2I4I4I4'
+local LIST_CHANGING = '>I7I7I2I4c8I2' -- what changes when a job is appended or ends
+local CHANGING_END, TEXTS_AT = 31, 48
+local RUN_BYTES = 16 * 7 -- so much of what is appended is rewritten with each job
 local NO_PRIO = 65535
 
 local function read_list(id, record)
-  local key_length, task_length, due, next_due, prio, closed, first, next_run, jobs_count, last, front_length, at =
+  local due, next_due, prio, jobs_count, last, front_length, key_length, task_length, closed, first, next_run =
     struct.unpack(LIST_FIELDS, record, 2)
-  local front = at + key_length + task_length
+  local fill = TEXTS_AT + key_length + task_length
   return {
     id = id, due = due, next_due = next_due, prio = prio, closed = closed, first = first, next = next_run,
-    count = jobs_count, last = last, key = string.sub(record, at, at + key_length - 1),
-    task = string.sub(record, at + key_length, front - 1),
-    front = string.sub(record, front, front + front_length - 1),
-    fill = string.sub(record, front + front_length),
+    count = jobs_count, last = last, key = string.sub(record, TEXTS_AT, TEXTS_AT + key_length - 1),
+    task = string.sub(record, TEXTS_AT + key_length, fill - 1),
+    fill = string.sub(record, fill, -front_length - 1),
+    front = string.sub(record, #record - front_length + 1),
   }
 end
 
 local function list_record(q)
-  return 'Q' .. struct.pack(LIST_FIELDS, #q.key, #q.task, q.due, q.next_due, q.prio, q.closed, q.first,
-    q.next, q.count, q.last, #q.front) .. q.key .. q.task .. q.front .. q.fill
+  return 'Q' .. struct.pack(LIST_FIELDS, q.due, q.next_due, q.prio, q.count, q.last, #q.front, #q.key, #q.task,
+    q.closed, q.first, q.next) .. q.key .. q.task .. q.fill .. q.front
 end
 
-local function head_in(q) return number_in(string.sub(q.front, 1, 7)) end
+local function head_in(q) return number_in(string.sub(q.front, -7)) end
 
 local function run_name(q, number) return q.id .. struct.pack('>I4', number) end
 
-local function append_to(q, seq, score)
-  q.count, q.last = q.count + 1, score
-  q.fill = q.fill .. seq
-  if #q.fill < RUN_BYTES then return end
-  if q.front == '' then q.front = q.fill
+local function backwards(seqs)
+  local list = {}
+  for at = #seqs - 6, 1, -7 do list[#list + 1] = string.sub(seqs, at, at + 6) end
+  return table.concat(list)
+end
+
+-- What is appended became long: it goes where the front takes it from.
+local function put_away(q)
+  if q.front == '' then q.front = backwards(q.fill)
   else
     later('HSET', K.runs, run_name(q, q.next), q.fill)
     q.next = q.next + 1
@@ -108,30 +114,31 @@ local function append_to(q, seq, score)
   q.fill = ''
 end
 
--- Removes the first n seqs and returns them.
-local function take_first(q, n)
+-- The front is empty: it takes what comes next.
+local function refill(q)
+  if q.first == q.next then q.front, q.fill = backwards(q.fill), ''
+  else
+    local name = run_name(q, q.first)
+    q.front, q.first = backwards(call('HGET', K.runs, name)), q.first + 1
+    later('HDEL', K.runs, name)
+  end
+end
+
+-- Removes the first n seqs and adds them to a list.
+local function take_first(q, n, taken)
   q.count = q.count - n
-  local taken = {}
   while n > 0 do
     local some = math.min(n, #q.front / 7)
-    taken[#taken + 1] = string.sub(q.front, 1, some * 7)
-    q.front = string.sub(q.front, some * 7 + 1)
+    for i = 1, some do taken[#taken + 1] = string.sub(q.front, #q.front - 7 * i + 1, #q.front - 7 * i + 7) end
+    q.front = string.sub(q.front, 1, #q.front - 7 * some)
     n = n - some
-    if q.front == '' then
-      if q.first == q.next then q.front, q.fill = q.fill, ''
-      else
-        local name = run_name(q, q.first)
-        q.front, q.first = call('HGET', K.runs, name), q.first + 1
-        later('HDEL', K.runs, name)
-      end
-    end
+    if q.front == '' then refill(q) end
   end
-  return table.concat(taken)
 end
 
 -- The seqs in a list, as a list of 7 bytes each.
 local function ids_in(q)
-  local parts = { q.front }
+  local parts = { backwards(q.front) }
   for number = q.first, q.next - 1 do parts[#parts + 1] = call('HGET', K.runs, run_name(q, number)) end
   parts[#parts + 1] = q.fill
   local all, list = table.concat(parts), {}

@@ -139,10 +139,14 @@ local function job_at(i)
 end
 
 -- The digest in the text of a plain job.
-local function digest_in(text)
+local digests = {}
+local function digest_in(i)
+  if digests[i] then return digests[i] end
+  local text = texts[i]
   local key_length, task_length, digest_length = struct.unpack('>I2I2I1', text, 20)
   local at = 29 + key_length + task_length
-  return string.sub(text, at, at + digest_length - 1)
+  digests[i] = string.sub(text, at, at + digest_length - 1)
+  return digests[i]
 end
 
 -- The equal jobs that wait, by lane and digest, as far as they have been looked for. Those of the lanes
@@ -153,7 +157,7 @@ local function look_for_equals()
   local wanted = {}
   for i = 1, jobs_max do
     local id = ids[job_keys[i]]
-    local digest = id and (texts[i] and digest_in(texts[i]) or ARGV[starts[i] + 3])
+    local digest = id and (texts[i] and digest_in(i) or ARGV[starts[i] + 3])
     local field = id and id .. digest
     if field and equals[field] == nil and not (records[id] and is_compact(records[id])) then
       equals[field] = false
@@ -312,7 +316,7 @@ end
 
 local function compact(text, kind) return 'S' .. kind.head .. string.sub(text, 20) end
 
-local opened = 0
+local opened, listed_count = 0, 0
 local function put_compact(key, text)
   local seq = next_seq()
   local id, kind = id_of(seq), kind_of(text)
@@ -335,113 +339,120 @@ local function put_compact(key, text)
   answer[at + 1], answer[at + 2] = seq, 0
 end
 
--- Lists of lanes as this batch leaves them; false for a lane in the general form.
-local queues, jobs_listed, equal_listed, held = {}, {}, {}, {}
+-- What the records of listed lanes are after this batch, and what else is written of them.
+local changed, jobs_listed, equal_listed, held = {}, {}, {}, {}
+local function add(list, name, value)
+  local at = #list
+  list[at + 1], list[at + 2] = name, value
+end
+
+-- The digest by which the job of a compact record may be found equal to others.
+local function digest_of_compact(id, record)
+  if not S.merges or busy[id] then return end
+  local _, _, digest = texts_in(record, 2)
+  return id .. digest
+end
 
 -- Makes a listed lane of a compact one.
 local function list_up(id, record)
-  local key, task, digest = texts_in(record, 2)
+  local key, task = texts_in(record, 2)
   local run_at, prio, score = struct.unpack('>I7I2c8', record, 9)
   local q = {
     id = id, due = run_at, next_due = 0, prio = prio, closed = 0, first = 0, next = 0, count = 1, last = score,
     key = key, task = S.mode == 'accumulate' and task or '', front = id, fill = '',
   }
   if busy[id] then
+    add(held, id, string.sub(busy[id], 1, 7) .. '\0')
     if S.mode == 'accumulate' then q.closed, q.prio = 1, NO_PRIO end
-  elseif S.merges then
-    q.field = id .. digest
-    equals[q.field] = id
   end
-  q.compact = record
-  return q
+  local field = digest_of_compact(id, record)
+  if field then
+    add(equal_listed, field, id)
+    equals[field] = id
+  end
+  add(jobs_listed, id, 'J' .. id .. id .. string.sub(record, 2))
+  return list_record(q)
 end
 
--- Writes what the job of a compact record becomes in a listed lane.
-local function write_first(q)
-  local at, id = #jobs_listed, q.id
-  jobs_listed[at + 1], jobs_listed[at + 2] = id, 'J' .. id .. id .. string.sub(q.compact, 2)
-  at = #held
-  if busy[id] then held[at + 1], held[at + 2] = id, string.sub(busy[id], 1, 7) .. '\0' end
-  at = #equal_listed
-  if q.field then equal_listed[at + 1], equal_listed[at + 2] = q.field, id end
-  q.compact = false
-end
-
-local function queue_of(id)
-  local q = queues[id]
-  if q ~= nil then return q end
-  local record = appends and records[id]
-  if not record then q = false
-  elseif is_compact(record) then q = list_up(id, record)
-  else q = read_list(id, record) end
-  queues[id] = q
-  return q
-end
-
--- Whether a job can be appended without a change of what stands there: its place in the order is the last
--- one, and its lane stays where it stands.
-local function fits(q, text, kind)
+-- Whether a plain job can be appended to what is in a record without a change of what stands there: its place in the
+-- order is the last one, and its lane stays where it stands.
+local function fits(id, record, text, kind)
+  local is_one = is_compact(record)
   if S.mode == 'fifo' then
-    return kind.score == q.last or hex(kind.score) > hex(q.last)
+    local last = is_one and string.sub(record, 18, 25) or string.sub(record, 22, 29)
+    return kind.score == last or hex(kind.score) > hex(last)
   end
-  local key_length, task_length = struct.unpack('>I2I2', text, 20)
-  local task = task_length == 0 and '' or string.sub(text, 29 + key_length, 28 + key_length + task_length)
-  if task ~= q.task then return false end
-  if q.closed > 0 then return true end
-  return kind.prio >= q.prio and (S.due ~= 'earliest' or kind.run_at >= q.due)
+  local due, prio, key_length, task_length, task_at, is_claimed
+  if is_one then
+    due, prio, key_length, task_length = struct.unpack('>I7I2xxxxxxxxI2I2', record, 9)
+    task_at, is_claimed = 35 + key_length, busy[id]
+  else
+    due, prio = struct.unpack('>I7xxxxxxxI2', record, 2)
+    local closed
+    key_length, task_length, closed = struct.unpack('>I2I2I4', record, 32)
+    task_at, is_claimed = TEXTS_AT + key_length, closed > 0
+  end
+  local its_key, its_task = struct.unpack('>I2I2', text, 20)
+  if its_task ~= task_length then return false end
+  if its_task > 0 and string.sub(text, 29 + its_key, 28 + its_key + its_task)
+    ~= string.sub(record, task_at, task_at + task_length - 1) then return false end
+  if is_claimed then return true end
+  return kind.prio >= prio and (S.due ~= 'earliest' or kind.run_at >= due)
 end
 
-local function arrive_in(q, kind)
-  if q.closed == 0 then return end
-  q.prio = math.min(q.prio, kind.prio)
-  if q.next_due == 0 then q.next_due = kind.run_at
-  elseif S.due == 'earliest' then q.next_due = math.min(q.next_due, kind.run_at) end
+-- A listed lane's record with one more seq.
+local function appended(id, record, name, kind)
+  local due, next_due, prio, jobs_count, last, front_length, key_length, task_length, closed =
+    struct.unpack(LIST_FIELDS, record, 2)
+  if closed > 0 then
+    prio = math.min(prio, kind.prio)
+    if next_due == 0 then next_due = kind.run_at
+    elseif S.due == 'earliest' then next_due = math.min(next_due, kind.run_at) end
+  end
+  record = 'Q' .. struct.pack(LIST_CHANGING, due, next_due, prio, jobs_count + 1, kind.score, front_length)
+    .. string.sub(record, CHANGING_END + 1, #record - front_length) .. name
+    .. string.sub(record, #record - front_length + 1)
+  if #record + 1 - TEXTS_AT - key_length - task_length - front_length < RUN_BYTES then return record end
+  local q = read_list(id, record)
+  put_away(q)
+  return list_record(q)
 end
 
 -- Appends a plain job to the list of its lane; false when that is not possible.
-local function put_listed(id, text)
-  local q = queue_of(id)
-  if not q then return false end
+local function put_listed(i, id)
+  local record, text = appends and records[id], texts[i]
+  if not record then return false end
   local kind = kind_of(text)
-  if not fits(q, text, kind) then return false end
-  local field = S.merges and id .. digest_in(text)
-  if field and equals[field] then return false end
-  if q.compact then write_first(q) end
+  if not fits(id, record, text, kind) then return false end
+  local field = S.merges and id .. digest_in(i)
+  if field and (equals[field] or (is_compact(record) and field == digest_of_compact(id, record))) then return false end
+  if is_compact(record) then record = list_up(id, record) end
   local seq = next_seq()
   local name = id_of(seq)
-  local at = #jobs_listed
-  jobs_listed[at + 1], jobs_listed[at + 2] = name, 'J' .. id .. name .. kind.head .. string.sub(text, 20)
+  add(jobs_listed, name, 'J' .. id .. name .. kind.head .. string.sub(text, 20))
   if field then
-    at = #equal_listed
-    equal_listed[at + 1], equal_listed[at + 2], equals[field] = field, name, name
+    add(equal_listed, field, name)
+    equals[field] = name
   end
-  if S.mode == 'accumulate' then arrive_in(q, kind) end
-  append_to(q, name, kind.score)
-  q.changed = true
-  count('jobs', 1)
-  at = #answer
-  answer[at + 1], answer[at + 2] = seq, 0
+  record = appended(id, record, name, kind)
+  records[id], changed[id] = record, record
+  listed_count = listed_count + 1
+  add(answer, seq, 0)
   return true
 end
 
--- Writes what waits to be written together, also of compact and listed lanes.
+-- Writes what waits to be written together, also of listed lanes.
 local function flush_all()
   flush()
-  local changed = {}
-  for id, q in pairs(queues) do
-    if q and q.changed then
-      local record = list_record(q)
-      local at = #changed
-      records[id], changed[at + 1], changed[at + 2] = record, id, record
-    end
-  end
-  if not changed[1] then return end
-  many('HSET', K.lanes, changed)
+  local list = {}
+  for id, record in pairs(changed) do add(list, id, record) end
+  if not list[1] then return end
+  many('HSET', K.lanes, list)
   many('HSET', K.jobs, jobs_listed)
   many('HSET', K.equal, equal_listed)
   many('HSET', K.busy, held)
   write_out()
-  queues, jobs_listed, equal_listed, held = {}, {}, {}, {}
+  changed, jobs_listed, equal_listed, held = {}, {}, {}, {}
 end
 
 -- A plain job whose lane exists.
@@ -474,11 +485,11 @@ for i = 1, jobs_max do
     tell(0, nil, 3)
   elseif text and (not keyed or not ids[key]) then
     put_compact(key, text)
-  elseif not text or not put_listed(ids[key], text) then
+  elseif not text or not put_listed(i, ids[key]) then
     flush_all()
     if keyed and ids[key] then
       lane_of(number_in(ids[key]), records[ids[key]])
-      records[ids[key]], queues[ids[key]] = nil, nil
+      records[ids[key]] = nil
     end
     if text then
       local j, status = put(key, job_of_text(text))
@@ -493,6 +504,7 @@ if opened > 0 then
   count('jobs', opened)
   count('lanes', opened)
 end
+count('jobs', listed_count)
 flush_all()
 keep_places()
 commit()

@@ -127,6 +127,7 @@ local function settle(turn)
   return cancelled
 end
 
+local NONE = {}
 local answer, simple = {}, tonumber(ARGV[2])
 
 -- Reads lanes and the jobs of their turns at once.
@@ -168,7 +169,7 @@ local function settle_simple()
         gone[#gone + 1] = id
         if S.mode ~= 'parallel' then keys[#keys + 1] = string.sub(claim, 8) end
       end
-      answer[i] = {}
+      answer[i] = NONE
     else
       answer[i] = false
       if not claim then
@@ -198,46 +199,83 @@ local function keep_simple()
   end
 end
 
--- Where a listed lane stands that is not claimed any more.
-local function place_listed(q)
-  rings = true
-  if q.due > NOW then later('ZADD', K.wake, num(q.due), q.id)
-  else later('ZADD', K.ready, 0, struct.pack('>I3I2I7', 0, q.prio, q.due) .. q.id) end
-  later('HSET', K.lanes, q.id, list_record(q))
-end
-
-local function end_jobs(q, names)
-  count('jobs', -#names / 7)
-  if S.keep == 0 then
-    for at = 1, #names, 7 do later('HDEL', K.jobs, string.sub(names, at, at + 6)) end
-    return
+-- Lanes that stay: their records, and where they stand.
+local stay, ready, wakes = {}, {}, {}
+local function place_listed(id, record, due, prio)
+  local at = #stay
+  stay[at + 1], stay[at + 2] = id, record
+  if due > NOW then
+    at = #wakes
+    wakes[at + 1], wakes[at + 2] = num(due), id
+  else
+    at = #ready
+    ready[at + 1], ready[at + 2] = 0, struct.pack('>I3I2I7', 0, prio, due) .. id
   end
-  local list = {}
-  for at = 1, #names, 7 do list[#list + 1] = string.sub(names, at, at + 6) end
-  local made_at = claimed_at(q.id)
-  for _, record in ipairs(fields(K.jobs, list)) do keep(listed_job(record), q.key, made_at) end
 end
 
-local function settle_listed()
-  local stay, heads = {}, {}
-  for i, record in ipairs(fields(K.lanes, listed)) do
-    local q = read_list(listed[i], record)
-    end_jobs(q, take_first(q, math.max(q.closed, 1)))
-    q.closed = 0
-    if q.count == 0 then
-      gone[#gone + 1], keys[#keys + 1] = q.id, q.key
-    elseif S.mode == 'fifo' then
-      stay[#stay + 1], heads[#heads + 1] = q, string.sub(q.front, 1, 7)
+local ended = {} -- jobs of listed lanes
+local function end_jobs(q, from)
+  if S.keep == 0 then return end
+  local made_at = claimed_at(q.id)
+  local names = {}
+  for i = from, #ended do names[#names + 1] = ended[i] end
+  for _, record in ipairs(fields(K.jobs, names)) do keep(listed_job(record), q.key, made_at) end
+end
+
+local function end_list(q)
+  local from = #ended + 1
+  take_first(q, math.max(q.closed, 1), ended)
+  end_jobs(q, from)
+  q.closed = 0
+  if q.count == 0 then gone[#gone + 1], keys[#keys + 1] = q.id, q.key end
+end
+
+-- In `fifo` the head's due time and priority are needed to place a lane: `heads` are read together. Mostly there are
+-- more at the front, and then only the beginning and the end of the record change.
+local function end_heads(records)
+  local heads, tails, places = {}, {}, {}
+  for i, record in ipairs(records) do
+    local jobs_count, last, front_length = struct.unpack('>I4c8I2', record, 18)
+    if front_length <= 7 or S.keep > 0 then
+      local q = read_list(listed[i], record)
+      end_list(q)
+      record, jobs_count, front_length = q.count > 0 and list_record(q), q.count, #q.front
     else
-      if q.next_due > 0 then q.due, q.next_due = q.next_due, 0 end
-      place_listed(q)
+      ended[#ended + 1] = string.sub(record, -7)
+      record, jobs_count, front_length = string.sub(record, 1, -8), jobs_count - 1, front_length - 7
+    end
+    if record then
+      local at = #heads + 1
+      heads[at], places[at] = string.sub(record, -7), listed[i]
+      tails[at] = struct.pack('>I4c8I2', jobs_count, last, front_length) .. string.sub(record, CHANGING_END + 1)
     end
   end
   for i, head in ipairs(fields(K.jobs, heads)) do
-    local q = stay[i]
-    q.due, q.prio = struct.unpack('>I7I2', head, 23)
-    place_listed(q)
+    local due, prio = struct.unpack('>I7I2', head, 23)
+    place_listed(places[i], 'Q' .. struct.pack('>I7I7I2', due, 0, prio) .. tails[i], due, prio)
   end
+end
+
+local function end_lists(records)
+  for i, record in ipairs(records) do
+    local q = read_list(listed[i], record)
+    end_list(q)
+    if q.count > 0 then
+      if q.next_due > 0 then q.due, q.next_due = q.next_due, 0 end
+      place_listed(q.id, list_record(q), q.due, q.prio)
+    end
+  end
+end
+
+local function settle_listed()
+  local records = fields(K.lanes, listed)
+  if S.mode == 'fifo' then end_heads(records) else end_lists(records) end
+  count('jobs', -#ended)
+  if S.keep == 0 then many('HDEL', K.jobs, ended) end
+  many('HSET', K.lanes, stay)
+  many('ZADD', K.ready, ready)
+  many('ZADD', K.wake, wakes)
+  rings = rings or stay[1]
 end
 
 local function end_simple()
