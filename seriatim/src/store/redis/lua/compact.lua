@@ -114,14 +114,51 @@ local function put_away(q)
   q.fill = ''
 end
 
--- The front is empty: it takes what comes next.
+local function append_to(q, name, score)
+  q.count, q.last = q.count + 1, score
+  if q.front == '' then q.front = name else q.fill = q.fill .. name end
+  if #q.fill >= RUN_BYTES then put_away(q) end
+end
+
+-- An empty front takes what comes next.
 local function refill(q)
-  if q.first == q.next then q.front, q.fill = backwards(q.fill), ''
-  else
+  while q.front == '' and q.first < q.next do
     local name = run_name(q, q.first)
     q.front, q.first = backwards(call('HGET', K.runs, name)), q.first + 1
     later('HDEL', K.runs, name)
   end
+  if q.front == '' then q.front, q.fill = backwards(q.fill), '' end
+end
+
+local remove_from
+do
+local function without(seqs, name)
+  for at = 1, #seqs, 7 do
+    if string.sub(seqs, at, at + 6) == name then
+      return string.sub(seqs, 1, at - 1) .. string.sub(seqs, at + 7)
+    end
+  end
+end
+
+-- Takes a seq out of the middle; false when it is not there.
+function remove_from(q, name)
+  local front, fill = without(q.front, name), without(q.fill, name)
+  if front then q.front = front
+  elseif fill then q.fill = fill
+  else
+    local number, rest = q.first, nil
+    while number < q.next and not rest do
+      rest = without(call('HGET', K.runs, run_name(q, number)), name)
+      if rest then call('HSET', K.runs, run_name(q, number), rest) end
+      number = number + 1
+    end
+    if not rest then return false end
+  end
+  q.count = q.count - 1
+  refill(q)
+  return true
+end
+
 end
 
 -- Removes the first n seqs and adds them to a list.
@@ -132,7 +169,7 @@ local function take_first(q, n, taken)
     for i = 1, some do taken[#taken + 1] = string.sub(q.front, #q.front - 7 * i + 1, #q.front - 7 * i + 7) end
     q.front = string.sub(q.front, 1, #q.front - 7 * some)
     n = n - some
-    if q.front == '' then refill(q) end
+    refill(q)
   end
 end
 

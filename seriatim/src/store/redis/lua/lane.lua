@@ -7,8 +7,9 @@ local rings = false
 local function read_lane(n, record)
   local l = { n = n }
   l.key, l.token, l.claimed_at, l.held, l.paused, l.closed, l.open, l.bad, l.retry, l.crashes,
-    l.error, l.due, l.next_due, l.route, l.solo, l.ready, l.wake, l.shown, l.beat_at, l.failing =
-    cmsgpack.unpack(record)
+    l.error, l.due, l.next_due, l.route, l.solo, l.ready, l.wake, l.shown, l.beat_at, l.failing,
+    l.list = cmsgpack.unpack(record)
+  l.list = l.list and read_list(id_of(n), l.list)
   return l
 end
 
@@ -17,7 +18,7 @@ local function new_lane(n, key, due, route)
     n = n, key = key, token = 0, claimed_at = false, held = false, paused = false, closed = false,
     open = 0, bad = 0, retry = -1, crashes = 0, error = false, due = due, next_due = false,
     route = route, solo = false, ready = false, wake = false, shown = -1, beat_at = 0,
-    failing = false,
+    failing = false, list = false,
   }
 end
 
@@ -26,7 +27,7 @@ local function ready_member(class, prio, due, n)
 end
 
 local READ_ONLY = false -- scripts that only look do not unfold
-local unfold, unfold_list
+local unfold, unfold_list, draw
 
 -- What `busy` says of a claimed lane.
 local function hold(l, busy, closed)
@@ -78,10 +79,19 @@ local function listed_lane(n, record)
     l.open = q.count - (l.closed and #l.closed or 0)
     return l
   end
-  local closed, waiting = split_list(q, busy)
-  if busy then hold(l, busy, closed) end
-  l.open = #waiting
-  unfold_list(l, q, busy, waiting)
+  if S.mode == 'fifo' then
+    if busy then
+      hold(l, busy, { head_in(q) })
+      take_first(q, 1, {})
+    end
+    l.open, l.list = q.count, q.count > 0 and q
+    unfold_list(l, q, busy)
+  else
+    local closed, waiting = split_list(q, busy)
+    if busy then hold(l, busy, closed) end
+    l.open = #waiting
+    unfold_list(l, q, busy, waiting)
+  end
   return l
 end
 
@@ -138,7 +148,7 @@ local function lane_record(l)
   if closed and closed ~= true and #closed > INLINE_CLOSED_MAX then closed = true end
   return cmsgpack.pack(l.key, l.token, l.claimed_at, l.held, l.paused,
     closed, l.open, l.bad, l.retry, l.crashes, l.error, l.due, l.next_due, l.route, l.solo,
-    l.ready, l.wake, l.shown, l.beat_at, l.failing)
+    l.ready, l.wake, l.shown, l.beat_at, l.failing, l.list and list_record(l.list))
 end
 
 local function store_lane(l) call('HSET', K.lanes, id_of(l.n), lane_record(l)) end
@@ -166,7 +176,26 @@ end
 local function later_member(l, j) return pad(l.n) .. pad(j.run_at) .. pad(j.seq) end
 local function prio_member(l, j) return pad(l.n) .. string.format('%05.0f', j.prio) .. pad(j.seq) end
 
+-- The first listed jobs of a lane get their places in `open`. Written at once, as when it is unfolded.
+function draw(l, most)
+  local names, seqs, open = {}, {}, {}
+  take_first(l.list, math.min(most, l.list.count), names)
+  for i, name in ipairs(names) do seqs[i] = number_in(name) end
+  read_jobs(seqs)
+  for i, seq in ipairs(seqs) do open[i] = open_member(l, jobs[seq]) end
+  add_members(K.open, open)
+  if l.list.count == 0 then l.list = false end
+  store_lane(l)
+  write_out()
+end
+
+-- What is listed stays behind all other open jobs of its lane.
+local function make_room(l, j)
+  if l.list and not is_before(j, job_of(head_in(l.list))) then draw(l, l.list.count) end
+end
+
 local function insert(l, j)
+  make_room(l, j)
   l.open = l.open + 1
   if j.retry >= 0 then l.bad = l.bad + 1 end
   j.lane = l.n
@@ -189,7 +218,10 @@ local function take(l, j)
   if S.mode == 'parallel' then
     if l.open == 0 or l.solo ~= j.seq then return false end
   elseif call('ZREM', K.open, open_member(l, j)) == 0 then
-    if S.mode ~= 'exclusive' or call('ZREM', K.later, later_member(l, j)) == 0 then return false end
+    if l.list then
+      if not remove_from(l.list, id_of(j.seq)) then return false end
+      if l.list.count == 0 then l.list = false end
+    elseif S.mode ~= 'exclusive' or call('ZREM', K.later, later_member(l, j)) == 0 then return false end
   end
   l.open = l.open - 1
   if j.retry >= 0 then l.bad = l.bad - 1 end
@@ -201,9 +233,26 @@ local function take(l, j)
   return true
 end
 
--- The first members of a lane in a lexical index.
-local function members(key, l, most)
+local function members_in(key, l, most)
   return call('ZRANGEBYLEX', key, '[' .. pad(l.n), '(' .. pad(l.n) .. '~', 'LIMIT', 0, most)
+end
+
+-- The first members of a lane in a lexical index. What a lane has listed comes behind what is in `open`, and is
+-- drawn from there when it is needed.
+local function members(key, l, most)
+  local found = members_in(key, l, most)
+  if not l.list or key ~= K.open then return found end
+  local missing = most < 0 and l.list.count or most - #found
+  if missing <= 0 then return found end
+  if not READ_ONLY then
+    draw(l, missing)
+    return members_in(key, l, most)
+  end
+  for i, id in ipairs(ids_in(l.list)) do
+    if i > missing then break end
+    found[#found + 1] = open_member(l, job_of(number_in(id)))
+  end
+  return found
 end
 
 local function seq_in(member) return tonumber(string.sub(member, -16)) end
@@ -294,8 +343,26 @@ local function position(l)
   stand(l, ready_member(class, prio, due, l.n), next_later)
 end
 
+-- Whether all that a lane has is listed, so that it can be a listed lane again.
+local function is_foldable(l)
+  return l.list and l.list.count == l.open and S.take == 1 and not l.claimed_at and not l.held and not l.paused
+    and l.route == 0
+end
+
+local function fold(l)
+  local q, head = l.list, job_of(head_in(l.list))
+  show(l, -1)
+  q.closed, q.next_due, q.due, q.prio = 0, 0, head.run_at, head.prio
+  if q.due > NOW then stand(l, false, q.due)
+  else stand(l, ready_member(0, q.prio, q.due, l.n), false) end
+  if l.failing then call('SREM', K.failing, id_of(l.n)) end
+  later('HSET', K.lanes, id_of(l.n), list_record(q))
+  lanes[l.n] = nil
+end
+
 -- Saves a lane where it belongs now, or removes it when it is empty; `write_out` writes it.
 local function place(l)
+  if is_foldable(l) then return fold(l) end
   if l.claimed_at then
     stand(l, false, false)
   elseif l.open == 0 then
@@ -322,9 +389,9 @@ function unfold(l, j, busy)
   store_lane(l)
 end
 
--- The same of a listed lane: its jobs get their places in the indexes. Written at once, in few commands.
+-- The same of a listed lane. In `fifo` it keeps its list, however long, and `members` draws from it. In
+-- `accumulate` all jobs get their places in the indexes. Written at once: not every operation ends with `commit`.
 function unfold_list(l, q, busy, waiting)
-  for number = q.first, q.next - 1 do call('HDEL', K.runs, run_name(q, number)) end
   if busy then call('HDEL', K.busy, q.id)
   else
     local member = ready_member(0, q.prio, q.due, l.n)
@@ -333,15 +400,18 @@ function unfold_list(l, q, busy, waiting)
   if busy and #l.closed > INLINE_CLOSED_MAX then
     call('HSET', K.closed, q.id, cmsgpack.pack(l.closed))
   end
-  read_jobs(waiting)
-  local open, prios = {}, {}
-  for i, seq in ipairs(waiting) do
-    open[i] = open_member(l, jobs[seq])
-    if S.mode == 'accumulate' then prios[i] = prio_member(l, jobs[seq]) end
+  if waiting then
+    for number = q.first, q.next - 1 do call('HDEL', K.runs, run_name(q, number)) end
+    read_jobs(waiting)
+    local open, prios = {}, {}
+    for i, seq in ipairs(waiting) do
+      open[i], prios[i] = open_member(l, jobs[seq]), prio_member(l, jobs[seq])
+    end
+    add_members(K.open, open)
+    add_members(K.prios, prios)
   end
-  add_members(K.open, open)
-  add_members(K.prios, prios)
   store_lane(l)
+  write_out()
 end
 
 -- Ends an operation: saves what it touched.

@@ -184,6 +184,7 @@ end
 -- As `insert`, put off: in `fifo` and `accumulate` nothing is looked at in between but equal jobs, which
 -- `equals` and `jobs` know.
 local function append(l, j, field)
+  make_room(l, j)
   l.open = l.open + 1
   j.lane = l.n
   if j.expires > 0 then later('ZADD', K.expiring, num(j.expires), pad(j.seq)) end
@@ -346,6 +347,8 @@ local function add(list, name, value)
   list[at + 1], list[at + 2] = name, value
 end
 
+local put_listed
+do -- Lua allows 200 local names at once
 -- The digest by which the job of a compact record may be found equal to others.
 local function digest_of_compact(id, record)
   if not S.merges or busy[id] then return end
@@ -419,7 +422,7 @@ local function appended(id, record, name, kind)
 end
 
 -- Appends a plain job to the list of its lane; false when that is not possible.
-local function put_listed(i, id)
+function put_listed(i, id)
   local record, text = appends and records[id], texts[i]
   if not record then return false end
   local kind = kind_of(text)
@@ -439,6 +442,8 @@ local function put_listed(i, id)
   listed_count = listed_count + 1
   add(answer, seq, 0)
   return true
+end
+
 end
 
 -- Writes what waits to be written together, also of listed lanes.
@@ -461,6 +466,34 @@ local function job_of_text(text)
   local j = compact_job(seq, compact(text, kind_of(text)))
   j.lane = 0
   return j
+end
+
+-- Appends a plain job to what is listed in a lane of the general form: in `fifo`, where all other jobs come before.
+local function put_behind(l, text)
+  if not appends or S.mode ~= 'fifo' then return false end
+  local kind, q = kind_of(text), l.list
+  local last = q and hex(q.last)
+  if not q then
+    local member = call('ZREVRANGEBYLEX', K.open, '(' .. pad(l.n) .. '~', '[' .. pad(l.n), 'LIMIT', 0, 1)[1]
+    last = member and string.sub(member, 17, 32)
+    q = {
+      id = id_of(l.n), due = 0, next_due = 0, prio = 0, closed = 0, first = 0, next = 0, count = 0,
+      last = kind.score, key = l.key, task = '', front = '', fill = '',
+    }
+  end
+  if last and hex(kind.score) < last then return false end
+  local seq = next_seq()
+  local name = id_of(seq)
+  local record = 'J' .. q.id .. name .. kind.head .. string.sub(text, 20)
+  later('HSET', K.jobs, name, record)
+  jobs[seq] = listed_job(record)
+  remember(l, jobs[seq])
+  touch(l)
+  append_to(q, name, kind.score)
+  l.list, l.open = q, l.open + 1
+  count('jobs', 1)
+  add(answer, seq, 0)
+  return true
 end
 
 local function put_other(key, at)
@@ -487,11 +520,13 @@ for i = 1, jobs_max do
     put_compact(key, text)
   elseif not text or not put_listed(i, ids[key]) then
     flush_all()
+    local l
     if keyed and ids[key] then
-      lane_of(number_in(ids[key]), records[ids[key]])
+      l = lane_of(number_in(ids[key]), records[ids[key]])
       records[ids[key]] = nil
     end
-    if text then
+    if text and l and put_behind(l, text) then l = nil
+    elseif text then
       local j, status = put(key, job_of_text(text))
       tell({ j.seq }, j.created, status)
     else
