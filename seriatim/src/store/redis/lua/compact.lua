@@ -108,7 +108,7 @@ end
 local function put_away(q)
   if q.front == '' then q.front = backwards(q.fill)
   else
-    later('HSET', K.runs, run_name(q, q.next), q.fill)
+    call('HSET', K.runs, run_name(q, q.next), q.fill)
     q.next = q.next + 1
   end
   q.fill = ''

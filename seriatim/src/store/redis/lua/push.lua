@@ -474,6 +474,7 @@ local function put_behind(l, text)
   local kind, q = kind_of(text), l.list
   local last = q and hex(q.last)
   if not q then
+    write_out()
     local member = call('ZREVRANGEBYLEX', K.open, '(' .. pad(l.n) .. '~', '[' .. pad(l.n), 'LIMIT', 0, 1)[1]
     last = member and string.sub(member, 17, 32)
     q = {
