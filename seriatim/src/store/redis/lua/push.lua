@@ -342,6 +342,7 @@ end
 
 -- What the records of listed lanes are after this batch, and what else is written of them.
 local changed, jobs_listed, equal_listed, held = {}, {}, {}, {}
+local pending = {} -- records of listed jobs that this batch wrote or changed
 local function add(list, name, value)
   local at = #list
   list[at + 1], list[at + 2] = name, value
@@ -373,7 +374,8 @@ local function list_up(id, record)
     add(equal_listed, field, id)
     equals[field] = id
   end
-  add(jobs_listed, id, 'J' .. id .. id .. string.sub(record, 2))
+  pending[id] = 'J' .. id .. id .. string.sub(record, 2)
+  add(jobs_listed, id, pending[id])
   return list_record(q)
 end
 
@@ -403,14 +405,17 @@ local function fits(id, record, text, kind)
   return kind.prio >= prio and (S.due ~= 'earliest' or kind.run_at >= due)
 end
 
--- A listed lane's record with one more seq.
-local function appended(id, record, name, kind)
+-- A listed lane's record with one more seq; without a name, when the job became one with another.
+local function arrived(id, record, name, kind)
   local due, next_due, prio, jobs_count, last, front_length, key_length, task_length, closed =
     struct.unpack(LIST_FIELDS, record, 2)
   if closed > 0 then
     prio = math.min(prio, kind.prio)
     if next_due == 0 then next_due = kind.run_at
     elseif S.due == 'earliest' then next_due = math.min(next_due, kind.run_at) end
+  end
+  if not name then
+    return 'Q' .. struct.pack('>I7I7I2', due, next_due, prio) .. string.sub(record, 18)
   end
   record = 'Q' .. struct.pack(LIST_CHANGING, due, next_due, prio, jobs_count + 1, kind.score, front_length)
     .. string.sub(record, CHANGING_END + 1, #record - front_length) .. name
@@ -421,23 +426,59 @@ local function appended(id, record, name, kind)
   return list_record(q)
 end
 
--- Appends a plain job to the list of its lane; false when that is not possible.
+local function is_less(a, b)
+  local a_high, a_low = struct.unpack('>I4I4', a)
+  local b_high, b_low = struct.unpack('>I4I4', b)
+  return a_high < b_high or (a_high == b_high and a_low < b_low)
+end
+
+-- A record whose job became one with an equal one, from where it says when that was accepted.
+local function merged(record, from, kind)
+  local prio, score = struct.unpack('>I2c8', record, from + 14)
+  if (S.merge == 'min') == is_less(kind.score, score) then score = kind.score end
+  return string.sub(record, 1, from + 13) .. struct.pack('>I2c8', math.min(prio, kind.prio), score)
+    .. string.sub(record, from + 24)
+end
+
+local function merge_listed(id, record, name, kind)
+  local created
+  if is_compact(record) then
+    created = struct.unpack('>I7', record, 2)
+    record = merged(record, 2, kind)
+  else
+    local job = pending[name] or call('HGET', K.jobs, name)
+    created = struct.unpack('>I7', job, 16)
+    pending[name] = merged(job, 16, kind)
+    add(jobs_listed, name, pending[name])
+    record = arrived(id, record, false, kind)
+  end
+  records[id], changed[id] = record, record
+  tell({ number_in(name) }, created, 1)
+  return true
+end
+
+-- Appends a plain job to the list of its lane, or makes it one with an equal one there; false when that is
+-- not possible.
 function put_listed(i, id)
   local record, text = appends and records[id], texts[i]
   if not record then return false end
   local kind = kind_of(text)
   if not fits(id, record, text, kind) then return false end
   local field = S.merges and id .. digest_in(i)
-  if field and (equals[field] or (is_compact(record) and field == digest_of_compact(id, record))) then return false end
+  if field and equals[field] then return merge_listed(id, record, equals[field], kind) end
+  if field and is_compact(record) and field == digest_of_compact(id, record) then
+    return merge_listed(id, record, id, kind)
+  end
   if is_compact(record) then record = list_up(id, record) end
   local seq = next_seq()
   local name = id_of(seq)
-  add(jobs_listed, name, 'J' .. id .. name .. kind.head .. string.sub(text, 20))
+  local job = 'J' .. id .. name .. kind.head .. string.sub(text, 20)
+  add(jobs_listed, name, job)
   if field then
     add(equal_listed, field, name)
-    equals[field] = name
+    equals[field], pending[name] = name, job
   end
-  record = appended(id, record, name, kind)
+  record = arrived(id, record, name, kind)
   records[id], changed[id] = record, record
   listed_count = listed_count + 1
   add(answer, seq, 0)
@@ -457,7 +498,7 @@ local function flush_all()
   many('HSET', K.equal, equal_listed)
   many('HSET', K.busy, held)
   write_out()
-  changed, jobs_listed, equal_listed, held = {}, {}, {}, {}
+  changed, jobs_listed, equal_listed, held, pending = {}, {}, {}, {}, {}
 end
 
 -- A plain job whose lane exists.
