@@ -1,4 +1,4 @@
--- What the scripts of one shard share; the text of each operation follows it.
+-- What the scripts of one shard share; compact.lua, lane.lua and the text of an operation follow it.
 --
 -- KEYS[1] is the common beginning of the shard's keys, `prefix:{q7:0}:`: all of them lie in one
 -- slot, and there is a fixed number of them, however many lanes and jobs they hold.
