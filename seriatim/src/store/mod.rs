@@ -15,7 +15,11 @@ mod request;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod transaction;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg_attr(
+    not(any(feature = "mysql", feature = "postgres")),
+    expect(dead_code, reason = "Redis has no connections to count")
+)]
 mod url;
 mod view;
 mod wake;

@@ -7,6 +7,7 @@
 use redis::{Client, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 
 use crate::error::{Error, Result};
+use crate::store::url::name_and_value;
 
 /// Most replicas that a batch can be made to wait for.
 const WAIT_REPLICAS_MAX: u32 = 100;
@@ -101,7 +102,8 @@ fn several(scheme: &str, nodes: &str) -> Result<Vec<ConnectionInfo>> {
 fn read_query(query: &str) -> Result<(Options, String)> {
     let (mut options, mut others) = (Options::default(), Vec::new());
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, "true"));
+        let (name, value) = name_and_value(pair)?;
+        let value = if pair.contains('=') { value.as_str() } else { "true" };
         match name {
             "ca" => options.ca = Some(read_ca(value)?),
             "tls" => options.tls = flag("tls", value)?,
@@ -130,4 +132,21 @@ fn flag(name: &'static str, value: &str) -> Result<bool> {
 
 fn not_a_url() -> Error {
     Error::invalid("store", "is not a URL of a Redis server")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+
+    #[test]
+    fn a_path_in_a_url_may_hold_escapes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("our own.pem");
+        std::fs::write(&file, "a certificate").unwrap();
+        let path = file.to_str().unwrap().replace(' ', "%20");
+        let (_, options) = read(&format!("redis-cluster://a:1,b:2?ca={path}&tls")).unwrap();
+        assert_eq!(options.ca.as_deref(), Some(&b"a certificate"[..]));
+        assert!(options.tls, "without a value it is meant");
+        assert!(read("redis-cluster://a:1?ca=%2").is_err());
+    }
 }

@@ -1,34 +1,97 @@
-//! Compact records: lanes of one fresh job, kept as one value. `shard.lua` says what is in it.
+//! Compact records: fresh jobs, and lanes of one of them, each as one value. `compact.lua` says what is in it.
 
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::id::{LaneId, Token};
+use crate::id::Token;
 use crate::payload::Payload;
 use crate::turn::{Turn, TurnJob};
 
-use super::reply::{Shard, corrupt, score_of_order};
+use super::reply::{LANE_BYTES, Shard, corrupt, lane_number, score_of_order};
 
-/// What a claim says of such a lane besides its record.
+/// What a claim says of such a turn besides records.
+#[derive(Clone, Copy)]
 pub(super) struct Compact<'a> {
-    pub lane: LaneId,
+    pub shard: Shard,
     pub queue: &'a Arc<str>,
     pub token: Token,
     pub now: Timestamp,
 }
 
-/// The turn that a claim has made of a record.
-pub(super) fn turn(claim: Compact<'_>, record: Vec<u8>) -> Result<Turn> {
-    let mut rest = Reader(&record);
+/// How a turn begins, by its first value.
+pub(super) enum Begin {
+    /// The number of a lane, whose record follows.
+    Lane(i64),
+    /// The record of the turn's one job.
+    Job,
+    /// How many records of jobs follow.
+    Jobs(usize),
+}
+
+impl Begin {
+    pub(super) fn of(bytes: &[u8]) -> Result<Self> {
+        match bytes {
+            lane if lane.len() == LANE_BYTES => lane_number(lane).map(Self::Lane),
+            [b'J', ..] => Ok(Self::Job),
+            [b'M', count @ ..] => Ok(Self::Jobs(Reader(count).number(4)? as usize)),
+            _ => Err(corrupt()),
+        }
+    }
+}
+
+/// The turn of a lane with a compact record.
+pub(super) fn turn(claim: Compact<'_>, lane: i64, record: &[u8]) -> Result<Turn> {
+    let mut rest = Reader(record);
     rest.take(1)?;
+    let (key, job) = read_job(claim.shard, lane, rest)?;
+    Ok(claim.turn(lane, key, vec![job]))
+}
+
+/// The turn of a listed lane, of jobs in no order.
+pub(super) fn listed_turn(
+    claim: Compact<'_>,
+    records: impl IntoIterator<Item = Result<Vec<u8>>>,
+) -> Result<Turn> {
+    let (mut lane, mut key, mut jobs) = (0, None, Vec::new());
+    for record in records {
+        let record = record?;
+        let mut rest = Reader(&record);
+        rest.take(1)?;
+        lane = rest.number(LANE_BYTES)? as i64;
+        let seq = rest.number(LANE_BYTES)? as i64;
+        let (of_job, job) = read_job(claim.shard, seq, rest)?;
+        key = of_job;
+        jobs.push(job);
+    }
+    jobs.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.id.seq().cmp(&b.id.seq())));
+    Ok(claim.turn(lane, key, jobs))
+}
+
+impl Compact<'_> {
+    fn turn(self, lane: i64, key: Option<Arc<str>>, jobs: Vec<TurnJob>) -> Turn {
+        Turn {
+            lane: self.shard.lane(lane),
+            queue: self.queue.clone(),
+            key,
+            token: self.token,
+            retry_count: -1,
+            crashes: 0,
+            error: None,
+            claimed_at: self.now,
+            jobs,
+        }
+    }
+}
+
+/// A job and its key, from where its record says when it was accepted.
+fn read_job(shard: Shard, seq: i64, mut rest: Reader) -> Result<(Option<Arc<str>>, TurnJob)> {
     let (created, run_at) = (rest.number(7)?, rest.number(7)?);
     let (priority, score) = (rest.number(2)?, rest.number(8)?);
     let lengths = [rest.number(2)?, rest.number(2)?, rest.number(1)?, rest.number(4)?];
     let [key, task, _digest, options] = lengths.map(|length| rest.take(length as usize));
-    let shard = Shard::of_lane(claim.lane);
     let job = TurnJob {
-        id: shard.job(claim.lane.number as i64, created as i64),
+        id: shard.job(seq, created as i64),
         task: name(task?)?,
         score: score_of_order(score),
         priority: priority as u16,
@@ -40,17 +103,7 @@ pub(super) fn turn(claim: Compact<'_>, record: Vec<u8>) -> Result<Turn> {
         },
         payload: Payload::from_bytes(rest.0.to_vec()),
     };
-    Ok(Turn {
-        lane: claim.lane,
-        queue: claim.queue.clone(),
-        key: name(key?)?,
-        token: claim.token,
-        retry_count: -1,
-        crashes: 0,
-        error: None,
-        claimed_at: claim.now,
-        jobs: vec![job],
-    })
+    Ok((name(key?)?, job))
 }
 
 struct Reader<'a>(&'a [u8]);

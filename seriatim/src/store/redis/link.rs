@@ -35,7 +35,12 @@ pub(super) type Lazy = LazyLock<Code>;
 macro_rules! shard_scripts {
     ($($name:ident = $file:literal),* $(,)?) => {
         $(pub(super) static $name: Lazy = LazyLock::new(|| {
-            Code::new([include_str!("lua/shard.lua"), include_str!($file)].concat())
+            let shared = [
+                include_str!("lua/shard.lua"),
+                include_str!("lua/compact.lua"),
+                include_str!("lua/lane.lua"),
+            ];
+            Code::new([&shared.concat(), include_str!($file)].concat())
         });)*
     };
 }

@@ -1,10 +1,10 @@
 //! A store in Redis, for several nodes at once.
 //!
 //! Each step of the contract is one Lua script for each shard that it touches, and so atomic and
-//! one round trip for a whole batch: the `.lua` files beside this one hold them, `shard.lua` what
-//! they share. Scripts do not roll back, so each checks everything before its first write. All keys
-//! of a shard lie in one hash slot; what belongs to no shard (the register of queues, nodes,
-//! leaders) lies in another.
+//! one round trip for a whole batch: the `.lua` files beside this one hold them, `shard.lua`,
+//! `compact.lua` and `lane.lua` what they share. Scripts do not roll back, so each checks everything
+//! before its first write. All keys of a shard lie in one hash slot; what belongs to no shard (the
+//! register of queues, nodes, leaders) lies in another.
 
 mod address;
 mod beat;
@@ -52,7 +52,7 @@ use crate::store::wake::{Bell, Wakeups};
 use crate::turn::Turn;
 
 /// The version of what is kept; a store written by a newer one is refused.
-const LAYOUT_VERSION: i64 = 2;
+const LAYOUT_VERSION: i64 = 3;
 /// Longest prefix, in bytes: it stands in front of every key.
 const PREFIX_BYTES_MAX: usize = 64;
 

@@ -299,7 +299,7 @@ fn job_args<'a>(args: &'a mut Args, job: &Job, queue: &Queue) -> Result<&'a mut 
     Ok(args.name(options.idempotency_key.as_deref()).text(&options_text(options)?))
 }
 
-/// Whether a fresh lane of this job alone fits a compact record (`shard.lua`).
+/// Whether this job fits a compact record (`compact.lua`).
 fn is_plain(job: &Job) -> bool {
     let options = &job.options;
     options.node.is_none()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redis::Value;
 
-use super::compact::{self, Compact};
+use super::compact::{self, Begin, Compact};
 use super::link::Args;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
@@ -63,15 +63,18 @@ pub(super) fn score_of(hex: &str) -> Result<f64> {
     u64::from_str_radix(hex, 16).map(score_of_order).map_err(|_| corrupt())
 }
 
-/// A lane's number as the store's keys hold it: 7 bytes.
-pub(super) fn lane_bytes(number: u64) -> [u8; 7] {
+/// How the store's keys hold numbers of lanes and jobs.
+pub(super) const LANE_BYTES: usize = 7;
+
+/// A lane's number as the store's keys hold it.
+pub(super) fn lane_bytes(number: u64) -> [u8; LANE_BYTES] {
     let [_, bytes @ ..] = number.to_be_bytes();
     bytes
 }
 
 /// The number in [`lane_bytes`].
 pub(super) fn lane_number(bytes: &[u8]) -> Result<i64> {
-    let bytes: [u8; 7] = bytes.try_into().map_err(|_| corrupt())?;
+    let bytes: [u8; LANE_BYTES] = bytes.try_into().map_err(|_| corrupt())?;
     Ok(bytes.iter().fold(0, |number, byte| number << 8 | i64::from(*byte)))
 }
 
@@ -195,12 +198,15 @@ impl Fields {
     ) -> Result<Vec<Turn>> {
         let mut turns = Vec::with_capacity(self.0.len() / 2);
         while !self.is_empty() {
+            let claim = Compact { shard, queue, token, now };
             turns.push(match self.value()? {
-                Value::BulkString(id) => {
-                    let Value::BulkString(record) = self.value()? else { return Err(corrupt()) };
-                    let lane = shard.lane(lane_number(&id)?);
-                    compact::turn(Compact { lane, queue, token, now }, record)?
-                }
+                Value::BulkString(bytes) => match Begin::of(&bytes)? {
+                    Begin::Lane(lane) => compact::turn(claim, lane, &self.bytes()?)?,
+                    Begin::Job => compact::listed_turn(claim, [Ok(bytes)])?,
+                    Begin::Jobs(count) => {
+                        compact::listed_turn(claim, (0..count).map(|_| self.bytes()))?
+                    }
+                },
                 turn => Self::of(turn)?.turn(shard, queue)?,
             });
         }

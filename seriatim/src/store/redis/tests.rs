@@ -2,6 +2,7 @@
 //! queues of several shards.
 #![allow(clippy::unwrap_used)]
 
+mod listed;
 mod listings;
 mod reshard;
 mod reshard_races;
@@ -110,7 +111,7 @@ async fn a_store_of_a_newer_version_is_refused() {
     send(&url(), &["HSET", &format!("{prefix}:{{g}}:meta"), "version", "99"]).await;
     let error = store.migrate().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 2"));
+    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 3"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

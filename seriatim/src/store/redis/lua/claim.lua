@@ -1,7 +1,8 @@
 -- Takes lanes. ARGV: now, node, kind of lease, ttl, lanes_max, crashed_max, promote_max, turn_jobs,
 -- turn_bytes, whether KEYS[2] holds the living nodes (else somebody has looked), then the routes that the caller may take besides "anybody".
 -- Answers {now, turns, next_due, token, version}; nil when the queue is not here. A turn is what `turn_of`
--- answers, or an id and then the compact record of its lane, held by the token.
+-- answers, or held by the token: an id and then the compact record of its lane; or the record of a job in a
+-- listed lane; or 'M' and a number of jobs (4 bytes), and then their records, in no order.
 -- 0 when the node does not live.
 if ARGV[10] == '1' and not call('ZSCORE', KEYS[2], ARGV[2]) then return 0 end
 if not S then return false end
@@ -20,6 +21,10 @@ local function promote_lanes()
     if record and is_compact(record) then
       local run_at, prio = struct.unpack('>I7I2', record, 9)
       ready[#ready + 1] = ready_member(0, prio, run_at, number_in(due[i]))
+      woken[#woken + 1] = due[i]
+    elseif record and is_listed(record) then
+      local lane_due, _, prio = struct.unpack('>I7I7I2', record, 2)
+      ready[#ready + 1] = ready_member(0, prio, lane_due, number_in(due[i]))
       woken[#woken + 1] = due[i]
     else
       place(lane_of(number_in(due[i]), record))
@@ -134,7 +139,7 @@ local function take_chosen(l, j)
   if j.expires > 0 then later('ZREM', K.expiring, pad(j.seq)) end
   if S.mode == 'accumulate' then
     later('ZREM', K.prios, prio_member(l, j))
-    if S.merges and j.digest ~= '' then later('HDEL', K.equal, pad(l.n) .. j.digest) end
+    if S.merges and j.digest ~= '' then later('HDEL', K.equal, id_of(l.n) .. j.digest) end
   end
 end
 
@@ -161,8 +166,7 @@ end
 
 local turns, taken, closing, busy, simple = {}, 0, {}, {}, false
 
--- A lane with a compact record stays as it is but for `ready` and `busy`.
-local function close_simple(member, id, record)
+local function claim_simple(member, id)
   if not simple then
     local claim = claim_for(lease)
     simple = { claim = claim, token = struct.pack('>I7', claim.token) }
@@ -170,11 +174,51 @@ local function close_simple(member, id, record)
   local held = simple.claim.lanes
   held[#held + 1] = id
   closing[#closing + 1] = member
+end
+
+-- A lane with a compact record stays as it is but for `ready` and `busy`.
+local function close_simple(member, id, record)
+  claim_simple(member, id)
   local at = #busy
   busy[at + 1] = id
   busy[at + 2] = S.mode == 'parallel' and simple.token or simple.token .. key_in(record)
   at = #turns
   turns[at + 1], turns[at + 2] = id, record
+end
+
+-- Whether a turn of a listed lane is its head, or all of it.
+local function is_whole(record)
+  if S.mode == 'fifo' then return S.take == 1 end
+  return struct.unpack('>I4', record, 18) <= turn_jobs_max
+end
+
+-- Jobs that are to be read, and where in `turns` they belong.
+local wanted, places = {}, {}
+local function tell_job(name)
+  wanted[#wanted + 1], places[#places + 1], turns[#turns + 1] = name, #turns + 1, false
+end
+
+local function close_listed(member, id, record)
+  claim_simple(member, id)
+  local at = #busy
+  busy[at + 1], busy[at + 2] = id, simple.token .. '\0'
+  if S.mode == 'fifo' then return tell_job(string.sub(record, -7)) end
+  local q = read_list(id, record)
+  turns[#turns + 1] = 'M' .. struct.pack('>I4', q.count)
+  for _, name in ipairs(ids_in(q)) do tell_job(name) end
+  q.closed, q.next_due, q.prio = q.count, 0, NO_PRIO
+  later('HSET', K.lanes, id, list_record(q))
+end
+
+local function tell_jobs()
+  for i, record in ipairs(fields(K.jobs, wanted)) do
+    turns[places[i]] = record
+    if S.merges then
+      local _, _, digest = texts_in(record, 16)
+      later('HDEL', K.equal, string.sub(record, 2, 8) .. digest)
+    end
+  end
+  wanted, places = {}, {}
 end
 
 while taken < lanes_max do
@@ -186,6 +230,9 @@ while taken < lanes_max do
     local crashed = string.byte(members[i], 3) % 2
     if kind == 'node' and is_compact(record) then
       close_simple(members[i], lane_ids[i], record)
+      taken = taken + 1
+    elseif kind == 'node' and is_listed(record) and is_whole(record) then
+      close_listed(members[i], lane_ids[i], record)
       taken = taken + 1
     elseif crashed <= crashed_left then
       local turn = close(lane_of(number_in(lane_ids[i]), record))
@@ -204,6 +251,7 @@ while taken < lanes_max do
   closing = {}
   write_out()
 end
+tell_jobs()
 many('HSET', K.busy, busy)
 count('running', #busy / 2)
 for _, claim in ipairs(claims) do

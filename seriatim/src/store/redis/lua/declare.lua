@@ -29,7 +29,10 @@ end
 -- Every open job of the queue with its key and route, in order of arrival.
 local function all_open()
   local list = {}
-  for _, id in ipairs(call('HKEYS', K.lanes)) do lane_of(number_in(id)) end
+  for _, id in ipairs(call('HKEYS', K.lanes)) do
+    local l = lane_of(number_in(id))
+    if l.list then draw(l, l.list.count) end
+  end
   for _, index in ipairs({ K.open, K.later }) do
     for _, member in ipairs(call('ZRANGE', index, 0, -1)) do
       local l = lane_of(tonumber(string.sub(member, 1, 16)))

@@ -71,7 +71,11 @@ function steps.live()
   if string.sub(from, 1, 1) == 'j' then
     next_from, found = scan('HSCAN', K.jobs, string.sub(from, 2))
     if next_from ~= '' then next_from = 'j' .. next_from end
-    for i = 1, #found, 2 do tell_live(job_of(tonumber(found[i]))) end
+    for i = 1, #found, 2 do
+      local record = found[i + 1]
+      if is_job_listed(record) then tell_live(listed_job(record), (texts_in(record, 16)))
+      else tell_live(read_job(number_in(found[i]), record)) end
+    end
     return
   end
   next_from, found = scan('HSCAN', K.lanes, from)

@@ -9,7 +9,8 @@ end
 
 local function soonest(l)
   if l.single then return l.single.prio end
-  local first, best = members(K.prios, l, 1)[1], false
+  local best = l.listed and l.open > 0 and l.listed.prio
+  local first = not l.listed and members(K.prios, l, 1)[1]
   if first then best = tonumber(string.sub(first, 17, 21)) end
   for _, seq in ipairs(l.claimed_at and closed_of(l) or {}) do
     local prio = job_of(seq).prio

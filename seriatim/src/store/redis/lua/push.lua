@@ -39,8 +39,12 @@ local function read_batch()
   end
 end
 
--- Looks the lanes of all keys up at once.
-local records = {}
+-- Looks the lanes of all keys up at once. What is appended to a compact lane makes it a listed one.
+local records, busy, appends = {}, {}, false
+local function look_up_busy(lane_ids)
+  for i, held in ipairs(fields(K.busy, lane_ids)) do busy[lane_ids[i]] = held end
+end
+
 local function look_up()
   local keys, known = {}, {}
   for i = 1, jobs_max do
@@ -54,13 +58,16 @@ local function look_up()
     ids[keys[i]] = id
     if id then known[#known + 1] = id end
   end
+  local compact = {}
   for i, record in ipairs(fields(K.lanes, known)) do
-    if is_compact(record) then records[known[i]] = record
+    if is_compact(record) then records[known[i]], compact[#compact + 1] = record, known[i]
+    elseif is_listed(record) then records[known[i]] = record
     else
       local n = number_in(known[i])
       lanes[n] = read_lane(n, record)
     end
   end
+  if appends then look_up_busy(compact) end
 end
 
 local function route_of_lane(id)
@@ -71,6 +78,7 @@ end
 local function check()
   if not S or num(S.version) ~= ARGV[3] then return { 'STALE' } end
   keyed, is_bound = S.mode ~= 'parallel', S.mode == 'accumulate' or S.mode == 'fifo'
+  appends = S.mode == 'accumulate' or (S.mode == 'fifo' and S.take == 1)
   read_batch()
   for i = 1, jobs_max do
     if (job_keys[i] ~= '') ~= keyed then return { 'STALE' } end
@@ -131,23 +139,27 @@ local function job_at(i)
 end
 
 -- The digest in the text of a plain job.
-local function digest_in(text)
+local digests = {}
+local function digest_in(i)
+  if digests[i] then return digests[i] end
+  local text = texts[i]
   local key_length, task_length, digest_length = struct.unpack('>I2I2I1', text, 20)
   local at = 29 + key_length + task_length
-  return string.sub(text, at, at + digest_length - 1)
+  digests[i] = string.sub(text, at, at + digest_length - 1)
+  return digests[i]
 end
 
 -- The equal jobs that wait, by lane and digest, as far as they have been looked for. Those of the lanes
--- that were there before the batch are looked for together.
+-- that were there before the batch are looked for together; a compact one says its own.
 local equals = {}
 local function look_for_equals()
   if not S.merges or takes == '2' then return end
   local wanted = {}
   for i = 1, jobs_max do
     local id = ids[job_keys[i]]
-    local digest = id and (texts[i] and digest_in(texts[i]) or ARGV[starts[i] + 3])
-    local field = id and pad(number_in(id)) .. digest
-    if field and equals[field] == nil and not records[id] then
+    local digest = id and (texts[i] and digest_in(i) or ARGV[starts[i] + 3])
+    local field = id and id .. digest
+    if field and equals[field] == nil and not (records[id] and is_compact(records[id])) then
       equals[field] = false
       wanted[#wanted + 1] = field
     end
@@ -172,6 +184,7 @@ end
 -- As `insert`, put off: in `fifo` and `accumulate` nothing is looked at in between but equal jobs, which
 -- `equals` and `jobs` know.
 local function append(l, j, field)
+  make_room(l, j)
   l.open = l.open + 1
   j.lane = l.n
   if j.expires > 0 then later('ZADD', K.expiring, num(j.expires), pad(j.seq)) end
@@ -183,8 +196,8 @@ local function append(l, j, field)
   later('ZADD', K.open, 0, member)
   if S.mode == 'accumulate' then later('ZADD', K.prios, 0, prio_member(l, j)) end
   if field then
-    later('HSET', K.equal, field, num(j.seq))
-    equals[field] = num(j.seq)
+    later('HSET', K.equal, field, id_of(j.seq))
+    equals[field] = id_of(j.seq)
   end
   jobs[j.seq] = j
 end
@@ -229,9 +242,9 @@ local function put(key, j)
   local l = key ~= '' and lane_of_key(key)
   if not l then l = open_lane(j.seq, key, j.run_at, j.route) end
   touch(l)
-  local field = S.merges and j.digest ~= '' and pad(l.n) .. j.digest
+  local field = S.merges and j.digest ~= '' and id_of(l.n) .. j.digest
   local equal = field and equal_of(field)
-  local queued = equal and job_of(tonumber(equal))
+  local queued = equal and job_of(number_in(equal))
   if queued then
     merge(l, queued, j)
     return queued, 1
@@ -244,7 +257,7 @@ local function put(key, j)
     call('HSET', K.bodies, num(j.seq), j.body)
     j.body = false
   end
-  if is_put_off then later('HSET', K.jobs, num(j.seq), job_record(j)) else save_job(j) end
+  if is_put_off then later('HSET', K.jobs, id_of(j.seq), job_record(j)) else save_job(j) end
   count('jobs', 1)
   return j, 0
 end
@@ -282,33 +295,38 @@ local function time_in(text)
   return value, id_of(value)
 end
 
--- The compact record of a plain job and the beginning of its place among the ready lanes, but for
--- what differs between jobs: mostly they are the same for the whole batch.
-local heads, places = {}, {}
-local function compact(text)
+-- What plain jobs say before their lengths and what follows of it, which mostly is the same for the whole
+-- batch: run_at, priority, score, the beginning of the record, and of the place among the ready lanes
+-- (a number: among those that wait until then).
+local kinds = {}
+local function kind_of(text)
   local like = string.sub(text, 1, 19)
-  local head = heads[like]
-  if not head then
-    local run_at, bytes = time_in(text)
-    local prio = string.sub(text, 9, 10)
-    local score = string.byte(text, 11) == 49 and string.sub(text, 12, 19) or now_score
-    head = 'S' .. now_bytes .. bytes .. prio .. score
-    heads[like] = head
-    places[like] = run_at <= NOW and '\0\0\0' .. prio .. bytes or run_at
-  end
-  return head .. string.sub(text, 20), places[like]
+  local kind = kinds[like]
+  if kind then return kind end
+  local run_at, bytes = time_in(text)
+  local prio = string.sub(text, 9, 10)
+  local score = string.byte(text, 11) == 49 and string.sub(text, 12, 19) or now_score
+  kind = {
+    run_at = run_at, prio = struct.unpack('>I2', prio), score = score,
+    head = now_bytes .. bytes .. prio .. score,
+    place = run_at <= NOW and '\0\0\0' .. prio .. bytes or run_at,
+  }
+  kinds[like] = kind
+  return kind
 end
 
-local opened = 0
+local function compact(text, kind) return 'S' .. kind.head .. string.sub(text, 20) end
+
+local opened, listed_count = 0, 0
 local function put_compact(key, text)
   local seq = next_seq()
-  local id = id_of(seq)
-  local record, place_of = compact(text)
+  local id, kind = id_of(seq), kind_of(text)
+  local record, place_of = compact(text, kind), kind.place
   local at = #new_lanes
   new_lanes[at + 1], new_lanes[at + 2] = id, record
   if keyed then
     new_keys[at + 1], new_keys[at + 2] = key, id
-    ids[key] = id
+    ids[key], records[id] = id, record
   end
   if type(place_of) == 'string' then
     at = #new_ready
@@ -322,12 +340,202 @@ local function put_compact(key, text)
   answer[at + 1], answer[at + 2] = seq, 0
 end
 
+-- What the records of listed lanes are after this batch, and what else is written of them.
+local changed, jobs_listed, equal_listed, held = {}, {}, {}, {}
+local pending = {} -- records of listed jobs that this batch wrote or changed
+local function add(list, name, value)
+  local at = #list
+  list[at + 1], list[at + 2] = name, value
+end
+
+local put_listed
+do -- Lua allows 200 local names at once
+-- The digest by which the job of a compact record may be found equal to others.
+local function digest_of_compact(id, record)
+  if not S.merges or busy[id] then return end
+  local _, _, digest = texts_in(record, 2)
+  return id .. digest
+end
+
+-- Makes a listed lane of a compact one.
+local function list_up(id, record)
+  local key, task = texts_in(record, 2)
+  local run_at, prio, score = struct.unpack('>I7I2c8', record, 9)
+  local q = {
+    id = id, due = run_at, next_due = 0, prio = prio, closed = 0, first = 0, next = 0, count = 1, last = score,
+    key = key, task = S.mode == 'accumulate' and task or '', front = id, fill = '',
+  }
+  if busy[id] then
+    add(held, id, string.sub(busy[id], 1, 7) .. '\0')
+    if S.mode == 'accumulate' then q.closed, q.prio = 1, NO_PRIO end
+  end
+  local field = digest_of_compact(id, record)
+  if field then
+    add(equal_listed, field, id)
+    equals[field] = id
+  end
+  pending[id] = 'J' .. id .. id .. string.sub(record, 2)
+  add(jobs_listed, id, pending[id])
+  return list_record(q)
+end
+
+-- Whether a plain job can be appended to what is in a record without a change of what stands there: its place in the
+-- order is the last one, and its lane stays where it stands.
+local function fits(id, record, text, kind)
+  local is_one = is_compact(record)
+  if S.mode == 'fifo' then
+    local last = is_one and string.sub(record, 18, 25) or string.sub(record, 22, 29)
+    return kind.score == last or hex(kind.score) > hex(last)
+  end
+  local due, prio, key_length, task_length, task_at, is_claimed
+  if is_one then
+    due, prio, key_length, task_length = struct.unpack('>I7I2xxxxxxxxI2I2', record, 9)
+    task_at, is_claimed = 35 + key_length, busy[id]
+  else
+    due, prio = struct.unpack('>I7xxxxxxxI2', record, 2)
+    local closed
+    key_length, task_length, closed = struct.unpack('>I2I2I4', record, 32)
+    task_at, is_claimed = TEXTS_AT + key_length, closed > 0
+  end
+  local its_key, its_task = struct.unpack('>I2I2', text, 20)
+  if its_task ~= task_length then return false end
+  if its_task > 0 and string.sub(text, 29 + its_key, 28 + its_key + its_task)
+    ~= string.sub(record, task_at, task_at + task_length - 1) then return false end
+  if is_claimed then return true end
+  return kind.prio >= prio and (S.due ~= 'earliest' or kind.run_at >= due)
+end
+
+-- A listed lane's record with one more seq; without a name, when the job became one with another.
+local function arrived(id, record, name, kind)
+  local due, next_due, prio, jobs_count, last, front_length, key_length, task_length, closed =
+    struct.unpack(LIST_FIELDS, record, 2)
+  if closed > 0 then
+    prio = math.min(prio, kind.prio)
+    if next_due == 0 then next_due = kind.run_at
+    elseif S.due == 'earliest' then next_due = math.min(next_due, kind.run_at) end
+  end
+  if not name then
+    return 'Q' .. struct.pack('>I7I7I2', due, next_due, prio) .. string.sub(record, 18)
+  end
+  record = 'Q' .. struct.pack(LIST_CHANGING, due, next_due, prio, jobs_count + 1, kind.score, front_length)
+    .. string.sub(record, CHANGING_END + 1, #record - front_length) .. name
+    .. string.sub(record, #record - front_length + 1)
+  if #record + 1 - TEXTS_AT - key_length - task_length - front_length < RUN_BYTES then return record end
+  local q = read_list(id, record)
+  put_away(q)
+  return list_record(q)
+end
+
+local function is_less(a, b)
+  local a_high, a_low = struct.unpack('>I4I4', a)
+  local b_high, b_low = struct.unpack('>I4I4', b)
+  return a_high < b_high or (a_high == b_high and a_low < b_low)
+end
+
+-- A record whose job became one with an equal one, from where it says when that was accepted.
+local function merged(record, from, kind)
+  local prio, score = struct.unpack('>I2c8', record, from + 14)
+  if (S.merge == 'min') == is_less(kind.score, score) then score = kind.score end
+  return string.sub(record, 1, from + 13) .. struct.pack('>I2c8', math.min(prio, kind.prio), score)
+    .. string.sub(record, from + 24)
+end
+
+local function merge_listed(id, record, name, kind)
+  local created
+  if is_compact(record) then
+    created = struct.unpack('>I7', record, 2)
+    record = merged(record, 2, kind)
+  else
+    local job = pending[name] or call('HGET', K.jobs, name)
+    created = struct.unpack('>I7', job, 16)
+    pending[name] = merged(job, 16, kind)
+    add(jobs_listed, name, pending[name])
+    record = arrived(id, record, false, kind)
+  end
+  records[id], changed[id] = record, record
+  tell({ number_in(name) }, created, 1)
+  return true
+end
+
+-- Appends a plain job to the list of its lane, or makes it one with an equal one there; false when that is
+-- not possible.
+function put_listed(i, id)
+  local record, text = appends and records[id], texts[i]
+  if not record then return false end
+  local kind = kind_of(text)
+  if not fits(id, record, text, kind) then return false end
+  local field = S.merges and id .. digest_in(i)
+  if field and equals[field] then return merge_listed(id, record, equals[field], kind) end
+  if field and is_compact(record) and field == digest_of_compact(id, record) then
+    return merge_listed(id, record, id, kind)
+  end
+  if is_compact(record) then record = list_up(id, record) end
+  local seq = next_seq()
+  local name = id_of(seq)
+  local job = 'J' .. id .. name .. kind.head .. string.sub(text, 20)
+  add(jobs_listed, name, job)
+  if field then
+    add(equal_listed, field, name)
+    equals[field], pending[name] = name, job
+  end
+  record = arrived(id, record, name, kind)
+  records[id], changed[id] = record, record
+  listed_count = listed_count + 1
+  add(answer, seq, 0)
+  return true
+end
+
+end
+
+-- Writes what waits to be written together, also of listed lanes.
+local function flush_all()
+  flush()
+  local list = {}
+  for id, record in pairs(changed) do add(list, id, record) end
+  if not list[1] then return end
+  many('HSET', K.lanes, list)
+  many('HSET', K.jobs, jobs_listed)
+  many('HSET', K.equal, equal_listed)
+  many('HSET', K.busy, held)
+  write_out()
+  changed, jobs_listed, equal_listed, held, pending = {}, {}, {}, {}, {}
+end
+
 -- A plain job whose lane exists.
 local function job_of_text(text)
   local seq = next_seq()
-  local j = compact_job(seq, (compact(text)))
+  local j = compact_job(seq, compact(text, kind_of(text)))
   j.lane = 0
   return j
+end
+
+-- Appends a plain job to what is listed in a lane of the general form: in `fifo`, where all other jobs come before.
+local function put_behind(l, text)
+  if not appends or S.mode ~= 'fifo' then return false end
+  local kind, q = kind_of(text), l.list
+  local last = q and hex(q.last)
+  if not q then
+    write_out()
+    local member = call('ZREVRANGEBYLEX', K.open, '(' .. pad(l.n) .. '~', '[' .. pad(l.n), 'LIMIT', 0, 1)[1]
+    last = member and string.sub(member, 17, 32)
+    q = {
+      id = id_of(l.n), due = 0, next_due = 0, prio = 0, closed = 0, first = 0, next = 0, count = 0,
+      last = kind.score, key = l.key, task = '', front = '', fill = '',
+    }
+  end
+  if last and hex(kind.score) < last then return false end
+  local seq = next_seq()
+  local name = id_of(seq)
+  local record = 'J' .. q.id .. name .. kind.head .. string.sub(text, 20)
+  later('HSET', K.jobs, name, record)
+  jobs[seq] = listed_job(record)
+  remember(l, jobs[seq])
+  touch(l)
+  append_to(q, name, kind.score)
+  l.list, l.open = q, l.open + 1
+  count('jobs', 1)
+  add(answer, seq, 0)
+  return true
 end
 
 local function put_other(key, at)
@@ -352,10 +560,15 @@ for i = 1, jobs_max do
     tell(0, nil, 3)
   elseif text and (not keyed or not ids[key]) then
     put_compact(key, text)
-  else
-    flush()
-    if keyed and ids[key] then lane_of(number_in(ids[key]), records[ids[key]]) end
-    if text then
+  elseif not text or not put_listed(i, ids[key]) then
+    flush_all()
+    local l
+    if keyed and ids[key] then
+      l = lane_of(number_in(ids[key]), records[ids[key]])
+      records[ids[key]] = nil
+    end
+    if text and l and put_behind(l, text) then l = nil
+    elseif text then
       local j, status = put(key, job_of_text(text))
       tell({ j.seq }, j.created, status)
     else
@@ -367,8 +580,9 @@ if opened > 0 then
   rings = true
   count('jobs', opened)
   count('lanes', opened)
-  flush()
 end
+count('jobs', listed_count)
+flush_all()
 keep_places()
 commit()
 return { 'OK', NOW, answer, S.token }

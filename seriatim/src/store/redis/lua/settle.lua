@@ -100,7 +100,7 @@ end
 local function forget_unread(closed)
   for _, seq in ipairs(closed) do
     jobs[seq] = false
-    later('HDEL', K.jobs, num(seq))
+    later('HDEL', K.jobs, id_of(seq))
     later('HDEL', K.bodies, num(seq))
   end
   count('jobs', -#closed)
@@ -127,6 +127,7 @@ local function settle(turn)
   return cancelled
 end
 
+local NONE = {}
 local answer, simple = {}, tonumber(ARGV[2])
 
 -- Reads lanes and the jobs of their turns at once.
@@ -134,7 +135,7 @@ local function read_ahead(lane_ids)
   local seqs = {}
   for i, record in ipairs(fields(K.lanes, lane_ids)) do
     local n = number_in(lane_ids[i])
-    if record and not is_compact(record) and lanes[n] == nil then
+    if record and not is_compact(record) and not is_listed(record) and lanes[n] == nil then
       local l = lane_of(n, record)
       if not forgets_done() then
         for _, seq in ipairs(closed_of(l)) do seqs[#seqs + 1] = seq end
@@ -144,12 +145,15 @@ local function read_ahead(lane_ids)
   read_jobs(seqs)
 end
 
--- Those whose lane has a compact record end together; the others one by one.
+-- What ended with the simple turns: lanes with a compact record, and those of listed lanes; keys of lanes that are
+-- gone; how many lanes each claim loses.
+local gone, listed, keys, left = {}, {}, {}, {}
+
+-- Those whose lane has a compact record end together, and so do those of listed lanes; the others one by one.
 local function settle_simple()
-  local lane_ids = {}
+  local lane_ids, ended = {}, {}
   for i = 1, simple do lane_ids[i] = string.sub(ARGV[2 + i], 1, 7) end
-  local busy, gone, keys, left = fields(K.busy, lane_ids), {}, {}, {}
-  local others = {}
+  local busy, others = fields(K.busy, lane_ids), {}
   for i, id in ipairs(lane_ids) do
     if not busy[i] then others[#others + 1] = id end
   end
@@ -157,11 +161,15 @@ local function settle_simple()
   for i, id in ipairs(lane_ids) do
     local token = string.sub(ARGV[2 + i], 8)
     local claim = busy[i]
-    if claim and string.sub(claim, 1, 7) == token and not gone[id] then
-      gone[#gone + 1], gone[id] = id, true
+    if claim and string.sub(claim, 1, 7) == token and not ended[id] then
+      ended[id] = true
       left[token] = (left[token] or 0) + 1
-      if S.mode ~= 'parallel' then keys[#keys + 1] = string.sub(claim, 8) end
-      answer[i] = {}
+      if string.byte(claim, 8) == 0 then listed[#listed + 1] = id
+      else
+        gone[#gone + 1] = id
+        if S.mode ~= 'parallel' then keys[#keys + 1] = string.sub(claim, 8) end
+      end
+      answer[i] = NONE
     else
       answer[i] = false
       if not claim then
@@ -170,36 +178,125 @@ local function settle_simple()
       end
     end
   end
-  return gone, keys, left
 end
 
 -- Keeps what the queue wants to keep of ended jobs.
-local function keep_simple(gone)
-  local ended, times = {}, {}
-  for i, record in ipairs(fields(K.lanes, gone)) do
-    local n = number_in(gone[i])
-    local j, token = compact_job(n, record), number_in(call('HGET', K.busy, gone[i]))
-    local node, kind, ttl, until_, made_at = cmsgpack.unpack(call('HGET', K.claims, num(token)))
-    j.started, j.attempts, j.state, j.ended, j.key, j.lane =
-      made_at, 1, 'done', NOW, key_in(record), 0
-    ended[2 * i - 1], ended[2 * i] = num(n), job_record(j)
-    times[2 * i - 1], times[2 * i] = num(NOW + S.keep), pad(n)
-  end
-  many('HSET', K.jobs, ended)
-  many('ZADD', K.done, times)
+local function keep(j, key, made_at)
+  j.started, j.attempts, j.state, j.ended, j.key, j.lane = made_at, 1, 'done', NOW, key, 0
+  later('HSET', K.jobs, id_of(j.seq), job_record(j))
+  later('ZADD', K.done, num(NOW + S.keep), pad(j.seq))
 end
 
-if S and simple > 0 then
-  local gone, keys, left = settle_simple()
-  if S.keep > 0 then keep_simple(gone) end
+local function claimed_at(id)
+  local token = number_in(call('HGET', K.busy, id))
+  local node, kind, ttl, until_, made_at = cmsgpack.unpack(call('HGET', K.claims, num(token)))
+  return made_at
+end
+
+local function keep_simple()
+  for i, record in ipairs(fields(K.lanes, gone)) do
+    keep(compact_job(number_in(gone[i]), record), key_in(record), claimed_at(gone[i]))
+  end
+end
+
+-- Lanes that stay: their records, and where they stand.
+local stay, ready, wakes = {}, {}, {}
+local function place_listed(id, record, due, prio)
+  local at = #stay
+  stay[at + 1], stay[at + 2] = id, record
+  if due > NOW then
+    at = #wakes
+    wakes[at + 1], wakes[at + 2] = num(due), id
+  else
+    at = #ready
+    ready[at + 1], ready[at + 2] = 0, struct.pack('>I3I2I7', 0, prio, due) .. id
+  end
+end
+
+local ended = {} -- jobs of listed lanes
+local function end_jobs(q, from)
+  if S.keep == 0 then return end
+  local made_at = claimed_at(q.id)
+  local names = {}
+  for i = from, #ended do names[#names + 1] = ended[i] end
+  for _, record in ipairs(fields(K.jobs, names)) do keep(listed_job(record), q.key, made_at) end
+end
+
+local function end_list(q)
+  local from = #ended + 1
+  take_first(q, math.max(q.closed, 1), ended)
+  end_jobs(q, from)
+  q.closed = 0
+  if q.count == 0 then gone[#gone + 1], keys[#keys + 1] = q.id, q.key end
+end
+
+-- In `fifo` the head's due time and priority are needed to place a lane: `heads` are read together. Mostly there are
+-- more at the front, and then only the beginning and the end of the record change.
+local function end_heads(records)
+  local heads, tails, places = {}, {}, {}
+  for i, record in ipairs(records) do
+    local jobs_count, last, front_length = struct.unpack('>I4c8I2', record, 18)
+    if front_length <= 7 or S.keep > 0 then
+      local q = read_list(listed[i], record)
+      end_list(q)
+      record, jobs_count, front_length = q.count > 0 and list_record(q), q.count, #q.front
+    else
+      ended[#ended + 1] = string.sub(record, -7)
+      record, jobs_count, front_length = string.sub(record, 1, -8), jobs_count - 1, front_length - 7
+    end
+    if record then
+      local at = #heads + 1
+      heads[at], places[at] = string.sub(record, -7), listed[i]
+      tails[at] = struct.pack('>I4c8I2', jobs_count, last, front_length) .. string.sub(record, CHANGING_END + 1)
+    end
+  end
+  for i, head in ipairs(fields(K.jobs, heads)) do
+    local due, prio = struct.unpack('>I7I2', head, 23)
+    place_listed(places[i], 'Q' .. struct.pack('>I7I7I2', due, 0, prio) .. tails[i], due, prio)
+  end
+end
+
+local function end_lists(records)
+  for i, record in ipairs(records) do
+    local q = read_list(listed[i], record)
+    end_list(q)
+    if q.count > 0 then
+      if q.next_due > 0 then q.due, q.next_due = q.next_due, 0 end
+      place_listed(q.id, list_record(q), q.due, q.prio)
+    end
+  end
+end
+
+local function settle_listed()
+  local records = fields(K.lanes, listed)
+  if S.mode == 'fifo' then end_heads(records) else end_lists(records) end
+  count('jobs', -#ended)
+  if S.keep == 0 then many('HDEL', K.jobs, ended) end
+  many('HSET', K.lanes, stay)
+  many('ZADD', K.ready, ready)
+  many('ZADD', K.wake, wakes)
+  rings = rings or stay[1]
+end
+
+local function end_simple()
+  settle_simple()
+  count('jobs', -#gone)
+  if S.keep > 0 then keep_simple() end
   many('HDEL', K.busy, gone)
+  settle_listed()
+  many('HDEL', K.busy, listed)
   many('HDEL', K.lanes, gone)
   many('HDEL', K.keys, keys)
-  for token, lanes_less in pairs(left) do release_claim(number_in(token), lanes_less) end
-  count('running', -#gone)
+  for token, lanes_less in pairs(left) do
+    count('running', -lanes_less)
+    count('processed', lanes_less)
+    release_claim(number_in(token), lanes_less)
+  end
   count('lanes', -#gone)
-  count('jobs', -#gone)
-  count('processed', #gone)
+  write_out()
+end
+
+if S and simple > 0 then end_simple()
 elseif not S then
   for i = 1, simple do answer[i] = false end
 end
