@@ -138,6 +138,21 @@ async fn a_turn_of_a_long_lane_is_ordered_by_score_and_what_arrives_waits_for_th
 }
 
 #[tokio::test]
+async fn a_list_is_unfolded_before_that_takes_long() {
+    let prefix = new_prefix();
+    let store = forgetful(&prefix, Queue::accumulate("q").merge(Merge::None)).await;
+    // Twice `LISTED_MAX` of push.lua, and more.
+    for first in (0..5_000).step_by(1_000) {
+        assert_eq!(forms(&prefix).await == *b"Q", (1_000..=2_000).contains(&first));
+        push_tags(&store, first..first + 1_000).await;
+    }
+    let turns = claim(&store, 1).await;
+    assert_eq!(tags(&turns[0]), (0..5_000).collect::<Vec<_>>());
+    done(&store, &turns).await;
+    assert_nothing_is_left(&prefix).await;
+}
+
+#[tokio::test]
 async fn a_long_list_is_shown_without_being_unfolded() {
     let prefix = new_prefix();
     let store = forgetful(&prefix, Queue::fifo("q")).await;
