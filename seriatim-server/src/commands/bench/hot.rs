@@ -22,7 +22,7 @@ pub(super) async fn measure(
         return Err(Failure::usage(message));
     }
     declare_empty(store, queue).await?;
-    let hot = Hot { client: Client::new(store.clone()), queue: queue.name.to_string() };
+    let hot = Hot { client: Client::new(store.clone()), queue: queue.name.clone() };
     let alone = hot.push_singly(0).await?;
     let numbers: Vec<u64> = (PUSHES..payloads.max(PUSHES)).collect();
     for numbers in numbers.chunks(PUSH_BATCH) {
