@@ -31,6 +31,7 @@ mod settle;
 #[cfg(feature = "conformance")]
 pub mod simulation;
 mod steps;
+mod stopping;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -62,6 +63,7 @@ pub use runtime::{
 };
 pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
 pub use steps::Steps;
+pub use stopping::shutdown_signal;
 #[cfg(feature = "mysql")]
 pub use store::Mysql;
 #[cfg(feature = "postgres")]
