@@ -34,18 +34,24 @@ fn sqlite() -> Fresh {
     })
 }
 
+/// A name that no other case has, whichever process runs it.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
+fn fresh_name(kind: &str) -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (process, case) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let micros = seriatim::Timestamp::of_this_machine().as_micros();
+    format!("{kind}_{micros}_{process}_{case}")
+}
+
 /// A new schema for each case, in the database that the variable names.
 #[cfg(feature = "postgres")]
 fn postgres() -> Fresh {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
     Box::pin(async {
         let url = std::env::var("SERIATIM_TEST_POSTGRES").expect(
             "SERIATIM_TEST_POSTGRES names no server: run cargo xtask test, which starts the servers",
         );
-        let micros = seriatim::Timestamp::of_this_machine().as_micros();
-        let schema = format!("case_{micros}_{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let store = seriatim::Postgres::connect_in(&url, &schema).await;
+        let store = seriatim::Postgres::connect_in(&url, &fresh_name("case")).await;
         Arc::new(store.expect("the server can be reached")) as SharedStore
     })
 }
@@ -53,15 +59,11 @@ fn postgres() -> Fresh {
 /// A new database for each case, on the server that the variable names.
 #[cfg(feature = "mysql")]
 fn mysql() -> Fresh {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
     Box::pin(async {
         let url = std::env::var("SERIATIM_TEST_MYSQL").expect(
             "SERIATIM_TEST_MYSQL names no server: run cargo xtask test, which starts the servers",
         );
-        let (process, case) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let micros = seriatim::Timestamp::of_this_machine().as_micros();
-        let database = format!("case_{micros}_{process}_{case}");
+        let database = fresh_name("case");
         seriatim::Mysql::create_database(&url, &database).await.expect("a database");
         let (server, _) = url.rsplit_once('/').expect("the address ends with a database");
         let store = seriatim::Mysql::connect(&format!("{server}/{database}")).await;
@@ -74,8 +76,6 @@ fn mysql() -> Fresh {
 fn pgbouncer() -> Fresh {
     use seriatim_testkit::PgBouncer;
     use std::sync::LazyLock;
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
     // Everything is compared with the port of the server that is behind it.
     static BOUNCER: LazyLock<(PgBouncer, u16)> = LazyLock::new(|| {
         let url = seriatim_testkit::postgres_url().expect("a server");
@@ -85,8 +85,7 @@ fn pgbouncer() -> Fresh {
     });
     Box::pin(async {
         let (bouncer, behind) = &*BOUNCER;
-        let micros = seriatim::Timestamp::of_this_machine().as_micros();
-        let schema = format!("pooled_{micros}_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let schema = fresh_name("pooled");
         let url = format!(
             "postgres://postgres@127.0.0.1:{}/postgres?schema={schema}&listen=127.0.0.1:{behind}",
             bouncer.port()
@@ -99,16 +98,10 @@ fn pgbouncer() -> Fresh {
 /// A new prefix for each case, on the server that the variable names.
 #[cfg(feature = "redis")]
 async fn redis_at(variable: &str) -> SharedStore {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
     let url = std::env::var(variable).unwrap_or_else(|_| {
         panic!("{variable} names no server: run cargo xtask test, which starts the servers")
     });
-    // Each case may be a process of its own.
-    let (process, case) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let micros = seriatim::Timestamp::of_this_machine().as_micros();
-    let prefix = format!("case-{micros}-{process}-{case}");
-    let store = seriatim::Redis::connect_in(&url, &prefix).await;
+    let store = seriatim::Redis::connect_in(&url, &fresh_name("case")).await;
     Arc::new(store.expect("the server can be reached"))
 }
 

@@ -21,7 +21,8 @@ async fn a_store_with_one_shard_refuses_another_number() {
 #[tokio::test]
 async fn a_queue_in_redis_is_split_and_says_what_is_left() {
     let url = seriatim_testkit::redis_url().unwrap();
-    let name = format!("reshard-{}", Timestamp::of_this_machine().as_micros());
+    let micros = Timestamp::of_this_machine().as_micros();
+    let name = format!("reshard-{micros}-{}", std::process::id());
     let store = Redis::connect(&url).await.unwrap();
     store.migrate().await.unwrap();
     let queues = vec![Queue::fifo(&*name)];

@@ -27,8 +27,9 @@ fn url() -> String {
 
 fn new_schema() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let micros = Timestamp::of_this_machine().as_micros();
-    format!("unit_{micros}_{}", NEXT.fetch_add(1, Ordering::Relaxed))
+    // Each test may be a process of its own.
+    let (process, test) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    format!("unit_{}_{process}_{test}", Timestamp::of_this_machine().as_micros())
 }
 
 /// Another process on the same store, as far as the server can tell.
