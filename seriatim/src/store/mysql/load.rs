@@ -132,13 +132,7 @@ impl Work<'_> {
         if need == Need::Turn {
             return Ok(());
         }
-        for id in lanes {
-            let Some(row) = self.lanes.get(id).cloned() else { continue };
-            if self.mode(row.q)? == Mode::Accumulate {
-                self.load_soonest(&row, need).await?;
-            }
-        }
-        Ok(())
+        self.load_soonest(lanes, need).await
     }
 
     /// What is read of a lane with many jobs, each the end of a query.
@@ -180,28 +174,47 @@ impl Work<'_> {
         Ok(parts)
     }
 
-    /// Tells the model the soonest priority of the open jobs that were not read.
-    async fn load_soonest(&mut self, row: &LaneRow, need: Need) -> Try<()> {
-        let known = need == Need::Arrival && row.st == st::READY;
-        let soonest = if known {
-            Some(row.prio)
-        } else {
-            let here = self.state.lanes.get(&row.id);
-            let here = here.into_iter().flat_map(|lane| lane.open_jobs().map(|job| job.id.seq()));
-            let sql = format!(
-                "SELECT MIN(prio) FROM seriatim_job WHERE lane = {} AND gen >= {} AND seq NOT IN (0,{}){}",
-                row.id,
-                row.open,
-                list(here),
-                self.newest()
-            );
-            let first = self.rows(&sql).await?.into_iter().next();
-            first.map(|row| Columns::of(row).maybe_int()).transpose()?.flatten()
-        };
-        if let (Some(soonest), Some(lane)) = (soonest, self.state.lanes.get_mut(&row.id)) {
-            lane.there_are_more(soonest as u16);
+    /// Tells the model the soonest priority of the open jobs that were not read, in `accumulate`.
+    async fn load_soonest(&mut self, lanes: &[u64], need: Need) -> Try<()> {
+        let mut soonest: Vec<(u64, i64)> = Vec::new();
+        let mut unknown = Vec::new();
+        for id in lanes {
+            let Some(row) = self.lanes.get(id) else { continue };
+            if self.mode(row.q)? != Mode::Accumulate {
+                continue;
+            }
+            match (need, row.st) {
+                (Need::Arrival, st::READY) => soonest.push((*id, row.prio)),
+                _ => unknown.push(self.soonest_of(row)),
+            }
+        }
+        for queries in unknown.chunks(PARTS_MAX) {
+            for row in self.rows(&queries.join(" UNION ALL ")).await? {
+                let mut row = Columns::of(row);
+                let (id, least) = (row.int()? as u64, row.maybe_int()?);
+                soonest.extend(least.map(|least| (id, least)));
+            }
+        }
+        for (id, soonest) in soonest {
+            if let Some(lane) = self.state.lanes.get_mut(&id) {
+                lane.there_are_more(soonest as u16);
+            }
         }
         Ok(())
+    }
+
+    /// A query of the soonest priority of a lane's open jobs that were not read.
+    fn soonest_of(&self, row: &LaneRow) -> String {
+        let here = self.state.lanes.get(&row.id);
+        let here = here.into_iter().flat_map(|lane| lane.open_jobs().map(|job| job.id.seq()));
+        format!(
+            "(SELECT {}, MIN(prio) FROM seriatim_job WHERE lane = {} AND gen >= {} AND seq NOT IN (0,{}){})",
+            row.id,
+            row.id,
+            row.open,
+            list(here),
+            self.newest()
+        )
     }
 
     /// A query of jobs, of which the end is given.

@@ -134,13 +134,7 @@ end
 local function take_chosen(l, j)
   if S.mode == 'parallel' then return take(l, j) end
   later('ZREM', K.open, open_member(l, j))
-  l.open = l.open - 1
-  if j.retry >= 0 then l.bad = l.bad - 1 end
-  if j.expires > 0 then later('ZREM', K.expiring, pad(j.seq)) end
-  if S.mode == 'accumulate' then
-    later('ZREM', K.prios, prio_member(l, j))
-    if S.merges and j.digest ~= '' then later('HDEL', K.equal, id_of(l.n) .. j.digest) end
-  end
+  open_no_more(l, j, later)
 end
 
 local function close(l)

@@ -213,6 +213,17 @@ local function insert(l, j)
   end
 end
 
+-- What there is to do when a job is open no more, besides its place; `run` is `call` or `later`.
+local function open_no_more(l, j, run)
+  l.open = l.open - 1
+  if j.retry >= 0 then l.bad = l.bad - 1 end
+  if j.expires > 0 then run('ZREM', K.expiring, pad(j.seq)) end
+  if S.mode == 'accumulate' then
+    run('ZREM', K.prios, prio_member(l, j))
+    if S.merges and j.digest ~= '' then run('HDEL', K.equal, id_of(l.n) .. j.digest) end
+  end
+end
+
 -- Takes a job out of the open ones; false when it is not among them.
 local function take(l, j)
   if S.mode == 'parallel' then
@@ -223,13 +234,7 @@ local function take(l, j)
       if l.list.count == 0 then l.list = false end
     elseif S.mode ~= 'exclusive' or call('ZREM', K.later, later_member(l, j)) == 0 then return false end
   end
-  l.open = l.open - 1
-  if j.retry >= 0 then l.bad = l.bad - 1 end
-  if j.expires > 0 then call('ZREM', K.expiring, pad(j.seq)) end
-  if S.mode == 'accumulate' then
-    call('ZREM', K.prios, prio_member(l, j))
-    if S.merges and j.digest ~= '' then call('HDEL', K.equal, id_of(l.n) .. j.digest) end
-  end
+  open_no_more(l, j, call)
   return true
 end
 
