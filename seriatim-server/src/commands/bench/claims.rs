@@ -8,6 +8,7 @@ use seriatim::store::{Claim, Claimed, Heartbeat, Lease, NodeInfo, Push, Settle};
 use seriatim::{Job, Mode, NodeId, Queue, SharedStore};
 
 use super::declare_empty;
+use super::starts::Percentiles;
 use crate::output::Failure;
 
 const QUEUE: &str = "bench-claims";
@@ -41,20 +42,20 @@ pub(super) async fn measure(
     let info = NodeInfo::new(node.clone(), LEASE);
     store.heartbeat(Heartbeat { now: None, node: info, beats: Vec::new() }).await?;
     let mut bench = Bench { store, node, keys: 0 };
-    let (alone_p50, alone_p99) = bench.claims().await?;
+    let alone = bench.claims().await?;
     bench.fill(backlog).await?;
-    let (beside_p50, beside_p99) = bench.claims().await?;
+    let beside = bench.claims().await?;
     Ok(serde_json::json!({
         "store": store.capabilities().name, "lanes": LANES, "backlog": backlog,
-        "claim_ms_alone_p50": alone_p50, "claim_ms_alone_p99": alone_p99,
-        "claim_ms_beside_p50": beside_p50, "claim_ms_beside_p99": beside_p99,
-        "ratio_p50": beside_p50 / alone_p50,
+        "claim_ms_alone_p50": alone.median, "claim_ms_alone_p99": alone.p99,
+        "claim_ms_beside_p50": beside.median, "claim_ms_beside_p99": beside.p99,
+        "ratio_p50": beside.median / alone.median,
     }))
 }
 
 impl Bench<'_> {
-    /// Milliseconds of a claim: median and 99th percentile.
-    async fn claims(&mut self) -> Result<(f64, f64), Failure> {
+    /// Milliseconds of a claim.
+    async fn claims(&mut self) -> Result<Percentiles, Failure> {
         let job = |this: &mut Self, i: usize| this.job().priority((i % PRIORITIES) as u16);
         let jobs = (0..CLAIMS * LANES).map(|i| job(self, i)).collect::<Vec<_>>();
         for batch in jobs.chunks(BATCH as usize) {
@@ -71,8 +72,7 @@ impl Bench<'_> {
             }
             self.settle(&turns).await?;
         }
-        took.sort_by(f64::total_cmp);
-        Ok((took[CLAIMS / 2], took[CLAIMS * 99 / 100]))
+        Ok(Percentiles::of(took))
     }
 
     async fn fill(&mut self, backlog: u64) -> Result<(), Failure> {
