@@ -18,6 +18,7 @@ use super::group::{DRAIN_MAX, Group};
 use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
 use super::printed::Printed;
 use super::protocol::{self, Call};
+use crate::output::text::one_line;
 
 /// How long a process may take to end after `shutdown`, before SIGTERM.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
@@ -48,6 +49,13 @@ pub(crate) struct End {
     pub(crate) text: Arc<str>,
     /// We ended it: not the fault of the calls that it held.
     pub(crate) is_ours: bool,
+}
+
+impl End {
+    /// The text for the log.
+    pub(crate) fn in_one_line(&self) -> String {
+        one_line(&self.text)
+    }
 }
 
 /// How a call ended.
