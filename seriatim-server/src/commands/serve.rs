@@ -92,6 +92,7 @@ impl Serve {
         let engine = traces.around(engine).build()?;
         dump_when_asked(engine.handle())?;
         workers.reload_on_hangup()?;
+        workers.reap_orphans()?;
         let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
         tracing::info!(store = without_password(&url), workers = at_work, "serving");
         if at_work == 0 {

@@ -205,7 +205,7 @@ async fn n6_endless_output_is_bounded() {
     wait_until(&store, |stats| stats.jobs == 0).await;
     serving.stop();
     let error = store.job(id).await.unwrap().unwrap().error.unwrap();
-    assert!(error.starts_with("yyy") && error.len() <= seriatim::limits::ERROR_BYTES_MAX);
+    assert!(error.starts_with("…yyy") && error.len() <= seriatim::limits::ERROR_BYTES_MAX);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -79,6 +79,7 @@ fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<
     let usual = worker.and_then(|worker| worker.timeout).or(queue.timeout);
     // The strictest of the call's jobs: none of them runs longer than it may.
     let timeout = options().filter_map(|options| options.timeout).chain(usual).min();
+    let timeout = timeout.or(worker.and_then(|worker| worker.timeout_default));
     let deadline = timeout.map(|length| Instant::now() + length);
     let (control, around) = (Control::default(), core.around.clone());
     Call { queue, turns, expired, timeout, deadline, control, around }

@@ -215,6 +215,35 @@ async fn a_handler_over_its_timeout_fails_and_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_default_timeout_holds_where_neither_the_queue_nor_the_job_has_one() {
+    for (of_queue, of_job, limit) in [
+        (None, None, secs(60)),
+        (Some(secs(30)), None, secs(30)),
+        (Some(secs(90)), None, secs(90)),
+        (None, Some(secs(90)), secs(90)),
+        (Some(secs(90)), Some(secs(30)), secs(30)),
+    ] {
+        let rig = Rig::new();
+        let queue = Queue::parallel("slow");
+        let queue = of_queue.into_iter().fold(queue, Queue::timeout);
+        rig.store_declared(queue).await;
+        let mut job = Job::new("slow", &1).unwrap();
+        job.options.timeout = of_job;
+        rig.push(job).await;
+        let log = Log::default();
+        let told = log.clone();
+        let worker = crate::Worker::new("slow", move |_: Batch<u32>, context: Context| {
+            told.add(format!("{:?}", context.time_left().unwrap_or_default()));
+            async { Ok(()) }
+        });
+        let running = Running::start(engine(&rig).with(worker.timeout_default(secs(60))));
+        log.reaches(1).await;
+        running.stop().await;
+        assert_eq!(log.lines(), [format!("{limit:?}")], "{of_queue:?}, {of_job:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_can_outlast_a_cancellation_and_is_told_when_it_must_end() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.store_declared(Queue::parallel("slow").timeout(secs(60))).await;
