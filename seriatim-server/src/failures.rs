@@ -143,7 +143,7 @@ impl fmt::Display for Failure<'_> {
             Next::Held => {
                 write!(f, "its key is held: `seriatim lanes {queue} retry KEY` lets it go on")
             }
-            Next::Buried => write!(f, "buried: `seriatim morgue {queue}` shows it"),
+            Next::Buried => write!(f, "dead: `seriatim morgue {queue}` shows it"),
             Next::Dropped => f.write_str("deleted, as the queue says of exhausted jobs"),
         }
     }

@@ -57,7 +57,7 @@ impl Ready {
     async fn fails(&self, id: JobId, why: &str) {
         let job = self.ends(id).await;
         let error = job.error.as_deref().unwrap_or_default();
-        assert!(job.state == JobState::Failed && error.contains(why), "{why}: {job:?}");
+        assert!(job.state == JobState::Dead && error.contains(why), "{why}: {job:?}");
     }
 
     fn log(&self) -> String {
@@ -332,7 +332,7 @@ async fn n13_a_missing_ffmpeg_pauses_the_worker_and_counts_nothing() {
     let serving = ready.serve();
     let id = ready.push("film.mp4", json!({"input": "film.mov", "output": "film.mp4"})).await;
     eventually("a pause", async || ready.log().contains("went back uncounted")).await;
-    wait_until(&ready.store, |stats| stats.running == 0).await;
+    wait_until(&ready.store, |stats| stats.claimed == 0).await;
     serving.stop();
     let job = ready.job(id).await;
     assert_eq!((job.state, job.retry_count, job.crashes), (JobState::Queued, -1, 0));

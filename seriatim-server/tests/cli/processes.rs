@@ -85,7 +85,7 @@ impl Team {
     async fn morgue(&self) -> Vec<JobView> {
         let query = JobQuery {
             queue: QUEUE.into(),
-            state: JobState::Failed,
+            state: JobState::Dead,
             key: None,
             order: JobOrder::Arrival,
             after: None,
@@ -344,7 +344,7 @@ def handle(lane):
     for (key, error) in cases {
         let id = team.push(key, json!({})).await;
         let job = team.ends(id).await;
-        let expected = if error.is_some() { JobState::Failed } else { JobState::Succeeded };
+        let expected = if error.is_some() { JobState::Dead } else { JobState::Succeeded };
         assert_eq!(job.state, expected, "{key}: {job:?}");
         assert!(job.error.unwrap_or_default().contains(error.unwrap_or_default()), "{key}");
     }
@@ -443,7 +443,7 @@ def handle(lane):
         ids.push(team.push(key, json!({})).await);
     }
     let serving = team.site.serve("history.ndjson");
-    assert_eq!(team.ends(ids[0]).await.state, JobState::Failed);
+    assert_eq!(team.ends(ids[0]).await.state, JobState::Dead);
     for id in &ids[1..] {
         let job = team.ends(*id).await;
         assert_eq!((job.state, job.attempt), (JobState::Succeeded, 2), "{job:?}");

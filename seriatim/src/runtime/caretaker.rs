@@ -94,7 +94,6 @@ impl Caretaker {
         let (settled, repeated) = send(core, &settlements).await;
         core.held.remove(&settlements);
         for ((turn, settlement), settled) in turns.iter().zip(&settlements).zip(&settled) {
-            core.counters.settled(settlement, settled);
             if let (true, Some(observer)) = (settled.is_ok() || !repeated, &core.observer) {
                 observer.settled(turn, settlement, settled, sent_at);
             }

@@ -15,7 +15,7 @@ use super::core::Core;
 use super::lease::margin;
 use super::limits::UNSTARTABLE_PAUSE;
 use super::pool::Picked;
-use super::settle::Ended;
+use super::settle::{Ended, Jobs};
 use super::source::Source;
 use crate::batch::Undecodable;
 use crate::clock::Timestamp;
@@ -55,7 +55,6 @@ pub(super) async fn perform(core: &Core, picked: Picked) {
         // The store ends flagged jobs as cancelled, however the turn ends other than done.
         return core.release_call(&call);
     }
-    core.counters.called();
     if let Some(observer) = &core.observer {
         for turn in &call.turns {
             observer.started(turn);
@@ -89,13 +88,18 @@ fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<
 async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Undecodable) {
     let prepared = match catch_unwind(AssertUnwindSafe(|| (worker.prepare)(call))) {
         Ok(prepared) => prepared,
-        Err(panic) => return (Ending::Panicked(panic_text(&*panic)), Vec::new()),
+        Err(panic) => {
+            core.counters.called();
+            return (Ending::Panicked(panic_text(&*panic)), Vec::new());
+        }
     };
     let Prepared { handling, undecodable } = prepared;
     call.control.note_undecodable(&undecodable);
     let Some(handling) = handling else {
+        // Nothing is left to call it with: all has expired, or cannot be decoded.
         return (Ending::Answered(Ok(Outcomes::new())), undecodable);
     };
+    core.counters.called();
     let mut handling = match core.extras.middleware.as_slice() {
         [] => handling,
         all => wrap(all, &Context::new(call.clone()), handling),
@@ -258,7 +262,8 @@ fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
     let sent_at = Timestamp::of_this_machine();
     for (turn, settlement) in call.turns.iter().zip(settlements) {
         let settled = Settled::Ok { cancelled: Vec::new() };
-        core.counters.settled(settlement, &settled);
+        core.counters
+            .settled([Jobs::of(turn, settlement).ending(settlement, &settled)].into_iter());
         if let Some(observer) = &core.observer {
             observer.ended(turn, &done_verdict(call, turn));
             observer.settling(turn, settlement);
