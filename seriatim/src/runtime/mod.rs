@@ -42,6 +42,7 @@ mod summary;
 mod surroundings;
 #[cfg(test)]
 mod tests;
+mod troubles;
 
 pub use builder::EngineBuilder;
 pub(crate) use call::Call;

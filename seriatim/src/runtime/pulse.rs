@@ -39,6 +39,7 @@ impl Pulser {
             busy: 0,
             started_at,
             lease: settings.lease,
+            troubles: Vec::new(),
         };
         Self { core, info, untold: Vec::new(), command: None }
     }
@@ -75,7 +76,8 @@ impl Pulser {
         }
     }
 
-    /// Until the next beat: sooner when a handler has progress to tell, or the store has forgotten us.
+    /// Until the next beat: sooner when a handler has progress to tell, something has begun or
+    /// ceased to be wrong, or the store has forgotten us.
     async fn rest(&self, length: Duration) {
         let core = &self.core;
         let until = Instant::now() + length;
@@ -87,7 +89,8 @@ impl Pulser {
                 () = core.gone.notified() => return,
                 () = core.around.hurry.notified() => {}
             }
-            if Instant::now() >= until || core.running.has_progress() {
+            let news = core.running.has_progress() || core.troubles.changed();
+            if Instant::now() >= until || news {
                 return;
             }
         }
@@ -110,8 +113,11 @@ impl Pulser {
 
     async fn send(&self, id: NodeId, beats: Vec<Beat>) -> Result<Pulse> {
         let busy = self.core.pool.busy() as u32;
-        let node = NodeInfo { id, busy, ..self.info.clone() };
-        self.core.store.heartbeat(Heartbeat { now: None, node, beats }).await
+        let (troubles, version) = self.core.troubles.at(self.core.store_now());
+        let node = NodeInfo { id, busy, troubles, ..self.info.clone() };
+        let pulse = self.core.store.heartbeat(Heartbeat { now: None, node, beats }).await?;
+        self.core.troubles.told(version);
+        Ok(pulse)
     }
 
     fn heed(&mut self, pulse: Pulse) {

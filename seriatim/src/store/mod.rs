@@ -15,6 +15,7 @@ mod request;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod transaction;
+mod trouble;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 #[cfg_attr(
     not(any(feature = "mysql", feature = "postgres")),
@@ -41,6 +42,7 @@ pub use request::*;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, Sqlite, bare_limit as sqlite_bare_limit};
 pub use transaction::Transaction;
+pub use trouble::{Trouble, TroubleKind};
 pub use view::*;
 pub use wake::{Bell, Wakeups};
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::trouble::Trouble;
 use crate::clock::Timestamp;
 use crate::id::{JobId, LaneId, NodeId, Token};
 use crate::job::Job;
@@ -207,6 +208,9 @@ pub struct NodeInfo {
     /// stopped.
     #[serde(with = "crate::duration")]
     pub lease: Duration,
+    /// What is wrong with it right now, the oldest first.
+    #[serde(default)]
+    pub troubles: Vec<Trouble>,
 }
 
 impl NodeInfo {
@@ -223,6 +227,7 @@ impl NodeInfo {
             busy: 0,
             started_at: Timestamp::of_this_machine(),
             lease,
+            troubles: Vec::new(),
         }
     }
 
