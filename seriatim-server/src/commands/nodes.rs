@@ -7,6 +7,7 @@ use seriatim::{NodeId, Store, Timestamp};
 
 use super::args::Common;
 use super::running::{Running, running};
+use super::troubles;
 use crate::output::fields::Fields;
 use crate::output::table::{Cell, Column, Table, Tone};
 use crate::output::time::{absolute, length, relative};
@@ -144,6 +145,7 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
         ]);
     }
     say(table.render(Terminal::of_stdout()));
+    troubles::say_all(&nodes, now, None);
     Ok(())
 }
 
@@ -222,6 +224,7 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
         .add("beat", when(node.heartbeat_at))
         .add("lease", seriatim::duration::format(info.lease));
     say(fields.render());
+    troubles::say_all(std::slice::from_ref(&node), now, None);
     if !held.is_empty() {
         say(format!("\nruns:\n{}", lanes(&held, now).render(Terminal::of_stdout())));
     }

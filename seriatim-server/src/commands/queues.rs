@@ -9,7 +9,7 @@ use seriatim::{Mode, SharedStore, Store};
 
 use super::act::{self, Bulk};
 use super::args::{Common, Yes};
-use super::find;
+use super::{find, troubles};
 use crate::output::fields::Fields;
 use crate::output::table::{Cell, Column, Table, Tone};
 use crate::output::text::count;
@@ -168,9 +168,13 @@ async fn with_stats(store: &dyn Store) -> Result<Vec<(QueueView, QueueStats)>, F
 /// All queues, as programs read them.
 pub(crate) async fn all(store: &dyn Store) -> Result<Value, Failure> {
     let queues = with_stats(store).await?;
-    let queues: Vec<Value> =
-        queues.iter().map(|(view, stats)| document::queue(view, stats)).collect();
-    Ok(json!({ "queues": queues }))
+    let (nodes, now) = (store.nodes().await?, store.now().await?);
+    let document = |(view, stats): &(QueueView, QueueStats)| {
+        let mut document = document::queue(view, stats);
+        document["troubles"] = troubles::of_queue(&nodes, now, &view.queue.name);
+        document
+    };
+    Ok(json!({ "queues": queues.iter().map(document).collect::<Vec<Value>>() }))
 }
 
 /// One queue in full, as programs read it.
@@ -180,6 +184,7 @@ pub(crate) async fn one(store: &dyn Store, name: &str) -> Result<Value, Failure>
     document["settings"] = serde_json::to_value(&view.queue).map_err(Failure::failed)?;
     let nodes = workers(store, name).await?;
     document["nodes"] = nodes.iter().map(|node| node.info.id.to_string()).collect();
+    document["troubles"] = troubles::of_queue(&nodes, store.now().await?, name);
     Ok(document)
 }
 
@@ -214,6 +219,10 @@ async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
         table.row(row(view, stats));
     }
     say(table.render(Terminal::of_stdout()));
+    let (nodes, now) = (store.nodes().await?, store.now().await?);
+    for (view, _) in &views {
+        troubles::say_all(&nodes, now, Some(&view.queue.name));
+    }
     Ok(())
 }
 
@@ -263,6 +272,7 @@ async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> 
     fields.add("nodes", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
     fields.add("settings", lines_of(&settings, view.queue.mode));
     say(fields.render());
+    troubles::say_all(&nodes, now, Some(&view.queue.name));
     Ok(())
 }
 

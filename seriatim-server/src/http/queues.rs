@@ -74,6 +74,7 @@ pub(super) fn queue_schema() -> Schema {
         ("lag", Schema::number()),
         ("settings", Schema::any()),
         ("nodes", Schema::list(Schema::text())),
+        ("troubles", Schema::list(Schema::named("Trouble"))),
     ])
 }
 

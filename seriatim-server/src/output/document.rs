@@ -1,7 +1,9 @@
 //! What programs read: one JSON document for each thing, with the names of the HTTP API.
 
 use serde_json::{Value, json};
-use seriatim::store::{JobView, LaneView, NodeView, Page, PushStatus, QueueStats, QueueView};
+use seriatim::store::{
+    JobView, LaneView, NodeView, Page, PushStatus, QueueStats, QueueView, Trouble,
+};
 use seriatim::{JobOptions, Timestamp};
 
 use super::time::absolute;
@@ -84,6 +86,15 @@ pub(crate) fn node(node: &NodeView, state: &str, running: usize) -> Value {
         "concurrency": info.concurrency, "busy": info.busy, "running": running,
         "started_at": absolute(info.started_at), "heartbeat_at": absolute(node.heartbeat_at),
         "lease": seriatim::duration::format(info.lease), "command": node.command,
+        "troubles": info.troubles.iter().map(trouble).collect::<Vec<Value>>(),
+    })
+}
+
+pub(crate) fn trouble(trouble: &Trouble) -> Value {
+    json!({
+        "kind": trouble.kind, "queue": trouble.queue, "about": trouble.about,
+        "text": trouble.text, "times": trouble.times, "since": absolute(trouble.since),
+        "last_at": absolute(trouble.last_at),
     })
 }
 

@@ -15,4 +15,5 @@ mod people;
 mod processes;
 mod receiver;
 mod site;
+mod unstartable;
 mod workers;

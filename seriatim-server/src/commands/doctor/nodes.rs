@@ -88,7 +88,7 @@ fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
             format!("its oldest due lane has been waiting for {lag}"),
             match queue.running {
                 0 => {
-                    "nothing of it runs: the log of its nodes says if its worker cannot start; else raise `concurrency` or start more nodes"
+                    "nothing of it runs: see here and in the log of its nodes whether its worker cannot start; else raise `concurrency` or start more nodes"
                 }
                 _ => {
                     "its nodes do not keep up: raise `concurrency`, start more nodes, or see below what is slow"

@@ -15,7 +15,8 @@ pub(super) enum Action {
     PauseQueue(Arc<str>, bool),
     PerformAllNow(Arc<str>),
     RequeueAll(Arc<str>),
-    Lane(Arc<str>, LaneId, LaneAction),
+    /// A lane, and what people call it.
+    Lane(Arc<str>, LaneId, Arc<str>, LaneAction),
 }
 
 impl Action {
@@ -45,7 +46,7 @@ impl Action {
                 let jobs = act::repeat(&**store, Bulk::Requeue(selected)).await?;
                 Ok(format!("{} of {queue} sent back", count(jobs, "job")))
             }
-            Self::Lane(queue, lane, action) => {
+            Self::Lane(queue, lane, name, action) => {
                 let lanes = LaneSelection::Lane(lane);
                 let acted = store.act(Act { now: None, queue, lanes, action }).await?;
                 let done = match action {
@@ -54,8 +55,8 @@ impl Action {
                     _ => "due now",
                 };
                 Ok(match acted.count {
-                    0 => format!("lane {lane} runs or is gone: nothing was done"),
-                    _ => format!("lane {lane}: {done}"),
+                    0 => format!("{name} runs or is gone: nothing was done"),
+                    _ => format!("{name}: {done}"),
                 })
             }
         }

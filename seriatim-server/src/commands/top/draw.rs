@@ -9,7 +9,7 @@ use seriatim::store::{NodeView, QueueStats};
 
 use super::sample::{Sample, Shown, Why};
 use super::state::{Pane, State};
-use crate::commands::{lanes, nodes};
+use crate::commands::{lanes, nodes, troubles};
 use crate::output::table::Tone;
 use crate::output::text::{columns, count, cut_middle, one_line, retries};
 use crate::output::time::{length, relative};
@@ -109,7 +109,10 @@ fn titled(title: &'static str) -> Block<'static> {
 fn draw_queues(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, styles: Styles) {
     let rows = sample.queues.iter().map(|queue| {
         let rates = state.before.as_ref().and_then(|before| sample.rates(before, queue));
-        queue_row(queue, rates, styles)
+        let troubles = troubles::of(&sample.nodes, sample.now);
+        let mut queues = troubles.filter_map(|(_, trouble)| trouble.queue.as_deref());
+        let is_troubled = queues.any(|name| name == &*queue.queue);
+        queue_row(queue, is_troubled, rates, styles)
     });
     let widths = [
         Constraint::Fill(1),
@@ -133,9 +136,19 @@ fn draw_queues(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, st
     frame.render_stateful_widget(table, area, &mut chosen);
 }
 
-fn queue_row(queue: &QueueStats, rates: Option<(f64, f64)>, styles: Styles) -> Row<'static> {
+fn queue_row(
+    queue: &QueueStats,
+    is_troubled: bool,
+    rates: Option<(f64, f64)>,
+    styles: Styles,
+) -> Row<'static> {
     let mode = queue.mode.map_or("", |mode| mode.as_str());
-    let (mode, tone) = if queue.paused { ("paused", Tone::Warn) } else { (mode, Tone::Plain) };
+    let (mode, tone) = match (is_troubled, queue.paused) {
+        // What it is stands with its node below.
+        (true, _) => ("trouble", Tone::Bad),
+        (false, true) => ("paused", Tone::Warn),
+        (false, false) => (mode, Tone::Plain),
+    };
     let rate = |rate: Option<f64>, tone| match rate {
         None => styles.number("-", Tone::Faint),
         Some(rate) if rate > 0.0 => styles.number(format!("{rate:.1}"), tone),
@@ -196,12 +209,17 @@ fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
     let id_columns = longest.clamp(NODE_COLUMNS_MIN, usize::from(area.width) * 2 / 5);
     let row = |node: &NodeView| {
         let (state, tone) = nodes::state(node, sample.now);
+        let mut troubles = troubles::of(std::slice::from_ref(node), sample.now);
+        let last = match troubles.next() {
+            Some((_, trouble)) => styles.cell(troubles::line(trouble, sample.now), Tone::Bad),
+            None => styles.cell(nodes::queues_of(node, &sample.queues), Tone::Plain),
+        };
         Row::new([
             styles.cell(cut_middle(&node.info.id.0, id_columns), Tone::Plain),
             styles.cell(state, tone),
             styles.number(format!("{}/{}", node.info.busy, node.info.concurrency), Tone::Plain),
             styles.cell(relative(sample.now, node.heartbeat_at), Tone::Plain),
-            styles.cell(nodes::queues_of(node, &sample.queues), Tone::Plain),
+            last,
         ])
     };
     let widths = [
@@ -211,7 +229,7 @@ fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
         Constraint::Length(10),
         Constraint::Fill(1),
     ];
-    let head = ["node", "state", "   busy", "beat", "queues"];
+    let head = ["node", "state", "   busy", "beat", "queues, or what is wrong"];
     let title = if sample.nodes.is_empty() { " nodes: none " } else { " nodes " };
     let table = Table::new(sample.nodes.iter().map(row), widths)
         .header(Row::new(head.map(|name| styles.cell(name, Tone::Faint))))
