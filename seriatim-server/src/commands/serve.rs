@@ -220,6 +220,10 @@ impl Serve {
         workers: &mut Workers,
     ) -> Result<EngineBuilder, Failure> {
         let engine = self.plan(config, store)?.observer(watch);
+        // Of its workers something may live on when this process is killed.
+        let engine = engine.before_takeover(|origin| async move {
+            workers::end_leftovers(origin).await.map_err(Into::into)
+        });
         let modes: BTreeMap<String, Mode> =
             config.declared()?.into_iter().map(|queue| (queue.name, queue.mode)).collect();
         let wanted = |worker: &&WorkerConfig| self.wants(&worker.queue);
@@ -259,6 +263,9 @@ impl Serve {
         }
         if let Some(length) = node.shutdown_timeout {
             engine = engine.shutdown_timeout(length);
+        }
+        if let Some(at_once) = node.takeover {
+            engine = engine.takeover(at_once);
         }
         engine = config.declared()?.into_iter().fold(engine, EngineBuilder::queue);
         Ok(config.cron_entries()?.into_iter().fold(engine, EngineBuilder::cron))

@@ -43,7 +43,10 @@ pub(super) fn node_schema() -> Schema {
         ("host", text()),
         ("pid", number()),
         ("version", text()),
-        ("state", Schema::one_of(&["alive", "late", "quiet", "stopping", "stopped", "dead"])),
+        (
+            "state",
+            Schema::one_of(&["alive", "late", "quiet", "stopping", "stopped", "dead", "gone"]),
+        ),
         ("queues", Schema::list(text())),
         ("concurrency", number()),
         ("busy", number()),

@@ -10,7 +10,7 @@ use seriatim::Context;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::program;
+use super::{leftovers, program};
 
 /// How long a program that is to end gets after SIGTERM before SIGKILL. Shorter than the engine's
 /// patience with its handlers, so that it is gone before its lanes can run elsewhere.
@@ -31,6 +31,7 @@ impl Group {
     /// Starts `command` as the leader of a group, its three streams being pipes.
     pub(crate) fn spawn(command: &mut Command) -> std::io::Result<(Self, Child)> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.envs(leftovers::mark());
         let child = command.process_group(0).kill_on_drop(true).spawn().map_err(|error| {
             let program = command.as_std().get_program().to_string_lossy();
             match program::why_not(&program) {

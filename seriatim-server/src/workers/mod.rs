@@ -6,6 +6,7 @@ pub(crate) mod ffmpeg;
 pub(crate) mod files;
 mod group;
 pub(crate) mod http;
+mod leftovers;
 mod lines;
 mod process;
 mod program;
@@ -34,6 +35,7 @@ use supervisor::Team;
 use told::Told;
 
 pub(crate) use group::kill_all;
+pub(crate) use leftovers::end as end_leftovers;
 pub(crate) use program::why_not;
 
 /// The processes behind the workers of this node.

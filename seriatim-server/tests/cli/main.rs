@@ -12,6 +12,7 @@ mod http;
 mod input;
 mod newcomer;
 mod people;
+mod predecessor;
 mod processes;
 mod receiver;
 mod site;

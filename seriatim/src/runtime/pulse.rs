@@ -40,6 +40,7 @@ impl Pulser {
             started_at,
             lease: settings.lease,
             troubles: Vec::new(),
+            origin: core.extras.origin.clone(),
         };
         Self { core, info, untold: Vec::new(), command: None }
     }

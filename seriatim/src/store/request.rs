@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::origin::Origin;
 use super::trouble::Trouble;
 use crate::clock::Timestamp;
 use crate::id::{JobId, LaneId, NodeId, Token};
@@ -211,6 +212,9 @@ pub struct NodeInfo {
     /// What is wrong with it right now, the oldest first.
     #[serde(default)]
     pub troubles: Vec<Trouble>,
+    /// Its process, where that can be told. Without it only its lease says that it is gone.
+    #[serde(default)]
+    pub origin: Option<Origin>,
 }
 
 impl NodeInfo {
@@ -228,6 +232,7 @@ impl NodeInfo {
             started_at: Timestamp::of_this_machine(),
             lease,
             troubles: Vec::new(),
+            origin: None,
         }
     }
 
@@ -292,6 +297,17 @@ impl Command {
     pub(crate) fn kept(self) -> Option<Self> {
         (self != Self::Resume).then_some(self)
     }
+}
+
+/// See [`crate::Store::declare_dead`].
+#[derive(Clone, Debug)]
+pub struct DeclareDead {
+    /// The time; the store's when none.
+    pub now: Option<Timestamp>,
+    /// Who is gone.
+    pub node: NodeId,
+    /// Its last beat, as the caller knows it.
+    pub heartbeat_at: Timestamp,
 }
 
 /// See [`crate::Store::rescue`].

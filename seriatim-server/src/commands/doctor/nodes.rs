@@ -7,7 +7,7 @@ use seriatim::store::{NodeState, NodeView, QueueStats};
 
 use super::look::Seen;
 use super::{Finding, Severity};
-use crate::commands::nodes::is_late;
+use crate::commands::nodes::{is_gone, is_late};
 use crate::output::text::count;
 use crate::output::time::{length, relative};
 
@@ -34,6 +34,7 @@ fn gone(node: &NodeView, seen: &Seen) -> Option<Finding> {
     let what = match node.state(seen.now) {
         NodeState::Stopped => "has stopped",
         NodeState::Dead => "is dead",
+        _ if is_gone(node) => "is gone: its process does not run any more",
         _ => "is past its lease",
     };
     let found = format!(
