@@ -7,7 +7,7 @@ use seriatim::LaneId;
 use seriatim::store::{LaneAction, LaneState};
 
 use super::actions::Action;
-use super::sample::{Sample};
+use super::sample::Sample;
 
 /// Which list the keys are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
