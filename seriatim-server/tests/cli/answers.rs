@@ -76,7 +76,7 @@ impl Shop {
         let job = self.ends(id).await;
         let error = job.error.clone().unwrap_or_default();
         let says = parts.iter().all(|part| error.contains(part));
-        assert!(job.state == JobState::Failed && says, "{what}\n{parts:?}\n{job:?}");
+        assert!(job.state == JobState::Dead && says, "{what}\n{parts:?}\n{job:?}");
     }
 
     fn log(&self) -> String {
@@ -157,7 +157,7 @@ async fn what_a_command_prints_beside_its_answer_changes_nothing() {
 async fn an_exit_code_that_no_lane_bears_out_contradicts_the_answer() {
     let shop = Shop::new("command = [\"python3\", \"worker.py\"]", COMMAND).await;
     let serving = shop.serve();
-    let (failed, later) = (JobState::Failed, JobState::Queued);
+    let (failed, later) = (JobState::Dead, JobState::Queued);
     for (exit, outcome, state, error) in [
         (0, "done", JobState::Succeeded, ""),
         (0, "bury", failed, "no reason given"),
@@ -196,7 +196,7 @@ async fn what_was_read_counts_although_something_keeps_the_output_open() {
         let job = shop.ends(id).await;
         let daemon = fs::read_to_string(shop.site.path("daemon")).unwrap();
         kill(daemon.trim().parse().unwrap(), Signal::KILL);
-        assert_eq!((job.state, job.error.as_deref()), (JobState::Failed, Some("as it said")));
+        assert_eq!((job.state, job.error.as_deref()), (JobState::Dead, Some("as it said")));
         serving.stop();
     }
 }
