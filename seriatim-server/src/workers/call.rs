@@ -223,3 +223,22 @@ impl Drop for Talk<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_warned_about_ever_more_rarely_and_later_if_the_process_has_answered() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let mut silence = Silence::new(false);
+        assert_eq!(silence.ends, now + SILENCE_NEW);
+        assert_eq!((silence.over(false), silence.ends), (Some(second * 10), now + second * 20));
+        assert_eq!((silence.over(false), silence.ends), (Some(second * 20), now + second * 40));
+        tokio::time::advance(second).await;
+        silence.is_broken();
+        assert_eq!(silence.ends, now + second * 41, "progress begins it anew");
+        assert_eq!((silence.over(true), silence.ends), (None, now + second + SILENCE_KNOWN));
+        assert_eq!(silence.over(true), Some(SILENCE_KNOWN));
+    }
+}

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use seriatim::store::{Declare, JobState, JobView};
 use seriatim::{Client, Job, JobId, Queue, SharedStore};
 
-use crate::site::{QUEUE, Serving, Site, eventually, kill, wait_until};
+use crate::site::{QUEUE, Serving, Site, eventually, kill};
 
 /// A command that prints what its payload says, with `LANE` and `BATCH` filled in, and ends with its code.
 const COMMAND: &str = "
@@ -188,7 +188,8 @@ async fn what_was_read_counts_although_something_keeps_the_output_open() {
     for end in ["\\n", ""] {
         let script = format!(
             "lane=$(sed 's/.*\"lane\":\"\\([^\"]*\\)\".*/\\1/')\n\
-             setsid tail -f /dev/null & echo $! > daemon\nprintf '%s{end}' {answer}\n"
+             setsid sh -c 'echo $$ > daemon; exec tail -f /dev/null' &\n\
+             while ! test -s daemon; do :; done\nprintf '%s{end}' {answer}\n"
         );
         let shop = Shop::new("command = [\"sh\", \"worker.py\"]", &script).await;
         let serving = shop.serve();
@@ -282,8 +283,9 @@ for line in sys.stdin: os._exit(3)
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_node_that_orphans_come_to_asks_how_they_ended() {
     let script = "
+        cat > /dev/null; test -e orphan && exit
         setsid sh -c 'echo $$ > orphan.part; mv orphan.part orphan; exec tail -f /dev/null' < /dev/null > /dev/null 2>&1 &
-        while ! test -s orphan; do :; done; cat > /dev/null";
+        while ! test -s orphan; do :; done";
     let shop = Shop::new("command = [\"sh\", \"worker.py\"]", script).await;
     // As process 1 has it: what loses its parent comes to this process.
     let adopt = "import ctypes, os, sys\n\
@@ -310,12 +312,5 @@ async fn a_node_that_orphans_come_to_asks_how_they_ended() {
         let id = shop.push(key, json!({})).await;
         assert_eq!(shop.ends(id).await.state, JobState::Succeeded);
     }
-    wait_until(&shop.store, |stats| stats.jobs == 0).await;
     serving.stop();
-    kill_orphan(&shop);
-}
-
-fn kill_orphan(shop: &Shop) {
-    let orphan = fs::read_to_string(shop.site.path("orphan")).unwrap();
-    kill(orphan.trim().parse().unwrap(), Signal::KILL);
 }
