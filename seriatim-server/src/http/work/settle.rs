@@ -85,7 +85,7 @@ pub(super) async fn settle(
             (Some(Settled::Ok { cancelled }), Some(settlement), Some(turn)) => {
                 let jobs = turn.jobs.iter().map(|job| job.id);
                 app.settled(Some(settlement.ending(jobs, &cancelled)));
-                app.failures.settled(turn, settlement);
+                app.failures.settled(turn, settlement, &cancelled);
                 app.meter.handled(&turn.queue, now.since(turn.claimed_at));
                 "ok"
             }

@@ -116,7 +116,7 @@ fn info(id: &NodeId) -> NodeInfo {
         queues: vec![QUEUE.into()],
         concurrency: 1,
         busy: 0,
-        prefetched: Default::default(),
+        prefetched: std::collections::BTreeMap::new(),
         started_at: Timestamp::of_this_machine(),
         lease: TTL * 1_000,
     }
