@@ -39,9 +39,13 @@ struct Shop {
 
 impl Shop {
     async fn new(worker: &str, program: &str) -> Self {
+        Self::with("", worker, program).await
+    }
+
+    async fn with(queue: &str, worker: &str, program: &str) -> Self {
         let site = Site::new(&format!(
             "[node]\nlease = \"5s\"\nheartbeat = \"300ms\"\n\
-             [queues.{QUEUE}]\nmode = \"fifo\"\nretain_completed = \"1h\"\n\
+             [queues.{QUEUE}]\nmode = \"fifo\"\nretain_completed = \"1h\"\n{queue}\n\
              [[workers]]\nqueue = \"{QUEUE}\"\n{worker}\n"
         ));
         fs::write(site.path("worker.py"), program).unwrap();
@@ -213,6 +217,37 @@ async fn a_process_whose_answer_cannot_be_used_has_failed_that_call() {
     let id = shop.push("good", json!({ "print": result("\"outcome\":\"done\"") })).await;
     assert_eq!(shop.ends(id).await.state, JobState::Succeeded);
     serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_lane_that_an_answer_leaves_out_is_never_done_by_it() {
+    let command = "
+import json, sys
+call = json.load(sys.stdin)
+lanes = [lane['lane'] for lane in call['lanes'] if lane['key'] == 'named']
+print(json.dumps({'type': 'result', 'results': [{'lane': lane, 'outcome': 'done'} for lane in lanes]}))
+sys.exit('the exit code is of the other')
+";
+    let process = "
+import json, sys
+for line in sys.stdin:
+    call = json.loads(line)
+    lanes = [lane['lane'] for lane in call.get('lanes', []) if lane['key'] == 'named']
+    results = [{'lane': lane, 'outcome': 'done'} for lane in lanes]
+    if results: print(json.dumps({'type': 'result', 'batch': call['batch'], 'results': results}))
+";
+    for (kind, program, error) in [
+        ("command", command, "the exit code is of the other"),
+        ("process", process, "`results` must name each lane of the call"),
+    ] {
+        let worker = format!("{kind} = [\"python3\", \"worker.py\"]");
+        let shop = Shop::with("batch_size = 2", &worker, program).await;
+        let (named, other) = (shop.push("named", json!({})).await, shop.push("b", json!({})).await);
+        let serving = shop.serve();
+        assert_eq!(shop.ends(named).await.state, JobState::Succeeded, "{kind}");
+        shop.fails(other, kind, &[error]).await;
+        serving.stop();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
