@@ -43,6 +43,7 @@ struct Caretaker {
 
 impl Caretaker {
     async fn round(&mut self) -> Result<()> {
+        self.core.extras.turn_log.tell_left_out(false);
         while self.rescue().await? == RESCUE_LANES_MAX {}
         if self.defined.elapsed() >= DEFINITIONS_EVERY {
             self.defined = Instant::now();
@@ -95,6 +96,9 @@ impl Caretaker {
         core.held.remove(&settlements);
         for ((turn, settlement), settled) in turns.iter().zip(&settlements).zip(&settled) {
             core.counters.settled(settlement, settled);
+            if settled.is_ok() {
+                core.extras.turn_log.settled(turn, settlement);
+            }
             if let (true, Some(observer)) = (settled.is_ok() || !repeated, &core.observer) {
                 observer.settled(turn, settlement, settled, sent_at);
             }

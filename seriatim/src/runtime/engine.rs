@@ -115,6 +115,7 @@ impl Engine {
         core.settles.close();
         let _ = timeout(FLUSH_MAX, settler.join_next()).await;
         drop(upkeep);
+        core.extras.turn_log.tell_left_out(true);
         let unsettled = core.held.count();
         if unsettled == 0 {
             Pulser::new(core.clone(), core.store_now()).goodbye().await;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::periodic::Periodic;
 use super::splitter::Splitter;
+use super::turn_log::TurnLog;
 use crate::codec::Codec;
 use crate::middleware::Middleware;
 use crate::worker::Failure;
@@ -31,6 +32,8 @@ pub(super) struct Extras {
     pub(super) splitter: Splitter,
     #[cfg(feature = "cron")]
     pub(super) crons: Vec<crate::cron::Cron>,
+    /// Shared with whoever settles besides the engine.
+    pub(super) turn_log: Arc<TurnLog>,
     /// Whether somebody wants to be told of exhausted jobs.
     pub(super) tells_exhausted: bool,
 }

@@ -42,6 +42,7 @@ mod summary;
 mod surroundings;
 #[cfg(test)]
 mod tests;
+mod turn_log;
 
 pub use builder::EngineBuilder;
 pub(crate) use call::Call;
@@ -54,3 +55,4 @@ pub use periodic::{Periodic, PeriodicState, PeriodicView, Tick};
 pub use scheduler::Scheduler;
 pub use splitter::{Fleet, Prefer, Splitter};
 pub use summary::Summary;
+pub use turn_log::TurnLog;

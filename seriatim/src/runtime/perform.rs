@@ -17,6 +17,7 @@ use super::limits::UNSTARTABLE_PAUSE;
 use super::pool::Picked;
 use super::settle::Ended;
 use super::source::Source;
+use super::turn_log::{TurnLog, in_a_word};
 use crate::batch::Undecodable;
 use crate::clock::Timestamp;
 use crate::context::Context;
@@ -56,6 +57,7 @@ pub(super) async fn perform(core: &Core, picked: Picked) {
         return core.release_call(&call);
     }
     core.counters.called();
+    let began = TurnLog::tells_calls().then(Instant::now);
     if let Some(observer) = &core.observer {
         for turn in &call.turns {
             observer.started(turn);
@@ -66,6 +68,10 @@ pub(super) async fn perform(core: &Core, picked: Picked) {
         None => (Ending::NoWorker, Vec::new()),
     };
     let answer = judge(core, source, &call, ending);
+    if let Some(began) = began {
+        let outcome = in_a_word(&call, &answer, &undecodable);
+        TurnLog::call_ended(&call.turns, outcome, began.elapsed());
+    }
     conclude(core, source, &call, answer, undecodable);
 }
 
@@ -258,6 +264,7 @@ fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
     for (turn, settlement) in call.turns.iter().zip(settlements) {
         let settled = Settled::Ok { cancelled: Vec::new() };
         core.counters.settled(settlement, &settled);
+        core.extras.turn_log.settled(turn, settlement);
         if let Some(observer) = &core.observer {
             observer.ended(turn, &done_verdict(call, turn));
             observer.settling(turn, settlement);

@@ -23,7 +23,7 @@ use crate::store::{Settle, Settled};
 /// A turn that has ended, on its way to the store.
 pub(super) struct Ended {
     settlement: Settlement,
-    /// The turn itself, kept only for those who want to know.
+    /// The turn itself, kept only for observers and for the log of what is not done.
     witness: Option<(Arc<Call>, usize)>,
 }
 
@@ -34,7 +34,8 @@ impl Ended {
         place: usize,
         observed: bool,
     ) -> Self {
-        Self { settlement, witness: observed.then(|| (call.clone(), place)) }
+        let wanted = observed || !settlement.is_all_done();
+        Self { settlement, witness: wanted.then(|| (call.clone(), place)) }
     }
 }
 
@@ -132,8 +133,13 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
         report(core, settlement, settled, repeated);
         // Nobody knows whether the first sending was carried out: then no answer is told.
         let known = settled.is_ok() || !repeated;
-        if let (true, Some(observer), Some((call, place))) = (known, &core.observer, witness) {
-            observer.settled(&call.turns[*place], settlement, settled, sent_at);
+        let (true, Some((call, place))) = (known, witness) else { continue };
+        let turn = &call.turns[*place];
+        if settled.is_ok() {
+            core.extras.turn_log.settled(turn, settlement);
+        }
+        if let Some(observer) = &core.observer {
+            observer.settled(turn, settlement, settled, sent_at);
         }
     }
 }
