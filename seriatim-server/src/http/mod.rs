@@ -37,7 +37,7 @@ pub(crate) use auth::Role;
 pub(crate) use metrics::{Meter, Metered};
 #[cfg(test)]
 pub(crate) use server::LISTEN_DEFAULT;
-pub(crate) use server::{Listening, Server};
+pub(crate) use server::{Entrance, Listening, Server};
 pub(crate) use state::{App, Setup};
 
 use around::Gate;

@@ -165,7 +165,8 @@ async fn register(core: &Arc<Core>, queues: &[Queue]) -> Result<Pulser> {
                 source.define(queue.clone());
             }
         }
-        core.store.declare(Declare { now: None, queues: queues.to_vec() }).await?;
+        let declared = core.store.declare(Declare { now: None, queues: queues.to_vec() }).await;
+        declared.map_err(|error| error.naming_queues(queues))?;
     }
     match core.read_definitions().await {
         Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
