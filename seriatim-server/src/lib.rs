@@ -42,7 +42,9 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, Failure> {
     // Before anything reads one: a value that is not UTF-8 would make the readers of others panic.
     config::environment()?;
     let json = asks_for_json(&arguments);
-    let cli = match cli().try_get_matches_from(arguments) {
+    let program = cli();
+    let arguments = commands::grammar::normal(&program, arguments);
+    let cli = match program.try_get_matches_from(arguments) {
         Ok(matches) => Cli::from_arg_matches(&matches),
         Err(error) => Err(error),
     };

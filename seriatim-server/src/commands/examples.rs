@@ -30,7 +30,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "queues",
         &[
-            ("seriatim queues", "all of them"),
+            ("seriatim queues list", "all of them"),
             ("seriatim queues show orders", "one in full"),
             ("seriatim queues pause orders", "no new claims"),
         ],
@@ -38,23 +38,23 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "morgue",
         &[
-            ("seriatim morgue orders", "the dead jobs, the newest first"),
-            ("seriatim morgue orders requeue --key order-42", "try those of a key again"),
-            ("seriatim morgue orders delete --all --yes", "delete all of them"),
+            ("seriatim morgue list orders", "the dead jobs, the newest first"),
+            ("seriatim morgue requeue orders --key order-42", "try those of a key again"),
+            ("seriatim morgue delete orders --all --yes", "delete all of them"),
         ],
     ),
     (
         "lanes",
         &[
-            ("seriatim lanes orders --by retries", "those that fail most"),
-            ("seriatim lanes orders show order-42", "what runs and waits for a key"),
-            ("seriatim lanes orders retry order-42", "make it due now"),
+            ("seriatim lanes list orders --by retries", "those that fail most"),
+            ("seriatim lanes show orders order-42", "what runs and waits for a key"),
+            ("seriatim lanes retry orders order-42", "make it due now"),
         ],
     ),
     (
         "jobs",
         &[
-            ("seriatim jobs --queue orders --state queued", "those that wait"),
+            ("seriatim jobs list --queue orders --state queued", "those that wait"),
             ("seriatim jobs show 01a1fd59-5e2c-7000-8001-000000000001", "one in full"),
             ("seriatim jobs cancel 01a1fd59-5e2c-7000-8001-000000000001", "it shall not run"),
         ],
@@ -62,11 +62,11 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     (
         "nodes",
         &[
-            ("seriatim nodes", "who works, and on what"),
+            ("seriatim nodes list", "who works, and on what"),
             ("seriatim nodes quiet a", "node a takes no new work"),
         ],
     ),
-    ("cron", &[("seriatim cron --config /etc/seriatim.toml", "what is due when")]),
+    ("cron", &[("seriatim cron list --config /etc/seriatim.toml", "what is due when")]),
     ("config", &[("seriatim config check", "what is wrong with seriatim.toml, or what it says")]),
     ("doctor", &[("seriatim doctor", "findings, and what to do about each")]),
     ("migrate", &[("seriatim migrate --store postgres://db/jobs", "before a new version starts")]),
@@ -140,7 +140,9 @@ mod tests {
             let help = command.clone().render_help().to_string();
             for (line, _) in examples {
                 assert!(help.contains(line), "{line}: {help}");
-                let read = program.clone().try_get_matches_from(words(line));
+                let words = words(line).into_iter().map(Into::into).collect();
+                let words = super::super::grammar::normal(&program, words);
+                let read = program.clone().try_get_matches_from(words);
                 assert!(read.is_ok(), "{line}: {}", read.unwrap_err());
             }
         }

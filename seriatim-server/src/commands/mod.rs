@@ -12,6 +12,7 @@ mod demo;
 mod doctor;
 pub(crate) mod examples;
 pub(crate) mod find;
+pub(crate) mod grammar;
 pub(crate) mod job_pages;
 pub(crate) mod jobs;
 pub(crate) mod lane_jobs;

@@ -41,7 +41,9 @@ pub(super) async fn push(
     // The first line that is not pushed.
     let mut next = source.from_line;
     while let Some(batch) = stop.unless_told(batches.recv()).await {
-        let Some(batch) = batch else { return Ok(pusher.pushed) };
+        let Some(batch) = batch else {
+            return Err(Failure::failed("the file was not read to its end"));
+        };
         let mut wrong = None;
         for (number, text) in batch.lines {
             match parse(&text, source.queue) {
@@ -60,6 +62,9 @@ pub(super) async fn push(
         if let Some((line, error)) = wrong.or(batch.wrong) {
             return Err(pusher.failed(line, line, &error));
         }
+        if batch.is_last {
+            return Ok(pusher.pushed);
+        }
         next = batch.next;
         progress.tell(pusher.pushed, batch.bytes, batch.bytes_total);
     }
@@ -76,6 +81,8 @@ struct Batch {
     lines: Vec<(u64, String)>,
     /// A line behind them that cannot be read.
     wrong: Option<(u64, Failure)>,
+    /// Nothing follows.
+    is_last: bool,
     /// The number of the line behind all of them.
     next: u64,
     /// How much of the whole was read.
@@ -94,8 +101,9 @@ fn read(source: &Source<'_>) -> Result<mpsc::Receiver<Batch>, Failure> {
             let _ = to.blocking_send(batch);
             return;
         }
-        while let Some(batch) = lines.batch() {
-            let ends = batch.wrong.is_some();
+        loop {
+            let batch = lines.batch();
+            let ends = batch.is_last || batch.wrong.is_some();
             if to.blocking_send(batch).is_err() || ends {
                 return;
             }
@@ -158,13 +166,12 @@ impl Lines {
                 }
                 Err(error) => error,
             };
-            return Err(self.ended(Vec::new(), Some((self.number, error))));
+            return Err(self.gathered(Vec::new(), Some((self.number, error))));
         }
         Ok(())
     }
 
-    /// The next lines; none at the end.
-    fn batch(&mut self) -> Option<Batch> {
+    fn batch(&mut self) -> Batch {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while lines.len() < BATCH_JOBS_MAX && bytes < BATCH_BYTES_MAX {
             match self.next() {
@@ -173,17 +180,16 @@ impl Lines {
                     bytes += text.len();
                     lines.push((self.number, text));
                 }
-                Ok(None) if lines.is_empty() => return None,
-                Ok(None) => break,
-                Err(error) => return Some(self.ended(lines, Some((self.number, error)))),
+                Ok(None) => return Batch { is_last: true, ..self.gathered(lines, None) },
+                Err(error) => return self.gathered(lines, Some((self.number, error))),
             }
         }
-        Some(self.ended(lines, None))
+        self.gathered(lines, None)
     }
 
-    fn ended(&self, lines: Vec<(u64, String)>, wrong: Option<(u64, Failure)>) -> Batch {
+    fn gathered(&self, lines: Vec<(u64, String)>, wrong: Option<(u64, Failure)>) -> Batch {
         let (bytes, bytes_total) = (self.bytes, self.bytes_total);
-        Batch { lines, wrong, next: self.number + 1, bytes, bytes_total }
+        Batch { lines, wrong, is_last: false, next: self.number + 1, bytes, bytes_total }
     }
 }
 

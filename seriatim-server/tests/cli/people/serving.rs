@@ -60,7 +60,7 @@ fn l18_the_log_is_as_flags_say() {
     let wrong = site.run(&["serve", "--log-level", "seriatim=loud"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(
-        text(&wrong).contains("is not one") && text(&wrong).contains("debug"),
+        text(&wrong).contains("\"loud\" is not a log level") && text(&wrong).contains("debug"),
         "{}",
         text(&wrong)
     );
