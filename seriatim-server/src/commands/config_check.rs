@@ -65,7 +65,7 @@ fn in_words(config: &Config, queues: &[Queue], entrance: &Entrance, store: &str)
         Some(task) => format!("{} of task {task} ({})", worker.queue, worker.shown()),
         None => format!("{} ({})", worker.queue, worker.shown()),
     };
-    let tokens = entrance.guard.tokens.iter().map(|token| token.name.to_string());
+    let tokens = entrance.guard.tokens.iter().map(|token| token.name.clone());
     let mut fields = Fields::default();
     fields
         .add("store", store)

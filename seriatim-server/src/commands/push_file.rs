@@ -97,8 +97,9 @@ fn read(source: &Source<'_>) -> Result<mpsc::Receiver<Batch>, Failure> {
     let from_line = source.from_line;
     let (to, batches) = mpsc::channel(1);
     let reading = move || {
-        if let Err(batch) = lines.skip_to(from_line) {
-            let _ = to.blocking_send(batch);
+        if let Err(error) = lines.skip_to(from_line) {
+            let wrong = Some((lines.number, error));
+            let _ = to.blocking_send(lines.gathered(Vec::new(), wrong));
             return;
         }
         loop {
@@ -156,7 +157,7 @@ impl Lines {
     }
 
     /// Reads what stands before a line. If there is too little of it, what is wrong.
-    fn skip_to(&mut self, line: u64) -> Result<(), Batch> {
+    fn skip_to(&mut self, line: u64) -> Result<(), Failure> {
         while self.number + 1 < line {
             let error = match self.next() {
                 Ok(Some(_)) => continue,
@@ -166,7 +167,7 @@ impl Lines {
                 }
                 Err(error) => error,
             };
-            return Err(self.gathered(Vec::new(), Some((self.number, error))));
+            return Err(error);
         }
         Ok(())
     }

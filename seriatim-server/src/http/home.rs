@@ -1,5 +1,7 @@
 //! The page at the root: what this is, and where to look. It shows nothing that needs a token.
 
+use std::fmt::Write;
+
 use axum::extract::OriginalUri;
 use axum::response::Response;
 
@@ -35,10 +37,10 @@ async fn home(OriginalUri(uri): OriginalUri) -> Response {
         Some((_, "")) | None => String::new(),
         Some((_, last)) => format!("{}/", escaped(last)),
     };
-    let links: String = LINKS
-        .iter()
-        .map(|(path, says)| format!("<li><a href=\"{base}{path}\">{path}</a>: {says}</li>"))
-        .collect();
+    let mut links = String::new();
+    for (path, says) in LINKS {
+        let _ = write!(links, "<li><a href=\"{base}{path}\">{path}</a>: {says}</li>");
+    }
     let version = env!("CARGO_PKG_VERSION");
     served(format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
