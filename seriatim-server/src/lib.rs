@@ -2,6 +2,7 @@
 
 mod commands;
 mod config;
+mod figures;
 mod http;
 mod job_input;
 mod journal;

@@ -62,7 +62,9 @@ pub use runtime::{
     Engine, EngineBuilder, Exhausted, Fleet, Handle, Periodic, PeriodicState, PeriodicView, Prefer,
     RunningCall, Scheduler, Splitter, Summary, Tick, TurnLog,
 };
-pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
+pub use settle::{
+    Due, EndKind, Ending, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan,
+};
 pub use steps::Steps;
 pub use stopping::shutdown_signal;
 #[cfg(feature = "mysql")]

@@ -100,6 +100,7 @@ impl Serve {
         let engine = traces.around(engine).turn_log(turn_log.clone()).build()?;
         dump_when_asked(engine.handle())?;
         workers.reload_on_hangup()?;
+        workers.reap_orphans()?;
         let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
         tracing::info!(store = without_password(&url), workers = at_work, "serving");
         if at_work == 0 {
@@ -121,6 +122,7 @@ impl Serve {
             listening.serve(App::new(store.clone(), meter, setup))
         });
         let app = server.as_ref().map(Server::app);
+        let remote = app.clone();
         let summary = engine
             .run_until(async move {
                 stop.await;
@@ -134,7 +136,8 @@ impl Serve {
         traces.stop().await;
         let summary = summary?;
         store.close().await?;
-        tracing::info!("stopped: {}", in_words(&summary));
+        let remote = remote.map(|app| app.remote()).unwrap_or_default();
+        tracing::info!("stopped: {}", in_words(&summary, &remote));
         Ok(())
     }
 
@@ -269,24 +272,33 @@ fn audit(config: &HttpConfig) -> Result<Audit, Failure> {
     })
 }
 
-/// What a node did, from its start to its end.
-fn in_words(summary: &Summary) -> String {
+/// What a node did, from its start to its end, and what remote workers did by it.
+fn in_words(own: &Summary, remote: &Summary) -> String {
+    let mut words = format!("{}: {}", count(own.calls, "call"), turns_in_words(own));
+    if *remote != Summary::default() {
+        words += &format!("; remote workers: {}", turns_in_words(remote));
+    }
+    if own.rescued > 0 {
+        words += &format!("; took over {} of others, as crashes", count(own.rescued, "turn"));
+    }
+    words
+}
+
+fn turns_in_words(of: &Summary) -> String {
     let mut words = format!(
-        "{} made; of their turns {} done, {} failed",
-        count(summary.calls, "call"),
-        summary.done,
-        summary.failed
+        "{} processed; turns: {} done, {} failed",
+        count(of.processed, "job"),
+        of.done,
+        of.failed
     );
     let more = [
-        (summary.released, "put off or given back"),
-        (summary.stale, "refused, as another node had taken them over"),
-        (summary.unsettled, "not settled: they run again when their leases run out"),
+        (of.put_off, "put off or given back"),
+        (of.cancelled, "cancelled or expired"),
+        (of.stale, "refused, as another node had taken them over"),
+        (of.unsettled, "not settled: they run again when their leases run out"),
     ];
     for (number, what) in more.into_iter().filter(|(number, _)| *number > 0) {
         words += &format!(", {number} {what}");
-    }
-    if summary.rescued > 0 {
-        words += &format!("; took over {} of others", count(summary.rescued, "lane"));
     }
     words
 }

@@ -1,8 +1,8 @@
 //! What all requests share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use seriatim::{Client, Cron, Observer, SharedStore, TurnLog};
+use seriatim::{Client, Cron, Ending, Observer, SharedStore, Summary, TurnLog};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore, watch};
 
 use super::audit::Audit;
@@ -25,6 +25,8 @@ pub(crate) struct App {
     pub(super) base_path: String,
     pub(super) meter: Arc<Meter>,
     pub(super) workers: Workers,
+    /// What remote workers did through this process.
+    remote: Mutex<Summary>,
     pub(super) turn_log: Arc<TurnLog>,
     pub(super) bodies: Budget,
     pub(super) journal: Arc<Journal>,
@@ -74,6 +76,7 @@ impl App {
             base_path: setup.base_path,
             meter,
             workers: Workers::default(),
+            remote: Mutex::default(),
             turn_log: setup.turn_log,
             journal: setup.journal,
             traces: setup.traces,
@@ -93,6 +96,16 @@ impl App {
         let journal = Arc::<Journal>::default();
         let (store, meter) = Metered::wrap(store, journal.clone());
         Self::new(store, meter, Setup { journal, ..Setup::default() })
+    }
+
+    /// Counts a turn that a remote worker has settled; none if that was stale.
+    pub(super) fn settled(&self, ending: Option<Ending>) {
+        self.remote.lock().unwrap_or_else(PoisonError::into_inner).count(ending);
+    }
+
+    /// What remote workers did through this process.
+    pub(crate) fn remote(&self) -> Summary {
+        *self.remote.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on only what holders of claims need is answered.

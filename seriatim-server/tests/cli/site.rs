@@ -37,7 +37,12 @@ impl Site {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
+        self.program(env!("CARGO_BIN_EXE_seriatim"), arguments)
+    }
+
+    /// Another program, in the surroundings of ours.
+    pub(crate) fn program(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(name);
         command.args(arguments).current_dir(self.folder.path()).env_remove("SERIATIM_STORE");
         // Whoever traces the tests does not mean these processes.
         command.env_remove("OTEL_EXPORTER_OTLP_ENDPOINT").env_remove("TRACEPARENT");

@@ -198,7 +198,7 @@ impl Bench {
     pub async fn dead(&mut self) -> Vec<JobView> {
         let query = JobQuery {
             queue: "q".into(),
-            state: JobState::Failed,
+            state: JobState::Dead,
             key: None,
             order: JobOrder::Arrival,
             after: None,

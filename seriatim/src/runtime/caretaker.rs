@@ -95,7 +95,6 @@ impl Caretaker {
         let (settled, repeated) = send(core, &settlements).await;
         core.held.remove(&settlements);
         for ((turn, settlement), settled) in turns.iter().zip(&settlements).zip(&settled) {
-            core.counters.settled(settlement, settled);
             if settled.is_ok() {
                 core.extras.turn_log.settled(turn, settlement);
             }

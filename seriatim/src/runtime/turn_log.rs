@@ -54,6 +54,14 @@ impl TurnLog {
         }
     }
 
+    /// Whether [`settled`](Self::settled) has anything to log of a settlement.
+    pub(super) fn tells(settlement: &Settlement) -> bool {
+        let is_given_up = |fate: Fate| matches!(fate, Fate::Bury | Fate::Drop);
+        settlement.keep.counted
+            || is_given_up(settlement.rest)
+            || settlement.exceptions.iter().any(|(_, fate)| is_given_up(*fate))
+    }
+
     /// Logs how many failures had no line of their own, if it may write one more line by now;
     /// `at_end`, when nothing follows, it may.
     pub(super) fn tell_left_out(&self, at_end: bool) {
@@ -237,7 +245,7 @@ impl fmt::Display for Failure<'_> {
             Next::Held => {
                 write!(f, "its key is held: `seriatim lanes {queue} retry KEY` lets it go on")
             }
-            Next::Buried => write!(f, "buried: `seriatim morgue {queue}` shows it"),
+            Next::Buried => write!(f, "dead: `seriatim morgue {queue}` shows it"),
             Next::Dropped => f.write_str("deleted: its queue has exhausted = \"drop\""),
         }
     }

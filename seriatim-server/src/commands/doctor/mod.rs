@@ -100,7 +100,7 @@ fn tell(findings: &[Finding], seen: &look::Seen) {
         "looked at {}, {}, {} and {}",
         count(seen.queues.len() as u64, "queue"),
         count(seen.nodes.len() as u64, "node"),
-        count(seen.running.len() as u64, "running lane"),
+        count(seen.running.len() as u64, "claimed lane"),
         count(seen.troubled.len() as u64, "failing, held or paused one"),
     );
     match findings.len() as u64 {

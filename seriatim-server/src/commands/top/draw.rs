@@ -5,11 +5,12 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState};
-use seriatim::store::{NodeView, QueueStats};
+use seriatim::store::NodeView;
 
 use super::sample::{Sample, Shown, Why};
 use super::state::{Pane, State};
 use crate::commands::{lanes, nodes};
+use crate::figures::Figures;
 use crate::output::table::Tone;
 use crate::output::text::{columns, count, cut_middle, one_line, retries};
 use crate::output::time::{length, relative};
@@ -111,14 +112,15 @@ fn chosen(is_for_keys: bool) -> Style {
 }
 
 fn headline(store: &str, sample: &Sample) -> String {
-    let sum = |of: fn(&QueueStats) -> u64| sample.queues.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&Figures) -> u64| sample.queues.iter().map(of).sum::<u64>();
     format!(
-        "seriatim top  {}  {}, {}, {} running, {} dead, {}",
+        "seriatim top  {}  {}, {}, {} running, {} prefetched, {} dead, {}",
         one_line(store),
         count(sample.queues.len() as u64, "queue"),
-        count(sum(|queue| queue.jobs), "job"),
-        sum(|queue| queue.running),
-        sum(|queue| queue.dead),
+        count(sum(|of| of.stats.jobs), "job"),
+        sum(Figures::running),
+        sum(|of| of.prefetched),
+        sum(|of| of.stats.dead),
         count(sample.nodes.len() as u64, "node"),
     )
 }
@@ -129,22 +131,22 @@ fn titled(title: &'static str) -> Block<'static> {
 
 fn draw_queues(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, styles: Styles) {
     let (is_wide, narrow) = (area.width >= WIDE, [0, 1, 2, 3, 4, 5, 6]);
-    let rows = sample.queues.iter().map(|queue| {
-        let rates = state.before.as_ref().and_then(|before| sample.rates(before, queue));
-        Row::new(fitting(queue_row(queue, rates, styles), is_wide, &narrow))
+    let rows = sample.queues.iter().map(|of| {
+        let rates = state.before.as_ref().and_then(|before| sample.rates(before, &of.stats));
+        Row::new(fitting(queue_row(of, rates, styles), is_wide, &narrow))
     });
     let widths = [
         Constraint::Fill(1),
         Constraint::Length(if is_wide { 10 } else { 8 }),
-        Constraint::Length(if is_wide { 8 } else { 6 }),
-        Constraint::Length(if is_wide { 6 } else { 5 }),
+        Constraint::Length(if is_wide { 7 } else { 5 }),
         Constraint::Length(7),
-        Constraint::Length(if is_wide { 6 } else { 5 }),
-        Constraint::Length(if is_wide { 7 } else { 6 }),
-        Constraint::Length(7),
+        Constraint::Length(8),
+        Constraint::Length(if is_wide { 6 } else { 4 }),
+        Constraint::Length(6),
+        Constraint::Length(6),
         Constraint::Length(6),
     ];
-    let head = ["jobs", "runs", "retries", "dead", "lag", "done/s", "fail/s"];
+    let head = ["jobs", "running", "retrying", "dead", "lag", "done/s", "fail/s"];
     let head = head.map(|name| styles.number(name, Tone::Faint));
     let names = ["queue", "mode"].map(|name| styles.cell(name, Tone::Faint));
     let table = Table::new(rows, fitting(widths, is_wide, &narrow))
@@ -155,7 +157,8 @@ fn draw_queues(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, st
     frame.render_stateful_widget(table, area, &mut chosen);
 }
 
-fn queue_row(queue: &QueueStats, rates: Option<(f64, f64)>, styles: Styles) -> [Cell<'static>; 9] {
+fn queue_row(of: &Figures, rates: Option<(f64, f64)>, styles: Styles) -> [Cell<'static>; 9] {
+    let queue = &of.stats;
     let mode = queue.mode.map_or("", |mode| mode.as_str());
     let (mode, tone) = if queue.paused { ("paused", Tone::Warn) } else { (mode, Tone::Plain) };
     let rate = |rate: Option<f64>, tone| match rate {
@@ -167,8 +170,8 @@ fn queue_row(queue: &QueueStats, rates: Option<(f64, f64)>, styles: Styles) -> [
         styles.cell(&queue.queue, Tone::Plain),
         styles.cell(mode, tone),
         styles.count(queue.jobs, Tone::Plain),
-        styles.count(queue.running, Tone::Plain),
-        styles.count(queue.retries, Tone::Warn),
+        styles.count(of.running(), Tone::Plain),
+        styles.count(queue.retrying, Tone::Warn),
         styles.count(queue.dead, Tone::Bad),
         styles.number(length(queue.lag), Tone::Plain),
         rate(rates.map(|(done, _)| done), Tone::Plain),
@@ -183,7 +186,7 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
         let tone = match shown.why {
             Why::Stuck => Tone::Bad,
             Why::Slow | Why::Failing => Tone::Warn,
-            Why::Runs => Tone::Plain,
+            Why::Claimed => Tone::Plain,
         };
         let about = lane.error.as_deref().or(lane.progress.as_deref()).unwrap_or("");
         let cells = [
@@ -210,7 +213,7 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
     let head = head.map(|name| styles.cell(name, Tone::Faint));
     let table = Table::new(sample.lanes.iter().map(row), fitting(widths, is_wide, &narrow))
         .header(Row::new(fitting(head, is_wide, &narrow)))
-        .block(titled(" lanes: stuck, slow, failing, running "))
+        .block(titled(" lanes: stuck, slow, failing, claimed "))
         .row_highlight_style(chosen(state.pane == Pane::Lanes));
     let mut chosen = TableState::new().with_selected(state.lane_row());
     frame.render_stateful_widget(table, area, &mut chosen);
@@ -226,7 +229,10 @@ fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
             styles.cell(state, tone),
             styles.number(format!("{}/{}", node.info.busy, node.info.concurrency), Tone::Plain),
             styles.cell(relative(sample.now, node.heartbeat_at), Tone::Plain),
-            styles.cell(nodes::queues_of(node, &sample.queues), Tone::Plain),
+            styles.cell(
+                nodes::queues_of(node, sample.queues.iter().map(|of| &of.stats)),
+                Tone::Plain,
+            ),
         ])
     };
     let widths = [

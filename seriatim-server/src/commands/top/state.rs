@@ -62,14 +62,17 @@ impl State {
     pub(super) fn show(&mut self, sample: Sample) {
         self.before = self.sample.replace(sample);
         if self.queue_row().is_none() {
-            self.queue =
-                self.sample.as_ref().and_then(|s| s.queues.first()).map(|q| q.queue.clone());
+            self.queue = self
+                .sample
+                .as_ref()
+                .and_then(|s| s.queues.first())
+                .map(|of| of.stats.queue.clone());
         }
     }
 
     pub(super) fn queue_row(&self) -> Option<usize> {
         let (sample, chosen) = (self.sample.as_ref()?, self.queue.as_ref()?);
-        sample.queues.iter().position(|queue| queue.queue == *chosen)
+        sample.queues.iter().position(|of| of.stats.queue == *chosen)
     }
 
     pub(super) fn lane_row(&self) -> Option<usize> {
@@ -128,7 +131,7 @@ impl State {
         match self.pane {
             Pane::Queues => {
                 let row = moved(self.queue_row(), sample.queues.len());
-                self.queue = sample.queues.get(row).map(|queue| queue.queue.clone());
+                self.queue = sample.queues.get(row).map(|of| of.stats.queue.clone());
             }
             Pane::Lanes => {
                 let row = moved(self.lane_row(), sample.lanes.len());
@@ -143,8 +146,8 @@ impl State {
         match self.pane {
             Pane::Queues => {
                 let queue = self.queue_row().and_then(|row| sample.queues.get(row));
-                queue.map_or(Step::Nothing, |queue| {
-                    Step::Do(Action::PauseQueue(queue.queue.clone(), !queue.paused))
+                queue.map_or(Step::Nothing, |of| {
+                    Step::Do(Action::PauseQueue(of.stats.queue.clone(), !of.stats.paused))
                 })
             }
             Pane::Lanes => {
@@ -152,7 +155,7 @@ impl State {
                 lane.map_or(Step::Nothing, |shown| {
                     let paused = shown.one.lane.state == LaneState::Paused;
                     let action = if paused { LaneAction::Resume } else { LaneAction::Pause };
-                    Step::Do(Action::Lane(shown.one.queue.clone(), shown.one.lane.lane, action))
+                    Step::Do(Action::on_lane(&shown.one, action))
                 })
             }
         }
@@ -168,8 +171,7 @@ impl State {
             Pane::Lanes => {
                 let lane = self.lane_row().and_then(|row| sample.lanes.get(row));
                 lane.map_or(Step::Nothing, |shown| {
-                    let (queue, lane) = (shown.one.queue.clone(), shown.one.lane.lane);
-                    Step::Do(Action::Lane(queue, lane, LaneAction::RunNow))
+                    Step::Do(Action::on_lane(&shown.one, LaneAction::RunNow))
                 })
             }
         }
@@ -198,11 +200,15 @@ impl State {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::figures::Figures;
     use seriatim::Timestamp;
     use seriatim::store::QueueStats;
 
     fn sample(names: &[&str]) -> Sample {
-        let queue = |name: &&str| QueueStats { queue: (*name).into(), ..QueueStats::default() };
+        let queue = |name: &&str| Figures {
+            stats: QueueStats { queue: (*name).into(), ..QueueStats::default() },
+            prefetched: 0,
+        };
         Sample {
             now: Timestamp::default(),
             queues: names.iter().map(queue).collect(),

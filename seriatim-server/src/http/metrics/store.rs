@@ -107,8 +107,11 @@ impl Store for Metered {
         let started = Instant::now();
         let settled =
             self.timed(Timed::Settle, "settle", started, self.inner.settle(request).await)?;
-        let done = asked.iter().zip(&settled).filter(|(_, settled)| settled.is_ok());
-        done.for_each(|(settlement, _)| self.journal.settled(settlement));
+        for (settlement, settled) in asked.iter().zip(&settled) {
+            if let Settled::Ok { cancelled } = settled {
+                self.journal.settled(settlement, cancelled);
+            }
+        }
         Ok(settled)
     }
 

@@ -83,7 +83,9 @@ pub(super) async fn settle(
     let ends = settlements.iter().zip(&found).zip(&said.results);
     let statuses = ends.map(|((one, turn), Object(ended))| {
         match (one.as_ref().and_then(|_| settled.next()), one, turn) {
-            (Some(Settled::Ok { .. }), Some(settlement), Some(turn)) => {
+            (Some(Settled::Ok { cancelled }), Some(settlement), Some(turn)) => {
+                let jobs = turn.jobs.iter().map(|job| job.id);
+                app.settled(Some(settlement.ending(jobs, &cancelled)));
                 let took = now.since(turn.claimed_at);
                 if TurnLog::tells_calls() {
                     TurnLog::call_ended(std::slice::from_ref(turn), ended.outcome.name(), took);
@@ -92,7 +94,10 @@ pub(super) async fn settle(
                 app.meter.handled(&turn.queue, took);
                 "ok"
             }
-            _ => "stale",
+            _ => {
+                app.settled(None);
+                "stale"
+            }
         }
     });
     let answer = |(Object(ended), status): (&Object<Ended>, &str)| -> Value {

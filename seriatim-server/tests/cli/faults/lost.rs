@@ -116,6 +116,7 @@ fn info(id: &NodeId) -> NodeInfo {
         queues: vec![QUEUE.into()],
         concurrency: 1,
         busy: 0,
+        prefetched: Default::default(),
         started_at: Timestamp::of_this_machine(),
         lease: TTL * 1_000,
     }

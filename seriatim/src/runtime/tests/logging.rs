@@ -75,7 +75,7 @@ async fn an_engine_that_nobody_watches_logs_what_fails_is_held_and_is_given_up()
         Err::<(), Failure>("the card\r\n\u{1b}[2Jwas refused".into())
     };
     let running = Running::start(engine(&rig).worker("mail", fail).worker("orders", fail));
-    while rig.state(mail).await != Some(JobState::Failed) {
+    while rig.state(mail).await != Some(JobState::Dead) {
         pass(secs(1)).await;
     }
     running.stop().await;
@@ -93,8 +93,8 @@ async fn an_engine_that_nobody_watches_logs_what_fails_is_held_and_is_given_up()
     let undecodable = format!("ERROR queue mail, job {spoilt}: attempt 1 failed: payload: ");
     let line = given_up.iter().find(|line| line.starts_with(&undecodable)).unwrap();
     assert!(line.contains("invalid type: string \"one\", expected u32"), "{line}");
-    assert!(line.ends_with("; buried: `seriatim morgue mail` shows it"), "{line}");
-    let buried = format!("ERROR queue mail, job {mail}: attempt 2 failed: {error}; buried: ");
+    assert!(line.ends_with("; dead: `seriatim morgue mail` shows it"), "{line}");
+    let buried = format!("ERROR queue mail, job {mail}: attempt 2 failed: {error}; dead: ");
     assert!(given_up.iter().any(|line| line.starts_with(&buried)), "{given_up:?}");
 }
 

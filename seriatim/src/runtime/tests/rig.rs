@@ -42,6 +42,8 @@ pub(super) struct Faults {
     pub(super) hangs: AtomicBool,
     /// Claims of more lanes go as two; 0: never.
     pub(super) claim_split: AtomicUsize,
+    /// How many heartbeats were sent.
+    pub(super) beats: AtomicUsize,
     /// How many claims were made.
     pub(super) claims: AtomicUsize,
     /// How many pushes were made.
@@ -170,6 +172,7 @@ impl Store for Rig {
         if take(&self.faults.lost_settles) { lost() } else { Ok(settled) }
     }
     async fn heartbeat(&self, r: Heartbeat) -> Result<Pulse> {
+        self.faults.beats.fetch_add(1, Ordering::SeqCst);
         self.check()?;
         if self.faults.no_beats.load(Ordering::SeqCst) {
             return lost();
