@@ -37,6 +37,7 @@ pub mod store;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+pub mod text;
 mod turn;
 mod worker;
 
@@ -61,7 +62,7 @@ pub use retry::{Backoff, Exhaustion};
 pub use runtime::ProcessStat;
 pub use runtime::{
     Engine, EngineBuilder, Exhausted, Fleet, Handle, Periodic, PeriodicState, PeriodicView, Prefer,
-    RunningCall, Scheduler, Splitter, Summary, Tick,
+    RunningCall, Scheduler, Splitter, Summary, Tick, TurnLog,
 };
 pub use settle::{
     Due, EndKind, Ending, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan,

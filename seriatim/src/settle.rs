@@ -49,6 +49,19 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The word for it, as workers and logs write it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Retry { .. } => "retry",
+            Self::Snooze { .. } => "snooze",
+            Self::Bury { .. } => "bury",
+            Self::Cancel { .. } => "cancel",
+            Self::Release => "release",
+            Self::Crash { .. } => "crash",
+        }
+    }
+
     fn is_told_with_an_error(&self) -> bool {
         !matches!(self, Self::Done | Self::Snooze { .. } | Self::Release)
     }

@@ -1,5 +1,7 @@
 //! Flags that many commands share.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::{ErrorKind, SharedStore};
@@ -7,32 +9,45 @@ use seriatim::{ErrorKind, SharedStore};
 use crate::config::Config;
 use crate::output::Failure;
 
-/// What is used when nobody says.
+/// The store, if neither flag, variable nor configuration names one.
 pub(crate) const DEFAULT_STORE: &str = "sqlite:seriatim.db";
 
 /// Why `memory:` is of no use to a command that ends.
 pub(crate) const FORGETS: &str = "memory: is empty at the start of each process and forgotten at its end, so this would come to nothing: name a lasting store, as in --store sqlite:seriatim.db, or push to the HTTP API of the `serve` that holds it";
 
-/// Which store.
+/// Which configuration and which store: the same of every command.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StoreArg {
-    /// The store: sqlite:PATH, memory:, postgres://…, mysql://…, redis://…; by default that of seriatim.toml, else sqlite:seriatim.db
+    /// The configuration. Default: seriatim.toml of this folder, if it is there
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    /// The store: sqlite:PATH, memory:, postgres://…, mysql://…, redis://… Default: that of the configuration, else sqlite:seriatim.db
     #[arg(long, env = "SERIATIM_STORE", value_name = "URL", hide_env_values = true, global = true)]
-    pub(crate) store: Option<String>,
+    store: Option<String>,
 }
 
 impl StoreArg {
+    /// The configuration.
+    pub(crate) fn config(&self) -> Result<Config, Failure> {
+        Config::read(self.config.as_deref())
+    }
+
+    /// The name of its file, if there is one.
+    pub(crate) fn config_file(&self) -> Option<PathBuf> {
+        Config::file(self.config.as_deref())
+    }
+
     /// The flag or variable, else what the configuration says, else the default.
     pub(crate) fn url_with(&self, config: &Config) -> String {
         let url = self.store.clone().or_else(|| config.store.url.clone());
         url.unwrap_or_else(|| DEFAULT_STORE.to_owned())
     }
 
-    /// The same, with the configuration that is read when nobody names one.
+    /// The same, with the configuration read only if it is named or needed.
     pub(crate) fn url(&self) -> Result<String, Failure> {
-        match &self.store {
-            Some(url) => Ok(url.clone()),
-            None => Ok(self.url_with(&Config::read(None)?)),
+        match (&self.store, &self.config) {
+            (Some(url), None) => Ok(url.clone()),
+            _ => Ok(self.url_with(&self.config()?)),
         }
     }
 
@@ -41,7 +56,7 @@ impl StoreArg {
         Ok(without_password(&self.url()?))
     }
 
-    /// Opens the store, which must be there, for `body`: who asks or repairs shall not make an empty
+    /// Opens the store, which must be there, for `body`: asking and repairing must not make an empty
     /// one by a slip in its name. Closes it whatever comes of that.
     pub(crate) async fn using<T>(
         &self,

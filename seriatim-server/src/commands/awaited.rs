@@ -32,7 +32,8 @@ pub(super) async fn open(
 /// another mode.
 async fn opened(url: &str, queues: &[Queue]) -> seriatim::Result<SharedStore> {
     let store = connect(url).await?;
-    store.declare(Declare { now: None, queues: queues.to_vec() }).await?;
+    let declared = store.declare(Declare { now: None, queues: queues.to_vec() }).await;
+    declared.map_err(|error| error.naming_queues(queues))?;
     Ok(store)
 }
 

@@ -16,6 +16,9 @@ use crate::output::{Failure, Terminal, document, hint, say};
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
+#[command(
+    override_usage = "seriatim lanes [list] QUEUE [OPTIONS]\n       seriatim lanes ACTION QUEUE KEY…"
+)]
 pub(crate) struct Lanes {
     /// The queue
     queue: String,

@@ -18,6 +18,9 @@ use crate::output::{Failure, Terminal, document, hint, say};
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
+#[command(
+    override_usage = "seriatim morgue [list] QUEUE [OPTIONS]\n       seriatim morgue ACTION QUEUE ID…"
+)]
 pub(crate) struct Morgue {
     /// The queue
     queue: String,

@@ -44,6 +44,9 @@ pub(crate) struct Push {
     /// Jobs as lines of JSON ({"key","payload","score","task","run_at","delay","priority",…}); - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
     file: Option<PathBuf>,
+    /// Of the file: begin at this line; what stands before it is not read as jobs
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "file", value_parser = clap::value_parser!(u64).range(1..))]
+    from_line: u64,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -69,8 +72,9 @@ impl Push {
 
     async fn push(&self, client: Client) -> Result<(), Failure> {
         if let Some(path) = self.file.clone() {
-            let pushed =
-                push_file::push(&client, &path, &self.queue, |job| self.with_options(job)).await?;
+            let source =
+                push_file::Source { path: &path, from_line: self.from_line, queue: &self.queue };
+            let pushed = push_file::push(&client, &source, |job| self.with_options(job)).await?;
             say(match self.json {
                 true => format!("{{\"pushed\":{pushed}}}"),
                 false => format!("pushed {}", count(pushed, "job")),

@@ -143,6 +143,13 @@ impl WorkerConfig {
         }
     }
 
+    /// What it runs, in a word or as its command.
+    pub(crate) fn shown(&self) -> String {
+        let program = self.command.as_ref().or(self.process.as_ref());
+        let builtin = || self.builtin.map_or("", Builtin::name).to_owned();
+        program.map_or_else(builtin, |program| program.join(" "))
+    }
+
     fn named_kind(&self) -> Result<&'static str, String> {
         let kinds = [
             ("command", self.command.is_some()),

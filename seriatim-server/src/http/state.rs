@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use seriatim::{Client, Cron, Ending, Observer, SharedStore, Summary};
+use seriatim::{Client, Cron, Ending, Observer, SharedStore, Summary, TurnLog};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore, watch};
 
 use super::audit::Audit;
@@ -10,7 +10,6 @@ use super::auth::Guard;
 use super::limits::{Budget, LISTENERS_MAX, STREAMS_MAX, WAITING_CLAIMS_MAX};
 use super::metrics::{Meter, Metered};
 use super::work::Workers;
-use crate::failures::FailureLog;
 use crate::journal::Journal;
 use crate::trace::Traces;
 
@@ -28,7 +27,7 @@ pub(crate) struct App {
     pub(super) workers: Workers,
     /// What remote workers did through this process.
     remote: Mutex<Summary>,
-    pub(super) failures: Arc<FailureLog>,
+    pub(super) turn_log: Arc<TurnLog>,
     pub(super) bodies: Budget,
     pub(super) journal: Arc<Journal>,
     pub(super) traces: Traces,
@@ -51,8 +50,8 @@ pub(crate) struct Setup {
     pub(crate) base_path: String,
     /// Is told of every push.
     pub(crate) observer: Option<Arc<dyn Observer>>,
-    /// Logs what remote workers fail.
-    pub(crate) failures: Arc<FailureLog>,
+    /// Logs how the turns of remote workers end.
+    pub(crate) turn_log: Arc<TurnLog>,
     /// The journal of the store's wrapper.
     pub(crate) journal: Arc<Journal>,
     /// Is told of every request that pushes.
@@ -78,7 +77,7 @@ impl App {
             meter,
             workers: Workers::default(),
             remote: Mutex::default(),
-            failures: setup.failures,
+            turn_log: setup.turn_log,
             journal: setup.journal,
             traces: setup.traces,
             audit: setup.audit,

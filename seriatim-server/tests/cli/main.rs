@@ -7,6 +7,7 @@ mod clock;
 mod commands;
 mod crashes;
 mod disk;
+mod edges;
 mod faults;
 mod hand;
 mod http;

@@ -115,6 +115,7 @@ impl Engine {
         core.settles.close();
         let _ = timeout(FLUSH_MAX, settler.join_next()).await;
         drop(upkeep);
+        core.extras.turn_log.tell_left_out(true);
         let unsettled = core.held.count();
         if unsettled == 0 {
             Pulser::new(core.clone(), core.store_now()).goodbye().await;
@@ -164,7 +165,8 @@ async fn register(core: &Arc<Core>, queues: &[Queue]) -> Result<Pulser> {
                 source.define(queue.clone());
             }
         }
-        core.store.declare(Declare { now: None, queues: queues.to_vec() }).await?;
+        let declared = core.store.declare(Declare { now: None, queues: queues.to_vec() }).await;
+        declared.map_err(|error| error.naming_queues(queues))?;
     }
     match core.read_definitions().await {
         Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),

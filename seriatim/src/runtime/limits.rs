@@ -55,3 +55,10 @@ pub(super) const CRON_LATE_MARGIN: Duration = Duration::from_secs(120);
 /// The shortest `idempotency_ttl` of a queue that cron entries push to.
 #[cfg(feature = "cron")]
 pub(super) const CRON_REMEMBERED_MIN: Duration = Duration::from_secs(300);
+/// Most log lines of one kind of failure within [`LOG_WINDOW`]; the rest is counted, so that a
+/// storm of failures neither floods the log nor hides what was given up.
+pub(super) const LOG_LINES_MAX: u32 = 20;
+/// The time in which so many lines may be written.
+pub(super) const LOG_WINDOW: Duration = Duration::from_secs(10);
+/// Bytes of an error in a log line, before it is made one line; the store keeps more.
+pub(super) const LOG_ERROR_BYTES_MAX: usize = 400;

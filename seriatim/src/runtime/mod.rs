@@ -45,6 +45,7 @@ mod takeover;
 #[cfg(test)]
 mod tests;
 mod troubles;
+mod turn_log;
 
 pub use builder::EngineBuilder;
 pub(crate) use call::Call;
@@ -59,3 +60,4 @@ pub use periodic::{Periodic, PeriodicState, PeriodicView, Tick};
 pub use scheduler::Scheduler;
 pub use splitter::{Fleet, Prefer, Splitter};
 pub use summary::Summary;
+pub use turn_log::TurnLog;

@@ -17,6 +17,7 @@ use super::limits::UNSTARTABLE_PAUSE;
 use super::pool::Picked;
 use super::settle::{Ended, Jobs};
 use super::source::Source;
+use super::turn_log::{TurnLog, in_a_word};
 use crate::batch::Undecodable;
 use crate::clock::Timestamp;
 use crate::context::Context;
@@ -55,6 +56,7 @@ pub(super) async fn perform(core: &Core, picked: Picked) {
         // The store ends flagged jobs as cancelled, however the turn ends other than done.
         return core.release_call(&call);
     }
+    let began = TurnLog::tells_calls().then(Instant::now);
     if let Some(observer) = &core.observer {
         for turn in &call.turns {
             observer.started(turn);
@@ -68,6 +70,10 @@ pub(super) async fn perform(core: &Core, picked: Picked) {
         note_start(core, worker, &call, &ending);
     }
     let answer = judge(core, source, &call, ending);
+    if let Some(began) = began {
+        let outcome = in_a_word(&call, &answer, &undecodable);
+        TurnLog::call_ended(&call.turns, outcome, began.elapsed());
+    }
     conclude(core, source, &call, answer, undecodable);
 }
 
@@ -285,6 +291,7 @@ fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
         let settled = Settled::Ok { cancelled: Vec::new() };
         core.counters
             .settled([Jobs::of(turn, settlement).ending(settlement, &settled)].into_iter());
+        core.extras.turn_log.settled(turn, settlement, &[]);
         if let Some(observer) = &core.observer {
             observer.ended(turn, &done_verdict(call, turn));
             observer.settling(turn, settlement);

@@ -13,6 +13,7 @@ use super::core::Core;
 use super::exhausted::announce;
 use super::lock::lock;
 use super::outage::Pauses;
+use super::turn_log::TurnLog;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::id::{JobId, LaneId};
@@ -25,7 +26,7 @@ use crate::turn::Turn;
 pub(super) struct Ended {
     settlement: Settlement,
     jobs: Jobs,
-    /// The turn itself, kept only for those who want to know.
+    /// The turn itself, kept only for observers and for the log of failures.
     witness: Option<(Arc<Call>, usize)>,
 }
 
@@ -37,7 +38,8 @@ impl Ended {
         observed: bool,
     ) -> Self {
         let jobs = Jobs::of(&call.turns[place], &settlement);
-        Self { settlement, jobs, witness: observed.then(|| (call.clone(), place)) }
+        let wanted = observed || TurnLog::tells(&settlement);
+        Self { settlement, jobs, witness: wanted.then(|| (call.clone(), place)) }
     }
 }
 
@@ -169,8 +171,13 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
         report(settlement, settled, repeated);
         // Nobody knows whether the first sending was carried out: then no answer is told.
         let known = settled.is_ok() || !repeated;
-        if let (true, Some(observer), Some((call, place))) = (known, &core.observer, witness) {
-            observer.settled(&call.turns[*place], settlement, settled, sent_at);
+        let (true, Some((call, place))) = (known, witness) else { continue };
+        let turn = &call.turns[*place];
+        if let Settled::Ok { cancelled } = settled {
+            core.extras.turn_log.settled(turn, settlement, cancelled);
+        }
+        if let Some(observer) = &core.observer {
+            observer.settled(turn, settlement, settled, sent_at);
         }
     }
 }

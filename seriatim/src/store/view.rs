@@ -253,7 +253,7 @@ pub struct NodeView {
     /// Whether it has been declared dead, or has stopped: it will never claim again. See
     /// [`Self::state`].
     pub dead: bool,
-    /// What a person told it, and has not taken back.
+    /// What an operator told it, and has not taken back.
     pub command: Option<Command>,
 }
 

@@ -34,6 +34,8 @@ pub(super) struct State {
     pub(super) before: Option<Sample>,
     /// What was said last: of an action, or why there is no sample.
     pub(super) said: Option<String>,
+    /// The keys are shown instead of the tables.
+    pub(super) shows_keys: bool,
     /// Waits for a yes.
     pub(super) asked: Option<Action>,
     /// The chosen ones, by name: a row may have moved when the key is pressed.
@@ -50,6 +52,7 @@ impl State {
             sample: None,
             before: None,
             said: None,
+            shows_keys: false,
             asked: None,
             queue: None,
             lane: None,
@@ -88,8 +91,15 @@ impl State {
             self.said = (!yes).then(|| "nothing was done".to_owned());
             return if yes { Step::Do(action) } else { Step::Nothing };
         }
+        if std::mem::take(&mut self.shows_keys) && !interrupt {
+            return Step::Nothing;
+        }
         match key.code {
             _ if interrupt => Step::Quit,
+            KeyCode::Char('?') => {
+                self.shows_keys = true;
+                Step::Nothing
+            }
             KeyCode::Char('q') | KeyCode::Esc => Step::Quit,
             KeyCode::Tab | KeyCode::BackTab => self.other_pane(),
             KeyCode::Up | KeyCode::Char('k') => self.choose(-1),
@@ -259,6 +269,9 @@ mod tests {
         assert_eq!(press(&mut state, 'n'), Step::Nothing);
         assert_eq!(press(&mut state, 'r'), Step::Nothing);
         assert_eq!(press(&mut state, 'y'), Step::Do(Action::PerformAllNow("a".into())));
+        assert_eq!(press(&mut state, '?'), Step::Nothing);
+        assert!(state.shows_keys);
+        assert_eq!(press(&mut state, 'q'), Step::Nothing, "it closes the keys");
         assert_eq!(press(&mut state, 'q'), Step::Quit);
         let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         assert_eq!(state.key(interrupt), Step::Quit);

@@ -6,6 +6,7 @@ mod clock;
 mod faults;
 mod leases;
 mod loading;
+mod logging;
 mod rig;
 mod scheduling;
 mod splitting;
