@@ -274,6 +274,7 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use seriatim::Timestamp;
+    use seriatim::store::QueueStats;
 
     use super::*;
 
@@ -285,7 +286,8 @@ mod tests {
 
     #[test]
     fn a_narrow_screen_keeps_the_names() {
-        let queue = QueueStats { queue: "order-changes".into(), dead: 7, ..QueueStats::default() };
+        let stats = QueueStats { queue: "order-changes".into(), dead: 7, ..QueueStats::default() };
+        let queue = Figures { stats, prefetched: 0 };
         let mut state = State::new("memory:".to_owned(), false);
         let (lanes, nodes) = (Vec::new(), Vec::new());
         state.show(Sample { now: Timestamp::default(), queues: vec![queue], lanes, nodes });
