@@ -49,12 +49,22 @@ pub const PROMOTE_LANES_MAX: usize = 10_000;
 /// Tokens run from 1 to this, so that they survive JSON.
 pub const TOKEN_MAX: i64 = (1 << 53) - 1;
 
+/// Most troubles that a node tells of itself at once.
+pub const TROUBLES_MAX: usize = 32;
+/// Longest text of one trouble, in bytes; longer ones are cut.
+pub const TROUBLE_TEXT_BYTES_MAX: usize = 512;
+
 /// Cuts an error text at [`ERROR_BYTES_MAX`], on a character boundary.
 pub fn cut_error(text: &str) -> &str {
-    if text.len() <= ERROR_BYTES_MAX {
+    cut_text(text, ERROR_BYTES_MAX)
+}
+
+/// Cuts a text at so many bytes, on a character boundary.
+pub(crate) fn cut_text(text: &str, bytes_max: usize) -> &str {
+    if text.len() <= bytes_max {
         return text;
     }
-    let mut end = ERROR_BYTES_MAX;
+    let mut end = bytes_max;
     while !text.is_char_boundary(end) {
         end -= 1;
     }

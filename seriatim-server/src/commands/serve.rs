@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use seriatim::checker::Recorder;
+use seriatim::store::Trouble;
 use seriatim::{EngineBuilder, Memory, Mode, Observer, Queue, SharedStore, Splitter, Summary};
 
 use super::args::{StoreArg, without_password};
@@ -22,7 +23,7 @@ use crate::output::text::count;
 use crate::output::{Failure, LogFormat, start_log};
 use crate::signals::{dump_when_asked, told_to_stop};
 use crate::trace::Traces;
-use crate::workers::Workers;
+use crate::workers::{self, Workers};
 
 #[derive(Args)]
 pub(crate) struct Serve {
@@ -46,6 +47,9 @@ pub(crate) struct Serve {
     /// Let everybody in who can reach an address beyond this machine, although no token is configured
     #[arg(long)]
     insecure: bool,
+    /// End at once when the program of a worker cannot be started, instead of warning
+    #[arg(long)]
+    strict: bool,
     /// Record what happens, for `seriatim check`
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
@@ -70,6 +74,7 @@ impl Serve {
         let queues = config.declared()?;
         // A mistake is told before anything is made, waited for, or listened to.
         self.plan(&config, Arc::new(Memory::new()))?.build()?;
+        self.check_programs(&config)?;
         let listening = match self.no_http {
             true => None,
             false => Some(Listening::start(&config.http, self.listen, self.insecure).await?),
@@ -91,6 +96,7 @@ impl Serve {
         let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?;
         let engine = traces.around(engine).build()?;
         dump_when_asked(engine.handle())?;
+        workers.tell(engine.handle());
         workers.reload_on_hangup()?;
         workers.reap_orphans()?;
         let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
@@ -136,6 +142,30 @@ impl Serve {
     /// Whether this node works on the queue, by what `--queues` says.
     fn wants(&self, queue: &str) -> bool {
         self.queues.is_empty() || self.queues.iter().any(|wanted| wanted == queue)
+    }
+
+    /// Warns of programs of workers that cannot be started; refuses them when it is to be strict.
+    fn check_programs(&self, config: &Config) -> Result<(), Failure> {
+        let mut wrong = Vec::new();
+        for worker in config.workers.iter().filter(|worker| self.wants(&worker.queue)) {
+            let program = worker.command.as_ref().or(worker.process.as_ref());
+            let Some(program) = program.and_then(|words| words.first()) else { continue };
+            let Some(why) = workers::why_not(program) else { continue };
+            let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
+            wrong.push(format!("the {about} cannot start: {program}: {why}"));
+        }
+        if (self.strict || config.node.strict) && !wrong.is_empty() {
+            let wrong = wrong.join("; ");
+            return Err(Failure::failed(format!(
+                "{wrong}; put the program in place, or correct its [[workers]] entry"
+            )));
+        }
+        for wrong in wrong {
+            tracing::warn!(
+                "{wrong}; its jobs wait until it can: put the program in place, or correct its [[workers]] entry"
+            );
+        }
+        Ok(())
     }
 
     /// Refuses names in `--queues` that nothing defines: a slip would leave them without workers.
@@ -193,6 +223,10 @@ impl Serve {
         workers: &mut Workers,
     ) -> Result<EngineBuilder, Failure> {
         let engine = self.plan(config, store)?.observer(watch);
+        // Of its workers something may live on when this process is killed.
+        let engine = engine.before_takeover(|origin| async move {
+            workers::end_leftovers(origin).await.map_err(Into::into)
+        });
         let modes: BTreeMap<String, Mode> =
             config.declared()?.into_iter().map(|queue| (queue.name, queue.mode)).collect();
         let wanted = |worker: &&WorkerConfig| self.wants(&worker.queue);
@@ -232,6 +266,9 @@ impl Serve {
         }
         if let Some(length) = node.shutdown_timeout {
             engine = engine.shutdown_timeout(length);
+        }
+        if let Some(at_once) = node.takeover {
+            engine = engine.takeover(at_once);
         }
         engine = config.declared()?.into_iter().fold(engine, EngineBuilder::queue);
         Ok(config.cron_entries()?.into_iter().fold(engine, EngineBuilder::cron))

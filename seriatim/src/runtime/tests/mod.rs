@@ -11,3 +11,4 @@ mod scheduling;
 mod splitting;
 mod steps;
 mod stopping;
+mod takeover;
