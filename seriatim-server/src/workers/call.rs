@@ -118,7 +118,7 @@ impl<'a> Talk<'a> {
                 answer = &mut handed.answer => return answer.unwrap_or(Answer::NeverSent),
                 () = context.must_end() => break,
                 Ok(()) = handed.news.changed() => {
-                    self.fault = handed.news.borrow_and_update().fault.clone();
+                    self.fault.clone_from(&handed.news.borrow_and_update().fault);
                     if self.fault.is_some() {
                         break;
                     }
