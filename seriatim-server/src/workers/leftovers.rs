@@ -14,7 +14,7 @@ use tokio::time::sleep;
 /// The variable that marks the programs which a process has started.
 const MARK: &str = "SERIATIM_ENGINE";
 /// How long what is left behind gets after SIGTERM before SIGKILL.
-const TERM_GRACE: Duration = Duration::from_secs(1);
+const TERM_GRACE: Duration = Duration::from_millis(500);
 /// How long it may take to end in all.
 const END_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether it has.
@@ -116,4 +116,51 @@ fn look(origin: &Origin) -> Result<Vec<Leftover>, String> {
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    /// The process of a node that is gone.
+    fn gone() -> Origin {
+        Origin { pid: 1, started: fastrand::u64(..), ..Origin::of_this_process().unwrap() }
+    }
+
+    /// A program in a group of its own that does not heed SIGTERM, and what it has started, without
+    /// the mark. Both are there when this returns.
+    fn started_by(origin: &Origin) -> (Child, i32) {
+        let script = "trap '' TERM; env -i sh -c 'echo $$; sleep 600' & wait";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).env(MARK, origin.mark()).process_group(0);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        (child, line.trim().parse().unwrap())
+    }
+
+    fn lives(pid: i32) -> bool {
+        ProcessStat::of(&pid.to_string()).is_some_and(|stat| !stat.has_ended)
+    }
+
+    #[tokio::test]
+    async fn what_a_process_left_behind_has_ended_with_all_that_it_started_and_nothing_else_has() {
+        let (origin, other) = (gone(), gone());
+        let (mut left, grandchild) = started_by(&origin);
+        let (mut stays, _) = started_by(&other);
+        let pids = [left.id(), stays.id()].map(u32::cast_signed);
+        assert!(pids.into_iter().chain([grandchild]).all(lives));
+        end(origin.clone()).await.unwrap();
+        assert!(!lives(pids[0]) && !lives(grandchild));
+        assert!(lives(pids[1]), "the program of another process");
+        end(other).await.unwrap();
+        left.wait().unwrap();
+        stays.wait().unwrap();
+        end(origin).await.unwrap();
+    }
 }

@@ -33,8 +33,8 @@ impl Redis {
 
     pub(super) async fn bury_node(&self, request: DeclareDead) -> Result<bool> {
         let mut args = Args::at(request.now);
-        args.text(&request.node.0).time(request.heartbeat_at);
-        args.time(gone::set_back(request.heartbeat_at));
+        args.text(&request.node.0).int(request.heartbeat_at.as_micros());
+        args.int(gone::set_back(request.heartbeat_at).as_micros());
         single(self.link.run(&GLOBAL_GONE, &self.global(""), &args).await?)?.flag()
     }
 
