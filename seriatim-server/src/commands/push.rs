@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 use seriatim::store::{Pushed, QueueView};
-use seriatim::{Client, Job, Payload, RunAt, Timestamp};
+use seriatim::{Client, Job, Payload, Queue, RunAt, Timestamp};
 
 use super::args::{FORGETS, StoreArg};
 use super::{duration, find, push_file, time};
+use crate::config::Config;
 use crate::output::text::count;
 use crate::output::{Failure, document, hint, say};
 
@@ -18,6 +19,9 @@ pub(crate) struct Push {
     queue: String,
     /// Payloads: JSON documents, one job each; `null` when none is given
     payload: Vec<String>,
+    /// The configuration whose queues and store are used; seriatim.toml when it is there
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArg,
     /// The key: jobs of one key never overlap
@@ -50,21 +54,35 @@ pub(crate) struct Push {
 }
 
 impl Push {
-    pub(crate) async fn run(self) -> Result<(), Failure> {
-        if self.store.url()?.starts_with("memory:") {
+    pub(crate) async fn run(mut self) -> Result<(), Failure> {
+        let config = Config::read(self.config.as_deref())?;
+        let url = self.store.url_with(&config);
+        if url.starts_with("memory:") {
             return Err(Failure::usage(FORGETS));
         }
+        self.store.store = Some(url);
+        let declared = self.declared(&config)?;
         self.store
             .creating(async |store| {
                 let known = find::known(&*store, &self.queue).await?;
-                let pushed = self.push(Client::new(store.clone())).await;
+                let client = Client::new(store.clone()).queues(declared.clone());
+                let pushed = self.push(client).await;
                 if known.is_none() {
                     // Also when only a part of a file came so far.
-                    find::known(&*store, &self.queue).await?.iter().for_each(tell_made);
+                    let made = find::known(&*store, &self.queue).await?;
+                    made.iter().filter(|view| !view.declared).for_each(tell_made);
                 }
                 pushed
             })
             .await
+    }
+
+    /// The queue as the configuration declares it, unless that is of another store.
+    fn declared(&self, config: &Config) -> Result<Option<Queue>, Failure> {
+        if config.store.url.as_ref().is_some_and(|url| Some(url) != self.store.store.as_ref()) {
+            return Ok(None);
+        }
+        Ok(config.declared()?.into_iter().find(|queue| queue.name == self.queue))
     }
 
     async fn push(&self, client: Client) -> Result<(), Failure> {
@@ -149,6 +167,6 @@ fn tell_made(view: &QueueView) {
         false => "without a key",
     };
     hint(format!(
-        "queue {name} is new: {mode}, as a push {why} makes it; for another mode write [queues.{name}] in seriatim.toml and start `seriatim serve` while none of its jobs runs"
+        "queue {name} is new: {mode}, as a push {why} makes it; for another mode write [queues.{name}] in seriatim.toml: the next `seriatim serve` converts it, if its jobs have the keys that the mode needs"
     ));
 }

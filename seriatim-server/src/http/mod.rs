@@ -8,6 +8,7 @@ mod cron;
 mod dataloader;
 mod events;
 mod health;
+mod implied;
 mod input;
 mod jobs;
 mod lanes;

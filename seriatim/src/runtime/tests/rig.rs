@@ -100,6 +100,7 @@ impl Rig {
             lanes_max: 100,
             crashed_max: 100,
             lease: Lease::Node { ttl },
+            declared: false,
         };
         self.claim(request).await.unwrap().turns
     }
@@ -140,6 +141,9 @@ impl Store for Rig {
     }
     async fn migrate(&self) -> Result<()> {
         self.inner.migrate().await
+    }
+    async fn check(&self) -> Result<()> {
+        self.inner.check().await
     }
     async fn declare(&self, r: Declare) -> Result<()> {
         self.inner.declare(Declare { now: Some(self.at(r.now)), ..r }).await

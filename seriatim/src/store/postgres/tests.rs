@@ -60,6 +60,7 @@ fn claiming(queue: &str, lanes_max: usize) -> Claim {
         lanes_max,
         crashed_max: lanes_max,
         lease: Lease::Node { ttl: LEASE },
+        declared: false,
     }
 }
 

@@ -64,6 +64,7 @@ fn claim_request(queue: &str, lanes_max: usize) -> Claim {
         lanes_max,
         crashed_max: lanes_max,
         lease: Lease::Node { ttl: LEASE },
+        declared: false,
     }
 }
 
