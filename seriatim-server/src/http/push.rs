@@ -90,7 +90,8 @@ async fn push(
             NDJSON => stream(&app, &target, body).await?,
             _ => at_once(&app, &target, body).await?,
         };
-        if made {
+        let nothing = answer["jobs"] == json!([]) || answer["pushed"] == 0;
+        if made && !nothing {
             // A slip in its name shows.
             answer["created"] = true.into();
         }

@@ -44,6 +44,8 @@ pub(super) struct Faults {
     pub(super) claim_split: AtomicUsize,
     /// How many claims were made.
     pub(super) claims: AtomicUsize,
+    /// How many declarations were made.
+    pub(super) declares: AtomicUsize,
     /// How many pushes were made.
     pub(super) pushes: AtomicUsize,
     /// The largest number of lanes that one claim asked for.
@@ -146,6 +148,7 @@ impl Store for Rig {
         self.inner.check().await
     }
     async fn declare(&self, r: Declare) -> Result<()> {
+        self.faults.declares.fetch_add(1, Ordering::SeqCst);
         self.inner.declare(Declare { now: Some(self.at(r.now)), ..r }).await
     }
     async fn push(&self, r: Push) -> Result<Vec<Pushed>> {
