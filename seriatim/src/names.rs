@@ -5,10 +5,8 @@ const SLIP_MAX: usize = 3;
 
 /// The name that was probably meant.
 pub fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let distances =
-        known.into_iter().map(|known| (strsim::damerau_levenshtein(known, name), known));
-    let near = |distance: &usize| *distance <= SLIP_MAX.min(name.chars().count().saturating_sub(1));
-    distances.filter(|(distance, _)| near(distance)).min().map(|(_, known)| known)
+    let scored = known.into_iter().map(|known| (strsim::damerau_levenshtein(name, known), known));
+    scored.min().filter(|(distance, _)| *distance <= SLIP_MAX).map(|(_, known)| known)
 }
 
 /// ` (did you mean "orders"?)`, or nothing.

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::bench::*;
 use super::{Case, listed};
 use crate::store::PushStatus::{Duplicate, Merged, Queued};
-use crate::store::{Claim, Declaration};
+use crate::store::{Claim, Declaration, QueueStats};
 use crate::{DueRule, ErrorKind, Job, Merge, Mode, Payload, Queue};
 use std::time::Duration;
 
@@ -322,7 +322,7 @@ async fn what_becomes_of_a_declaration_is_foretold(mut bench: Bench) {
                     fates.insert(format!("{foretold:?}"));
                     let views = bench.store.queues().await.unwrap();
                     let view = views.iter().find(|view| view.queue.name == name);
-                    let after = Declaration::of(&queue, view, Some(&Default::default()));
+                    let after = Declaration::of(&queue, view, Some(&QueueStats::default()));
                     assert_eq!(after == Declaration::Kept, foretold.is_taken(), "{about}");
                 }
             }

@@ -142,38 +142,39 @@ impl Core {
         }
     }
 
-    /// Warns of names that look like slips: a worker or a cron entry whose queue nobody declares.
+    /// Warns of names that look like slips.
     pub(super) fn warn_of_slips(&self, views: &[QueueView]) {
-        let own: Vec<&str> =
-            self.definitions.queues.iter().map(|queue| &*queue.name).filter(is_users).collect();
+        self.slips(views).iter().for_each(|slip| tracing::warn!("{slip}"));
+    }
+
+    /// Workers and cron entries whose queue nothing declares.
+    pub(super) fn slips(&self, views: &[QueueView]) -> Vec<String> {
+        let own = self.definitions.queues.iter().map(|queue| &*queue.name);
+        // Not those of the engine itself.
+        let own: Vec<&str> = own.filter(|name| !name.starts_with("seriatim.")).collect();
         let declared = |name: &str| {
             let stored = views.iter().any(|view| view.declared && view.queue.name == name);
             stored || self.definitions.get(name).is_some()
         };
         let sources = self.sources.iter().map(|source| &*source.name);
-        for queue in sources.filter(|queue| !own.is_empty() && !declared(queue)) {
+        let slip = |queue| {
             let near = did_you_mean(queue, own.iter().copied());
-            tracing::warn!(queue, "a worker waits for a queue that nothing declares{near}");
-        }
+            format!("a worker is for queue {queue:?}, which nothing declares{near}")
+        };
+        let workers = sources.clone().filter(|queue| !own.is_empty() && !declared(queue)).map(slip);
         #[cfg(feature = "cron")]
-        for cron in &self.extras.crons {
+        let entries = self.extras.crons.iter().filter_map(|cron| {
             let queue = cron.queue();
-            if !declared(queue) && !self.sources.iter().any(|source| &*source.name == queue) {
-                let names = self.sources.iter().map(|source| &*source.name);
-                let near = did_you_mean(queue, own.iter().copied().chain(names));
-                tracing::warn!(
-                    queue,
-                    cron = cron.name(),
-                    "a cron entry pushes to a queue that nothing declares and no worker is for{near}"
-                );
-            }
-        }
+            let is_known = declared(queue) || sources.clone().any(|source| source == queue);
+            let near = did_you_mean(queue, own.iter().copied().chain(sources.clone()));
+            (!is_known).then(|| {
+                format!("{cron} pushes to queue {queue:?}, which nothing declares and no worker is for{near}")
+            })
+        });
+        #[cfg(not(feature = "cron"))]
+        let entries = std::iter::empty();
+        workers.chain(entries).collect()
     }
-}
-
-/// Whether the name is not one of the engine's own queues.
-fn is_users(name: &&str) -> bool {
-    !name.starts_with("seriatim.")
 }
 
 /// Whether the store refuses a definition, and not only for now.

@@ -63,6 +63,12 @@ impl Engine {
         Self { core: Arc::new(core), on_start }
     }
 
+    /// Names of its queues that look like slips, in a store that declares none of them.
+    #[cfg(test)]
+    pub(super) fn slips(&self) -> Vec<String> {
+        self.core.slips(&[])
+    }
+
     /// Speaks to the engine while it runs.
     pub fn handle(&self) -> Handle {
         Handle::new(self.core.clone())

@@ -66,7 +66,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    fn fate(&self, new: &Queue) -> Declaration {
+    fn fate(self, new: &Queue) -> Declaration {
         if (self.mode, self.merge) == (new.mode, new.merge) || !self.holds_jobs {
             return Declaration::Updated;
         }
@@ -79,7 +79,7 @@ impl Found {
     }
 
     /// Refuses the declaration, unless it can be carried out.
-    pub(super) fn check(&self, new: &Queue) -> Result<()> {
+    pub(super) fn check(self, new: &Queue) -> Result<()> {
         match self.fate(new) {
             fate if fate.is_taken() => Ok(()),
             fate => Err(self.refusal(new, fate)),
@@ -87,11 +87,11 @@ impl Found {
     }
 
     /// The error of a declaration that cannot be carried out now.
-    pub(super) fn conflict(&self, new: &Queue) -> Error {
+    pub(super) fn conflict(self, new: &Queue) -> Error {
         self.refusal(new, self.fate(new))
     }
 
-    fn refusal(&self, new: &Queue, fate: Declaration) -> Error {
+    fn refusal(self, new: &Queue, fate: Declaration) -> Error {
         let (name, old, mode) = (&new.name, self.mode, new.mode);
         let message = match fate {
             Declaration::Waits => format!(

@@ -239,22 +239,22 @@ impl Order {
         crashed_max: usize,
     ) -> Result<Option<(Vec<Turn>, Option<Timestamp>)>, Problem> {
         let (app, store) = (&self.app, &*self.app.store);
-        let node = self.node().await?;
-        let claimed = match store.claim(self.request(queue, &node, lanes_max, crashed_max)).await {
-            // The store lost it, or a push made it: it is declared before anything is claimed.
-            Err(error) if is_missing(&error) && app.queues.declares(queue) => {
-                match app.queues.restore(store, queue).await? {
-                    true => store.claim(self.request(queue, &node, lanes_max, crashed_max)).await,
-                    false => return Ok(Some((Vec::new(), None))),
-                }
+        let mut node = self.node().await?;
+        let mut claimed = store.claim(self.request(queue, &node, lanes_max, crashed_max)).await;
+        if let Err(error) = &claimed
+            && error.kind() == ErrorKind::NodeGone
+        {
+            app.workers.rename(&self.worker, &node);
+            (node, _) = app.workers.beat(store, &self.worker, Vec::new()).await?;
+            claimed = store.claim(self.request(queue, &node, lanes_max, crashed_max)).await;
+        }
+        // The store lost it, or a push made it: it is declared before anything is claimed.
+        if claimed.as_ref().is_err_and(is_missing) && app.queues.declares(queue) {
+            if !app.queues.restore(store, queue).await? {
+                return Ok(Some((Vec::new(), None)));
             }
-            Err(error) if error.kind() == ErrorKind::NodeGone => {
-                app.workers.rename(&self.worker, &node);
-                let (node, _) = app.workers.beat(store, &self.worker, Vec::new()).await?;
-                store.claim(self.request(queue, &node, lanes_max, crashed_max)).await
-            }
-            claimed => claimed,
-        };
+            claimed = store.claim(self.request(queue, &node, lanes_max, crashed_max)).await;
+        }
         match claimed {
             Ok(claimed) => Ok(Some((claimed.turns, claimed.next_due))),
             // Its first push will create it.

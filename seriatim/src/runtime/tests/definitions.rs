@@ -137,3 +137,32 @@ async fn a_client_whose_queue_is_another_is_told_at_each_push() {
     Client::new(rig.shared()).declare([Queue::fifo("orders")]).await.unwrap();
     client.push(job("orders", 1).key("k")).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_worker_of_a_queue_that_nothing_declares_is_told_with_the_near_match() {
+    let rig = Rig::new();
+    let idle = |_: Batch<u32>, _: Context| async { Ok(()) };
+    let nothing_is_declared = engine(&rig).worker("ordres", idle).build().unwrap();
+    assert_eq!(nothing_is_declared.slips(), [""; 0]);
+    let engine = engine(&rig).queue(Queue::fifo("orders")).worker("ordres", idle);
+    let engine = engine.worker("orders", idle);
+    let told = engine.build().unwrap().slips();
+    let expected =
+        "a worker is for queue \"ordres\", which nothing declares (did you mean \"orders\"?)";
+    assert_eq!(told, [expected]);
+}
+
+#[cfg(feature = "cron")]
+#[tokio::test]
+async fn a_cron_entry_of_a_queue_that_nothing_declares_is_told_with_the_near_match() {
+    let cron = |queue| Cron::new("n", "0 0 * * *", job(queue, 1)).unwrap();
+    let engine = engine(&Rig::new()).queue(Queue::parallel("mails"));
+    let told = engine.cron(cron("mials")).cron(cron("mails")).build().unwrap().slips();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains(
+            "queue \"mials\", which nothing declares and no worker is for (did you mean \"mails\"?)"
+        ),
+        "{told:?}"
+    );
+}

@@ -1,5 +1,6 @@
 //! What must hold when somebody empties the store of nodes that run: the tests of each store say how
 //! that is done there.
+#![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 

@@ -50,3 +50,14 @@ async fn a_running_engine_declares_its_queues_again_in_truncated_tables() {
     let empty = async || each_table(&database, "TRUNCATE TABLE").await;
     a_running_engine_declares_its_queues_again(async || shared(&database).await, empty).await;
 }
+
+#[tokio::test]
+async fn opening_a_store_that_must_be_there_makes_none() {
+    let database = new_database().await;
+    let opened = crate::connect_existing(&address(&database)).await;
+    assert_eq!(opened.err().unwrap().kind(), ErrorKind::NotFound);
+    let mut person = Conn::from_url(address(&database)).await.unwrap();
+    let tables: Vec<String> = person.query("SHOW TABLES").await.unwrap();
+    assert!(tables.is_empty(), "{tables:?}");
+    person.disconnect().await.unwrap();
+}

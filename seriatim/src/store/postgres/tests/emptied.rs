@@ -61,3 +61,16 @@ async fn a_running_engine_declares_its_queues_again_in_truncated_tables() {
     let empty = async || truncate(&person, &schema).await;
     a_running_engine_declares_its_queues_again(async || shared(&schema).await, empty).await;
 }
+
+#[tokio::test]
+async fn opening_a_store_that_must_be_there_makes_none() {
+    let (schema, person) = fresh().await;
+    drop_schema(&person, &schema).await;
+    let mark = if url().contains('?') { '&' } else { '?' };
+    let opened = crate::connect_existing(&format!("{}{mark}schema={schema}", url())).await;
+    assert_eq!(opened.err().unwrap().kind(), ErrorKind::NotFound);
+    let mut loan = person.pool.lend().await.unwrap();
+    let sql = format!("SELECT to_regnamespace('{schema}') IS NULL");
+    let rows = loan.client().unwrap().query(&sql, &[]).await.unwrap();
+    assert!(rows[0].get::<_, bool>(0), "no schema was made");
+}
