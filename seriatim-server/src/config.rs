@@ -63,6 +63,8 @@ pub(crate) struct HttpConfig {
     /// Where the audit log goes; without it, into the log.
     pub(crate) audit_file: Option<PathBuf>,
     pub(crate) audit: Audited,
+    /// Whether a push makes a queue that is neither declared nor there. On if unset.
+    pub(crate) implied_queues: Option<bool>,
     pub(crate) tokens: Vec<TokenConfig>,
 }
 

@@ -98,7 +98,7 @@ impl Error {
     /// Names a queue of a declaration by its name, as configurations do, and not by its place:
     /// `queues.orders.mode` instead of `queues[0].mode`.
     #[must_use]
-    pub fn naming_queues(mut self, queues: &[Queue]) -> Self {
+    pub(crate) fn naming_queues(mut self, queues: &[Queue]) -> Self {
         let named = self.field.as_deref().and_then(|field| {
             let (place, rest) = field.strip_prefix("queues[")?.split_once(']')?;
             let queue = queues.get(place.parse::<usize>().ok()?)?;

@@ -21,6 +21,8 @@ mod id;
 mod job;
 pub mod limits;
 mod middleware;
+#[doc(hidden)]
+pub mod names;
 mod observe;
 mod outcomes;
 mod payload;
@@ -45,7 +47,7 @@ pub use batch::{Batch, Lane};
 pub use client::Client;
 pub use clock::Timestamp;
 pub use codec::Codec;
-pub use connect::connect;
+pub use connect::{connect, connect_existing};
 pub use context::Context;
 #[cfg(feature = "cron")]
 pub use cron::{Cron, Missed};

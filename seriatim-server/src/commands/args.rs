@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use seriatim::limits::PAGE_ROWS_MAX;
-use seriatim::{ErrorKind, SharedStore};
+use seriatim::{Error, ErrorKind, SharedStore};
 
 use crate::config::Config;
 use crate::output::Failure;
@@ -56,14 +56,18 @@ impl StoreArg {
         Ok(without_password(&self.url()?))
     }
 
-    /// Opens the store, which must be there, for `body`: asking and repairing must not make an empty
-    /// one by a slip in its name. Closes it whatever comes of that.
+    /// Opens the store, which must be there, for `body`: reading and repairing write nothing into a
+    /// place that was named by a slip. Closes it whatever comes of that.
     pub(crate) async fn using<T>(
         &self,
         body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        must_be_there(&self.url()?)?;
-        self.creating(body).await
+        let url = self.url()?;
+        if url.starts_with("memory:") {
+            return Err(Failure::usage(FORGETS));
+        }
+        let store = seriatim::connect_existing(&url).await;
+        closing(store.map_err(|error| not_open(&url, error))?, body).await
     }
 
     /// The same, and makes the store where it is not there yet.
@@ -71,13 +75,19 @@ impl StoreArg {
         &self,
         body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let store = connect(&self.url()?).await?;
-        let result = body(store.clone()).await;
-        let closed = store.close().await;
-        let value = result?;
-        closed?;
-        Ok(value)
+        closing(connect(&self.url()?).await?, body).await
     }
+}
+
+async fn closing<T>(
+    store: SharedStore,
+    body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let result = body(store.clone()).await;
+    let closed = store.close().await;
+    let value = result?;
+    closed?;
+    Ok(value)
 }
 
 /// The store, and how the answer is written.
@@ -127,31 +137,30 @@ impl Yes {
     }
 }
 
-/// Opens the store. Drivers say that nobody answers, not where: it is the configuration of this folder
-/// that named the server, or a variable that somebody set long ago.
+/// Opens the store, and makes it where it is not there yet.
 pub(super) async fn connect(url: &str) -> seriatim::Result<SharedStore> {
-    let store = seriatim::connect(url).await;
-    let at_a_server = url.contains("://") && !url.starts_with("sqlite:");
-    store.map_err(|error| match error.kind() {
-        ErrorKind::Unavailable if at_a_server => error.while_doing(&without_password(url)),
-        _ => error,
-    })
+    seriatim::connect(url).await.map_err(|error| with_place(url, error))
 }
 
-/// Refuses an SQLite file that is not there, and a store that forgets what other processes did.
-fn must_be_there(url: &str) -> Result<(), Failure> {
-    if url.starts_with("memory:") {
-        return Err(Failure::usage(FORGETS));
+/// Drivers say that nobody answers, not where: it is the configuration of this folder that named the
+/// server, or a variable that somebody set long ago.
+fn with_place(url: &str, error: Error) -> Error {
+    let at_a_server = url.contains("://") && !url.starts_with("sqlite:");
+    match error.kind() {
+        ErrorKind::Unavailable if at_a_server => error.while_doing(&without_password(url)),
+        _ => error,
     }
-    let Some(path) = url.strip_prefix("sqlite:") else { return Ok(()) };
-    let path = path.strip_prefix("//").unwrap_or(path);
-    // What cannot be looked at is left to be told by the store.
-    if std::fs::exists(path).unwrap_or(true) {
-        return Ok(());
+}
+
+/// Why a store was not opened that must be there.
+fn not_open(url: &str, error: Error) -> Failure {
+    match error.kind() {
+        ErrorKind::NotFound => Failure::missing(format!(
+            "nothing here: no Seriatim store at {}; `seriatim serve` or `seriatim migrate` makes one; another is named with --store URL or SERIATIM_STORE",
+            without_password(url)
+        )),
+        _ => with_place(url, error).into(),
     }
-    Err(Failure::missing(format!(
-        "there is no database {path} yet: `seriatim push`, `serve` or `migrate` makes it; if it lies elsewhere, name it with --store sqlite:PATH or SERIATIM_STORE"
-    )))
 }
 
 /// The URL without user, password and parameters, which may name a password too.

@@ -9,9 +9,6 @@ use crate::figures::Figures;
 use crate::output::Failure;
 use crate::output::text::one_line;
 
-/// Names that differ by at most so much are taken for a slip of the pen.
-const SLIP_MAX: usize = 3;
-
 /// The queue of this name, if there is one.
 pub(crate) async fn known(store: &dyn Store, name: &str) -> Result<Option<QueueView>, Failure> {
     Ok(store.queues().await?.into_iter().find(|view| view.queue.name == name))
@@ -23,13 +20,9 @@ pub(crate) async fn queue(store: &dyn Store, name: &str) -> Result<QueueView, Fa
     if let Some(at) = queues.iter().position(|view| view.queue.name == name) {
         return Ok(queues.swap_remove(at));
     }
-    let distance = |view: &QueueView| strsim::damerau_levenshtein(&view.queue.name, name);
-    let closest = queues.iter().min_by_key(|view| distance(view));
-    let closest = closest.filter(|view| distance(view) <= SLIP_MAX);
-    let suggestion = closest.map(|view| format!(" (did you mean {:?}?)", view.queue.name));
+    let near = seriatim::names::did_you_mean(name, queues.iter().map(|view| &*view.queue.name));
     Err(Failure::missing(format!(
-        "there is no queue {name:?}{}: `seriatim queues` lists them; a push creates one",
-        suggestion.unwrap_or_default()
+        "there is no queue {name:?}{near}: `seriatim queues` lists them; a push creates one"
     )))
 }
 

@@ -120,6 +120,8 @@ impl Serve {
             traces: traces.clone(),
             audit: audit(&config.http)?,
             cron: config.cron_entries()?,
+            queues,
+            refuses_implied: config.http.implied_queues == Some(false),
             ..Setup::default()
         };
         let server = listening.map(|listening| {

@@ -6,8 +6,6 @@ use crate::output::Failure;
 const LISTS_OF_TABLES: [&str; 3] = ["workers", "cron", "http.tokens"];
 /// What stands for a length, where something else was written.
 pub(super) const LENGTH: &str = "a length";
-/// Words that differ by at most so much are taken for a slip of the pen.
-const SLIP_MAX: usize = 3;
 
 /// The error of reading the value at `path` (empty: the document itself), with a suggestion when a
 /// word is almost right.
@@ -98,6 +96,5 @@ fn wanted_in_words(wanted: &str) -> String {
 
 /// The name that was probably meant.
 pub(crate) fn closest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
-    let scored = known.iter().map(|name| (strsim::damerau_levenshtein(unknown, name), *name));
-    scored.min().filter(|(distance, _)| *distance <= SLIP_MAX).map(|(_, name)| name)
+    seriatim::names::closest(unknown, known.iter().copied())
 }

@@ -128,7 +128,10 @@ async fn trigger(
     let mut job = trigger.into_job()?;
     let sending = app.traces.sending(&job.queue, traceparent(&headers));
     job.options.traceparent = sending.traceparent();
-    let pushed = app.client.push(job).await.map_err(in_its_words);
+    let pushed = match app.queues.makes(&*app.store, &job.queue).await {
+        Ok(_) => app.client.push(job).await.map_err(in_its_words),
+        Err(problem) => Err(problem),
+    };
     let pushed = pushed.inspect_err(|problem| sending.failed(problem.status()))?;
     sending.sent(&[pushed]);
     let status = match pushed.status {

@@ -9,6 +9,7 @@ mod dataloader;
 mod events;
 mod health;
 mod home;
+mod implied;
 mod input;
 mod jobs;
 mod lanes;

@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use seriatim::{Client, Cron, Ending, Observer, SharedStore, Summary, TurnLog};
+use seriatim::{Client, Cron, Ending, Observer, Queue, SharedStore, Summary, TurnLog};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore, watch};
 
 use super::audit::Audit;
 use super::auth::Guard;
+use super::implied::Queues;
 use super::limits::{Budget, LISTENERS_MAX, STREAMS_MAX, WAITING_CLAIMS_MAX};
 use super::metrics::{Meter, Metered};
 use super::work::Workers;
@@ -33,6 +34,7 @@ pub(crate) struct App {
     pub(super) traces: Traces,
     pub(super) audit: Audit,
     pub(super) cron: Vec<Cron>,
+    pub(super) queues: Queues,
     pub(super) streams: Semaphore,
     pub(super) listeners: Arc<Semaphore>,
     pub(super) waiting_claims: Semaphore,
@@ -59,6 +61,10 @@ pub(crate) struct Setup {
     pub(crate) audit: Audit,
     /// What this node pushes by the clock.
     pub(crate) cron: Vec<Cron>,
+    /// The queues of the configuration.
+    pub(crate) queues: Vec<Queue>,
+    /// Whether a push to another queue is refused, unless it exists.
+    pub(crate) refuses_implied: bool,
 }
 
 impl App {
@@ -68,6 +74,7 @@ impl App {
             Some(observer) => Client::observed(store.clone(), observer),
             None => Client::new(store.clone()),
         };
+        let client = client.queues(setup.queues.clone());
         Arc::new(Self {
             client,
             store,
@@ -82,6 +89,7 @@ impl App {
             traces: setup.traces,
             audit: setup.audit,
             cron: setup.cron,
+            queues: Queues::new(setup.queues, !setup.refuses_implied),
             bodies: Budget::default(),
             streams: Semaphore::new(STREAMS_MAX),
             listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),

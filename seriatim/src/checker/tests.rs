@@ -105,6 +105,7 @@ impl World {
             lanes_max: 2,
             crashed_max: 2,
             lease: Lease::Node { ttl: LEASE },
+            declared: false,
         };
         for turn in self.store.claim(request).await.unwrap().turns {
             let at = self.tick();

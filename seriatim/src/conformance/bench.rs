@@ -94,6 +94,7 @@ impl Bench {
             lanes_max,
             crashed_max: lanes_max,
             lease: Lease::Node { ttl: LEASE },
+            declared: false,
         }
     }
 

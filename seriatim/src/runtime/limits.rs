@@ -37,6 +37,12 @@ pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(60);
 pub(super) const SWEEP_ROWS_MAX: usize = 1_000;
 /// How often the queues' definitions are read again.
 pub(super) const DEFINITIONS_EVERY: Duration = Duration::from_secs(15);
+/// How often a queue is declared again that could not be: a push made it, and its jobs stand in the way.
+pub(super) const DECLARE_EVERY: Duration = Duration::from_secs(5);
+/// The shortest time between two such attempts, also where claims find queues missing again and again.
+pub(super) const DECLARE_REST: Duration = Duration::from_millis(100);
+/// How often that is logged.
+pub(super) const DECLARE_TOLD_EVERY: Duration = Duration::from_secs(300);
 /// Most lanes in one rescue.
 pub(super) const RESCUE_LANES_MAX: usize = 500;
 /// The engine never sleeps for less than this between two looks at an idle store.

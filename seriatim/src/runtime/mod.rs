@@ -13,6 +13,7 @@ mod control;
 mod core;
 #[cfg(feature = "cron")]
 mod cron;
+mod definitions;
 mod engine;
 mod exhausted;
 mod extras;

@@ -109,6 +109,9 @@ pub struct Claim {
     pub crashed_max: usize,
     /// How long the claim stands.
     pub lease: Lease,
+    /// Only if the queue is declared: the caller knows how it should be, and a queue that a push made is
+    /// `NotFound`, as one that does not exist.
+    pub declared: bool,
 }
 
 /// How long a claim stands, and what extends it.

@@ -252,13 +252,14 @@ mod tests {
             lanes_max: 1,
             crashed_max: 1,
             lease: Lease::Node { ttl: Duration::from_secs(60) },
+            declared: false,
         };
         store.claim(claim).await.unwrap();
         let mut state = State::new("memory:".to_owned(), false);
         state.show(Sample::take(&*store).await.unwrap());
         state.other_pane();
         let Step::Do(action) = press(&mut state, 'p') else { panic!("nothing was done") };
-        assert_eq!(action.carry_out(&store).await.unwrap(), "order-7 of orders: paused");
+        assert_eq!(action.carry_out(&store).await.unwrap(), "key \"order-7\" of orders: paused");
     }
 
     #[test]

@@ -82,6 +82,10 @@ impl Store for Metered {
         self.told("migrate", self.inner.migrate().await)
     }
 
+    async fn check(&self) -> Result<()> {
+        self.told("check", self.inner.check().await)
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.told("declare", self.inner.declare(request).await)
     }

@@ -3,6 +3,7 @@
 mod around;
 mod calls;
 mod clock;
+mod definitions;
 mod faults;
 mod leases;
 mod loading;

@@ -14,6 +14,7 @@ use crate::store::{
 use crate::{ErrorKind, Job, Merge, Queue, Settlement, Timestamp, Token, Turn};
 
 mod connecting;
+mod emptied;
 mod reading;
 mod transactions;
 
@@ -60,6 +61,7 @@ fn claiming(queue: &str, lanes_max: usize) -> Claim {
         lanes_max,
         crashed_max: lanes_max,
         lease: Lease::Node { ttl: LEASE },
+        declared: false,
     }
 }
 

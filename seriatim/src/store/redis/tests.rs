@@ -2,6 +2,7 @@
 //! queues of several shards.
 #![allow(clippy::unwrap_used)]
 
+mod emptied;
 mod listed;
 mod listings;
 mod reshard;
@@ -64,6 +65,7 @@ fn claim_request(queue: &str, lanes_max: usize) -> Claim {
         lanes_max,
         crashed_max: lanes_max,
         lease: Lease::Node { ttl: LEASE },
+        declared: false,
     }
 }
 
