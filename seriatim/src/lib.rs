@@ -58,6 +58,8 @@ pub use outcomes::Outcomes;
 pub use payload::{Digest, Payload, digest};
 pub use queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
 pub use retry::{Backoff, Exhaustion};
+#[doc(hidden)]
+pub use runtime::ProcessStat;
 pub use runtime::{
     Engine, EngineBuilder, Exhausted, Fleet, Handle, Periodic, PeriodicState, PeriodicView, Prefer,
     RunningCall, Scheduler, Splitter, Summary, Tick, TurnLog,

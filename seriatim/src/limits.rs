@@ -52,6 +52,11 @@ pub const PROMOTE_LANES_MAX: usize = 10_000;
 /// Tokens run from 1 to this, so that they survive JSON.
 pub const TOKEN_MAX: i64 = (1 << 53) - 1;
 
+/// Most troubles that a node tells of itself at once.
+pub const TROUBLES_MAX: usize = 32;
+/// Longest text of one trouble, in bytes; longer ones are cut.
+pub const TROUBLE_TEXT_BYTES_MAX: usize = 512;
+
 /// An error text as it is kept: of one that is longer than [`ERROR_BYTES_MAX`] the beginning and
 /// the last words, with a marker between them that says how many bytes were left out.
 pub fn cut_error(text: &str) -> Cow<'_, str> {

@@ -2,11 +2,12 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use seriatim::store::{Command, NodeState, NodeView, QueueStats};
+use seriatim::store::{Command, NodeState, NodeView, Origin, QueueStats};
 use seriatim::{NodeId, Store, Timestamp};
 
 use super::args::Common;
 use super::running::{Running, running};
+use super::troubles;
 use crate::output::fields::Fields;
 use crate::output::table::{Cell, Column, Table, Tone};
 use crate::output::text::count;
@@ -66,6 +67,9 @@ impl Nodes {
 
 /// What a node does, with the colour of it.
 pub(super) fn state(node: &NodeView, now: Timestamp) -> (&'static str, Tone) {
+    if is_gone(node) {
+        return ("gone", Tone::Bad);
+    }
     let state = node.state(now);
     let tone = match state {
         NodeState::Dead | NodeState::Late => Tone::Bad,
@@ -75,9 +79,14 @@ pub(super) fn state(node: &NodeView, now: Timestamp) -> (&'static str, Tone) {
     (state.as_str(), tone)
 }
 
-/// Whether its last beat is older than its lease: it will be declared dead.
+/// Whether its last beat is older than its lease, or its process is gone: it will be declared dead.
 pub(super) fn is_late(node: &NodeView, now: Timestamp) -> bool {
-    node.heartbeat_at + node.info.lease < now
+    node.heartbeat_at + node.info.lease < now || is_gone(node)
+}
+
+/// Whether it is of this machine and its process is gone, though the store does not know it yet.
+pub(super) fn is_gone(node: &NodeView) -> bool {
+    !node.dead && node.info.origin.as_ref().is_some_and(Origin::is_gone)
 }
 
 /// The queues that it works on, and which of them are paused.
@@ -151,6 +160,7 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
         ]);
     }
     say(table.render(Terminal::of_stdout()));
+    troubles::say_all(&nodes, now, None);
     Ok(())
 }
 
@@ -232,6 +242,7 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
         .add("beat", when(node.heartbeat_at))
         .add("lease", seriatim::duration::format(info.lease));
     say(fields.render());
+    troubles::say_all(std::slice::from_ref(&node), now, None);
     if !held.is_empty() {
         say(format!("\nclaimed:\n{}", lanes(&held, now).render(Terminal::of_stdout())));
     }

@@ -9,7 +9,7 @@ use seriatim::{Mode, SharedStore, Store};
 
 use super::act::{self, Bulk};
 use super::args::{Common, Yes};
-use super::find;
+use super::{find, troubles};
 use crate::figures::Figures;
 use crate::output::fields::Fields;
 use crate::output::table::{Cell, Column, Table, Tone};
@@ -164,9 +164,13 @@ async fn with_figures(store: &dyn Store) -> Result<Vec<(QueueView, Figures)>, Fa
 /// All queues, as programs read them.
 pub(crate) async fn all(store: &dyn Store) -> Result<Value, Failure> {
     let queues = with_figures(store).await?;
-    let queues: Vec<Value> =
-        queues.iter().map(|(view, figures)| document::queue(view, figures)).collect();
-    Ok(json!({ "queues": queues }))
+    let (nodes, now) = (store.nodes().await?, store.now().await?);
+    let document = |(view, figures): &(QueueView, Figures)| {
+        let mut document = document::queue(view, figures);
+        document["troubles"] = troubles::of_queue(&nodes, now, &view.queue.name);
+        document
+    };
+    Ok(json!({ "queues": queues.iter().map(document).collect::<Vec<Value>>() }))
 }
 
 /// One queue in full, as programs read it.
@@ -176,6 +180,7 @@ pub(crate) async fn one(store: &dyn Store, name: &str) -> Result<Value, Failure>
     document["settings"] = serde_json::to_value(&view.queue).map_err(Failure::failed)?;
     let nodes = workers(store, name).await?;
     document["nodes"] = nodes.iter().map(|node| node.info.id.to_string()).collect();
+    document["troubles"] = troubles::of_queue(&nodes, store.now().await?, name);
     Ok(document)
 }
 
@@ -211,6 +216,10 @@ async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
         table.row(row(view, figures));
     }
     say(table.render(Terminal::of_stdout()));
+    let (nodes, now) = (store.nodes().await?, store.now().await?);
+    for (view, _) in &views {
+        troubles::say_all(&nodes, now, Some(&view.queue.name));
+    }
     Ok(())
 }
 
@@ -266,6 +275,7 @@ async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> 
     fields.add("nodes", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
     fields.add("settings", lines_of(&settings, view.queue.mode));
     say(fields.render());
+    troubles::say_all(&nodes, now, Some(&view.queue.name));
     Ok(())
 }
 

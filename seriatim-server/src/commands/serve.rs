@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use seriatim::checker::Recorder;
+use seriatim::store::Trouble;
 use seriatim::{
     EngineBuilder, Memory, Mode, Observer, Queue, SharedStore, Splitter, Summary, TurnLog,
 };
@@ -24,7 +25,7 @@ use crate::output::{Failure, LogFilter, LogFormat, start_log};
 use crate::signals::{dump_when_asked, told_to_stop};
 use crate::trace::{self, Traces};
 use crate::watch::Watch;
-use crate::workers::Workers;
+use crate::workers::{self, Workers};
 
 #[derive(Args)]
 pub(crate) struct Serve {
@@ -45,6 +46,9 @@ pub(crate) struct Serve {
     /// Let everybody in who can reach an address beyond this machine, although no token is configured
     #[arg(long)]
     insecure: bool,
+    /// End at once when the program of a worker cannot be started, instead of warning
+    #[arg(long)]
+    strict: bool,
     /// Record what happens, for `seriatim check`
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
@@ -56,10 +60,26 @@ pub(crate) struct Serve {
     log_level: Option<LogFilter>,
 }
 
-/// Refuses a configuration with which `serve` would not start. Opens and makes nothing.
-pub(super) fn check(config: &Config) -> Result<(), Failure> {
+/// Refuses a configuration with which `serve` would not start; answers what it would warn of. Opens
+/// and makes nothing.
+pub(super) fn check(config: &Config) -> Result<Vec<String>, Failure> {
     plan(config, None, Arc::new(Memory::new()))?.build()?;
-    Ok(())
+    let wrong = unstartable(config, |_| true);
+    match config.node.strict && !wrong.is_empty() {
+        true => Err(Failure::usage(wrong.join("; "))),
+        false => Ok(wrong),
+    }
+}
+
+/// The programs of those workers that cannot be started, each with the reason.
+fn unstartable(config: &Config, wants: impl Fn(&WorkerConfig) -> bool) -> Vec<String> {
+    let reason = |worker: &WorkerConfig| {
+        let program = worker.command.as_ref().or(worker.process.as_ref())?.first()?;
+        let why = workers::why_not(program)?;
+        let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
+        Some(format!("the {about} cannot start: {program}: {why}"))
+    };
+    config.workers.iter().filter(|worker| wants(worker)).filter_map(reason).collect()
 }
 
 impl Serve {
@@ -75,6 +95,7 @@ impl Serve {
         let queues = config.declared()?;
         // A mistake is told before anything is made, waited for, or listened to.
         plan(&config, self.concurrency, Arc::new(Memory::new()))?.build()?;
+        self.check_programs(&config)?;
         let listening = match self.no_http {
             true => None,
             false => {
@@ -99,6 +120,7 @@ impl Serve {
         let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?;
         let engine = traces.around(engine).turn_log(turn_log.clone()).build()?;
         dump_when_asked(engine.handle())?;
+        workers.tell(engine.handle());
         workers.reload_on_hangup()?;
         workers.reap_orphans()?;
         let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
@@ -144,6 +166,23 @@ impl Serve {
     /// Whether this node works on the queue, by what `--queues` says.
     fn wants(&self, queue: &str) -> bool {
         self.queues.is_empty() || self.queues.iter().any(|wanted| wanted == queue)
+    }
+
+    /// Warns of programs of workers that cannot be started; refuses them when it is to be strict.
+    fn check_programs(&self, config: &Config) -> Result<(), Failure> {
+        let wrong = unstartable(config, |worker| self.wants(&worker.queue));
+        if (self.strict || config.node.strict) && !wrong.is_empty() {
+            let wrong = wrong.join("; ");
+            return Err(Failure::failed(format!(
+                "{wrong}; put the program in place, or correct its [[workers]] entry"
+            )));
+        }
+        for wrong in wrong {
+            tracing::warn!(
+                "{wrong}; its jobs wait until it can: put the program in place, or correct its [[workers]] entry"
+            );
+        }
+        Ok(())
     }
 
     /// Refuses names in `--queues` that nothing defines: a slip would leave them without workers.
@@ -201,6 +240,10 @@ impl Serve {
         workers: &mut Workers,
     ) -> Result<EngineBuilder, Failure> {
         let engine = plan(config, self.concurrency, store)?.observer(watch);
+        // Of its workers something may live on when this process is killed.
+        let engine = engine.before_takeover(|origin| async move {
+            workers::end_leftovers(origin).await.map_err(Into::into)
+        });
         let modes: BTreeMap<String, Mode> =
             config.declared()?.into_iter().map(|queue| (queue.name, queue.mode)).collect();
         let wanted = |worker: &&WorkerConfig| self.wants(&worker.queue);
@@ -245,6 +288,9 @@ fn plan(
     }
     if let Some(length) = node.shutdown_timeout {
         engine = engine.shutdown_timeout(length);
+    }
+    if let Some(at_once) = node.takeover {
+        engine = engine.takeover(at_once);
     }
     engine = config.declared()?.into_iter().fold(engine, EngineBuilder::queue);
     Ok(config.cron_entries()?.into_iter().fold(engine, EngineBuilder::cron))

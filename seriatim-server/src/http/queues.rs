@@ -65,7 +65,11 @@ pub(super) fn queue_schema() -> Schema {
         ("declared", Schema::truth()),
         ("paused", Schema::truth()),
     ];
-    let more = [("settings", Schema::any()), ("nodes", Schema::list(Schema::text()))];
+    let more = [
+        ("settings", Schema::any()),
+        ("nodes", Schema::list(Schema::text())),
+        ("troubles", Schema::list(Schema::named("Trouble"))),
+    ];
     Schema::object(&what.into_iter().chain(figures()).chain(more).collect::<Vec<_>>())
 }
 

@@ -1,7 +1,7 @@
 //! What programs read: one JSON document for each thing, with the names of the HTTP API.
 
 use serde_json::{Value, json};
-use seriatim::store::{JobView, LaneView, NodeView, Page, PushStatus, QueueView};
+use seriatim::store::{JobView, LaneView, NodeView, Page, PushStatus, QueueView, Trouble};
 use seriatim::{JobOptions, Timestamp};
 
 use super::time::absolute;
@@ -94,6 +94,15 @@ pub(crate) fn node(node: &NodeView, state: &str, claimed: usize) -> Value {
         "claimed": claimed, "running": running, "prefetched": prefetched,
         "started_at": absolute(info.started_at), "heartbeat_at": absolute(node.heartbeat_at),
         "lease": seriatim::duration::format(info.lease), "command": node.command,
+        "troubles": info.troubles.iter().map(trouble).collect::<Vec<Value>>(),
+    })
+}
+
+pub(crate) fn trouble(trouble: &Trouble) -> Value {
+    json!({
+        "kind": trouble.kind, "queue": trouble.queue, "about": trouble.about,
+        "text": trouble.text, "times": trouble.times, "since": absolute(trouble.since),
+        "last_at": absolute(trouble.last_at),
     })
 }
 

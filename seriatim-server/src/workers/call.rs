@@ -118,7 +118,7 @@ impl<'a> Talk<'a> {
                 answer = &mut handed.answer => return answer.unwrap_or(Answer::NeverSent),
                 () = context.must_end() => break,
                 Ok(()) = handed.news.changed() => {
-                    self.fault = handed.news.borrow_and_update().fault.clone();
+                    self.fault.clone_from(&handed.news.borrow_and_update().fault);
                     if self.fault.is_some() {
                         break;
                     }
@@ -221,5 +221,24 @@ impl Drop for Talk<'_> {
             // The engine has given the call up, and its lanes may run elsewhere in a moment.
             self.process.order(Order::Kill);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_warned_about_ever_more_rarely_and_later_if_the_process_has_answered() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let mut silence = Silence::new(false);
+        assert_eq!(silence.ends, now + SILENCE_NEW);
+        assert_eq!((silence.over(false), silence.ends), (Some(second * 10), now + second * 20));
+        assert_eq!((silence.over(false), silence.ends), (Some(second * 20), now + second * 40));
+        tokio::time::advance(second).await;
+        silence.is_broken();
+        assert_eq!(silence.ends, now + second * 41, "progress begins it anew");
+        assert_eq!((silence.over(true), silence.ends), (None, now + second + SILENCE_KNOWN));
+        assert_eq!(silence.over(true), Some(SILENCE_KNOWN));
     }
 }

@@ -10,6 +10,8 @@ use seriatim::Context;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use super::{leftovers, program};
+
 /// How long a program that is to end gets after SIGTERM before SIGKILL. Shorter than the engine's
 /// patience with its handlers, so that it is gone before its lanes can run elsewhere.
 const TERM_GRACE: Duration = Duration::from_secs(3);
@@ -38,9 +40,17 @@ impl Group {
         if std::env::var_os(PYTHON_VARIABLE).is_none() {
             command.env(PYTHON_VARIABLE, "1");
         }
+        command.envs(leftovers::mark());
         // Locked meanwhile: whoever looks for children that are not ours must not find this one.
         let mut living = living();
-        let child = command.process_group(0).kill_on_drop(true).spawn()?;
+        let child = command.process_group(0).kill_on_drop(true).spawn().map_err(|error| {
+            let program = command.as_std().get_program().to_string_lossy();
+            match program::why_not(&program) {
+                // Says more: the system's words for a missing interpreter are those for a missing file.
+                Some(why) => std::io::Error::new(error.kind(), why),
+                None => error,
+            }
+        })?;
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         living.extend(leader.map(Pid::as_raw_pid));
         Ok((Self { leader }, child))

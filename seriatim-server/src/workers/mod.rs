@@ -7,21 +7,24 @@ pub(crate) mod ffmpeg;
 pub(crate) mod files;
 mod group;
 pub(crate) mod http;
+mod leftovers;
 mod lines;
 mod orphans;
 mod printed;
 mod process;
+mod program;
 mod protocol;
 mod reload;
 pub(crate) mod replicate;
 mod seats;
 mod stopped;
 mod supervisor;
+mod told;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use seriatim::{Mode, Worker};
+use seriatim::{Handle, Mode, Worker};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -31,10 +34,14 @@ use crate::output::Failure;
 use files::FileWorker;
 use http::Webhook;
 use printed::Printed;
+use program::Program;
 use seats::Seats;
 use supervisor::Team;
+use told::Told;
 
 pub(crate) use group::kill_all;
+pub(crate) use leftovers::end as end_leftovers;
+pub(crate) use program::why_not;
 
 /// The processes behind the workers of this node.
 pub(crate) struct Workers {
@@ -43,12 +50,16 @@ pub(crate) struct Workers {
     watchers: JoinSet<()>,
     versions: Vec<watch::Sender<u64>>,
     stop: watch::Sender<bool>,
+    told: Told,
+    /// The programs of command workers: no process tells whether they can still be started.
+    commands: Vec<Program>,
 }
 
 impl Workers {
     pub(crate) fn new() -> Self {
         let (keepers, watchers) = (JoinSet::new(), JoinSet::new());
-        Self { keepers, watchers, versions: Vec::new(), stop: watch::Sender::new(false) }
+        let (stop, told) = (watch::Sender::new(false), Told::default());
+        Self { keepers, watchers, versions: Vec::new(), stop, told, commands: Vec::new() }
     }
 
     /// A worker as configured; starts its processes, if it has any.
@@ -58,13 +69,18 @@ impl Workers {
             WorkerKind::Command(command) => {
                 let printed = Printed::new(queue.into(), None);
                 self.watchers.spawn(printed.clone().keep_count());
+                let task = config.task.as_deref().map(Arc::from);
+                let name = command.first().cloned().unwrap_or_default();
+                self.commands.push(Program { queue: queue.into(), task, name });
                 Worker::raw(queue, move |batch, context| {
                     command::run(command.clone(), printed.clone(), batch, context)
                 })
             }
             WorkerKind::Process { program, processes, watched } => {
                 let per_process = config.concurrency.unwrap_or(1).max(1);
-                let seats = self.team(queue.into(), program, processes, per_process, watched);
+                let task = config.task.as_deref().map(Arc::from);
+                let seats =
+                    self.team((queue.into(), task), program, processes, per_process, watched);
                 let handler = move |batch, context| call::run(seats.clone(), batch, context);
                 Worker::raw(queue, handler).concurrency(processes.saturating_mul(per_process))
             }
@@ -92,7 +108,7 @@ impl Workers {
 
     fn team(
         &mut self,
-        queue: Arc<str>,
+        (queue, task): (Arc<str>, Option<Arc<str>>),
         program: Arc<[String]>,
         processes: usize,
         per_process: usize,
@@ -102,7 +118,8 @@ impl Workers {
         let version = watch::Sender::new(0);
         watched.extend(program.iter().map(PathBuf::from).filter(|path| path.is_file()));
         let (stop, changes) = (self.stop.subscribe(), version.subscribe());
-        let team = Team { queue, program, seats: seats.clone(), version: changes, stop };
+        let (told, held) = (self.told.clone(), seats.clone());
+        let team = Team { queue, task, program, seats: held, told, version: changes, stop };
         for _ in 0..processes {
             self.keepers.spawn(supervisor::keep(team.clone()));
         }
@@ -119,6 +136,14 @@ impl Workers {
             self.watchers.spawn(async move { orphans::reap(&mut ended).await });
         }
         Ok(())
+    }
+
+    /// Tells people through this engine what is wrong with the workers, from now on.
+    pub(crate) fn tell(&mut self, engine: Handle) {
+        self.told.by(engine);
+        for program in std::mem::take(&mut self.commands) {
+            self.watchers.spawn(program.watch(self.told.clone()));
+        }
     }
 
     /// Replaces all processes at each SIGHUP.

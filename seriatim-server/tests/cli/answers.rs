@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use seriatim::store::{Declare, JobState, JobView};
 use seriatim::{Client, Job, JobId, Queue, SharedStore};
 
-use crate::site::{QUEUE, Serving, Site, eventually, kill, wait_until};
+use crate::site::{QUEUE, Serving, Site, eventually, kill};
 
 /// A command that prints what its payload says, with `LANE` and `BATCH` filled in, and ends with its code.
 const COMMAND: &str = "
@@ -39,9 +39,13 @@ struct Shop {
 
 impl Shop {
     async fn new(worker: &str, program: &str) -> Self {
+        Self::with("", worker, program).await
+    }
+
+    async fn with(queue: &str, worker: &str, program: &str) -> Self {
         let site = Site::new(&format!(
             "[node]\nlease = \"5s\"\nheartbeat = \"300ms\"\n\
-             [queues.{QUEUE}]\nmode = \"fifo\"\nretain_completed = \"1h\"\n\
+             [queues.{QUEUE}]\nmode = \"fifo\"\nretain_completed = \"1h\"\n{queue}\n\
              [[workers]]\nqueue = \"{QUEUE}\"\n{worker}\n"
         ));
         fs::write(site.path("worker.py"), program).unwrap();
@@ -76,7 +80,7 @@ impl Shop {
         let job = self.ends(id).await;
         let error = job.error.clone().unwrap_or_default();
         let says = parts.iter().all(|part| error.contains(part));
-        assert!(job.state == JobState::Failed && says, "{what}\n{parts:?}\n{job:?}");
+        assert!(job.state == JobState::Dead && says, "{what}\n{parts:?}\n{job:?}");
     }
 
     fn log(&self) -> String {
@@ -157,7 +161,7 @@ async fn what_a_command_prints_beside_its_answer_changes_nothing() {
 async fn an_exit_code_that_no_lane_bears_out_contradicts_the_answer() {
     let shop = Shop::new("command = [\"python3\", \"worker.py\"]", COMMAND).await;
     let serving = shop.serve();
-    let (failed, later) = (JobState::Failed, JobState::Queued);
+    let (failed, later) = (JobState::Dead, JobState::Queued);
     for (exit, outcome, state, error) in [
         (0, "done", JobState::Succeeded, ""),
         (0, "bury", failed, "no reason given"),
@@ -188,7 +192,8 @@ async fn what_was_read_counts_although_something_keeps_the_output_open() {
     for end in ["\\n", ""] {
         let script = format!(
             "lane=$(sed 's/.*\"lane\":\"\\([^\"]*\\)\".*/\\1/')\n\
-             setsid tail -f /dev/null & echo $! > daemon\nprintf '%s{end}' {answer}\n"
+             setsid sh -c 'echo $$ > daemon; exec tail -f /dev/null' &\n\
+             while ! test -s daemon; do :; done\nprintf '%s{end}' {answer}\n"
         );
         let shop = Shop::new("command = [\"sh\", \"worker.py\"]", &script).await;
         let serving = shop.serve();
@@ -196,7 +201,7 @@ async fn what_was_read_counts_although_something_keeps_the_output_open() {
         let job = shop.ends(id).await;
         let daemon = fs::read_to_string(shop.site.path("daemon")).unwrap();
         kill(daemon.trim().parse().unwrap(), Signal::KILL);
-        assert_eq!((job.state, job.error.as_deref()), (JobState::Failed, Some("as it said")));
+        assert_eq!((job.state, job.error.as_deref()), (JobState::Dead, Some("as it said")));
         serving.stop();
     }
 }
@@ -212,6 +217,37 @@ async fn a_process_whose_answer_cannot_be_used_has_failed_that_call() {
     let id = shop.push("good", json!({ "print": result("\"outcome\":\"done\"") })).await;
     assert_eq!(shop.ends(id).await.state, JobState::Succeeded);
     serving.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_lane_that_an_answer_leaves_out_is_never_done_by_it() {
+    let command = "
+import json, sys
+call = json.load(sys.stdin)
+lanes = [lane['lane'] for lane in call['lanes'] if lane['key'] == 'named']
+print(json.dumps({'type': 'result', 'results': [{'lane': lane, 'outcome': 'done'} for lane in lanes]}))
+sys.exit('the exit code is of the other')
+";
+    let process = "
+import json, sys
+for line in sys.stdin:
+    call = json.loads(line)
+    lanes = [lane['lane'] for lane in call.get('lanes', []) if lane['key'] == 'named']
+    results = [{'lane': lane, 'outcome': 'done'} for lane in lanes]
+    if results: print(json.dumps({'type': 'result', 'batch': call['batch'], 'results': results}))
+";
+    for (kind, program, error) in [
+        ("command", command, "the exit code is of the other"),
+        ("process", process, "`results` must name each lane of the call"),
+    ] {
+        let worker = format!("{kind} = [\"python3\", \"worker.py\"]");
+        let shop = Shop::with("batch_size = 2", &worker, program).await;
+        let (named, other) = (shop.push("named", json!({})).await, shop.push("b", json!({})).await);
+        let serving = shop.serve();
+        assert_eq!(shop.ends(named).await.state, JobState::Succeeded, "{kind}");
+        shop.fails(other, kind, &[error]).await;
+        serving.stop();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -282,8 +318,9 @@ for line in sys.stdin: os._exit(3)
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_node_that_orphans_come_to_asks_how_they_ended() {
     let script = "
+        cat > /dev/null; test -e orphan && exit
         setsid sh -c 'echo $$ > orphan.part; mv orphan.part orphan; exec tail -f /dev/null' < /dev/null > /dev/null 2>&1 &
-        while ! test -s orphan; do :; done; cat > /dev/null";
+        while ! test -s orphan; do :; done";
     let shop = Shop::new("command = [\"sh\", \"worker.py\"]", script).await;
     // As process 1 has it: what loses its parent comes to this process.
     let adopt = "import ctypes, os, sys\n\
@@ -310,12 +347,5 @@ async fn a_node_that_orphans_come_to_asks_how_they_ended() {
         let id = shop.push(key, json!({})).await;
         assert_eq!(shop.ends(id).await.state, JobState::Succeeded);
     }
-    wait_until(&shop.store, |stats| stats.jobs == 0).await;
     serving.stop();
-    kill_orphan(&shop);
-}
-
-fn kill_orphan(shop: &Shop) {
-    let orphan = fs::read_to_string(shop.site.path("orphan")).unwrap();
-    kill(orphan.trim().parse().unwrap(), Signal::KILL);
 }

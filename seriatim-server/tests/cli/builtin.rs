@@ -342,7 +342,11 @@ async fn n13_a_missing_ffmpeg_pauses_the_worker_and_counts_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn ffmpeg_does_not_wait_for_what_a_program_leaves_behind() {
     let ready = with_ffmpeg("", "").await;
-    ready.program("ffprobe", &format!("{FFPROBE}\nsetsid tail -f /dev/null & echo $! >> left"));
+    // It is in a group of its own before its parent ends.
+    let leave = "test -e left && exit
+        setsid sh -c 'echo $$ > left; exec tail -f /dev/null' &
+        while ! test -s left; do :; done";
+    ready.program("ffprobe", &format!("{FFPROBE}\n{leave}"));
     let serving = ready.serve();
     let id = ready.push("film.mp4", json!({"input": "film.mov", "output": "film.mp4"})).await;
     let job = ready.ends(id).await;

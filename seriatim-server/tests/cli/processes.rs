@@ -358,7 +358,7 @@ def handle(lane):
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n4_a_program_that_cannot_start_or_dies_at_once_leaves_its_jobs_uncounted() {
-    for (program, reason) in [(None, "No such file"), (Some("exit 3"), "exit status: 3")] {
+    for (program, reason) in [(None, "no such file"), (Some("exit 3"), "exit status: 3")] {
         let site = Site::new(&format!(
             "[queues.{QUEUE}]\nmode = \"fifo\"\n\
              [[workers]]\nqueue = \"{QUEUE}\"\nprocess = [\"./worker\"]\n"

@@ -44,6 +44,8 @@ impl Site {
     pub(crate) fn program(&self, name: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(name);
         command.args(arguments).current_dir(self.folder.path()).env_remove("SERIATIM_STORE");
+        // What the product sets itself must not come from whoever runs the tests.
+        command.env_remove("PYTHONUNBUFFERED");
         // Whoever traces the tests does not mean these processes.
         command.env_remove("OTEL_EXPORTER_OTLP_ENDPOINT").env_remove("TRACEPARENT");
         command

@@ -120,7 +120,12 @@ async fn n6_a_cancelled_command_that_ignores_it_is_killed() {
     wait_until(&store, |stats| stats.jobs == 0).await;
     assert_eq!(store.job(id).await.unwrap().unwrap().state, JobState::Canceled);
     assert!(!is_alive(pid_in(&site, "pid")));
+    let stats = store.stats(None).await.unwrap().remove(0);
+    assert_eq!((stats.processed, stats.failed, stats.dead), (0, 0, 0));
     serving.stop();
+    let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
+    let end = "1 call: 0 jobs processed; turns: 0 done, 0 failed, 1 cancelled or expired";
+    assert!(log.contains(end) && !log.contains("tried again"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -153,6 +153,12 @@ impl Bench {
         self.store.rescue(request).await.expect("rescue is answered")
     }
 
+    /// Declares a node dead whose last beat was then.
+    pub async fn declare_dead(&mut self, node: &NodeInfo, heartbeat_at: Timestamp) -> bool {
+        let request = DeclareDead { now: Some(self.now), node: node.id.clone(), heartbeat_at };
+        self.store.declare_dead(request).await.expect("it is answered")
+    }
+
     /// Rescues and settles as crashes, as the engine does.
     pub async fn crash_all(&mut self, node: &NodeInfo) -> usize {
         let turns = self.rescue(node).await;

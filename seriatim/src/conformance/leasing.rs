@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::bench::*;
 use super::{Case, listed};
 use crate::store::{Beat, Claim, Command, Lease, NodeInfo, NodeState, Settled, Sweep};
-use crate::{ErrorKind, Mode, Outcome, Queue};
+use crate::{ErrorKind, JobOptions, Mode, Outcome, Queue};
 
 const TICK: Duration = Duration::from_micros(1);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -15,6 +15,8 @@ pub(super) fn cases() -> Vec<Case> {
         d8_an_expired_claim_is_taken_over_and_its_holder_fenced_off,
         a_heartbeat_extends_all_claims_of_a_node,
         a_node_declared_dead_stays_dead,
+        what_a_node_held_that_is_known_to_be_gone_is_taken_over_at_once,
+        a_node_that_beats_is_not_declared_dead_by_others,
         a_node_that_said_goodbye_has_stopped_and_is_forgotten_after_a_day,
         a_rescued_lane_keeps_its_jobs_and_newcomers_apart,
         crashes_count_and_poison_is_buried,
@@ -119,6 +121,54 @@ async fn a_node_that_said_goodbye_has_stopped_and_is_forgotten_after_a_day(mut b
         bench.store.sweep(Sweep { now: Some(bench.now), rows_max: 10 }).await.unwrap();
         assert_eq!(state_of(&bench, &leaver).await.is_some(), left);
     }
+}
+
+async fn what_a_node_held_that_is_known_to_be_gone_is_taken_over_at_once(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    let long = JobOptions { lease_ttl: Some(DAY), ..JobOptions::default() };
+    let mut patient = job("b").key("patient");
+    patient.options = long;
+    bench.push_all(vec![job("a").key("usual"), patient]).await;
+    let holder = bench.other_node("holder").await;
+    let old = bench.claim_by(&holder.id, 2).await;
+    bench.push(job("c").key("own")).await;
+    let request = Claim {
+        node: holder.id.clone(),
+        lease: Lease::Own { ttl: LEASE },
+        ..bench.claim_request("q", 1)
+    };
+    let own = bench.store.claim(request).await.unwrap().turns.remove(0);
+    let beaten_at = bench.now;
+    bench.pass(TICK);
+    bench.beat().await;
+    assert_eq!(bench.crash_all(&bench.node.clone()).await, 0);
+    assert!(bench.declare_dead(&holder, beaten_at).await);
+    assert_eq!(state_of(&bench, &holder).await, Some(NodeState::Dead));
+    let nodes = bench.store.nodes().await.unwrap();
+    let view = nodes.iter().find(|view| view.info.id == holder.id).unwrap();
+    assert_eq!(view.heartbeat_at, beaten_at, "its last beat is shown as it was");
+    assert_eq!(bench.crash_all(&bench.node.clone()).await, 2, "however long their lease is");
+    assert_eq!(bench.end(&old[0], Outcome::Done).await, Settled::Stale);
+    assert!(!bench.beat_as(holder.clone(), Vec::new()).await.alive, "it stays dead");
+    assert!(!bench.declare_dead(&holder, beaten_at).await, "it was dead already");
+    bench.done(&own).await;
+}
+
+async fn a_node_that_beats_is_not_declared_dead_by_others(mut bench: Bench) {
+    bench.queue(Mode::Parallel).await;
+    bench.push(loose("a")).await;
+    let holder = bench.other_node("holder").await;
+    let turn = bench.claim_by(&holder.id, 1).await.remove(0);
+    let seen = bench.now;
+    bench.pass(TICK);
+    bench.beat().await;
+    bench.beat_as(holder.clone(), Vec::new()).await;
+    assert!(!bench.declare_dead(&holder, seen).await, "it has beaten since");
+    let unknown = NodeInfo::new("unknown".into(), LEASE);
+    assert!(!bench.declare_dead(&unknown, seen).await);
+    assert_eq!(state_of(&bench, &holder).await, Some(NodeState::Alive));
+    assert_eq!(bench.crash_all(&bench.node.clone()).await, 0);
+    bench.done(&turn).await;
 }
 
 async fn state_of(bench: &Bench, node: &NodeInfo) -> Option<NodeState> {

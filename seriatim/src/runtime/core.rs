@@ -24,6 +24,7 @@ use super::source::Source;
 use super::splitter::{Fleet, Splitter};
 use super::summary::Counters;
 use super::surroundings::Surroundings;
+use super::troubles::Troubles;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::NodeId;
@@ -68,6 +69,7 @@ pub(super) struct Core {
     pub(super) outage: Outage,
     pub(super) phases: Phases,
     pub(super) counters: Counters,
+    pub(super) troubles: Troubles,
     /// Which of the sources this node prefers.
     preferred: Mutex<Vec<bool>>,
     /// A person told the node to take no more work.
@@ -123,6 +125,7 @@ impl Core {
             outage: Outage::default(),
             phases: Phases::new(),
             counters: Counters::default(),
+            troubles: Troubles::default(),
             quiet: AtomicBool::new(false),
             told_to_stop: Notify::new(),
             gone: Notify::new(),

@@ -27,7 +27,7 @@ use crate::outcomes::Outcomes;
 use crate::queue::Queue;
 use crate::settle::{Outcome, Settlement, Verdict, plan};
 use crate::steps::Interrupted;
-use crate::store::Settled;
+use crate::store::{Settled, Trouble, TroubleKind};
 use crate::turn::Turn;
 use crate::worker::{Failure, Fatal, Handling, Prepared, Unstartable, Worker};
 
@@ -66,6 +66,9 @@ pub(super) async fn perform(core: &Core, picked: Picked) {
         Some(worker) => run(core, &call, worker).await,
         None => (Ending::NoWorker, Vec::new()),
     };
+    if core.troubles.any() {
+        note_start(core, worker, &call, &ending);
+    }
     let answer = judge(core, source, &call, ending);
     if let Some(began) = began {
         let outcome = in_a_word(&call, &answer, &undecodable);
@@ -195,7 +198,7 @@ fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Ou
         }
         (Ending::Answered(Err(failure)), reason) => {
             if let Some(why) = failure.downcast_ref::<Unstartable>() {
-                pause_unstartable(source, why);
+                pause_unstartable(core, source, call, why);
                 return Err(Outcome::Release);
             }
             if failure.is::<Interrupted>() {
@@ -213,7 +216,25 @@ fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Ou
     }
 }
 
-fn pause_unstartable(source: &Source, why: &Unstartable) {
+/// A handler that answers has been started: its worker can start again.
+fn note_start(core: &Core, worker: Option<&Worker>, call: &Call, ending: &Ending) {
+    let answered = match ending {
+        Ending::Answered(Ok(_)) => true,
+        Ending::Answered(Err(failure)) => !failure.is::<Unstartable>(),
+        _ => false,
+    };
+    // What was told to end may never have begun.
+    if let (true, Some(worker), None) = (answered, worker, call.control.reason()) {
+        let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
+        core.troubles.clear(TroubleKind::WorkerCannotStart, &about);
+    }
+}
+
+fn pause_unstartable(core: &Core, source: &Source, call: &Call, why: &Unstartable) {
+    let worker = source.worker(call.turns.first().and_then(Turn::task).map(AsRef::as_ref));
+    let task = worker.and_then(|worker| worker.task.as_deref());
+    let about = Trouble::about_worker(&source.name, task);
+    core.troubles.set(TroubleKind::WorkerCannotStart, Some(&source.name), &about, &why.0);
     if source.pause(UNSTARTABLE_PAUSE) {
         let (queue, pause_s) = (&*source.name, UNSTARTABLE_PAUSE.as_secs());
         tracing::error!(
@@ -270,7 +291,7 @@ fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
         let settled = Settled::Ok { cancelled: Vec::new() };
         core.counters
             .settled([Jobs::of(turn, settlement).ending(settlement, &settled)].into_iter());
-        core.extras.turn_log.settled(turn, settlement);
+        core.extras.turn_log.settled(turn, settlement, &[]);
         if let Some(observer) = &core.observer {
             observer.ended(turn, &done_verdict(call, turn));
             observer.settling(turn, settlement);

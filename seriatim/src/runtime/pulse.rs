@@ -76,6 +76,8 @@ impl Pulser {
             prefetched: BTreeMap::new(),
             started_at,
             lease: settings.lease,
+            troubles: Vec::new(),
+            origin: core.extras.origin.clone(),
         };
         Self { core, info, untold: Vec::new(), command: None, told: Load::default() }
     }
@@ -113,7 +115,7 @@ impl Pulser {
     }
 
     /// Until the next beat: sooner when a handler has progress to tell, the node has got more or less
-    /// to do, or the store has forgotten us.
+    /// to do, something has begun or ceased to be wrong, or the store has forgotten us.
     async fn rest(&self, length: Duration) {
         let core = &self.core;
         let now = Instant::now();
@@ -126,7 +128,8 @@ impl Pulser {
                 () = core.gone.notified() => return,
                 () = core.around.hurry.notified() => {}
             }
-            if Instant::now() >= until || core.running.has_progress() {
+            let news = core.running.has_progress() || core.troubles.changed();
+            if Instant::now() >= until || news {
                 return;
             }
             let looks = Instant::now() >= load_from;
@@ -154,8 +157,11 @@ impl Pulser {
     async fn send(&mut self, id: NodeId, beats: Vec<Beat>) -> Result<Pulse> {
         self.told = Load::of(&self.core);
         let (busy, prefetched) = (self.told.busy, self.told.prefetched.clone());
-        let node = NodeInfo { id, busy, prefetched, ..self.info.clone() };
-        self.core.store.heartbeat(Heartbeat { now: None, node, beats }).await
+        let (troubles, version) = self.core.troubles.at(self.core.store_now());
+        let node = NodeInfo { id, busy, prefetched, troubles, ..self.info.clone() };
+        let pulse = self.core.store.heartbeat(Heartbeat { now: None, node, beats }).await?;
+        self.core.troubles.told(version);
+        Ok(pulse)
     }
 
     fn heed(&mut self, pulse: Pulse) {

@@ -173,8 +173,8 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
         let known = settled.is_ok() || !repeated;
         let (true, Some((call, place))) = (known, witness) else { continue };
         let turn = &call.turns[*place];
-        if settled.is_ok() {
-            core.extras.turn_log.settled(turn, settlement);
+        if let Settled::Ok { cancelled } = settled {
+            core.extras.turn_log.settled(turn, settlement, cancelled);
         }
         if let Some(observer) = &core.observer {
             observer.settled(turn, settlement, settled, sent_at);

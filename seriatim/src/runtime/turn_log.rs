@@ -10,8 +10,9 @@ use super::call::Call;
 use super::limits::{LOG_ERROR_BYTES_MAX, LOG_LINES_MAX, LOG_WINDOW};
 use super::lock::lock;
 use crate::batch::Undecodable;
+use crate::id::JobId;
 use crate::outcomes::Outcomes;
-use crate::settle::{Due, Fate, Outcome, Settlement};
+use crate::settle::{Due, EndKind, Fate, Outcome, Settlement};
 use crate::text::{cut_middle, one_line};
 use crate::turn::{Turn, TurnJob};
 
@@ -39,9 +40,10 @@ impl TurnLog {
         self
     }
 
-    /// Logs the failure, if there is one, of a settlement that the store has carried out.
-    pub fn settled(&self, turn: &Turn, settlement: &Settlement) {
-        let Some(failure) = Failure::of(turn, settlement) else { return };
+    /// Logs the failure, if there is one, of a settlement that the store has carried out; `cancelled`
+    /// are the jobs that it said were cancelled instead.
+    pub fn settled(&self, turn: &Turn, settlement: &Settlement, cancelled: &[JobId]) {
+        let Some(failure) = Failure::of(turn, settlement, cancelled) else { return };
         let limit = if failure.is_final() { &self.endings } else { &self.retries };
         if !limit.admit(Instant::now()) {
             return;
@@ -193,21 +195,22 @@ enum Next {
 }
 
 impl<'t> Failure<'t> {
-    fn of(turn: &'t Turn, settlement: &'t Settlement) -> Option<Self> {
-        if settlement.is_all_done() {
+    /// None of a turn that does not count as failed.
+    fn of(turn: &'t Turn, settlement: &'t Settlement, cancelled: &[JobId]) -> Option<Self> {
+        let ending = settlement.ending(turn.jobs.iter().map(|job| job.id), cancelled);
+        if ending.kind != EndKind::Failed {
             return None;
         }
-        let fated =
-            |fate: Fate| turn.jobs.iter().filter(move |job| settlement.fate_of(job.id) == fate);
+        let fated = |fate: Fate| {
+            let left = turn.jobs.iter().filter(|job| !cancelled.contains(&job.id));
+            left.filter(move |job| settlement.fate_of(job.id) == fate)
+        };
         let has = |fate: Fate| fated(fate).next().is_some();
         let keep = &settlement.keep;
         let (fate, next) = if has(Fate::Bury) {
             (Fate::Bury, Next::Buried)
         } else if has(Fate::Drop) {
             (Fate::Drop, Next::Dropped)
-        } else if !keep.counted || has(Fate::Cancel) {
-            // Put off, released or cancelled: no failure.
-            return None;
         } else if keep.hold {
             (Fate::Keep, Next::Held)
         } else {

@@ -264,6 +264,10 @@ impl Store for Wire {
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
         plain!(self, "command_node", self.world.store.command_node(node, command))
     }
+    async fn declare_dead(&self, r: DeclareDead) -> Result<bool> {
+        let r = DeclareDead { now: Some(self.now()), ..r };
+        plain!(self, "declare_dead", self.world.store.declare_dead(r))
+    }
     async fn lead(&self, r: Lead) -> Result<bool> {
         plain!(self, "lead", self.world.store.lead(Lead { now: Some(self.now()), ..r }))
     }

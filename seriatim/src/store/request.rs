@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::origin::Origin;
+use super::trouble::Trouble;
 use crate::clock::Timestamp;
 use crate::id::{JobId, LaneId, NodeId, Token};
 use crate::job::Job;
@@ -212,6 +214,12 @@ pub struct NodeInfo {
     /// stopped.
     #[serde(with = "crate::duration")]
     pub lease: Duration,
+    /// What is wrong with it right now, the oldest first.
+    #[serde(default)]
+    pub troubles: Vec<Trouble>,
+    /// Its process, where that can be told. Without it only its lease says that it is gone.
+    #[serde(default)]
+    pub origin: Option<Origin>,
 }
 
 impl NodeInfo {
@@ -229,6 +237,8 @@ impl NodeInfo {
             prefetched: BTreeMap::new(),
             started_at: Timestamp::of_this_machine(),
             lease,
+            troubles: Vec::new(),
+            origin: None,
         }
     }
 
@@ -293,6 +303,17 @@ impl Command {
     pub(crate) fn kept(self) -> Option<Self> {
         (self != Self::Resume).then_some(self)
     }
+}
+
+/// See [`crate::Store::declare_dead`].
+#[derive(Clone, Debug)]
+pub struct DeclareDead {
+    /// The time; the store's when none.
+    pub now: Option<Timestamp>,
+    /// Who is gone.
+    pub node: NodeId,
+    /// Its last beat, as the caller knows it.
+    pub heartbeat_at: Timestamp,
 }
 
 /// See [`crate::Store::rescue`].

@@ -7,6 +7,7 @@ mod look;
 mod nodes;
 mod place;
 mod queues;
+mod troubles;
 
 use clap::Args;
 use serde::Serialize;
@@ -69,6 +70,7 @@ impl Doctor {
         findings.extend(look::check_clock(&seen));
         findings.extend(definitions::check(&seen)?);
         findings.extend(nodes::check(&seen));
+        findings.extend(troubles::check(&seen));
         findings.extend(bound::check(&seen));
         findings.extend(queues::check(&seen));
         findings.extend(lanes::check(&seen));

@@ -78,7 +78,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use seriatim::store::{LaneOrder, LaneQuery};
-    use seriatim::{Client, Job, Memory, Store};
+    use seriatim::{Client, Job, Memory};
 
     #[tokio::test]
     async fn what_was_done_to_a_lane_is_told_of_its_key() {

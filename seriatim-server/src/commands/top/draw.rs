@@ -9,7 +9,7 @@ use seriatim::store::NodeView;
 
 use super::sample::{Sample, Shown, Why};
 use super::state::{Pane, State};
-use crate::commands::{lanes, nodes};
+use crate::commands::{lanes, nodes, troubles};
 use crate::figures::Figures;
 use crate::output::table::Tone;
 use crate::output::text::{columns, count, cut_middle, one_line, retries};
@@ -133,7 +133,10 @@ fn draw_queues(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, st
     let (is_wide, narrow) = (area.width >= WIDE, [0, 1, 2, 3, 4, 5, 6]);
     let rows = sample.queues.iter().map(|of| {
         let rates = state.before.as_ref().and_then(|before| sample.rates(before, &of.stats));
-        Row::new(fitting(queue_row(of, rates, styles), is_wide, &narrow))
+        let troubles = troubles::of(&sample.nodes, sample.now);
+        let mut queues = troubles.filter_map(|(_, trouble)| trouble.queue.as_deref());
+        let is_troubled = queues.any(|name| name == &*of.stats.queue);
+        Row::new(fitting(queue_row(of, is_troubled, rates, styles), is_wide, &narrow))
     });
     let widths = [
         Constraint::Fill(1),
@@ -157,10 +160,20 @@ fn draw_queues(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, st
     frame.render_stateful_widget(table, area, &mut chosen);
 }
 
-fn queue_row(of: &Figures, rates: Option<(f64, f64)>, styles: Styles) -> [Cell<'static>; 9] {
+fn queue_row(
+    of: &Figures,
+    is_troubled: bool,
+    rates: Option<(f64, f64)>,
+    styles: Styles,
+) -> [Cell<'static>; 9] {
     let queue = &of.stats;
     let mode = queue.mode.map_or("", |mode| mode.as_str());
-    let (mode, tone) = if queue.paused { ("paused", Tone::Warn) } else { (mode, Tone::Plain) };
+    let (mode, tone) = match (is_troubled, queue.paused) {
+        // What it is stands with its node below.
+        (true, _) => ("trouble", Tone::Bad),
+        (false, true) => ("paused", Tone::Warn),
+        (false, false) => (mode, Tone::Plain),
+    };
     let rate = |rate: Option<f64>, tone| match rate {
         None => styles.number("-", Tone::Faint),
         Some(rate) if rate > 0.0 => styles.number(format!("{rate:.1}"), tone),
@@ -224,15 +237,20 @@ fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
     let id_columns = longest.clamp(NODE_COLUMNS_MIN, usize::from(area.width) * 2 / 5);
     let row = |node: &NodeView| {
         let (state, tone) = nodes::state(node, sample.now);
+        let mut troubles = troubles::of(std::slice::from_ref(node), sample.now);
+        let last = match troubles.next() {
+            Some((_, trouble)) => styles.cell(troubles::line(trouble, sample.now), Tone::Bad),
+            None => {
+                let queues = sample.queues.iter().map(|of| &of.stats);
+                styles.cell(nodes::queues_of(node, queues), Tone::Plain)
+            }
+        };
         Row::new([
             styles.cell(cut_middle(&node.info.id.0, id_columns), Tone::Plain),
             styles.cell(state, tone),
             styles.number(format!("{}/{}", node.info.busy, node.info.concurrency), Tone::Plain),
             styles.cell(relative(sample.now, node.heartbeat_at), Tone::Plain),
-            styles.cell(
-                nodes::queues_of(node, sample.queues.iter().map(|of| &of.stats)),
-                Tone::Plain,
-            ),
+            last,
         ])
     };
     let widths = [
@@ -242,7 +260,7 @@ fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
         Constraint::Length(10),
         Constraint::Fill(1),
     ];
-    let head = ["node", "state", "   busy", "beat", "queues"];
+    let head = ["node", "state", "   busy", "beat", "queues, or what is wrong"];
     let title = if sample.nodes.is_empty() { " nodes: none " } else { " nodes " };
     let table = Table::new(sample.nodes.iter().map(row), widths)
         .header(Row::new(head.map(|name| styles.cell(name, Tone::Faint))))

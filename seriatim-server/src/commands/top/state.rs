@@ -200,9 +200,11 @@ impl State {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::time::Duration;
+
     use crate::figures::Figures;
-    use seriatim::Timestamp;
-    use seriatim::store::QueueStats;
+    use seriatim::store::{Claim, Heartbeat, Lease, NodeInfo, QueueStats};
+    use seriatim::{Client, Job, Memory, SharedStore, Timestamp};
 
     fn sample(names: &[&str]) -> Sample {
         let queue = |name: &&str| Figures {
@@ -230,6 +232,33 @@ mod tests {
         assert_eq!(press(&mut state, 'p'), Step::Do(Action::PauseQueue("c".into(), true)));
         state.show(sample(&["a"]));
         assert_eq!(press(&mut state, 'p'), Step::Do(Action::PauseQueue("a".into(), true)));
+    }
+
+    #[tokio::test]
+    async fn what_is_done_to_a_lane_is_told_by_its_key() {
+        let store: SharedStore = Arc::new(Memory::new());
+        let node = NodeInfo::new("n".into(), Duration::from_secs(60));
+        let beat = Heartbeat { now: None, node: node.clone(), beats: Vec::new() };
+        store.heartbeat(beat).await.unwrap();
+        let job = Job::new("orders", &1).unwrap().key("order-7");
+        Client::new(store.clone()).push(job).await.unwrap();
+        let claim = Claim {
+            now: None,
+            node: node.id,
+            queue: "orders".into(),
+            shard: None,
+            node_name: None,
+            groups: Vec::new(),
+            lanes_max: 1,
+            crashed_max: 1,
+            lease: Lease::Node { ttl: Duration::from_secs(60) },
+        };
+        store.claim(claim).await.unwrap();
+        let mut state = State::new("memory:".to_owned(), false);
+        state.show(Sample::take(&*store).await.unwrap());
+        state.other_pane();
+        let Step::Do(action) = press(&mut state, 'p') else { panic!("nothing was done") };
+        assert_eq!(action.carry_out(&store).await.unwrap(), "order-7 of orders: paused");
     }
 
     #[test]

@@ -173,6 +173,10 @@ impl Store for Metered {
         self.told("command_node", self.inner.command_node(node, command).await)
     }
 
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        self.told("declare_dead", self.inner.declare_dead(request).await)
+    }
+
     async fn lead(&self, request: Lead) -> Result<bool> {
         self.told("lead", self.inner.lead(request).await)
     }

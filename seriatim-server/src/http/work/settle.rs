@@ -90,7 +90,7 @@ pub(super) async fn settle(
                 if TurnLog::tells_calls() {
                     TurnLog::call_ended(std::slice::from_ref(turn), ended.outcome.name(), took);
                 }
-                app.turn_log.settled(turn, settlement);
+                app.turn_log.settled(turn, settlement, &cancelled);
                 app.meter.handled(&turn.queue, took);
                 "ok"
             }

@@ -8,7 +8,7 @@ use seriatim::store::{
     Claim, Claimed, Declare, Heartbeat, JobOrder, JobQuery, JobState, Lease, NodeInfo, Push,
     PushStatus, Rescue, Settle, Settled,
 };
-use seriatim::{Error, Job, NodeId, Queue, Settlement, SharedStore, Timestamp, Turn};
+use seriatim::{Error, Job, NodeId, Queue, Settlement, SharedStore, Turn};
 use seriatim_testkit::{Cut, Proxy};
 
 use super::Server;
@@ -107,19 +107,7 @@ impl Rig {
 }
 
 fn info(id: &NodeId) -> NodeInfo {
-    NodeInfo {
-        id: id.clone(),
-        name: "test".into(),
-        host: "here".into(),
-        pid: 1,
-        version: "1".into(),
-        queues: vec![QUEUE.into()],
-        concurrency: 1,
-        busy: 0,
-        prefetched: Default::default(),
-        started_at: Timestamp::of_this_machine(),
-        lease: TTL * 1_000,
-    }
+    NodeInfo { queues: vec![QUEUE.into()], ..NodeInfo::new(id.clone(), TTL * 1_000) }
 }
 
 fn jobs(key: &str) -> Vec<Job> {

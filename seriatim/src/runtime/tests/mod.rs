@@ -12,3 +12,4 @@ mod scheduling;
 mod splitting;
 mod steps;
 mod stopping;
+mod takeover;

@@ -216,6 +216,9 @@ impl Store for Rig {
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
         self.inner.command_node(node, command).await
     }
+    async fn declare_dead(&self, r: DeclareDead) -> Result<bool> {
+        self.inner.declare_dead(DeclareDead { now: Some(self.at(r.now)), ..r }).await
+    }
     async fn lead(&self, r: Lead) -> Result<bool> {
         self.inner.lead(Lead { now: Some(self.at(r.now)), ..r }).await
     }

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Redis;
-use super::link::{Args, GLOBAL_COMMAND, GLOBAL_LEAD};
+use super::link::{Args, GLOBAL_COMMAND, GLOBAL_GONE, GLOBAL_LEAD};
 use super::reply::{Fields, corrupt, single};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::NodeId;
-use crate::store::request::{Command, Lead, NodeInfo};
+use crate::store::gone;
+use crate::store::request::{Command, DeclareDead, Lead, NodeInfo};
 use crate::store::view::NodeView;
 
 impl Redis {
@@ -28,6 +29,13 @@ impl Redis {
                 Err(Error::new(ErrorKind::NotFound, message))
             }
         }
+    }
+
+    pub(super) async fn bury_node(&self, request: DeclareDead) -> Result<bool> {
+        let mut args = Args::at(request.now);
+        args.text(&request.node.0).time(request.heartbeat_at);
+        args.time(gone::set_back(request.heartbeat_at));
+        single(self.link.run(&GLOBAL_GONE, &self.global(""), &args).await?)?.flag()
     }
 
     pub(super) async fn do_lead(&self, request: Lead) -> Result<bool> {
@@ -51,7 +59,7 @@ impl Redis {
             let beat = beats.get(&id).and_then(|beat| beat.parse().ok()).unwrap_or_default();
             Ok(NodeView {
                 info,
-                heartbeat_at: Timestamp::from_micros(beat),
+                heartbeat_at: gone::as_it_was(Timestamp::from_micros(beat)),
                 dead: dead.contains(&id),
                 command: commands.get(&id).and_then(|text| command_of(text)),
             })
