@@ -9,7 +9,7 @@ use super::serve;
 use crate::config::{Config, WorkerConfig};
 use crate::http::Entrance;
 use crate::output::fields::Fields;
-use crate::output::{Failure, check_log, say};
+use crate::output::{Failure, check_log, hint, say};
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
@@ -31,7 +31,7 @@ impl ConfigArgs {
         let Action::Check = self.action;
         let config = self.common.store.config()?;
         let queues = config.declared()?;
-        serve::check(&config)?;
+        let warnings = serve::check(&config)?;
         check_log()?;
         let entrance = Entrance::read(&config.http, None, false).await?;
         let file = self.common.store.config_file().map(|file| file.display().to_string());
@@ -47,11 +47,13 @@ impl ConfigArgs {
             let tokens: Vec<&str> = entrance.guard.tokens.iter().map(|t| &*t.name).collect();
             let cron: Vec<&str> = config.cron.iter().map(|entry| entry.name()).collect();
             say(json!({ "config": file, "store": store, "listen": entrance.address,
-                        "tokens": tokens, "queues": queues, "workers": workers, "cron": cron }));
+                        "tokens": tokens, "queues": queues, "workers": workers, "cron": cron,
+                        "warnings": warnings }));
             return Ok(());
         }
         say(format!("{} is good", file.as_deref().unwrap_or("the environment, without a file,")));
         say(in_words(&config, &queues, &entrance, &store).render());
+        warnings.iter().for_each(|warning| hint(format!("warning: {warning}")));
         Ok(())
     }
 }

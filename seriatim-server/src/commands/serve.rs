@@ -60,10 +60,26 @@ pub(crate) struct Serve {
     log_level: Option<LogFilter>,
 }
 
-/// Refuses a configuration with which `serve` would not start. Opens and makes nothing.
-pub(super) fn check(config: &Config) -> Result<(), Failure> {
+/// Refuses a configuration with which `serve` would not start; answers what it would warn of. Opens
+/// and makes nothing.
+pub(super) fn check(config: &Config) -> Result<Vec<String>, Failure> {
     plan(config, None, Arc::new(Memory::new()))?.build()?;
-    Ok(())
+    let wrong = unstartable(config, |_| true);
+    match config.node.strict && !wrong.is_empty() {
+        true => Err(Failure::usage(wrong.join("; "))),
+        false => Ok(wrong),
+    }
+}
+
+/// The programs of those workers that cannot be started, each with the reason.
+fn unstartable(config: &Config, wants: impl Fn(&WorkerConfig) -> bool) -> Vec<String> {
+    let reason = |worker: &WorkerConfig| {
+        let program = worker.command.as_ref().or(worker.process.as_ref())?.first()?;
+        let why = workers::why_not(program)?;
+        let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
+        Some(format!("the {about} cannot start: {program}: {why}"))
+    };
+    config.workers.iter().filter(|worker| wants(worker)).filter_map(reason).collect()
 }
 
 impl Serve {
@@ -156,14 +172,7 @@ impl Serve {
 
     /// Warns of programs of workers that cannot be started; refuses them when it is to be strict.
     fn check_programs(&self, config: &Config) -> Result<(), Failure> {
-        let mut wrong = Vec::new();
-        for worker in config.workers.iter().filter(|worker| self.wants(&worker.queue)) {
-            let program = worker.command.as_ref().or(worker.process.as_ref());
-            let Some(program) = program.and_then(|words| words.first()) else { continue };
-            let Some(why) = workers::why_not(program) else { continue };
-            let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
-            wrong.push(format!("the {about} cannot start: {program}: {why}"));
-        }
+        let wrong = unstartable(config, |worker| self.wants(&worker.queue));
         if (self.strict || config.node.strict) && !wrong.is_empty() {
             let wrong = wrong.join("; ");
             return Err(Failure::failed(format!(

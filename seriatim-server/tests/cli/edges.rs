@@ -190,6 +190,7 @@ fn config_check_says_what_serve_would_do_and_makes_nothing() {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(!said.contains("sesame"), "{said}");
+    assert!(said.contains("warning: the ") && said.contains("cannot start: ./sync"), "{said}");
     let shown: Value =
         serde_json::from_slice(&site.run(&["config", "check", "--json"]).stdout).unwrap();
     assert_eq!(shown["queues"], json!([{ "queue": "orders", "mode": "fifo" }]));

@@ -40,8 +40,8 @@ impl TurnLog {
         self
     }
 
-    /// Logs the failure, if there is one, of a settlement that the store has carried out.
-    /// `cancelled` are the jobs that ended cancelled because they were flagged.
+    /// Logs the failure, if there is one, of a settlement that the store has carried out; `cancelled`
+    /// are the jobs that it said were cancelled instead.
     pub fn settled(&self, turn: &Turn, settlement: &Settlement, cancelled: &[JobId]) {
         let Some(failure) = Failure::of(turn, settlement, cancelled) else { return };
         let limit = if failure.is_final() { &self.endings } else { &self.retries };
@@ -197,9 +197,6 @@ enum Next {
 impl<'t> Failure<'t> {
     /// None of a turn that does not count as failed.
     fn of(turn: &'t Turn, settlement: &'t Settlement, cancelled: &[JobId]) -> Option<Self> {
-        if settlement.is_all_done() {
-            return None;
-        }
         let ending = settlement.ending(turn.jobs.iter().map(|job| job.id), cancelled);
         if ending.kind != EndKind::Failed {
             return None;
