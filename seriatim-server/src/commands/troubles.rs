@@ -10,10 +10,10 @@ use crate::output::time::length;
 use crate::output::{document, say};
 
 /// The troubles of the nodes that live, with their node. Those of a node that has ended are over.
-pub(crate) fn of<'a>(
-    nodes: &'a [NodeView],
+pub(crate) fn of(
+    nodes: &[NodeView],
     now: Timestamp,
-) -> impl Iterator<Item = (&'a NodeView, &'a Trouble)> {
+) -> impl Iterator<Item = (&NodeView, &Trouble)> {
     let living = nodes.iter().filter(move |node| !node.dead && !is_late(node, now));
     living.flat_map(|node| node.info.troubles.iter().map(move |trouble| (node, trouble)))
 }
