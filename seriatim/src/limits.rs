@@ -1,6 +1,9 @@
 //! Every limit, with its name and unit. Nothing in the crate grows past one of these.
 
+use std::borrow::Cow;
 use std::time::Duration;
+
+use crate::text::cut_middle;
 
 /// Longest queue name, in bytes.
 pub const QUEUE_NAME_BYTES_MAX: usize = 128;
@@ -30,7 +33,7 @@ pub const SETTLE_TURNS_MAX: usize = 10_000;
 pub const PAGE_ROWS_MAX: usize = 1_000;
 /// Most rows that one call of a bulk action (requeue, delete, sweep) touches; it says when more are left.
 pub const ACTION_ROWS_MAX: usize = 10_000;
-/// Longest error text kept with a lane or a job, in bytes; longer ones are cut.
+/// Longest error text kept with a lane or a job, in bytes; longer ones lose their middle.
 pub const ERROR_BYTES_MAX: usize = 4 << 10;
 /// Largest progress document of a turn, in bytes.
 pub const PROGRESS_BYTES_MAX: usize = 64 << 10;
@@ -54,19 +57,8 @@ pub const TROUBLES_MAX: usize = 32;
 /// Longest text of one trouble, in bytes; longer ones are cut.
 pub const TROUBLE_TEXT_BYTES_MAX: usize = 512;
 
-/// Cuts an error text at [`ERROR_BYTES_MAX`], on a character boundary.
-pub fn cut_error(text: &str) -> &str {
-    cut_text(text, ERROR_BYTES_MAX)
-}
-
-/// Cuts a text at so many bytes, on a character boundary.
-pub(crate) fn cut_text(text: &str, bytes_max: usize) -> &str {
-    if text.len() <= bytes_max {
-        return text;
-    }
-    let mut end = bytes_max;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+/// An error text as it is kept: of one that is longer than [`ERROR_BYTES_MAX`] the beginning and
+/// the last words, with a marker between them that says how many bytes were left out.
+pub fn cut_error(text: &str) -> Cow<'_, str> {
+    cut_middle(text, ERROR_BYTES_MAX)
 }

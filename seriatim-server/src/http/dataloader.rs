@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use seriatim::limits::{ATTEMPTS_MAX, DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX};
-use seriatim::store::{Cancel, Cancelled, JobView, PushStatus};
+use seriatim::store::{Cancel, Cancelled, JobState, JobView, PushStatus};
 use seriatim::{Backoff, Job, JobId, Payload, RunAt};
 
 use super::auth::Access;
@@ -128,7 +128,10 @@ async fn trigger(
     let mut job = trigger.into_job()?;
     let sending = app.traces.sending(&job.queue, traceparent(&headers));
     job.options.traceparent = sending.traceparent();
-    let pushed = app.client.push(job).await.map_err(in_its_words);
+    let pushed = match app.queues.makes(&*app.store, &job.queue).await {
+        Ok(_) => app.client.push(job).await.map_err(in_its_words),
+        Err(problem) => Err(problem),
+    };
     let pushed = pushed.inspect_err(|problem| sending.failed(problem.status()))?;
     sending.sent(&[pushed]);
     let status = match pushed.status {
@@ -136,7 +139,7 @@ async fn trigger(
         // The first job, in whatever state; one that has ended so long ago that nothing is kept
         // of it but its idempotency key was done with.
         PushStatus::Duplicate => match app.store.job(pushed.job_id).await? {
-            Some(job) => json!(job.state),
+            Some(job) => status_name(job.state),
             None => "succeeded".into(),
         },
     };
@@ -162,9 +165,15 @@ async fn status(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answ
     Ok(Answer(status_of(&find::job(&*app.store, id).await?)))
 }
 
+/// A job's status in Dataloader's words: what is dead has `failed`.
+fn status_name(state: JobState) -> Value {
+    if state == JobState::Dead { "failed".into() } else { json!(state) }
+}
+
 /// The part of a job's document that Dataloader shows.
 fn status_of(job: &JobView) -> Value {
-    let all = document::job(job);
+    let mut all = document::job(job);
+    all["status"] = status_name(job.state);
     let shown = [
         "job_id",
         "status",
@@ -185,7 +194,7 @@ async fn cancel(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answ
         (Some(job), _) => job,
         // Its queue keeps nothing of what is cancelled.
         (None, Some(mut job)) if cancelled.first() == Some(&Cancelled::Now) => {
-            job.state = seriatim::store::JobState::Canceled;
+            job.state = JobState::Canceled;
             job
         }
         _ => find::job(&*app.store, id).await?,

@@ -1,16 +1,16 @@
 //! What all requests share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use seriatim::{Client, Cron, Observer, SharedStore};
+use seriatim::{Client, Cron, Ending, Observer, Queue, SharedStore, Summary, TurnLog};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore, watch};
 
 use super::audit::Audit;
 use super::auth::Guard;
+use super::implied::Queues;
 use super::limits::{Budget, LISTENERS_MAX, STREAMS_MAX, WAITING_CLAIMS_MAX};
 use super::metrics::{Meter, Metered};
 use super::work::Workers;
-use crate::failures::FailureLog;
 use crate::journal::Journal;
 use crate::trace::Traces;
 
@@ -26,12 +26,15 @@ pub(crate) struct App {
     pub(super) base_path: String,
     pub(super) meter: Arc<Meter>,
     pub(super) workers: Workers,
-    pub(super) failures: Arc<FailureLog>,
+    /// What remote workers did through this process.
+    remote: Mutex<Summary>,
+    pub(super) turn_log: Arc<TurnLog>,
     pub(super) bodies: Budget,
     pub(super) journal: Arc<Journal>,
     pub(super) traces: Traces,
     pub(super) audit: Audit,
     pub(super) cron: Vec<Cron>,
+    pub(super) queues: Queues,
     pub(super) streams: Semaphore,
     pub(super) listeners: Arc<Semaphore>,
     pub(super) waiting_claims: Semaphore,
@@ -49,8 +52,8 @@ pub(crate) struct Setup {
     pub(crate) base_path: String,
     /// Is told of every push.
     pub(crate) observer: Option<Arc<dyn Observer>>,
-    /// Logs what remote workers fail.
-    pub(crate) failures: Arc<FailureLog>,
+    /// Logs how the turns of remote workers end.
+    pub(crate) turn_log: Arc<TurnLog>,
     /// The journal of the store's wrapper.
     pub(crate) journal: Arc<Journal>,
     /// Is told of every request that pushes.
@@ -58,6 +61,10 @@ pub(crate) struct Setup {
     pub(crate) audit: Audit,
     /// What this node pushes by the clock.
     pub(crate) cron: Vec<Cron>,
+    /// The queues of the configuration.
+    pub(crate) queues: Vec<Queue>,
+    /// Whether a push to another queue is refused, unless it exists.
+    pub(crate) refuses_implied: bool,
 }
 
 impl App {
@@ -67,6 +74,7 @@ impl App {
             Some(observer) => Client::observed(store.clone(), observer),
             None => Client::new(store.clone()),
         };
+        let client = client.queues(setup.queues.clone());
         Arc::new(Self {
             client,
             store,
@@ -75,11 +83,13 @@ impl App {
             base_path: setup.base_path,
             meter,
             workers: Workers::default(),
-            failures: setup.failures,
+            remote: Mutex::default(),
+            turn_log: setup.turn_log,
             journal: setup.journal,
             traces: setup.traces,
             audit: setup.audit,
             cron: setup.cron,
+            queues: Queues::new(setup.queues, !setup.refuses_implied),
             bodies: Budget::default(),
             streams: Semaphore::new(STREAMS_MAX),
             listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
@@ -94,6 +104,16 @@ impl App {
         let journal = Arc::<Journal>::default();
         let (store, meter) = Metered::wrap(store, journal.clone());
         Self::new(store, meter, Setup { journal, ..Setup::default() })
+    }
+
+    /// Counts a turn that a remote worker has settled; none if that was stale.
+    pub(super) fn settled(&self, ending: Option<Ending>) {
+        self.remote.lock().unwrap_or_else(PoisonError::into_inner).count(ending);
+    }
+
+    /// What remote workers did through this process.
+    pub(crate) fn remote(&self) -> Summary {
+        *self.remote.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on only what holders of claims need is answered.

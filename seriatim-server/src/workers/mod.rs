@@ -1,5 +1,6 @@
 //! Workers that are other programs, or that come ready-made.
 
+mod answer;
 mod call;
 mod command;
 pub(crate) mod ffmpeg;
@@ -8,12 +9,15 @@ mod group;
 pub(crate) mod http;
 mod leftovers;
 mod lines;
+mod orphans;
+mod printed;
 mod process;
 mod program;
 mod protocol;
 mod reload;
 pub(crate) mod replicate;
 mod seats;
+mod stopped;
 mod supervisor;
 mod told;
 
@@ -29,6 +33,7 @@ use crate::config::{Builtin, WorkerConfig, WorkerKind};
 use crate::output::Failure;
 use files::FileWorker;
 use http::Webhook;
+use printed::Printed;
 use program::Program;
 use seats::Seats;
 use supervisor::Team;
@@ -62,11 +67,13 @@ impl Workers {
         let queue = config.queue.as_str();
         let mut worker = match config.kind(mode)? {
             WorkerKind::Command(command) => {
+                let printed = Printed::new(queue.into(), None);
+                self.watchers.spawn(printed.clone().keep_count());
                 let task = config.task.as_deref().map(Arc::from);
                 let name = command.first().cloned().unwrap_or_default();
                 self.commands.push(Program { queue: queue.into(), task, name });
                 Worker::raw(queue, move |batch, context| {
-                    command::run(command.clone(), batch, context)
+                    command::run(command.clone(), printed.clone(), batch, context)
                 })
             }
             WorkerKind::Process { program, processes, watched } => {
@@ -91,10 +98,12 @@ impl Workers {
             worker = worker.concurrency(calls);
         }
         // That of an `http` worker is of one request, of which a call may take several.
-        if let Some(length) = config.timeout.filter(|_| config.builtin != Some(Builtin::Http)) {
-            worker = worker.timeout(length);
-        }
-        Ok(worker)
+        let own = config.timeout.filter(|_| config.builtin != Some(Builtin::Http));
+        Ok(match (own, config.timeout_default()) {
+            (_, None) => worker,
+            (None, Some(length)) => worker.timeout_default(length),
+            (Some(length), _) => worker.timeout(length),
+        })
     }
 
     fn team(
@@ -117,6 +126,16 @@ impl Workers {
         self.watchers.spawn(reload::watch(watched, version.clone()));
         self.versions.push(version);
         seats
+    }
+
+    /// Takes care of what the programs leave behind, where nobody else does.
+    pub(crate) fn reap_orphans(&mut self) -> Result<(), Failure> {
+        if orphans::are_ours() {
+            let mut ended = signal(SignalKind::child())
+                .map_err(|e| Failure::failed(format!("signals cannot be heard: {e}")))?;
+            self.watchers.spawn(async move { orphans::reap(&mut ended).await });
+        }
+        Ok(())
     }
 
     /// Tells people through this engine what is wrong with the workers, from now on.

@@ -86,7 +86,7 @@ impl Keeper {
             .map_err(|error| NotStarted { why: format!("{name}: {error}"), has_lived: false })?;
         tokio::select! {
             end = process.ended() => {
-                let why = format!("{name} ends as soon as it is started: {}", end.text);
+                let why = format!("{name} ends as soon as it is started: {}", end.in_one_line());
                 return Err(NotStarted { why, has_lived: true });
             }
             () = sleep(trial) => {}
@@ -109,7 +109,7 @@ impl Keeper {
             tokio::select! {
                 end = process.ended() => {
                     self.team.seats.remove(&process);
-                    return self.died(&process, &end.text).await;
+                    return self.died(&process, &end.in_one_line()).await;
                 }
                 () = told(&mut self.team.stop) => {
                     self.team.seats.close(&process);

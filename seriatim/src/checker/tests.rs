@@ -105,6 +105,7 @@ impl World {
             lanes_max: 2,
             crashed_max: 2,
             lease: Lease::Node { ttl: LEASE },
+            declared: false,
         };
         for turn in self.store.claim(request).await.unwrap().turns {
             let at = self.tick();
@@ -199,7 +200,7 @@ impl World {
 
     async fn finish(mut self) -> Report {
         let mut seen: HashMap<JobId, JobState> = HashMap::new();
-        for state in [JobState::Queued, JobState::Failed] {
+        for state in [JobState::Queued, JobState::Dead] {
             let query = JobQuery {
                 queue: "q".into(),
                 state,

@@ -94,6 +94,7 @@ impl Bench {
             lanes_max,
             crashed_max: lanes_max,
             lease: Lease::Node { ttl: LEASE },
+            declared: false,
         }
     }
 
@@ -204,7 +205,7 @@ impl Bench {
     pub async fn dead(&mut self) -> Vec<JobView> {
         let query = JobQuery {
             queue: "q".into(),
-            state: JobState::Failed,
+            state: JobState::Dead,
             key: None,
             order: JobOrder::Arrival,
             after: None,

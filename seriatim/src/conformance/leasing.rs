@@ -200,7 +200,7 @@ async fn crashes_count_and_poison_is_buried(mut bench: Bench) {
         bench.beat().await;
         assert_eq!(bench.crash_all(&bench.node.clone()).await, 1);
     }
-    assert_eq!(bench.state(pushed[0].job_id).await, Some(crate::store::JobState::Failed));
+    assert_eq!(bench.state(pushed[0].job_id).await, Some(crate::store::JobState::Dead));
     let turn = bench.one().await;
     assert_eq!((tags(&turn), turn.crashes), (vec!["fine".to_owned()], 0));
 }

@@ -16,6 +16,7 @@ use super::scheduler::Scheduler;
 use super::source::Source;
 use super::splitter::Splitter;
 use super::summary::Summary;
+use super::turn_log::TurnLog;
 use crate::batch::Batch;
 use crate::codec::Codec;
 use crate::context::Context;
@@ -191,6 +192,12 @@ impl EngineBuilder {
         self
     }
 
+    /// Logs the ends of turns with a log that others share. Default: one of the engine's own.
+    pub fn turn_log(mut self, log: Arc<TurnLog>) -> Self {
+        self.extras.turn_log = log;
+        self
+    }
+
     /// Runs around every handler call, inside the middleware added before: logging, tracing,
     /// measuring, refusing.
     ///
@@ -220,7 +227,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Writes the failures that are kept with the jobs; they are cut at 4 KiB. Default: their
+    /// Writes the failures that are kept with the jobs; of more than 4 KiB the middle is left out. Default: their
     /// `Display`.
     pub fn error_format(
         mut self,

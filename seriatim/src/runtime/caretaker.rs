@@ -17,7 +17,7 @@ use crate::clock::Timestamp;
 use crate::error::{ErrorKind, Result};
 use crate::queue::{Mode, Queue};
 use crate::settle::{Outcome, Settlement, plan};
-use crate::store::{Lead, QueueView, Rescue, Sweep};
+use crate::store::{Lead, QueueView, Rescue, Settled, Sweep};
 use crate::turn::Turn;
 
 /// Takes care until the engine ends.
@@ -50,6 +50,7 @@ struct Caretaker {
 
 impl Caretaker {
     async fn round(&mut self) -> Result<()> {
+        self.core.extras.turn_log.tell_left_out(false);
         self.rescue_all().await?;
         if self.neighbours.any_gone(&self.core) {
             self.take_over().await?;
@@ -118,7 +119,9 @@ impl Caretaker {
         let (settled, repeated) = send(core, &settlements).await;
         core.held.remove(&settlements);
         for ((turn, settlement), settled) in turns.iter().zip(&settlements).zip(&settled) {
-            core.counters.settled(settlement, settled);
+            if let Settled::Ok { cancelled } = settled {
+                core.extras.turn_log.settled(turn, settlement, cancelled);
+            }
             if let (true, Some(observer)) = (settled.is_ok() || !repeated, &core.observer) {
                 observer.settled(turn, settlement, settled, sent_at);
             }

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::call::Call;
+use super::definitions::Definitions;
 use super::extras::Extras;
 use super::flags::Flags;
 use super::held::Held;
@@ -52,6 +53,7 @@ pub(super) struct Settings {
 
 pub(super) struct Core {
     pub(super) store: SharedStore,
+    pub(super) definitions: Definitions,
     pub(super) settings: Settings,
     pub(super) sources: Vec<Source>,
     pub(super) observer: Option<Arc<dyn Observer>>,
@@ -108,6 +110,7 @@ impl Core {
         let preferred = Mutex::new(vec![true; sources.len()]);
         Self {
             store,
+            definitions: Definitions::default(),
             preferred,
             settings,
             sources,
@@ -175,10 +178,14 @@ impl Core {
     /// Reads the definitions of the queues, for this node's sources and for the caller.
     pub(super) async fn read_definitions(&self) -> Result<Vec<QueueView>> {
         let views = self.store.queues().await?;
+        self.look_for_lost(&views);
         for source in &self.sources {
             let Some(view) = views.iter().find(|view| view.queue.name == *source.name) else {
                 continue;
             };
+            if source.is_declared() && !view.declared {
+                continue;
+            }
             if source.definition().as_deref() != Some(&view.queue) {
                 source.define(view.queue.clone());
             }

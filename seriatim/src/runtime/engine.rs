@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::builder::EngineBuilder;
 use super::control::Stop;
 use super::core::Core;
+use super::definitions::Definitions;
 use super::extras::OnStart;
 use super::handle::Handle;
 use super::limits::FLUSH_MAX;
@@ -18,10 +19,10 @@ use super::lock::lock;
 use super::outage::Pauses;
 use super::pulse::Pulser;
 use super::summary::Summary;
-use super::{caretaker, fetch, guard, periodic, settle, slot};
+use super::{caretaker, definitions, fetch, guard, periodic, settle, slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Queue;
-use crate::store::{Declare, SharedStore};
+use crate::store::SharedStore;
 
 /// Runs handlers for the jobs of some queues.
 ///
@@ -47,7 +48,6 @@ use crate::store::{Declare, SharedStore};
 /// ```
 pub struct Engine {
     core: Arc<Core>,
-    queues: Vec<Queue>,
     on_start: Vec<Box<OnStart>>,
 }
 
@@ -59,7 +59,14 @@ impl Engine {
 
     pub(super) fn new(mut core: Core, queues: Vec<Queue>) -> Self {
         let on_start = std::mem::take(&mut core.extras.on_start);
-        Self { core: Arc::new(core), queues, on_start }
+        core.definitions = Definitions::new(queues);
+        Self { core: Arc::new(core), on_start }
+    }
+
+    /// Names of its queues that look like slips, in a store that declares none of them.
+    #[cfg(test)]
+    pub(super) fn slips(&self) -> Vec<String> {
+        self.core.slips(&[])
     }
 
     /// Speaks to the engine while it runs.
@@ -69,7 +76,8 @@ impl Engine {
 
     /// Works until `stop` is ready (or a person stops the node). A store that is away is waited
     /// for, at the start too. Whatever else it refuses at the start is an error, as is a queue
-    /// whose stored mode contradicts the declared one.
+    /// that was declared in another mode and holds jobs. One that only a push made is converted, if
+    /// need be later: until then nothing is taken from it, and the others are worked on.
     ///
     /// Then it stops, in this order: no new claims; lanes that wait for a slot go back uncounted;
     /// running calls may finish within `shutdown_timeout`; those left are told to end, and a few
@@ -88,7 +96,7 @@ impl Engine {
             biased;
             // A store that hangs must not keep the process from ending.
             _ = &mut stop => return Ok(core.counters.summary(0)),
-            upkeep = start(&core, &self.queues) => upkeep?,
+            upkeep = start(&core) => upkeep?,
         };
         let mut periodic = JoinSet::new();
         for place in 0..core.periodic.len() {
@@ -115,6 +123,7 @@ impl Engine {
         core.settles.close();
         let _ = timeout(FLUSH_MAX, settler.join_next()).await;
         drop(upkeep);
+        core.extras.turn_log.tell_left_out(true);
         let unsettled = core.held.count();
         if unsettled == 0 {
             Pulser::new(core.clone(), core.store_now()).goodbye().await;
@@ -132,10 +141,10 @@ impl Engine {
 }
 
 /// Makes the node known and starts what keeps it alive.
-async fn start(core: &Arc<Core>, queues: &[Queue]) -> Result<JoinSet<()>> {
+async fn start(core: &Arc<Core>) -> Result<JoinSet<()>> {
     let mut pauses = Pauses::default();
     let pulser = loop {
-        match register(core, queues).await {
+        match register(core).await {
             Ok(pulser) => break pulser,
             Err(error) if error.kind() == ErrorKind::Unavailable => {
                 core.outage.failed("the start", &error);
@@ -148,6 +157,7 @@ async fn start(core: &Arc<Core>, queues: &[Queue]) -> Result<JoinSet<()>> {
     let mut upkeep = JoinSet::new();
     spawn(&mut upkeep, pulser.run());
     spawn(&mut upkeep, guard::run(core.clone()));
+    spawn(&mut upkeep, definitions::run(core.clone()));
     spawn(&mut upkeep, caretaker::run(core.clone()));
     #[cfg(feature = "cron")]
     for cron in &core.extras.crons {
@@ -157,20 +167,16 @@ async fn start(core: &Arc<Core>, queues: &[Queue]) -> Result<JoinSet<()>> {
 }
 
 /// Tells the store of the queues and of the node. It may be done again when it failed half way.
-async fn register(core: &Arc<Core>, queues: &[Queue]) -> Result<Pulser> {
-    if !queues.is_empty() {
-        for source in &core.sources {
-            if let Some(queue) = queues.iter().find(|queue| queue.name == *source.name) {
-                source.define(queue.clone());
-            }
-        }
-        core.store.declare(Declare { now: None, queues: queues.to_vec() }).await?;
-    }
+async fn register(core: &Arc<Core>) -> Result<Pulser> {
+    core.declare().await?;
     match core.read_definitions().await {
         Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
-        #[cfg(feature = "cron")]
-        Ok(queues) => super::cron::check(core, &queues)?,
-        _ => {}
+        Err(_) => {}
+        Ok(queues) => {
+            #[cfg(feature = "cron")]
+            super::cron::check(core, &queues)?;
+            core.warn_of_slips(&queues);
+        }
     }
     core.read_clock().await?;
     let mut pulser = Pulser::new(core.clone(), core.store_now());

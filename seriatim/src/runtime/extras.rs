@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::periodic::Periodic;
 use super::splitter::Splitter;
+use super::turn_log::TurnLog;
 use crate::codec::Codec;
 use crate::middleware::Middleware;
 use crate::store::Origin;
@@ -39,6 +40,8 @@ pub(super) struct Extras {
     /// before their lease ends, nor is this one.
     pub(super) origin: Option<Origin>,
     pub(super) before_takeover: Option<Arc<BeforeTakeover>>,
+    /// Shared with whoever settles besides the engine.
+    pub(super) turn_log: Arc<TurnLog>,
     /// Whether somebody wants to be told of exhausted jobs.
     pub(super) tells_exhausted: bool,
 }

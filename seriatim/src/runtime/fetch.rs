@@ -159,6 +159,12 @@ impl Fetcher {
         let mut due = unknown;
         for (place, source) in self.core.sources.iter().enumerate() {
             let of_source = answer.iter().filter(|due| due.queue == source.name);
+            if source.is_declared()
+                && source.stands()
+                && !answer.iter().any(|due| due.queue == source.name)
+            {
+                self.core.lost(place);
+            }
             due[place] = of_source.filter_map(|one| one.due).min();
             let look = &mut self.looks[place];
             if look.next != Next::Now && due[place].is_some_and(|time| time <= look.asked) {
@@ -182,6 +188,7 @@ impl Fetcher {
         if look.next != Next::Now
             || core.quiet.load(Ordering::Relaxed)
             || source.paused_until().is_some()
+            || !source.stands()
         {
             core.pool.unreserve(place);
             return Want::default();
@@ -257,9 +264,13 @@ impl Fetcher {
         let look = &mut self.looks[place];
         look.at = Instant::now();
         match error.kind() {
-            // Nobody has pushed to it yet.
             ErrorKind::NotFound => {
                 look.next = Next::Woken;
+                if core.sources[place].is_declared() {
+                    look.next = Next::Now;
+                    core.lost(place);
+                }
+                // Else nobody has pushed to it yet.
                 return;
             }
             ErrorKind::NodeGone => core.gone.notify_one(),
@@ -340,6 +351,7 @@ fn request(core: &Core, place: usize, node: NodeId, want: Want) -> Claim {
         lanes_max: want.lanes,
         crashed_max: want.crashed,
         lease: Lease::Node { ttl: lease.unwrap_or(core.settings.lease) },
+        declared: source.is_declared(),
     }
 }
 

@@ -13,6 +13,7 @@ mod control;
 mod core;
 #[cfg(feature = "cron")]
 mod cron;
+mod definitions;
 mod engine;
 mod exhausted;
 mod extras;
@@ -45,6 +46,7 @@ mod takeover;
 #[cfg(test)]
 mod tests;
 mod troubles;
+mod turn_log;
 
 pub use builder::EngineBuilder;
 pub(crate) use call::Call;
@@ -59,3 +61,4 @@ pub use periodic::{Periodic, PeriodicState, PeriodicView, Tick};
 pub use scheduler::Scheduler;
 pub use splitter::{Fleet, Prefer, Splitter};
 pub use summary::Summary;
+pub use turn_log::TurnLog;

@@ -15,8 +15,9 @@ use super::core::Core;
 use super::lease::margin;
 use super::limits::UNSTARTABLE_PAUSE;
 use super::pool::Picked;
-use super::settle::Ended;
+use super::settle::{Ended, Jobs};
 use super::source::Source;
+use super::turn_log::{TurnLog, in_a_word};
 use crate::batch::Undecodable;
 use crate::clock::Timestamp;
 use crate::context::Context;
@@ -55,7 +56,7 @@ pub(super) async fn perform(core: &Core, picked: Picked) {
         // The store ends flagged jobs as cancelled, however the turn ends other than done.
         return core.release_call(&call);
     }
-    core.counters.called();
+    let began = TurnLog::tells_calls().then(Instant::now);
     if let Some(observer) = &core.observer {
         for turn in &call.turns {
             observer.started(turn);
@@ -69,6 +70,10 @@ pub(super) async fn perform(core: &Core, picked: Picked) {
         note_start(core, worker, &call, &ending);
     }
     let answer = judge(core, source, &call, ending);
+    if let Some(began) = began {
+        let outcome = in_a_word(&call, &answer, &undecodable);
+        TurnLog::call_ended(&call.turns, outcome, began.elapsed());
+    }
     conclude(core, source, &call, answer, undecodable);
 }
 
@@ -83,6 +88,7 @@ fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<
     let usual = worker.and_then(|worker| worker.timeout).or(queue.timeout);
     // The strictest of the call's jobs: none of them runs longer than it may.
     let timeout = options().filter_map(|options| options.timeout).chain(usual).min();
+    let timeout = timeout.or(worker.and_then(|worker| worker.timeout_default));
     let deadline = timeout.map(|length| Instant::now() + length);
     let (control, around) = (Control::default(), core.around.clone());
     Call { queue, turns, expired, timeout, deadline, control, around }
@@ -91,13 +97,18 @@ fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<
 async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Undecodable) {
     let prepared = match catch_unwind(AssertUnwindSafe(|| (worker.prepare)(call))) {
         Ok(prepared) => prepared,
-        Err(panic) => return (Ending::Panicked(panic_text(&*panic)), Vec::new()),
+        Err(panic) => {
+            core.counters.called();
+            return (Ending::Panicked(panic_text(&*panic)), Vec::new());
+        }
     };
     let Prepared { handling, undecodable } = prepared;
     call.control.note_undecodable(&undecodable);
     let Some(handling) = handling else {
+        // Nothing is left to call it with: all has expired, or cannot be decoded.
         return (Ending::Answered(Ok(Outcomes::new())), undecodable);
     };
+    core.counters.called();
     let mut handling = match core.extras.middleware.as_slice() {
         [] => handling,
         all => wrap(all, &Context::new(call.clone()), handling),
@@ -278,7 +289,9 @@ fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
     let sent_at = Timestamp::of_this_machine();
     for (turn, settlement) in call.turns.iter().zip(settlements) {
         let settled = Settled::Ok { cancelled: Vec::new() };
-        core.counters.settled(settlement, &settled);
+        core.counters
+            .settled([Jobs::of(turn, settlement).ending(settlement, &settled)].into_iter());
+        core.extras.turn_log.settled(turn, settlement, &[]);
         if let Some(observer) = &core.observer {
             observer.ended(turn, &done_verdict(call, turn));
             observer.settling(turn, settlement);

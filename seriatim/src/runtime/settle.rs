@@ -13,17 +13,20 @@ use super::core::Core;
 use super::exhausted::announce;
 use super::lock::lock;
 use super::outage::Pauses;
+use super::turn_log::TurnLog;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
-use crate::id::LaneId;
+use crate::id::{JobId, LaneId};
 use crate::limits::SETTLE_TURNS_MAX;
-use crate::settle::Settlement;
+use crate::settle::{EndKind, Ending, Settlement};
 use crate::store::{Settle, Settled};
+use crate::turn::Turn;
 
 /// A turn that has ended, on its way to the store.
 pub(super) struct Ended {
     settlement: Settlement,
-    /// The turn itself, kept only for those who want to know.
+    jobs: Jobs,
+    /// The turn itself, kept only for observers and for the log of failures.
     witness: Option<(Arc<Call>, usize)>,
 }
 
@@ -34,7 +37,40 @@ impl Ended {
         place: usize,
         observed: bool,
     ) -> Self {
-        Self { settlement, witness: observed.then(|| (call.clone(), place)) }
+        let jobs = Jobs::of(&call.turns[place], &settlement);
+        let wanted = observed || TurnLog::tells(&settlement);
+        Self { settlement, jobs, witness: wanted.then(|| (call.clone(), place)) }
+    }
+}
+
+/// The jobs of a turn, as far as it takes them to say how it ended: the payloads need not wait for
+/// the store.
+pub(super) enum Jobs {
+    /// All of so many are done.
+    Done(usize),
+    /// Each has a fate of its own.
+    Each(Vec<JobId>),
+}
+
+impl Jobs {
+    pub(super) fn of(turn: &Turn, settlement: &Settlement) -> Self {
+        match settlement.is_all_done() {
+            true => Self::Done(turn.jobs.len()),
+            false => Self::Each(turn.jobs.iter().map(|job| job.id).collect()),
+        }
+    }
+
+    /// How their turn ended; none when its settlement was refused.
+    pub(super) fn ending(&self, settlement: &Settlement, settled: &Settled) -> Option<Ending> {
+        match (settled, self) {
+            (Settled::Stale, _) => None,
+            (Settled::Ok { .. }, Self::Done(done)) => {
+                Some(Ending { kind: EndKind::Done, done: *done })
+            }
+            (Settled::Ok { cancelled }, Self::Each(jobs)) => {
+                Some(settlement.ending(jobs.iter().copied(), cancelled))
+            }
+        }
     }
 }
 
@@ -107,8 +143,8 @@ fn take_doubled(ended: &mut Vec<Ended>) -> Vec<Ended> {
 }
 
 async fn settle(core: &Core, ended: Vec<Ended>) {
-    let (turns, witnesses): (Vec<_>, Vec<_>) =
-        ended.into_iter().map(|one| (one.settlement, one.witness)).unzip();
+    let (turns, (jobs, witnesses)): (Vec<_>, (Vec<_>, Vec<_>)) =
+        ended.into_iter().map(|one| (one.settlement, (one.jobs, one.witness))).unzip();
     if let Some(observer) = &core.observer {
         for (settlement, witness) in turns.iter().zip(&witnesses) {
             if let Some((call, place)) = witness {
@@ -128,18 +164,25 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
     let sent_at = Timestamp::of_this_machine();
     let (settled, repeated) = send(core, &turns).await;
     core.held.remove(&turns);
+    let answered = turns.iter().zip(&settled).zip(&jobs);
+    let endings = answered.map(|((settlement, settled), jobs)| jobs.ending(settlement, settled));
+    core.counters.settled(endings);
     for ((settlement, settled), witness) in turns.iter().zip(&settled).zip(&witnesses) {
-        report(core, settlement, settled, repeated);
+        report(settlement, settled, repeated);
         // Nobody knows whether the first sending was carried out: then no answer is told.
         let known = settled.is_ok() || !repeated;
-        if let (true, Some(observer), Some((call, place))) = (known, &core.observer, witness) {
-            observer.settled(&call.turns[*place], settlement, settled, sent_at);
+        let (true, Some((call, place))) = (known, witness) else { continue };
+        let turn = &call.turns[*place];
+        if let Settled::Ok { cancelled } = settled {
+            core.extras.turn_log.settled(turn, settlement, cancelled);
+        }
+        if let Some(observer) = &core.observer {
+            observer.settled(turn, settlement, settled, sent_at);
         }
     }
 }
 
-fn report(core: &Core, settlement: &Settlement, settled: &Settled, repeated: bool) {
-    core.counters.settled(settlement, settled);
+fn report(settlement: &Settlement, settled: &Settled, repeated: bool) {
     // After a lost answer the repeat of what was carried out is stale too: nothing is wrong then.
     if !settled.is_ok() && !repeated {
         let (lane, token) = (settlement.lane, settlement.token);

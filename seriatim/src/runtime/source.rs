@@ -1,5 +1,6 @@
 //! One queue that this node works on.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,11 +18,22 @@ pub(super) struct Source {
     workers: Vec<Worker>,
     definition: Mutex<Option<Arc<Queue>>>,
     paused_until: Mutex<Option<Instant>>,
+    /// The engine declares the queue.
+    is_declared: AtomicBool,
+    /// The store has it so, as far as is known.
+    stands: AtomicBool,
 }
 
 impl Source {
     pub(super) fn new(name: Arc<str>, workers: Vec<Worker>) -> Self {
-        Self { name, workers, definition: Mutex::default(), paused_until: Mutex::default() }
+        Self {
+            name,
+            workers,
+            definition: Mutex::default(),
+            paused_until: Mutex::default(),
+            is_declared: AtomicBool::new(false),
+            stands: AtomicBool::new(true),
+        }
     }
 
     /// Most calls at once, within the node's own limit.
@@ -43,6 +55,25 @@ impl Source {
 
     pub(super) fn define(&self, queue: Queue) {
         *lock(&self.definition) = Some(Arc::new(queue));
+    }
+
+    /// The engine declares it so.
+    pub(super) fn declare(&self, queue: Queue) {
+        self.is_declared.store(true, Ordering::Relaxed);
+        self.define(queue);
+    }
+
+    pub(super) fn is_declared(&self) -> bool {
+        self.is_declared.load(Ordering::Relaxed)
+    }
+
+    /// Whether the store has the queue as the engine declares it, if it does.
+    pub(super) fn stands(&self) -> bool {
+        self.stands.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn stand(&self, stands: bool) {
+        self.stands.store(stands, Ordering::Relaxed);
     }
 
     /// The definition; for a queue of which the store tells nothing, that of an undeclared one.

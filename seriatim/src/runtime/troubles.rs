@@ -9,8 +9,9 @@ use tokio::time::Instant;
 
 use super::lock::lock;
 use crate::clock::Timestamp;
-use crate::limits::{TROUBLE_TEXT_BYTES_MAX, TROUBLES_MAX, cut_text};
+use crate::limits::{TROUBLE_TEXT_BYTES_MAX, TROUBLES_MAX};
 use crate::store::{Trouble, TroubleKind};
+use crate::text::cut_middle;
 
 /// The troubles of a node, at most [`TROUBLES_MAX`]: a new one replaces the one that has not
 /// happened for longest.
@@ -44,14 +45,14 @@ impl Troubles {
     /// Notes that something is wrong, or has gone wrong again. `about` is what tells it from
     /// others of its kind; the same one is counted, and keeps the latest text.
     pub(super) fn set(&self, kind: TroubleKind, queue: Option<&str>, about: &str, text: &str) {
-        let (now, text) = (Instant::now(), cut_text(text, TROUBLE_TEXT_BYTES_MAX));
-        let about = cut_text(about, TROUBLE_TEXT_BYTES_MAX);
+        let (now, text) = (Instant::now(), cut_middle(text, TROUBLE_TEXT_BYTES_MAX));
+        let about = cut_middle(about, TROUBLE_TEXT_BYTES_MAX).into_owned();
         let mut board = lock(&self.board);
-        if let Some(entry) = board.entries.get_mut(&(kind, about.to_owned())) {
+        if let Some(entry) = board.entries.get_mut(&(kind, about.clone())) {
             entry.times += 1;
             entry.last = now;
             if entry.text != text {
-                text.clone_into(&mut entry.text);
+                entry.text = text.into_owned();
                 board.version += 1;
             }
             return;
@@ -63,17 +64,17 @@ impl Troubles {
             }
         }
         let queue = queue.map(str::to_owned);
-        let entry = Entry { queue, text: text.to_owned(), times: 1, since: now, last: now };
-        board.entries.insert((kind, about.to_owned()), entry);
+        let entry = Entry { queue, text: text.into_owned(), times: 1, since: now, last: now };
+        board.entries.insert((kind, about), entry);
         self.any.store(true, Ordering::Relaxed);
         board.version += 1;
     }
 
     /// Notes that it is over. True if it was there.
     pub(super) fn clear(&self, kind: TroubleKind, about: &str) -> bool {
-        let about = cut_text(about, TROUBLE_TEXT_BYTES_MAX);
+        let about = cut_middle(about, TROUBLE_TEXT_BYTES_MAX).into_owned();
         let mut board = lock(&self.board);
-        let was = board.entries.remove(&(kind, about.to_owned())).is_some();
+        let was = board.entries.remove(&(kind, about)).is_some();
         board.version += u64::from(was);
         self.any.store(!board.entries.is_empty(), Ordering::Relaxed);
         was

@@ -184,6 +184,9 @@ impl Store for Wire {
     async fn migrate(&self) -> Result<()> {
         self.world.store.migrate().await
     }
+    async fn check(&self) -> Result<()> {
+        self.world.store.check().await
+    }
     async fn declare(&self, r: Declare) -> Result<()> {
         plain!(self, "declare", self.world.store.declare(Declare { now: Some(self.now()), ..r }))
     }

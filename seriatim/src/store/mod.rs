@@ -4,6 +4,7 @@
 //! explicit `now`; `None` means the store's own clock. What each method does is written on it as
 //! a list, and each line of these lists is a case of the conformance suite.
 
+mod definition;
 mod gone;
 mod memory;
 #[cfg(feature = "mysql")]
@@ -33,6 +34,7 @@ use async_trait::async_trait;
 
 #[cfg(feature = "redis")]
 pub use self::redis::{Redis, bare_limit as redis_bare_limit, size as redis_size};
+pub use definition::{Declaration, Undeclared, declare_each};
 #[cfg(feature = "conformance")]
 pub use memory::Fault;
 pub use memory::Memory;
@@ -73,13 +75,18 @@ pub trait Store: Send + Sync + 'static {
     /// - A store written by a newer version is refused, naming both versions.
     async fn migrate(&self) -> Result<()>;
 
+    /// Whether [`Self::migrate`] would change nothing. Writes nothing.
+    ///
+    /// - Where no store was ever set up it is `NotFound`; one of another version is `Conflict`.
+    async fn check(&self) -> Result<()>;
+
     /// Declares queues, so that all nodes and producers agree on them.
     ///
     /// - A new queue is created; an existing one with the same mode and merge gets the new settings.
     /// - Another mode or merge is taken only when the queue has no lanes; or when the queue was
     ///   created by an undeclared push and none of its lanes is claimed, in which case its jobs are
     ///   pushed again under the new mode, in order of arrival (a `parallel` one with jobs, or one
-    ///   that would become `parallel`, cannot be). Else `Conflict`, naming both.
+    ///   that would become `parallel`, cannot be). Else `Conflict`, naming both: see [`Declaration`].
     async fn declare(&self, request: Declare) -> Result<()>;
 
     /// Adds jobs. The answer has one entry for each, in order.
@@ -105,6 +112,7 @@ pub trait Store: Send + Sync + 'static {
     /// - What a turn takes is the mode's (see [`crate::Mode::takes`]): jobs come in the order of
     ///   handing over, at most 10,000 or 16 MiB, and stop at the first job of another task.
     /// - Each token is higher than any earlier one of its lane and its key.
+    /// - With `declared`, a queue that only a push made is `NotFound`, as one that does not exist.
     /// - A claim by a node that never beat, or was declared dead, is `NodeGone`.
     /// - `next_due` says when a claim of this queue may next find something: nothing but a
     ///   wake-up can make it sooner.

@@ -1,5 +1,6 @@
 //! What the store's methods take and answer: one struct each, with an explicit `now`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,6 +109,9 @@ pub struct Claim {
     pub crashed_max: usize,
     /// How long the claim stands.
     pub lease: Lease,
+    /// Only if the queue is declared: the caller knows how it should be, and a queue that a push made is
+    /// `NotFound`, as one that does not exist.
+    pub declared: bool,
 }
 
 /// How long a claim stands, and what extends it.
@@ -203,6 +207,10 @@ pub struct NodeInfo {
     pub concurrency: u32,
     /// Handler calls under way.
     pub busy: u32,
+    /// Turns by queue that it has claimed and not started: they wait for a free slot. What else it has
+    /// claimed is running. A worker that does not prefetch tells nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prefetched: BTreeMap<String, u32>,
     /// When it started.
     pub started_at: Timestamp,
     /// Without a beat for so long it is declared dead. Nothing: this beat is its last, and it has
@@ -229,6 +237,7 @@ impl NodeInfo {
             queues: Vec::new(),
             concurrency: 1,
             busy: 0,
+            prefetched: BTreeMap::new(),
             started_at: Timestamp::of_this_machine(),
             lease,
             troubles: Vec::new(),

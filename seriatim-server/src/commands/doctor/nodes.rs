@@ -87,7 +87,7 @@ fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
             Severity::Warning,
             about,
             format!("its oldest due lane has been waiting for {lag}"),
-            match queue.running {
+            match queue.claimed {
                 0 => {
                     "nothing of it runs: see here and in the log of its nodes whether its worker cannot start; else raise `concurrency` or start more nodes"
                 }

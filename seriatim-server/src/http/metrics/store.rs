@@ -82,6 +82,10 @@ impl Store for Metered {
         self.told("migrate", self.inner.migrate().await)
     }
 
+    async fn check(&self) -> Result<()> {
+        self.told("check", self.inner.check().await)
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.told("declare", self.inner.declare(request).await)
     }
@@ -107,8 +111,11 @@ impl Store for Metered {
         let started = Instant::now();
         let settled =
             self.timed(Timed::Settle, "settle", started, self.inner.settle(request).await)?;
-        let done = asked.iter().zip(&settled).filter(|(_, settled)| settled.is_ok());
-        done.for_each(|(settlement, _)| self.journal.settled(settlement));
+        for (settlement, settled) in asked.iter().zip(&settled) {
+            if let Settled::Ok { cancelled } = settled {
+                self.journal.settled(settlement, cancelled);
+            }
+        }
         Ok(settled)
     }
 

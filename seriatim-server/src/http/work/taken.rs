@@ -25,11 +25,13 @@ const RELEASE_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Taken {
     app: Shared,
     pub(super) turns: Vec<Turn>,
+    /// Queues of the claim that do not exist.
+    pub(super) unknown: Vec<String>,
 }
 
 impl Taken {
     pub(super) fn new(app: Shared) -> Self {
-        Self { app, turns: Vec::new() }
+        Self { app, turns: Vec::new(), unknown: Vec::new() }
     }
 
     /// The answer, which releases the lanes unless it is sent to its end.
@@ -37,7 +39,7 @@ impl Taken {
         let lane = |turn| WireTurn::new(turn, |job| !job.has_expired(turn.claimed_at));
         let lanes: Vec<WireTurn<'_>> = self.turns.iter().map(lane).collect();
         // Written at once: on the way through a value, payloads would lose what only their text has.
-        let text = serde_json::to_string(&Lanes { lanes })
+        let text = serde_json::to_string(&Lanes { lanes, unknown_queues: &self.unknown })
             .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
         let body = Delivery {
             left: text.len() + END.len(),
@@ -53,6 +55,8 @@ impl Taken {
 #[derive(Serialize)]
 struct Lanes<'a> {
     lanes: Vec<WireTurn<'a>>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    unknown_queues: &'a [String],
 }
 
 impl Drop for Taken {
@@ -183,6 +187,7 @@ mod tests {
             lanes_max: 1,
             crashed_max: 0,
             lease: Lease::Own { ttl: Duration::from_secs(60) },
+            declared: false,
         };
         let mut taken = Taken::new(App::open(store.clone()));
         taken.turns = store.claim(claim).await.unwrap().turns;
@@ -194,7 +199,7 @@ mod tests {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        store.stats(None).await.unwrap()[0].running
+        store.stats(None).await.unwrap()[0].claimed
     }
 
     #[tokio::test]

@@ -91,6 +91,7 @@ impl Rig {
             lanes_max: 10,
             crashed_max: 10,
             lease: Lease::Own { ttl: TTL },
+            declared: false,
         };
         store.claim(claim).await
     }

@@ -25,7 +25,9 @@ fn secret(role: &str) -> String {
 /// Who may, written down a second time.
 fn admitted(method: &str, path: &str) -> &'static [&'static str] {
     match (method, path) {
-        (_, "/health" | "/ready" | "/info" | "/openapi.json" | "/docs" | "/docs.css") => &ROLES,
+        (_, "/" | "/health" | "/ready" | "/info" | "/openapi.json" | "/docs" | "/docs.css") => {
+            &ROLES
+        }
         (_, "/metrics") => &["reader", "admin"],
         (_, path) if path.starts_with("/api/v1/work/") => &["worker", "admin"],
         (

@@ -3,9 +3,11 @@
 mod around;
 mod calls;
 mod clock;
+mod definitions;
 mod faults;
 mod leases;
 mod loading;
+mod logging;
 mod rig;
 mod scheduling;
 mod splitting;

@@ -42,8 +42,12 @@ pub(super) struct Faults {
     pub(super) hangs: AtomicBool,
     /// Claims of more lanes go as two; 0: never.
     pub(super) claim_split: AtomicUsize,
+    /// How many heartbeats were sent.
+    pub(super) beats: AtomicUsize,
     /// How many claims were made.
     pub(super) claims: AtomicUsize,
+    /// How many declarations were made.
+    pub(super) declares: AtomicUsize,
     /// How many pushes were made.
     pub(super) pushes: AtomicUsize,
     /// The largest number of lanes that one claim asked for.
@@ -100,6 +104,7 @@ impl Rig {
             lanes_max: 100,
             crashed_max: 100,
             lease: Lease::Node { ttl },
+            declared: false,
         };
         self.claim(request).await.unwrap().turns
     }
@@ -141,7 +146,11 @@ impl Store for Rig {
     async fn migrate(&self) -> Result<()> {
         self.inner.migrate().await
     }
+    async fn check(&self) -> Result<()> {
+        self.inner.check().await
+    }
     async fn declare(&self, r: Declare) -> Result<()> {
+        self.faults.declares.fetch_add(1, Ordering::SeqCst);
         self.inner.declare(Declare { now: Some(self.at(r.now)), ..r }).await
     }
     async fn push(&self, r: Push) -> Result<Vec<Pushed>> {
@@ -170,6 +179,7 @@ impl Store for Rig {
         if take(&self.faults.lost_settles) { lost() } else { Ok(settled) }
     }
     async fn heartbeat(&self, r: Heartbeat) -> Result<Pulse> {
+        self.faults.beats.fetch_add(1, Ordering::SeqCst);
         self.check()?;
         if self.faults.no_beats.load(Ordering::SeqCst) {
             return lost();

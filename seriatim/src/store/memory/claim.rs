@@ -15,7 +15,7 @@ use crate::turn::Turn;
 impl State {
     pub(in crate::store) fn claim(&mut self, now: Timestamp, request: &Claim) -> Result<Claimed> {
         self.check_node(&request.node)?;
-        let row = self.queue(&request.queue)?;
+        let row = self.queue_to_claim(request)?;
         let queue = row.number;
         if row.paused {
             return Ok(Claimed::default());

@@ -117,6 +117,10 @@ impl Store for Memory {
         self.open().map(drop)
     }
 
+    async fn check(&self) -> Result<()> {
+        self.open().map(drop)
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.open()?.declare(self.at(request.now), request.queues)
     }

@@ -1,6 +1,7 @@
 //! Claiming lanes, and rescuing claims whose lease has run out.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::error::{Fail, Try};
 use super::lane_row::LANE_COLUMNS;
@@ -26,7 +27,8 @@ const CLASSES_AHEAD: usize = 8;
 
 /// What a claim asks as it begins, as far as the definitions are known: its node, when a lane must be
 /// looked at again, and the lanes to take if none must be now.
-pub(super) fn ahead(known: Known, request: &Claim) -> String {
+pub(super) fn ahead(known: Known, request: &Claim, asked: &AtomicU32) -> String {
+    asked.store(0, Ordering::Relaxed);
     let Some(row) = known.queues.iter().find(|row| *row.name == *request.queue) else {
         return String::new();
     };
@@ -36,22 +38,31 @@ pub(super) fn ahead(known: Known, request: &Claim) -> String {
     if classes.len() > CLASSES_AHEAD {
         return String::new();
     }
+    asked.store(queue, Ordering::Relaxed);
     let node = nodes(Some(&request.node.0), "");
     let wake = format!("SELECT MIN(w.wake) FROM ({}) w", first_wakes(queue));
     let lanes: String = classes.iter().map(|class| best(queue, *class, request)).collect();
     format!("{node};{wake};{lanes}")
 }
 
+/// `asked` is the number of the queue that was asked about as the operation began; 0 if none was.
 /// Also answers which of the turns are [plain](super::plain).
-pub(super) async fn claim(work: &mut Work<'_>, request: &Claim) -> Try<(Claimed, Vec<PlainLane>)> {
+pub(super) async fn claim(
+    work: &mut Work<'_>,
+    request: &Claim,
+    asked: u32,
+) -> Try<(Claimed, Vec<PlainLane>)> {
     let mut ahead = std::mem::take(&mut work.ahead).into_iter();
     match ahead.next() {
         Some(node) => work.add_nodes(node.rows)?,
         None => work.load_nodes(Some(&request.node.0), "").await?,
     }
     work.state.check_node(&request.node)?;
-    let row = work.state.queue(&request.queue)?;
+    let row = work.state.queue_to_claim(request)?;
     let (queue, paused) = (row.number, row.paused);
+    if asked != 0 && asked != queue {
+        return Err(Fail::NotPlain); // The store was emptied: what was asked ahead is of another queue.
+    }
     if paused || request.shard.is_some_and(|shard| shard != 0) {
         return Ok(Default::default());
     }

@@ -32,7 +32,7 @@ mod wake;
 mod work;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -256,6 +256,10 @@ impl Store for Mysql {
         Ok(migrate::migrate(&self.inner.pool).await?)
     }
 
+    async fn check(&self) -> Result<()> {
+        Ok(migrate::check(&self.inner.pool).await?)
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         transact!(self.inner, Hold::Alone, request.now, work => push::declare(work, &request.queues))
     }
@@ -271,9 +275,12 @@ impl Store for Mysql {
     }
 
     async fn claim(&self, request: Claim) -> Result<Claimed> {
-        let ahead = || claim::ahead(self.inner.definitions.known(), &request);
+        let asked = AtomicU32::new(0);
+        let ahead = || claim::ahead(self.inner.definitions.known(), &request, &asked);
         let (claimed, plain) = transact!(
-            self.inner, Hold::Shared, request.now, ahead(), work => claim::claim(work, &request)
+            self.inner, Hold::Shared, request.now, ahead(), work => claim::claim(
+                work, &request, asked.load(Ordering::Relaxed)
+            )
         )?;
         self.inner.plain.add(plain);
         Ok(claimed)

@@ -17,7 +17,7 @@ use crate::store::request::{Claim, Claimed, DueQuery, Lease, Rescue, SourceDue};
 use crate::turn::{Turn, TurnJob};
 
 const CLAIM: &str = "SELECT * \
-    FROM seriatim.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+    FROM seriatim.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 const RESCUE: &str = "SELECT * FROM seriatim.rescue($1, $2, $3, $4)";
 const TURN: &str = "SELECT * FROM seriatim.turn_job WHERE lane = $1 AND queue = $2 AND token = $3 \
     ORDER BY score, seq";
@@ -56,6 +56,7 @@ impl Postgres {
                     &promote_max,
                     &jobs_max,
                     &(TURN_BYTES_MAX as i64),
+                    &request.declared,
                 ],
             )
             .await?;

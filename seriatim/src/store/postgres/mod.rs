@@ -118,6 +118,10 @@ impl Store for Postgres {
         migrate::migrate(&self.pool).await
     }
 
+    async fn check(&self) -> Result<()> {
+        migrate::check(&self.pool).await
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.declare_queues(request).await?;
         self.ring();

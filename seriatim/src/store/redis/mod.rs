@@ -119,22 +119,23 @@ impl Redis {
         let mut args = Args::default();
         args.int(LAYOUT_VERSION);
         let there = self.link.run(&GLOBAL_MIGRATE, &self.global(""), &args).await?;
-        let there = single(there)?.int()?;
-        if there < LAYOUT_VERSION {
-            let message = format!(
-                "the store in Redis has version {there}, which no release wrote and this build \
-                 cannot read: use another prefix, or empty it"
-            );
-            return Err(Error::new(ErrorKind::Conflict, message));
+        check_version(single(there)?.int()?)
+    }
+
+    async fn do_check(&self) -> Result<()> {
+        let version = redis::cmd("HGET").arg(self.global("meta")).arg("version").to_owned();
+        if let Some(there) = single(self.link.query(&version).await?)?.opt_int()? {
+            return check_version(there);
         }
-        if there > LAYOUT_VERSION {
-            let message = format!(
-                "the store in Redis has version {there} and this build knows version \
-                 {LAYOUT_VERSION}: use the build that wrote it, or a newer one"
-            );
-            return Err(Error::new(ErrorKind::Conflict, message));
+        // After a wipe a push may come before a node that migrates.
+        let queues = redis::cmd("EXISTS").arg(self.global("queues")).to_owned();
+        match single(self.link.query(&queues).await?)?.int()? {
+            0 => {
+                let message = format!("no key of a store with prefix {:?} is here", self.prefix);
+                Err(Error::new(ErrorKind::NotFound, message))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     async fn server_time(&self) -> Result<Timestamp> {
@@ -142,6 +143,24 @@ impl Redis {
         let (seconds, micros) = (parts.int()?, parts.int()?);
         Ok(Timestamp::from_micros(seconds * 1_000_000 + micros))
     }
+}
+
+fn check_version(there: i64) -> Result<()> {
+    if there < LAYOUT_VERSION {
+        let message = format!(
+            "the store in Redis has version {there}, which no release wrote and this build \
+             cannot read: use another prefix, or empty it"
+        );
+        return Err(Error::new(ErrorKind::Conflict, message));
+    }
+    if there > LAYOUT_VERSION {
+        let message = format!(
+            "the store in Redis has version {there} and this build knows version \
+             {LAYOUT_VERSION}: use the build that wrote it, or a newer one"
+        );
+        return Err(Error::new(ErrorKind::Conflict, message));
+    }
+    Ok(())
 }
 
 fn check_prefix(prefix: &str) -> Result<()> {
@@ -174,6 +193,10 @@ impl Store for Redis {
 
     async fn migrate(&self) -> Result<()> {
         self.do_migrate().await
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.do_check().await
     }
 
     async fn declare(&self, request: Declare) -> Result<()> {

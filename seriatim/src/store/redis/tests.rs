@@ -2,6 +2,7 @@
 //! queues of several shards.
 #![allow(clippy::unwrap_used)]
 
+mod emptied;
 mod listed;
 mod listings;
 mod reshard;
@@ -64,6 +65,7 @@ fn claim_request(queue: &str, lanes_max: usize) -> Claim {
         lanes_max,
         crashed_max: lanes_max,
         lease: Lease::Node { ttl: LEASE },
+        declared: false,
     }
 }
 
@@ -362,7 +364,7 @@ async fn a_server_whose_memory_is_full_still_drains() {
     let refused = store.push(Push { now: None, jobs: vec![job("k", 99)] }).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
     let numbers_before = numbers(&store).await;
-    assert_eq!((numbers_before.jobs, numbers_before.lanes, numbers_before.running), (20, 5, 1));
+    assert_eq!((numbers_before.jobs, numbers_before.lanes, numbers_before.claimed), (20, 5, 1));
 
     assert!(done(&store, &first).await[0].is_ok());
     let node = NodeInfo::new("n".into(), LEASE);
@@ -385,7 +387,7 @@ async fn a_server_whose_memory_is_full_still_drains() {
     assert!(store.rescue(rescue).await.unwrap().is_empty());
     assert!(done(&store, &rest).await.iter().all(Settled::is_ok));
     let after = numbers(&store).await;
-    assert_eq!((after.jobs, after.lanes, after.running, after.processed), (0, 0, 0, 5));
+    assert_eq!((after.jobs, after.lanes, after.claimed, after.processed), (0, 0, 0, 20));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -399,7 +401,7 @@ async fn a_server_that_can_only_be_read_is_read() {
     assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{refused}");
     let refused = store.claim(claim_request("q", 1)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{refused}");
-    assert_eq!(numbers(&store).await.running, 0);
+    assert_eq!(numbers(&store).await.claimed, 0);
 }
 
 /// Lua has limits of its own, on what a call takes and what a table becomes.
@@ -422,7 +424,7 @@ async fn the_largest_batches_go_through() {
     assert!(done(&store, &held).await.iter().all(|settled| *settled == Settled::Stale));
     assert!(done(&store, &rescued).await.iter().all(Settled::is_ok));
     let left = numbers(&store).await;
-    assert_eq!((left.jobs, left.lanes, left.running), (0, 0, 0));
+    assert_eq!((left.jobs, left.lanes, left.claimed), (0, 0, 0));
     assert_eq!(left.processed, CLAIM_LANES_MAX as u64);
 }
 
@@ -461,7 +463,7 @@ async fn all_shards_of_a_queue_are_listed_page_by_page() {
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
             let queue = "q".into();
-            let query = LaneQuery { queue, key: None, running: false, order, after, rows_max: 7 };
+            let query = LaneQuery { queue, key: None, claimed: false, order, after, rows_max: 7 };
             let page = store.lanes(query).await.unwrap();
             seen.extend(page.rows.into_iter().map(|lane| lane.key.unwrap()));
             match page.next {

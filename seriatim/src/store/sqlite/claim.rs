@@ -16,6 +16,7 @@ use crate::id::{LaneId, NodeId, Token};
 use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use crate::payload::Payload;
 use crate::queue::Mode;
+use crate::store::memory::state::undeclared;
 use crate::store::request::{Claim, Claimed, Lease};
 use crate::turn::{Turn, TurnJob};
 
@@ -184,6 +185,9 @@ impl Tx<'_> {
     pub(super) fn claim(&mut self, request: &Claim) -> Result<Claimed> {
         self.check_node(&request.node)?;
         let queue = self.known_queue(&request.queue)?;
+        if request.declared && !queue.declared {
+            return Err(undeclared(&request.queue));
+        }
         if queue.paused {
             return Ok(Claimed::default());
         }

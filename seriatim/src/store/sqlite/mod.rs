@@ -114,6 +114,20 @@ impl Sqlite {
         Ok(Self { write, read: Arc::new(Mutex::new(read)), bell, path, place })
     }
 
+    /// Whether the file is a store that this build reads; it is neither made nor changed. `NotFound` when
+    /// there is none, or when nothing was ever written to it.
+    pub(crate) fn look_at(path: &Path) -> Result<()> {
+        if !std::fs::exists(path).unwrap_or(true) {
+            let message = format!("there is no file {}", path.display());
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(translate)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(translate)?;
+        let checked = migrate::check(&connection);
+        checked.map_err(|e| e.while_doing(&format!("opening {}", path.display())))
+    }
+
     async fn change<T: Send + 'static>(
         &self,
         body: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
@@ -225,6 +239,13 @@ impl Store for Sqlite {
     async fn migrate(&self) -> Result<()> {
         let migrated = self.write.migrate().await;
         migrated.map_err(|e| e.while_doing(&format!("migrating {}", self.path.display())))
+    }
+
+    async fn check(&self) -> Result<()> {
+        match self.path.as_os_str() == IN_MEMORY {
+            true => self.look(|_| Ok(())).await,
+            false => Self::look_at(&self.path),
+        }
     }
 
     async fn declare(&self, request: Declare) -> Result<()> {

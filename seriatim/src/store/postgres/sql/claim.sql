@@ -264,7 +264,7 @@ $$;
 -- The last row answers for the whole: when there may be more. The others are the jobs, turn by turn.
 CREATE FUNCTION seriatim.claim(_now bigint, _name text, _node text, _node_name text, _groups text[],
   _lanes_max int, _crashed_max int, _own boolean, _ttl bigint, _promote_max int, _jobs_max int,
-  _bytes_max bigint)
+  _bytes_max bigint, _declared boolean)
 RETURNS TABLE (o_next_due bigint, o_gone boolean, lane bigint, queue int, name text, key text,
   token bigint, retry_count int, crashes int, error text, claimed_at bigint, seq bigint,
   created_at bigint, task text, payload bytea, score float8, priority smallint, run_at bigint,
@@ -282,6 +282,9 @@ BEGIN
   PERFORM seriatim.share_queue(seriatim.queue_number(_name));
   PERFORM seriatim.draw_tokens();
   SELECT * INTO _q FROM seriatim.queue WHERE name = _name;
+  IF _declared AND NOT _q.declared THEN
+    RAISE EXCEPTION 'the queue is not declared' USING ERRCODE = 'SR005', DETAIL = _name;
+  END IF;
   IF _q.paused THEN
     RETURN NEXT;
     RETURN;
