@@ -177,7 +177,8 @@ async fn n6_a_command_that_cannot_start_pauses_its_worker_and_its_jobs_stay_unco
         let job = store.job(id).await.unwrap().unwrap();
         assert_eq!((job.state, job.retry_count, job.crashes), (JobState::Queued, -1, 0));
     }
-    assert_eq!(log().matches("./missing: No such file").count(), 1, "one clear line: {}", log());
+    let line = "this worker cannot start: ./missing: there is no such file";
+    assert_eq!(log().matches(line).count(), 1, "one clear line: {}", log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
