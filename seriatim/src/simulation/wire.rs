@@ -25,6 +25,9 @@ pub(super) struct Wire {
     pub(super) world: Arc<World>,
     /// The node that uses it; none for producers and people.
     node: Option<usize>,
+    /// Whether a person uses it. Nothing that a person does takes place in the calm, also if it was on its
+    /// way when that began.
+    person: bool,
     calls: AtomicU64,
     window: Mutex<Window>,
 }
@@ -39,7 +42,14 @@ struct Window {
 impl Wire {
     pub(super) fn new(world: Arc<World>, node: Option<usize>) -> Arc<Self> {
         let window = Window { began: Instant::now(), calls: 0, by_operation: BTreeMap::new() };
-        Arc::new(Self { world, node, calls: AtomicU64::new(0), window: Mutex::new(window) })
+        let calls = AtomicU64::new(0);
+        Arc::new(Self { world, node, person: false, calls, window: Mutex::new(window) })
+    }
+
+    /// That of the people.
+    pub(super) fn of_people(world: Arc<World>) -> Arc<Self> {
+        let wire = Arc::into_inner(Self::new(world, None));
+        Arc::new(Self { person: true, ..wire.expect("nobody else has it yet") })
     }
 
     /// How many calls were made.
@@ -56,7 +66,7 @@ impl Wire {
         tokio::task::yield_now().await;
         let world = &self.world;
         if world.is_calm() {
-            return Ok(());
+            return self.arrive(operation);
         }
         self.dawdle().await;
         self.pass(operation, "before").await?;
@@ -64,7 +74,14 @@ impl Wire {
             world.inject("error before");
             return self.fail(operation, "refused");
         }
-        Ok(())
+        self.arrive(operation)
+    }
+
+    fn arrive(&self, operation: &'static str) -> Result<()> {
+        match self.person && self.world.is_calm() {
+            true => self.fail(operation, "nobody acts any more"),
+            false => Ok(()),
+        }
     }
 
     /// The way back.
