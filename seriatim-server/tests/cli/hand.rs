@@ -51,6 +51,7 @@ impl Hand {
             lanes_max: 100,
             crashed_max: 100,
             lease: Lease::Node { ttl: LEASE },
+            ticket: 0,
         };
         self.store.claim(request).await.unwrap().turns
     }

@@ -105,6 +105,7 @@ impl World {
             lanes_max: 2,
             crashed_max: 2,
             lease: Lease::Node { ttl: LEASE },
+            ticket: 0,
         };
         for turn in self.store.claim(request).await.unwrap().turns {
             let at = self.tick();
@@ -178,6 +179,7 @@ impl World {
             node: self.nodes[1].clone(),
             lease: LEASE,
             lanes_max: 100,
+            ticket: 0,
         };
         for turn in self.store.rescue(request).await.unwrap() {
             let at = self.tick();

@@ -65,6 +65,7 @@ impl Caretaker {
             node: core.node(),
             lease: core.settings.lease,
             lanes_max: RESCUE_LANES_MAX,
+            ticket: core.next_ticket(),
         };
         let turns = core.store.rescue(request).await.inspect_err(|error| {
             if error.is_transient() {

@@ -1,6 +1,6 @@
 //! What the tasks of an engine share.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -86,6 +86,8 @@ pub(super) struct Core {
     /// compares what the store says that the node holds with its own account.
     pub(super) claiming: tokio::sync::Mutex<()>,
     node: Mutex<NodeId>,
+    /// The ticket of the last claim or rescue.
+    ticket: AtomicU64,
     /// A point of the store's clock, and when that was.
     store_time: Mutex<(Instant, Timestamp)>,
 }
@@ -133,6 +135,7 @@ impl Core {
             rescue_unanswered: AtomicBool::new(false),
             claiming: tokio::sync::Mutex::new(()),
             node: Mutex::new(node),
+            ticket: AtomicU64::new(0),
             store_time: Mutex::new((Instant::now(), Timestamp::of_this_machine())),
         }
     }
@@ -145,6 +148,16 @@ impl Core {
     /// Takes a new name; answers the old one.
     pub(super) fn rename(&self, name: NodeId) -> NodeId {
         std::mem::replace(&mut *lock(&self.node), name)
+    }
+
+    /// A ticket for a claim or rescue that is about to be made.
+    pub(super) fn next_ticket(&self) -> u64 {
+        self.ticket.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// That of the last one.
+    pub(super) fn last_ticket(&self) -> u64 {
+        self.ticket.load(Ordering::Relaxed)
     }
 
     /// Reads the store's clock.

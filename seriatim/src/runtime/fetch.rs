@@ -340,6 +340,7 @@ fn request(core: &Core, place: usize, node: NodeId, want: Want) -> Claim {
         lanes_max: want.lanes,
         crashed_max: want.crashed,
         lease: Lease::Node { ttl: lease.unwrap_or(core.settings.lease) },
+        ticket: core.next_ticket(),
     }
 }
 

@@ -1,5 +1,8 @@
 //! After a claim or a rescue whose answer was lost: the store may count lanes as held by this node
 //! that the node knows nothing of, and every heartbeat would extend them. They go back, uncounted.
+//!
+//! A call whose answer was lost may also be on its way still. So all calls so far are given up first: what
+//! the store then says is all that they will ever have taken.
 
 use std::time::Duration;
 
@@ -10,7 +13,7 @@ use crate::id::{LaneId, NodeId, Token};
 use crate::limits::PAGE_ROWS_MAX;
 use crate::queue::Queue;
 use crate::settle::{Outcome, plan};
-use crate::store::{LaneOrder, LaneQuery};
+use crate::store::{GiveUp, LaneOrder, LaneQuery};
 
 /// Compares what the store says that `node` holds of the suspect queues with the node's own
 /// account. Called by the fetcher, while no claim of it is in flight.
@@ -20,6 +23,8 @@ pub(super) async fn reconcile(
     is_suspect: impl Fn(&str) -> bool,
 ) -> Result<()> {
     let _no_rescue = core.claiming.lock().await;
+    let given_up = GiveUp { node: node.clone(), ticket: core.last_ticket() };
+    core.store.give_up(given_up).await?;
     let views = match core.store.queues().await {
         Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(()),
         views => views?,

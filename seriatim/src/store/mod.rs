@@ -102,7 +102,8 @@ pub trait Store: Send + Sync + 'static {
     /// - What a turn takes is the mode's (see [`crate::Mode::takes`]): jobs come in the order of
     ///   handing over, at most 10,000 or 16 MiB, and stop at the first job of another task.
     /// - Each token is higher than any earlier one of its lane and its key.
-    /// - A claim by a node that never beat, or was declared dead, is `NodeGone`.
+    /// - A claim by a node that never beat, or was declared dead, is `NodeGone`; one that was
+    ///   [given up](Self::give_up) is `Conflict`.
     /// - `next_due` says when a claim of this queue may next find something: nothing but a
     ///   wake-up can make it sooner.
     async fn claim(&self, request: Claim) -> Result<Claimed>;
@@ -139,6 +140,15 @@ pub trait Store: Send + Sync + 'static {
     /// - The turns hold the same jobs (without payload); crash counts are unchanged: the caller
     ///   settles them with [`crate::Outcome::Crash`], which counts.
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>>;
+
+    /// Gives up the claims and rescues of a node up to a ticket, because their answers were lost.
+    ///
+    /// - What of them took effect before this answers can be read from then on; none takes effect
+    ///   later. So whoever then asks what the node holds is told all of it.
+    /// - One that arrives later takes nothing and is `Conflict`. Higher tickets, and those of other
+    ///   nodes, are left alone.
+    /// - Doing it again, or up to a lower ticket, changes nothing.
+    async fn give_up(&self, request: GiveUp) -> Result<()>;
 
     /// Removes what has outlived its time, at most `rows_max` of each kind; `more` says to call again.
     ///
@@ -236,6 +246,21 @@ pub trait Store: Send + Sync + 'static {
 
     /// Releases what the store holds open; later calls fail as `Unavailable`.
     async fn close(&self) -> Result<()>;
+}
+
+/// Refuses a claim or rescue that its node has given up.
+pub(crate) fn check_ticket(ticket: u64, given_up: u64) -> Result<()> {
+    if ticket == 0 || ticket > given_up {
+        return Ok(());
+    }
+    Err(was_given_up())
+}
+
+/// Why a claim or rescue takes nothing that arrives after its node gave it up.
+pub(crate) fn was_given_up() -> Error {
+    let message =
+        "the node has given this call up, since its answer seemed lost: nothing was taken";
+    Error::new(ErrorKind::Conflict, message).in_field("ticket")
 }
 
 /// Refuses a batch that is too large or holds an invalid job; the error names the job.

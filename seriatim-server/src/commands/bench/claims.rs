@@ -124,6 +124,7 @@ impl Bench<'_> {
             lanes_max,
             crashed_max: 0,
             lease: Lease::Node { ttl: LEASE },
+            ticket: 0,
         };
         let Claimed { turns, .. } = self.store.claim(claim).await?;
         Ok(turns)

@@ -122,6 +122,10 @@ impl Store for Metered {
         Ok(turns)
     }
 
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.told("give_up", self.inner.give_up(request).await)
+    }
+
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         self.told("sweep", self.inner.sweep(request).await)
     }

@@ -256,6 +256,7 @@ impl Order {
             lanes_max,
             crashed_max,
             lease: Lease::Own { ttl: self.lease },
+            ticket: 0,
         }
     }
 

@@ -183,6 +183,7 @@ mod tests {
             lanes_max: 1,
             crashed_max: 0,
             lease: Lease::Own { ttl: Duration::from_secs(60) },
+            ticket: 0,
         };
         let mut taken = Taken::new(App::open(store.clone()));
         taken.turns = store.claim(claim).await.unwrap().turns;

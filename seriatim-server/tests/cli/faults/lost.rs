@@ -91,6 +91,7 @@ impl Rig {
             lanes_max: 10,
             crashed_max: 10,
             lease: Lease::Own { ttl: TTL },
+            ticket: 0,
         };
         store.claim(claim).await
     }
@@ -101,7 +102,7 @@ impl Rig {
         let node = NodeId::from("rescuer");
         let beat = Heartbeat { now: Some(later), node: info(&node), beats: Vec::new() };
         self.direct.heartbeat(beat).await.unwrap();
-        let rescue = Rescue { now: Some(later), node, lease: TTL, lanes_max: 100 };
+        let rescue = Rescue { now: Some(later), node, lease: TTL, lanes_max: 100, ticket: 0 };
         self.direct.rescue(rescue).await.unwrap()
     }
 }

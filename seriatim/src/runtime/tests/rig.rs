@@ -100,6 +100,7 @@ impl Rig {
             lanes_max: 100,
             crashed_max: 100,
             lease: Lease::Node { ttl },
+            ticket: 0,
         };
         self.claim(request).await.unwrap().turns
     }
@@ -184,6 +185,10 @@ impl Store for Rig {
         self.check()?;
         let turns = self.inner.rescue(Rescue { now: Some(self.at(r.now)), ..r }).await?;
         if !turns.is_empty() && take(&self.faults.lost_rescues) { lost() } else { Ok(turns) }
+    }
+    async fn give_up(&self, r: GiveUp) -> Result<()> {
+        self.check()?;
+        self.inner.give_up(r).await
     }
     async fn sweep(&self, r: Sweep) -> Result<Swept> {
         self.check()?;

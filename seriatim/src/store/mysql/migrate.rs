@@ -6,7 +6,7 @@ use super::sql::Columns;
 use crate::error::{Error, ErrorKind};
 
 /// The version that this build writes and reads.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 const SCHEMA: &str = include_str!("schema.sql");
 /// How many seconds a node waits for another that is setting the store up.
 const LOCK_SECONDS: u32 = 60;
@@ -33,11 +33,16 @@ pub(super) async fn migrate(pool: &Pool) -> Try<()> {
 async fn create(loan: &mut Loan<'_>) -> Try<()> {
     match version(loan).await? {
         Some(VERSION) => return Ok(()),
-        Some(other) => return Err(other_version(other).into()),
-        None => {}
+        Some(other) if other > VERSION => return Err(other_version(other).into()),
+        // What version 2 has more is a table, and the schema makes what is missing.
+        Some(_) | None => {}
     }
     loan.run(SCHEMA).await?;
-    loan.run(&format!("INSERT INTO seriatim_meta (id, version) VALUES (1, {VERSION})")).await?;
+    let version = format!(
+        "INSERT INTO seriatim_meta (id, version) VALUES (1, {VERSION}) \
+         ON DUPLICATE KEY UPDATE version = {VERSION}"
+    );
+    loan.run(&version).await?;
     Ok(())
 }
 

@@ -302,6 +302,10 @@ impl Store for Mysql {
         transact!(self.inner, Hold::Shared, request.now, work => claim::rescue(work, &request))?
     }
 
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        transact!(self.inner, Hold::Shared, None, work => nodes::give_up(work, &request))
+    }
+
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         transact!(
             self.inner, Hold::Shared, request.now, work => people::sweep(work, request.rows_max)

@@ -72,6 +72,7 @@ async fn claim(store: &Mysql, queue: &str, lanes_max: usize) -> Claimed {
         lanes_max,
         crashed_max: lanes_max,
         lease: Lease::Node { ttl: LEASE },
+        ticket: 0,
     };
     store.claim(request).await.unwrap()
 }

@@ -148,6 +148,10 @@ impl Store for Postgres {
         self.rescue_lanes(request).await
     }
 
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.give_calls_up(request).await
+    }
+
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         self.sweep_old(request).await
     }

@@ -8,12 +8,15 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{NodeId, Token};
 use crate::limits::PROGRESS_BYTES_MAX;
-use crate::store::request::{Beat, CancelNotice, Command, Heartbeat, Lead, NodeInfo, Pulse};
+use crate::store::request::{
+    Beat, CancelNotice, Command, GiveUp, Heartbeat, Lead, NodeInfo, Pulse,
+};
 use crate::store::view::NodeView;
 
 const HEARTBEAT: &str = "SELECT * FROM seriatim.heartbeat($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const COMMAND: &str =
     "UPDATE seriatim.node SET command = $2 WHERE id = $1 AND dead_at IS NULL RETURNING id";
+const GIVE_UP: &str = "SELECT seriatim.give_up($1, $2)";
 const LEAD: &str = "SELECT seriatim.lead($1, $2, $3, $4)";
 const NODES: &str = "SELECT * FROM seriatim.node ORDER BY id";
 
@@ -41,6 +44,11 @@ impl Postgres {
             lost: lost.into_iter().filter_map(lane_of).collect(),
             command: command(column(&row, "o_command")?),
         })
+    }
+
+    pub(super) async fn give_calls_up(&self, request: GiveUp) -> Result<()> {
+        let (node, ticket) = (kept(&request.node.0), request.ticket as i64);
+        self.pool.query(GIVE_UP, &[&node, &ticket]).await.map(drop)
     }
 
     pub(super) async fn tell_node(&self, node: &NodeId, command: Command) -> Result<()> {

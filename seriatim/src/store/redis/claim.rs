@@ -115,6 +115,7 @@ impl Redis {
         });
         args.micros(request.lease.ttl()).int(lanes_max as i64).int(crashed_max as i64);
         args.int(PROMOTE_LANES_MAX as i64).int(TURN_JOBS_MAX as i64).int(TURN_BYTES_MAX as i64);
+        args.int(request.ticket);
         let alive = (!self.link.is_cluster()).then(|| self.global("alive"));
         args.flag(alive.is_some());
         routes(&mut args, request);

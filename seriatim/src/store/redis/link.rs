@@ -12,6 +12,7 @@ use super::reply::Fields;
 use super::wire::Wire;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::was_given_up;
 
 /// How long replicas or the disk may take to confirm a batch.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
@@ -86,6 +87,7 @@ global_scripts! {
     GLOBAL_REGISTER = "lua/global_register.lua",
     GLOBAL_SWEEP = "lua/global_sweep.lua",
     GLOBAL_UNFLAG = "lua/global_unflag.lua",
+    GIVE_UP = "lua/give_up.lua",
 }
 
 /// What a script is called with.
@@ -325,6 +327,9 @@ fn is_no_script(error: &RedisError) -> bool {
 pub(super) fn translate(error: RedisError) -> Error {
     let text = error.to_string();
     let says = |code: &str| error.code() == Some(code) || text.contains(&format!("{code} "));
+    if says("GIVENUP") {
+        return was_given_up();
+    }
     let (kind, message) = if says("OOM") {
         (ErrorKind::Full, "the server's memory limit is reached: nothing was written")
     } else if says("MISCONF") {

@@ -205,6 +205,10 @@ impl Store for Redis {
         self.do_rescue(request).await
     }
 
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.do_give_up(request).await
+    }
+
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         self.do_sweep(request).await
     }

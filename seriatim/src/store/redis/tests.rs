@@ -64,6 +64,7 @@ fn claim_request(queue: &str, lanes_max: usize) -> Claim {
         lanes_max,
         crashed_max: lanes_max,
         lease: Lease::Node { ttl: LEASE },
+        ticket: 0,
     }
 }
 
@@ -381,7 +382,7 @@ async fn a_server_whose_memory_is_full_still_drains() {
     let node = "n".into();
     let lead = Lead { now: None, role: "maintenance".into(), node, ttl: LEASE };
     assert!(store.lead(lead).await.unwrap());
-    let rescue = Rescue { now: None, node: "n".into(), lease: LEASE, lanes_max: 10 };
+    let rescue = Rescue { now: None, node: "n".into(), lease: LEASE, lanes_max: 10, ticket: 0 };
     assert!(store.rescue(rescue).await.unwrap().is_empty());
     assert!(done(&store, &rest).await.iter().all(Settled::is_ok));
     let after = numbers(&store).await;
@@ -416,7 +417,8 @@ async fn the_largest_batches_go_through() {
     let now = Some(store.now().await.unwrap() + LEASE + LEASE);
     let node = NodeInfo::new("m".into(), LEASE);
     store.heartbeat(Heartbeat { now, node, beats: Vec::new() }).await.unwrap();
-    let request = Rescue { now, node: "m".into(), lease: LEASE, lanes_max: CLAIM_LANES_MAX };
+    let request =
+        Rescue { now, node: "m".into(), lease: LEASE, lanes_max: CLAIM_LANES_MAX, ticket: 0 };
     let rescued = store.rescue(request).await.unwrap();
     assert_eq!(rescued.len(), CLAIM_LANES_MAX);
     assert!(done(&store, &held).await.iter().all(|settled| *settled == Settled::Stale));
@@ -529,7 +531,7 @@ async fn claims_of_all_shards_are_rescued_flagged_and_buried() {
     store.heartbeat(Heartbeat { now, node: other, beats: Vec::new() }).await.unwrap();
     let mut rescued = Vec::new();
     for lanes_max in [7, 1_000] {
-        let request = Rescue { now, node: "m".into(), lease: LEASE, lanes_max };
+        let request = Rescue { now, node: "m".into(), lease: LEASE, lanes_max, ticket: 0 };
         rescued.extend(store.rescue(request).await.unwrap());
     }
     assert_eq!(rescued.len(), 60);

@@ -252,6 +252,10 @@ impl Store for Sqlite {
         self.change(move |tx| tx.at(request.now).rescue(&request)).await
     }
 
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.change(move |tx| tx.at(None).give_up(&request)).await
+    }
+
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         self.change(move |tx| tx.at(request.now).sweep(request.rows_max)).await
     }

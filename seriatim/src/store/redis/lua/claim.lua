@@ -1,11 +1,13 @@
 -- Takes lanes. ARGV: now, node, kind of lease, ttl, lanes_max, crashed_max, promote_max, turn_jobs,
--- turn_bytes, whether KEYS[2] holds the living nodes (else somebody has looked), then the routes that the caller may take besides "anybody".
+-- turn_bytes, ticket, whether KEYS[2] holds the living nodes (else somebody has looked), then the routes that the caller may take besides "anybody".
 -- Answers {now, turns, next_due, token, version}; nil when the queue is not here. A turn is what `turn_of`
 -- answers, or held by the token: an id and then the compact record of its lane; or the record of a job in a
 -- listed lane; or 'M' and a number of jobs (4 bytes), and then their records, in no order.
 -- 0 when the node does not live.
-if ARGV[10] == '1' and not call('ZSCORE', KEYS[2], ARGV[2]) then return 0 end
+if ARGV[11] == '1' and not call('ZSCORE', KEYS[2], ARGV[2]) then return 0 end
 if not S then return false end
+local refused = refusal(ARGV[2], ARGV[10])
+if refused then return refused end
 NOW = clock(ARGV[1])
 even_when_full()
 local node, kind, lease = ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -42,8 +44,8 @@ local function look(class, most)
   local from = struct.pack('>I3', class)
   return call('ZRANGEBYLEX', K.ready, '[' .. from, '(' .. from .. '\255', 'LIMIT', 0, most)
 end
-for i = 10, #ARGV do
-  local route = i == 10 and 0 or call('HGET', K.routes, ARGV[i])
+for i = 11, #ARGV do
+  local route = i == 11 and 0 or call('HGET', K.routes, ARGV[i])
   if route then
     classes[#classes + 1] = route * 2
     classes[#classes + 1] = route * 2 + 1
