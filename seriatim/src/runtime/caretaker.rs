@@ -9,8 +9,9 @@ use tokio::time::Instant;
 
 use super::core::Core;
 use super::exhausted::announce;
+use super::fetch::may_have_been_done;
 use super::limits::{DEFINITIONS_EVERY, RESCUE_LANES_MAX, SWEEP_EVERY, SWEEP_ROWS_MAX};
-use super::settle::send;
+use super::settle::{keep_refused, send};
 use super::source::Source;
 use crate::clock::Timestamp;
 use crate::error::{ErrorKind, Result};
@@ -43,7 +44,8 @@ struct Caretaker {
 
 impl Caretaker {
     async fn round(&mut self) -> Result<()> {
-        while self.rescue().await? == RESCUE_LANES_MAX {}
+        // What keeps it from rescuing must not keep it from the rest.
+        let rescued = self.rescue_all().await;
         if self.defined.elapsed() >= DEFINITIONS_EVERY {
             self.defined = Instant::now();
             self.core.read_definitions().await?;
@@ -53,6 +55,11 @@ impl Caretaker {
             self.swept = Instant::now();
             self.sweep().await?;
         }
+        rescued
+    }
+
+    async fn rescue_all(&self) -> Result<()> {
+        while self.rescue().await? == RESCUE_LANES_MAX {}
         Ok(())
     }
 
@@ -68,7 +75,7 @@ impl Caretaker {
             ticket: core.next_ticket(),
         };
         let turns = core.store.rescue(request).await.inspect_err(|error| {
-            if error.is_transient() {
+            if may_have_been_done(error) {
                 core.rescue_unanswered.store(true, Ordering::Release);
             }
         })?;
@@ -93,11 +100,11 @@ impl Caretaker {
         announce(core, turns.iter().zip(&settlements)).await;
         let sent_at = Timestamp::of_this_machine();
         let (settled, repeated) = send(core, &settlements).await;
-        core.held.remove(&settlements);
-        for ((turn, settlement), settled) in turns.iter().zip(&settlements).zip(&settled) {
-            core.counters.settled(settlement, settled);
+        for (place, settled) in keep_refused(core, &settlements, settled) {
+            let (turn, settlement) = (&turns[place], &settlements[place]);
+            core.counters.settled(settlement, &settled);
             if let (true, Some(observer)) = (settled.is_ok() || !repeated, &core.observer) {
-                observer.settled(turn, settlement, settled, sent_at);
+                observer.settled(turn, settlement, &settled, sent_at);
             }
         }
         Ok(turns.len())

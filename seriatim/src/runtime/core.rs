@@ -20,6 +20,7 @@ use super::pool::Pool;
 use super::running::Running;
 use super::scheduler::Scheduler;
 use super::settle::{Ended, Settles};
+use super::shield::shielded;
 use super::source::Source;
 use super::splitter::{Fleet, Splitter};
 use super::summary::Counters;
@@ -31,7 +32,7 @@ use crate::id::NodeId;
 use crate::observe::Observer;
 use crate::queue::Queue;
 use crate::settle::{Outcome, plan};
-use crate::store::{NodeView, QueueView, SharedStore};
+use crate::store::{NodeView, QueueView, SharedStore, Store};
 use crate::turn::Turn;
 
 /// What an engine was told at its start.
@@ -162,8 +163,13 @@ impl Core {
 
     /// Reads the store's clock.
     pub(super) async fn read_clock(&self) -> Result<()> {
+        self.read_clock_of(&*self.store).await
+    }
+
+    /// The same on another connection.
+    pub(super) async fn read_clock_of(&self, store: &dyn Store) -> Result<()> {
         let asked = Instant::now();
-        let time = self.store.now().await?;
+        let time = store.now().await?;
         let middle = asked + asked.elapsed() / 2;
         *lock(&self.store_time) = (middle, time);
         Ok(())
@@ -223,7 +229,12 @@ impl Core {
         self.observer.is_some() || self.extras.tells_exhausted
     }
 
-    /// A worker said that this process cannot go on.
+    /// A task of the engine is no more, and without it nothing would be right.
+    pub(super) fn broken(&self, task: &str, how: &str) {
+        self.fatal(&format!("the engine's task {task:?} {how}"));
+    }
+
+    /// This process cannot go on: a worker said so, or a task of the engine is no more.
     pub(super) fn fatal(&self, why: &str) {
         tracing::error!("fatal: {why}; stopping");
         if lock(&self.fatal).replace(why.to_owned()).is_none() {
@@ -250,8 +261,15 @@ impl Core {
         nodes.sort();
         nodes.dedup();
         let fleet = Fleet::of(&node, &nodes);
-        let prefers = |source: &Source| self.extras.splitter.prefers(&fleet, &source.name);
-        *lock(&self.preferred) = self.sources.iter().map(prefers).collect();
+        let prefers = |source: &Source| {
+            let prefers = shielded(|| self.extras.splitter.prefers(&fleet, &source.name));
+            prefers.unwrap_or_else(|text| {
+                tracing::error!(queue = &*source.name, "the splitter panicked: {text}");
+                true
+            })
+        };
+        let preferred = self.sources.iter().map(prefers).collect();
+        *lock(&self.preferred) = preferred;
         Ok(())
     }
 

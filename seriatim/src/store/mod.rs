@@ -25,6 +25,7 @@ mod url;
 mod view;
 mod wake;
 
+use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -51,6 +52,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::{JobId, LaneId, NodeId, Token};
 use crate::queue::Queue;
 use crate::turn::Turn;
+
+/// A store that is being opened.
+pub type Opening = std::pin::Pin<Box<dyn Future<Output = Result<SharedStore>> + Send>>;
 
 /// A store, shared by all that use it.
 pub type SharedStore = Arc<dyn Store>;
@@ -237,6 +241,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Hints that something may have fallen due. Correctness never depends on one.
     fn wakeups(&self) -> Wakeups;
+
+    /// A connection for heartbeats alone, to be opened on the runtime that uses it: then neither a
+    /// handler that blocks the engine's runtime nor other calls of the store keep a node from beating.
+    /// None: the engine beats on this store, from the runtime that it runs on.
+    fn heartbeat_line(&self) -> Option<Opening> {
+        None
+    }
 
     /// The store as its own type, where its driver's transactions can be used with it: see
     /// [`Transaction`].

@@ -70,6 +70,15 @@ impl Store for Metered {
         self.inner.capabilities()
     }
 
+    fn heartbeat_line(&self) -> Option<Opening> {
+        let (opening, meter, journal) =
+            (self.inner.heartbeat_line()?, self.meter.clone(), self.journal.clone());
+        Some(Box::pin(async move {
+            let inner = opening.await?;
+            Ok(Arc::new(Self { inner, meter, journal }) as SharedStore)
+        }))
+    }
+
     fn native(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
         self.inner.native()
     }

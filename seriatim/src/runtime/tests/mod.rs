@@ -6,6 +6,8 @@ mod clock;
 mod faults;
 mod leases;
 mod loading;
+mod panics;
+mod refusals;
 mod rig;
 mod scheduling;
 mod splitting;

@@ -62,6 +62,21 @@ impl Pool {
         }
     }
 
+    /// The same with one connection, which nobody else uses.
+    pub(super) fn alone(&self) -> Self {
+        Self {
+            config: self.config.clone(),
+            tls: self.tls.clone(),
+            schema: self.schema.clone(),
+            call_timeout: self.call_timeout,
+            texts: Mutex::default(),
+            places: Semaphore::new(1),
+            idle: Mutex::default(),
+            closed: AtomicBool::new(false),
+            repeated: AtomicU64::new(0),
+        }
+    }
+
     /// Runs a statement and returns its rows; repeats it when the server undid it because of others.
     pub(super) async fn query(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>> {
         self.query_or(sql, params, error::common).await

@@ -33,6 +33,11 @@ impl Link {
         Self { told, task }
     }
 
+    /// Neither tells nor hears.
+    pub(super) fn none() -> Self {
+        Self { told: Arc::default(), task: None }
+    }
+
     /// Wakes the nodes in other processes, soon.
     pub(super) fn tell_others(&self) {
         self.told.notify_one();

@@ -130,7 +130,16 @@ impl Redis {
             return Ok((Claimed::default(), None));
         }
         let (now, turns, next_due) = (answer.time()?, answer.list()?, answer.opt_time()?);
-        let (token, version) = (Token(answer.int()?), answer.int()?);
+        let (token, version, dangling) = (Token(answer.int()?), answer.int()?, answer.int()?);
+        if dangling > 0 {
+            let (queue, shard) = (&*request.queue, shard.shard);
+            tracing::error!(
+                queue,
+                shard,
+                dangling,
+                "an index named lanes that are not there: they were taken out"
+            );
+        }
         let turns = turns.claimed(shard, &request.queue, now, token)?;
         Ok((Claimed { turns, next_due }, Some(version)))
     }

@@ -163,13 +163,19 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) async fn open(url: &str) -> Result<Self> {
-        let (place, options) = address::read(url)?;
-        let wire = Wire::open(place, &options).await?;
-        if wire.is_cluster() && options.waits() {
+        let link = Self::open_again(url).await?;
+        if link.is_cluster() && link.options.waits() {
             let message = "wait_replicas and wait_fsync are not there for a cluster";
             return Err(Error::new(ErrorKind::Unsupported, message).in_field("store"));
         }
-        durability::check(&wire, &options).await?;
+        durability::check(&link.wire, &link.options).await?;
+        Ok(link)
+    }
+
+    /// Another connection to a server that has been looked at.
+    pub(super) async fn open_again(url: &str) -> Result<Self> {
+        let (place, options) = address::read(url)?;
+        let wire = Wire::open(place, &options).await?;
         Ok(Self { wire, options, closed: Arc::default() })
     }
 
