@@ -247,7 +247,7 @@ impl Store for Postgres {
     }
 
     async fn close(&self) -> Result<()> {
-        self.wake.close();
+        self.wake.close().await;
         self.pool.close();
         Ok(())
     }
