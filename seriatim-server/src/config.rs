@@ -111,6 +111,10 @@ pub(crate) struct NodeConfig {
     pub(crate) lease: Option<Duration>,
     #[serde(deserialize_with = "length")]
     pub(crate) shutdown_timeout: Option<Duration>,
+    /// Take over at once what processes of this machine held that are gone.
+    pub(crate) takeover: Option<bool>,
+    /// End at the start when the program of a worker cannot be started.
+    pub(crate) strict: bool,
 }
 
 /// Which queues a node prefers.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use seriatim::store::{Pushed, Settled};
 use seriatim::{
-    Due, Error, Fate, Job, LaneId, Observer, Settlement, Timestamp, Token, Turn, TurnJob, Verdict,
+    Due, EndKind, Error, Fate, Job, JobId, LaneId, Observer, Settlement, Timestamp, Token, Turn,
+    TurnJob, Verdict,
 };
 
 use crate::http::Meter;
@@ -31,8 +32,8 @@ pub(crate) struct FailureLog {
 
 impl FailureLog {
     /// Logs what a settlement that the store has carried out says of failures.
-    pub(crate) fn settled(&self, turn: &Turn, settlement: &Settlement) {
-        let Some(failure) = Failure::of(turn, settlement) else { return };
+    pub(crate) fn settled(&self, turn: &Turn, settlement: &Settlement, cancelled: &[JobId]) {
+        let Some(failure) = Failure::of(turn, settlement, cancelled) else { return };
         let limit = if failure.is_final() { &self.endings } else { &self.retries };
         let Some(left_out) = limit.admit(Instant::now()) else { return };
         if left_out > 0 {
@@ -92,20 +93,24 @@ enum Next {
 }
 
 impl<'t> Failure<'t> {
-    fn of(turn: &'t Turn, settlement: &'t Settlement) -> Option<Self> {
+    /// None of a turn that does not count as failed.
+    fn of(turn: &'t Turn, settlement: &'t Settlement, cancelled: &[JobId]) -> Option<Self> {
         if settlement.is_all_done() {
             return None;
         }
-        let fated =
-            |fate: Fate| turn.jobs.iter().filter(move |job| settlement.fate_of(job.id) == fate);
+        let ending = settlement.ending(turn.jobs.iter().map(|job| job.id), cancelled);
+        if ending.kind != EndKind::Failed {
+            return None;
+        }
+        let fated = |fate: Fate| {
+            let left = turn.jobs.iter().filter(|job| !cancelled.contains(&job.id));
+            left.filter(move |job| settlement.fate_of(job.id) == fate)
+        };
         let keep = &settlement.keep;
         let (fate, next) = if fated(Fate::Bury).next().is_some() {
             (Fate::Bury, Next::Buried)
         } else if fated(Fate::Drop).next().is_some() {
             (Fate::Drop, Next::Dropped)
-        } else if !keep.counted {
-            // Put off, released or cancelled: no failure.
-            return None;
         } else if keep.hold {
             (Fate::Keep, Next::Held)
         } else {
@@ -143,7 +148,7 @@ impl fmt::Display for Failure<'_> {
             Next::Held => {
                 write!(f, "its key is held: `seriatim lanes {queue} retry KEY` lets it go on")
             }
-            Next::Buried => write!(f, "buried: `seriatim morgue {queue}` shows it"),
+            Next::Buried => write!(f, "dead: `seriatim morgue {queue}` shows it"),
             Next::Dropped => f.write_str("deleted, as the queue says of exhausted jobs"),
         }
     }
@@ -198,8 +203,8 @@ impl Observer for Watch {
     }
 
     fn settled(&self, turn: &Turn, settlement: &Settlement, settled: &Settled, sent_at: Timestamp) {
-        if settled.is_ok() {
-            self.failures.settled(turn, settlement);
+        if let Settled::Ok { cancelled } = settled {
+            self.failures.settled(turn, settlement, cancelled);
         }
         self.recorder.iter().for_each(|to| to.settled(turn, settlement, settled, sent_at));
     }

@@ -3,6 +3,7 @@
 mod commands;
 mod config;
 mod failures;
+mod figures;
 mod http;
 mod job_input;
 mod journal;

@@ -57,11 +57,15 @@ pub use outcomes::Outcomes;
 pub use payload::{Digest, Payload, digest};
 pub use queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
 pub use retry::{Backoff, Exhaustion};
+#[doc(hidden)]
+pub use runtime::ProcessStat;
 pub use runtime::{
     Engine, EngineBuilder, Exhausted, Fleet, Handle, Periodic, PeriodicState, PeriodicView, Prefer,
     RunningCall, Scheduler, Splitter, Summary, Tick,
 };
-pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
+pub use settle::{
+    Due, EndKind, Ending, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan,
+};
 pub use steps::Steps;
 pub use stopping::shutdown_signal;
 #[cfg(feature = "mysql")]

@@ -99,6 +99,7 @@ pub struct Worker {
     pub(crate) task: Option<Arc<str>>,
     pub(crate) concurrency: Option<usize>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) timeout_default: Option<Duration>,
     pub(crate) wait: Option<Arc<Wait>>,
     pub(crate) prepare: Arc<Prepare>,
 }
@@ -185,7 +186,8 @@ impl Worker {
         prepare: impl Fn(&Arc<Call>) -> Prepared + Send + Sync + 'static,
     ) -> Self {
         let prepare = Arc::new(prepare);
-        Self { queue, task: None, concurrency: None, timeout: None, wait: None, prepare }
+        let (task, concurrency, wait) = (None, None, None);
+        Self { queue, task, concurrency, timeout: None, timeout_default: None, wait, prepare }
     }
 
     /// Handles only the jobs of this task; a worker without one handles all that are left.
@@ -207,6 +209,13 @@ impl Worker {
     #[must_use]
     pub fn timeout(mut self, length: Duration) -> Self {
         self.timeout = Some(length);
+        self
+    }
+
+    /// How long a call may take if neither the worker, the queue nor one of its jobs has a `timeout`.
+    #[must_use]
+    pub fn timeout_default(mut self, length: Duration) -> Self {
+        self.timeout_default = Some(length);
         self
     }
 

@@ -1,6 +1,6 @@
 //! The jobs of a lane, as they are shown with it.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, LaneView};
 use seriatim::{Mode, Store};
 
@@ -9,8 +9,10 @@ use crate::output::{Failure, document};
 
 /// Jobs of a lane that are shown with it.
 const JOBS_SHOWN: usize = 100;
+/// Ended jobs of a key that are shown.
+const ENDED_SHOWN: usize = 10;
 
-/// Those that run and those that wait, in the order in which they are handed over.
+/// Those that are claimed and those that wait, in the order in which they are handed over.
 pub(crate) async fn of(
     store: &dyn Store,
     queue: &str,
@@ -32,16 +34,45 @@ pub(crate) async fn of(
     Ok(jobs.into_iter().partition(|job| job.state == JobState::Running))
 }
 
+/// Jobs of the key that have ended and are still known, the latest first.
+pub(crate) async fn ended(
+    store: &dyn Store,
+    queue: &str,
+    key: &str,
+) -> Result<Vec<JobView>, Failure> {
+    let mut ended = Vec::new();
+    for state in [JobState::Dead, JobState::Succeeded, JobState::Canceled] {
+        let query = JobQuery {
+            queue: queue.into(),
+            state,
+            key: Some(key.to_owned()),
+            order: JobOrder::UpdatedAt,
+            after: None,
+            rows_max: ENDED_SHOWN,
+        };
+        ended.extend(store.jobs(query).await?.rows);
+    }
+    ended.sort_by_key(|job| std::cmp::Reverse(job.finished_at));
+    ended.truncate(ENDED_SHOWN);
+    Ok(ended)
+}
+
+/// A key of which nothing waits and nothing is claimed, as programs read it.
+pub(crate) fn document_of_ended(queue: &str, key: &str, ended: &[JobView]) -> Value {
+    let ended: Vec<Value> = ended.iter().map(document::job).collect();
+    json!({ "queue": queue, "key": key, "lane": null, "ended": ended })
+}
+
 /// The lane with its jobs.
 pub(crate) fn document(
     queue: &str,
     lane: &LaneView,
-    running: &[JobView],
+    claimed: &[JobView],
     waiting: &[JobView],
 ) -> Value {
     let mut shown = document::lane(lane);
     shown["queue"] = queue.into();
-    shown["running"] = running.iter().map(document::job).collect();
+    shown["claimed"] = claimed.iter().map(document::job).collect();
     shown["waiting"] = waiting.iter().map(document::job).collect();
     shown
 }

@@ -28,6 +28,7 @@ pub(crate) mod running;
 mod serve;
 pub(crate) mod stats;
 mod top;
+pub(crate) mod troubles;
 
 #[cfg(test)]
 pub(crate) use args::DEFAULT_STORE;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use seriatim::checker::Recorder;
+use seriatim::store::Trouble;
 use seriatim::{EngineBuilder, Memory, Mode, Observer, Queue, SharedStore, Splitter, Summary};
 
 use super::args::{StoreArg, without_password};
@@ -22,7 +23,7 @@ use crate::output::text::count;
 use crate::output::{Failure, LogFormat, start_log};
 use crate::signals::{dump_when_asked, told_to_stop};
 use crate::trace::Traces;
-use crate::workers::Workers;
+use crate::workers::{self, Workers};
 
 #[derive(Args)]
 pub(crate) struct Serve {
@@ -46,6 +47,9 @@ pub(crate) struct Serve {
     /// Let everybody in who can reach an address beyond this machine, although no token is configured
     #[arg(long)]
     insecure: bool,
+    /// End at once when the program of a worker cannot be started, instead of warning
+    #[arg(long)]
+    strict: bool,
     /// Record what happens, for `seriatim check`
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
@@ -70,6 +74,7 @@ impl Serve {
         let queues = config.declared()?;
         // A mistake is told before anything is made, waited for, or listened to.
         self.plan(&config, Arc::new(Memory::new()))?.build()?;
+        self.check_programs(&config)?;
         let listening = match self.no_http {
             true => None,
             false => Some(Listening::start(&config.http, self.listen, self.insecure).await?),
@@ -91,7 +96,9 @@ impl Serve {
         let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?;
         let engine = traces.around(engine).build()?;
         dump_when_asked(engine.handle())?;
+        workers.tell(engine.handle());
         workers.reload_on_hangup()?;
+        workers.reap_orphans()?;
         let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
         tracing::info!(store = without_password(&url), workers = at_work, "serving");
         if at_work == 0 {
@@ -113,6 +120,7 @@ impl Serve {
             listening.serve(App::new(store.clone(), meter, setup))
         });
         let app = server.as_ref().map(Server::app);
+        let remote = app.clone();
         let summary = engine
             .run_until(async move {
                 stop.await;
@@ -126,13 +134,38 @@ impl Serve {
         traces.stop().await;
         let summary = summary?;
         store.close().await?;
-        tracing::info!("stopped: {}", in_words(&summary));
+        let remote = remote.map(|app| app.remote()).unwrap_or_default();
+        tracing::info!("stopped: {}", in_words(&summary, &remote));
         Ok(())
     }
 
     /// Whether this node works on the queue, by what `--queues` says.
     fn wants(&self, queue: &str) -> bool {
         self.queues.is_empty() || self.queues.iter().any(|wanted| wanted == queue)
+    }
+
+    /// Warns of programs of workers that cannot be started; refuses them when it is to be strict.
+    fn check_programs(&self, config: &Config) -> Result<(), Failure> {
+        let mut wrong = Vec::new();
+        for worker in config.workers.iter().filter(|worker| self.wants(&worker.queue)) {
+            let program = worker.command.as_ref().or(worker.process.as_ref());
+            let Some(program) = program.and_then(|words| words.first()) else { continue };
+            let Some(why) = workers::why_not(program) else { continue };
+            let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
+            wrong.push(format!("the {about} cannot start: {program}: {why}"));
+        }
+        if (self.strict || config.node.strict) && !wrong.is_empty() {
+            let wrong = wrong.join("; ");
+            return Err(Failure::failed(format!(
+                "{wrong}; put the program in place, or correct its [[workers]] entry"
+            )));
+        }
+        for wrong in wrong {
+            tracing::warn!(
+                "{wrong}; its jobs wait until it can: put the program in place, or correct its [[workers]] entry"
+            );
+        }
+        Ok(())
     }
 
     /// Refuses names in `--queues` that nothing defines: a slip would leave them without workers.
@@ -190,6 +223,10 @@ impl Serve {
         workers: &mut Workers,
     ) -> Result<EngineBuilder, Failure> {
         let engine = self.plan(config, store)?.observer(watch);
+        // Of its workers something may live on when this process is killed.
+        let engine = engine.before_takeover(|origin| async move {
+            workers::end_leftovers(origin).await.map_err(Into::into)
+        });
         let modes: BTreeMap<String, Mode> =
             config.declared()?.into_iter().map(|queue| (queue.name, queue.mode)).collect();
         let wanted = |worker: &&WorkerConfig| self.wants(&worker.queue);
@@ -230,6 +267,9 @@ impl Serve {
         if let Some(length) = node.shutdown_timeout {
             engine = engine.shutdown_timeout(length);
         }
+        if let Some(at_once) = node.takeover {
+            engine = engine.takeover(at_once);
+        }
         engine = config.declared()?.into_iter().fold(engine, EngineBuilder::queue);
         Ok(config.cron_entries()?.into_iter().fold(engine, EngineBuilder::cron))
     }
@@ -257,24 +297,33 @@ fn audit(config: &HttpConfig) -> Result<Audit, Failure> {
     })
 }
 
-/// What a node did, from its start to its end.
-fn in_words(summary: &Summary) -> String {
+/// What a node did, from its start to its end, and what remote workers did by it.
+fn in_words(own: &Summary, remote: &Summary) -> String {
+    let mut words = format!("{}: {}", count(own.calls, "call"), turns_in_words(own));
+    if *remote != Summary::default() {
+        words += &format!("; remote workers: {}", turns_in_words(remote));
+    }
+    if own.rescued > 0 {
+        words += &format!("; took over {} of others, as crashes", count(own.rescued, "turn"));
+    }
+    words
+}
+
+fn turns_in_words(of: &Summary) -> String {
     let mut words = format!(
-        "{} made; of their turns {} done, {} failed",
-        count(summary.calls, "call"),
-        summary.done,
-        summary.failed
+        "{} processed; turns: {} done, {} failed",
+        count(of.processed, "job"),
+        of.done,
+        of.failed
     );
     let more = [
-        (summary.released, "put off or given back"),
-        (summary.stale, "refused, as another node had taken them over"),
-        (summary.unsettled, "not settled: they run again when their leases run out"),
+        (of.put_off, "put off or given back"),
+        (of.cancelled, "cancelled or expired"),
+        (of.stale, "refused, as another node had taken them over"),
+        (of.unsettled, "not settled: they run again when their leases run out"),
     ];
     for (number, what) in more.into_iter().filter(|(number, _)| *number > 0) {
         words += &format!(", {number} {what}");
-    }
-    if summary.rescued > 0 {
-        words += &format!("; took over {} of others", count(summary.rescued, "lane"));
     }
     words
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use seriatim::limits::{ATTEMPTS_MAX, DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX};
-use seriatim::store::{Cancel, Cancelled, JobView, PushStatus};
+use seriatim::store::{Cancel, Cancelled, JobState, JobView, PushStatus};
 use seriatim::{Backoff, Job, JobId, Payload, RunAt};
 
 use super::auth::Access;
@@ -136,7 +136,7 @@ async fn trigger(
         // The first job, in whatever state; one that has ended so long ago that nothing is kept
         // of it but its idempotency key was done with.
         PushStatus::Duplicate => match app.store.job(pushed.job_id).await? {
-            Some(job) => json!(job.state),
+            Some(job) => status_name(job.state),
             None => "succeeded".into(),
         },
     };
@@ -162,9 +162,15 @@ async fn status(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answ
     Ok(Answer(status_of(&find::job(&*app.store, id).await?)))
 }
 
+/// A job's status in Dataloader's words: what is dead has `failed`.
+fn status_name(state: JobState) -> Value {
+    if state == JobState::Dead { "failed".into() } else { json!(state) }
+}
+
 /// The part of a job's document that Dataloader shows.
 fn status_of(job: &JobView) -> Value {
-    let all = document::job(job);
+    let mut all = document::job(job);
+    all["status"] = status_name(job.state);
     let shown = [
         "job_id",
         "status",
@@ -185,7 +191,7 @@ async fn cancel(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answ
         (Some(job), _) => job,
         // Its queue keeps nothing of what is cancelled.
         (None, Some(mut job)) if cancelled.first() == Some(&Cancelled::Now) => {
-            job.state = seriatim::store::JobState::Canceled;
+            job.state = JobState::Canceled;
             job
         }
         _ => find::job(&*app.store, id).await?,

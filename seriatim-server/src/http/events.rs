@@ -25,6 +25,7 @@ use super::schema::Schema;
 use super::state::Shared;
 use crate::commands::find;
 use crate::commands::stats::as_json;
+use crate::figures::Figures;
 use crate::journal::{Search, Told};
 use crate::output::time::absolute;
 
@@ -90,7 +91,7 @@ fn known(job: &JobView) -> Vec<Value> {
                 "queue": &*job.queue, "key": job.key.as_deref() })
     };
     let mut events = vec![event(job.created_at, "queued")];
-    events.extend(job.started_at.map(|at| event(at, "started")));
+    events.extend(job.started_at.map(|at| event(at, "claimed")));
     if let Some(at) = job.finished_at {
         let mut end = event(at, json!(job.state).as_str().unwrap_or_default());
         if job.state != JobState::Succeeded {
@@ -141,8 +142,8 @@ async fn sample(app: Shared) {
     while !app.journal.feed.is_over() {
         ticks.tick().await;
         // A store that is away has no numbers; /ready tells why.
-        if let Ok(stats) = app.store.stats(None).await {
-            app.journal.feed.stats(as_json(&stats));
+        if let Ok(figures) = Figures::all(&*app.store).await {
+            app.journal.feed.stats(as_json(&figures));
         }
     }
 }

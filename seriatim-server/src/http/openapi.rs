@@ -93,6 +93,7 @@ fn schemas() -> Value {
         ("Lane", lanes::lane_schema()),
         ("DeadJobs", morgue::dead_schema()),
         ("Node", nodes::node_schema()),
+        ("Trouble", nodes::trouble_schema()),
         ("Claim", work::claim_schema()),
         ("Turn", work::turn_schema()),
         ("Beat", work::beat_schema()),

@@ -1,8 +1,8 @@
 //! What all requests share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use seriatim::{Client, Cron, Observer, SharedStore};
+use seriatim::{Client, Cron, Ending, Observer, SharedStore, Summary};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore, watch};
 
 use super::audit::Audit;
@@ -26,6 +26,8 @@ pub(crate) struct App {
     pub(super) base_path: String,
     pub(super) meter: Arc<Meter>,
     pub(super) workers: Workers,
+    /// What remote workers did through this process.
+    remote: Mutex<Summary>,
     pub(super) failures: Arc<FailureLog>,
     pub(super) bodies: Budget,
     pub(super) journal: Arc<Journal>,
@@ -75,6 +77,7 @@ impl App {
             base_path: setup.base_path,
             meter,
             workers: Workers::default(),
+            remote: Mutex::default(),
             failures: setup.failures,
             journal: setup.journal,
             traces: setup.traces,
@@ -94,6 +97,16 @@ impl App {
         let journal = Arc::<Journal>::default();
         let (store, meter) = Metered::wrap(store, journal.clone());
         Self::new(store, meter, Setup { journal, ..Setup::default() })
+    }
+
+    /// Counts a turn that a remote worker has settled; none if that was stale.
+    pub(super) fn settled(&self, ending: Option<Ending>) {
+        self.remote.lock().unwrap_or_else(PoisonError::into_inner).count(ending);
+    }
+
+    /// What remote workers did through this process.
+    pub(crate) fn remote(&self) -> Summary {
+        *self.remote.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on only what holders of claims need is answered.

@@ -1,6 +1,7 @@
 //! The binary as its users have it: real processes on a real file.
 #![allow(clippy::unwrap_used)]
 
+mod answers;
 mod builtin;
 mod clock;
 mod commands;
@@ -12,7 +13,9 @@ mod http;
 mod input;
 mod newcomer;
 mod people;
+mod predecessor;
 mod processes;
 mod receiver;
 mod site;
+mod unstartable;
 mod workers;

@@ -131,7 +131,7 @@ async fn a_node_without_workers_says_what_it_does_and_ends_with_a_sentence() {
     .await;
     serving.stop();
     let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
-    assert!(log.contains("stopped: 0 calls made; of their turns 0 done, 0 failed"), "{log}");
+    assert!(log.contains("stopped: 0 calls: 0 jobs processed; turns: 0 done, 0 failed"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -150,7 +150,7 @@ async fn failures_and_burials_are_logged_and_a_history_without_pushes_is_not_bla
     let pushed: serde_json::Value = serde_json::from_slice(&pushed.stdout).unwrap();
     let job = pushed["jobs"][0]["job_id"].as_str().unwrap();
     wait_until(&store, |stats: &QueueStats| stats.dead == 1).await;
-    site.said("history.ndjson", "buried", &store).await;
+    site.said("history.ndjson", "dead", &store).await;
     serving.stop();
     let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
     let line = |level: &str, end: &str| {
@@ -158,7 +158,7 @@ async fn failures_and_burials_are_logged_and_a_history_without_pushes_is_not_bla
         log.lines().any(|line| line.contains(level) && line.contains(&start) && line.ends_with(end))
     };
     assert!(line("WARN", " 1 failed: no stock; tried again in 0.1s"), "{log}");
-    let buried = format!(" 2 failed: no stock; buried: `seriatim morgue {QUEUE}` shows it");
+    let buried = format!(" 2 failed: no stock; dead: `seriatim morgue {QUEUE}` shows it");
     assert!(line("ERROR", &buried), "{log}");
     let judged = site.run(&["check", "history.ndjson"]);
     let said = text(&judged);

@@ -201,7 +201,7 @@ impl World {
 
     async fn finish(mut self) -> Report {
         let mut seen: HashMap<JobId, JobState> = HashMap::new();
-        for state in [JobState::Queued, JobState::Failed] {
+        for state in [JobState::Queued, JobState::Dead] {
             let query = JobQuery {
                 queue: "q".into(),
                 state,

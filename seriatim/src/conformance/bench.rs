@@ -159,6 +159,12 @@ impl Bench {
         self.store.rescue(request).await.expect("rescue is answered")
     }
 
+    /// Declares a node dead whose last beat was then.
+    pub async fn declare_dead(&mut self, node: &NodeInfo, heartbeat_at: Timestamp) -> bool {
+        let request = DeclareDead { now: Some(self.now), node: node.id.clone(), heartbeat_at };
+        self.store.declare_dead(request).await.expect("it is answered")
+    }
+
     /// Rescues and settles as crashes, as the engine does.
     pub async fn crash_all(&mut self, node: &NodeInfo) -> usize {
         let turns = self.rescue(node).await;
@@ -204,7 +210,7 @@ impl Bench {
     pub async fn dead(&mut self) -> Vec<JobView> {
         let query = JobQuery {
             queue: "q".into(),
-            state: JobState::Failed,
+            state: JobState::Dead,
             key: None,
             order: JobOrder::Arrival,
             after: None,

@@ -27,7 +27,7 @@ use crate::observe::Observer;
 use crate::outcomes::Outcomes;
 use crate::payload::Payload;
 use crate::queue::Queue;
-use crate::store::SharedStore;
+use crate::store::{Origin, SharedStore};
 use crate::worker::{Failure, Worker};
 
 /// The time between two heartbeats, unless the lease is short.
@@ -45,6 +45,7 @@ pub struct EngineBuilder {
     queues: Vec<Queue>,
     workers: Vec<Worker>,
     observer: Option<Arc<dyn Observer>>,
+    takeover: bool,
     extras: Extras,
 }
 
@@ -72,6 +73,7 @@ impl EngineBuilder {
             queues,
             workers,
             observer: None,
+            takeover: true,
             extras: Extras::default(),
         }
     }
@@ -242,6 +244,34 @@ impl EngineBuilder {
         self
     }
 
+    /// Whether what nodes of this machine held is taken over as soon as their process is gone, and
+    /// not when their lease has run out. Default: yes, where the system tells of processes (Linux).
+    /// Switch it off where machines are copied while they run, as from a snapshot: the copies take
+    /// each other's processes for their own.
+    pub fn takeover(mut self, at_once: bool) -> Self {
+        self.takeover = at_once;
+        self
+    }
+
+    /// Says that handlers of this engine start programs which may outlive its process, and ends those
+    /// that another such engine has left behind: the hook runs before that one's claims are taken
+    /// over. When it fails, they are not taken over before their lease has run out.
+    pub fn before_takeover<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: Fn(Origin) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        self.extras.before_takeover = Some(Arc::new(move |origin| Box::pin(hook(origin))));
+        self
+    }
+
+    /// Pretends that the engine runs in this process.
+    #[cfg(test)]
+    pub(super) fn origin(mut self, origin: Origin) -> Self {
+        self.extras.origin = Some(origin);
+        self
+    }
+
     /// Runs once before the engine makes itself known. If it fails the engine does not start.
     pub fn on_start<F, Fut>(mut self, hook: F) -> Self
     where
@@ -281,6 +311,7 @@ impl EngineBuilder {
         self.settings.heartbeat = self.heartbeat.unwrap_or(HEARTBEAT.min(shortest / 3));
         self.settings.rescue_interval = self.rescue_interval.unwrap_or(self.settings.heartbeat);
         self.validate()?;
+        self.set_origin();
         // In the order of their first workers, which `strict` follows.
         let mut by_queue: Vec<(Arc<str>, Vec<Worker>)> = Vec::new();
         for worker in self.workers {
@@ -293,6 +324,14 @@ impl EngineBuilder {
         let core =
             Core::new(self.store, self.settings, sources.collect(), self.observer, self.extras);
         Ok(Engine::new(core, self.queues))
+    }
+
+    fn set_origin(&mut self) {
+        let extras = &mut self.extras;
+        let own = || extras.origin.take().or_else(Origin::of_this_process);
+        let origin = self.takeover.then(own).flatten();
+        let programs = extras.before_takeover.is_some();
+        extras.origin = origin.map(|origin| Origin { programs, ..origin });
     }
 
     /// The queues that there are workers for.

@@ -10,12 +10,16 @@ use super::shield::shielded;
 use super::splitter::Splitter;
 use crate::codec::Codec;
 use crate::middleware::Middleware;
+use crate::store::Origin;
 use crate::worker::Failure;
 
 pub(super) type Starting = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 
 /// A hook that runs once before the engine starts.
 pub(super) type OnStart = dyn FnOnce() -> Starting + Send + Sync;
+
+/// A hook that ends what a process has left behind.
+pub(super) type BeforeTakeover = dyn Fn(Origin) -> Starting + Send + Sync;
 
 pub(super) type FormatError = dyn Fn(&Failure) -> String + Send + Sync;
 pub(super) type OnFatal = dyn Fn(&str) + Send + Sync;
@@ -31,6 +35,10 @@ pub(super) struct Extras {
     pub(super) splitter: Splitter,
     #[cfg(feature = "cron")]
     pub(super) crons: Vec<crate::cron::Cron>,
+    /// This process, as other nodes of the machine see it. None: neither are they taken over from
+    /// before their lease ends, nor is this one.
+    pub(super) origin: Option<Origin>,
+    pub(super) before_takeover: Option<Arc<BeforeTakeover>>,
     /// Whether somebody wants to be told of exhausted jobs.
     pub(super) tells_exhausted: bool,
 }

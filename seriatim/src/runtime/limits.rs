@@ -34,6 +34,8 @@ pub(super) const OUTAGE_WAIT_MAX: Duration = Duration::from_secs(5);
 pub(super) const UNSTARTABLE_PAUSE: Duration = Duration::from_secs(30);
 /// How often progress goes out, when there is some and no heartbeat is near.
 pub(super) const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+/// A node tells at most so often that it has got more or less to do, when no heartbeat is near.
+pub(super) const LOAD_EVERY: Duration = Duration::from_secs(1);
 /// How often outlived rows are swept.
 pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// Most rows of a kind in one sweep: short, so that it delays nobody's claim.

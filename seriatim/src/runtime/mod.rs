@@ -27,6 +27,7 @@ mod lease;
 mod limits;
 mod lock;
 mod lot;
+mod origin;
 mod outage;
 mod perform;
 mod periodic;
@@ -43,6 +44,7 @@ mod source;
 mod splitter;
 mod summary;
 mod surroundings;
+mod takeover;
 #[cfg(test)]
 mod tests;
 mod troubles;
@@ -53,6 +55,8 @@ pub(crate) use control::Stop;
 pub use engine::Engine;
 pub use exhausted::Exhausted;
 pub use handle::{Handle, RunningCall};
+#[doc(hidden)]
+pub use origin::ProcessStat;
 pub(crate) use perform::done_verdict;
 pub use periodic::{Periodic, PeriodicState, PeriodicView, Tick};
 pub use scheduler::Scheduler;

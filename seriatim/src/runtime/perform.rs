@@ -13,7 +13,7 @@ use super::core::Core;
 use super::lease::margin;
 use super::limits::UNSTARTABLE_PAUSE;
 use super::pool::Picked;
-use super::settle::Ended;
+use super::settle::{Ended, Jobs};
 use super::shield::{shielded, shielded_future};
 use super::source::Source;
 use crate::batch::Undecodable;
@@ -25,7 +25,7 @@ use crate::outcomes::Outcomes;
 use crate::queue::Queue;
 use crate::settle::{Outcome, Settlement, Verdict, backoff_of, plan};
 use crate::steps::Interrupted;
-use crate::store::Settled;
+use crate::store::{Settled, Trouble, TroubleKind};
 use crate::turn::Turn;
 use crate::worker::{Failure, Fatal, Handling, Prepared, Unstartable, Worker};
 
@@ -54,7 +54,6 @@ pub(super) async fn perform(core: &Core, picked: Picked) {
         // The store ends flagged jobs as cancelled, however the turn ends other than done.
         return core.release_call(&call);
     }
-    core.counters.called();
     let completed = shielded_future(complete(core, source, worker, &call)).await;
     if let Err(text) = completed {
         // What the user's code does is caught where it is called. Whatever this is, the lanes end.
@@ -74,6 +73,9 @@ async fn complete(core: &Core, source: &Source, worker: Option<&Worker>, call: &
         Some(worker) => run(core, call, worker).await,
         None => (Ending::NoWorker, Vec::new()),
     };
+    if core.troubles.any() {
+        note_start(core, worker, call, &ending);
+    }
     let answer = judge(core, source, call, ending);
     conclude(core, source, call, answer, undecodable);
 }
@@ -101,6 +103,7 @@ fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<
     let usual = worker.and_then(|worker| worker.timeout).or(queue.timeout);
     // The strictest of the call's jobs: none of them runs longer than it may.
     let timeout = options().filter_map(|options| options.timeout).chain(usual).min();
+    let timeout = timeout.or(worker.and_then(|worker| worker.timeout_default));
     let deadline = timeout.map(|length| Instant::now() + length);
     let (control, around) = (Control::default(), core.around.clone());
     Call { queue, turns, expired, timeout, deadline, control, around }
@@ -109,13 +112,18 @@ fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<
 async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Undecodable) {
     let prepared = match shielded(|| (worker.prepare)(call)) {
         Ok(prepared) => prepared,
-        Err(text) => return (Ending::Panicked(by_handler(&text)), Vec::new()),
+        Err(text) => {
+            core.counters.called();
+            return (Ending::Panicked(by_handler(&text)), Vec::new());
+        }
     };
     let Prepared { handling, undecodable } = prepared;
     call.control.note_undecodable(&undecodable);
     let Some(handling) = handling else {
+        // Nothing is left to call it with: all has expired, or cannot be decoded.
         return (Ending::Answered(Ok(Outcomes::new())), undecodable);
     };
+    core.counters.called();
     let mut handling = match core.extras.middleware.as_slice() {
         [] => handling,
         all => match shielded(|| wrap(all, &Context::new(call.clone()), handling)) {
@@ -208,7 +216,7 @@ fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Ou
         }
         (Ending::Answered(Err(failure)), reason) => {
             if let Some(why) = failure.downcast_ref::<Unstartable>() {
-                pause_unstartable(source, why);
+                pause_unstartable(core, source, call, why);
                 return Err(Outcome::Release);
             }
             if failure.is::<Interrupted>() {
@@ -226,7 +234,25 @@ fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Ou
     }
 }
 
-fn pause_unstartable(source: &Source, why: &Unstartable) {
+/// A handler that answers has been started: its worker can start again.
+fn note_start(core: &Core, worker: Option<&Worker>, call: &Call, ending: &Ending) {
+    let answered = match ending {
+        Ending::Answered(Ok(_)) => true,
+        Ending::Answered(Err(failure)) => !failure.is::<Unstartable>(),
+        _ => false,
+    };
+    // What was told to end may never have begun.
+    if let (true, Some(worker), None) = (answered, worker, call.control.reason()) {
+        let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
+        core.troubles.clear(TroubleKind::WorkerCannotStart, &about);
+    }
+}
+
+fn pause_unstartable(core: &Core, source: &Source, call: &Call, why: &Unstartable) {
+    let worker = source.worker(call.turns.first().and_then(Turn::task).map(AsRef::as_ref));
+    let task = worker.and_then(|worker| worker.task.as_deref());
+    let about = Trouble::about_worker(&source.name, task);
+    core.troubles.set(TroubleKind::WorkerCannotStart, Some(&source.name), &about, &why.0);
     if source.pause(UNSTARTABLE_PAUSE) {
         let (queue, pause_s) = (&*source.name, UNSTARTABLE_PAUSE.as_secs());
         tracing::error!(
@@ -281,7 +307,8 @@ fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
     let sent_at = Timestamp::of_this_machine();
     for (turn, settlement) in call.turns.iter().zip(settlements) {
         let settled = Settled::Ok { cancelled: Vec::new() };
-        core.counters.settled(settlement, &settled);
+        core.counters
+            .settled([Jobs::of(turn, settlement).ending(settlement, &settled)].into_iter());
         if let Some(observer) = &core.observer {
             observer.ended(turn, &done_verdict(call, turn));
             observer.settling(turn, settlement);

@@ -1,5 +1,6 @@
 //! The heartbeat: once for all that the node holds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use tokio::time::{Instant, timeout};
 
 use super::control::Stop;
 use super::core::Core;
-use super::limits::{GOODBYE_MAX, PROGRESS_EVERY};
+use super::limits::{GOODBYE_MAX, LOAD_EVERY, PROGRESS_EVERY};
 use super::outage::Pauses;
 use crate::clock::Timestamp;
 use crate::error::Result;
@@ -27,6 +28,41 @@ pub(super) struct Pulser {
     untold: Vec<Beat>,
     /// What a person has told this node, as of the last beat.
     command: Option<Command>,
+    /// What the last beat told.
+    told: Load,
+}
+
+/// What a node has to do.
+#[derive(Default)]
+struct Load {
+    busy: u32,
+    prefetched: BTreeMap<String, u32>,
+}
+
+impl Load {
+    fn of(core: &Core) -> Self {
+        let (busy, waiting) = core.pool.load();
+        let mut prefetched = BTreeMap::new();
+        for (source, turns) in core.sources.iter().zip(waiting).filter(|(_, turns)| *turns > 0) {
+            *prefetched.entry(source.name.to_string()).or_default() += turns as u32;
+        }
+        Self { busy: busy as u32, prefetched }
+    }
+
+    /// Whether people would see another picture: something instead of nothing, or a change by a
+    /// quarter.
+    fn differs(&self, other: &Self, concurrency: usize) -> bool {
+        let differs = |a: u32, b: u32, all: u32| {
+            (a == 0) != (b == 0) || a.abs_diff(b).saturating_mul(4) >= all.max(1)
+        };
+        let turns = |load: &Self, queue: &String| load.prefetched.get(queue).copied().unwrap_or(0);
+        let differs_in = |queue| {
+            let (here, there) = (turns(self, queue), turns(other, queue));
+            here != there && differs(here, there, here.max(there))
+        };
+        self.busy != other.busy && differs(self.busy, other.busy, concurrency as u32)
+            || self.prefetched.keys().chain(other.prefetched.keys()).any(differs_in)
+    }
 }
 
 impl Pulser {
@@ -41,11 +77,14 @@ impl Pulser {
             queues: core.sources.iter().map(|source| source.name.to_string()).collect(),
             concurrency: settings.concurrency as u32,
             busy: 0,
+            prefetched: BTreeMap::new(),
             started_at,
             lease: settings.lease,
             troubles: Vec::new(),
+            origin: core.extras.origin.clone(),
         };
-        Self { core, line: None, apart: false, info, untold: Vec::new(), command: None }
+        let told = Load::default();
+        Self { core, line: None, apart: false, info, untold: Vec::new(), command: None, told }
     }
 
     /// The last beat, of a node that holds nothing any more: the others need not wait for its lease
@@ -82,11 +121,12 @@ impl Pulser {
         }
     }
 
-    /// Until the next beat: sooner when a handler has progress to tell, something has begun or
-    /// ceased to be wrong, or the store has forgotten us.
+    /// Until the next beat: sooner when a handler has progress to tell, the node has got more or less
+    /// to do, something has begun or ceased to be wrong, or the store has forgotten us.
     async fn rest(&self, length: Duration) {
         let core = &self.core;
-        let until = Instant::now() + length;
+        let now = Instant::now();
+        let (until, load_from) = (now + length, now + LOAD_EVERY);
         loop {
             let step = until.saturating_duration_since(Instant::now()).min(PROGRESS_EVERY);
             tokio::select! {
@@ -97,6 +137,10 @@ impl Pulser {
             }
             let news = core.running.has_progress() || core.troubles.changed();
             if Instant::now() >= until || news {
+                return;
+            }
+            let looks = Instant::now() >= load_from;
+            if looks && Load::of(core).differs(&self.told, core.settings.concurrency) {
                 return;
             }
         }
@@ -138,10 +182,11 @@ impl Pulser {
         Ok(self.line.insert(line).clone())
     }
 
-    async fn send(&self, store: &dyn Store, id: NodeId, beats: Vec<Beat>) -> Result<Pulse> {
-        let busy = self.core.pool.busy() as u32;
+    async fn send(&mut self, store: &dyn Store, id: NodeId, beats: Vec<Beat>) -> Result<Pulse> {
+        self.told = Load::of(&self.core);
+        let (busy, prefetched) = (self.told.busy, self.told.prefetched.clone());
         let (troubles, version) = self.core.troubles.at(self.core.store_now());
-        let node = NodeInfo { id, busy, troubles, ..self.info.clone() };
+        let node = NodeInfo { id, busy, prefetched, troubles, ..self.info.clone() };
         let pulse = store.heartbeat(Heartbeat { now: None, node, beats }).await?;
         self.core.troubles.told(version);
         Ok(pulse)

@@ -46,7 +46,7 @@ async fn reconcile_queue(core: &Core, queue: &Queue, node: &NodeId) -> Result<()
         let query = LaneQuery {
             queue: queue.name.as_str().into(),
             key: None,
-            running: true,
+            claimed: true,
             order: LaneOrder::Age,
             after,
             rows_max: PAGE_ROWS_MAX,

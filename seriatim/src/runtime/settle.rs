@@ -19,14 +19,17 @@ use super::lock::lock;
 use super::outage::Pauses;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
-use crate::id::LaneId;
+use crate::id::{JobId, LaneId};
 use crate::limits::SETTLE_TURNS_MAX;
-use crate::settle::Settlement;
+use crate::settle::{EndKind, Ending, Settlement};
 use crate::store::{Settle, Settled, TroubleKind};
+use crate::turn::Turn;
 
 /// A turn that has ended, on its way to the store.
 pub(super) struct Ended {
     settlement: Settlement,
+    /// None: its end is counted elsewhere.
+    jobs: Option<Jobs>,
     /// The turn itself, kept only for those who want to know.
     witness: Option<(Arc<Call>, usize)>,
     /// The store has refused it before.
@@ -40,12 +43,45 @@ impl Ended {
         place: usize,
         observed: bool,
     ) -> Self {
-        Self { settlement, witness: observed.then(|| (call.clone(), place)), aside: false }
+        let jobs = Jobs::of(&call.turns[place], &settlement);
+        let witness = observed.then(|| (call.clone(), place));
+        Self { settlement, jobs: Some(jobs), witness, aside: false }
     }
 
     /// One that nobody is told of.
     fn unseen(settlement: Settlement) -> Self {
-        Self { settlement, witness: None, aside: false }
+        Self { settlement, jobs: None, witness: None, aside: false }
+    }
+}
+
+/// The jobs of a turn, as far as it takes them to say how it ended: the payloads need not wait for
+/// the store.
+pub(super) enum Jobs {
+    /// All of so many are done.
+    Done(usize),
+    /// Each has a fate of its own.
+    Each(Vec<JobId>),
+}
+
+impl Jobs {
+    pub(super) fn of(turn: &Turn, settlement: &Settlement) -> Self {
+        match settlement.is_all_done() {
+            true => Self::Done(turn.jobs.len()),
+            false => Self::Each(turn.jobs.iter().map(|job| job.id).collect()),
+        }
+    }
+
+    /// How their turn ended; none when its settlement was refused.
+    pub(super) fn ending(&self, settlement: &Settlement, settled: &Settled) -> Option<Ending> {
+        match (settled, self) {
+            (Settled::Stale, _) => None,
+            (Settled::Ok { .. }, Self::Done(done)) => {
+                Some(Ending { kind: EndKind::Done, done: *done })
+            }
+            (Settled::Ok { cancelled }, Self::Each(jobs)) => {
+                Some(settlement.ending(jobs.iter().copied(), cancelled))
+            }
+        }
     }
 }
 
@@ -166,13 +202,19 @@ fn take_doubled(ended: &mut Vec<Ended>) -> Vec<Ended> {
 async fn settle(core: &Core, ended: Vec<Ended>) {
     tell(core, &ended).await;
     let (turns, rest): (Vec<Settlement>, Vec<_>) =
-        ended.into_iter().map(|one| (one.settlement, (one.witness, one.aside))).unzip();
+        ended.into_iter().map(|one| (one.settlement, (one.jobs, one.witness, one.aside))).unzip();
     let sent_at = Timestamp::of_this_machine();
     let (settled, repeated) = send(core, &turns).await;
     core.held.remove(answered(&turns, &settled));
-    for ((settlement, settled), (witness, aside)) in turns.into_iter().zip(settled).zip(rest) {
+    let endings =
+        turns.iter().zip(&settled).zip(&rest).filter_map(|((turn, settled), (jobs, ..))| {
+            Some(jobs.as_ref()?.ending(turn, settled.as_ref()?))
+        });
+    core.counters.settled(endings);
+    for ((settlement, settled), (jobs, witness, aside)) in turns.into_iter().zip(settled).zip(rest)
+    {
         let Some(settled) = settled else {
-            core.settles.put_aside(Ended { settlement, witness, aside });
+            core.settles.put_aside(Ended { settlement, jobs, witness, aside });
             continue;
         };
         if aside {
@@ -180,7 +222,7 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
             core.troubles.clear(TroubleKind::SettlesPutAside, &settlement.lane.to_string());
         }
         let repeated = repeated || aside;
-        report(core, &settlement, &settled, repeated);
+        report(&settlement, &settled, repeated);
         // Nobody knows whether the first sending was carried out: then no answer is told.
         let known = settled.is_ok() || !repeated;
         if let (true, Some(observer), Some((call, place))) = (known, &core.observer, witness) {
@@ -207,8 +249,7 @@ async fn tell(core: &Core, ended: &[Ended]) {
     announce(core, seen()).await;
 }
 
-fn report(core: &Core, settlement: &Settlement, settled: &Settled, repeated: bool) {
-    core.counters.settled(settlement, settled);
+fn report(settlement: &Settlement, settled: &Settled, repeated: bool) {
     // After a lost answer the repeat of what was carried out is stale too: nothing is wrong then.
     if !settled.is_ok() && !repeated {
         let (lane, token) = (settlement.lane, settlement.token);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::time::Instant;
 
@@ -16,6 +17,8 @@ use crate::store::{Trouble, TroubleKind};
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
     board: Mutex<Board>,
+    /// Whether there is any, for those who ask after each call.
+    any: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +65,7 @@ impl Troubles {
         let queue = queue.map(str::to_owned);
         let entry = Entry { queue, text: text.to_owned(), times: 1, since: now, last: now };
         board.entries.insert((kind, about.to_owned()), entry);
+        self.any.store(true, Ordering::Relaxed);
         board.version += 1;
     }
 
@@ -71,7 +75,13 @@ impl Troubles {
         let mut board = lock(&self.board);
         let was = board.entries.remove(&(kind, about.to_owned())).is_some();
         board.version += u64::from(was);
+        self.any.store(!board.entries.is_empty(), Ordering::Relaxed);
         was
+    }
+
+    /// Whether there is any trouble; costs nothing.
+    pub(super) fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
     }
 
     /// Whether people should hear of a change before the next heartbeat is due.

@@ -165,7 +165,7 @@ impl Stage {
             let query = LaneQuery {
                 queue: queue.name.as_str().into(),
                 key: None,
-                running: false,
+                claimed: false,
                 order: LaneOrder::Age,
                 after: None,
                 rows_max: 3,
@@ -207,7 +207,7 @@ impl Stage {
             node.stop(true).await;
         }
         let stats = self.world.store.stats(Some(self.world.store_now())).await.unwrap_or_default();
-        let running: u64 = stats.iter().map(|queue| queue.running).sum();
+        let running: u64 = stats.iter().map(|queue| queue.claimed).sum();
         (running > 0)
             .then(|| format!("held: {running} lanes are held after all nodes have stopped"))
     }

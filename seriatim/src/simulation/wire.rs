@@ -305,6 +305,11 @@ impl Store for Wire {
         let node = node.clone();
         deed!(self, "command_node", |world, _now| world.store.command_node(&node, command).await)
     }
+    async fn declare_dead(&self, r: DeclareDead) -> Result<bool> {
+        deed!(self, "declare_dead", |world, now| {
+            world.store.declare_dead(DeclareDead { now, ..r }).await
+        })
+    }
     async fn lead(&self, r: Lead) -> Result<bool> {
         deed!(self, "lead", |world, now| world.store.lead(Lead { now, ..r }).await)
     }

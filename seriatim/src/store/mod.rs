@@ -4,9 +4,11 @@
 //! explicit `now`; `None` means the store's own clock. What each method does is written on it as
 //! a list, and each line of these lists is a case of the conformance suite.
 
+mod gone;
 mod memory;
 #[cfg(feature = "mysql")]
 mod mysql;
+mod origin;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
@@ -37,6 +39,7 @@ pub use memory::Fault;
 pub use memory::Memory;
 #[cfg(feature = "mysql")]
 pub use mysql::{Mysql, bare_limit as mysql_bare_limit, size as mysql_size};
+pub use origin::Origin;
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, bare_limit as postgres_bare_limit, size as postgres_size};
 pub use request::*;
@@ -211,6 +214,15 @@ pub trait Store: Send + Sync + 'static {
     /// - Every later beat brings the command, until `Resume` takes it back: then none does.
     /// - A node that is dead or has stopped is `NotFound`.
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()>;
+
+    /// Declares a node dead whose process is known to be gone, before its lease has run out. True if
+    /// it did.
+    ///
+    /// - Its claims with a node lease have expired from then on, however long their lease is: the
+    ///   next rescue takes them. Those with a lease of their own stand until it runs out.
+    /// - A node that has beaten after `heartbeat_at` is left alone: whoever beats is not gone. So is
+    ///   one that is dead, has stopped, or is unknown.
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool>;
 
     /// Makes `node` the leader of `role` for `ttl`, unless another live one is. True if it is now.
     async fn lead(&self, request: Lead) -> Result<bool>;

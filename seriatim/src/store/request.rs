@@ -1,10 +1,12 @@
 //! What the store's methods take and answer: one struct each, with an explicit `now`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::origin::Origin;
 use super::trouble::Trouble;
 use crate::clock::Timestamp;
 use crate::id::{JobId, LaneId, NodeId, Token};
@@ -205,6 +207,10 @@ pub struct NodeInfo {
     pub concurrency: u32,
     /// Handler calls under way.
     pub busy: u32,
+    /// Turns by queue that it has claimed and not started: they wait for a free slot. What else it has
+    /// claimed is running. A worker that does not prefetch tells nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prefetched: BTreeMap<String, u32>,
     /// When it started.
     pub started_at: Timestamp,
     /// Without a beat for so long it is declared dead. Nothing: this beat is its last, and it has
@@ -214,6 +220,9 @@ pub struct NodeInfo {
     /// What is wrong with it right now, the oldest first.
     #[serde(default)]
     pub troubles: Vec<Trouble>,
+    /// Its process, where that can be told. Without it only its lease says that it is gone.
+    #[serde(default)]
+    pub origin: Option<Origin>,
 }
 
 impl NodeInfo {
@@ -228,9 +237,11 @@ impl NodeInfo {
             queues: Vec::new(),
             concurrency: 1,
             busy: 0,
+            prefetched: BTreeMap::new(),
             started_at: Timestamp::of_this_machine(),
             lease,
             troubles: Vec::new(),
+            origin: None,
         }
     }
 
@@ -295,6 +306,17 @@ impl Command {
     pub(crate) fn kept(self) -> Option<Self> {
         (self != Self::Resume).then_some(self)
     }
+}
+
+/// See [`crate::Store::declare_dead`].
+#[derive(Clone, Debug)]
+pub struct DeclareDead {
+    /// The time; the store's when none.
+    pub now: Option<Timestamp>,
+    /// Who is gone.
+    pub node: NodeId,
+    /// Its last beat, as the caller knows it.
+    pub heartbeat_at: Timestamp,
 }
 
 /// See [`crate::Store::rescue`].

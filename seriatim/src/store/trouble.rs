@@ -24,6 +24,16 @@ pub struct Trouble {
     pub last_at: Timestamp,
 }
 
+impl Trouble {
+    /// What the troubles of a worker are about: its queue, and its task if it has one.
+    pub fn about_worker(queue: &str, task: Option<&str>) -> String {
+        match task {
+            Some(task) => format!("worker of {queue}, task {task}"),
+            None => format!("worker of {queue}"),
+        }
+    }
+}
+
 /// What kind of [`Trouble`] a node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

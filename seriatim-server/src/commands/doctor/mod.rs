@@ -7,6 +7,7 @@ mod look;
 mod nodes;
 mod place;
 mod queues;
+mod troubles;
 
 use std::path::PathBuf;
 
@@ -77,6 +78,7 @@ impl Doctor {
         findings.extend(look::check_clock(&seen));
         findings.extend(definitions::check(&seen)?);
         findings.extend(nodes::check(&seen));
+        findings.extend(troubles::check(&seen));
         findings.extend(bound::check(&seen));
         findings.extend(queues::check(&seen));
         findings.extend(lanes::check(&seen));
@@ -108,7 +110,7 @@ fn tell(findings: &[Finding], seen: &look::Seen) {
         "looked at {}, {}, {} and {}",
         count(seen.queues.len() as u64, "queue"),
         count(seen.nodes.len() as u64, "node"),
-        count(seen.running.len() as u64, "running lane"),
+        count(seen.running.len() as u64, "claimed lane"),
         count(seen.troubled.len() as u64, "failing, held or paused one"),
     );
     match findings.len() as u64 {

@@ -5,11 +5,12 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState};
-use seriatim::store::{NodeView, QueueStats};
+use seriatim::store::NodeView;
 
 use super::sample::{Sample, Shown, Why};
 use super::state::{Pane, State};
-use crate::commands::{lanes, nodes};
+use crate::commands::{lanes, nodes, troubles};
+use crate::figures::Figures;
 use crate::output::table::Tone;
 use crate::output::text::{columns, count, cut_middle, one_line, retries};
 use crate::output::time::{length, relative};
@@ -90,14 +91,15 @@ fn chosen(is_for_keys: bool) -> Style {
 }
 
 fn headline(store: &str, sample: &Sample) -> String {
-    let sum = |of: fn(&QueueStats) -> u64| sample.queues.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&Figures) -> u64| sample.queues.iter().map(of).sum::<u64>();
     format!(
-        "seriatim top  {}  {}, {}, {} running, {} dead, {}",
+        "seriatim top  {}  {}, {}, {} running, {} prefetched, {} dead, {}",
         one_line(store),
         count(sample.queues.len() as u64, "queue"),
-        count(sum(|queue| queue.jobs), "job"),
-        sum(|queue| queue.running),
-        sum(|queue| queue.dead),
+        count(sum(|of| of.stats.jobs), "job"),
+        sum(Figures::running),
+        sum(|of| of.prefetched),
+        sum(|of| of.stats.dead),
         count(sample.nodes.len() as u64, "node"),
     )
 }
@@ -107,22 +109,25 @@ fn titled(title: &'static str) -> Block<'static> {
 }
 
 fn draw_queues(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, styles: Styles) {
-    let rows = sample.queues.iter().map(|queue| {
-        let rates = state.before.as_ref().and_then(|before| sample.rates(before, queue));
-        queue_row(queue, rates, styles)
+    let rows = sample.queues.iter().map(|of| {
+        let rates = state.before.as_ref().and_then(|before| sample.rates(before, &of.stats));
+        let troubles = troubles::of(&sample.nodes, sample.now);
+        let mut queues = troubles.filter_map(|(_, trouble)| trouble.queue.as_deref());
+        let is_troubled = queues.any(|name| name == &*of.stats.queue);
+        queue_row(of, is_troubled, rates, styles)
     });
     let widths = [
         Constraint::Fill(1),
         Constraint::Length(10),
+        Constraint::Length(7),
+        Constraint::Length(7),
         Constraint::Length(8),
         Constraint::Length(6),
-        Constraint::Length(7),
         Constraint::Length(6),
-        Constraint::Length(7),
-        Constraint::Length(7),
+        Constraint::Length(6),
         Constraint::Length(6),
     ];
-    let head = ["jobs", "runs", "retries", "dead", "lag", "done/s", "fail/s"];
+    let head = ["jobs", "running", "retrying", "dead", "lag", "done/s", "fail/s"];
     let head = head.map(|name| styles.number(name, Tone::Faint));
     let names = ["queue", "mode"].map(|name| styles.cell(name, Tone::Faint));
     let table = Table::new(rows, widths)
@@ -133,9 +138,20 @@ fn draw_queues(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, st
     frame.render_stateful_widget(table, area, &mut chosen);
 }
 
-fn queue_row(queue: &QueueStats, rates: Option<(f64, f64)>, styles: Styles) -> Row<'static> {
+fn queue_row(
+    of: &Figures,
+    is_troubled: bool,
+    rates: Option<(f64, f64)>,
+    styles: Styles,
+) -> Row<'static> {
+    let queue = &of.stats;
     let mode = queue.mode.map_or("", |mode| mode.as_str());
-    let (mode, tone) = if queue.paused { ("paused", Tone::Warn) } else { (mode, Tone::Plain) };
+    let (mode, tone) = match (is_troubled, queue.paused) {
+        // What it is stands with its node below.
+        (true, _) => ("trouble", Tone::Bad),
+        (false, true) => ("paused", Tone::Warn),
+        (false, false) => (mode, Tone::Plain),
+    };
     let rate = |rate: Option<f64>, tone| match rate {
         None => styles.number("-", Tone::Faint),
         Some(rate) if rate > 0.0 => styles.number(format!("{rate:.1}"), tone),
@@ -145,8 +161,8 @@ fn queue_row(queue: &QueueStats, rates: Option<(f64, f64)>, styles: Styles) -> R
         styles.cell(&queue.queue, Tone::Plain),
         styles.cell(mode, tone),
         styles.count(queue.jobs, Tone::Plain),
-        styles.count(queue.running, Tone::Plain),
-        styles.count(queue.retries, Tone::Warn),
+        styles.count(of.running(), Tone::Plain),
+        styles.count(queue.retrying, Tone::Warn),
         styles.count(queue.dead, Tone::Bad),
         styles.number(length(queue.lag), Tone::Plain),
         rate(rates.map(|(done, _)| done), Tone::Plain),
@@ -160,7 +176,7 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
         let tone = match shown.why {
             Why::Stuck => Tone::Bad,
             Why::Slow | Why::Failing => Tone::Warn,
-            Why::Runs => Tone::Plain,
+            Why::Claimed => Tone::Plain,
         };
         let about = lane.error.as_deref().or(lane.progress.as_deref()).unwrap_or("");
         Row::new([
@@ -185,7 +201,7 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
     let head = ["", "queue", "key", "state", " jobs", "retry", "error, progress"];
     let table = Table::new(sample.lanes.iter().map(row), widths)
         .header(Row::new(head.map(|name| styles.cell(name, Tone::Faint))))
-        .block(titled(" lanes: stuck, slow, failing, running "))
+        .block(titled(" lanes: stuck, slow, failing, claimed "))
         .row_highlight_style(chosen(state.pane == Pane::Lanes));
     let mut chosen = TableState::new().with_selected(state.lane_row());
     frame.render_stateful_widget(table, area, &mut chosen);
@@ -196,12 +212,20 @@ fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
     let id_columns = longest.clamp(NODE_COLUMNS_MIN, usize::from(area.width) * 2 / 5);
     let row = |node: &NodeView| {
         let (state, tone) = nodes::state(node, sample.now);
+        let mut troubles = troubles::of(std::slice::from_ref(node), sample.now);
+        let last = match troubles.next() {
+            Some((_, trouble)) => styles.cell(troubles::line(trouble, sample.now), Tone::Bad),
+            None => {
+                let queues = sample.queues.iter().map(|of| &of.stats);
+                styles.cell(nodes::queues_of(node, queues), Tone::Plain)
+            }
+        };
         Row::new([
             styles.cell(cut_middle(&node.info.id.0, id_columns), Tone::Plain),
             styles.cell(state, tone),
             styles.number(format!("{}/{}", node.info.busy, node.info.concurrency), Tone::Plain),
             styles.cell(relative(sample.now, node.heartbeat_at), Tone::Plain),
-            styles.cell(nodes::queues_of(node, &sample.queues), Tone::Plain),
+            last,
         ])
     };
     let widths = [
@@ -211,7 +235,7 @@ fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
         Constraint::Length(10),
         Constraint::Fill(1),
     ];
-    let head = ["node", "state", "   busy", "beat", "queues"];
+    let head = ["node", "state", "   busy", "beat", "queues, or what is wrong"];
     let title = if sample.nodes.is_empty() { " nodes: none " } else { " nodes " };
     let table = Table::new(sample.nodes.iter().map(row), widths)
         .header(Row::new(head.map(|name| styles.cell(name, Tone::Faint))))

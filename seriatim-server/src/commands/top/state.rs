@@ -59,14 +59,17 @@ impl State {
     pub(super) fn show(&mut self, sample: Sample) {
         self.before = self.sample.replace(sample);
         if self.queue_row().is_none() {
-            self.queue =
-                self.sample.as_ref().and_then(|s| s.queues.first()).map(|q| q.queue.clone());
+            self.queue = self
+                .sample
+                .as_ref()
+                .and_then(|s| s.queues.first())
+                .map(|of| of.stats.queue.clone());
         }
     }
 
     pub(super) fn queue_row(&self) -> Option<usize> {
         let (sample, chosen) = (self.sample.as_ref()?, self.queue.as_ref()?);
-        sample.queues.iter().position(|queue| queue.queue == *chosen)
+        sample.queues.iter().position(|of| of.stats.queue == *chosen)
     }
 
     pub(super) fn lane_row(&self) -> Option<usize> {
@@ -118,7 +121,7 @@ impl State {
         match self.pane {
             Pane::Queues => {
                 let row = moved(self.queue_row(), sample.queues.len());
-                self.queue = sample.queues.get(row).map(|queue| queue.queue.clone());
+                self.queue = sample.queues.get(row).map(|of| of.stats.queue.clone());
             }
             Pane::Lanes => {
                 let row = moved(self.lane_row(), sample.lanes.len());
@@ -133,8 +136,8 @@ impl State {
         match self.pane {
             Pane::Queues => {
                 let queue = self.queue_row().and_then(|row| sample.queues.get(row));
-                queue.map_or(Step::Nothing, |queue| {
-                    Step::Do(Action::PauseQueue(queue.queue.clone(), !queue.paused))
+                queue.map_or(Step::Nothing, |of| {
+                    Step::Do(Action::PauseQueue(of.stats.queue.clone(), !of.stats.paused))
                 })
             }
             Pane::Lanes => {
@@ -142,7 +145,7 @@ impl State {
                 lane.map_or(Step::Nothing, |shown| {
                     let paused = shown.one.lane.state == LaneState::Paused;
                     let action = if paused { LaneAction::Resume } else { LaneAction::Pause };
-                    Step::Do(Action::Lane(shown.one.queue.clone(), shown.one.lane.lane, action))
+                    Step::Do(Action::on_lane(&shown.one, action))
                 })
             }
         }
@@ -158,8 +161,7 @@ impl State {
             Pane::Lanes => {
                 let lane = self.lane_row().and_then(|row| sample.lanes.get(row));
                 lane.map_or(Step::Nothing, |shown| {
-                    let (queue, lane) = (shown.one.queue.clone(), shown.one.lane.lane);
-                    Step::Do(Action::Lane(queue, lane, LaneAction::RunNow))
+                    Step::Do(Action::on_lane(&shown.one, LaneAction::RunNow))
                 })
             }
         }
@@ -188,11 +190,17 @@ impl State {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use seriatim::Timestamp;
-    use seriatim::store::QueueStats;
+    use std::time::Duration;
+
+    use crate::figures::Figures;
+    use seriatim::store::{Claim, Heartbeat, Lease, NodeInfo, QueueStats};
+    use seriatim::{Client, Job, Memory, SharedStore, Timestamp};
 
     fn sample(names: &[&str]) -> Sample {
-        let queue = |name: &&str| QueueStats { queue: (*name).into(), ..QueueStats::default() };
+        let queue = |name: &&str| Figures {
+            stats: QueueStats { queue: (*name).into(), ..QueueStats::default() },
+            prefetched: 0,
+        };
         Sample {
             now: Timestamp::default(),
             queues: names.iter().map(queue).collect(),
@@ -214,6 +222,33 @@ mod tests {
         assert_eq!(press(&mut state, 'p'), Step::Do(Action::PauseQueue("c".into(), true)));
         state.show(sample(&["a"]));
         assert_eq!(press(&mut state, 'p'), Step::Do(Action::PauseQueue("a".into(), true)));
+    }
+
+    #[tokio::test]
+    async fn what_is_done_to_a_lane_is_told_by_its_key() {
+        let store: SharedStore = Arc::new(Memory::new());
+        let node = NodeInfo::new("n".into(), Duration::from_secs(60));
+        let beat = Heartbeat { now: None, node: node.clone(), beats: Vec::new() };
+        store.heartbeat(beat).await.unwrap();
+        let job = Job::new("orders", &1).unwrap().key("order-7");
+        Client::new(store.clone()).push(job).await.unwrap();
+        let claim = Claim {
+            now: None,
+            node: node.id,
+            queue: "orders".into(),
+            shard: None,
+            node_name: None,
+            groups: Vec::new(),
+            lanes_max: 1,
+            crashed_max: 1,
+            lease: Lease::Node { ttl: Duration::from_secs(60) },
+        };
+        store.claim(claim).await.unwrap();
+        let mut state = State::new("memory:".to_owned(), false);
+        state.show(Sample::take(&*store).await.unwrap());
+        state.other_pane();
+        let Step::Do(action) = press(&mut state, 'p') else { panic!("nothing was done") };
+        assert_eq!(action.carry_out(&store).await.unwrap(), "order-7 of orders: paused");
     }
 
     #[test]

@@ -116,8 +116,11 @@ impl Store for Metered {
         let started = Instant::now();
         let settled =
             self.timed(Timed::Settle, "settle", started, self.inner.settle(request).await)?;
-        let done = asked.iter().zip(&settled).filter(|(_, settled)| settled.is_ok());
-        done.for_each(|(settlement, _)| self.journal.settled(settlement));
+        for (settlement, settled) in asked.iter().zip(&settled) {
+            if let Settled::Ok { cancelled } = settled {
+                self.journal.settled(settlement, cancelled);
+            }
+        }
         Ok(settled)
     }
 
@@ -181,6 +184,10 @@ impl Store for Metered {
 
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
         self.told("command_node", self.inner.command_node(node, command).await)
+    }
+
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        self.told("declare_dead", self.inner.declare_dead(request).await)
     }
 
     async fn lead(&self, request: Lead) -> Result<bool> {

@@ -82,12 +82,17 @@ pub(super) async fn settle(
     // One that has no turn was stale before it got to the store.
     let statuses = settlements.iter().zip(&found).map(|(one, turn)| {
         match (one.as_ref().and_then(|_| settled.next()), one, turn) {
-            (Some(Settled::Ok { .. }), Some(settlement), Some(turn)) => {
-                app.failures.settled(turn, settlement);
+            (Some(Settled::Ok { cancelled }), Some(settlement), Some(turn)) => {
+                let jobs = turn.jobs.iter().map(|job| job.id);
+                app.settled(Some(settlement.ending(jobs, &cancelled)));
+                app.failures.settled(turn, settlement, &cancelled);
                 app.meter.handled(&turn.queue, now.since(turn.claimed_at));
                 "ok"
             }
-            _ => "stale",
+            _ => {
+                app.settled(None);
+                "stale"
+            }
         }
     });
     let answer = |(Object(ended), status): (&Object<Ended>, &str)| -> Value {

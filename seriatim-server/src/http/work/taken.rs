@@ -195,7 +195,7 @@ mod tests {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        store.stats(None).await.unwrap()[0].running
+        store.stats(None).await.unwrap()[0].claimed
     }
 
     #[tokio::test]

@@ -64,7 +64,7 @@ fn d15_metrics_count_queues_store_and_requests() {
     api.post("/api/v1/queues/orders/jobs", &json!({ "key": "a" })).done();
     let text = api.get("/metrics").text();
     for line in [
-        "seriatim_queue_length{queue=\"orders\"} 1",
+        "seriatim_queue_jobs{queue=\"orders\"} 1",
         "seriatim_queue_dead{queue=\"orders\"} 0",
         "seriatim_queue_processed_total{queue=\"orders\"} 0",
         "seriatim_store_operation_seconds_count{operation=\"push\"} 1",

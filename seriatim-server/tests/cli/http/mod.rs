@@ -8,6 +8,7 @@ mod dataloader;
 mod deploy;
 mod drain;
 mod events;
+mod figures;
 mod fuzz;
 mod health;
 mod limits;

@@ -61,7 +61,7 @@ fn a_lane_is_handed_over_in_order_and_settled_once() {
     let stats = api.get("/api/v1/stats").done();
     assert_eq!(
         (&stats["total"]["length"], &stats["by_worker"]["orders"]["processed"]),
-        (&json!(0), &json!(1))
+        (&json!(0), &json!(2))
     );
 }
 
@@ -236,7 +236,7 @@ async fn what_a_remote_worker_fails_is_logged_as_that_of_a_local_one() {
     assert_eq!(settle(&api, &lane, json!({ "outcome": "retry", "error": "down" })), "ok");
     let lines = [
         "attempt 1 failed: down; tried again in 30s",
-        "attempt 2 failed: down; buried: `seriatim morgue orders` shows it",
+        "attempt 2 failed: down; dead: `seriatim morgue orders` shows it",
     ];
     let is_logged = async || lines.iter().all(|line| api.log().contains(line));
     eventually("both failures are logged", is_logged).await;

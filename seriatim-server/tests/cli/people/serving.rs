@@ -22,7 +22,7 @@ async fn s9_nodes_are_listed_with_what_they_run_and_stopped() {
     let mut serving = site.serve("history.ndjson");
     let store =
         seriatim::connect(&format!("sqlite:{}", site.path("here.db").display())).await.unwrap();
-    wait_until(&store, |stats| stats.running == 1).await;
+    wait_until(&store, |stats| stats.claimed == 1).await;
     let json = |arguments: &[&str]| -> serde_json::Value {
         let output = site.run(&[arguments, &["--json"]].concat());
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)))
@@ -34,7 +34,7 @@ async fn s9_nodes_are_listed_with_what_they_run_and_stopped() {
     );
     assert_eq!(json(&["nodes", "show", "n"])["lanes"][0]["key"], "k");
     let shown = text(&site.run(&["nodes", "show", "n"]));
-    assert!(shown.contains("runs:") && shown.contains("state    alive"), "{shown}");
+    assert!(shown.contains("claimed:") && shown.contains("state       alive"), "{shown}");
     let table = text(&site.run(&["nodes"]));
     assert!(table.contains("alive") && table.contains(QUEUE), "{table}");
     assert!(text(&site.run(&["nodes", "quiet", "n"])).contains("takes no more work"));

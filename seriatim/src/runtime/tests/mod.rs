@@ -13,3 +13,4 @@ mod scheduling;
 mod splitting;
 mod steps;
 mod stopping;
+mod takeover;

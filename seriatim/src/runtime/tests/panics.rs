@@ -176,7 +176,7 @@ async fn a_panic_of_any_callback_fails_its_call_and_nothing_else() {
         let running = Running::start(change(builder));
         // Its second failure buries it.
         let buried = async {
-            while rig.state(id).await != Some(JobState::Failed) {
+            while rig.state(id).await != Some(JobState::Dead) {
                 pass(Duration::from_millis(100)).await;
             }
         };
@@ -190,7 +190,7 @@ async fn a_panic_of_any_callback_fails_its_call_and_nothing_else() {
         let summary = running.stop().await;
         assert_eq!(summary.unsettled, 0, "{callback}");
         let stats = rig.stats(None).await.unwrap();
-        assert_eq!(stats.iter().map(|queue| queue.running).sum::<u64>(), 0, "{callback}");
+        assert_eq!(stats.iter().map(|queue| queue.claimed).sum::<u64>(), 0, "{callback}");
     }
 }
 

@@ -42,6 +42,8 @@ pub(super) struct Faults {
     pub(super) hangs: AtomicBool,
     /// Claims of more lanes go as two; 0: never.
     pub(super) claim_split: AtomicUsize,
+    /// How many heartbeats were sent.
+    pub(super) beats: AtomicUsize,
     /// How many claims were made.
     pub(super) claims: AtomicUsize,
     /// How many pushes were made.
@@ -247,6 +249,7 @@ impl Store for Rig {
     }
     async fn heartbeat(&self, r: Heartbeat) -> Result<Pulse> {
         self.faults.may_panic("heartbeat");
+        self.faults.beats.fetch_add(1, Ordering::SeqCst);
         self.check()?;
         if self.faults.no_beats.load(Ordering::SeqCst) {
             return lost();
@@ -294,6 +297,9 @@ impl Store for Rig {
     }
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
         self.inner.command_node(node, command).await
+    }
+    async fn declare_dead(&self, r: DeclareDead) -> Result<bool> {
+        self.inner.declare_dead(DeclareDead { now: Some(self.at(r.now)), ..r }).await
     }
     async fn lead(&self, r: Lead) -> Result<bool> {
         self.inner.lead(Lead { now: Some(self.at(r.now)), ..r }).await

@@ -193,6 +193,10 @@ impl Store for Memory {
         self.open()?.command_node(node, command)
     }
 
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        Ok(self.open()?.declare_dead(self.at(request.now), &request))
+    }
+
     async fn lead(&self, request: Lead) -> Result<bool> {
         Ok(self.open()?.lead(self.at(request.now), request))
     }

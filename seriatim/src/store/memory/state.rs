@@ -221,7 +221,7 @@ impl State {
         entry.error = error.or(entry.error);
         entry.flagged = false;
         self.jobs.insert(entry.id, Place::Dead);
-        let state = JobState::Failed;
+        let state = JobState::Dead;
         let ended = Ended { queue, key, entry, state, at: now, until: Timestamp::MAX };
         self.dead.insert(ended.entry.id, ended);
     }

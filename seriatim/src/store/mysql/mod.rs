@@ -353,6 +353,12 @@ impl Store for Mysql {
         transact!(self.inner, Hold::Shared, None, work => nodes::command(work, node, command))
     }
 
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        transact!(
+            self.inner, Hold::Shared, request.now, work => nodes::declare_dead(work, &request)
+        )
+    }
+
     async fn lead(&self, request: Lead) -> Result<bool> {
         transact!(self.inner, Hold::Shared, request.now, work => nodes::lead(work, &request))
     }

@@ -7,7 +7,7 @@ use super::load::Bodies;
 use super::sql::{Columns, json, list, text};
 use super::work::Work;
 use crate::id::NodeId;
-use crate::store::request::{Command, GiveUp, Heartbeat, Lead, Pulse};
+use crate::store::request::{Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse};
 use crate::store::view::NodeView;
 
 pub(super) async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
@@ -95,6 +95,21 @@ pub(super) async fn command(work: &mut Work<'_>, node: &NodeId, command: Command
     let sql = format!("UPDATE seriatim_node SET command = {word} WHERE id = {}", text(&node.0));
     work.run(&sql).await?;
     Ok(())
+}
+
+pub(super) async fn declare_dead(work: &mut Work<'_>, request: &DeclareDead) -> Try<bool> {
+    work.load_nodes(Some(&request.node.0), "FOR UPDATE").await?;
+    let declared = work.state.declare_dead(work.now, request);
+    if let Some(row) = work.state.nodes.get(&request.node).filter(|_| declared) {
+        let sql = format!(
+            "UPDATE seriatim_node SET dead_at = {}, beat_at = {} WHERE id = {}",
+            work.now.as_micros(),
+            row.beat_at.as_micros(),
+            text(&request.node.0)
+        );
+        work.run(&sql).await?;
+    }
+    Ok(declared)
 }
 
 pub(super) async fn lead(work: &mut Work<'_>, request: &Lead) -> Try<bool> {

@@ -195,6 +195,10 @@ impl Store for Postgres {
         self.tell_node(node, command).await
     }
 
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        self.bury_node(request).await
+    }
+
     async fn lead(&self, request: Lead) -> Result<bool> {
         self.take_lead(request).await
     }

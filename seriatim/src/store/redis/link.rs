@@ -81,6 +81,7 @@ global_scripts! {
     GLOBAL_COMMAND = "lua/global_command.lua",
     GLOBAL_DYING = "lua/global_dying.lua",
     GLOBAL_FLAG = "lua/global_flag.lua",
+    GLOBAL_GONE = "lua/global_gone.lua",
     GLOBAL_LEAD = "lua/global_lead.lua",
     GLOBAL_MIGRATE = "lua/global_migrate.lua",
     GLOBAL_RUN = "lua/global_run.lua",

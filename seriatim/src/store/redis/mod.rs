@@ -263,6 +263,10 @@ impl Store for Redis {
         self.do_command(node, command).await
     }
 
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        self.bury_node(request).await
+    }
+
     async fn lead(&self, request: Lead) -> Result<bool> {
         self.do_lead(request).await
     }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 
 use super::Redis;
-use super::link::{Args, GIVE_UP, GLOBAL_COMMAND, GLOBAL_LEAD};
+use super::link::{Args, GIVE_UP, GLOBAL_COMMAND, GLOBAL_GONE, GLOBAL_LEAD};
 use super::reply::{Fields, corrupt, single};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::NodeId;
-use crate::store::request::{Command, GiveUp, Lead, NodeInfo};
+use crate::store::gone;
+use crate::store::request::{Command, DeclareDead, GiveUp, Lead, NodeInfo};
 use crate::store::view::NodeView;
 
 /// For how long a shard refuses what was given up: much longer than a call can be on its way.
@@ -49,6 +50,13 @@ impl Redis {
         try_join_all(calls).await.map(drop)
     }
 
+    pub(super) async fn bury_node(&self, request: DeclareDead) -> Result<bool> {
+        let mut args = Args::at(request.now);
+        args.text(&request.node.0).time(request.heartbeat_at);
+        args.time(gone::set_back(request.heartbeat_at));
+        single(self.link.run(&GLOBAL_GONE, &self.global(""), &args).await?)?.flag()
+    }
+
     pub(super) async fn do_lead(&self, request: Lead) -> Result<bool> {
         let mut args = Args::at(request.now);
         args.text(&request.role).text(&request.node.0).micros(request.ttl);
@@ -70,7 +78,7 @@ impl Redis {
             let beat = beats.get(&id).and_then(|beat| beat.parse().ok()).unwrap_or_default();
             Ok(NodeView {
                 info,
-                heartbeat_at: Timestamp::from_micros(beat),
+                heartbeat_at: gone::as_it_was(Timestamp::from_micros(beat)),
                 dead: dead.contains(&id),
                 command: commands.get(&id).and_then(|text| command_of(text)),
             })

@@ -294,6 +294,10 @@ impl Store for Sqlite {
         self.change(move |tx| tx.at(None).command_node(&node, command)).await
     }
 
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        self.change(move |tx| tx.at(request.now).declare_dead(&request)).await
+    }
+
     async fn lead(&self, request: Lead) -> Result<bool> {
         self.change(move |tx| tx.at(request.now).lead(&request)).await
     }

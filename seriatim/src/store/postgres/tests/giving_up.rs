@@ -17,7 +17,7 @@ async fn held(store: &Postgres) -> Vec<Option<Token>> {
     let query = LaneQuery {
         queue: "q".into(),
         key: None,
-        running: true,
+        claimed: true,
         order: LaneOrder::Age,
         after: None,
         rows_max: 10,
