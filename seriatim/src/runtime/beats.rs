@@ -38,7 +38,7 @@ impl Beats {
                 Ok(Ok(())) => {}
                 Ok(Err(e)) => core.broken("heartbeat", &format!("cannot start a runtime: {e}")),
                 Err(panic) => {
-                    core.broken("heartbeat", &format!("panicked: {}", panic_text(&*panic)))
+                    core.broken("heartbeat", &format!("panicked: {}", panic_text(&*panic)));
                 }
             }
             drop(core);

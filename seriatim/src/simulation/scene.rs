@@ -174,7 +174,7 @@ impl Scene {
             wire: WirePlan {
                 refused: chance(rng, 0.3),
                 lost: chance(rng, 0.3),
-                late: chance(late, 0.3),
+                late: if late.bool() { 0.0 } else { 0.4 * late.f64() },
                 slow: chance(rng, 0.3),
                 stalled: chance(rng, 0.02),
             },

@@ -242,6 +242,7 @@ mod tests {
             lanes_max: 1,
             crashed_max: 1,
             lease: Lease::Node { ttl: Duration::from_secs(60) },
+            ticket: 0,
         };
         store.claim(claim).await.unwrap();
         let mut state = State::new("memory:".to_owned(), false);

@@ -57,6 +57,11 @@ impl Codec for Scrambled {
     }
 }
 
+/// What a callback does that panics.
+fn broken(text: &str) -> Result<(), Failure> {
+    panic!("{text}")
+}
+
 /// A handler that fails.
 fn failing() -> Worker {
     Worker::new("broken", |_: Batch<u32>, _: Context| async { Err::<(), Failure>("no".into()) })
@@ -72,20 +77,14 @@ fn callbacks() -> Vec<(&'static str, Change, &'static str)> {
             "a handler before its first await",
             |b| {
                 b.worker("broken", |_: Batch<u32>, _: Context| -> std::future::Ready<_> {
-                    let none: Option<std::result::Result<(), Failure>> = None;
-                    std::future::ready(none.expect("a handler"))
+                    std::future::ready(broken("a handler"))
                 })
             },
             "the handler panicked: a handler",
         ),
         (
             "a blocking handler",
-            |b| {
-                b.with(Worker::blocking("broken", |_: Batch<u32>, _: Context| {
-                    let none: Option<std::result::Result<(), Failure>> = None;
-                    none.expect("a thread")
-                }))
-            },
+            |b| b.with(Worker::blocking("broken", |_: Batch<u32>, _: Context| broken("a thread"))),
             "the handler panicked: a thread",
         ),
         (
@@ -110,6 +109,12 @@ fn callbacks() -> Vec<(&'static str, Change, &'static str)> {
             },
             "the handler panicked: not that one",
         ),
+    ]
+}
+
+/// The same for what stands around the calls.
+fn callbacks_around() -> Vec<(&'static str, Change, &'static str)> {
+    vec![
         ("an observer", |b| b.with(failing()).observer(Arc::new(Jumpy)), "no"),
         (
             "a splitter",
@@ -137,10 +142,7 @@ fn callbacks() -> Vec<(&'static str, Change, &'static str)> {
                 b.with(failing()).periodic(Periodic::new(
                     "tick",
                     secs(1),
-                    |_| -> std::future::Ready<_> {
-                        let none: Option<std::result::Result<(), Failure>> = None;
-                        std::future::ready(none.expect("a tick"))
-                    },
+                    |_| -> std::future::Ready<_> { std::future::ready(broken("a tick")) },
                 ))
             },
             "no",
@@ -149,8 +151,7 @@ fn callbacks() -> Vec<(&'static str, Change, &'static str)> {
             "the hook for exhausted jobs",
             |b| {
                 b.with(failing()).on_retries_exhausted(|_| -> std::future::Ready<_> {
-                    let none: Option<std::result::Result<(), Failure>> = None;
-                    std::future::ready(none.expect("a hook"))
+                    std::future::ready(broken("a hook"))
                 })
             },
             "no",
@@ -161,7 +162,7 @@ fn callbacks() -> Vec<(&'static str, Change, &'static str)> {
 /// One slot: if it were lost, nothing would run after the panic.
 #[tokio::test(start_paused = true)]
 async fn a_panic_of_any_callback_fails_its_call_and_nothing_else() {
-    for (callback, change, error) in callbacks() {
+    for (callback, change, error) in callbacks().into_iter().chain(callbacks_around()) {
         let (rig, log) = (Rig::new(), Log::default());
         let mut queue = Queue::parallel("broken");
         queue.max_retries = 1;
@@ -212,10 +213,8 @@ async fn an_observer_that_panics_when_a_lane_is_rescued_stops_nothing() {
 #[tokio::test(start_paused = true)]
 async fn an_engine_whose_start_hook_panics_does_not_start() {
     let rig = Rig::new();
-    let builder = engine(&rig).on_start(|| -> std::future::Ready<_> {
-        let none: Option<std::result::Result<(), Failure>> = None;
-        std::future::ready(none.expect("a license"))
-    });
+    let builder = engine(&rig)
+        .on_start(|| -> std::future::Ready<_> { std::future::ready(broken("a license")) });
     let error = builder.run_until(std::future::pending::<()>()).await.unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Fatal, "on_start panicked: a license"));
 }
