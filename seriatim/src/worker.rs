@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::outcomes::Outcomes;
 use crate::payload::Payload;
 use crate::runtime::Call;
+use crate::steps::Interrupted;
 
 /// Why a handler failed: any error, or a text (`Err("no such order".into())`).
 pub type Failure = Box<dyn StdError + Send + Sync>;
@@ -138,6 +139,45 @@ impl Worker {
     {
         Self::erased(queue.into(), move |call| {
             prepared(Batch::raw(call), |batch| erase(handler(batch, Context::new(call.clone()))))
+        })
+    }
+
+    /// A handler that computes for long, or blocks (files, a driver without `async`): it runs on one of
+    /// the runtime's threads for such work, so that it keeps nothing else waiting.
+    ///
+    /// Such a handler cannot be dropped. One that may run for long should look at
+    /// [`Context::is_cancelled`] now and then: when its time is up or its lease is lost, its job goes back
+    /// or fails as any other, and it runs on beside whoever has the key then.
+    ///
+    /// ```
+    /// # use seriatim::{Batch, Context, Engine, Memory, Worker};
+    /// # let builder = Engine::builder(std::sync::Arc::new(Memory::new()));
+    /// builder.with(Worker::blocking("reports", |batch: Batch<String>, _: Context| {
+    ///     for path in batch.payloads() {
+    ///         let size = std::fs::read(path)?.len();
+    ///         println!("{path}: {size} bytes");
+    ///     }
+    ///     Ok(())
+    /// }))
+    /// # ;
+    /// ```
+    pub fn blocking<T, A, F>(queue: impl Into<Arc<str>>, handler: F) -> Self
+    where
+        T: DeserializeOwned + Send + Sync + 'static,
+        A: Into<Outcomes> + Send + 'static,
+        F: Fn(Batch<T>, Context) -> Result<A, Failure> + Send + Sync + 'static,
+    {
+        let handler = Arc::new(handler);
+        Self::new(queue, move |batch, call| {
+            let handler = handler.clone();
+            async move {
+                let done = tokio::task::spawn_blocking(move || handler(batch, call)).await;
+                done.unwrap_or_else(|error| match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The runtime ends, and has not begun it.
+                    Err(_) => Err(Box::new(Interrupted)),
+                })
+            }
         })
     }
 

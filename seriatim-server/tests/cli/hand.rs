@@ -52,6 +52,7 @@ impl Hand {
             crashed_max: 100,
             lease: Lease::Node { ttl: LEASE },
             declared: false,
+            ticket: 0,
         };
         self.store.claim(request).await.unwrap().turns
     }

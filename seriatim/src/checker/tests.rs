@@ -106,6 +106,7 @@ impl World {
             crashed_max: 2,
             lease: Lease::Node { ttl: LEASE },
             declared: false,
+            ticket: 0,
         };
         for turn in self.store.claim(request).await.unwrap().turns {
             let at = self.tick();
@@ -179,6 +180,7 @@ impl World {
             node: self.nodes[1].clone(),
             lease: LEASE,
             lanes_max: 100,
+            ticket: 0,
         };
         for turn in self.store.rescue(request).await.unwrap() {
             let at = self.tick();

@@ -95,6 +95,7 @@ impl Bench {
             crashed_max: lanes_max,
             lease: Lease::Node { ttl: LEASE },
             declared: false,
+            ticket: 0,
         }
     }
 
@@ -149,8 +150,13 @@ impl Bench {
     }
 
     pub async fn rescue(&mut self, node: &NodeInfo) -> Vec<Turn> {
-        let request =
-            Rescue { now: Some(self.now), node: node.id.clone(), lease: LEASE, lanes_max: 1_000 };
+        let request = Rescue {
+            now: Some(self.now),
+            node: node.id.clone(),
+            lease: LEASE,
+            lanes_max: 1_000,
+            ticket: 0,
+        };
         self.store.rescue(request).await.expect("rescue is answered")
     }
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::bench::*;
 use super::{Case, listed};
-use crate::store::{Beat, Claim, Command, Lease, NodeInfo, NodeState, Settled, Sweep};
+use crate::store::{
+    Beat, Claim, Command, GiveUp, Lease, NodeInfo, NodeState, Rescue, Settled, Sweep,
+};
 use crate::{ErrorKind, JobOptions, Mode, Outcome, Queue};
 
 const TICK: Duration = Duration::from_micros(1);
@@ -29,6 +31,8 @@ pub(super) fn cases() -> Vec<Case> {
         n11_progress_is_kept_and_stale_lanes_are_told,
         progress_stays_until_a_turn_ends_with_nothing_left,
         an_unknown_token_is_nobody_s_turn,
+        a_claim_that_arrives_after_it_was_given_up_takes_nothing,
+        a_rescue_that_arrives_after_it_was_given_up_takes_nothing,
         a_flagged_job_is_told_to_its_holder,
         a_flagged_job_that_ends_done_succeeded,
         a_flagged_job_that_fails_ends_cancelled_and_the_rest_is_retried,
@@ -285,8 +289,13 @@ async fn a_dead_rescuer_is_refused(mut bench: Bench) {
     bench.pass(LEASE + TICK);
     bench.beat().await;
     bench.rescue(&bench.node.clone()).await;
-    let request =
-        crate::store::Rescue { now: Some(bench.now), node: old.id, lease: LEASE, lanes_max: 1 };
+    let request = crate::store::Rescue {
+        now: Some(bench.now),
+        node: old.id,
+        lease: LEASE,
+        lanes_max: 1,
+        ticket: 0,
+    };
     let error = bench.store.rescue(request).await.expect_err("it is refused");
     assert_eq!(error.kind(), ErrorKind::NodeGone);
 }
@@ -330,6 +339,52 @@ async fn progress_stays_until_a_turn_ends_with_nothing_left(mut bench: Bench) {
         assert_eq!(bench.job(second).await.progress, None, "{mode}: another job's");
         bench.done(&turn).await;
     }
+}
+
+async fn give_up(bench: &Bench, node: &NodeInfo, ticket: u64) {
+    let request = GiveUp { node: node.id.clone(), ticket };
+    bench.store.give_up(request).await.expect("it is given up");
+}
+
+async fn a_claim_that_arrives_after_it_was_given_up_takes_nothing(mut bench: Bench) {
+    bench.queue(Mode::Parallel).await;
+    bench.push_all(["a", "b", "c", "d"].map(loose).to_vec()).await;
+    let (node, other) = (bench.node.clone(), bench.other_node("other").await);
+    let claim = |bench: &Bench, ticket| Claim { ticket, ..bench.claim_request("q", 1) };
+    assert_eq!(bench.claimed(claim(&bench, 3)).await.turns.len(), 1, "nothing is given up yet");
+    give_up(&bench, &node, 5).await;
+    for late in [5, 4, 1] {
+        let error = bench.store.claim(claim(&bench, late)).await.expect_err("it is refused");
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{late}: {error}");
+    }
+    give_up(&bench, &node, 2).await;
+    bench.store.claim(claim(&bench, 5)).await.expect_err("a lower ticket takes nothing back");
+    assert_eq!(bench.stats().await.claimed, 1, "only what was claimed before is held");
+    assert_eq!(bench.claimed(claim(&bench, 6)).await.turns.len(), 1, "a later one takes");
+    assert_eq!(bench.claim(1).await.len(), 1, "so does one without a ticket");
+    let theirs = Claim { node: other.id, ..claim(&bench, 1) };
+    assert_eq!(bench.claimed(theirs).await.turns.len(), 1, "another node's is left alone");
+}
+
+async fn a_rescue_that_arrives_after_it_was_given_up_takes_nothing(mut bench: Bench) {
+    bench.queue(Mode::Parallel).await;
+    bench.push(loose("a")).await;
+    let holder = bench.other_node("holder").await;
+    bench.claim_by(&holder.id, 1).await;
+    bench.pass(LEASE + TICK);
+    bench.beat().await;
+    let node = bench.node.clone();
+    give_up(&bench, &node, 7).await;
+    let rescue = |bench: &Bench, ticket| Rescue {
+        now: Some(bench.now),
+        node: node.id.clone(),
+        lease: LEASE,
+        lanes_max: 10,
+        ticket,
+    };
+    let error = bench.store.rescue(rescue(&bench, 7)).await.expect_err("it is refused");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(bench.store.rescue(rescue(&bench, 8)).await.expect("it is taken").len(), 1);
 }
 
 async fn an_unknown_token_is_nobody_s_turn(mut bench: Bench) {

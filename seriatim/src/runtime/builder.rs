@@ -13,6 +13,7 @@ use super::extras::Extras;
 use super::limits::{CANCEL_GRACE, PREFETCH_LANES_MAX};
 use super::periodic::Periodic;
 use super::scheduler::Scheduler;
+use super::shield::Shielded;
 use super::source::Source;
 use super::splitter::Splitter;
 use super::summary::Summary;
@@ -188,7 +189,7 @@ impl EngineBuilder {
 
     /// Is told of all that happens.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.observer = Some(observer);
+        self.observer = Some(Arc::new(Shielded(observer)));
         self
     }
 
@@ -288,8 +289,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Is told when a handler fails with [`Fatal`](crate::Fatal). The engine then stops as when it
-    /// is asked to, and its run ends with an error of that kind.
+    /// Is told when a handler fails with [`Fatal`](crate::Fatal), or a task of the engine has broken.
+    /// The engine then stops as when it is asked to, and its run ends with an error of that kind.
     pub fn on_fatal(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.extras.on_fatal = Some(Arc::new(hook));
         self

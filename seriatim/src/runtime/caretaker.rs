@@ -9,8 +9,9 @@ use tokio::time::Instant;
 
 use super::core::Core;
 use super::exhausted::announce;
+use super::fetch::may_have_been_done;
 use super::limits::{DEFINITIONS_EVERY, RESCUE_LANES_MAX, SWEEP_EVERY, SWEEP_ROWS_MAX};
-use super::settle::send;
+use super::settle::{keep_refused, send};
 use super::source::Source;
 use super::takeover::Neighbours;
 use crate::clock::Timestamp;
@@ -51,7 +52,8 @@ struct Caretaker {
 impl Caretaker {
     async fn round(&mut self) -> Result<()> {
         self.core.extras.turn_log.tell_left_out(false);
-        self.rescue_all().await?;
+        // What keeps it from rescuing must not keep it from the rest.
+        let rescued = self.rescue_all().await;
         if self.neighbours.any_gone(&self.core) {
             self.take_over().await?;
         }
@@ -65,7 +67,7 @@ impl Caretaker {
             self.swept = Instant::now();
             self.sweep().await?;
         }
-        Ok(())
+        rescued
     }
 
     /// Takes over what nodes of this machine held whose process is gone.
@@ -90,9 +92,10 @@ impl Caretaker {
             node: core.node(),
             lease: core.settings.lease,
             lanes_max: RESCUE_LANES_MAX,
+            ticket: core.next_ticket(),
         };
         let turns = core.store.rescue(request).await.inspect_err(|error| {
-            if error.is_transient() {
+            if may_have_been_done(error) {
                 core.rescue_unanswered.store(true, Ordering::Release);
             }
         })?;
@@ -117,13 +120,14 @@ impl Caretaker {
         announce(core, turns.iter().zip(&settlements)).await;
         let sent_at = Timestamp::of_this_machine();
         let (settled, repeated) = send(core, &settlements).await;
-        core.held.remove(&settlements);
-        for ((turn, settlement), settled) in turns.iter().zip(&settlements).zip(&settled) {
-            if let Settled::Ok { cancelled } = settled {
+        let settled = keep_refused(core, &settlements, settled);
+        for (place, settled) in settled {
+            let (turn, settlement) = (&turns[place], &settlements[place]);
+            if let Settled::Ok { cancelled } = &settled {
                 core.extras.turn_log.settled(turn, settlement, cancelled);
             }
             if let (true, Some(observer)) = (settled.is_ok() || !repeated, &core.observer) {
-                observer.settled(turn, settlement, settled, sent_at);
+                observer.settled(turn, settlement, &settled, sent_at);
             }
         }
         Ok(turns.len())

@@ -7,6 +7,11 @@ pub(super) const PREFETCH_LANES_MAX: usize = 1_000;
 /// Most lanes that a node holds: waiting, running, and not yet settled. Claiming stops there, so
 /// that an outage of the store cannot pile up unsettled turns.
 pub(super) const HELD_LANES_MAX: usize = 4_000;
+/// What the store refuses for a reason that will not pass is tried again after so long.
+pub(super) const PUT_ASIDE_FOR: Duration = Duration::from_secs(30);
+/// Most turns that are put aside and do not count as held. More of them stop the claims as others do: then
+/// the store refuses everything.
+pub(super) const PUT_ASIDE_MAX: usize = 1_000;
 /// A prefetch that was used up faster than this grows…
 pub(super) const PREFETCH_GROWS_BELOW: Duration = Duration::from_millis(50);
 /// …by this factor…
@@ -49,6 +54,8 @@ pub(super) const RESCUE_LANES_MAX: usize = 500;
 pub(super) const REST_MIN: Duration = Duration::from_millis(1);
 /// How long a stopping engine tries to say that it has gone.
 pub(super) const GOODBYE_MAX: Duration = Duration::from_secs(1);
+/// How long a stopping engine waits for the thread of the heartbeats.
+pub(super) const BEATS_END_MAX: Duration = Duration::from_secs(1);
 /// How long a stopping engine tries to get its last settlements through.
 pub(super) const FLUSH_MAX: Duration = Duration::from_secs(5);
 /// How far back a cron entry looks for ticks that nobody was there for, at most.

@@ -14,11 +14,15 @@ use super::outage::Pauses;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::NodeId;
-use crate::store::{Beat, Command, Heartbeat, NodeInfo, Pulse};
+use crate::store::{Beat, Command, Heartbeat, NodeInfo, Pulse, SharedStore, Store};
 
 /// What the node tells of itself with every beat.
 pub(super) struct Pulser {
     core: Arc<Core>,
+    /// The connection for heartbeats alone, once it is open.
+    line: Option<SharedStore>,
+    /// Whether it beats on that.
+    apart: bool,
     info: NodeInfo,
     /// Progress whose heartbeat failed: it goes with the next.
     untold: Vec<Beat>,
@@ -79,14 +83,16 @@ impl Pulser {
             troubles: Vec::new(),
             origin: core.extras.origin.clone(),
         };
-        Self { core, info, untold: Vec::new(), command: None, told: Load::default() }
+        let told = Load::default();
+        Self { core, line: None, apart: false, info, untold: Vec::new(), command: None, told }
     }
 
     /// The last beat, of a node that holds nothing any more: the others need not wait for its lease
     /// to see that it has gone.
     pub(super) async fn goodbye(mut self) {
         self.info.lease = Duration::ZERO;
-        match timeout(GOODBYE_MAX, self.send(self.core.node(), Vec::new())).await {
+        let store = self.core.store.clone();
+        match timeout(GOODBYE_MAX, self.send(&*store, self.core.node(), Vec::new())).await {
             Ok(Ok(_)) => {}
             // It is seen as gone when its lease has passed.
             Ok(Err(error)) => tracing::debug!(%error, "could not say goodbye"),
@@ -94,8 +100,9 @@ impl Pulser {
         }
     }
 
-    /// Beats until the engine ends.
+    /// Beats until the engine ends; from a thread of its own, if there is a connection for that.
     pub(super) async fn run(mut self) {
+        self.apart = true;
         let mut pauses = Pauses::default();
         let mut wait = self.core.settings.heartbeat;
         loop {
@@ -143,23 +150,44 @@ impl Pulser {
     pub(super) async fn beat(&mut self) -> Result<()> {
         self.untold.extend(self.core.running.take_progress());
         let sent = Instant::now();
-        let pulse = self.send(self.info.id.clone(), self.untold.clone()).await?;
+        let store = self.store().await?;
+        let pulse = self.send(&*store, self.info.id.clone(), self.untold.clone()).await?;
         self.untold.clear();
         self.core.running.progress_arrived();
         if !pulse.alive {
-            return self.rename().await;
+            return self.rename(&*store).await;
         }
         self.core.lease.beat(sent);
         self.heed(pulse);
-        self.core.read_clock().await
+        self.core.read_clock_of(&*store).await
     }
 
-    async fn send(&mut self, id: NodeId, beats: Vec<Beat>) -> Result<Pulse> {
+    /// Whether heartbeats have a connection of their own, which any thread may open.
+    pub(super) fn has_line(&self) -> bool {
+        self.core.store.heartbeat_line().is_some()
+    }
+
+    /// Where to beat.
+    async fn store(&mut self) -> Result<SharedStore> {
+        if !self.apart {
+            return Ok(self.core.store.clone());
+        }
+        if let Some(line) = &self.line {
+            return Ok(line.clone());
+        }
+        let line = match self.core.store.heartbeat_line() {
+            Some(opening) => opening.await?,
+            None => self.core.store.clone(),
+        };
+        Ok(self.line.insert(line).clone())
+    }
+
+    async fn send(&mut self, store: &dyn Store, id: NodeId, beats: Vec<Beat>) -> Result<Pulse> {
         self.told = Load::of(&self.core);
         let (busy, prefetched) = (self.told.busy, self.told.prefetched.clone());
         let (troubles, version) = self.core.troubles.at(self.core.store_now());
         let node = NodeInfo { id, busy, prefetched, troubles, ..self.info.clone() };
-        let pulse = self.core.store.heartbeat(Heartbeat { now: None, node, beats }).await?;
+        let pulse = store.heartbeat(Heartbeat { now: None, node, beats }).await?;
         self.core.troubles.told(version);
         Ok(pulse)
     }
@@ -196,16 +224,16 @@ impl Pulser {
 
     /// The others have declared this node dead: what it runs may run elsewhere already. All of it
     /// is told to end, and the node goes on under a new name.
-    async fn rename(&mut self) -> Result<()> {
+    async fn rename(&mut self, store: &dyn Store) -> Result<()> {
         let core = self.core.clone();
         let told = core.running.stop(Stop::LeaseLost, |_| true);
         let id = NodeId::unique(&core.settings.node_name);
         let sent = Instant::now();
         // Until the store knows the new name the old one stands: the next beat tries again.
-        self.send(id.clone(), Vec::new()).await?;
+        self.send(store, id.clone(), Vec::new()).await?;
         if self.command == Some(Command::Quiet) {
             // It was said of the process, not of its name.
-            core.store.command_node(&id, Command::Quiet).await?;
+            store.command_node(&id, Command::Quiet).await?;
         }
         self.info.id = id.clone();
         let before = core.rename(id);
@@ -217,7 +245,7 @@ impl Pulser {
             observer.lost(&core.held.tokens());
         }
         core.renamed.notify_one();
-        core.read_clock().await
+        core.read_clock_of(store).await
     }
 }
 

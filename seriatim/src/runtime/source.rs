@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::lock::lock;
+use super::shield::shielded;
 use crate::queue::{Mode, Queue};
 use crate::settle::backoff_of;
 use crate::turn::Turn;
@@ -86,9 +87,16 @@ impl Source {
 
     /// How long a failed turn waits before retry `retry_count`.
     pub(super) fn wait(&self, turn: &Turn, queue: &Queue, retry_count: u32) -> Duration {
+        let usual = || backoff_of(turn, queue).wait(retry_count, fastrand::f64());
         match self.worker(turn.task().map(AsRef::as_ref)).and_then(|worker| worker.wait.as_ref()) {
-            Some(wait) => wait(retry_count),
-            None => backoff_of(turn, queue).wait(retry_count, fastrand::f64()),
+            Some(wait) => shielded(|| wait(retry_count)).unwrap_or_else(|text| {
+                tracing::error!(
+                    queue = &*self.name,
+                    "the worker's backoff panicked, so the queue's counts: {text}"
+                );
+                usual()
+            }),
+            None => usual(),
         }
     }
 

@@ -2,6 +2,7 @@
 //! their lease has run out. So a process that was killed and started again goes on where it was.
 
 use super::core::Core;
+use super::shield::shielded_future;
 use crate::error::{ErrorKind, Result};
 use crate::store::{DeclareDead, NodeView, Origin};
 
@@ -59,7 +60,12 @@ async fn declare_dead(core: &Core, view: &NodeView, origin: &Origin) -> Result<b
 async fn clear_up(core: &Core, origin: &Origin) -> std::result::Result<(), String> {
     match (&core.extras.before_takeover, origin.programs) {
         (_, false) => Ok(()),
-        (Some(hook), true) => hook(origin.clone()).await.map_err(|failure| failure.to_string()),
+        (Some(hook), true) => {
+            let cleared = shielded_future(async { hook(origin.clone()).await }).await;
+            cleared
+                .map_err(|text| format!("before_takeover panicked: {text}"))?
+                .map_err(|failure| core.extras.text_of(&failure))
+        }
         (None, true) => {
             Err("it may have left programs behind, and this engine cannot look for them".to_owned())
         }

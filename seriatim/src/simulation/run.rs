@@ -44,7 +44,9 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
 async fn simulate(seed: u64, options: &Options) -> Outcome {
     let _clock = Simulated::from_now();
     let mut rng = Rng::with_seed(seed);
-    let scene = Scene::of(&mut rng, options.mode);
+    // Chance of its own: see `World::lateness`.
+    let mut late = Rng::with_seed(!seed);
+    let scene = Scene::of(&mut rng, &mut late, options.mode);
     let store = options.fault.map_or_else(Memory::new, Memory::with_fault);
     let world = World::new(scene, store, rng, *options);
     world.note(|| format!("{:#?}", world.scene).replace('\n', "\n# "));
@@ -55,6 +57,7 @@ async fn simulate(seed: u64, options: &Options) -> Outcome {
         failure = stage.play(options.mode) => failure,
     };
     drop(stage.cast);
+    world.forget_late();
     world.finals().await;
     let report = check(&world.tape().history);
     let trace = world.tape().trace().to_vec();

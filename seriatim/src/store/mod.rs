@@ -28,6 +28,7 @@ mod url;
 mod view;
 mod wake;
 
+use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -56,6 +57,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::{JobId, LaneId, NodeId, Token};
 use crate::queue::Queue;
 use crate::turn::Turn;
+
+/// A store that is being opened.
+pub type Opening = std::pin::Pin<Box<dyn Future<Output = Result<SharedStore>> + Send>>;
 
 /// A store, shared by all that use it.
 pub type SharedStore = Arc<dyn Store>;
@@ -113,7 +117,8 @@ pub trait Store: Send + Sync + 'static {
     ///   handing over, at most 10,000 or 16 MiB, and stop at the first job of another task.
     /// - Each token is higher than any earlier one of its lane and its key.
     /// - With `declared`, a queue that only a push made is `NotFound`, as one that does not exist.
-    /// - A claim by a node that never beat, or was declared dead, is `NodeGone`.
+    /// - A claim by a node that never beat, or was declared dead, is `NodeGone`; one that was
+    ///   [given up](Self::give_up) is `Conflict`.
     /// - `next_due` says when a claim of this queue may next find something: nothing but a
     ///   wake-up can make it sooner.
     async fn claim(&self, request: Claim) -> Result<Claimed>;
@@ -150,6 +155,15 @@ pub trait Store: Send + Sync + 'static {
     /// - The turns hold the same jobs (without payload); crash counts are unchanged: the caller
     ///   settles them with [`crate::Outcome::Crash`], which counts.
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>>;
+
+    /// Gives up the claims and rescues of a node up to a ticket, because their answers were lost.
+    ///
+    /// - What of them took effect before this answers can be read from then on; none takes effect
+    ///   later. So whoever then asks what the node holds is told all of it.
+    /// - One that arrives later takes nothing and is `Conflict`. Higher tickets, and those of other
+    ///   nodes, are left alone.
+    /// - Doing it again, or up to a lower ticket, changes nothing.
+    async fn give_up(&self, request: GiveUp) -> Result<()>;
 
     /// Removes what has outlived its time, at most `rows_max` of each kind; `more` says to call again.
     ///
@@ -248,6 +262,13 @@ pub trait Store: Send + Sync + 'static {
     /// Hints that something may have fallen due. Correctness never depends on one.
     fn wakeups(&self) -> Wakeups;
 
+    /// A connection for heartbeats alone, to be opened on the runtime that uses it: then neither a
+    /// handler that blocks the engine's runtime nor other calls of the store keep a node from beating.
+    /// None: the engine beats on this store, from the runtime that it runs on.
+    fn heartbeat_line(&self) -> Option<Opening> {
+        None
+    }
+
     /// The store as its own type, where its driver's transactions can be used with it: see
     /// [`Transaction`].
     fn native(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
@@ -256,6 +277,21 @@ pub trait Store: Send + Sync + 'static {
 
     /// Releases what the store holds open; later calls fail as `Unavailable`.
     async fn close(&self) -> Result<()>;
+}
+
+/// Refuses a claim or rescue that its node has given up.
+pub(crate) fn check_ticket(ticket: u64, given_up: u64) -> Result<()> {
+    if ticket == 0 || ticket > given_up {
+        return Ok(());
+    }
+    Err(was_given_up())
+}
+
+/// Why a claim or rescue takes nothing that arrives after its node gave it up.
+pub(crate) fn was_given_up() -> Error {
+    let message =
+        "the node has given this call up, since its answer seemed lost: nothing was taken";
+    Error::new(ErrorKind::Conflict, message).in_field("ticket")
 }
 
 /// Refuses a batch that is too large or holds an invalid job; the error names the job.

@@ -112,6 +112,9 @@ pub struct Claim {
     /// Only if the queue is declared: the caller knows how it should be, and a queue that a push made is
     /// `NotFound`, as one that does not exist.
     pub declared: bool,
+    /// Grows with every claim and rescue of the node, so that this one can be given up: see
+    /// [`crate::Store::give_up`]. 0: it cannot be.
+    pub ticket: u64,
 }
 
 /// How long a claim stands, and what extends it.
@@ -330,6 +333,17 @@ pub struct Rescue {
     pub lease: Duration,
     /// Most lanes to take over.
     pub lanes_max: usize,
+    /// As that of a [`Claim`].
+    pub ticket: u64,
+}
+
+/// See [`crate::Store::give_up`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GiveUp {
+    /// Whose claims and rescues.
+    pub node: NodeId,
+    /// Those with this ticket and with lower ones.
+    pub ticket: u64,
 }
 
 /// See [`crate::Store::sweep`].

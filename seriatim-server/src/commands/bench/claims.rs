@@ -125,6 +125,7 @@ impl Bench<'_> {
             crashed_max: 0,
             lease: Lease::Node { ttl: LEASE },
             declared: false,
+            ticket: 0,
         };
         let Claimed { turns, .. } = self.store.claim(claim).await?;
         Ok(turns)

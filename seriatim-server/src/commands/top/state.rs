@@ -253,6 +253,7 @@ mod tests {
             crashed_max: 1,
             lease: Lease::Node { ttl: Duration::from_secs(60) },
             declared: false,
+            ticket: 0,
         };
         store.claim(claim).await.unwrap();
         let mut state = State::new("memory:".to_owned(), false);

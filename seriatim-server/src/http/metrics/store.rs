@@ -70,6 +70,15 @@ impl Store for Metered {
         self.inner.capabilities()
     }
 
+    fn heartbeat_line(&self) -> Option<Opening> {
+        let (opening, meter, journal) =
+            (self.inner.heartbeat_line()?, self.meter.clone(), self.journal.clone());
+        Some(Box::pin(async move {
+            let inner = opening.await?;
+            Ok(Arc::new(Self { inner, meter, journal }) as SharedStore)
+        }))
+    }
+
     fn native(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
         self.inner.native()
     }
@@ -127,6 +136,10 @@ impl Store for Metered {
         let turns = self.told("rescue", self.inner.rescue(request).await)?;
         self.journal.rescued(&turns);
         Ok(turns)
+    }
+
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.told("give_up", self.inner.give_up(request).await)
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {

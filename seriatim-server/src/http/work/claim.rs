@@ -281,6 +281,7 @@ impl Order {
             crashed_max,
             lease: Lease::Own { ttl: self.lease },
             declared: self.app.queues.declares(queue),
+            ticket: 0,
         }
     }
 

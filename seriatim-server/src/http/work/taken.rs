@@ -188,6 +188,7 @@ mod tests {
             crashed_max: 0,
             lease: Lease::Own { ttl: Duration::from_secs(60) },
             declared: false,
+            ticket: 0,
         };
         let mut taken = Taken::new(App::open(store.clone()));
         taken.turns = store.claim(claim).await.unwrap().turns;

@@ -92,6 +92,7 @@ impl Rig {
             crashed_max: 10,
             lease: Lease::Own { ttl: TTL },
             declared: false,
+            ticket: 0,
         };
         store.claim(claim).await
     }
@@ -102,7 +103,7 @@ impl Rig {
         let node = NodeId::from("rescuer");
         let beat = Heartbeat { now: Some(later), node: info(&node), beats: Vec::new() };
         self.direct.heartbeat(beat).await.unwrap();
-        let rescue = Rescue { now: Some(later), node, lease: TTL, lanes_max: 100 };
+        let rescue = Rescue { now: Some(later), node, lease: TTL, lanes_max: 100, ticket: 0 };
         self.direct.rescue(rescue).await.unwrap()
     }
 }

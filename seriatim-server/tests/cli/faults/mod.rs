@@ -4,6 +4,7 @@
 mod early;
 mod failover;
 mod fleet;
+mod heard;
 mod lost;
 
 use seriatim::SharedStore;

@@ -190,8 +190,13 @@ async fn a_remote_claim_outlives_the_node_that_served_it() {
     let node = NodeInfo::new(NodeId::from("rescuer"), Duration::from_secs(60));
     let beat = Heartbeat { now: Some(later), node: node.clone(), beats: Vec::new() };
     assert!(store.heartbeat(beat).await.unwrap().alive);
-    let rescue =
-        Rescue { now: Some(later), node: node.id, lease: Duration::from_secs(60), lanes_max: 10 };
+    let rescue = Rescue {
+        now: Some(later),
+        node: node.id,
+        lease: Duration::from_secs(60),
+        lanes_max: 10,
+        ticket: 0,
+    };
     assert_eq!(store.rescue(rescue).await.unwrap(), []);
     store.close().await.unwrap();
     let api = Api::with(api.site, |_| {});

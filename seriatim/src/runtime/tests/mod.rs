@@ -8,6 +8,8 @@ mod faults;
 mod leases;
 mod loading;
 mod logging;
+mod panics;
+mod refusals;
 mod rig;
 mod scheduling;
 mod splitting;

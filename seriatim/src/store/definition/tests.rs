@@ -30,6 +30,7 @@ async fn claim(store: &SharedStore, queue: &str, declared: bool) -> crate::Resul
         lanes_max: 10,
         crashed_max: 10,
         lease: Lease::Node { ttl: LEASE },
+        ticket: 0,
         declared,
     };
     let turns = store.claim(claim).await?.turns;

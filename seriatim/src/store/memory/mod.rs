@@ -150,6 +150,11 @@ impl Store for Memory {
         self.open()?.rescue(self.at(request.now), &request)
     }
 
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.open()?.give_up(&request);
+        Ok(())
+    }
+
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         Ok(self.open()?.sweep(self.at(request.now), request.rows_max))
     }

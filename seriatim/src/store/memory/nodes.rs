@@ -24,6 +24,7 @@ impl State {
             beat_at: now,
             dead_at: None,
             command: None,
+            given_up: 0,
         });
         if row.dead_at.is_none() {
             row.info = request.node;

@@ -51,6 +51,8 @@ pub(in crate::store) enum Place {
 /// A node of the model.
 #[derive(Clone, Debug)]
 pub(in crate::store) struct NodeRow {
+    /// Claims and rescues up to this ticket take nothing any more.
+    pub given_up: u64,
     pub info: NodeInfo,
     pub beat_at: Timestamp,
     pub dead_at: Option<Timestamp>,

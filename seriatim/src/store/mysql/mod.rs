@@ -49,7 +49,7 @@ use crate::job::Job;
 use crate::store::request::*;
 use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
-use crate::store::{Store, validate_push};
+use crate::store::{Opening, SharedStore, Store, validate_push};
 use crate::turn::Turn;
 
 pub use limit::bare_limit;
@@ -178,7 +178,7 @@ impl Mysql {
     ///
     /// Behind a `?` it may hold, joined by `&`:
     ///
-    /// - `connections`: most at once, 1 to 200; 8
+    /// - `connections`: most at once, besides one for the heartbeats of each engine, 1 to 200; 8
     /// - `call_timeout`: how long a call may take, the wait for a connection included; `30s`
     /// - `connect_timeout`: how long a connection may take to come about; `10s`
     /// - `ssl-mode`: `disabled`, `preferred` (the default: encrypted if the server can), `required`
@@ -309,6 +309,10 @@ impl Store for Mysql {
         transact!(self.inner, Hold::Shared, request.now, work => claim::rescue(work, &request))?
     }
 
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        transact!(self.inner, Hold::Shared, None, work => nodes::give_up(work, &request))
+    }
+
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         transact!(
             self.inner, Hold::Shared, request.now, work => people::sweep(work, request.rows_max)
@@ -402,6 +406,17 @@ impl Store for Mysql {
         let wakeups = self.inner.bell.listen();
         self.poll.start(&self.inner);
         wakeups
+    }
+
+    fn heartbeat_line(&self) -> Option<Opening> {
+        let inner = Inner {
+            pool: Pool::new(Options { connections: 1, ..self.inner.pool.options.clone() }),
+            definitions: Definitions::default(),
+            plain: Plain::default(),
+            bell: Bell::default(),
+        };
+        let line = Arc::new(Self { inner: Arc::new(inner), poll: wake::Poll::default() });
+        Some(Box::pin(async move { Ok(line as SharedStore) }))
     }
 
     fn native(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {

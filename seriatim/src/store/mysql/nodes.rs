@@ -7,7 +7,7 @@ use super::load::Bodies;
 use super::sql::{Columns, json, list, text};
 use super::work::Work;
 use crate::id::NodeId;
-use crate::store::request::{Command, DeclareDead, Heartbeat, Lead, Pulse};
+use crate::store::request::{Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse};
 use crate::store::view::NodeView;
 
 pub(super) async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
@@ -33,6 +33,12 @@ pub(super) async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<P
                  dead_at = VALUES(dead_at)",
                 row.beat_at.as_micros()
             );
+            work.run(&sql).await?;
+        }
+        if told.is_none() {
+            let node = text(&id.0);
+            let sql =
+                format!("INSERT IGNORE INTO seriatim_ticket (node, given_up) VALUES ({node}, 0)");
             work.run(&sql).await?;
         }
     }
@@ -64,6 +70,17 @@ async fn flagged(work: &mut Work<'_>, node: &NodeId, named: &BTreeSet<u64>) -> T
          WHERE f.lane IN ({ids}) AND j.gen < l.open"
     );
     work.read_jobs(&from, Bodies::None).await?;
+    Ok(())
+}
+
+/// Waits for the calls under way, which hold the row shared.
+pub(super) async fn give_up(work: &mut Work<'_>, request: &GiveUp) -> Try<()> {
+    let (node, ticket) = (text(&request.node.0), request.ticket);
+    let sql = format!(
+        "INSERT INTO seriatim_ticket (node, given_up) VALUES ({node}, {ticket}) \
+         ON DUPLICATE KEY UPDATE given_up = GREATEST(given_up, {ticket})"
+    );
+    work.run(&sql).await?;
     Ok(())
 }
 

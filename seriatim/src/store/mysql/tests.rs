@@ -74,6 +74,7 @@ async fn claim(store: &Mysql, queue: &str, lanes_max: usize) -> Claimed {
         crashed_max: lanes_max,
         lease: Lease::Node { ttl: LEASE },
         declared: false,
+        ticket: 0,
     };
     store.claim(request).await.unwrap()
 }

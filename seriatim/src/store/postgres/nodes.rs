@@ -10,13 +10,14 @@ use crate::id::{NodeId, Token};
 use crate::limits::PROGRESS_BYTES_MAX;
 use crate::store::gone;
 use crate::store::request::{
-    Beat, CancelNotice, Command, DeclareDead, Heartbeat, Lead, NodeInfo, Pulse,
+    Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, NodeInfo, Pulse,
 };
 use crate::store::view::NodeView;
 
 const HEARTBEAT: &str = "SELECT * FROM seriatim.heartbeat($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const COMMAND: &str =
     "UPDATE seriatim.node SET command = $2 WHERE id = $1 AND dead_at IS NULL RETURNING id";
+const GIVE_UP: &str = "SELECT seriatim.give_up($1, $2)";
 const DECLARE_DEAD: &str = "UPDATE seriatim.node SET dead_at = coalesce($1, seriatim.clock()), beat_at = $2 \
      WHERE id = $3 AND dead_at IS NULL AND beat_at = $4 RETURNING id";
 const LEAD: &str = "SELECT seriatim.lead($1, $2, $3, $4)";
@@ -46,6 +47,11 @@ impl Postgres {
             lost: lost.into_iter().filter_map(lane_of).collect(),
             command: command(column(&row, "o_command")?),
         })
+    }
+
+    pub(super) async fn give_calls_up(&self, request: GiveUp) -> Result<()> {
+        let (node, ticket) = (kept(&request.node.0), request.ticket as i64);
+        self.pool.query(GIVE_UP, &[&node, &ticket]).await.map(drop)
     }
 
     pub(super) async fn tell_node(&self, node: &NodeId, command: Command) -> Result<()> {

@@ -15,6 +15,7 @@ use crate::{ErrorKind, Job, Merge, Queue, Settlement, Timestamp, Token, Turn};
 
 mod connecting;
 mod emptied;
+mod giving_up;
 mod reading;
 mod transactions;
 
@@ -62,6 +63,7 @@ fn claiming(queue: &str, lanes_max: usize) -> Claim {
         crashed_max: lanes_max,
         lease: Lease::Node { ttl: LEASE },
         declared: false,
+        ticket: 0,
     }
 }
 

@@ -130,6 +130,7 @@ impl Redis {
         });
         args.micros(request.lease.ttl()).int(lanes_max as i64).int(crashed_max as i64);
         args.int(PROMOTE_LANES_MAX as i64).int(TURN_JOBS_MAX as i64).int(TURN_BYTES_MAX as i64);
+        args.int(request.ticket);
         let alive = (!self.link.is_cluster()).then(|| self.global("alive"));
         args.flag(alive.is_some()).int(version);
         routes(&mut args, request);
@@ -144,7 +145,16 @@ impl Redis {
             return Ok((Claimed::default(), None));
         }
         let (now, turns, next_due) = (answer.time()?, answer.list()?, answer.opt_time()?);
-        let (token, version) = (Token(answer.int()?), answer.int()?);
+        let (token, version, dangling) = (Token(answer.int()?), answer.int()?, answer.int()?);
+        if dangling > 0 {
+            let (queue, shard) = (&*request.queue, shard.shard);
+            tracing::error!(
+                queue,
+                shard,
+                dangling,
+                "an index named lanes that are not there: they were taken out"
+            );
+        }
         let turns = turns.claimed(shard, &request.queue, now, token)?;
         Ok((Claimed { turns, next_due }, Some(version)))
     }

@@ -43,7 +43,7 @@ use crate::id::{JobId, LaneId, NodeId, Token};
 use crate::store::request::*;
 use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
-use crate::store::{Store, validate_push};
+use crate::store::{Opening, SharedStore, Store, validate_push};
 use crate::turn::Turn;
 
 /// How long another process may hold the file before an operation is answered `Unavailable`.
@@ -273,6 +273,10 @@ impl Store for Sqlite {
         self.change(move |tx| tx.at(request.now).rescue(&request)).await
     }
 
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.change(move |tx| tx.at(None).give_up(&request)).await
+    }
+
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         self.change(move |tx| tx.at(request.now).sweep(request.rows_max)).await
     }
@@ -356,6 +360,12 @@ impl Store for Sqlite {
         let wakeups = self.bell.listen();
         self.write.watch();
         wakeups
+    }
+
+    /// Its threads are its own already.
+    fn heartbeat_line(&self) -> Option<Opening> {
+        let store = Arc::new(self.clone());
+        Some(Box::pin(async move { Ok(store as SharedStore) }))
     }
 
     async fn close(&self) -> Result<()> {

@@ -10,7 +10,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::{LaneId, NodeId, Token};
 use crate::limits::PROGRESS_BYTES_MAX;
 use crate::store::gone;
-use crate::store::request::{Beat, CancelNotice, Command, DeclareDead, Heartbeat, Lead, Pulse};
+use crate::store::request::{
+    Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse,
+};
 use crate::store::view::NodeView;
 
 impl Tx<'_> {
@@ -75,6 +77,11 @@ impl Tx<'_> {
             notices.push(CancelNotice { lane, token: Token(token), jobs });
         }
         Ok(notices)
+    }
+
+    pub(super) fn give_up(&mut self, request: &GiveUp) -> Result<()> {
+        let sql = "UPDATE node SET given_up = max(given_up, ?2) WHERE id = ?1";
+        self.execute(sql, params![&*request.node.0, request.ticket as i64]).map(drop)
     }
 
     pub(super) fn command_node(&mut self, node: &NodeId, command: Command) -> Result<()> {
