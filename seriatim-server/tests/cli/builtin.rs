@@ -336,7 +336,7 @@ async fn n13_a_missing_ffmpeg_pauses_the_worker_and_counts_nothing() {
     serving.stop();
     let job = ready.job(id).await;
     assert_eq!((job.state, job.retry_count, job.crashes), (JobState::Queued, -1, 0));
-    assert!(ready.log().contains("./ffprobe: No such file"), "{}", ready.log());
+    assert!(ready.log().contains("./ffprobe: there is no such file"), "{}", ready.log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -71,7 +71,7 @@ fn with_json_errors_are_json_too() {
     };
     let missing = error(&["stats", "--json"], 1);
     assert_eq!(missing["kind"], "not_found");
-    assert!(missing["message"].as_str().unwrap().starts_with("there is no database"), "{missing}");
+    assert!(missing["message"].as_str().unwrap().starts_with("nothing here: "), "{missing}");
     let field = error(&["push", "a", "1", "--priority", "40000", "--json"], 2);
     assert_eq!((&field["kind"], &field["field"]), (&json!("invalid"), &json!("jobs[0].priority")));
     let misused = error(&["stats", "--json", "--stoer", "x"], 2);
@@ -138,7 +138,7 @@ async fn a_queue_that_cannot_become_what_the_configuration_says_is_called_by_its
     let config = "[queues.mails]\nmode = \"parallel\"\n[queues.orders]\nmode = \"fifo\"\n";
     let site = Site::new(config);
     let store = site.store().await;
-    let client = Client::new(store.clone());
+    let client = Client::new(store.clone()).queues([Queue::parallel("orders")]);
     client.push(Job::new("orders", &1).unwrap()).await.unwrap();
     let output = site.run(&["serve", "--no-http"]);
     assert!(text(&output).contains("queues.orders.mode: "), "{}", text(&output));

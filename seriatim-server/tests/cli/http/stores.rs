@@ -76,7 +76,7 @@ impl Walk {
 
     fn outside(&self) {
         for path in
-            ["/health", "/ready", "/info", "/metrics", "/openapi.json", "/docs", "/docs.css"]
+            ["/", "/health", "/ready", "/info", "/metrics", "/openapi.json", "/docs", "/docs.css"]
         {
             self.get(path, &[]);
         }

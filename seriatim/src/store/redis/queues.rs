@@ -122,7 +122,16 @@ impl Redis {
     async fn load(&self, name: &str, number: u32) -> Result<Option<Arc<Known>>> {
         let mut cmd = redis::cmd("HMGET");
         cmd.arg(self.key(Known::home(number), "meta"));
-        cmd.arg(&["version", "definition", "declared", "paused", "older", "span", "floor"]);
+        cmd.arg(&[
+            "version",
+            "definition",
+            "declared",
+            "paused",
+            "older",
+            "span",
+            "floor",
+            "lanes",
+        ]);
         let mut fields = self.link.fields(&cmd).await?;
         let Some(version) = fields.opt_int()? else {
             self.memo.forget(name);
@@ -130,16 +139,23 @@ impl Redis {
         };
         let queue: Queue =
             serde_json::from_str(&fields.text()?).map_err(|e| corrupt().because(e))?;
+        let declared = fields.flag()?;
+        let paused = fields.opt_int()? == Some(1);
+        let layout = Layout::read(queue.shards, &mut fields)?;
+        let is_empty = fields.opt_int()?.unwrap_or(0) == 0;
         if queue.name != name {
+            // A definition that was on its way while the store was wiped: the number is this queue's
+            // now, and the next definition takes its place.
+            if is_empty {
+                self.memo.forget(name);
+                return Ok(None);
+            }
             let message = format!(
                 "the register of queues gives {name:?} the number of {:?}: a part of the database was lost",
                 queue.name
             );
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
-        let declared = fields.flag()?;
-        let paused = fields.opt_int()? == Some(1);
-        let layout = Layout::read(queue.shards, &mut fields)?;
         let name = name.into();
         let known = Known { number, name, version, queue, declared, paused, layout };
         Ok(Some(self.memo.put(known)))

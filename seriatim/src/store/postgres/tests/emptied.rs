@@ -1,10 +1,15 @@
 //! A store that somebody empties while nodes run.
 
+use tokio_postgres::error::SqlState;
+
 use super::*;
 use crate::SharedStore;
 use crate::store::definition::tests::{
     a_running_engine_declares_its_queues_again, no_queue_is_taken_for_another,
 };
+
+/// Each costs the server's `deadlock_timeout`, a second.
+const DEADLOCKS_MAX: u32 = 20;
 
 /// A new schema, and a session beside the stores in it.
 async fn fresh() -> (String, Arc<Postgres>) {
@@ -17,9 +22,16 @@ async fn shared(schema: &str) -> SharedStore {
     open(schema).await
 }
 
+/// As a person would: again, when the server ends it because it and a node wait for each other.
 async fn run(person: &Postgres, sql: &str) {
     let mut loan = person.pool.lend().await.unwrap();
-    loan.client().unwrap().batch_execute(sql).await.unwrap();
+    for _ in 0..DEADLOCKS_MAX {
+        match loan.client().unwrap().batch_execute(sql).await {
+            Err(error) if error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED) => {}
+            answer => return answer.unwrap(),
+        }
+    }
+    panic!("{DEADLOCKS_MAX} deadlocks in a row: {sql}");
 }
 
 async fn drop_schema(person: &Postgres, schema: &str) {

@@ -59,7 +59,13 @@ local function push_again(list)
   commit()
 end
 
-if not S then
+-- While a store is wiped a definition may arrive that was meant for the number's queue of before.
+local function is_of_another_queue()
+  local was = call('HGET', K.meta, 'definition')
+  return cjson.decode(was).name ~= cjson.decode(ARGV[15]).name
+end
+
+if not S or (number_of('lanes') == 0 and is_of_another_queue()) then
   -- The clock: where a wiped store begins anew, a version that somebody remembers is of no other queue.
   local first = adopted ~= '' and adopted or num(NOW)
   if not dry then write(first) end
