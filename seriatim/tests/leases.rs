@@ -1,4 +1,5 @@
 //! A handler that keeps its runtime's threads to itself keeps its lane all the same.
+#![allow(clippy::unwrap_used)]
 
 use std::thread;
 use std::time::{Duration, Instant};
