@@ -123,11 +123,7 @@ impl Serve {
         workers.tell(engine.handle());
         workers.reload_on_hangup()?;
         workers.reap_orphans()?;
-        let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
-        tracing::info!(store = without_password(&url), workers = at_work, "serving");
-        if at_work == 0 {
-            tracing::warn!("{}", self.without_workers());
-        }
+        self.say_serving(&config, &url);
         let parts = Setup {
             environment: config.http.environment.clone(),
             observer: recorder,
@@ -163,6 +159,14 @@ impl Serve {
         let remote = remote.map(|app| app.remote()).unwrap_or_default();
         tracing::info!("stopped: {}", in_words(&summary, &remote));
         Ok(())
+    }
+
+    fn say_serving(&self, config: &Config, url: &str) {
+        let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
+        tracing::info!(store = without_password(url), workers = at_work, "serving");
+        if at_work == 0 {
+            tracing::warn!("{}", self.without_workers());
+        }
     }
 
     /// Whether this node works on the queue, by what `--queues` says.

@@ -96,7 +96,7 @@ fn pushing(site: &Site, lines: usize) -> Child {
 }
 
 fn jobs(lines: usize) -> String {
-    (1..=lines).map(|number| format!("{{\"payload\":{number}}}\n")).collect()
+    (1..=lines).map(|number| format!("{{\"payload\":{number}}}\n")).collect::<Vec<_>>().concat()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
