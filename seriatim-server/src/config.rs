@@ -7,6 +7,7 @@ mod tests;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -181,7 +182,7 @@ impl Config {
                 (path.display().to_string(), text)
             }
         };
-        let config = parse(&text, std::env::vars(), &name)?;
+        let config = parse(&text, variables()?.into_iter(), &name)?;
         config.validate(&name)?;
         Ok(config)
     }
@@ -334,6 +335,16 @@ fn parse(
         let variable = format!("{PREFIX}{}", path.to_uppercase().replace('.', "__"));
         explain(&format!("variable {variable}"), &path, e.inner())
     })
+}
+
+/// The variables that may be ours. Others may hold what they like.
+fn variables() -> Result<Vec<(String, String)>, Failure> {
+    let ours = |(name, value): (OsString, OsString)| {
+        let name = name.into_string().ok().filter(|name| name.starts_with(PREFIX))?;
+        let wrong = |_| Failure::usage(format!("the variable {name} holds what is not UTF-8"));
+        Some(value.into_string().map_err(wrong).map(|value| (name.clone(), value)))
+    };
+    std::env::vars_os().filter_map(ours).collect()
 }
 
 /// `SERIATIM_HTTP__LISTEN` is `http.listen`.

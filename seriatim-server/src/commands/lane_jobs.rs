@@ -1,11 +1,11 @@
 //! The jobs of a lane, as they are shown with it.
 
-use serde_json::Value;
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, LaneView};
 use seriatim::{Mode, Store};
 
 use super::find;
-use crate::output::{Failure, document};
+use crate::output::Failure;
+use crate::output::document::{self, Shown};
 
 /// Jobs of a lane that are shown with it.
 const JOBS_SHOWN: usize = 100;
@@ -33,15 +33,14 @@ pub(crate) async fn of(
 }
 
 /// The lane with its jobs.
-pub(crate) fn document(
+pub(crate) fn document<'a>(
     queue: &str,
-    lane: &LaneView,
-    running: &[JobView],
-    waiting: &[JobView],
-) -> Value {
-    let mut shown = document::lane(lane);
-    shown["queue"] = queue.into();
-    shown["running"] = running.iter().map(document::job).collect();
-    shown["waiting"] = waiting.iter().map(document::job).collect();
-    shown
+    lane: &'a LaneView,
+    running: &'a [JobView],
+    waiting: &'a [JobView],
+) -> Shown<'a> {
+    document::lane(lane)
+        .with("queue", queue)
+        .with_list("running", running.iter().map(document::job).collect())
+        .with_list("waiting", waiting.iter().map(document::job).collect())
 }

@@ -6,6 +6,7 @@ use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use seriatim::Store;
+use seriatim::limits::{ATTEMPTS_MAX, TURN_JOBS_MAX};
 use seriatim::store::{Act, Declare, LaneAction, LaneSelection};
 
 use super::auth::Access;
@@ -79,25 +80,25 @@ pub(super) fn queue_schema() -> Schema {
 
 /// What [`QueueConfig`] takes.
 pub(super) fn settings_schema() -> Schema {
-    let (number, length) = (Schema::integer, Schema::length_text);
+    let length = Schema::length_text;
     Schema::object(&[
         ("mode", Schema::one_of(&["parallel", "accumulate", "fifo", "exclusive"])),
         ("merge", Schema::one_of(&["min", "max", "none"])),
         ("due", Schema::one_of(&["first", "earliest"])),
-        ("take", number()),
-        ("batch_size", number()),
-        ("max_retries", number()),
+        ("take", Schema::within(1, TURN_JOBS_MAX as u64)),
+        ("batch_size", Schema::within(1, 10_000)),
+        ("max_retries", Schema::within(0, u64::from(ATTEMPTS_MAX))),
         ("backoff", Schema::named("Backoff")),
         ("exhausted", Schema::one_of(&["bury", "hold", "drop"])),
-        ("max_crashes", number()),
+        ("max_crashes", Schema::within(1, 1_000)),
         ("timeout", length()),
         ("lease", length()),
         ("retain_completed", length()),
         ("retain_dead", length()),
-        ("retain_dead_max", number()),
+        ("retain_dead_max", Schema(json!({ "type": "integer", "minimum": 0 }))),
         ("idempotency_ttl", length()),
-        ("weight", number()),
-        ("shards", number()),
+        ("weight", Schema::within(1, 1_000)),
+        ("shards", Schema::within(1, 4_096)),
     ])
     .closed()
 }

@@ -1,5 +1,6 @@
 //! Listening: connections, their limits, and the end of it.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -12,17 +13,20 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, Rlimit};
 use seriatim::store::Wakeups;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::auth::{Guard, KnownToken};
+use super::caller::site;
 use super::limits::{
     ANSWER_STALL_MAX, CLOSE_MAX, CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADER_READ_MAX, HEADERS_MAX,
 };
+use super::line::{Asked, Line, Lines, Told, Watched};
 use super::state::Shared;
 use super::{App, Meter, Role, before_the_store, build};
 use crate::config::HttpConfig;
@@ -36,6 +40,10 @@ const TOKEN_VARIABLE: &str = "SERIATIM_TOKEN";
 const TOKEN_BYTES_MIN: usize = 16;
 /// A pause after a connection could not be accepted, as when there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often the log says that connections cannot be accepted.
+const REFUSED_TOLD_INTERVAL: Duration = Duration::from_secs(10);
+/// File descriptors that a server needs besides those of its connections.
+const OTHER_FILES: u64 = 512;
 
 /// A socket that listens, and who will be let in.
 pub(crate) struct Listening {
@@ -69,8 +77,13 @@ impl Listening {
                 "{address} can be reached from other machines and no token is configured: set {TOKEN_VARIABLE} or [http] tokens, listen on 127.0.0.1, or say --insecure"
             )));
         }
-        let guard = Guard { local_only: local && tokens.is_empty() && !insecure, tokens };
+        let guard = Guard {
+            local_only: local && tokens.is_empty(),
+            refuses_sites: tokens.is_empty(),
+            tokens,
+        };
         let base_path = base_path(config)?;
+        allow_files();
         let listener = TcpListener::bind(address).await.map_err(|error| {
             Failure::failed(format!(
                 "cannot listen on {address}: {error}; choose another address with --listen, or none with --no-http"
@@ -142,36 +155,57 @@ fn base_path(config: &HttpConfig) -> Result<String, Failure> {
 
 /// The tokens of the configuration, and the one of the environment.
 fn tokens(config: &HttpConfig) -> Result<Vec<KnownToken>, Failure> {
-    let mut tokens = Vec::new();
+    let mut tokens: Vec<KnownToken> = Vec::new();
     for (i, token) in config.tokens.iter().enumerate() {
-        let secret = std::env::var(&token.token_env).unwrap_or_default();
-        tokens.push(known(
-            &format!("http.tokens[{i}]"),
-            &token.name,
-            &token.token_env,
-            &secret,
-            token.role,
-        )?);
+        let place = format!("http.tokens[{i}]");
+        if !is_variable(&token.token_env) {
+            // It may be the token itself.
+            return Err(Failure::usage(format!(
+                "{place}.token_env: what stands there is not the name of an environment variable; put the token into a variable, and write its name here, as in CI_TOKEN"
+            )));
+        }
+        let secret = secret(&place, &token.token_env)?;
+        tokens.push(KnownToken::new(token.name.clone(), &secret, token.role));
     }
-    if let Ok(secret) = std::env::var(TOKEN_VARIABLE) {
-        tokens.push(known(TOKEN_VARIABLE, "environment", TOKEN_VARIABLE, &secret, Role::Admin)?);
+    if std::env::var_os(TOKEN_VARIABLE).is_some() {
+        let secret = secret(TOKEN_VARIABLE, TOKEN_VARIABLE)?;
+        tokens.push(KnownToken::new("environment".to_owned(), &secret, Role::Admin));
+    }
+    for (i, token) in tokens.iter().enumerate() {
+        if let Some(other) = tokens[..i].iter().find(|other| other.is_same(token)) {
+            return Err(Failure::usage(format!(
+                "http.tokens: {:?} and {:?} are the same token: give each its own",
+                other.name, token.name
+            )));
+        }
+        if tokens[..i].iter().any(|other| other.name == token.name) {
+            return Err(Failure::usage(format!(
+                "http.tokens: {:?} names two tokens: the audit log must tell them apart",
+                token.name
+            )));
+        }
     }
     Ok(tokens)
 }
 
-fn known(
-    place: &str,
-    name: &str,
-    variable: &str,
-    secret: &str,
-    role: Role,
-) -> Result<KnownToken, Failure> {
-    if secret.len() < TOKEN_BYTES_MIN {
+fn is_variable(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(is_plain)
+}
+
+/// The token in a variable, without the line end that a file or a here-document leaves behind it.
+fn secret(place: &str, variable: &str) -> Result<String, Failure> {
+    let value = std::env::var(variable).unwrap_or_default();
+    let secret = value.trim();
+    // What else there is no header can carry.
+    if secret.len() < TOKEN_BYTES_MIN || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(Failure::usage(format!(
-            "{place}: the variable {variable} must hold the token, at least {TOKEN_BYTES_MIN} characters"
+            "{place}: the variable {variable} must hold the token: at least {TOKEN_BYTES_MIN} characters of ASCII without spaces"
         )));
     }
-    Ok(KnownToken::new(name.to_owned(), secret, role))
+    Ok(secret.to_owned())
 }
 
 /// A server that answers.
@@ -193,7 +227,7 @@ impl Server {
         self.wakeups.abort();
         self.close.send_replace(true);
         let _ = self.task.await;
-        let _ = timeout(CLOSE_MAX, self.app.released()).await;
+        let _ = timeout(CLOSE_MAX, self.app.finished()).await;
     }
 }
 
@@ -214,10 +248,10 @@ async fn accept(
     mut closing: watch::Receiver<bool>,
     connections_max: usize,
 ) {
-    let places = Arc::new(Semaphore::new(connections_max));
+    let (places, lines) = (Arc::new(Semaphore::new(connections_max)), Arc::<Lines>::default());
     let mut connections = JoinSet::new();
+    let mut refused = Refused::default();
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { break };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = closing.wait_for(|closing| *closing) => break,
@@ -225,15 +259,30 @@ async fn accept(
         while connections.try_join_next().is_some() {}
         match accepted {
             Ok((stream, peer)) => {
+                if places.available_permits() == 0 {
+                    lines.close_one();
+                }
+                let place = tokio::select! {
+                    place = places.clone().acquire_owned() => place,
+                    _ = closing.wait_for(|closing| *closing) => break,
+                };
+                let Ok(place) = place else { break };
                 let (router, closing) = (router.clone(), closing.clone());
+                let line = Line::new(lines.clone(), site(peer.ip()));
                 connections.spawn(async move {
                     hurry(&stream);
-                    connection(stream, peer, router, closing).await;
+                    tokio::select! {
+                        () = connection(stream, peer, router, closing, line.clone()) => {}
+                        () = line.closed.notified() => {}
+                    }
+                    line.end();
                     drop(place);
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                refused.tell(&error);
+                // Those that wait hold file descriptors, of which there may be no more.
+                lines.close_one();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -242,6 +291,40 @@ async fn accept(
     let all = async { while connections.join_next().await.is_some() {} };
     if timeout(CLOSE_MAX, all).await.is_err() {
         tracing::warn!("connections that did not end in time are cut");
+    }
+}
+
+/// Connections that could not be accepted: told once in a while, and how many they were.
+#[derive(Default)]
+struct Refused {
+    told: Option<Instant>,
+    count: u64,
+}
+
+impl Refused {
+    fn tell(&mut self, error: &io::Error) {
+        self.count += 1;
+        if self.told.is_none_or(|told| told.elapsed() >= REFUSED_TOLD_INTERVAL) {
+            tracing::warn!(%error, times = self.count, "connections could not be accepted");
+            *self = Self { told: Some(Instant::now()), count: 0 };
+        }
+    }
+}
+
+/// Lets this process have as many files open as its connections may need, as far as it may.
+fn allow_files() {
+    let needed = CONNECTIONS_MAX as u64 + OTHER_FILES;
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let (now, most) = (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX));
+    if now < needed {
+        let allowed = Rlimit { current: Some(needed.min(most)), maximum: limit.maximum };
+        let done = rustix::process::setrlimit(Resource::Nofile, allowed);
+        if done.is_err() || most < needed {
+            tracing::warn!(
+                "{} files may be open, of which {CONNECTIONS_MAX} connections could need {needed}: raise the limit (ulimit -n, LimitNOFILE)",
+                if done.is_ok() { most } else { now }
+            );
+        }
     }
 }
 
@@ -263,11 +346,17 @@ async fn connection(
     peer: SocketAddr,
     router: Router,
     mut closing: watch::Receiver<bool>,
+    line: Arc<Line>,
 ) {
     let router = TowerToHyperService::new(router);
-    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+    let stream = Watched::new(stream, line.clone());
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let line = line.clone();
+        let mut request = request.map(|body| Asked::new(body, line.clone()));
         request.extensions_mut().insert(Peer(peer));
-        router.call(request)
+        request.extensions_mut().insert(line.clone());
+        let answer = router.call(request);
+        async move { Ok::<_, Infallible>(answer.await?.map(|body| Told::new(body, line))) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -304,7 +393,8 @@ mod tests {
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         tokio::spawn(async move {
             let (_open, closing) = watch::channel(false);
-            connection(server, peer, router, closing).await;
+            let line = Line::new(Arc::default(), peer.ip());
+            connection(server, peer, router, closing, line).await;
         });
         client
     }

@@ -1,11 +1,13 @@
 //! The log of a serving process, on stderr.
 
-use std::io::IsTerminal;
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write};
 
 use clap::ValueEnum;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
+use super::text::is_plain;
 use super::{Failure, terminal};
 
 /// The variable that says what is logged.
@@ -22,6 +24,44 @@ pub(crate) enum LogFormat {
     Pretty,
     /// One JSON object on a line
     Json,
+}
+
+/// Stderr, on which nothing that others wrote can move the cursor or turn the text around.
+struct Plain {
+    json: bool,
+    /// The log's own colours are let through.
+    colour: bool,
+}
+
+impl Write for Plain {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        io::stderr().write_all(self.plain(&text).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+impl Plain {
+    fn plain<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let is_own = |c: char| matches!(c, '\n' | '\t') || (c == '\u{1b}' && self.colour);
+        if text.chars().all(|c| is_plain(c) || is_own(c)) {
+            return text.into();
+        }
+        let mut line = String::with_capacity(text.len() + 16);
+        for c in text.chars() {
+            match c {
+                c if is_plain(c) || is_own(c) => line.push(c),
+                // All of them are below U+10000.
+                c if self.json => line.push_str(&format!("\\u{:04x}", u32::from(c))),
+                c => line.extend(c.escape_default()),
+            }
+        }
+        line.into()
+    }
 }
 
 /// Starts the log. What it takes is a level (`info`) or a filter (`info,seriatim=debug`): of
@@ -41,7 +81,7 @@ pub(crate) fn start_log(
     let colour = std::io::stderr().is_terminal() && terminal::may_colour();
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(move || Plain { json: format == LogFormat::Json, colour })
         .with_ansi(colour);
     // Somebody may have started it before, in a test.
     let _ = match format {
@@ -49,4 +89,18 @@ pub(crate) fn start_log(
         LogFormat::Pretty => log.try_init(),
     };
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_cannot_move_the_cursor_or_turn_the_text_around() {
+        let hostile = "a\rb\u{9b}2J\u{202e}c\u{200f}\u{1b}[2J ä\n";
+        let plain = Plain { json: false, colour: false };
+        assert_eq!(plain.plain(hostile), "a\\rb\\u{9b}2J\\u{202e}c\\u{200f}\\u{1b}[2J ä\n");
+        let json = Plain { json: true, colour: false };
+        assert_eq!(json.plain("{\"a\":\"\u{202e}\u{85}\"}\n"), "{\"a\":\"\\u202e\\u0085\"}\n");
+    }
 }

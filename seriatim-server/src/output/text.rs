@@ -24,8 +24,9 @@ pub(crate) fn lines(text: &str) -> String {
 }
 
 /// Neither a control character nor one that changes the direction of what follows.
-fn is_plain(c: char) -> bool {
-    !c.is_control() && !matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+pub(super) fn is_plain(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !c.is_control() && !turns
 }
 
 /// How many columns it takes.

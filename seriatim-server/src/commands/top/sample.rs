@@ -83,7 +83,7 @@ impl Sample {
             shown
         };
         let lane = |shown: &Shown| {
-            let mut lane = document::lane(&shown.one.lane);
+            let mut lane = document::lane(&shown.one.lane).to_value();
             lane["queue"] = (*shown.one.queue).into();
             lane["why"] = shown.why.as_str().into();
             lane

@@ -12,6 +12,7 @@ use serde::Serialize;
 use seriatim::store::Settle;
 use seriatim::{Error, ErrorKind, Outcome, Queue, Settlement, Store, Turn, Verdict, plan};
 
+use super::super::caller::Connection;
 use super::super::input::JSON;
 use super::super::problem::Problem;
 use super::super::state::Shared;
@@ -32,8 +33,9 @@ impl Taken {
         Self { app, turns: Vec::new() }
     }
 
-    /// The answer, which releases the lanes unless it is sent to its end.
-    pub(super) fn answer(self) -> Result<Response, Problem> {
+    /// The answer, which releases the lanes unless it is sent to its end. To a client that has closed its
+    /// side it is not: it may be gone, and lanes that nobody got would wait for their leases.
+    pub(super) fn answer(self, client: Connection) -> Result<Response, Problem> {
         let lane = |turn| WireTurn::new(turn, |job| !job.has_expired(turn.claimed_at));
         let lanes: Vec<WireTurn<'_>> = self.turns.iter().map(lane).collect();
         // Written at once: on the way through a value, payloads would lose what only their text has.
@@ -44,6 +46,7 @@ impl Taken {
             text: Some(text.into()),
             flushed: false,
             taken: self,
+            client,
         };
         let head = [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))];
         Ok((head, Body::new(body)).into_response())
@@ -62,7 +65,7 @@ impl Drop for Taken {
         }
         let (app, turns) = (self.app.clone(), std::mem::take(&mut self.turns));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let releasing = app.releases();
+            let releasing = app.unfinished();
             runtime.spawn(async move {
                 release(&*app.store, &turns).await;
                 drop(releasing);
@@ -83,6 +86,7 @@ struct Delivery {
     /// Bytes to come.
     left: usize,
     taken: Taken,
+    client: Connection,
 }
 
 impl hyper::body::Body for Delivery {
@@ -97,7 +101,8 @@ impl hyper::body::Body for Delivery {
             self.left -= text.len();
             return Poll::Ready(Some(Ok(Frame::data(text))));
         }
-        if self.left == 0 {
+        // Cut short: the connection ends with less than the header said.
+        if self.left == 0 || (self.client.has_left() && !self.taken.turns.is_empty()) {
             return Poll::Ready(None);
         }
         if !self.flushed {
@@ -200,7 +205,14 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_is_sent_to_its_end_is_delivered() {
         let (store, taken) = taken().await;
-        let body = taken.answer().unwrap().into_body().collect().await.unwrap().to_bytes();
+        let body = taken
+            .answer(Connection::default())
+            .unwrap()
+            .into_body()
+            .collect()
+            .await
+            .unwrap()
+            .to_bytes();
         let answer: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(answer["lanes"][0]["jobs"][0]["payload"], "paid");
         assert_eq!(running(&store).await, 1);
@@ -209,10 +221,10 @@ mod tests {
     #[tokio::test]
     async fn lanes_whose_answer_is_dropped_go_back() {
         let (store, taken) = taken().await;
-        drop(taken.answer().unwrap());
+        drop(taken.answer(Connection::default()).unwrap());
         assert_eq!(running(&store).await, 0);
         let (store, taken) = self::taken().await;
-        let mut body = taken.answer().unwrap().into_body();
+        let mut body = taken.answer(Connection::default()).unwrap().into_body();
         // All of the text is with the connection, which then breaks.
         assert!(body.frame().await.unwrap().unwrap().is_data());
         drop(body);
