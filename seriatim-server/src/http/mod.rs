@@ -29,6 +29,7 @@ mod schema;
 mod server;
 mod state;
 mod stats;
+mod tokens;
 mod wire;
 mod work;
 

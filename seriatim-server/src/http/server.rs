@@ -21,23 +21,20 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
-use super::auth::{Guard, KnownToken};
+use super::auth::Guard;
 use super::caller::site;
 use super::limits::{
     ANSWER_STALL_MAX, CLOSE_MAX, CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADER_READ_MAX, HEADERS_MAX,
 };
 use super::line::{Asked, Line, Lines, Told, Watched};
 use super::state::Shared;
-use super::{App, Meter, Role, before_the_store, build};
+use super::tokens::{TOKEN_VARIABLE, tokens};
+use super::{App, Meter, before_the_store, build};
 use crate::config::HttpConfig;
 use crate::output::Failure;
 
 /// Where the API listens when nobody says.
 pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
-/// Holds a token with role admin, without any configuration.
-const TOKEN_VARIABLE: &str = "SERIATIM_TOKEN";
-/// Shortest token, in bytes.
-const TOKEN_BYTES_MIN: usize = 16;
 /// A pause after a connection could not be accepted, as when there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often the log says that connections cannot be accepted.
@@ -151,61 +148,6 @@ fn base_path(config: &HttpConfig) -> Result<String, Failure> {
         )));
     }
     Ok(path.to_owned())
-}
-
-/// The tokens of the configuration, and the one of the environment.
-fn tokens(config: &HttpConfig) -> Result<Vec<KnownToken>, Failure> {
-    let mut tokens: Vec<KnownToken> = Vec::new();
-    for (i, token) in config.tokens.iter().enumerate() {
-        let place = format!("http.tokens[{i}]");
-        if !is_variable(&token.token_env) {
-            // It may be the token itself.
-            return Err(Failure::usage(format!(
-                "{place}.token_env: what stands there is not the name of an environment variable; put the token into a variable, and write its name here, as in CI_TOKEN"
-            )));
-        }
-        let secret = secret(&place, &token.token_env)?;
-        tokens.push(KnownToken::new(token.name.clone(), &secret, token.role));
-    }
-    if std::env::var_os(TOKEN_VARIABLE).is_some() {
-        let secret = secret(TOKEN_VARIABLE, TOKEN_VARIABLE)?;
-        tokens.push(KnownToken::new("environment".to_owned(), &secret, Role::Admin));
-    }
-    for (i, token) in tokens.iter().enumerate() {
-        if let Some(other) = tokens[..i].iter().find(|other| other.is_same(token)) {
-            return Err(Failure::usage(format!(
-                "http.tokens: {:?} and {:?} are the same token: give each its own",
-                other.name, token.name
-            )));
-        }
-        if tokens[..i].iter().any(|other| other.name == token.name) {
-            return Err(Failure::usage(format!(
-                "http.tokens: {:?} names two tokens: the audit log must tell them apart",
-                token.name
-            )));
-        }
-    }
-    Ok(tokens)
-}
-
-fn is_variable(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    !name.is_empty()
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && name.chars().all(is_plain)
-}
-
-/// The token in a variable, without the line end that a file or a here-document leaves behind it.
-fn secret(place: &str, variable: &str) -> Result<String, Failure> {
-    let value = std::env::var(variable).unwrap_or_default();
-    let secret = value.trim();
-    // What else there is no header can carry.
-    if secret.len() < TOKEN_BYTES_MIN || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Failure::usage(format!(
-            "{place}: the variable {variable} must hold the token: at least {TOKEN_BYTES_MIN} characters of ASCII without spaces"
-        )));
-    }
-    Ok(secret.to_owned())
 }
 
 /// A server that answers.
@@ -445,29 +387,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn beyond_the_most_connections_one_waits_until_another_ends() {
+    async fn a_full_server_makes_room_by_closing_the_connection_that_waits_longest() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = build(&App::open(Arc::new(Memory::new())));
         let (_open, closing) = watch::channel(false);
-        let server = tokio::spawn(accept(listener, router, closing, 2));
-        let ask = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        let mut streams = Vec::new();
-        for _ in 0..3 {
-            streams.push(TcpStream::connect(address).await.unwrap());
-            streams.last_mut().unwrap().write_all(ask).await.unwrap();
-        }
-        let mut third = streams.pop().unwrap();
+        let server = tokio::spawn(accept(listener, router, closing, 3));
+        let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let mut start = [0; 12];
-        for stream in &mut streams {
-            stream.read_exact(&mut start).await.unwrap();
+        // One that is at work, one that was answered, and one that never asks.
+        let mut listening = TcpStream::connect(address).await.unwrap();
+        listening.write_all(get("/api/v1/events").as_bytes()).await.unwrap();
+        listening.read_exact(&mut start).await.unwrap();
+        let mut idle = TcpStream::connect(address).await.unwrap();
+        idle.write_all(get("/health").as_bytes()).await.unwrap();
+        idle.read_exact(&mut start).await.unwrap();
+        let mut silent = TcpStream::connect(address).await.unwrap();
+        silent.write_all(b"GET /health HTTP/1.1\r\nHost: loc").await.unwrap();
+        for closed in [&mut idle, &mut silent] {
+            let mut fresh = TcpStream::connect(address).await.unwrap();
+            fresh.write_all(get("/health").as_bytes()).await.unwrap();
+            fresh.read_exact(&mut start).await.unwrap();
+            assert_eq!(&start, b"HTTP/1.1 200");
+            // It ends, in order or not.
+            let _ = closed.read_to_end(&mut Vec::new()).await;
+            drop(fresh);
         }
-        // Both places are taken, and nothing of the third was read.
-        let waiting = timeout(Duration::from_millis(100), third.read_exact(&mut start)).await;
-        assert!(waiting.is_err());
-        drop(streams.pop());
-        third.read_exact(&mut start).await.unwrap();
-        assert_eq!(&start, b"HTTP/1.1 200");
+        let more = listening.read(&mut [0; 64]).await.unwrap();
+        assert!(more > 0, "who is at work goes on");
         server.abort();
     }
 }
