@@ -118,7 +118,7 @@ impl Gate {
         let party = Party::of(who, request.extensions().get::<Peer>());
         let budgets = &self.app.budgets;
         if self.path == METRICS_PATH {
-            return match budgets.metrics.take(&party, 1, ANSWER_WAIT_MAX).await {
+            return match budgets.metrics.try_take(&party, 1) {
                 Some(place) => held(next.run(request).await, place),
                 None => too_many(),
             };

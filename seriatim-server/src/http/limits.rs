@@ -23,7 +23,7 @@ pub(super) const REQUESTS: ByClass<Shares> = ByClass {
     admins: Shares { all: 128, party: 64 },
 };
 /// Answers to `/metrics` that are being made at once.
-pub(super) const METRICS: Shares = Shares { all: 16, party: 4 };
+pub(super) const METRICS: Shares = Shares { all: 32, party: 16 };
 /// Most header fields of a request.
 pub(super) const HEADERS_MAX: usize = 100;
 /// Most bytes of a request's line and header, and of what is read ahead. It is looked at when a read
@@ -64,7 +64,7 @@ pub(super) const LINE_BYTES_MAX: usize = 8 << 20;
 /// Jobs of a stream that are pushed together.
 pub(super) const STREAM_BATCH_JOBS_MAX: usize = 1_000;
 /// Bytes of a stream that are pushed together.
-pub(super) const STREAM_BATCH_BYTES_MAX: usize = 8 << 20;
+pub(super) const STREAM_BATCH_BYTES_MAX: usize = 4 << 20;
 /// Streams of jobs at once.
 pub(super) const STREAMS: Shares = Shares { all: 16, party: 4 };
 /// Rows of a page when nobody says.
@@ -97,6 +97,8 @@ pub(super) const CLAIM_LANES_MAX: usize = 1_000;
 pub(super) const CLAIM_STEP_LANES: usize = 16;
 /// A claim takes no further step when it has so many bytes of payload.
 pub(super) const CLAIM_BYTES_MAX: usize = 32 << 20;
+/// Most nodes of one answer; those that live come first.
+pub(super) const NODES_MAX: usize = 1_000;
 /// Most queues that one claim names.
 pub(super) const CLAIM_QUEUES_MAX: usize = 100;
 /// Most claims of one heartbeat, and most results of one settle.

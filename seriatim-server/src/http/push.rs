@@ -14,7 +14,7 @@ use super::auth::Access;
 use super::caller::Caller;
 use super::input::{self, Elements, JSON, NDJSON, Object, Part};
 use super::limits::{
-    BULK_BODY_BYTES_MAX, JOB_BYTES, LINE_BYTES_MAX, STREAM_BATCH_BYTES_MAX, STREAM_BATCH_JOBS_MAX,
+    BULK_BODY_BYTES_MAX, INLINE_BYTES_MAX, JOB_BYTES, LINE_BYTES_MAX, STREAM_BATCH_BYTES_MAX, STREAM_BATCH_JOBS_MAX,
     next_frame, off_thread,
 };
 use super::problem::Problem;
@@ -111,6 +111,10 @@ fn job_of(input: JobInput, queue: &str, trace: Option<&str>) -> seriatim::Result
     let mut job = input.into_job(queue)?;
     let own = job.options.traceparent.take();
     job.options.traceparent = own.or_else(|| trace.map(str::to_owned));
+    // Here, as what a large one takes would hold up others where the store asks for it.
+    if job.key.is_some() && job.payload.as_bytes().len() > INLINE_BYTES_MAX {
+        job.digest = Some(job.payload_digest());
+    }
     Ok(job)
 }
 
@@ -237,7 +241,7 @@ impl<'a> Loading<'a> {
         if text.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
         }
-        match self.read(text) {
+        match self.read(text).await {
             Ok(job) => self.jobs.push(job),
             Err(problem) => return Err(self.stop(problem).await),
         }
@@ -249,11 +253,13 @@ impl<'a> Loading<'a> {
         Ok(())
     }
 
-    fn read(&self, text: &[u8]) -> Result<Job, Problem> {
-        let trace = self.target.sending.traceparent();
-        let job = job_of(input::parse::<JobInput>(text)?, self.target.queue, trace.as_deref())?;
-        job.validate()?;
-        Ok(job)
+    async fn read(&self, text: &[u8]) -> Result<Job, Problem> {
+        let (queue, trace) = (self.target.queue, self.target.sending.traceparent());
+        if text.len() <= INLINE_BYTES_MAX {
+            return read_line(text, queue, trace.as_deref());
+        }
+        let (text, queue) = (text.to_vec(), queue.to_owned());
+        off_thread(text.len(), move || read_line(&text, &queue, trace.as_deref())).await?
     }
 
     /// A line is wrong: what stands before it goes, and the line is where to go on.
@@ -298,6 +304,12 @@ impl<'a> Loading<'a> {
     fn counted(&self) -> serde_json::Value {
         json!({ "pushed": self.pushed, "merged": self.merged, "duplicate": self.duplicate })
     }
+}
+
+fn read_line(text: &[u8], queue: &str, trace: Option<&str>) -> Result<Job, Problem> {
+    let job = job_of(input::parse::<JobInput>(text)?, queue, trace)?;
+    job.validate()?;
+    Ok(job)
 }
 
 /// The number in `jobs[3].key`.

