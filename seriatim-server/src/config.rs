@@ -7,7 +7,6 @@ mod tests;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,16 +16,16 @@ use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler
 use toml::{Table, Value};
 
 use crate::http::{Audited, Role};
-use crate::output::{Failure, LogFormat};
+use crate::output::{Failure, LogFilter, LogFormat};
 
 pub(crate) use cron::CronConfig;
 use explain::explain;
 pub(crate) use explain::{closest, in_words};
 pub(crate) use worker::{Builtin, WorkerConfig, WorkerKind};
 
-/// How long events of jobs are kept when nobody says.
+/// How long events of jobs are kept by default.
 pub(crate) const JOURNAL_RETENTION: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// How many bytes of them are kept when nobody says.
+/// How many bytes of them are kept by default.
 pub(crate) const JOURNAL_BYTES: u64 = 64 << 20;
 const JOURNAL_RETENTION_MIN: Duration = Duration::from_secs(60);
 const JOURNAL_BYTES_MIN: u64 = 1 << 20;
@@ -64,6 +63,8 @@ pub(crate) struct HttpConfig {
     /// Where the audit log goes; without it, into the log.
     pub(crate) audit_file: Option<PathBuf>,
     pub(crate) audit: Audited,
+    /// Whether a push makes a queue that is neither declared nor there. On if unset.
+    pub(crate) implied_queues: Option<bool>,
     pub(crate) tokens: Vec<TokenConfig>,
 }
 
@@ -80,7 +81,7 @@ pub(crate) struct TokenConfig {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LogConfig {
     pub(crate) format: LogFormat,
-    pub(crate) level: Option<String>,
+    pub(crate) level: Option<LogFilter>,
 }
 
 /// What happened to jobs, written down in a folder.
@@ -89,7 +90,7 @@ pub(crate) struct LogConfig {
 pub(crate) struct JournalConfig {
     /// Without it nothing is written down.
     pub(crate) folder: Option<PathBuf>,
-    /// Whose jobs; all when nobody says.
+    /// Whose jobs; all if unset.
     pub(crate) queues: Option<BTreeSet<String>>,
     #[serde(deserialize_with = "length")]
     pub(crate) retention: Option<Duration>,
@@ -112,6 +113,10 @@ pub(crate) struct NodeConfig {
     pub(crate) lease: Option<Duration>,
     #[serde(deserialize_with = "length")]
     pub(crate) shutdown_timeout: Option<Duration>,
+    /// Take over at once what processes of this machine held that are gone.
+    pub(crate) takeover: Option<bool>,
+    /// End at the start when the program of a worker cannot be started.
+    pub(crate) strict: bool,
 }
 
 /// Which queues a node prefers.
@@ -169,10 +174,15 @@ impl de::Visitor<'_> for LengthText {
 }
 
 impl Config {
+    /// The file: the one that is named, else `seriatim.toml` of this folder, if it is there.
+    pub(crate) fn file(named: Option<&Path>) -> Option<PathBuf> {
+        let default = PathBuf::from("seriatim.toml");
+        named.map(Path::to_owned).or_else(|| default.exists().then_some(default))
+    }
+
     /// Reads the file, if there is one, and the variables.
     pub(crate) fn read(path: Option<&Path>) -> Result<Self, Failure> {
-        let default = PathBuf::from("seriatim.toml");
-        let path = path.map(Path::to_owned).or_else(|| default.exists().then_some(default));
+        let path = Self::file(path);
         let (name, text) = match &path {
             None => ("the environment".to_owned(), String::new()),
             Some(path) => {
@@ -182,7 +192,7 @@ impl Config {
                 (path.display().to_string(), text)
             }
         };
-        let config = parse(&text, variables()?.into_iter(), &name)?;
+        let config = parse(&text, environment()?, &name)?;
         config.validate(&name)?;
         Ok(config)
     }
@@ -314,10 +324,11 @@ impl QueueConfig {
 /// Reads a configuration. What the variables say replaces what the file says.
 fn parse(
     text: &str,
-    variables: impl Iterator<Item = (String, String)>,
+    variables: impl IntoIterator<Item = (String, String)>,
     name: &str,
 ) -> Result<Config, Failure> {
-    let overrides: Vec<(Vec<String>, String)> = variables.filter_map(override_path).collect();
+    let overrides: Vec<(Vec<String>, String)> =
+        variables.into_iter().filter_map(override_path).collect();
     let wrong = |error: &toml::de::Error| explain(name, "", error);
     // The file by itself first: its errors carry line and column.
     let document = toml::Deserializer::parse(text).map_err(|e| wrong(&e))?;
@@ -337,14 +348,20 @@ fn parse(
     })
 }
 
-/// The variables that may be ours. Others may hold what they like.
-fn variables() -> Result<Vec<(String, String)>, Failure> {
-    let ours = |(name, value): (OsString, OsString)| {
+/// The variables of the environment that are ours. A value that is not UTF-8 is refused, and not
+/// shown: it may be a secret.
+pub(crate) fn environment() -> Result<Vec<(String, String)>, Failure> {
+    let ours = std::env::vars_os().filter_map(|(name, value)| {
         let name = name.into_string().ok().filter(|name| name.starts_with(PREFIX))?;
-        let wrong = |_| Failure::usage(format!("the variable {name} holds what is not UTF-8"));
-        Some(value.into_string().map_err(wrong).map(|value| (name.clone(), value)))
-    };
-    std::env::vars_os().filter_map(ours).collect()
+        Some((name, value))
+    });
+    ours.map(|(name, value)| {
+        let value = value.into_string().map_err(|_| {
+            Failure::usage(format!("variable {name}: its value is not UTF-8 text: set it anew"))
+        })?;
+        Ok((name, value))
+    })
+    .collect()
 }
 
 /// `SERIATIM_HTTP__LISTEN` is `http.listen`.

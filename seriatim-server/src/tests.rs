@@ -9,7 +9,7 @@ use crate::Cli;
 
 const PAGE: &str = include_str!("../../docs/cli.md");
 /// Flags that are described once for all commands.
-const EVERYWHERE: [&str; 4] = ["store", "json", "help", "version"];
+const EVERYWHERE: [&str; 5] = ["config", "store", "json", "help", "version"];
 
 #[test]
 fn the_command_line_is_sound() {

@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::oneshot;
+use tokio::sync::{OnceCell, oneshot};
 
 use crate::clock::Timestamp;
 use crate::codec::Codec;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::Job;
 use crate::observe::Observer;
-use crate::store::{Push, Pushed, SharedStore, Transaction};
+use crate::queue::Queue;
+use crate::store::{Declaration, Push, Pushed, SharedStore, Transaction, declare_each};
 
 /// Most jobs in a group.
 const GROUP_JOBS_MAX: usize = 1_000;
@@ -27,6 +28,8 @@ struct Shared {
     store: SharedStore,
     observer: Option<Arc<dyn Observer>>,
     around: Around,
+    /// Set when the store has the queues of `around`.
+    declared: OnceCell<()>,
     line: Mutex<Line>,
 }
 
@@ -37,6 +40,8 @@ type Middleware = dyn Fn(&mut Job) -> Result<()> + Send + Sync;
 struct Around {
     middleware: Vec<Arc<Middleware>>,
     codec: Option<Arc<dyn Codec>>,
+    /// Those that the client knows.
+    queues: Arc<[Queue]>,
 }
 
 /// Who waits behind the push under way.
@@ -92,8 +97,39 @@ impl Client {
         Self::build(self.shared.store.clone(), self.shared.observer.clone(), around)
     }
 
+    /// Knows these queues: a job is checked against them before it is pushed, and those that do not exist
+    /// or that only a push made are declared before the client's first push, once. One that was declared
+    /// before keeps its settings; in another mode, each push fails as `Conflict`.
+    ///
+    /// Without it a push creates a queue that is not there yet: `exclusive` with a key, `parallel` without.
+    ///
+    /// ```
+    /// # use seriatim::{Client, Job, Memory, Queue};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> seriatim::Result<()> {
+    /// # let store = std::sync::Arc::new(Memory::new());
+    /// let client = Client::new(store).queues([Queue::fifo("orders"), Queue::parallel("mails")]);
+    /// client.push(Job::new("orders", "paid")?.key("order-42")).await?;
+    /// // Every job of `orders` needs a key.
+    /// assert_eq!(client.push(Job::new("orders", "paid")?).await.unwrap_err().field(), Some("key"));
+    /// # Ok(()) }
+    /// ```
+    #[must_use = "the client is changed, not its clones"]
+    pub fn queues(self, queues: impl IntoIterator<Item = Queue>) -> Self {
+        let around = Around { queues: queues.into_iter().collect(), ..self.shared.around.clone() };
+        Self::build(self.shared.store.clone(), self.shared.observer.clone(), around)
+    }
+
+    /// Declares queues as an engine does when it starts: those that exist get the settings given here.
+    /// Fails as `Conflict` when one cannot be converted.
+    pub async fn declare(&self, queues: impl IntoIterator<Item = Queue>) -> Result<()> {
+        let queues: Vec<Queue> = queues.into_iter().collect();
+        let undeclared = declare_each(&*self.shared.store, &queues, false).await?;
+        undeclared.into_iter().next().map_or(Ok(()), |first| Err(first.error))
+    }
+
     fn build(store: SharedStore, observer: Option<Arc<dyn Observer>>, around: Around) -> Self {
-        Self { shared: Arc::new(Shared { store, observer, around, line: Mutex::default() }) }
+        let (declared, line) = (OnceCell::new(), Mutex::default());
+        Self { shared: Arc::new(Shared { store, observer, around, declared, line }) }
     }
 
     /// The store.
@@ -109,6 +145,7 @@ impl Client {
     pub async fn push(&self, mut job: Job) -> Result<Pushed> {
         self.shared.around.pass(&mut job)?;
         job.validate()?;
+        self.shared.declare().await?;
         let Some(turn) = self.lead() else {
             return self.follow(job).await;
         };
@@ -122,6 +159,7 @@ impl Client {
         for (place, job) in jobs.iter_mut().enumerate() {
             self.shared.around.pass(job).map_err(|error| of_batch(error, place))?;
         }
+        self.shared.declare().await?;
         self.shared.push(jobs).await
     }
 
@@ -135,6 +173,7 @@ impl Client {
         for (place, job) in jobs.iter_mut().enumerate() {
             self.shared.around.pass(job).map_err(|error| of_batch(error, place))?;
         }
+        self.shared.declare().await?;
         transaction.push(&*self.shared.store, Push { now: None, jobs }).await
     }
 
@@ -171,7 +210,8 @@ impl Around {
         if let Some(codec) = &self.codec {
             job.payload = codec.encode(&job.payload)?;
         }
-        Ok(())
+        let known = self.queues.iter().find(|queue| queue.name == job.queue);
+        known.map_or(Ok(()), |queue| queue.check_key(job.key.is_some()))
     }
 }
 
@@ -202,6 +242,21 @@ async fn push_groups(shared: Arc<Shared>) {
 }
 
 impl Shared {
+    /// Declares the queues that the client knows, before its first push; those who push meanwhile wait.
+    async fn declare(&self) -> Result<()> {
+        let queues = &self.around.queues;
+        if queues.is_empty() || self.declared.initialized() {
+            return Ok(());
+        }
+        let declare = || async {
+            let undeclared = declare_each(&*self.store, queues, true).await?;
+            // What only waits until nothing runs there takes these jobs already; an engine converts it.
+            let stuck = undeclared.into_iter().find(|one| one.fate != Declaration::Waits);
+            stuck.map_or(Ok(()), |stuck| Err(stuck.error))
+        };
+        self.declared.get_or_try_init(declare).await.map(drop)
+    }
+
     fn line(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -14,12 +14,32 @@ const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, mysql://…, redis:
 /// `sqlite:PATH` is a file; `memory:` forgets everything when the process ends. A password in the
 /// URL appears in no error.
 pub async fn connect(url: &str) -> Result<SharedStore> {
-    let store = open(url).await?;
+    let store = reach(url).await?;
     store.migrate().await?;
     Ok(store)
 }
 
-async fn open(url: &str) -> Result<SharedStore> {
+/// Opens the store that `url` names if it is there already, as those do who read and repair: nothing is
+/// created or upgraded.
+///
+/// `NotFound` when no store was ever set up there; `Conflict` when another version wrote it.
+pub async fn connect_existing(url: &str) -> Result<SharedStore> {
+    #[cfg(feature = "sqlite")]
+    if let Some(path) = url.strip_prefix("sqlite:") {
+        // Opening a file would make it.
+        crate::Sqlite::look_at(sqlite_path(path)?.as_ref())?;
+    }
+    let store = reach(url).await?;
+    match store.check().await {
+        Ok(()) => Ok(store),
+        Err(error) => {
+            store.close().await?;
+            Err(error)
+        }
+    }
+}
+
+async fn reach(url: &str) -> Result<SharedStore> {
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err(unknown(&format!("{url:?} is not a store URL")));
     };
@@ -39,6 +59,11 @@ fn unknown(what: &str) -> Error {
 
 #[cfg(feature = "sqlite")]
 fn sqlite(path: &str) -> Result<SharedStore> {
+    Ok(Arc::new(crate::Sqlite::open(sqlite_path(path)?)?))
+}
+
+#[cfg(feature = "sqlite")]
+fn sqlite_path(path: &str) -> Result<&str> {
     let path = path.strip_prefix("//").unwrap_or(path);
     if path.is_empty() || path == ":memory:" {
         return Err(Error::invalid(
@@ -46,7 +71,7 @@ fn sqlite(path: &str) -> Result<SharedStore> {
             "sqlite: needs the path of a file, as in sqlite:jobs.db",
         ));
     }
-    Ok(Arc::new(crate::Sqlite::open(path)?))
+    Ok(path)
 }
 
 #[cfg(not(feature = "sqlite"))]

@@ -54,6 +54,22 @@ pub fn format(length: Duration) -> String {
     )
 }
 
+/// Writes about how long it is, in its two largest units: `0.4s`, `12s`, `3m20s`, `2h05m`, `4d3h`.
+pub fn rounded(length: Duration) -> String {
+    const MINUTE: u64 = 60;
+    const HOUR: u64 = 60 * MINUTE;
+    const DAY: u64 = 24 * HOUR;
+    let seconds = length.as_secs();
+    match seconds {
+        0 if length.is_zero() => "0s".to_owned(),
+        0..10 => format!("{:.1}s", length.as_secs_f64()),
+        10..MINUTE => format!("{seconds}s"),
+        MINUTE..HOUR => format!("{}m{:02}s", seconds / MINUTE, seconds % MINUTE),
+        HOUR..DAY => format!("{}h{:02}m", seconds / HOUR, seconds % HOUR / MINUTE),
+        _ => format!("{}d{}h", seconds / DAY, seconds % DAY / HOUR),
+    }
+}
+
 pub(crate) fn serialize<S: Serializer>(length: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&format(*length))
 }

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 
+use crate::queue::Queue;
+
 /// What sort of thing went wrong, and so what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -90,6 +92,19 @@ impl Error {
             None => outer,
             Some(inner) => format!("{outer}.{inner}").into(),
         });
+        self
+    }
+
+    /// Names a queue of a declaration by its name, as configurations do, and not by its place:
+    /// `queues.orders.mode` instead of `queues[0].mode`.
+    #[must_use]
+    pub(crate) fn naming_queues(mut self, queues: &[Queue]) -> Self {
+        let named = self.field.as_deref().and_then(|field| {
+            let (place, rest) = field.strip_prefix("queues[")?.split_once(']')?;
+            let queue = queues.get(place.parse::<usize>().ok()?)?;
+            Some(format!("queues.{}{rest}", queue.name).into())
+        });
+        self.field = named.or(self.field);
         self
     }
 

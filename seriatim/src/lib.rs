@@ -22,6 +22,8 @@ mod id;
 mod job;
 pub mod limits;
 mod middleware;
+#[doc(hidden)]
+pub mod names;
 mod observe;
 mod outcomes;
 mod payload;
@@ -38,6 +40,7 @@ pub mod store;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+pub mod text;
 mod turn;
 mod worker;
 
@@ -45,7 +48,7 @@ pub use batch::{Batch, Lane};
 pub use client::Client;
 pub use clock::Timestamp;
 pub use codec::Codec;
-pub use connect::connect;
+pub use connect::{connect, connect_existing};
 pub use context::Context;
 #[cfg(feature = "cron")]
 pub use cron::{Cron, Missed};
@@ -58,11 +61,15 @@ pub use outcomes::Outcomes;
 pub use payload::{Digest, Payload, digest};
 pub use queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
 pub use retry::{Backoff, Exhaustion};
+#[doc(hidden)]
+pub use runtime::ProcessStat;
 pub use runtime::{
     Engine, EngineBuilder, Exhausted, Fleet, Handle, Periodic, PeriodicState, PeriodicView, Prefer,
-    RunningCall, Scheduler, Splitter, Summary, Tick,
+    RunningCall, Scheduler, Splitter, Summary, Tick, TurnLog,
 };
-pub use settle::{Due, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan};
+pub use settle::{
+    Due, EndKind, Ending, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan,
+};
 pub use steps::Steps;
 pub use stopping::shutdown_signal;
 #[cfg(feature = "mysql")]

@@ -1,6 +1,9 @@
 //! Every limit, with its name and unit. Nothing in the crate grows past one of these.
 
+use std::borrow::Cow;
 use std::time::Duration;
+
+use crate::text::cut_middle;
 
 /// Longest queue name, in bytes.
 pub const QUEUE_NAME_BYTES_MAX: usize = 128;
@@ -32,7 +35,7 @@ pub const PAGE_ROWS_MAX: usize = 1_000;
 pub const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Most rows that one call of a bulk action (requeue, delete, sweep) touches; it says when more are left.
 pub const ACTION_ROWS_MAX: usize = 10_000;
-/// Longest error text kept with a lane or a job, in bytes; longer ones are cut.
+/// Longest error text kept with a lane or a job, in bytes; longer ones lose their middle.
 pub const ERROR_BYTES_MAX: usize = 4 << 10;
 /// Largest progress document of a turn, in bytes.
 pub const PROGRESS_BYTES_MAX: usize = 64 << 10;
@@ -51,14 +54,13 @@ pub const PROMOTE_LANES_MAX: usize = 10_000;
 /// Tokens run from 1 to this, so that they survive JSON.
 pub const TOKEN_MAX: i64 = (1 << 53) - 1;
 
-/// Cuts an error text at [`ERROR_BYTES_MAX`], on a character boundary.
-pub fn cut_error(text: &str) -> &str {
-    if text.len() <= ERROR_BYTES_MAX {
-        return text;
-    }
-    let mut end = ERROR_BYTES_MAX;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+/// Most troubles that a node tells of itself at once.
+pub const TROUBLES_MAX: usize = 32;
+/// Longest text of one trouble, in bytes; longer ones are cut.
+pub const TROUBLE_TEXT_BYTES_MAX: usize = 512;
+
+/// An error text as it is kept: of one that is longer than [`ERROR_BYTES_MAX`] the beginning and
+/// the last words, with a marker between them that says how many bytes were left out.
+pub fn cut_error(text: &str) -> Cow<'_, str> {
+    cut_middle(text, ERROR_BYTES_MAX)
 }

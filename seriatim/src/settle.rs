@@ -49,6 +49,19 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The word for it, as workers and logs write it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Retry { .. } => "retry",
+            Self::Snooze { .. } => "snooze",
+            Self::Bury { .. } => "bury",
+            Self::Cancel { .. } => "cancel",
+            Self::Release => "release",
+            Self::Crash { .. } => "crash",
+        }
+    }
+
     fn is_told_with_an_error(&self) -> bool {
         !matches!(self, Self::Done | Self::Snooze { .. } | Self::Release)
     }
@@ -153,6 +166,65 @@ impl Settlement {
     pub fn is_all_done(&self) -> bool {
         self.rest == Fate::Done && self.exceptions.is_empty()
     }
+
+    /// Whether a turn whose jobs ended like this counts as failed. A job that a person cancelled has
+    /// the fate `Cancel`, whatever the settlement says of it.
+    pub fn has_failed(&self, fates: impl IntoIterator<Item = Fate>) -> bool {
+        fates.into_iter().any(|fate| match fate {
+            Fate::Bury | Fate::Drop => true,
+            Fate::Keep => self.keep.counted && !self.cancels(),
+            Fate::Done | Fate::Cancel | Fate::Expire => false,
+        })
+    }
+
+    /// What became of a turn that the store has settled: of its `jobs`, those in `cancelled` ended
+    /// cancelled because a person wanted it.
+    pub fn ending(&self, jobs: impl Iterator<Item = JobId>, cancelled: &[JobId]) -> Ending {
+        let fate = |job: JobId| match (self.fate_of(job), cancelled.contains(&job)) {
+            (fate, false) | (fate @ Fate::Done, true) => fate,
+            (_, true) => Fate::Cancel,
+        };
+        let fates: Vec<Fate> = jobs.map(fate).collect();
+        let done = fates.iter().filter(|fate| **fate == Fate::Done).count();
+        let kind = if self.has_failed(fates.iter().copied()) {
+            EndKind::Failed
+        } else if fates.contains(&Fate::Keep) && !self.cancels() {
+            EndKind::PutOff
+        } else if done > 0 {
+            EndKind::Done
+        } else {
+            EndKind::Cancelled
+        };
+        Ending { kind, done }
+    }
+
+    /// Whether the handler wanted a job cancelled. What goes back then has not failed, although it was
+    /// tried.
+    fn cancels(&self) -> bool {
+        self.exceptions.iter().any(|(_, fate)| *fate == Fate::Cancel)
+    }
+}
+
+/// What became of a settled turn, in the words of the figures (`docs/figures.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// How the turn ended.
+    pub kind: EndKind,
+    /// How many of its jobs are done.
+    pub done: usize,
+}
+
+/// How a turn ended. Each settled turn is one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndKind {
+    /// What it did is done.
+    Done,
+    /// Its handler failed or its process died: jobs wait for a retry, are held, dead or dropped.
+    Failed,
+    /// Jobs went back, and that is no failure: released or snoozed.
+    PutOff,
+    /// Its jobs were cancelled or had expired.
+    Cancelled,
 }
 
 impl Keep {

@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What there is in the queues that the engine works on.
 struct Seen {
     jobs: u64,
-    running: u64,
+    claimed: u64,
     /// Until something is due.
     wait: Duration,
     /// Changes whenever something has ended.
@@ -98,7 +98,7 @@ impl Lab {
 
     /// The jobs in the morgue of a queue.
     pub async fn dead(&self, queue: &str) -> Result<Vec<JobView>> {
-        self.jobs(queue, JobState::Failed).await
+        self.jobs(queue, JobState::Dead).await
     }
 
     /// Runs an engine until no job is left that it could still run, however far in the future.
@@ -116,7 +116,7 @@ impl Lab {
     /// Runs an engine until nothing of its queues is due now: what is scheduled, and retries,
     /// stay. Fails as [`Self::perform_all`] does.
     pub async fn perform_due(&self, engine: EngineBuilder) -> Result<Summary> {
-        self.run(engine, |seen| seen.running == 0 && !seen.wait.is_zero()).await
+        self.run(engine, |seen| seen.claimed == 0 && !seen.wait.is_zero()).await
     }
 
     async fn run(&self, engine: EngineBuilder, is_over: fn(&Seen) -> bool) -> Result<Summary> {
@@ -141,7 +141,7 @@ impl Lab {
             if is_over(&seen) {
                 return Ok(());
             }
-            if moved.1 != seen.trace || seen.running > 0 || !seen.wait.is_zero() {
+            if moved.1 != seen.trace || seen.claimed > 0 || !seen.wait.is_zero() {
                 moved = (Instant::now() + seen.wait, seen.trace);
             }
             if moved.0.elapsed() > PATIENCE {
@@ -157,7 +157,7 @@ impl Lab {
             }
             // The longer it stands still, the seldomer it is looked at.
             let still = moved.0.elapsed() / 8;
-            let wait = if seen.running > 0 { LOOK_MIN } else { seen.wait.max(still) };
+            let wait = if seen.claimed > 0 { LOOK_MIN } else { seen.wait.max(still) };
             tokio::time::sleep(wait.clamp(LOOK_MIN, LOOK_MAX)).await;
         }
     }
@@ -189,9 +189,11 @@ impl Lab {
         let next = due.filter_map(|source| source.due).min();
         Ok(Seen {
             jobs: own().map(|queue| queue.jobs).sum(),
-            running: own().map(|queue| queue.running).sum(),
+            claimed: own().map(|queue| queue.claimed).sum(),
             wait: next.map_or(LOOK_MAX, |due| due.since(now)),
-            trace: own().fold((0, 0), |sum, queue| (sum.0 + queue.processed, sum.1 + queue.failed)),
+            trace: own().fold((0, 0), |sum, queue| {
+                (sum.0 + queue.jobs, sum.1 + queue.processed + queue.failed)
+            }),
         })
     }
 

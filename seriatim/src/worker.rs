@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::outcomes::Outcomes;
 use crate::payload::Payload;
 use crate::runtime::Call;
+use crate::steps::Interrupted;
 
 /// Why a handler failed: any error, or a text (`Err("no such order".into())`).
 pub type Failure = Box<dyn StdError + Send + Sync>;
@@ -98,6 +99,7 @@ pub struct Worker {
     pub(crate) task: Option<Arc<str>>,
     pub(crate) concurrency: Option<usize>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) timeout_default: Option<Duration>,
     pub(crate) wait: Option<Arc<Wait>>,
     pub(crate) prepare: Arc<Prepare>,
 }
@@ -140,12 +142,52 @@ impl Worker {
         })
     }
 
+    /// A handler that computes for long, or blocks (files, a driver without `async`): it runs on one of
+    /// the runtime's threads for such work, so that it keeps nothing else waiting.
+    ///
+    /// Such a handler cannot be dropped. One that may run for long should look at
+    /// [`Context::is_cancelled`] now and then: when its time is up or its lease is lost, its job goes back
+    /// or fails as any other, and it runs on beside whoever has the key then.
+    ///
+    /// ```
+    /// # use seriatim::{Batch, Context, Engine, Memory, Worker};
+    /// # let builder = Engine::builder(std::sync::Arc::new(Memory::new()));
+    /// builder.with(Worker::blocking("reports", |batch: Batch<String>, _: Context| {
+    ///     for path in batch.payloads() {
+    ///         let size = std::fs::read(path)?.len();
+    ///         println!("{path}: {size} bytes");
+    ///     }
+    ///     Ok(())
+    /// }))
+    /// # ;
+    /// ```
+    pub fn blocking<T, A, F>(queue: impl Into<Arc<str>>, handler: F) -> Self
+    where
+        T: DeserializeOwned + Send + Sync + 'static,
+        A: Into<Outcomes> + Send + 'static,
+        F: Fn(Batch<T>, Context) -> Result<A, Failure> + Send + Sync + 'static,
+    {
+        let handler = Arc::new(handler);
+        Self::new(queue, move |batch, call| {
+            let handler = handler.clone();
+            async move {
+                let done = tokio::task::spawn_blocking(move || handler(batch, call)).await;
+                done.unwrap_or_else(|error| match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The runtime ends, and has not begun it.
+                    Err(_) => Err(Box::new(Interrupted)),
+                })
+            }
+        })
+    }
+
     fn erased(
         queue: Arc<str>,
         prepare: impl Fn(&Arc<Call>) -> Prepared + Send + Sync + 'static,
     ) -> Self {
         let prepare = Arc::new(prepare);
-        Self { queue, task: None, concurrency: None, timeout: None, wait: None, prepare }
+        let (task, concurrency, wait) = (None, None, None);
+        Self { queue, task, concurrency, timeout: None, timeout_default: None, wait, prepare }
     }
 
     /// Handles only the jobs of this task; a worker without one handles all that are left.
@@ -167,6 +209,13 @@ impl Worker {
     #[must_use]
     pub fn timeout(mut self, length: Duration) -> Self {
         self.timeout = Some(length);
+        self
+    }
+
+    /// How long a call may take if neither the worker, the queue nor one of its jobs has a `timeout`.
+    #[must_use]
+    pub fn timeout_default(mut self, length: Duration) -> Self {
+        self.timeout_default = Some(length);
         self
     }
 

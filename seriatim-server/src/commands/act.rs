@@ -56,7 +56,7 @@ pub(crate) async fn on_all(
         let query = LaneQuery {
             queue: queue.into(),
             key: None,
-            running: false,
+            claimed: false,
             order: LaneOrder::Age,
             after,
             rows_max: PAGE_LANES,

@@ -1,38 +1,53 @@
 //! Flags that many commands share.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use seriatim::limits::PAGE_ROWS_MAX;
-use seriatim::{ErrorKind, SharedStore};
+use seriatim::{Error, ErrorKind, SharedStore};
 
 use crate::config::Config;
 use crate::output::Failure;
 
-/// What is used when nobody says.
+/// The store, if neither flag, variable nor configuration names one.
 pub(crate) const DEFAULT_STORE: &str = "sqlite:seriatim.db";
 
 /// Why `memory:` is of no use to a command that ends.
 pub(crate) const FORGETS: &str = "memory: is empty at the start of each process and forgotten at its end, so this would come to nothing: name a lasting store, as in --store sqlite:seriatim.db, or push to the HTTP API of the `serve` that holds it";
 
-/// Which store.
+/// Which configuration and which store: the same of every command.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StoreArg {
-    /// The store: sqlite:PATH, memory:, postgres://…, mysql://…, redis://…; by default that of seriatim.toml, else sqlite:seriatim.db
+    /// The configuration. Default: seriatim.toml of this folder, if it is there
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    /// The store: sqlite:PATH, memory:, postgres://…, mysql://…, redis://… Default: that of the configuration, else sqlite:seriatim.db
     #[arg(long, env = "SERIATIM_STORE", value_name = "URL", hide_env_values = true, global = true)]
-    pub(crate) store: Option<String>,
+    store: Option<String>,
 }
 
 impl StoreArg {
+    /// The configuration.
+    pub(crate) fn config(&self) -> Result<Config, Failure> {
+        Config::read(self.config.as_deref())
+    }
+
+    /// The name of its file, if there is one.
+    pub(crate) fn config_file(&self) -> Option<PathBuf> {
+        Config::file(self.config.as_deref())
+    }
+
     /// The flag or variable, else what the configuration says, else the default.
     pub(crate) fn url_with(&self, config: &Config) -> String {
         let url = self.store.clone().or_else(|| config.store.url.clone());
         url.unwrap_or_else(|| DEFAULT_STORE.to_owned())
     }
 
-    /// The same, with the configuration that is read when nobody names one.
+    /// The same, with the configuration read only if it is named or needed.
     pub(crate) fn url(&self) -> Result<String, Failure> {
-        match &self.store {
-            Some(url) => Ok(url.clone()),
-            None => Ok(self.url_with(&Config::read(None)?)),
+        match (&self.store, &self.config) {
+            (Some(url), None) => Ok(url.clone()),
+            _ => Ok(self.url_with(&self.config()?)),
         }
     }
 
@@ -41,14 +56,18 @@ impl StoreArg {
         Ok(without_password(&self.url()?))
     }
 
-    /// Opens the store, which must be there, for `body`: who asks or repairs shall not make an empty
-    /// one by a slip in its name. Closes it whatever comes of that.
+    /// Opens the store, which must be there, for `body`: reading and repairing write nothing into a
+    /// place that was named by a slip. Closes it whatever comes of that.
     pub(crate) async fn using<T>(
         &self,
         body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        must_be_there(&self.url()?)?;
-        self.creating(body).await
+        let url = self.url()?;
+        if url.starts_with("memory:") {
+            return Err(Failure::usage(FORGETS));
+        }
+        let store = seriatim::connect_existing(&url).await;
+        closing(store.map_err(|error| not_open(&url, error))?, body).await
     }
 
     /// The same, and makes the store where it is not there yet.
@@ -56,13 +75,19 @@ impl StoreArg {
         &self,
         body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let store = connect(&self.url()?).await?;
-        let result = body(store.clone()).await;
-        let closed = store.close().await;
-        let value = result?;
-        closed?;
-        Ok(value)
+        closing(connect(&self.url()?).await?, body).await
     }
+}
+
+async fn closing<T>(
+    store: SharedStore,
+    body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let result = body(store.clone()).await;
+    let closed = store.close().await;
+    let value = result?;
+    closed?;
+    Ok(value)
 }
 
 /// The store, and how the answer is written.
@@ -112,31 +137,30 @@ impl Yes {
     }
 }
 
-/// Opens the store. Drivers say that nobody answers, not where: it is the configuration of this folder
-/// that named the server, or a variable that somebody set long ago.
+/// Opens the store, and makes it where it is not there yet.
 pub(super) async fn connect(url: &str) -> seriatim::Result<SharedStore> {
-    let store = seriatim::connect(url).await;
-    let at_a_server = url.contains("://") && !url.starts_with("sqlite:");
-    store.map_err(|error| match error.kind() {
-        ErrorKind::Unavailable if at_a_server => error.while_doing(&without_password(url)),
-        _ => error,
-    })
+    seriatim::connect(url).await.map_err(|error| with_place(url, error))
 }
 
-/// Refuses an SQLite file that is not there, and a store that forgets what other processes did.
-fn must_be_there(url: &str) -> Result<(), Failure> {
-    if url.starts_with("memory:") {
-        return Err(Failure::usage(FORGETS));
+/// Drivers say that nobody answers, not where: it is the configuration of this folder that named the
+/// server, or a variable that somebody set long ago.
+fn with_place(url: &str, error: Error) -> Error {
+    let at_a_server = url.contains("://") && !url.starts_with("sqlite:");
+    match error.kind() {
+        ErrorKind::Unavailable if at_a_server => error.while_doing(&without_password(url)),
+        _ => error,
     }
-    let Some(path) = url.strip_prefix("sqlite:") else { return Ok(()) };
-    let path = path.strip_prefix("//").unwrap_or(path);
-    // What cannot be looked at is left to be told by the store.
-    if std::fs::exists(path).unwrap_or(true) {
-        return Ok(());
+}
+
+/// Why a store was not opened that must be there.
+fn not_open(url: &str, error: Error) -> Failure {
+    match error.kind() {
+        ErrorKind::NotFound => Failure::missing(format!(
+            "nothing here: no Seriatim store at {}; `seriatim serve` or `seriatim migrate` makes one; another is named with --store URL or SERIATIM_STORE",
+            without_password(url)
+        )),
+        _ => with_place(url, error).into(),
     }
-    Err(Failure::missing(format!(
-        "there is no database {path} yet: `seriatim push`, `serve` or `migrate` makes it; if it lies elsewhere, name it with --store sqlite:PATH or SERIATIM_STORE"
-    )))
 }
 
 /// The URL without user, password and parameters, which may name a password too.

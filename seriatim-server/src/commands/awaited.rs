@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use seriatim::store::Declare;
+use seriatim::store::declare_each;
 use seriatim::{ErrorKind, Queue, SharedStore};
 
 use super::args::connect;
@@ -32,7 +32,8 @@ pub(super) async fn open(
 /// another mode.
 async fn opened(url: &str, queues: &[Queue]) -> seriatim::Result<SharedStore> {
     let store = connect(url).await?;
-    store.declare(Declare { now: None, queues: queues.to_vec() }).await?;
+    // What cannot be declared yet the engine tells, and tries again.
+    declare_each(&*store, queues, false).await?;
     Ok(store)
 }
 

@@ -2,10 +2,8 @@
 
 use std::io::Write;
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
-
-use crate::Cli;
 
 #[derive(Args)]
 pub(crate) struct Completions {
@@ -17,7 +15,7 @@ impl Completions {
     pub(crate) fn run(self) {
         // Into memory first: the generator panics when its writer has gone away.
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "seriatim", &mut script);
+        clap_complete::generate(self.shell, &mut crate::cli(), "seriatim", &mut script);
         let _ = std::io::stdout().write_all(&script);
     }
 }

@@ -1,12 +1,10 @@
 //! `seriatim cron`: the entries of the configuration, and when they are due.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use serde_json::{Value, json};
 use seriatim::{Cron, Timestamp};
 
-use crate::config::Config;
+use super::args::Common;
 use crate::output::{Failure, say};
 
 /// Ticks that are shown of each entry.
@@ -14,20 +12,16 @@ const TICKS: usize = 3;
 
 #[derive(Args)]
 pub(crate) struct CronArgs {
-    /// The configuration; seriatim.toml of this folder when it is there
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 impl CronArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let config = Config::read(self.config.as_deref())?;
+        let config = self.common.store.config()?;
         let entries = config.cron_entries()?;
         let now = Timestamp::of_this_machine();
-        if self.json {
+        if self.common.json {
             say(document(&entries, now).to_string());
         } else if entries.is_empty() {
             say("no [[cron]] entries in the configuration");

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use seriatim::store::{JobView, LaneOrder, LaneQuery, LaneView, QueueStats, QueueView};
+use seriatim::store::{JobView, LaneOrder, LaneQuery, LaneView, QueueView};
 use seriatim::{JobId, Store};
 
+use crate::figures::Figures;
 use crate::output::Failure;
 use crate::output::text::one_line;
-
-/// Names that differ by at most so much are taken for a slip of the pen.
-const SLIP_MAX: usize = 3;
 
 /// The queue of this name, if there is one.
 pub(crate) async fn known(store: &dyn Store, name: &str) -> Result<Option<QueueView>, Failure> {
@@ -22,24 +20,19 @@ pub(crate) async fn queue(store: &dyn Store, name: &str) -> Result<QueueView, Fa
     if let Some(at) = queues.iter().position(|view| view.queue.name == name) {
         return Ok(queues.swap_remove(at));
     }
-    let distance = |view: &QueueView| strsim::damerau_levenshtein(&view.queue.name, name);
-    let closest = queues.iter().min_by_key(|view| distance(view));
-    let closest = closest.filter(|view| distance(view) <= SLIP_MAX);
-    let suggestion = closest.map(|view| format!(" (did you mean {:?}?)", view.queue.name));
+    let near = seriatim::names::did_you_mean(name, queues.iter().map(|view| &*view.queue.name));
     Err(Failure::missing(format!(
-        "there is no queue {name:?}{}: `seriatim queues` lists them; a push creates one",
-        suggestion.unwrap_or_default()
+        "there is no queue {name:?}{near}: `seriatim queues` lists them; a push creates one"
     )))
 }
 
-/// The queue of this name, with its numbers.
-pub(crate) async fn queue_with_stats(
+/// The queue of this name, with its figures.
+pub(crate) async fn queue_with_figures(
     store: &dyn Store,
     name: &str,
-) -> Result<(QueueView, QueueStats), Failure> {
+) -> Result<(QueueView, Figures), Failure> {
     let view = queue(store, name).await?;
-    let stats = store.stats(None).await?.into_iter().find(|stats| *stats.queue == *name);
-    Ok((view, stats.unwrap_or_default()))
+    Ok((view, Figures::one(store, name).await?))
 }
 
 /// The job of this id, in whatever state.
@@ -65,21 +58,30 @@ pub(crate) async fn job(store: &dyn Store, id: JobId) -> Result<JobView, Failure
 
 /// The lane of a key.
 pub(crate) async fn lane(store: &dyn Store, queue: &str, key: &str) -> Result<LaneView, Failure> {
+    known_lane(store, queue, key).await?.ok_or_else(|| no_lane(queue, key))
+}
+
+/// The lane of a key, if anything of it waits or is claimed.
+pub(crate) async fn known_lane(
+    store: &dyn Store,
+    queue: &str,
+    key: &str,
+) -> Result<Option<LaneView>, Failure> {
     let query = LaneQuery {
         queue: queue.into(),
         key: Some(key.to_owned()),
-        running: false,
+        claimed: false,
         order: LaneOrder::Age,
         after: None,
         rows_max: 1,
     };
-    store.lanes(query).await?.rows.pop().ok_or_else(|| no_lane(queue, key))
+    Ok(store.lanes(query).await?.rows.pop())
 }
 
-/// Nothing of this key waits or runs.
+/// Nothing of this key waits or is claimed.
 pub(crate) fn no_lane(queue: &str, key: &str) -> Failure {
     let shown = one_line(key);
     Failure::missing(format!(
-        "queue {queue:?} has nothing of key {shown:?} that waits or runs; its dead jobs: `seriatim morgue {queue} --key {shown}`"
+        "queue {queue:?} has nothing of key {shown:?} that waits or is claimed; its dead jobs: `seriatim morgue {queue} --key {shown}`"
     ))
 }

@@ -78,7 +78,7 @@ async fn in_state(
             state: state.unwrap_or(JobState::Queued),
             key: key.map(str::to_owned),
             order: match state {
-                Some(JobState::Succeeded | JobState::Failed | JobState::Canceled) => {
+                Some(JobState::Succeeded | JobState::Dead | JobState::Canceled) => {
                     JobOrder::UpdatedAt
                 }
                 _ => JobOrder::Arrival,
@@ -111,7 +111,7 @@ async fn running(
         let query = LaneQuery {
             queue: queue.clone(),
             key: key.map(str::to_owned),
-            running: true,
+            claimed: true,
             order: LaneOrder::Age,
             after,
             rows_max: 1,

@@ -26,7 +26,7 @@ pub(crate) struct Jobs {
     /// Only of this queue
     #[arg(long)]
     queue: Option<String>,
-    /// In which state; failed ones are in the morgue
+    /// In which state
     #[arg(long, value_enum, default_value_t = State::Live)]
     state: State,
     /// Only of this key
@@ -40,12 +40,14 @@ pub(crate) struct Jobs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum State {
-    /// Waiting and running
+    /// Waiting and claimed
     Live,
     Queued,
-    Running,
+    /// Running, or prefetched by their node
+    Claimed,
     Succeeded,
-    Failed,
+    /// In the morgue
+    Dead,
     Canceled,
 }
 
@@ -151,9 +153,9 @@ impl Jobs {
             state: match self.state {
                 State::Live => None,
                 State::Queued => Some(JobState::Queued),
-                State::Running => Some(JobState::Running),
+                State::Claimed => Some(JobState::Running),
                 State::Succeeded => Some(JobState::Succeeded),
-                State::Failed => Some(JobState::Failed),
+                State::Dead => Some(JobState::Dead),
                 State::Canceled => Some(JobState::Canceled),
             },
             key: self.key.as_deref(),
@@ -177,27 +179,27 @@ impl Jobs {
     }
 }
 
-/// The state as the API names it.
+/// The state as people read it: of a claimed job nobody but its node knows whether it has started.
 pub(super) fn state_name(state: JobState) -> &'static str {
     match state {
         JobState::Queued => "queued",
-        JobState::Running => "running",
+        JobState::Running => "claimed",
         JobState::Succeeded => "succeeded",
-        JobState::Failed => "failed",
+        JobState::Dead => "dead",
         JobState::Canceled => "canceled",
     }
 }
 
 fn tone(state: JobState) -> Tone {
     match state {
-        JobState::Failed => Tone::Bad,
+        JobState::Dead => Tone::Bad,
         JobState::Canceled => Tone::Warn,
         JobState::Succeeded => Tone::Faint,
         JobState::Queued | JobState::Running => Tone::Plain,
     }
 }
 
-fn table(jobs: &[JobView], now: Timestamp) -> Table {
+pub(super) fn table(jobs: &[JobView], now: Timestamp) -> Table {
     let mut table = Table::new(&[
         ("job", Column::Name),
         ("queue", Column::Name),
@@ -351,7 +353,7 @@ fn waiting(job: &JobView) -> Result<(), Failure> {
     let what = match job.state {
         JobState::Queued => return Ok(()),
         JobState::Running => "cancel it, or wait for the end of its turn".to_owned(),
-        JobState::Failed => {
+        JobState::Dead => {
             format!("`seriatim morgue {} requeue {}` sends it back", job.queue, job.id)
         }
         JobState::Succeeded | JobState::Canceled => "push it again".to_owned(),
@@ -370,7 +372,7 @@ async fn retry(store: &dyn Store, id: JobId, json: bool) -> Result<(), Failure> 
 /// Makes a waiting job due now, sends a dead one back; answers what it is then.
 pub(crate) async fn retried(store: &dyn Store, id: JobId) -> Result<JobView, Failure> {
     let job = find::job(store, id).await?;
-    if job.state == JobState::Failed {
+    if job.state == JobState::Dead {
         let which = Selection::Jobs(vec![id]);
         store.requeue(Selected { now: None, queue: job.queue.clone(), which }).await?;
         return find::job(store, id).await;
@@ -396,7 +398,7 @@ async fn stands_still(store: &dyn Store, job: &JobView) -> Result<(), Failure> {
 
 async fn delete(store: &dyn Store, id: JobId, yes: Yes, json: bool) -> Result<(), Failure> {
     let job = find::job(store, id).await?;
-    if job.state != JobState::Failed {
+    if job.state != JobState::Dead {
         waiting(&job)?;
     }
     yes.confirm(&format!("deletes the {} job {id}", state_name(job.state)))?;
@@ -411,7 +413,7 @@ async fn delete(store: &dyn Store, id: JobId, yes: Yes, json: bool) -> Result<()
 
 /// Deletes a waiting or a dead job.
 pub(crate) async fn deleted(store: &dyn Store, job: &JobView) -> Result<(), Failure> {
-    if job.state == JobState::Failed {
+    if job.state == JobState::Dead {
         let which = Selection::Jobs(vec![job.id]);
         store.delete_dead(Selected { now: None, queue: job.queue.clone(), which }).await?;
     } else {

@@ -31,7 +31,7 @@ pub(crate) enum By {
 pub(crate) struct Wanted<'a> {
     pub(crate) queue: &'a str,
     pub(crate) by: By,
-    pub(crate) running: bool,
+    pub(crate) claimed: bool,
     pub(crate) from: Option<&'a str>,
     pub(crate) to: Option<&'a str>,
     pub(crate) after: Option<&'a str>,
@@ -76,7 +76,7 @@ impl Wanted<'_> {
         LaneQuery {
             queue: self.queue.into(),
             key: None,
-            running: self.running,
+            claimed: self.claimed,
             order: match self.by {
                 By::Age => LaneOrder::Age,
                 By::Key => LaneOrder::Key,

@@ -7,7 +7,7 @@ use seriatim::{LaneId, Store, Timestamp};
 
 use super::args::{Common, PageArgs, Yes};
 use super::lane_pages::{self, By};
-use super::{find, lane_jobs};
+use super::{find, jobs, lane_jobs};
 use crate::output::fields::Fields;
 use crate::output::table::{Cell, Column, Table, Tone};
 use crate::output::text::{count, one_line, retries, retries_in_words};
@@ -16,6 +16,9 @@ use crate::output::{Failure, Terminal, document, hint, say};
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
+#[command(
+    override_usage = "seriatim lanes [list] QUEUE [OPTIONS]\n       seriatim lanes ACTION QUEUE KEY…"
+)]
 pub(crate) struct Lanes {
     /// The queue
     queue: String,
@@ -24,9 +27,9 @@ pub(crate) struct Lanes {
     /// By what the lanes are listed; retries are those with a failure only, most first
     #[arg(long, value_enum, default_value_t = By::Age)]
     by: By,
-    /// Only those that run
+    /// Only those that are claimed: running, or prefetched by their node
     #[arg(long)]
-    running: bool,
+    claimed: bool,
     /// Only from here on: a key, a time or a retry count, as --by says
     #[arg(long)]
     from: Option<String>,
@@ -41,7 +44,7 @@ pub(crate) struct Lanes {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Shows the lane of a key: its holder, progress and error, and the jobs that run and wait
+    /// Shows the lane of a key: its holder, progress and error, its jobs; or what became of them
     Show {
         /// The key
         key: String,
@@ -123,7 +126,7 @@ impl Lanes {
         let wanted = lane_pages::Wanted {
             queue: &self.queue,
             by: self.by,
-            running: self.running,
+            claimed: self.claimed,
             from: self.from.as_deref(),
             to: self.to.as_deref(),
             after: self.page.after.as_deref(),
@@ -133,20 +136,22 @@ impl Lanes {
     }
 
     async fn show(&self, store: &dyn Store, key: &str) -> Result<(), Failure> {
-        let lane = find::lane(store, &self.queue, key).await?;
-        let (running, waiting) = lane_jobs::of(store, &self.queue, key).await?;
+        let Some(lane) = find::known_lane(store, &self.queue, key).await? else {
+            return self.show_ended(store, key).await;
+        };
+        let (claimed, waiting) = lane_jobs::of(store, &self.queue, key).await?;
         if self.common.json {
-            say(lane_jobs::document(&self.queue, &lane, &running, &waiting));
+            say(lane_jobs::document(&self.queue, &lane, &claimed, &waiting));
             return Ok(());
         }
         let now = store.now().await?;
         say(in_full(&self.queue, &lane, now).render());
-        for (what, jobs) in [("running", &running), ("waiting", &waiting)] {
+        for (what, jobs) in [("claimed", &claimed), ("waiting", &waiting)] {
             if !jobs.is_empty() {
                 say(format!("\n{what}:\n{}", jobs_table(jobs, now).render(Terminal::of_stdout())));
             }
         }
-        let left = lane.jobs.saturating_sub((running.len() + waiting.len()) as u64);
+        let left = lane.jobs.saturating_sub((claimed.len() + waiting.len()) as u64);
         if left > 0 {
             hint(format!(
                 "{} more: `seriatim jobs --queue {} --key {}`",
@@ -155,6 +160,33 @@ impl Lanes {
                 one_line(key)
             ));
         }
+        Ok(())
+    }
+
+    /// Nothing is left to do for the key: mostly because it was done. So this is no error.
+    async fn show_ended(&self, store: &dyn Store, key: &str) -> Result<(), Failure> {
+        let ended = lane_jobs::ended(store, &self.queue, key).await?;
+        if self.common.json {
+            say(lane_jobs::document_of_ended(&self.queue, key, &ended));
+            return Ok(());
+        }
+        let (queue, shown) = (&self.queue, one_line(key));
+        say(format!("queue {queue} has nothing of key {shown:?} that waits or is claimed"));
+        if !ended.is_empty() {
+            let table = jobs::table(&ended, store.now().await?);
+            say(format!("\nended last:\n{}", table.render(Terminal::of_stdout())));
+            return Ok(());
+        }
+        let keeps = find::queue(store, queue).await?.queue.retention();
+        say(match keeps.is_zero() {
+            true => format!(
+                "none of it is dead, and {queue} keeps no finished jobs (retain_completed): what was pushed is done or cancelled"
+            ),
+            false => format!(
+                "none of it is dead, and none has ended in the last {}",
+                seriatim::duration::format(keeps)
+            ),
+        });
         Ok(())
     }
 
@@ -189,7 +221,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Why nothing was done: there is no such lane, or it runs.
+    /// Why nothing was done: there is no such lane, or it is claimed.
     async fn why_not(&self, store: &dyn Store, lanes: &LaneSelection, done: u64) -> Failure {
         let before = match done {
             0 => String::new(),
@@ -197,14 +229,14 @@ impl Lanes {
         };
         let LaneSelection::Key(key) = lanes else {
             return Failure::conflict(format!(
-                "there is no such lane of {}, or it runs{before}",
+                "there is no such lane of {}, or it is claimed{before}",
                 self.queue
             ));
         };
         match find::lane(store, &self.queue, key).await {
             Err(failure) => failure,
             Ok(_) => Failure::conflict(format!(
-                "the lane of {:?} runs{before}: cancel its jobs (`seriatim jobs cancel`), or repeat this when its turn has ended",
+                "the lane of {:?} is claimed{before}: cancel its jobs (`seriatim jobs cancel`), or repeat this when its turn has ended",
                 one_line(key)
             )),
         }
@@ -217,7 +249,7 @@ pub(super) fn state(lane: &LaneView, now: Timestamp) -> (String, Tone) {
     match lane.state {
         LaneState::Claimed => {
             let since = lane.claimed_at.map(|at| length(now.since(at))).unwrap_or_default();
-            (format!("running {since}"), Tone::Plain)
+            (format!("claimed {since}"), Tone::Plain)
         }
         LaneState::Held => ("held".to_owned(), Tone::Bad),
         LaneState::Paused => ("paused".to_owned(), Tone::Warn),

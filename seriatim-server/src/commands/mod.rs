@@ -7,10 +7,13 @@ mod awaited;
 mod bench;
 mod check;
 mod completions;
+mod config_check;
 pub(crate) mod cron;
 mod demo;
 mod doctor;
+pub(crate) mod examples;
 pub(crate) mod find;
+pub(crate) mod grammar;
 pub(crate) mod job_pages;
 pub(crate) mod jobs;
 pub(crate) mod lane_jobs;
@@ -29,6 +32,7 @@ pub(crate) mod running;
 mod serve;
 pub(crate) mod stats;
 mod top;
+pub(crate) mod troubles;
 
 #[cfg(test)]
 pub(crate) use args::DEFAULT_STORE;
@@ -61,6 +65,8 @@ pub(crate) enum Command {
     Nodes(nodes::Nodes),
     /// Lists what is pushed by the clock, and when next
     Cron(cron::CronArgs),
+    /// Checks the configuration
+    Config(config_check::ConfigArgs),
     /// Says what is stuck, failing, slow or misconfigured, and what to do about it
     Doctor(doctor::Doctor),
     /// Creates or upgrades what a store keeps
@@ -93,6 +99,7 @@ impl Command {
             Self::Jobs(jobs) => jobs.run().await,
             Self::Nodes(nodes) => nodes.run().await,
             Self::Cron(cron) => cron.run(),
+            Self::Config(config) => config.run().await,
             Self::Doctor(doctor) => doctor.run().await,
             Self::Migrate(migrate) => migrate.run().await,
             Self::Completions(completions) => {

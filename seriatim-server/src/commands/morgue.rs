@@ -18,6 +18,9 @@ use crate::output::{Failure, Terminal, document, hint, say};
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
+#[command(
+    override_usage = "seriatim morgue [list] QUEUE [OPTIONS]\n       seriatim morgue ACTION QUEUE ID…"
+)]
 pub(crate) struct Morgue {
     /// The queue
     queue: String,
@@ -128,7 +131,7 @@ impl Morgue {
         find::queue(store, &self.queue).await?;
         let query = JobQuery {
             queue: self.queue.as_str().into(),
-            state: JobState::Failed,
+            state: JobState::Dead,
             key: self.key.clone(),
             order: match self.by {
                 By::Time => JobOrder::UpdatedAt,
@@ -161,15 +164,16 @@ impl Morgue {
     }
 
     async fn delete(&self, store: &dyn Store, which: &Which, yes: Yes) -> Result<(), Failure> {
-        let (_, stats) = find::queue_with_stats(store, &self.queue).await?;
-        if stats.dead == 0 && which.ids.is_empty() {
+        let (_, figures) = find::queue_with_figures(store, &self.queue).await?;
+        let dead = figures.stats.dead;
+        if dead == 0 && which.ids.is_empty() {
             say(match self.common.json {
                 true => json!({ "count": 0 }).to_string(),
                 false => format!("no dead jobs of {}: nothing to delete", self.queue),
             });
             return Ok(());
         }
-        yes.confirm(&format!("deletes {}", which.in_words(&self.queue, stats.dead)))?;
+        yes.confirm(&format!("deletes {}", which.in_words(&self.queue, dead)))?;
         let acted = act::repeat(store, Bulk::DeleteDead(self.selected(which))).await?;
         self.told(acted, which, "deleted")
     }
@@ -222,7 +226,7 @@ impl Morgue {
 async fn dead_job(store: &dyn Store, queue: &str, id: JobId) -> Result<JobView, Failure> {
     find::queue(store, queue).await?;
     let job = find::job(store, id).await?;
-    if job.state == JobState::Failed && &*job.queue == queue {
+    if job.state == JobState::Dead && &*job.queue == queue {
         return Ok(job);
     }
     let what = match (&*job.queue == queue, job.state) {

@@ -2,17 +2,19 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use seriatim::store::{Command, NodeState, NodeView, QueueStats};
+use seriatim::store::{Command, NodeState, NodeView, Origin, QueueStats};
 use seriatim::{NodeId, Store, Timestamp};
 
 use super::args::Common;
 use super::running::{Running, running};
+use super::troubles;
 use crate::output::fields::Fields;
 use crate::output::table::{Cell, Column, Table, Tone};
+use crate::output::text::count;
 use crate::output::time::{absolute, length, relative};
 use crate::output::{Failure, Terminal, document, say};
 
-/// Running lanes of each queue that are looked at.
+/// Claimed lanes of each queue that are looked at.
 const RUNNING_MAX: usize = 1_000;
 
 #[derive(Args)]
@@ -25,7 +27,7 @@ pub(crate) struct Nodes {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Shows one node and what it runs
+    /// Shows one node and what it has claimed
     Show {
         /// The node's id, the beginning of it, or its name
         node: String,
@@ -65,6 +67,9 @@ impl Nodes {
 
 /// What a node does, with the colour of it.
 pub(super) fn state(node: &NodeView, now: Timestamp) -> (&'static str, Tone) {
+    if is_gone(node) {
+        return ("gone", Tone::Bad);
+    }
     let state = node.state(now);
     let tone = match state {
         NodeState::Dead | NodeState::Late => Tone::Bad,
@@ -74,14 +79,22 @@ pub(super) fn state(node: &NodeView, now: Timestamp) -> (&'static str, Tone) {
     (state.as_str(), tone)
 }
 
-/// Whether its last beat is older than its lease: it will be declared dead.
+/// Whether its last beat is older than its lease, or its process is gone: it will be declared dead.
 pub(super) fn is_late(node: &NodeView, now: Timestamp) -> bool {
-    node.heartbeat_at + node.info.lease < now
+    node.heartbeat_at + node.info.lease < now || is_gone(node)
+}
+
+/// Whether it is of this machine and its process is gone, though the store does not know it yet.
+pub(super) fn is_gone(node: &NodeView) -> bool {
+    !node.dead && node.info.origin.as_ref().is_some_and(Origin::is_gone)
 }
 
 /// The queues that it works on, and which of them are paused.
-pub(super) fn queues_of(node: &NodeView, stats: &[QueueStats]) -> String {
-    let is_paused = |name: &str| stats.iter().any(|of| *of.queue == *name && of.paused);
+pub(super) fn queues_of<'a>(
+    node: &NodeView,
+    stats: impl Iterator<Item = &'a QueueStats> + Clone,
+) -> String {
+    let is_paused = |name: &str| stats.clone().any(|of| *of.queue == *name && of.paused);
     let shown = |name: &String| match is_paused(name) {
         true => format!("{name} (paused)"),
         false => name.clone(),
@@ -124,7 +137,8 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
         ("node", Column::Name),
         ("state", Column::Name),
         ("busy", Column::Number),
-        ("holds", Column::Number),
+        ("running", Column::Number),
+        ("prefetched", Column::Number),
         ("beat", Column::Name),
         ("host", Column::Text),
         ("pid", Column::Number),
@@ -132,18 +146,21 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
     ]);
     for node in &nodes {
         let (state, tone) = state(node, now);
+        let (turns, prefetched) = document::load(node, held_by(&running, node).len());
         table.row(vec![
             (&*node.info.id.0).into(),
             Cell::toned(state, tone),
             format!("{}/{}", node.info.busy, node.info.concurrency).into(),
-            held_by(&running, node).len().to_string().into(),
+            turns.to_string().into(),
+            prefetched.to_string().into(),
             relative(now, node.heartbeat_at).into(),
             (&node.info.host).into(),
             node.info.pid.to_string().into(),
-            queues_of(node, &stats).into(),
+            queues_of(node, stats.iter()).into(),
         ]);
     }
     say(table.render(Terminal::of_stdout()));
+    troubles::say_all(&nodes, now, None);
     Ok(())
 }
 
@@ -184,7 +201,7 @@ async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Failure> {
     }
 }
 
-/// One node and what it runs, as programs read it.
+/// One node and what it has claimed, as programs read it.
 pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Value, Failure> {
     let (node, now) = (find(store, wanted).await?, store.now().await?);
     let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
@@ -208,6 +225,7 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
     let stats = store.stats(None).await?;
     let running = running(store, &stats, RUNNING_MAX).await?;
     let held = held_by(&running, &node);
+    let (turns, prefetched) = document::load(&node, held.len());
     let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
     let info = &node.info;
     let mut fields = Fields::default();
@@ -216,14 +234,17 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
         .add("name", &*info.name)
         .add("state", state(&node, now).0)
         .add("process", format!("{} on {}, version {}", info.pid, info.host, info.version))
-        .add("busy", format!("{} of {}", info.busy, info.concurrency))
-        .add("queues", queues_of(&node, &stats))
+        .add("busy", format!("{} of {}", count(info.busy.into(), "call"), info.concurrency))
+        .add("running", count(turns, "turn"))
+        .add("prefetched", count(prefetched, "turn"))
+        .add("queues", queues_of(&node, stats.iter()))
         .add("started", when(info.started_at))
         .add("beat", when(node.heartbeat_at))
         .add("lease", seriatim::duration::format(info.lease));
     say(fields.render());
+    troubles::say_all(std::slice::from_ref(&node), now, None);
     if !held.is_empty() {
-        say(format!("\nruns:\n{}", lanes(&held, now).render(Terminal::of_stdout())));
+        say(format!("\nclaimed:\n{}", lanes(&held, now).render(Terminal::of_stdout())));
     }
     Ok(())
 }

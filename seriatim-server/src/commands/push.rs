@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 use seriatim::store::{Pushed, QueueView};
-use seriatim::{Client, Job, Payload, RunAt, Timestamp};
+use seriatim::{Client, Job, Payload, Queue, RunAt, Timestamp};
 
 use super::args::{FORGETS, StoreArg};
 use super::{duration, find, push_file, time};
+use crate::config::Config;
 use crate::output::text::count;
 use crate::output::{Failure, document, hint, say};
 
@@ -44,6 +45,9 @@ pub(crate) struct Push {
     /// Jobs as lines of JSON ({"key","payload","score","task","run_at","delay","priority",…}); - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
     file: Option<PathBuf>,
+    /// Of the file: begin at this line; what stands before it is not read as jobs
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "file", value_parser = clap::value_parser!(u64).range(1..))]
+    from_line: u64,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -51,26 +55,40 @@ pub(crate) struct Push {
 
 impl Push {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        if self.store.url()?.starts_with("memory:") {
+        let config = self.store.config()?;
+        let url = self.store.url_with(&config);
+        if url.starts_with("memory:") {
             return Err(Failure::usage(FORGETS));
         }
+        let declared = self.declared(&config, &url)?;
         self.store
             .creating(async |store| {
                 let known = find::known(&*store, &self.queue).await?;
-                let pushed = self.push(Client::new(store.clone())).await;
+                let client = Client::new(store.clone()).queues(declared.clone());
+                let pushed = self.push(client).await;
                 if known.is_none() {
                     // Also when only a part of a file came so far.
-                    find::known(&*store, &self.queue).await?.iter().for_each(tell_made);
+                    let made = find::known(&*store, &self.queue).await?;
+                    made.iter().filter(|view| !view.declared).for_each(tell_made);
                 }
                 pushed
             })
             .await
     }
 
+    /// The queue as the configuration declares it, unless that is of another store.
+    fn declared(&self, config: &Config, url: &str) -> Result<Option<Queue>, Failure> {
+        if config.store.url.as_ref().is_some_and(|configured| configured != url) {
+            return Ok(None);
+        }
+        Ok(config.declared()?.into_iter().find(|queue| queue.name == self.queue))
+    }
+
     async fn push(&self, client: Client) -> Result<(), Failure> {
         if let Some(path) = self.file.clone() {
-            let pushed =
-                push_file::push(&client, &path, &self.queue, |job| self.with_options(job)).await?;
+            let source =
+                push_file::Source { path: &path, from_line: self.from_line, queue: &self.queue };
+            let pushed = push_file::push(&client, &source, |job| self.with_options(job)).await?;
             say(match self.json {
                 true => format!("{{\"pushed\":{pushed}}}"),
                 false => format!("pushed {}", count(pushed, "job")),
@@ -149,6 +167,6 @@ fn tell_made(view: &QueueView) {
         false => "without a key",
     };
     hint(format!(
-        "queue {name} is new: {mode}, as a push {why} makes it; for another mode write [queues.{name}] in seriatim.toml and start `seriatim serve` while none of its jobs runs"
+        "queue {name} is new: {mode}, as a push {why} makes it; for another mode write [queues.{name}] in seriatim.toml: the next `seriatim serve` converts it, if its jobs have the keys that the mode needs"
     ));
 }

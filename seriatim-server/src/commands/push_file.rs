@@ -3,13 +3,15 @@
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+use std::pin::Pin;
 
-use seriatim::{Client, Job};
+use seriatim::{Client, Job, shutdown_signal};
+use tokio::sync::mpsc;
 
 use crate::config::in_words;
 use crate::job_input::JobInput;
-use crate::output::Failure;
 use crate::output::progress::Progress;
+use crate::output::{Failure, hint};
 
 /// Jobs that are pushed together.
 const BATCH_JOBS_MAX: usize = 1_000;
@@ -18,60 +20,104 @@ const BATCH_BYTES_MAX: usize = 8 << 20;
 /// Longest line, in bytes.
 const LINE_BYTES_MAX: u64 = 8 << 20;
 
-/// Pushes all jobs of `path`, `-` being standard input, into `queue`; `complete` adds what the
-/// command line says of each. Answers how many were pushed.
-pub(super) async fn push(
-    client: &Client,
-    path: &Path,
-    queue: &str,
-    complete: impl Fn(Job) -> Job,
-) -> Result<u64, Failure> {
-    let mut pusher = Pusher { client, path, pushed: 0, jobs: Vec::new(), lines: Vec::new() };
-    let mut lines = Lines::open(path)?;
-    let mut progress = Progress::start();
-    let mut batch_bytes = 0;
-    loop {
-        let read = lines.next().and_then(|text| match text {
-            Some(text) if text.trim().is_empty() => Ok(Next::Nothing),
-            Some(text) => Ok(Next::Job(Box::new(complete(parse(text, queue)?)), text.len())),
-            None => Ok(Next::End),
-        });
-        match read {
-            Ok(Next::Nothing) => {}
-            Ok(Next::Job(job, bytes)) => {
-                pusher.jobs.push(*job);
-                pusher.lines.push(lines.number);
-                batch_bytes += bytes;
-            }
-            Ok(Next::End) => {
-                pusher.send().await?;
-                return Ok(pusher.pushed);
-            }
-            Err(error) => {
-                // What stands before the bad line is good: it goes, and the line is where to go on.
-                pusher.send().await?;
-                return Err(pusher.failed(lines.number, lines.number, &error));
-            }
-        }
-        if pusher.jobs.len() == BATCH_JOBS_MAX || batch_bytes >= BATCH_BYTES_MAX {
-            pusher.send().await?;
-            batch_bytes = 0;
-            progress.tell(pusher.pushed, lines.bytes, lines.bytes_total);
-        }
-    }
+/// What is pushed: the jobs of `path`, `-` being standard input, from a line on (1 is the first).
+pub(super) struct Source<'a> {
+    pub(super) path: &'a Path,
+    pub(super) from_line: u64,
+    pub(super) queue: &'a str,
 }
 
-/// What a line held.
-enum Next {
-    Job(Box<Job>, usize),
-    Nothing,
-    End,
+/// Pushes all jobs of a source; `complete` adds what the command line says of each. Answers how many
+/// were pushed. Told to stop, it ends between two batches, and says where to go on.
+pub(super) async fn push(
+    client: &Client,
+    source: &Source<'_>,
+    complete: impl Fn(Job) -> Job,
+) -> Result<u64, Failure> {
+    let mut pusher =
+        Pusher { client, path: source.path, pushed: 0, jobs: Vec::new(), lines: Vec::new() };
+    let mut batches = read(source)?;
+    let (mut stop, mut progress) = (Stop::default(), Progress::start());
+    // The first line that is not pushed.
+    let mut next = source.from_line;
+    while let Some(batch) = stop.unless_told(batches.recv()).await {
+        let Some(batch) = batch else {
+            return Err(Failure::failed("the file was not read to its end"));
+        };
+        let mut wrong = None;
+        for (number, text) in batch.lines {
+            match parse(&text, source.queue) {
+                Ok(job) => {
+                    pusher.jobs.push(complete(job));
+                    pusher.lines.push(number);
+                }
+                Err(error) => {
+                    wrong = Some((number, error));
+                    break;
+                }
+            }
+        }
+        stop.after(pusher.send()).await?;
+        // What stands before the bad line is good: it is pushed, and the line is where to go on.
+        if let Some((line, error)) = wrong.or(batch.wrong) {
+            return Err(pusher.failed(line, line, &error));
+        }
+        if batch.is_last {
+            return Ok(pusher.pushed);
+        }
+        next = batch.next;
+        progress.tell(pusher.pushed, batch.bytes, batch.bytes_total);
+    }
+    drop(progress);
+    Err(Failure::interrupted(format!(
+        "interrupted: {} pushed; go on with --from-line {next}",
+        crate::output::text::count(pusher.pushed, "job")
+    )))
+}
+
+/// Lines that are pushed together.
+struct Batch {
+    /// Those that hold something, with their numbers.
+    lines: Vec<(u64, String)>,
+    /// A line behind them that cannot be read.
+    wrong: Option<(u64, Failure)>,
+    /// Nothing follows.
+    is_last: bool,
+    /// The number of the line behind all of them.
+    next: u64,
+    /// How much of the whole was read.
+    bytes: u64,
+    bytes_total: Option<u64>,
+}
+
+/// Reads the batches ahead, one at a time. A thread of its own does: standard input may have nothing to
+/// read for as long as it likes, and the process must end all the same when it is told to.
+fn read(source: &Source<'_>) -> Result<mpsc::Receiver<Batch>, Failure> {
+    let mut lines = Lines::open(source.path)?;
+    let from_line = source.from_line;
+    let (to, batches) = mpsc::channel(1);
+    let reading = move || {
+        if let Err(error) = lines.skip_to(from_line) {
+            let wrong = Some((lines.number, error));
+            let _ = to.blocking_send(lines.gathered(Vec::new(), wrong));
+            return;
+        }
+        loop {
+            let batch = lines.batch();
+            let ends = batch.is_last || batch.wrong.is_some();
+            if to.blocking_send(batch).is_err() || ends {
+                return;
+            }
+        }
+    };
+    let spawned = std::thread::Builder::new().name("reader".to_owned()).spawn(reading);
+    spawned.map_err(|error| Failure::failed(format!("cannot read: {error}")))?;
+    Ok(batches)
 }
 
 /// A file, line by line.
 struct Lines {
-    reader: BufReader<Box<dyn Read>>,
-    text: String,
+    reader: BufReader<Box<dyn Read + Send>>,
     /// Of the line that was read last, from 1.
     number: u64,
     bytes: u64,
@@ -82,7 +128,7 @@ struct Lines {
 impl Lines {
     fn open(path: &Path) -> Result<Self, Failure> {
         let mut bytes_total = None;
-        let reader: Box<dyn Read> = if is_stdin(path) {
+        let reader: Box<dyn Read + Send> = if is_stdin(path) {
             Box::new(std::io::stdin())
         } else {
             let unreadable =
@@ -92,13 +138,13 @@ impl Lines {
             Box::new(file)
         };
         let reader = BufReader::new(reader);
-        Ok(Self { reader, text: String::new(), number: 0, bytes: 0, bytes_total })
+        Ok(Self { reader, number: 0, bytes: 0, bytes_total })
     }
 
-    fn next(&mut self) -> Result<Option<&str>, Failure> {
-        self.text.clear();
+    fn next(&mut self) -> Result<Option<String>, Failure> {
+        let mut text = String::new();
         self.number += 1;
-        let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_line(&mut self.text);
+        let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_line(&mut text);
         let read = read.map_err(Failure::failed)? as u64;
         self.bytes += read;
         match read {
@@ -106,8 +152,90 @@ impl Lines {
             LINE_BYTES_MAX => {
                 Err(Failure::failed(format!("the line is longer than {LINE_BYTES_MAX} bytes")))
             }
-            _ => Ok(Some(&self.text)),
+            _ => Ok(Some(text)),
         }
+    }
+
+    /// Reads what stands before a line. If there is too little of it, what is wrong.
+    fn skip_to(&mut self, line: u64) -> Result<(), Failure> {
+        while self.number + 1 < line {
+            let error = match self.next() {
+                Ok(Some(_)) => continue,
+                Ok(None) => {
+                    let lines = self.number - 1;
+                    Failure::usage(format!("--from-line {line}: there are only {lines} lines"))
+                }
+                Err(error) => error,
+            };
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self) -> Batch {
+        let (mut lines, mut bytes) = (Vec::new(), 0);
+        while lines.len() < BATCH_JOBS_MAX && bytes < BATCH_BYTES_MAX {
+            match self.next() {
+                Ok(Some(text)) if text.trim().is_empty() => {}
+                Ok(Some(text)) => {
+                    bytes += text.len();
+                    lines.push((self.number, text));
+                }
+                Ok(None) => return Batch { is_last: true, ..self.gathered(lines, None) },
+                Err(error) => return self.gathered(lines, Some((self.number, error))),
+            }
+        }
+        self.gathered(lines, None)
+    }
+
+    fn gathered(&self, lines: Vec<(u64, String)>, wrong: Option<(u64, Failure)>) -> Batch {
+        let (bytes, bytes_total) = (self.bytes, self.bytes_total);
+        Batch { lines, wrong, is_last: false, next: self.number + 1, bytes, bytes_total }
+    }
+}
+
+/// Whether the process was told to stop.
+struct Stop {
+    signal: Pin<Box<dyn Future<Output = ()> + Send>>,
+    told: bool,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { signal: Box::pin(shutdown_signal()), told: false }
+    }
+}
+
+impl Stop {
+    /// What `work` comes to; none when the process is told to stop before.
+    async fn unless_told<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        if self.told {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            () = &mut self.signal => None,
+            result = work => Some(result),
+        }
+    }
+
+    /// What `work` comes to, even when the process is told to stop meanwhile.
+    async fn after<T>(&mut self, work: impl Future<Output = T>) -> T {
+        tokio::pin!(work);
+        if !self.told {
+            tokio::select! {
+                biased;
+                result = &mut work => return result,
+                () = &mut self.signal => self.told = true,
+            }
+            hint("stopping when this batch is pushed; a second signal ends it at once");
+            tokio::spawn(async {
+                shutdown_signal().await;
+                hint("ended at once: the last batch may be pushed or not");
+                std::process::exit(Failure::INTERRUPTED.into());
+            });
+        }
+        work.await
     }
 }
 
@@ -150,8 +278,8 @@ impl Pusher<'_> {
         };
         let before = match self.pushed {
             0 => "nothing is pushed".to_owned(),
-            1 => format!("1 job before it is pushed; go on from line {go_on}"),
-            jobs => format!("{jobs} jobs before it are pushed; go on from line {go_on}"),
+            1 => format!("1 job before it is pushed; go on with --from-line {go_on}"),
+            jobs => format!("{jobs} jobs before it are pushed; go on with --from-line {go_on}"),
         };
         Failure::failed(format!("{place}: {error} ({before})"))
     }

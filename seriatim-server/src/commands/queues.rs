@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use seriatim::store::{Act, LaneAction, LaneSelection, NodeView, QueueStats, QueueView};
+use seriatim::store::{Act, LaneAction, LaneSelection, NodeView, QueueView};
 use seriatim::{Mode, SharedStore, Store};
 
 use super::act::{self, Bulk};
 use super::args::{Common, Yes};
-use super::find;
+use super::{find, troubles};
+use crate::figures::Figures;
 use crate::output::fields::Fields;
 use crate::output::table::{Cell, Column, Table, Tone};
 use crate::output::text::count;
@@ -101,12 +102,13 @@ impl Action {
                 failed(&*store, &queue, LaneAction::Bury, json).await
             }
             Self::DeleteFailed { queue, yes } => {
-                let (_, stats) = find::queue_with_stats(&*store, &queue).await?;
-                if stats.retries == 0 {
+                let (_, figures) = find::queue_with_figures(&*store, &queue).await?;
+                let retrying = figures.stats.retrying;
+                if retrying == 0 {
                     nothing(json, &format!("nothing of {queue} waits for a retry"));
                     return Ok(());
                 }
-                let lanes = count(stats.retries, "lane");
+                let lanes = count(retrying, "lane");
                 yes.confirm(&format!("deletes what has failed in {lanes} of {queue}"))?;
                 failed(&*store, &queue, LaneAction::Delete, json).await
             }
@@ -150,36 +152,35 @@ async fn reshard(
     Ok(())
 }
 
-/// All queues with their numbers.
-async fn with_stats(store: &dyn Store) -> Result<Vec<(QueueView, QueueStats)>, Failure> {
-    let (views, stats) = (store.queues().await?, store.stats(None).await?);
+/// All queues with their figures; one that was made this moment may have none yet.
+async fn with_figures(store: &dyn Store) -> Result<Vec<(QueueView, Figures)>, Failure> {
+    let (views, figures) = (store.queues().await?, Figures::all(store).await?);
     let of = |view: &QueueView| {
-        stats.iter().find(|stats| *stats.queue == *view.queue.name).cloned().unwrap_or_default()
+        figures.iter().find(|of| *of.stats.queue == *view.queue.name).cloned().unwrap_or_default()
     };
-    Ok(views
-        .into_iter()
-        .map(|view| {
-            let of = of(&view);
-            (view, of)
-        })
-        .collect())
+    Ok(views.into_iter().map(|view| (of(&view), view)).map(|(of, view)| (view, of)).collect())
 }
 
 /// All queues, as programs read them.
 pub(crate) async fn all(store: &dyn Store) -> Result<Value, Failure> {
-    let queues = with_stats(store).await?;
-    let queues: Vec<Value> =
-        queues.iter().map(|(view, stats)| document::queue(view, stats)).collect();
-    Ok(json!({ "queues": queues }))
+    let queues = with_figures(store).await?;
+    let (nodes, now) = (store.nodes().await?, store.now().await?);
+    let document = |(view, figures): &(QueueView, Figures)| {
+        let mut document = document::queue(view, figures);
+        document["troubles"] = troubles::of_queue(&nodes, now, &view.queue.name);
+        document
+    };
+    Ok(json!({ "queues": queues.iter().map(document).collect::<Vec<Value>>() }))
 }
 
 /// One queue in full, as programs read it.
 pub(crate) async fn one(store: &dyn Store, name: &str) -> Result<Value, Failure> {
-    let (view, stats) = find::queue_with_stats(store, name).await?;
-    let mut document = document::queue(&view, &stats);
+    let (view, figures) = find::queue_with_figures(store, name).await?;
+    let mut document = document::queue(&view, &figures);
     document["settings"] = serde_json::to_value(&view.queue).map_err(Failure::failed)?;
     let nodes = workers(store, name).await?;
     document["nodes"] = nodes.iter().map(|node| node.info.id.to_string()).collect();
+    document["troubles"] = troubles::of_queue(&nodes, store.now().await?, name);
     Ok(document)
 }
 
@@ -194,7 +195,7 @@ async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
         say(all(&*store).await?);
         return Ok(());
     }
-    let views = with_stats(&*store).await?;
+    let views = with_figures(&*store).await?;
     if views.is_empty() {
         say("no queues: a push creates one, as do the [queues] of a configuration");
         return Ok(());
@@ -203,28 +204,35 @@ async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
         ("queue", Column::Name),
         ("mode", Column::Name),
         ("jobs", Column::Number),
-        ("lanes", Column::Number),
+        ("waiting", Column::Number),
         ("running", Column::Number),
-        ("retries", Column::Number),
+        ("prefetched", Column::Number),
+        ("retrying", Column::Number),
         ("dead", Column::Number),
         ("lag", Column::Number),
         ("state", Column::Text),
     ]);
-    for (view, stats) in &views {
-        table.row(row(view, stats));
+    for (view, figures) in &views {
+        table.row(row(view, figures));
     }
     say(table.render(Terminal::of_stdout()));
+    let (nodes, now) = (store.nodes().await?, store.now().await?);
+    for (view, _) in &views {
+        troubles::say_all(&nodes, now, Some(&view.queue.name));
+    }
     Ok(())
 }
 
-fn row(view: &QueueView, stats: &QueueStats) -> Vec<Cell> {
+fn row(view: &QueueView, figures: &Figures) -> Vec<Cell> {
+    let stats = &figures.stats;
     vec![
         (&view.queue.name).into(),
         view.queue.mode.as_str().into(),
         stats.jobs.to_string().into(),
-        stats.lanes.to_string().into(),
-        stats.running.to_string().into(),
-        Cell::trouble(stats.retries, Tone::Warn),
+        stats.waiting().to_string().into(),
+        figures.running().to_string().into(),
+        figures.prefetched.to_string().into(),
+        Cell::trouble(stats.retrying, Tone::Warn),
         Cell::trouble(stats.dead, Tone::Bad),
         length(stats.lag).into(),
         Cell::toned(state(view), if view.paused { Tone::Warn } else { Tone::Faint }),
@@ -244,7 +252,8 @@ async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> 
         say(one(store, name).await?);
         return Ok(());
     }
-    let (view, stats) = find::queue_with_stats(store, name).await?;
+    let (view, figures) = find::queue_with_figures(store, name).await?;
+    let stats = &figures.stats;
     let nodes = workers(store, name).await?;
     let settings = serde_json::to_value(&view.queue).map_err(Failure::failed)?;
     let mut fields = Fields::default();
@@ -252,10 +261,13 @@ async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> 
         .add("queue", name)
         .add("state", state(&view))
         .add("jobs", format!("{} in {}", stats.jobs, count(stats.lanes, "lane")))
-        .add("running", stats.running.to_string())
-        .add("retries", stats.retries.to_string())
-        .add("dead", stats.dead.to_string())
-        .add("processed", format!("{}, failed {}", stats.processed, stats.failed))
+        .add("waiting", count(stats.waiting(), "lane"))
+        .add("running", count(figures.running(), "turn"))
+        .add("prefetched", count(figures.prefetched, "turn"))
+        .add("retrying", count(stats.retrying, "lane"))
+        .add("dead", count(stats.dead, "job"))
+        .add("processed", count(stats.processed, "job"))
+        .add("failed", count(stats.failed, "turn"))
         .add("lag", length(stats.lag));
     let now = store.now().await?;
     let name = |node: &NodeView| format!("{} ({})", node.info.id, super::nodes::state(node, now).0);
@@ -263,6 +275,7 @@ async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> 
     fields.add("nodes", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
     fields.add("settings", lines_of(&settings, view.queue.mode));
     say(fields.render());
+    troubles::say_all(&nodes, now, Some(&view.queue.name));
     Ok(())
 }
 

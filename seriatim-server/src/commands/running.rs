@@ -20,11 +20,11 @@ pub(crate) async fn running(
     lanes_max: usize,
 ) -> Result<Vec<Running>, Failure> {
     let mut all = Vec::new();
-    for queue in stats.iter().filter(|queue| queue.running > 0) {
+    for queue in stats.iter().filter(|queue| queue.claimed > 0) {
         let query = LaneQuery {
             queue: queue.queue.clone(),
             key: None,
-            running: true,
+            claimed: true,
             order: LaneOrder::Age,
             after: None,
             rows_max: lanes_max,

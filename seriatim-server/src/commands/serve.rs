@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use clap::Args;
 use seriatim::checker::Recorder;
-use seriatim::{EngineBuilder, Memory, Mode, Observer, Queue, SharedStore, Splitter, Summary};
+use seriatim::store::Trouble;
+use seriatim::{
+    EngineBuilder, Memory, Mode, Observer, Queue, SharedStore, Splitter, Summary, TurnLog,
+};
 
 use super::args::{StoreArg, without_password};
 use super::awaited;
@@ -15,25 +18,22 @@ use crate::config::{
     Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, SplitterConfig,
     WorkerConfig, closest,
 };
-use crate::failures::{FailureLog, Watch};
-use crate::http::{App, Audit, Listening, Metered, Server, Setup};
+use crate::http::{App, Audit, Entrance, Listening, Metered, Server, Setup};
 use crate::journal::{Book, Journal, Limits};
 use crate::output::text::count;
-use crate::output::{Failure, LogFormat, start_log};
+use crate::output::{Failure, LogFilter, LogFormat, start_log};
 use crate::signals::{dump_when_asked, told_to_stop};
-use crate::trace::Traces;
-use crate::workers::Workers;
+use crate::trace::{self, Traces};
+use crate::watch::Watch;
+use crate::workers::{self, Workers};
 
 #[derive(Args)]
 pub(crate) struct Serve {
-    /// The configuration; seriatim.toml when it is there
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArg,
-    /// Where the HTTP API listens; 127.0.0.1:7117 when nobody says
+    /// Where the HTTP API listens: HOST:PORT. Default: 127.0.0.1:7117
     #[arg(long, value_name = "ADDR")]
-    listen: Option<std::net::SocketAddr>,
+    listen: Option<String>,
     /// Only these queues
     #[arg(long, value_delimiter = ',')]
     queues: Vec<String>,
@@ -46,33 +46,63 @@ pub(crate) struct Serve {
     /// Let everybody in who can reach an address beyond this machine, although no token is configured
     #[arg(long)]
     insecure: bool,
+    /// End at once when the program of a worker cannot be started, instead of warning
+    #[arg(long)]
+    strict: bool,
     /// Record what happens, for `seriatim check`
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     /// How the log is written
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
-    /// What is logged: error, warn, info, debug, trace, or a filter as in info,seriatim=debug; wins over SERIATIM_LOG
+    /// What is logged: off, error, warn, info, debug, trace, or levels by part as in info,seriatim=debug; wins over SERIATIM_LOG
     #[arg(long, value_name = "LEVEL")]
-    log_level: Option<String>,
+    log_level: Option<LogFilter>,
+}
+
+/// Refuses a configuration with which `serve` would not start; answers what it would warn of. Opens
+/// and makes nothing.
+pub(super) fn check(config: &Config) -> Result<Vec<String>, Failure> {
+    plan(config, None, Arc::new(Memory::new()))?.build()?;
+    let wrong = unstartable(config, |_| true);
+    match config.node.strict && !wrong.is_empty() {
+        true => Err(Failure::usage(wrong.join("; "))),
+        false => Ok(wrong),
+    }
+}
+
+/// The programs of those workers that cannot be started, each with the reason.
+fn unstartable(config: &Config, wants: impl Fn(&WorkerConfig) -> bool) -> Vec<String> {
+    let reason = |worker: &WorkerConfig| {
+        let program = worker.command.as_ref().or(worker.process.as_ref())?.first()?;
+        let why = workers::why_not(program)?;
+        let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
+        Some(format!("the {about} cannot start: {program}: {why}"))
+    };
+    config.workers.iter().filter(|worker| wants(worker)).filter_map(reason).collect()
 }
 
 impl Serve {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let config = Config::read(self.config.as_deref())?;
+        let config = self.store.config()?;
         self.check_queues(&config)?;
         let format = self.log_format.unwrap_or(config.log.format);
-        start_log(format, self.log_level.as_deref(), config.log.level.as_deref())?;
+        start_log(format, self.log_level.clone(), config.log.level.clone())?;
         let traces = Traces::start()?;
         let journal = journal(&config.journal)?;
         let mut stop = Box::pin(told_to_stop()?);
         let url = self.store.url_with(&config);
         let queues = config.declared()?;
         // A mistake is told before anything is made, waited for, or listened to.
-        self.plan(&config, Arc::new(Memory::new()))?.build()?;
+        plan(&config, self.concurrency, Arc::new(Memory::new()))?.build()?;
+        self.check_programs(&config)?;
         let listening = match self.no_http {
             true => None,
-            false => Some(Listening::start(&config.http, self.listen, self.insecure).await?),
+            false => {
+                let asked = self.listen.as_deref();
+                let entrance = Entrance::read(&config.http, asked, self.insecure).await?;
+                Some(Listening::start(entrance).await?)
+            }
         };
         let waiting = listening.as_ref().map(Listening::wait).transpose()?;
         let Some(store) = awaited::open(&url, &queues, stop.as_mut()).await? else {
@@ -84,14 +114,15 @@ impl Serve {
         }
         let (store, meter) = Metered::wrap(store, journal.clone());
         let recorder = self.recorder(&queues)?;
-        let failures = Arc::new(FailureLog::default());
-        let (failed, metered) = (failures.clone(), meter.clone());
-        let watch = Watch::new(failed, metered, traces.clone(), recorder.clone());
+        let turn_log = Arc::new(TurnLog::default().with_trace_id(trace::id_of_turn));
+        let watch = Watch::new(meter.clone(), traces.clone(), recorder.clone());
         let mut workers = Workers::new();
         let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?;
-        let engine = traces.around(engine).build()?;
+        let engine = traces.around(engine).turn_log(turn_log.clone()).build()?;
         dump_when_asked(engine.handle())?;
+        workers.tell(engine.handle());
         workers.reload_on_hangup()?;
+        workers.reap_orphans()?;
         let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
         tracing::info!(store = without_password(&url), workers = at_work, "serving");
         if at_work == 0 {
@@ -100,11 +131,13 @@ impl Serve {
         let parts = Setup {
             environment: config.http.environment.clone(),
             observer: recorder,
-            failures,
+            turn_log,
             journal,
             traces: traces.clone(),
             audit: audit(&config.http)?,
             cron: config.cron_entries()?,
+            queues,
+            refuses_implied: config.http.implied_queues == Some(false),
             ..Setup::default()
         };
         let server = listening.map(|listening| {
@@ -113,6 +146,7 @@ impl Serve {
             listening.serve(App::new(store.clone(), meter, setup))
         });
         let app = server.as_ref().map(Server::app);
+        let remote = app.clone();
         let summary = engine
             .run_until(async move {
                 stop.await;
@@ -126,13 +160,31 @@ impl Serve {
         traces.stop().await;
         let summary = summary?;
         store.close().await?;
-        tracing::info!("stopped: {}", in_words(&summary));
+        let remote = remote.map(|app| app.remote()).unwrap_or_default();
+        tracing::info!("stopped: {}", in_words(&summary, &remote));
         Ok(())
     }
 
     /// Whether this node works on the queue, by what `--queues` says.
     fn wants(&self, queue: &str) -> bool {
         self.queues.is_empty() || self.queues.iter().any(|wanted| wanted == queue)
+    }
+
+    /// Warns of programs of workers that cannot be started; refuses them when it is to be strict.
+    fn check_programs(&self, config: &Config) -> Result<(), Failure> {
+        let wrong = unstartable(config, |worker| self.wants(&worker.queue));
+        if (self.strict || config.node.strict) && !wrong.is_empty() {
+            let wrong = wrong.join("; ");
+            return Err(Failure::failed(format!(
+                "{wrong}; put the program in place, or correct its [[workers]] entry"
+            )));
+        }
+        for wrong in wrong {
+            tracing::warn!(
+                "{wrong}; its jobs wait until it can: put the program in place, or correct its [[workers]] entry"
+            );
+        }
+        Ok(())
     }
 
     /// Refuses names in `--queues` that nothing defines: a slip would leave them without workers.
@@ -189,7 +241,11 @@ impl Serve {
         watch: Arc<Watch>,
         workers: &mut Workers,
     ) -> Result<EngineBuilder, Failure> {
-        let engine = self.plan(config, store)?.observer(watch);
+        let engine = plan(config, self.concurrency, store)?.observer(watch);
+        // Of its workers something may live on when this process is killed.
+        let engine = engine.before_takeover(|origin| async move {
+            workers::end_leftovers(origin).await.map_err(Into::into)
+        });
         let modes: BTreeMap<String, Mode> =
             config.declared()?.into_iter().map(|queue| (queue.name, queue.mode)).collect();
         let wanted = |worker: &&WorkerConfig| self.wants(&worker.queue);
@@ -198,41 +254,48 @@ impl Serve {
             Ok(engine.with(workers.worker(worker, mode)?))
         })
     }
+}
 
-    /// What the configuration and the flags say of the engine, without its workers.
-    fn plan(&self, config: &Config, store: SharedStore) -> Result<EngineBuilder, Failure> {
-        let node = &config.node;
-        let mut engine = seriatim::Engine::builder(store);
-        if let Some(name) = &node.id {
-            engine = engine.node_name(name.as_str());
-        }
-        for group in &node.groups {
-            engine = engine.consumer_group(group.as_str());
-        }
-        if let Some(scheduler) = node.scheduler {
-            engine = engine.scheduler(scheduler);
-        }
-        if node.splitter == SplitterConfig::ByNode {
-            engine = engine.splitter(Splitter::ByNode);
-        }
-        if let Some(calls) = self.concurrency.or(node.concurrency) {
-            engine = engine.concurrency(calls);
-        }
-        if let Some(length) = node.poll_interval {
-            engine = engine.poll_interval(length);
-        }
-        if let Some(length) = node.heartbeat {
-            engine = engine.heartbeat(length);
-        }
-        if let Some(length) = node.lease {
-            engine = engine.lease(length);
-        }
-        if let Some(length) = node.shutdown_timeout {
-            engine = engine.shutdown_timeout(length);
-        }
-        engine = config.declared()?.into_iter().fold(engine, EngineBuilder::queue);
-        Ok(config.cron_entries()?.into_iter().fold(engine, EngineBuilder::cron))
+/// What the configuration and the flags say of the engine, without its workers.
+fn plan(
+    config: &Config,
+    concurrency: Option<usize>,
+    store: SharedStore,
+) -> Result<EngineBuilder, Failure> {
+    let node = &config.node;
+    let mut engine = seriatim::Engine::builder(store);
+    if let Some(name) = &node.id {
+        engine = engine.node_name(name.as_str());
     }
+    for group in &node.groups {
+        engine = engine.consumer_group(group.as_str());
+    }
+    if let Some(scheduler) = node.scheduler {
+        engine = engine.scheduler(scheduler);
+    }
+    if node.splitter == SplitterConfig::ByNode {
+        engine = engine.splitter(Splitter::ByNode);
+    }
+    if let Some(calls) = concurrency.or(node.concurrency) {
+        engine = engine.concurrency(calls);
+    }
+    if let Some(length) = node.poll_interval {
+        engine = engine.poll_interval(length);
+    }
+    if let Some(length) = node.heartbeat {
+        engine = engine.heartbeat(length);
+    }
+    if let Some(length) = node.lease {
+        engine = engine.lease(length);
+    }
+    if let Some(length) = node.shutdown_timeout {
+        engine = engine.shutdown_timeout(length);
+    }
+    if let Some(at_once) = node.takeover {
+        engine = engine.takeover(at_once);
+    }
+    engine = config.declared()?.into_iter().fold(engine, EngineBuilder::queue);
+    Ok(config.cron_entries()?.into_iter().fold(engine, EngineBuilder::cron))
 }
 
 /// The journal that the configuration asks for.
@@ -257,24 +320,33 @@ fn audit(config: &HttpConfig) -> Result<Audit, Failure> {
     })
 }
 
-/// What a node did, from its start to its end.
-fn in_words(summary: &Summary) -> String {
+/// What a node did, from its start to its end, and what remote workers did by it.
+fn in_words(own: &Summary, remote: &Summary) -> String {
+    let mut words = format!("{}: {}", count(own.calls, "call"), turns_in_words(own));
+    if *remote != Summary::default() {
+        words += &format!("; remote workers: {}", turns_in_words(remote));
+    }
+    if own.rescued > 0 {
+        words += &format!("; took over {} of others, as crashes", count(own.rescued, "turn"));
+    }
+    words
+}
+
+fn turns_in_words(of: &Summary) -> String {
     let mut words = format!(
-        "{} made; of their turns {} done, {} failed",
-        count(summary.calls, "call"),
-        summary.done,
-        summary.failed
+        "{} processed; turns: {} done, {} failed",
+        count(of.processed, "job"),
+        of.done,
+        of.failed
     );
     let more = [
-        (summary.released, "put off or given back"),
-        (summary.stale, "refused, as another node had taken them over"),
-        (summary.unsettled, "not settled: they run again when their leases run out"),
+        (of.put_off, "put off or given back"),
+        (of.cancelled, "cancelled or expired"),
+        (of.stale, "refused, as another node had taken them over"),
+        (of.unsettled, "not settled: they run again when their leases run out"),
     ];
     for (number, what) in more.into_iter().filter(|(number, _)| *number > 0) {
         words += &format!(", {number} {what}");
-    }
-    if summary.rescued > 0 {
-        words += &format!("; took over {} of others", count(summary.rescued, "lane"));
     }
     words
 }

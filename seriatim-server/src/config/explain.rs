@@ -2,10 +2,10 @@
 
 use crate::output::Failure;
 
+/// What has entries of several keys each.
+const LISTS_OF_TABLES: [&str; 3] = ["workers", "cron", "http.tokens"];
 /// What stands for a length, where something else was written.
 pub(super) const LENGTH: &str = "a length";
-/// Words that differ by at most so much are taken for a slip of the pen.
-const SLIP_MAX: usize = 3;
 
 /// The error of reading the value at `path` (empty: the document itself), with a suggestion when a
 /// word is almost right.
@@ -20,15 +20,25 @@ pub(super) fn explain(name: &str, path: &str, error: &toml::de::Error) -> Failur
         _ => place,
     };
     let place = if place.is_empty() { String::new() } else { format!("{place}\n") };
-    let message = match mismatch(message) {
-        Some((_, wanted)) if is_secret => format!("write {}", wanted_in_words(wanted)),
-        _ => in_words(message),
+    let told = match mismatch(message) {
+        _ if !is_secret => single_table(path, message).unwrap_or_else(|| in_words(message)),
+        Some((_, wanted)) => format!("write {}", wanted_in_words(wanted)),
+        None => in_words(message),
     };
     let path = match path {
         "" | "." => String::new(),
         path => format!("{path}: "),
     };
-    Failure::usage(format!("{name}: {place}{path}{message}"))
+    Failure::usage(format!("{name}: {place}{path}{told}"))
+}
+
+/// What is to be written where `[workers]` stands: TOML has two pairs of brackets for the entries of
+/// a list.
+fn single_table(path: &str, message: &str) -> Option<String> {
+    let is_single = mismatch(message)
+        .is_some_and(|(given, wanted)| given == "map" && wanted.trim_end() == "a sequence");
+    (is_single && LISTS_OF_TABLES.contains(&path))
+        .then(|| format!("a single table is given; write [[{path}]] above each of the entries"))
 }
 
 /// The message of the reader, for those who do not know its types.
@@ -96,6 +106,5 @@ fn wanted_in_words(wanted: &str) -> String {
 
 /// The name that was probably meant.
 pub(crate) fn closest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
-    let scored = known.iter().map(|name| (strsim::damerau_levenshtein(unknown, name), *name));
-    scored.min().filter(|(distance, _)| *distance <= SLIP_MAX).map(|(_, name)| name)
+    seriatim::names::closest(unknown, known.iter().copied())
 }

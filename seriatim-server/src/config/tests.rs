@@ -285,10 +285,40 @@ async fn the_page_has_the_defaults_of_a_node() {
     assert_eq!(page("`[http]`", "listen"), crate::http::LISTEN_DEFAULT);
     assert_eq!(page("`[store]`", "url"), crate::commands::DEFAULT_STORE);
     assert_eq!(page("`[node]`", "scheduler"), format!("{:?}", Scheduler::default()).to_lowercase());
-    assert_eq!(page("`[log]`", "level"), crate::output::DEFAULT_LEVEL);
+    assert_eq!(page("`[log]`", "level"), crate::output::DEFAULT_LEVEL.to_string());
     assert_eq!(page("`[log]`", "format"), format!("{:?}", LogFormat::default()).to_lowercase());
     let retention = seriatim::duration::format(crate::config::JOURNAL_RETENTION);
     assert_eq!(page("`[journal]`", "retention"), retention);
     assert_eq!(page("`[journal]`", "bytes_max"), crate::config::JOURNAL_BYTES.to_string());
     assert_eq!(page("`[[cron]]`", "priority"), seriatim::limits::PRIORITY_DEFAULT.to_string());
+}
+
+#[test]
+fn every_kind_of_worker_has_a_default_timeout_that_0_switches_off() {
+    let worker = |keys: &str| {
+        let config = read(&format!("[[workers]]\nqueue = \"a\"\n{keys}"), &[]).unwrap();
+        config.workers[0].clone()
+    };
+    let hours = |hours: u64| Some(Duration::from_secs(hours * 3_600));
+    for (kind, length) in [
+        ("command = [\"x\"]", hours(1)),
+        ("process = [\"x\"]", hours(1)),
+        ("builtin = \"http\"\nurl = \"http://x/\"", hours(1)),
+        ("builtin = \"ffmpeg\"", hours(24)),
+        ("builtin = \"replicate\"", hours(24)),
+    ] {
+        assert_eq!(worker(kind).timeout_default(), length, "{kind}");
+        assert_eq!(worker(&format!("{kind}\ntimeout = \"5m\"")).timeout_default(), length);
+        assert_eq!(worker(&format!("{kind}\ntimeout = \"0\"")).timeout_default(), None);
+    }
+    let request = |keys: &str| {
+        let http = worker(&format!("builtin = \"http\"\nurl = \"http://x/\"\n{keys}"));
+        match http.read_kind(Mode::Fifo) {
+            Ok(WorkerKind::Http(settings)) => settings.timeout,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(request(""), Some(Duration::from_secs(30)));
+    assert_eq!(request("timeout = \"5m\""), Some(Duration::from_secs(300)));
+    assert_eq!(request("timeout = \"0\""), None);
 }

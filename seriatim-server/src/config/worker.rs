@@ -17,6 +17,10 @@ use crate::workers::files::Roots;
 use crate::workers::http;
 use crate::workers::replicate::Replicate;
 
+/// How long a call of a worker program takes at most, if neither the worker, its queue nor a job says.
+pub(crate) const TIMEOUT_DEFAULT: Duration = Duration::from_secs(3_600);
+/// The same for calls that convert or copy large files.
+pub(crate) const TIMEOUT_DEFAULT_FILES: Duration = Duration::from_secs(24 * 3_600);
 /// Most processes of one worker.
 const PROCESSES_MAX: usize = 1_024;
 
@@ -108,6 +112,15 @@ pub(crate) enum WorkerKind {
 }
 
 impl WorkerConfig {
+    /// How long a call may take if nothing else says; none where `timeout` is 0.
+    pub(crate) fn timeout_default(&self) -> Option<Duration> {
+        let length = match self.builtin {
+            None | Some(Builtin::Http) => TIMEOUT_DEFAULT,
+            Some(Builtin::Ffmpeg | Builtin::Replicate) => TIMEOUT_DEFAULT_FILES,
+        };
+        Some(length).filter(|_| self.timeout != Some(Duration::ZERO))
+    }
+
     /// The kind of the worker, of a queue of this mode.
     pub(crate) fn kind(&self, mode: Mode) -> Result<WorkerKind, Failure> {
         self.read_kind(mode).map_err(Failure::usage)
@@ -128,6 +141,13 @@ impl WorkerConfig {
                 Ok(WorkerKind::Replicate(Replicate { roots: self.roots() }))
             }
         }
+    }
+
+    /// What it runs, in a word or as its command.
+    pub(crate) fn shown(&self) -> String {
+        let program = self.command.as_ref().or(self.process.as_ref());
+        let builtin = || self.builtin.map_or("", Builtin::name).to_owned();
+        program.map_or_else(builtin, |program| program.join(" "))
     }
 
     fn named_kind(&self) -> Result<&'static str, String> {
@@ -203,7 +223,7 @@ impl WorkerConfig {
             url,
             method,
             headers: self.header_map()?,
-            timeout: self.timeout.unwrap_or(http::TIMEOUT),
+            timeout: Some(self.timeout.unwrap_or(http::TIMEOUT)).filter(|it| !it.is_zero()),
             is_refusal_final: self.on_refusal != Some(OnRefusal::Retry),
             // What waits for a key is handed over together: a varying number of payloads.
             sends_lists: mode == Mode::Accumulate,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use seriatim::limits::{ATTEMPTS_MAX, DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX};
-use seriatim::store::{Cancel, Cancelled, JobView, PushStatus};
+use seriatim::store::{Cancel, Cancelled, JobState, JobView, PushStatus};
 use seriatim::{Backoff, Job, JobId, Payload, RunAt};
 
 use super::auth::Access;
@@ -129,7 +129,10 @@ async fn trigger(
     let mut job = trigger.into_job()?;
     let sending = app.traces.sending(&job.queue, traceparent(&headers));
     job.options.traceparent = sending.traceparent();
-    let pushed = app.client.push(job).await.map_err(in_its_words);
+    let pushed = match app.queues.makes(&*app.store, &job.queue).await {
+        Ok(_) => app.client.push(job).await.map_err(in_its_words),
+        Err(problem) => Err(problem),
+    };
     let pushed = pushed.inspect_err(|problem| sending.failed(problem.status()))?;
     sending.sent(&[pushed]);
     let status = match pushed.status {
@@ -137,7 +140,7 @@ async fn trigger(
         // The first job, in whatever state; one that has ended so long ago that nothing is kept
         // of it but its idempotency key was done with.
         PushStatus::Duplicate => match app.store.job(pushed.job_id).await? {
-            Some(job) => json!(job.state),
+            Some(job) => status_name(job.state),
             None => "succeeded".into(),
         },
     };
@@ -164,9 +167,14 @@ async fn status(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Writ
     Written::of(JOB_BYTES, move || status_of(&job).to_string()).await
 }
 
+/// A job's status in Dataloader's words: what is dead has `failed`.
+fn status_name(state: JobState) -> Value {
+    if state == JobState::Dead { "failed".into() } else { json!(state) }
+}
+
 /// The part of a job's document that Dataloader shows.
 fn status_of(job: &JobView) -> Shown<'_> {
-    document::job(job).only(&[
+    document::job(job).with("status", status_name(job.state)).only(&[
         "job_id",
         "status",
         "attempt",
@@ -185,7 +193,7 @@ async fn cancel(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Writ
         (Some(job), _) => job,
         // Its queue keeps nothing of what is cancelled.
         (None, Some(mut job)) if cancelled.first() == Some(&Cancelled::Now) => {
-            job.state = seriatim::store::JobState::Canceled;
+            job.state = JobState::Canceled;
             job
         }
         _ => find::job(&*app.store, id).await?,

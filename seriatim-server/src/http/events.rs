@@ -23,6 +23,7 @@ use super::route::{Answer, Route};
 use super::schema::Schema;
 use super::state::Shared;
 use crate::commands::find;
+use crate::figures::Figures;
 use crate::journal::{Hearing, News, Search};
 use crate::output::time::absolute;
 
@@ -89,7 +90,7 @@ fn known(job: &JobView) -> Vec<Value> {
                 "queue": &*job.queue, "key": job.key.as_deref() })
     };
     let mut events = vec![event(job.created_at, "queued")];
-    events.extend(job.started_at.map(|at| event(at, "started")));
+    events.extend(job.started_at.map(|at| event(at, "claimed")));
     if let Some(at) = job.finished_at {
         let mut end = event(at, json!(job.state).as_str().unwrap_or_default());
         if job.state != JobState::Succeeded {
@@ -137,10 +138,10 @@ async fn sample(app: Shared) {
     while !app.journal.feed.is_over() {
         ticks.tick().await;
         // A store that is away has no numbers; /ready tells why.
-        if let Ok(stats) = app.store.stats(None).await {
+        if let Ok(figures) = Figures::all(&*app.store).await {
             let app = app.clone();
             // Of ten thousand queues that takes a while.
-            let _ = off_thread(usize::MAX, move || app.journal.feed.stats(stats)).await;
+            let _ = off_thread(usize::MAX, move || app.journal.feed.stats(figures)).await;
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::commands::job_pages::{self, Wanted};
 use crate::commands::{find, jobs};
 use crate::job_input::{Length, When};
 
-const STATES: [&str; 6] = ["live", "queued", "running", "succeeded", "failed", "canceled"];
+const STATES: [&str; 6] = ["live", "queued", "running", "succeeded", "dead", "canceled"];
 
 pub(super) fn routes() -> Vec<Route> {
     let page = Schema::object(&[
@@ -34,7 +34,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/jobs", Access::Read, list)
             .says("Jobs in a state, of one queue or all")
-            .query("state", Schema::one_of(&STATES), "live (by default): waiting and running")
+            .query("state", Schema::one_of(&STATES), "live (by default): waiting and running; running are those that are claimed")
             .query("queue", Schema::queue(), "Only of this queue")
             .query("key", Schema::text(), "Only of this key")
             .paged()
@@ -100,7 +100,7 @@ enum Status {
     Queued,
     Running,
     Succeeded,
-    Failed,
+    Dead,
     Canceled,
 }
 
@@ -132,7 +132,7 @@ async fn list(
             Status::Queued => Some(JobState::Queued),
             Status::Running => Some(JobState::Running),
             Status::Succeeded => Some(JobState::Succeeded),
-            Status::Failed => Some(JobState::Failed),
+            Status::Dead => Some(JobState::Dead),
             Status::Canceled => Some(JobState::Canceled),
         },
         key: listing.key.as_deref(),

@@ -41,11 +41,11 @@ pub(super) fn routes() -> Vec<Route> {
             .paged()
             .answers(page()),
         Route::get("/api/v1/queues/{queue}/running", Access::Read, running)
-            .says("The lanes of a queue that run")
+            .says("The lanes of a queue that are claimed: running, or prefetched by their node")
             .paged()
             .answers(page()),
         Route::get("/api/v1/queues/{queue}/lane", Access::Read, show)
-            .says("The lane of a key, with the jobs that run and wait")
+            .says("The lane of a key, with the jobs that are claimed and that wait")
             .needs("key", Schema::text(), "The key; it may hold any character")
             .answers(Schema::named("Lane")),
         done(Route::post("/api/v1/queues/{queue}/lane/pause", Access::Admin, pause)
@@ -76,7 +76,7 @@ pub(super) fn lane_schema() -> Schema {
         ("claimed_at", text()),
         ("progress", Schema::any()),
         ("queue", Schema::text()),
-        ("running", Schema::list(Schema::named("JobView"))),
+        ("claimed", Schema::list(Schema::named("JobView"))),
         ("waiting", Schema::list(Schema::named("JobView"))),
     ])
 }
@@ -121,7 +121,7 @@ async fn pages(
     store: &dyn Store,
     queue: &str,
     listing: Listing,
-    running: bool,
+    claimed: bool,
 ) -> Result<Written, Problem> {
     if matches!(listing.order, By::Age) && (listing.from.is_some() || listing.to.is_some()) {
         let field = if listing.from.is_some() { "from" } else { "to" };
@@ -131,7 +131,7 @@ async fn pages(
     let wanted = lane_pages::Wanted {
         queue,
         by: listing.order,
-        running,
+        claimed,
         from: listing.from.as_deref(),
         to: listing.to.as_deref(),
         after: listing.after.as_deref(),
@@ -157,10 +157,10 @@ async fn show(
     let store = &*app.store;
     find::queue(store, &queue).await?;
     let lane = find::lane(store, &queue, &key).await?;
-    let (running, waiting) = lane_jobs::of(store, &queue, &key).await?;
-    let jobs = running.iter().chain(&waiting);
+    let (claimed, waiting) = lane_jobs::of(store, &queue, &key).await?;
+    let jobs = claimed.iter().chain(&waiting);
     let bytes = jobs.map(|job| JOB_BYTES + job.payload.as_bytes().len()).sum();
-    Written::of(bytes, move || lane_jobs::document(&queue, &lane, &running, &waiting).to_string())
+    Written::of(bytes, move || lane_jobs::document(&queue, &lane, &claimed, &waiting).to_string())
         .await
 }
 

@@ -67,7 +67,7 @@ pub(super) const STREAM_BATCH_JOBS_MAX: usize = 1_000;
 pub(super) const STREAM_BATCH_BYTES_MAX: usize = 4 << 20;
 /// Streams of jobs at once.
 pub(super) const STREAMS: Shares = Shares { all: 16, party: 4 };
-/// Rows of a page when nobody says.
+/// Rows of a page by default.
 pub(super) const PAGE_ROWS_DEFAULT: usize = 50;
 /// Longest that a claim waits for work, in milliseconds.
 pub(super) const WAIT_MS_MAX: u64 = 60_000;
@@ -105,7 +105,7 @@ pub(super) const CLAIM_QUEUES_MAX: usize = 100;
 pub(super) const NAMED_LANES_MAX: usize = 10_000;
 /// Shortest and longest lease of a remote claim, in seconds.
 pub(super) const LEASE_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
-/// The lease of a remote claim when nobody says.
+/// The lease of a remote claim by default.
 pub(super) const LEASE_DEFAULT: Duration = Duration::from_secs(60);
 /// Most remote workers that this process remembers; the ones silent for longest are forgotten.
 pub(super) const WORKERS_MAX: usize = 10_000;

@@ -9,6 +9,8 @@ mod cron;
 mod dataloader;
 mod events;
 mod health;
+mod home;
+mod implied;
 mod input;
 mod jobs;
 mod lanes;
@@ -42,7 +44,7 @@ pub(crate) use auth::Role;
 pub(crate) use metrics::{Meter, Metered};
 #[cfg(test)]
 pub(crate) use server::LISTEN_DEFAULT;
-pub(crate) use server::{Listening, Server};
+pub(crate) use server::{Entrance, Listening, Server};
 pub(crate) use state::{App, Setup};
 
 use around::Gate;
@@ -52,7 +54,7 @@ use state::Shared;
 /// The HTTP API over a store, for a service to mount in its own router.
 ///
 /// It asks nobody for a token and limits neither connections nor the time that a request may take
-/// to arrive: that is the service's, as is whom it lets in.
+/// to arrive: that is up to the service, as is who gets in.
 ///
 /// ```
 /// # fn mount(store: seriatim::SharedStore) -> axum::Router {
@@ -71,6 +73,7 @@ pub(crate) fn openapi(base_path: &str) -> serde_json::Value {
 /// Every endpoint.
 fn routes() -> Vec<Route> {
     [
+        home::routes(),
         health::routes(),
         metrics::routes(),
         openapi::routes(),
@@ -108,6 +111,9 @@ fn build(app: &Shared) -> Router {
             is_traffic: route.is_traffic,
         };
         let handler = route.handler.route_layer(from_fn_with_state(gate, around::gate));
+        if route.path == "/" && !app.base_path.is_empty() {
+            router = router.route(&app.base_path, handler.clone());
+        }
         router = router.route(&format!("{}{}", app.base_path, route.path), handler);
     }
     router

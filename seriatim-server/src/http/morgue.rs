@@ -81,7 +81,7 @@ async fn list(
     find::queue(&*app.store, &queue).await?;
     let query = JobQuery {
         queue: queue.into(),
-        state: JobState::Failed,
+        state: JobState::Dead,
         key: listing.key,
         order: match listing.order {
             Order::UpdatedAt => JobOrder::UpdatedAt,

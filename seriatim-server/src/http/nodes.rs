@@ -47,16 +47,37 @@ pub(super) fn node_schema() -> Schema {
         ("host", text()),
         ("pid", number()),
         ("version", text()),
-        ("state", Schema::one_of(&["alive", "late", "quiet", "stopping", "stopped", "dead"])),
+        (
+            "state",
+            Schema::one_of(&["alive", "late", "quiet", "stopping", "stopped", "dead", "gone"]),
+        ),
         ("queues", Schema::list(text())),
         ("concurrency", number()),
         ("busy", number()),
+        ("claimed", number()),
         ("running", number()),
+        ("prefetched", number()),
         ("started_at", text()),
         ("heartbeat_at", text()),
         ("lease", text()),
         ("command", text().or_null()),
+        ("troubles", Schema::list(Schema::named("Trouble"))),
         ("lanes", Schema::list(Schema::named("Lane"))),
+    ])
+}
+
+/// What is wrong with a node right now.
+pub(super) fn trouble_schema() -> Schema {
+    let text = Schema::text;
+    Schema::object(&[
+        ("kind", text()),
+        ("queue", text().or_null()),
+        ("about", text()),
+        ("text", text()),
+        ("times", Schema::integer()),
+        ("since", text()),
+        ("last_at", text()),
+        ("node", text()),
     ])
 }
 

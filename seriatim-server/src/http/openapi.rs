@@ -32,18 +32,8 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The page needs its style sheet and nothing else, of nobody else.
-const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-);
-
 async fn page(State(app): State<Shared>) -> Response {
-    let head = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    ];
-    (head, super::page::of(&super::openapi(&app.base_path))).into_response()
+    super::page::served(super::page::of(&super::openapi(&app.base_path)))
 }
 
 async fn style() -> Response {
@@ -93,6 +83,7 @@ fn schemas() -> Value {
         ("Lane", lanes::lane_schema()),
         ("DeadJobs", morgue::dead_schema()),
         ("Node", nodes::node_schema()),
+        ("Trouble", nodes::trouble_schema()),
         ("Claim", work::claim_schema()),
         ("Turn", work::turn_schema()),
         ("Beat", work::beat_schema()),
@@ -130,7 +121,7 @@ fn operation(route: &Route) -> Value {
 fn operation_id(route: &Route) -> String {
     let path = route.path.trim_start_matches("/api/v1");
     let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    let words: Vec<&str> = words.collect();
+    let words: Vec<&str> = if route.path == "/" { vec!["root"] } else { words.collect() };
     format!("{}_{}", route.method.as_str().to_lowercase(), words.join("_"))
 }
 

@@ -2,10 +2,27 @@
 
 use std::fmt::Write;
 
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
 pub(super) const STYLE: &str = include_str!("page.css");
 const REFERENCE: &str = "#/components/schemas/";
+
+/// A page needs our style sheet and nothing else, of nobody else.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+
+/// A page as the answer, which runs no script and is shown in no frame.
+pub(super) fn served(page: String) -> Response {
+    let head = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ];
+    (head, page).into_response()
+}
 
 /// The page of a document.
 pub(super) fn of(document: &Value) -> String {
@@ -87,7 +104,7 @@ fn text(value: &Value) -> String {
     escaped(value.as_str().unwrap_or_default())
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -45,6 +45,11 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
+    /// Names the field that is wrong.
+    pub(super) fn about(self, field: &str) -> Self {
+        Self { field: Some(field.to_owned()), ..self }
+    }
+
     pub(super) fn conflict(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, detail)
     }

@@ -31,8 +31,9 @@ pub(super) fn routes() -> Vec<Route> {
         ("status", Schema::one_of(&["queued", "merged", "duplicate"])),
     ]);
     let streamed = ["pushed", "merged", "duplicate"].map(|name| (name, Schema::integer()));
+    let streamed = [&streamed[..], &[("created", Schema::truth())]].concat();
     let answer = Schema::either(&[
-        Schema::object(&[("jobs", Schema::list(pushed))]),
+        Schema::object(&[("jobs", Schema::list(pushed)), ("created", Schema::truth())]),
         Schema::object(&streamed),
     ]);
     vec![
@@ -93,11 +94,20 @@ async fn push(
     let (parts, body) = request.into_parts();
     let sending = app.traces.sending(&queue, traceparent(&parts.headers));
     let target = Target { queue: &queue, sending: &sending };
-    let answer = match media {
-        NDJSON => stream(&app, &caller, &target, body).await,
-        _ => at_once(&app, &caller, &target, body).await,
+    let answer = async {
+        let made = app.queues.makes(&*app.store, &queue).await?;
+        let Answer(mut answer) = match media {
+            NDJSON => stream(&app, &caller, &target, body).await?,
+            _ => at_once(&app, &caller, &target, body).await?,
+        };
+        let nothing = answer["jobs"] == json!([]) || answer["pushed"] == 0;
+        if made && !nothing {
+            // A slip in its name shows.
+            answer["created"] = true.into();
+        }
+        Ok(Answer(answer))
     };
-    answer.inspect_err(|problem| sending.failed(problem.status()))
+    answer.await.inspect_err(|problem: &Problem| sending.failed(problem.status()))
 }
 
 /// Where jobs go, and the trace that they belong to unless they name their own.

@@ -16,6 +16,7 @@ use super::problem::Problem;
 use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
+use super::stats::{figures, mode};
 use crate::commands::act::{self, Bulk};
 use crate::commands::{find, queues};
 use crate::config::QueueConfig;
@@ -60,30 +61,25 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 pub(super) fn queue_schema() -> Schema {
-    let number = Schema::integer;
-    Schema::object(&[
+    let what = [
         ("queue", Schema::text()),
-        ("mode", Schema::one_of(&["parallel", "accumulate", "fifo", "exclusive"])),
+        ("mode", mode()),
         ("declared", Schema::truth()),
         ("paused", Schema::truth()),
-        ("jobs", number()),
-        ("lanes", number()),
-        ("running", number()),
-        ("retries", number()),
-        ("dead", number()),
-        ("processed", number()),
-        ("failed", number()),
-        ("lag", Schema::number()),
+    ];
+    let more = [
         ("settings", Schema::any()),
         ("nodes", Schema::list(Schema::text())),
-    ])
+        ("troubles", Schema::list(Schema::named("Trouble"))),
+    ];
+    Schema::object(&what.into_iter().chain(figures()).chain(more).collect::<Vec<_>>())
 }
 
 /// What [`QueueConfig`] takes.
 pub(super) fn settings_schema() -> Schema {
     let length = Schema::length_text;
     Schema::object(&[
-        ("mode", Schema::one_of(&["parallel", "accumulate", "fifo", "exclusive"])),
+        ("mode", mode()),
         ("merge", Schema::one_of(&["min", "max", "none"])),
         ("due", Schema::one_of(&["first", "earliest"])),
         ("take", Schema::within(1, TURN_JOBS_MAX as u64)),

@@ -33,7 +33,7 @@ use super::{App, Meter, before_the_store, build};
 use crate::config::HttpConfig;
 use crate::output::Failure;
 
-/// Where the API listens when nobody says.
+/// Where the API listens by default.
 pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
 /// A pause after a connection could not be accepted, as when there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -42,34 +42,31 @@ const REFUSED_TOLD_INTERVAL: Duration = Duration::from_secs(10);
 /// File descriptors that a server needs besides those of its connections.
 const OTHER_FILES: u64 = 512;
 
-/// A socket that listens, and who will be let in.
-pub(crate) struct Listening {
-    listener: TcpListener,
+/// Where to listen, and who will be let in: all that flags and configuration say of it.
+pub(crate) struct Entrance {
+    /// As it is written.
+    pub(crate) address: String,
+    addresses: Vec<SocketAddr>,
     pub(crate) guard: Guard,
-    pub(crate) base_path: String,
+    base_path: String,
 }
 
-impl Listening {
-    /// Listens as flags and configuration say, or refuses to.
-    pub(crate) async fn start(
+impl Entrance {
+    /// Reads the configuration, or refuses it; listens nowhere yet.
+    pub(crate) async fn read(
         config: &HttpConfig,
-        asked: Option<SocketAddr>,
+        asked: Option<&str>,
         insecure: bool,
     ) -> Result<Self, Failure> {
-        let address = match asked {
-            Some(address) => address,
-            None => {
-                let text = config.listen.as_deref().unwrap_or(LISTEN_DEFAULT);
-                text.parse().map_err(|_| {
-                    Failure::usage(format!(
-                        "http.listen: {text:?} is no address: write one as in {LISTEN_DEFAULT}"
-                    ))
-                })?
-            }
+        let (place, address) = match (asked, config.listen.as_deref()) {
+            (Some(text), _) => ("--listen", text),
+            (None, text) => ("http.listen", text.unwrap_or(LISTEN_DEFAULT)),
         };
+        let addresses = resolve(place, address).await?;
         let tokens = tokens(config)?;
-        let local = address.ip().is_loopback();
-        if !local && tokens.is_empty() && !insecure {
+        let beyond = addresses.iter().find(|address| !address.ip().is_loopback());
+        let local = beyond.is_none();
+        if let (Some(address), true, false) = (beyond, tokens.is_empty(), insecure) {
             return Err(Failure::usage(format!(
                 "{address} can be reached from other machines and no token is configured: set {TOKEN_VARIABLE} or [http] tokens, listen on 127.0.0.1, or say --insecure"
             )));
@@ -79,9 +76,23 @@ impl Listening {
             refuses_sites: tokens.is_empty(),
             tokens,
         };
-        let base_path = base_path(config)?;
+        Ok(Self { address: address.to_owned(), addresses, guard, base_path: base_path(config)? })
+    }
+}
+
+/// A socket that listens, and who will be let in.
+pub(crate) struct Listening {
+    listener: TcpListener,
+    pub(crate) guard: Guard,
+    pub(crate) base_path: String,
+}
+
+impl Listening {
+    /// Listens as flags and configuration say.
+    pub(crate) async fn start(entrance: Entrance) -> Result<Self, Failure> {
+        let Entrance { address, addresses, guard, base_path } = entrance;
         allow_files();
-        let listener = TcpListener::bind(address).await.map_err(|error| {
+        let listener = TcpListener::bind(addresses.as_slice()).await.map_err(|error| {
             Failure::failed(format!(
                 "cannot listen on {address}: {error}; choose another address with --listen, or none with --no-http"
             ))
@@ -113,7 +124,7 @@ impl Listening {
             let whom = match (tokens.is_empty(), app.guard.local_only) {
                 (false, _) => format!("for the tokens {}", tokens.join(", ")),
                 (true, true) => "without a token, for programs of this machine only".to_owned(),
-                (true, false) => "without a token, for everybody who reaches it".to_owned(),
+                (true, false) => "without a token, for anyone who can connect".to_owned(),
             };
             tracing::info!("listening on http://{address}{base_path}/ {whom}");
         }
@@ -122,6 +133,26 @@ impl Listening {
         let task = tokio::spawn(accept(self.listener, build(&app), closing, CONNECTIONS_MAX));
         Server { app, close, task, wakeups }
     }
+}
+
+/// The addresses of `HOST:PORT`; of several the first that is free is listened on.
+async fn resolve(place: &str, text: &str) -> Result<Vec<SocketAddr>, Failure> {
+    let wanted = format!("write HOST:PORT, as in {LISTEN_DEFAULT}, localhost:7117 or [::1]:7117");
+    let wrong = |what: String| Failure::usage(format!("{place}: {text:?} {what}: {wanted}"));
+    let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("names no port".to_owned()))?;
+    if port.parse::<u16>().is_err() {
+        return Err(wrong(format!("has {port:?} for a port, which goes from 0 to 65535")));
+    }
+    if host.is_empty() {
+        return Err(wrong("names no host (0.0.0.0 means every address)".to_owned()));
+    }
+    let found = tokio::net::lookup_host(text).await;
+    let found = found.map_err(|error| wrong(format!("cannot be resolved ({error})")))?;
+    let mut addresses: Vec<SocketAddr> = found.collect();
+    // What programs on this machine try first, where a name means both.
+    addresses.sort_by_key(SocketAddr::is_ipv6);
+    addresses.dedup();
+    Ok(addresses)
 }
 
 /// See [`Listening::wait`].

@@ -1,17 +1,17 @@
 //! What all requests share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use seriatim::{Client, Cron, Observer, SharedStore};
+use seriatim::{Client, Cron, Ending, Observer, Queue, SharedStore, Summary, TurnLog};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 
 use super::audit::Audit;
 use super::auth::Guard;
+use super::implied::Queues;
 use super::limits::Budgets;
 use super::logins::Logins;
 use super::metrics::{Meter, Metered};
 use super::work::Workers;
-use crate::failures::FailureLog;
 use crate::journal::Journal;
 use crate::trace::Traces;
 
@@ -27,13 +27,16 @@ pub(crate) struct App {
     pub(super) base_path: String,
     pub(super) meter: Arc<Meter>,
     pub(super) workers: Workers,
-    pub(super) failures: Arc<FailureLog>,
+    /// What remote workers did through this process.
+    remote: Mutex<Summary>,
+    pub(super) turn_log: Arc<TurnLog>,
     pub(super) budgets: Budgets,
     pub(super) logins: Logins,
     pub(super) journal: Arc<Journal>,
     pub(super) traces: Traces,
     pub(super) audit: Audit,
     pub(super) cron: Vec<Cron>,
+    pub(super) queues: Queues,
     /// Held by what goes on although its client may be gone; see [`App::finished`].
     unfinished: Arc<RwLock<()>>,
     draining: watch::Sender<bool>,
@@ -48,8 +51,8 @@ pub(crate) struct Setup {
     pub(crate) base_path: String,
     /// Is told of every push.
     pub(crate) observer: Option<Arc<dyn Observer>>,
-    /// Logs what remote workers fail.
-    pub(crate) failures: Arc<FailureLog>,
+    /// Logs how the turns of remote workers end.
+    pub(crate) turn_log: Arc<TurnLog>,
     /// The journal of the store's wrapper.
     pub(crate) journal: Arc<Journal>,
     /// Is told of every request that pushes.
@@ -57,6 +60,10 @@ pub(crate) struct Setup {
     pub(crate) audit: Audit,
     /// What this node pushes by the clock.
     pub(crate) cron: Vec<Cron>,
+    /// The queues of the configuration.
+    pub(crate) queues: Vec<Queue>,
+    /// Whether a push to another queue is refused, unless it exists.
+    pub(crate) refuses_implied: bool,
 }
 
 impl App {
@@ -66,6 +73,7 @@ impl App {
             Some(observer) => Client::observed(store.clone(), observer),
             None => Client::new(store.clone()),
         };
+        let client = client.queues(setup.queues.clone());
         Arc::new(Self {
             client,
             store,
@@ -74,11 +82,13 @@ impl App {
             base_path: setup.base_path,
             meter,
             workers: Workers::default(),
-            failures: setup.failures,
+            remote: Mutex::default(),
+            turn_log: setup.turn_log,
             journal: setup.journal,
             traces: setup.traces,
             audit: setup.audit,
             cron: setup.cron,
+            queues: Queues::new(setup.queues, !setup.refuses_implied),
             budgets: Budgets::default(),
             logins: Logins::default(),
             unfinished: Arc::default(),
@@ -91,6 +101,16 @@ impl App {
         let journal = Arc::<Journal>::default();
         let (store, meter) = Metered::wrap(store, journal.clone());
         Self::new(store, meter, Setup { journal, ..Setup::default() })
+    }
+
+    /// Counts a turn that a remote worker has settled; none if that was stale.
+    pub(super) fn settled(&self, ending: Option<Ending>) {
+        self.remote.lock().unwrap_or_else(PoisonError::into_inner).count(ending);
+    }
+
+    /// What remote workers did through this process.
+    pub(crate) fn remote(&self) -> Summary {
+        *self.remote.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on only what holders of claims need is answered.

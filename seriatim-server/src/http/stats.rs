@@ -1,4 +1,4 @@
-//! The numbers of all queues, in Lowkiq's shape.
+//! The figures of all queues, in Lowkiq's shape.
 
 use axum::extract::State;
 
@@ -9,27 +9,35 @@ use super::route::{Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
 use crate::commands::stats::as_json;
+use crate::figures::{ALL, Figures};
 
 pub(super) fn routes() -> Vec<Route> {
-    let numbers = || {
-        [
-            ("length", Schema::integer()),
-            ("morgue_length", Schema::integer()),
-            ("lag", Schema::number()),
-        ]
-    };
+    let lowkiq = [("length", Schema::integer()), ("morgue_length", Schema::integer())];
+    let total: Vec<_> = lowkiq.into_iter().chain(figures()).collect();
+    let what = [("mode", mode()), ("paused", Schema::truth())];
+    let of_queue: Vec<_> = total.iter().cloned().chain(what).collect();
     let answer = Schema::object(&[
-        ("total", Schema::object(&numbers())),
-        ("by_worker", Schema::map(Schema::object(&numbers()))),
+        ("total", Schema::object(&total)),
+        ("by_worker", Schema::map(Schema::object(&of_queue))),
     ]);
     vec![
         Route::get("/api/v1/stats", Access::Read, stats)
-            .says("The numbers of all queues, in all and one by one")
+            .says("The figures of all queues, in all and one by one")
             .answers(answer),
     ]
 }
 
+/// The figures of a queue.
+pub(super) fn figures() -> Vec<(&'static str, Schema)> {
+    let counts = ALL.iter().map(|figure| (figure.name, Schema::integer()));
+    counts.chain([("lag", Schema::number())]).collect()
+}
+
+pub(super) fn mode() -> Schema {
+    Schema::one_of(&["parallel", "accumulate", "fifo", "exclusive"])
+}
+
 async fn stats(State(app): State<Shared>) -> Result<Written, Problem> {
-    let stats = app.store.stats(None).await?;
-    Written::of(stats.len() * JOB_BYTES, move || as_json(&stats)).await
+    let figures = Figures::all(&*app.store).await?;
+    Written::of(figures.len() * JOB_BYTES, move || as_json(&figures)).await
 }

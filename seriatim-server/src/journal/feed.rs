@@ -1,6 +1,5 @@
 //! What listeners are told while it happens: turns, and every second the numbers of all queues.
 
-use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde::Serialize;
-use seriatim::store::QueueStats;
 use seriatim::{LaneId, Timestamp, Token, Turn};
 use tokio::sync::{broadcast, watch};
 
 use crate::commands::stats::as_json;
+use crate::figures::{Figures, busiest};
 use crate::output::text::{cut, one_line};
 use crate::output::time::absolute;
 
@@ -185,16 +184,15 @@ impl Feed {
     }
 
     /// The numbers of the queues. They have no id: who comes back gets new ones.
-    pub(crate) fn stats(&self, mut stats: Vec<QueueStats>) {
+    pub(crate) fn stats(&self, figures: Vec<Figures>) {
         let left_out = std::mem::take(&mut self.line().left_out);
-        let total = as_json(&stats)["total"].take();
-        let queues_left_out = stats.len().saturating_sub(STATS_QUEUES_MAX);
-        if queues_left_out > 0 {
-            stats.sort_by_key(|queue| Reverse((queue.jobs + queue.dead, queue.processed)));
-            stats.truncate(STATS_QUEUES_MAX);
-        }
-        let mut document = as_json(&stats);
-        document["total"] = total;
+        let queues_left_out = figures.len().saturating_sub(STATS_QUEUES_MAX);
+        let (mut figures, others) = busiest(figures, STATS_QUEUES_MAX);
+        // The sums are those of all; by name only the busiest are told.
+        let shown = as_json(&figures)["by_worker"].take();
+        figures.extend(others);
+        let mut document = as_json(&figures);
+        document["by_worker"] = shown;
         document["turns_left_out"] = left_out.into();
         document["queues_left_out"] = queues_left_out.into();
         self.stats.send_replace(format!("event: stats\ndata: {document}\n\n").into());
@@ -236,6 +234,8 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
+    use seriatim::store::QueueStats;
+
     use super::*;
 
     fn turn(feed: &Feed) {
@@ -280,17 +280,17 @@ mod tests {
     async fn of_ten_thousand_queues_the_busiest_are_told_and_nothing_is_kept_of_them() {
         let feed = Feed::default();
         let mut hearing = feed.listen(None);
-        let queue = |i: u64| QueueStats {
-            queue: format!("{}-{i}", "q".repeat(100)).into(),
-            jobs: i,
-            ..QueueStats::default()
+        let queue = |i: u64| {
+            let queue = format!("{}-{i}", "q".repeat(100)).into();
+            let stats = QueueStats { queue, jobs: i, ..QueueStats::default() };
+            Figures { stats, prefetched: 0 }
         };
         for _ in 0..3 {
             feed.stats((0..10_000).map(queue).collect());
         }
         let (_, told) = next(&mut hearing).await.unwrap_or_default();
         assert!(told.contains(r#""queues_left_out":9000"#) && told.contains("q-9999\""));
-        assert!(told.contains(r#""length":49995000"#), "the sum is that of all");
+        assert!(told.contains(r#""jobs":49995000"#), "the sum is that of all");
         assert!(told.len() < 1 << 19, "{}", told.len());
         assert!(feed.line().recent.is_empty());
         (0..TURNS_PER_SECOND_MAX).for_each(|_| turn(&feed));

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seriatim::store::{Cancelled, Change, PushStatus, Pushed, QueueView};
-use seriatim::{Fate, Job, JobId, LaneId, NodeId, Settlement, Token, Turn};
+use seriatim::{EndKind, Fate, Job, JobId, LaneId, NodeId, Settlement, Token, Turn};
 
 pub(crate) use book::{Book, Limits, Search};
 pub(crate) use event::Event;
@@ -94,10 +94,10 @@ impl Journal {
         }
         for turn in turns {
             self.hold(turn);
-            self.feed.turn(turn.into(), "started", None);
+            self.feed.turn(turn.into(), "claimed", None);
             for job in &turn.jobs {
                 let node = node.to_string();
-                let claim = Event { node: Some(&node), ..Event::of_turn("started", job.id, turn) };
+                let claim = Event { node: Some(&node), ..Event::of_turn("claimed", job.id, turn) };
                 self.write(&Event { attempt: Some(job.attempt), ..claim });
             }
         }
@@ -133,8 +133,8 @@ impl Journal {
         if self.is_idle() { Vec::new() } else { settlements.to_vec() }
     }
 
-    /// The store has carried a settlement out.
-    pub(crate) fn settled(&self, settlement: &Settlement) {
+    /// The store has carried a settlement out; those of its jobs that a person wanted cancelled are.
+    pub(crate) fn settled(&self, settlement: &Settlement, cancelled: &[JobId]) {
         let Some(turn) = self.held().remove(&(settlement.token, settlement.lane)) else { return };
         let keep = &settlement.keep;
         let error = keep.error.as_deref();
@@ -145,8 +145,9 @@ impl Journal {
         };
         for (job, attempt) in &turn.jobs {
             let (what, why) = match settlement.fate_of(*job) {
+                _ if cancelled.contains(job) => ("canceled", None),
                 Fate::Done => ("succeeded", None),
-                Fate::Bury => ("failed", error),
+                Fate::Bury => ("dead", error),
                 Fate::Cancel => ("canceled", error),
                 Fate::Expire => ("canceled", Some("expired")),
                 Fate::Drop => ("dropped", error),
@@ -157,11 +158,11 @@ impl Journal {
             let token = Some(settlement.token);
             self.write(&Event { token, attempt: Some(*attempt), ..event });
         }
-        let what = match (settlement.is_all_done(), keep.counted) {
-            (true, _) => "done",
-            (_, true) => "failed",
-            (_, false) if settlement.rest == Fate::Keep => "put_off",
-            _ => "ended",
+        let what = match settlement.ending(turn.jobs.iter().map(|(job, _)| *job), cancelled).kind {
+            EndKind::Done => "done",
+            EndKind::Failed => "failed",
+            EndKind::PutOff => "put_off",
+            EndKind::Cancelled => "canceled",
         };
         let place = feed::Place {
             queue: turn.queue.clone(),

@@ -6,10 +6,11 @@ use std::fmt;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use seriatim::store::{JobView, LaneView, NodeView, Page, PushStatus, QueueStats, QueueView};
+use seriatim::store::{JobView, LaneView, NodeView, Page, PushStatus, QueueView, Trouble};
 use seriatim::{JobOptions, Timestamp};
 
 use super::time::absolute;
+use crate::figures::Figures;
 
 /// A time, or null.
 fn time(time: Option<Timestamp>) -> Value {
@@ -76,6 +77,11 @@ impl Serialize for Shown<'_> {
 }
 
 impl<'a> Shown<'a> {
+    /// An object of which all is known.
+    pub(crate) fn plain(object: Value) -> Self {
+        Self { plain: object, raw: Vec::new() }
+    }
+
     /// With a list of others in it.
     pub(crate) fn with_list(mut self, name: &'static str, list: Vec<Self>) -> Self {
         self.raw.push((name, Raw::List(list)));
@@ -114,8 +120,8 @@ pub(crate) fn page<'a, T>(
     page: &'a Page<T>,
     document: impl Fn(&'a T) -> Shown<'a>,
 ) -> Shown<'a> {
-    let plain = json!({ "next": page.next });
-    Shown { plain, raw: Vec::new() }.with_list(name, page.rows.iter().map(document).collect())
+    let rows = page.rows.iter().map(document).collect();
+    Shown::plain(json!({ "next": page.next })).with_list(name, rows)
 }
 
 pub(crate) fn job(job: &JobView) -> Shown<'_> {
@@ -157,23 +163,41 @@ pub(crate) fn lane(lane: &LaneView) -> Shown<'_> {
     Shown { plain, raw: vec![("progress", Raw::told(lane.progress.as_deref()))] }
 }
 
-pub(crate) fn queue(view: &QueueView, stats: &QueueStats) -> Value {
-    json!({
-        "queue": view.queue.name, "mode": view.queue.mode, "declared": view.declared,
-        "paused": view.paused, "jobs": stats.jobs, "lanes": stats.lanes, "running": stats.running,
-        "retries": stats.retries, "dead": stats.dead, "processed": stats.processed,
-        "failed": stats.failed, "lag": stats.lag.as_secs_f64(),
-    })
+pub(crate) fn queue(view: &QueueView, figures: &Figures) -> Value {
+    let mut document = figures.document();
+    document["queue"] = view.queue.name.as_str().into();
+    document["mode"] = plain(view.queue.mode);
+    document["declared"] = view.declared.into();
+    document["paused"] = view.paused.into();
+    document
 }
 
-pub(crate) fn node(node: &NodeView, state: &str, running: usize) -> Value {
+/// What a node has claimed, as far as it runs and as far as it waits for a slot.
+pub(crate) fn load(node: &NodeView, claimed: usize) -> (u64, u64) {
+    let told = node.info.prefetched.values().copied().map(u64::from).sum::<u64>();
+    let prefetched = told.min(claimed as u64);
+    (claimed as u64 - prefetched, prefetched)
+}
+
+pub(crate) fn node(node: &NodeView, state: &str, claimed: usize) -> Value {
     let info = &node.info;
+    let (running, prefetched) = load(node, claimed);
     json!({
         "node": info.id, "name": &*info.name, "host": info.host, "pid": info.pid,
         "version": info.version, "state": state, "queues": info.queues,
-        "concurrency": info.concurrency, "busy": info.busy, "running": running,
+        "concurrency": info.concurrency, "busy": info.busy,
+        "claimed": claimed, "running": running, "prefetched": prefetched,
         "started_at": absolute(info.started_at), "heartbeat_at": absolute(node.heartbeat_at),
         "lease": seriatim::duration::format(info.lease), "command": node.command,
+        "troubles": info.troubles.iter().map(trouble).collect::<Vec<Value>>(),
+    })
+}
+
+pub(crate) fn trouble(trouble: &Trouble) -> Value {
+    json!({
+        "kind": trouble.kind, "queue": trouble.queue, "about": trouble.about,
+        "text": trouble.text, "times": trouble.times, "since": absolute(trouble.since),
+        "last_at": absolute(trouble.last_at),
     })
 }
 

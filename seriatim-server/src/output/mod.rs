@@ -17,20 +17,28 @@ use seriatim::ErrorKind;
 
 #[cfg(test)]
 pub(crate) use log::DEFAULT_LEVEL;
-pub(crate) use log::{LogFormat, start_log};
+pub(crate) use log::{LogFilter, LogFormat, check_log, start_log};
 pub(crate) use terminal::Terminal;
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// 1: it failed; 2: it was asked wrongly.
+    /// 1: it failed; 2: the request was wrong; 130: it was interrupted.
     code: u8,
     message: String,
     kind: ErrorKind,
     field: Option<String>,
+    hint: Option<String>,
 }
 
 impl Failure {
+    /// The exit code of what was told to stop before it was done, as shells have it of Ctrl-C.
+    pub(crate) const INTERRUPTED: u8 = 130;
+
+    pub(crate) fn interrupted(message: impl fmt::Display) -> Self {
+        Self::new(Self::INTERRUPTED, message, ErrorKind::Internal)
+    }
+
     pub(crate) fn failed(message: impl fmt::Display) -> Self {
         Self::new(1, message, ErrorKind::Internal)
     }
@@ -50,7 +58,7 @@ impl Failure {
     }
 
     fn new(code: u8, message: impl fmt::Display, kind: ErrorKind) -> Self {
-        Self { code, message: message.to_string(), kind, field: None }
+        Self { code, message: message.to_string(), kind, field: None, hint: None }
     }
 
     /// What sort of failure it is.
@@ -73,12 +81,38 @@ impl Failure {
         Self::failed("")
     }
 
-    /// Tells it on stderr.
-    pub(crate) fn report(&self) -> ExitCode {
+    /// Adds what to do about it, for programs: people read it in the message.
+    pub(crate) fn with_hint(mut self, hint: Option<String>) -> Self {
+        self.hint = hint;
+        self
+    }
+
+    /// Tells it on stderr: in a sentence, or as a JSON object.
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
         if !self.message.is_empty() {
-            let _ = writeln!(std::io::stderr(), "seriatim: {}", self.message);
+            let told = match json {
+                true => self.document().to_string(),
+                false => format!("seriatim: {}", self.message),
+            };
+            let _ = writeln!(std::io::stderr(), "{told}");
         }
         ExitCode::from(self.code)
+    }
+
+    /// What programs read. Absent is what there is not.
+    fn document(&self) -> serde_json::Value {
+        let kind = match self.code {
+            Self::INTERRUPTED => "interrupted",
+            _ => self.kind.as_str(),
+        };
+        let mut error = serde_json::json!({ "kind": kind, "message": self.message });
+        for (name, value) in [("field", &self.field), ("hint", &self.hint)] {
+            if let Some(value) = value {
+                error[name] = value.as_str().into();
+            }
+        }
+        error["exit_code"] = self.code.into();
+        serde_json::json!({ "error": error })
     }
 }
 

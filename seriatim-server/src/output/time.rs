@@ -3,10 +3,7 @@
 use std::time::Duration;
 
 use seriatim::Timestamp;
-
-const MINUTE: u64 = 60;
-const HOUR: u64 = 60 * MINUTE;
-const DAY: u64 = 24 * HOUR;
+pub(crate) use seriatim::duration::rounded as length;
 
 /// RFC 3339 in UTC, as the JSON has it.
 pub(crate) fn absolute(time: Timestamp) -> String {
@@ -21,19 +18,6 @@ pub(crate) fn relative(now: Timestamp, time: Timestamp) -> String {
         () if ahead >= Duration::from_secs(1) => format!("in {}", length(ahead)),
         () if past >= Duration::from_secs(1) => format!("{} ago", length(past)),
         () => "now".to_owned(),
-    }
-}
-
-/// The two largest units: `0.4s`, `12s`, `3m20s`, `2h05m`, `4d3h`.
-pub(crate) fn length(length: Duration) -> String {
-    let seconds = length.as_secs();
-    match seconds {
-        0 if length.is_zero() => "0s".to_owned(),
-        0..10 => format!("{:.1}s", length.as_secs_f64()),
-        10..MINUTE => format!("{seconds}s"),
-        MINUTE..HOUR => format!("{}m{:02}s", seconds / MINUTE, seconds % MINUTE),
-        HOUR..DAY => format!("{}h{:02}m", seconds / HOUR, seconds % HOUR / MINUTE),
-        _ => format!("{}d{}h", seconds / DAY, seconds % DAY / HOUR),
     }
 }
 

@@ -40,6 +40,11 @@ pub(crate) fn of_turn(turn: &Turn) -> Option<&str> {
     turn.jobs.iter().find_map(of_job)
 }
 
+/// The trace id of a turn.
+pub(crate) fn id_of_turn(turn: &Turn) -> Option<&str> {
+    of_turn(turn).and_then(id)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::{Batch, Context, Failure, JobId, LaneId, Outcome, Outcomes, Payload};
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::process::{Answer, End, Order, Process};
+use super::answer::Held;
+use super::process::{Answer, End, Handed, Order, Process};
 use super::protocol::{self, Call};
 use super::seats::Seats;
 
@@ -15,6 +15,13 @@ use super::seats::Seats;
 /// it is ended itself. With the process' own grace it stays within the engine's patience, so that
 /// the process is gone before its lanes can run elsewhere.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
+
+/// How long a process that has never answered a call may say nothing about one before there is a
+/// warning: most likely it waits for something, or does not flush what it writes. Each further warning
+/// of a call comes after twice as long.
+const SILENCE_NEW: Duration = Duration::from_secs(10);
+/// The same for a process that has answered before: it knows how.
+const SILENCE_KNOWN: Duration = Duration::from_secs(600);
 
 /// Runs one call in one of the processes.
 pub(crate) async fn run(
@@ -31,25 +38,30 @@ pub(crate) async fn run(
             // It has not begun, so it does not count.
             () = context.cancelled() => return Ok(Outcome::Release.into()),
         };
+        let held = Held::new(&call.batch, &batch);
         let mut talk = Talk::new(seat.process(), &call, &batch, &context);
-        let answer = talk.run(call).await;
+        let answer = talk.run(call, held.clone()).await;
         talk.is_over = true;
-        match answer {
-            Answer::NeverSent => {}
-            answer => return conclude(&batch, answer, talk.is_overdue),
+        match (answer, talk.fault.take()) {
+            (Answer::NeverSent, None) => {}
+            (_, Some(why)) => return Err(unusable(&why)),
+            (answer, None) => return conclude(&held, answer, talk.is_overdue),
         }
     }
 }
 
-fn conclude(batch: &Batch<Payload>, answer: Answer, is_overdue: bool) -> Result<Outcomes, Failure> {
+fn unusable(why: &str) -> Failure {
+    format!("the worker's answer cannot be used: {why}").into()
+}
+
+fn conclude(held: &Held, answer: Answer, is_overdue: bool) -> Result<Outcomes, Failure> {
     match answer {
-        Answer::Done => Ok(Outcomes::new()),
-        Answer::Results(results) => {
-            let error = "the worker's result does not name this lane".into();
+        Answer::Said(said) => {
+            let error = "the worker's answer does not name this lane: `results` must name each lane of the call".into();
             let unnamed = Outcome::Retry { error, retry_in: None };
-            Ok(protocol::outcomes(batch, &results, &unnamed))
+            Ok(said.outcomes(held, &unnamed))
         }
-        Answer::Unreadable(why) => Err(format!("the worker's result cannot be read: {why}").into()),
+        Answer::Unusable(why) => Err(unusable(&why)),
         Answer::Ended(End { text, .. }) if is_overdue => {
             Err(format!("the worker process did not answer and was ended: {text}").into())
         }
@@ -69,6 +81,8 @@ struct Talk<'a> {
     lanes: Vec<(LaneId, Vec<JobId>)>,
     /// Jobs of which a cancellation has been told.
     told: Vec<JobId>,
+    /// What it said of the call and cannot be used.
+    fault: Option<Arc<str>>,
     is_overdue: bool,
     is_over: bool,
 }
@@ -88,20 +102,28 @@ impl<'a> Talk<'a> {
             batch: call.batch.clone(),
             lanes: lanes.collect(),
             told: Vec::new(),
+            fault: None,
             is_overdue: false,
             is_over: false,
         }
     }
 
-    async fn run(&mut self, call: Call) -> Answer {
-        let lanes = self.lanes.iter().map(|(lane, _)| *lane).collect();
-        let mut answer = self.process.perform(call, self.context.clone(), lanes).await;
+    async fn run(&mut self, call: Call, held: Held) -> Answer {
+        let mut handed = self.process.perform(call, self.context.clone(), held).await;
+        let mut silence = Silence::new(self.process.has_answered());
         let context = self.context;
         loop {
             tokio::select! {
                 biased;
-                answer = &mut answer => return answer.unwrap_or(Answer::NeverSent),
+                answer = &mut handed.answer => return answer.unwrap_or(Answer::NeverSent),
                 () = context.must_end() => break,
+                Ok(()) = handed.news.changed() => {
+                    self.fault.clone_from(&handed.news.borrow_and_update().fault);
+                    if self.fault.is_some() {
+                        break;
+                    }
+                    silence.is_broken();
+                }
                 flagged = context.flagged(self.told.len()), if !context.is_cancelled() => {
                     self.cancel(flagged);
                 }
@@ -109,14 +131,25 @@ impl<'a> Talk<'a> {
                 () = context.cancelled(), if self.told.len() < self.jobs() => {
                     self.cancel(self.lanes.clone());
                 }
+                () = sleep_until(silence.ends) => self.warn_of(&mut silence),
             }
         }
         self.cancel(self.lanes.clone());
-        self.end(&mut answer).await
+        self.end(handed).await
+    }
+
+    fn warn_of(&self, silence: &mut Silence) {
+        if let Some(length) = silence.over(self.process.has_answered()) {
+            let (batch, length) = (&self.batch, seriatim::duration::format(length));
+            self.process.warn(&format!(
+                "nothing about call {batch:?} for {length}: an answer is one line of JSON with this `batch`, and counts when its line has ended and is flushed"
+            ));
+        }
     }
 
     /// It must end now: the process is asked, and then ended if that does not help.
-    async fn end(&mut self, answer: &mut oneshot::Receiver<Answer>) -> Answer {
+    async fn end(&mut self, mut handed: Handed) -> Answer {
+        let answer = &mut handed.answer;
         if let Ok(answer) = timeout(CANCEL_GRACE, &mut *answer).await {
             return answer.unwrap_or(Answer::NeverSent);
         }
@@ -148,11 +181,64 @@ impl<'a> Talk<'a> {
     }
 }
 
+/// How long nothing has been heard of a call.
+struct Silence {
+    began: Instant,
+    ends: Instant,
+    length: Duration,
+}
+
+impl Silence {
+    fn new(is_known: bool) -> Self {
+        let length = if is_known { SILENCE_KNOWN } else { SILENCE_NEW };
+        let began = Instant::now();
+        Self { began, ends: began + length, length }
+    }
+
+    fn is_broken(&mut self) {
+        self.began = Instant::now();
+        self.ends = self.began + self.length;
+    }
+
+    /// How long it has been, if that is worth a warning. A process that has answered another call
+    /// meanwhile is believed for longer.
+    fn over(&mut self, is_known: bool) -> Option<Duration> {
+        if is_known && self.length < SILENCE_KNOWN {
+            self.length = SILENCE_KNOWN;
+            self.ends = self.began + self.length;
+            return None;
+        }
+        let length = self.length;
+        self.length *= 2;
+        self.ends = self.began + self.length;
+        Some(length)
+    }
+}
+
 impl Drop for Talk<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             // The engine has given the call up, and its lanes may run elsewhere in a moment.
             self.process.order(Order::Kill);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_warned_about_ever_more_rarely_and_later_if_the_process_has_answered() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let mut silence = Silence::new(false);
+        assert_eq!(silence.ends, now + SILENCE_NEW);
+        assert_eq!((silence.over(false), silence.ends), (Some(second * 10), now + second * 20));
+        assert_eq!((silence.over(false), silence.ends), (Some(second * 20), now + second * 40));
+        tokio::time::advance(second).await;
+        silence.is_broken();
+        assert_eq!(silence.ends, now + second * 41, "progress begins it anew");
+        assert_eq!((silence.over(true), silence.ends), (None, now + second + SILENCE_KNOWN));
+        assert_eq!(silence.over(true), Some(SILENCE_KNOWN));
     }
 }

@@ -1,22 +1,21 @@
 //! Command workers: one process for each call, the call as one JSON document on its stdin.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::time::Duration;
 
 use seriatim::{Batch, Context, Failure, Outcome, Outcomes, Payload, Unstartable};
 use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
-use tokio::time::timeout;
 
+use super::answer::{self, Fault, Heard, Held, Said};
 use super::group::Group;
-use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail, for_log};
-use super::protocol::{self, Call, SNOOZE};
+use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
+use super::printed::Printed;
+use super::protocol::{Call, SNOOZE};
+use super::stopped::given_up;
 use crate::trace;
 
-/// How long the output of a command that has ended is read: something that left its group may hold
-/// the pipe open for ever.
-const DRAIN_MAX: Duration = Duration::from_secs(1);
 /// Exit code for "later" (`EX_TEMPFAIL` of sysexits.h).
 const EXIT_SNOOZE: i32 = 75;
 /// Exit code for "never" (`EX_DATAERR`).
@@ -25,6 +24,7 @@ const EXIT_BURY: i32 = 65;
 /// Runs the command for one call.
 pub(crate) async fn run(
     command: Arc<[String]>,
+    printed: Printed,
     batch: Batch<Payload>,
     context: Context,
 ) -> Result<Outcomes, Failure> {
@@ -32,18 +32,33 @@ pub(crate) async fn run(
     let (group, mut child) = start(&command, &batch).map_err(|error| {
         Unstartable(format!("{}: {error}", command.first().map_or("", String::as_str)))
     })?;
-    let feed = tokio::spawn(feed(child.stdin.take(), call.line));
-    let queue: Arc<str> = batch.queue().into();
-    let stdout = tokio::spawn(last_line(child.stdout.take(), queue.clone()));
-    let stderr = tokio::spawn(tail(child.stderr.take(), queue));
-    let status = group.ended(&mut child, &context).await;
-    // What it left behind would work on beside the next holder of the key. It also holds the pipes.
-    drop(group);
-    feed.abort();
-    let output = timeout(DRAIN_MAX, async { tokio::join!(stdout, stderr) }).await;
-    let (stdout, stderr) = output.map_or((None, None), |(out, err)| (out.ok(), err.ok()));
+    let mut stdout = child.stdout.take().map(|from| Lines::new(from, LINE_BYTES_MAX));
+    let mut stderr = child.stderr.take().map(|from| Lines::new(from, LOG_LINE_BYTES_MAX));
+    let mut answer = Reading { held: Held::new(&call.batch, &batch), said: None, fault: None };
+    let (mut tail, stdin) = (Tail::default(), child.stdin.take());
+    let talking = async {
+        let listening = async {
+            while let Some(line) = next(&mut stdout).await {
+                answer.hear(&line, &context, &printed);
+            }
+        };
+        let complaining = async {
+            while let Some(line) = next(&mut stderr).await {
+                complain(&line, &mut tail, &printed);
+            }
+        };
+        tokio::join!(feed(stdin, call.line), listening, complaining);
+    };
+    let status = group.ended_and_read(&mut child, &context, talking).await;
+    // Where something still holds a pipe, what was read of the last line counts.
+    if let Some(line) = stdout.as_mut().and_then(Lines::rest) {
+        answer.hear(&line, &context, &printed);
+    }
+    if let Some(line) = stderr.as_mut().and_then(Lines::rest) {
+        complain(&line, &mut tail, &printed);
+    }
     let status = status.map_err(|e| format!("its end cannot be learned: {e}"))?;
-    Ok(conclude(&batch, status, stdout.flatten().as_ref(), &stderr.unwrap_or_default())?)
+    Ok(conclude(answer, status, &tail, &context)?)
 }
 
 fn start(command: &[String], batch: &Batch<Payload>) -> std::io::Result<(Group, Child)> {
@@ -76,49 +91,112 @@ async fn feed(stdin: Option<ChildStdin>, document: String) {
     }
 }
 
-/// Reads to the end; all goes to the log, the last line is kept.
-async fn last_line(from: Option<impl AsyncRead + Unpin>, queue: Arc<str>) -> Option<Line> {
-    let mut lines = Lines::new(from?, LINE_BYTES_MAX);
-    let mut last = None;
-    while let Some(line) = lines.next().await {
-        tracing::debug!(queue = &*queue, stream = "stdout", "{}", for_log(&line.text));
-        last = Some(line);
-    }
-    last
+async fn next<R: AsyncRead + Unpin>(lines: &mut Option<Lines<R>>) -> Option<Line> {
+    lines.as_mut()?.next().await
 }
 
-async fn tail(from: Option<impl AsyncRead + Unpin>, queue: Arc<str>) -> Tail {
-    let mut tail = Tail::default();
-    let Some(from) = from else { return tail };
-    let mut lines = Lines::new(from, LOG_LINE_BYTES_MAX);
-    while let Some(line) = lines.next().await {
-        tracing::debug!(queue = &*queue, stream = "stderr", "{}", line.text);
-        tail.add(&line.text);
-    }
-    tail
+/// What a command has answered so far.
+struct Reading {
+    held: Held,
+    said: Option<Said>,
+    /// Why that cannot be used.
+    fault: Option<String>,
 }
 
-/// The exit code says how all lanes end, but for those that a last line names.
+impl Reading {
+    fn hear(&mut self, line: &Line, context: &Context, printed: &Printed) {
+        printed.line("stdout", &line.text);
+        let heard = match answer::read(line) {
+            Heard::Output => Ok(()),
+            Heard::Progress { batch, lane, progress } => {
+                let named = self.held.check_name(batch.as_deref());
+                named.and_then(|()| self.held.check_lane("lane", lane)).map(|_| {
+                    if let Err(error) = context.progress_of(lane, &progress) {
+                        printed.warn(&error.to_string());
+                    }
+                })
+            }
+            Heard::Answer { batch, said } => self.answered(batch.as_deref(), said),
+            Heard::Fault(Fault { why, .. }) => Err(why),
+        };
+        if let Err(why) = heard {
+            self.fault.get_or_insert(why);
+        }
+    }
+
+    fn answered(&mut self, batch: Option<&str>, said: Said) -> Result<(), String> {
+        self.held.check_name(batch)?;
+        self.held.check(&said)?;
+        match self.said.replace(said) {
+            Some(before)
+                if !self.said.as_ref().is_some_and(|said| self.held.is_same(said, &before)) =>
+            {
+                Err("it answered twice, and not the same: print one answer".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn complain(line: &Line, tail: &mut Tail, printed: &Printed) {
+    printed.line("stderr", &line.text);
+    tail.add(&line.text);
+}
+
+/// The exit code says how all lanes end, but for those that the answer names.
 fn conclude(
-    batch: &Batch<Payload>,
+    answer: Reading,
     status: ExitStatus,
-    last_line: Option<&Line>,
     stderr: &Tail,
+    context: &Context,
 ) -> Result<Outcomes, String> {
+    let Reading { held, said, fault } = answer;
+    if let Some(why) = fault {
+        return Err(with_words(format!("the command's answer cannot be used: {why}"), stderr));
+    }
     let error = stderr.text().unwrap_or_else(|| format!("the command ended with {status}"));
-    let results =
-        last_line.filter(|line| !line.is_cut).and_then(|line| protocol::last_line(&line.text));
-    let by_code = match status.code() {
-        Some(0) => Outcome::Done,
-        Some(EXIT_SNOOZE) => Outcome::Snooze { length: SNOOZE },
-        Some(EXIT_BURY) => Outcome::Bury { error: error.into() },
-        // Without results this is an error of the whole call: the engine knows whether it was the
-        // command's own fault, or that of a timeout or a stop.
-        _ if results.is_none() => return Err(error),
-        _ => Outcome::Retry { error: error.into(), retry_in: None },
+    let Some(said) = said else { return by_code(status, error).map(Outcomes::from) };
+    // The signal was ours: it says nothing about the call.
+    if context.is_cancelled() && status.signal().is_some() {
+        return Ok(said.outcomes(&held, &given_up(context, &error)));
+    }
+    if let Some(why) = contradiction(&said, &held, status) {
+        return Err(with_words(format!("the command's answer cannot be used: {why}"), stderr));
+    }
+    let unnamed = by_code(status, error)
+        .unwrap_or_else(|error| Outcome::Retry { error: error.into(), retry_in: None });
+    Ok(said.outcomes(&held, &unnamed))
+}
+
+/// Without an answer a failure is an error of the whole call: the engine knows whether it was the
+/// command's own fault, or that of a timeout or a stop.
+fn by_code(status: ExitStatus, error: String) -> Result<Outcome, String> {
+    match status.code() {
+        Some(0) => Ok(Outcome::Done),
+        Some(EXIT_SNOOZE) => Ok(Outcome::Snooze { length: SNOOZE }),
+        Some(EXIT_BURY) => Ok(Outcome::Bury { error: error.into() }),
+        _ => Err(error),
+    }
+}
+
+/// Why the exit code cannot be true if the answer is: it is no lane's outcome.
+fn contradiction(said: &Said, held: &Held, status: ExitStatus) -> Option<String> {
+    let outcomes = said.of_every_lane(held)?;
+    let (is_meant, meaning): (fn(&Outcome) -> bool, _) = match status.code() {
+        Some(0) => return None,
+        Some(EXIT_SNOOZE) => (|it| matches!(it, Outcome::Snooze { .. }), "later"),
+        Some(EXIT_BURY) => (|it| matches!(it, Outcome::Bury { .. }), "to the morgue"),
+        _ => (|it| *it != Outcome::Done, "a failure"),
     };
-    Ok(match results {
-        Some(results) => protocol::outcomes(batch, &results, &by_code),
-        None => by_code.into(),
+    let is_borne_out = outcomes.into_iter().any(is_meant);
+    (!is_borne_out).then(|| {
+        format!("{status} means \"{meaning}\", and its `results` say so of no lane: with results for all lanes, end with 0")
     })
+}
+
+fn with_words(error: String, stderr: &Tail) -> String {
+    match stderr.text() {
+        Some(words) => format!("{error}; it said:\n{words}"),
+        None => error,
+    }
 }

@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use seriatim::{Context, JobId};
-use tokio::process::{ChildStdout, Command};
+use tokio::process::Command;
 
 use super::files::{FileJob, FileWorker, Progress, Roots, Trouble, publish};
 use super::group::Group;
@@ -149,10 +149,8 @@ impl Ffmpeg {
         command.args(["-hide_banner", "-nostdin", "-nostats", "-y", "-progress", "pipe:1", "-i"]);
         command.arg(&bench.input).args(&bench.args).arg(&part);
         let (progress, duration_s) = (job.progress(), probed.duration_s);
-        run(&self.transcoder, command, &job.context, move |stdout| {
-            follow(stdout, progress, duration_s)
-        })
-        .await?;
+        let follow = |line: &str| follow(line, &progress, duration_s);
+        run(&self.transcoder, command, &job.context, follow).await?;
         std::fs::rename(&part, bench.transcoded()).map_err(|error| Trouble::at(&part, error))
     }
 
@@ -198,8 +196,12 @@ impl Ffmpeg {
         let mut command = Command::new(&self.prober);
         command.args(["-v", "error", "-show_entries", "format=duration"]);
         command.args(["-of", "default=noprint_wrappers=1:nokey=1"]).arg(file);
-        let text = run(&self.prober, command, context, first_line).await?;
-        let duration = text.and_then(|text| text.trim().parse().ok());
+        let mut first = None;
+        let keep = |line: &str| {
+            first.get_or_insert_with(|| line.to_owned());
+        };
+        run(&self.prober, command, context, keep).await?;
+        let duration = first.and_then(|text| text.trim().parse().ok());
         Ok(duration.filter(|length: &f64| length.is_finite() && *length > 0.0))
     }
 }
@@ -243,17 +245,13 @@ async fn on_a_thread(
     ended.unwrap_or_else(|error| Err(Trouble::Retry(error.to_string())))
 }
 
-/// Runs a program to its end; `read` gets its output.
-async fn run<T, F>(
+/// Runs a program to its end; `hear` gets the lines of its output.
+async fn run(
     name: &str,
     mut command: Command,
     context: &Context,
-    read: impl FnOnce(ChildStdout) -> F,
-) -> Result<Option<T>, Trouble>
-where
-    T: Send + 'static,
-    F: Future<Output = T> + Send + 'static,
-{
+    hear: impl FnMut(&str) + Send,
+) -> Result<(), Trouble> {
     let (group, mut child) = Group::spawn(&mut command).map_err(|error| {
         let hint = if error.kind() == ErrorKind::NotFound {
             ": install it, or say where it is with `ffmpeg` and `ffprobe`"
@@ -263,23 +261,17 @@ where
         Trouble::Unstartable(format!("{name}: {error}{hint}"))
     })?;
     drop(child.stdin.take());
-    let reading = child.stdout.take().map(|stdout| tokio::spawn(read(stdout)));
-    let complaining = child.stderr.take().map(|stderr| tokio::spawn(tail(stderr)));
-    let status = group.ended(&mut child, context).await;
-    drop(group);
-    let words = match complaining {
-        Some(complaining) => complaining.await.unwrap_or_default(),
-        None => Tail::default(),
+    let mut words = Tail::default();
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let reading = async {
+        tokio::join!(each_line(stdout, hear), each_line(stderr, |line| words.add(line)));
     };
-    let read = match reading {
-        Some(reading) => reading.await.ok(),
-        None => None,
-    };
+    let status = group.ended_and_read(&mut child, context, reading).await;
     if context.is_cancelled() {
         return Err(Trouble::Stopped);
     }
     match status {
-        Ok(status) if status.success() => Ok(read),
+        Ok(status) if status.success() => Ok(()),
         Ok(status) => {
             let words = words.text().map(|words| format!(":\n{words}")).unwrap_or_default();
             Err(Trouble::Retry(format!("{name} ended with {status}{words}")))
@@ -288,31 +280,20 @@ where
     }
 }
 
-async fn tail(from: impl tokio::io::AsyncRead + Unpin) -> Tail {
-    let mut tail = Tail::default();
+async fn each_line(from: Option<impl tokio::io::AsyncRead + Unpin>, mut hear: impl FnMut(&str)) {
+    let Some(from) = from else { return };
     let mut lines = Lines::new(from, LOG_LINE_BYTES_MAX);
     while let Some(line) = lines.next().await {
-        tail.add(&line.text);
+        hear(&line.text);
     }
-    tail
-}
-
-async fn first_line(stdout: ChildStdout) -> String {
-    let mut lines = Lines::new(stdout, LOG_LINE_BYTES_MAX);
-    let first = lines.next().await.map(|line| line.text).unwrap_or_default();
-    while lines.next().await.is_some() {}
-    first
 }
 
 /// Reads what `-progress` writes: `name=value` lines, the place in the output in microseconds.
-async fn follow(stdout: ChildStdout, progress: Progress, duration_s: Option<f64>) {
-    let mut lines = Lines::new(stdout, LOG_LINE_BYTES_MAX);
-    while let Some(line) = lines.next().await {
-        let place = line.text.strip_prefix("out_time_us=").and_then(|text| text.parse().ok());
-        if let (Some(place_us), Some(duration_s)) = (place, duration_s) {
-            let place_us: f64 = place_us;
-            let percent = (place_us / 10_000.0 / duration_s).clamp(0.0, 100.0).round();
-            progress.tell(&json!({ "step": "transcode", "percent": percent }));
-        }
+fn follow(line: &str, progress: &Progress, duration_s: Option<f64>) {
+    let place = line.strip_prefix("out_time_us=").and_then(|text| text.parse().ok());
+    if let (Some(place_us), Some(duration_s)) = (place, duration_s) {
+        let place_us: f64 = place_us;
+        let percent = (place_us / 10_000.0 / duration_s).clamp(0.0, 100.0).round();
+        progress.tell(&json!({ "step": "transcode", "percent": percent }));
     }
 }

@@ -13,8 +13,12 @@ use serde::de::DeserializeOwned;
 use seriatim::{Batch, Context, Failure, JobId, LaneId, Outcome, Outcomes, Payload, Unstartable};
 use sha2::{Digest, Sha256};
 
+use super::stopped::given_up;
+
 /// How much is read at once, in bytes. A job that is told to stop does so after one such piece.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
+
+const STOPPED: &str = "it was told to stop";
 
 /// Why a job of files does not end well.
 #[derive(Debug)]
@@ -86,7 +90,7 @@ pub(crate) async fn run<W: FileWorker>(
     context: Context,
 ) -> Result<Outcomes, Failure> {
     let mut outcomes = Outcomes::new();
-    for lane in batch.lanes() {
+    for (number, lane) in batch.lanes().iter().enumerate() {
         for (place, (job, payload)) in lane.jobs().enumerate() {
             let ended = match payload.decode() {
                 Err(error) => Err(Trouble::Bury(error.to_string())),
@@ -102,7 +106,16 @@ pub(crate) async fn run<W: FileWorker>(
                 }
                 Err(Trouble::Bury(error)) => Outcome::Bury { error: error.into() },
                 Err(Trouble::Unstartable(why)) => return Err(Unstartable(why).into()),
-                Err(Trouble::Stopped) => return Err("it was told to stop".into()),
+                // Nothing has ended that could be kept.
+                Err(Trouble::Stopped) if (number, place) == (0, 0) => return Err(STOPPED.into()),
+                Err(Trouble::Stopped) => {
+                    let outcome = given_up(&context, STOPPED);
+                    outcomes.set_after(lane.id(), place, outcome.clone());
+                    for lane in &batch.lanes()[number + 1..] {
+                        outcomes.set(lane.id(), outcome.clone());
+                    }
+                    return Ok(outcomes);
+                }
             };
             outcomes.set_after(lane.id(), place, outcome);
             break;

@@ -10,9 +10,17 @@ use seriatim::Context;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use super::{leftovers, program};
+
 /// How long a program that is to end gets after SIGTERM before SIGKILL. Shorter than the engine's
 /// patience with its handlers, so that it is gone before its lanes can run elsewhere.
 const TERM_GRACE: Duration = Duration::from_secs(3);
+
+/// How long the output of a program that has ended is read: something that left its group may hold
+/// the pipe open for ever.
+pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(1);
+/// With it, Python writes what a program prints at once, and not when 8 KiB have come together.
+const PYTHON_VARIABLE: &str = "PYTHONUNBUFFERED";
 
 /// All groups that live: a process that ends at once must not leave them behind.
 static LIVING: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
@@ -29,9 +37,22 @@ impl Group {
     /// Starts `command` as the leader of a group, its three streams being pipes.
     pub(crate) fn spawn(command: &mut Command) -> std::io::Result<(Self, Child)> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.process_group(0).kill_on_drop(true).spawn()?;
+        if std::env::var_os(PYTHON_VARIABLE).is_none() {
+            command.env(PYTHON_VARIABLE, "1");
+        }
+        command.envs(leftovers::mark());
+        // Locked meanwhile: whoever looks for children that are not ours must not find this one.
+        let mut living = living();
+        let child = command.process_group(0).kill_on_drop(true).spawn().map_err(|error| {
+            let program = command.as_std().get_program().to_string_lossy();
+            match program::why_not(&program) {
+                // Says more: the system's words for a missing interpreter are those for a missing file.
+                Some(why) => std::io::Error::new(error.kind(), why),
+                None => error,
+            }
+        })?;
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        living().extend(leader.map(Pid::as_raw_pid));
+        living.extend(leader.map(Pid::as_raw_pid));
         Ok((Self { leader }, child))
     }
 
@@ -61,6 +82,34 @@ impl Group {
         self.signal(Signal::KILL);
         leader.wait().await
     }
+
+    /// The same, while its output is read; what is left of the group is killed then. The rest of the
+    /// output is waited for, but not for long.
+    pub(crate) async fn ended_and_read(
+        self,
+        leader: &mut Child,
+        context: &Context,
+        reading: impl Future<Output = ()>,
+    ) -> std::io::Result<ExitStatus> {
+        tokio::pin!(reading);
+        let mut is_read = false;
+        let status = {
+            let ended = self.ended(leader, context);
+            tokio::pin!(ended);
+            loop {
+                tokio::select! {
+                    status = &mut ended => break status,
+                    () = &mut reading, if !is_read => is_read = true,
+                }
+            }
+        };
+        // What it left behind would work on beside the next holder of the key. It also holds the pipes.
+        drop(self);
+        if !is_read {
+            let _ = timeout(DRAIN_MAX, reading).await;
+        }
+        status
+    }
 }
 
 impl Drop for Group {
@@ -77,6 +126,11 @@ pub(crate) fn kill_all() {
     for leader in living().iter().filter_map(|number| Pid::from_raw(*number)) {
         let _ = kill_process_group(leader, Signal::KILL);
     }
+}
+
+/// Does something with the numbers of all leaders, while none is started.
+pub(crate) fn with_leaders<T>(look: impl FnOnce(&BTreeSet<i32>) -> T) -> T {
+    look(&living())
 }
 
 fn living() -> MutexGuard<'static, BTreeSet<i32>> {

@@ -16,6 +16,7 @@ use seriatim::{Batch, Context, Failure, Lane, Outcome, Outcomes, Payload, TurnJo
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
+use super::stopped::given_up;
 use crate::outgoing::{self, with_causes};
 use crate::trace;
 
@@ -27,6 +28,10 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 const ERROR_BYTES_MAX: usize = 512;
 /// A server that says "retry after 0 seconds" is not asked without a pause.
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
+/// How long after its push a job is put off without counting a failure: a server that is never ready
+/// must not keep it for ever.
+const PUT_OFF_MAX: Duration = Duration::from_secs(24 * 3_600);
+const GIVEN_UP: &str = "the request was given up";
 
 /// Where to send to, and what the answers mean.
 #[derive(Clone, Debug)]
@@ -34,7 +39,8 @@ pub(crate) struct Settings {
     pub(crate) url: Uri,
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
-    pub(crate) timeout: Duration,
+    /// None: as long as the call.
+    pub(crate) timeout: Option<Duration>,
     /// Whether an answer 4xx is final.
     pub(crate) is_refusal_final: bool,
     /// Whether the jobs of a lane go in one request, as a list.
@@ -56,6 +62,14 @@ struct Letter<'a> {
     call: Option<&'a str>,
 }
 
+impl Letter<'_> {
+    /// How long ago its oldest job was pushed.
+    fn age(&self) -> Duration {
+        let oldest = self.jobs.iter().map(|job| job.id.created_at()).min();
+        oldest.map_or(Duration::ZERO, |oldest| self.lane.turn().claimed_at.since(oldest))
+    }
+}
+
 impl Webhook {
     /// Fails when the URL is https and the system has no list of certificate authorities.
     pub(crate) fn new(settings: Settings) -> Result<Arc<Self>, String> {
@@ -72,41 +86,42 @@ impl Webhook {
         let mut lanes = JoinSet::new();
         let call = trace::of_call();
         for lane in batch.into_lanes() {
-            let (webhook, call) = (self.clone(), call.clone());
-            lanes.spawn(async move { (lane.id(), webhook.lane(&lane, call.as_deref()).await) });
+            let (webhook, call, context) = (self.clone(), call.clone(), context.clone());
+            lanes.spawn(async move {
+                let mut done = 0;
+                let ended = tokio::select! {
+                    outcome = webhook.lane(&lane, call.as_deref(), &mut done) => Some(outcome),
+                    // What is under way is given up with the connection.
+                    () = context.cancelled() => None,
+                };
+                (lane.id(), done, ended)
+            });
         }
-        let mut outcomes = Outcomes::new();
-        loop {
-            tokio::select! {
-                ended = lanes.join_next() => match ended {
-                    None => return Ok(outcomes),
-                    Some(ended) => {
-                        let (lane, (done, outcome)) = ended?;
-                        outcomes.set_after(lane, done, outcome);
-                    }
-                },
-                // What is under way is given up with the connection.
-                () = context.cancelled() => return Err("the request was given up".into()),
-            }
+        let (mut outcomes, mut has_ended) = (Outcomes::new(), false);
+        while let Some(ended) = lanes.join_next().await {
+            let (lane, done, outcome) = ended?;
+            has_ended |= done > 0 || outcome.is_some();
+            outcomes.set_after(lane, done, outcome.unwrap_or_else(|| given_up(&context, GIVEN_UP)));
         }
+        if has_ended { Ok(outcomes) } else { Err(GIVEN_UP.into()) }
     }
 
-    /// How many of its jobs are done, and what becomes of the next.
-    async fn lane(&self, lane: &Lane<Payload>, call: Option<&str>) -> (usize, Outcome) {
+    /// What becomes of a lane behind those of its jobs that are `done`.
+    async fn lane(&self, lane: &Lane<Payload>, call: Option<&str>, done: &mut usize) -> Outcome {
         let jobs: Vec<&TurnJob> = lane.jobs().map(|(job, _)| job).collect();
         if self.settings.sends_lists {
             let texts: Vec<&[u8]> = lane.payloads().iter().map(Payload::as_bytes).collect();
             let body = [b"[", texts.join(&b","[..]).as_slice(), b"]"].concat().into();
-            return (0, self.send(&Letter { body, jobs: &jobs, lane, call }).await);
+            return self.send(&Letter { body, jobs: &jobs, lane, call }).await;
         }
         for (place, payload) in lane.payloads().iter().enumerate() {
             let jobs = &jobs[place..=place];
             match self.send(&Letter { body: payload.to_bytes(), jobs, lane, call }).await {
-                Outcome::Done => {}
-                outcome => return (place, outcome),
+                Outcome::Done => *done += 1,
+                outcome => return outcome,
             }
         }
-        (0, Outcome::Done)
+        Outcome::Done
     }
 
     async fn send(&self, letter: &Letter<'_>) -> Outcome {
@@ -123,11 +138,16 @@ impl Webhook {
             let text = text.map_or_else(|_| Bytes::new(), |text| text.to_bytes());
             Ok::<_, hyper_util::client::legacy::Error>(Response::from_parts(head, text))
         };
-        match tokio::time::timeout(self.settings.timeout, exchange).await {
-            Ok(Ok(answer)) => self.judge(&answer),
+        let limit = self.settings.timeout;
+        let answer = match limit {
+            Some(limit) => tokio::time::timeout(limit, exchange).await,
+            None => Ok(exchange.await),
+        };
+        match answer {
+            Ok(Ok(answer)) => self.judge(&answer, letter),
             Ok(Err(error)) => retry(with_causes(&error)),
             Err(_) => {
-                let limit = seriatim::duration::format(self.settings.timeout);
+                let limit = seriatim::duration::format(limit.unwrap_or_default());
                 retry(format!("no answer within {limit}"))
             }
         }
@@ -147,7 +167,7 @@ impl Webhook {
         Ok(request)
     }
 
-    fn judge(&self, answer: &Response<Bytes>) -> Outcome {
+    fn judge(&self, answer: &Response<Bytes>, letter: &Letter<'_>) -> Outcome {
         let status = answer.status();
         if status.is_success() {
             return Outcome::Done;
@@ -155,7 +175,12 @@ impl Webhook {
         let later =
             matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         if let Some(length) = retry_after(answer.headers()).filter(|_| later) {
-            return Outcome::Snooze { length };
+            if letter.age() <= PUT_OFF_MAX {
+                return Outcome::Snooze { length };
+            }
+            let (limit, told) = (seriatim::duration::format(PUT_OFF_MAX), told(answer));
+            let error = format!("put off for longer than {limit} after the push: {told}").into();
+            return Outcome::Retry { error, retry_in: Some(length) };
         }
         let error: Arc<str> = told(answer).into();
         let is_refused = status.is_client_error() && !later;

@@ -11,6 +11,8 @@ pub(crate) const LINE_BYTES_MAX: usize = 4 << 20;
 pub(crate) const LOG_LINE_BYTES_MAX: usize = 8 << 10;
 /// Lines of stderr that become the error.
 pub(crate) const ERROR_LINES_MAX: usize = 20;
+/// Bytes of them: an error keeps its beginning, and the last words say most.
+const ERROR_TAIL_BYTES_MAX: usize = 3 << 10;
 
 /// One line, without its end.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,40 +20,61 @@ pub(crate) struct Line {
     pub(crate) text: String,
     /// It was longer than the limit: the rest is thrown away.
     pub(crate) is_cut: bool,
+    /// It has an end: what follows is another line.
+    pub(crate) is_whole: bool,
 }
 
 /// Reads line by line and never holds more than one line up to a limit.
 pub(crate) struct Lines<R> {
     reader: BufReader<R>,
     bytes_max: usize,
+    /// What has been read of a line that has not ended. Kept here, so that nothing is lost when a
+    /// read is given up.
+    begun: Option<Begun>,
+}
+
+#[derive(Default)]
+struct Begun {
+    bytes: Vec<u8>,
+    is_cut: bool,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(crate) fn new(reader: R, bytes_max: usize) -> Self {
-        Self { reader: BufReader::new(reader), bytes_max }
+        Self { reader: BufReader::new(reader), bytes_max, begun: None }
     }
 
     /// The next line; none at the end, and none after an error, which for a pipe is the same.
     pub(crate) async fn next(&mut self) -> Option<Line> {
-        let mut line: Vec<u8> = Vec::new();
-        let (mut is_cut, mut is_there) = (false, false);
         while let Ok(chunk) = self.reader.fill_buf().await {
             if chunk.is_empty() {
                 break;
             }
-            is_there = true;
             let end = chunk.iter().position(|byte| *byte == b'\n');
             let part = &chunk[..end.unwrap_or(chunk.len())];
-            let room = self.bytes_max - line.len();
-            is_cut |= part.len() > room;
-            line.extend_from_slice(&part[..part.len().min(room)]);
+            let begun = self.begun.get_or_insert_default();
+            let room = self.bytes_max - begun.bytes.len();
+            begun.is_cut |= part.len() > room;
+            begun.bytes.extend_from_slice(&part[..part.len().min(room)]);
             let read = end.map_or(chunk.len(), |end| end + 1);
             self.reader.consume(read);
             if end.is_some() {
-                break;
+                return self.rest().map(|line| Line { is_whole: true, ..line });
             }
         }
-        is_there.then(|| Line { text: String::from_utf8_lossy(&line).trim_end().into(), is_cut })
+        self.rest()
+    }
+
+    /// What there is of a line that has not ended.
+    pub(crate) fn rest(&mut self) -> Option<Line> {
+        let Begun { bytes, is_cut } = self.begun.take()?;
+        let text = String::from_utf8_lossy(&bytes).trim_end().into();
+        Some(Line { text, is_cut, is_whole: false })
+    }
+
+    /// Whether another whole line has arrived.
+    pub(crate) fn has_more(&self) -> bool {
+        self.reader.buffer().contains(&b'\n')
     }
 }
 
@@ -67,16 +90,15 @@ impl Tail {
         self.0.push_back(line.to_owned());
     }
 
-    /// The lines, or nothing.
+    /// The lines, or nothing. What is too long loses its beginning.
     pub(crate) fn text(&self) -> Option<String> {
         let text = self.0.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
+        if text.len() > ERROR_TAIL_BYTES_MAX {
+            let from = text.ceil_char_boundary(text.len() - ERROR_TAIL_BYTES_MAX);
+            return Some(format!("…{}", &text[from..]));
+        }
         (!text.trim().is_empty()).then_some(text)
     }
-}
-
-/// A text for the log: not longer than [`LOG_LINE_BYTES_MAX`].
-pub(crate) fn for_log(text: &str) -> &str {
-    &text[..text.floor_char_boundary(LOG_LINE_BYTES_MAX)]
 }
 
 #[cfg(test)]
@@ -94,6 +116,29 @@ mod tests {
         }
         let expected = [("short", false), ("xxxxxxxxxx", true), ("", false), ("last", false)];
         assert_eq!(read, expected.map(|(text, cut)| (text.to_owned(), cut)));
+    }
+
+    #[tokio::test]
+    async fn what_was_read_of_a_line_survives_a_read_that_is_given_up() {
+        let (mut to, from) = tokio::io::duplex(64);
+        let mut lines = Lines::new(from, 10);
+        tokio::io::AsyncWriteExt::write_all(&mut to, b"a\nb").await.unwrap();
+        assert_eq!(lines.next().await.unwrap().text, "a");
+        assert!(!lines.has_more());
+        assert!(futures_util::FutureExt::now_or_never(lines.next()).is_none());
+        let rest = lines.rest().unwrap();
+        assert_eq!((rest.text.as_str(), rest.is_whole), ("b", false));
+        assert_eq!(lines.rest(), None);
+    }
+
+    #[test]
+    fn the_last_words_are_kept() {
+        let mut tail = Tail::default();
+        tail.add(&"é".repeat(10_000));
+        tail.add("the reason");
+        let text = tail.text().unwrap();
+        assert!(text.starts_with("…é") && text.ends_with("é\nthe reason"), "{text}");
+        assert!(text.len() < ERROR_TAIL_BYTES_MAX + 8);
     }
 
     #[test]

@@ -1,23 +1,30 @@
 //! Workers that are other programs, or that come ready-made.
 
+mod answer;
 mod call;
 mod command;
 pub(crate) mod ffmpeg;
 pub(crate) mod files;
 mod group;
 pub(crate) mod http;
+mod leftovers;
 mod lines;
+mod orphans;
+mod printed;
 mod process;
+mod program;
 mod protocol;
 mod reload;
 pub(crate) mod replicate;
 mod seats;
+mod stopped;
 mod supervisor;
+mod told;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use seriatim::{Mode, Worker};
+use seriatim::{Handle, Mode, Worker};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -26,10 +33,15 @@ use crate::config::{Builtin, WorkerConfig, WorkerKind};
 use crate::output::Failure;
 use files::FileWorker;
 use http::Webhook;
+use printed::Printed;
+use program::Program;
 use seats::Seats;
 use supervisor::Team;
+use told::Told;
 
 pub(crate) use group::kill_all;
+pub(crate) use leftovers::end as end_leftovers;
+pub(crate) use program::why_not;
 
 /// The processes behind the workers of this node.
 pub(crate) struct Workers {
@@ -38,24 +50,37 @@ pub(crate) struct Workers {
     watchers: JoinSet<()>,
     versions: Vec<watch::Sender<u64>>,
     stop: watch::Sender<bool>,
+    told: Told,
+    /// The programs of command workers: no process tells whether they can still be started.
+    commands: Vec<Program>,
 }
 
 impl Workers {
     pub(crate) fn new() -> Self {
         let (keepers, watchers) = (JoinSet::new(), JoinSet::new());
-        Self { keepers, watchers, versions: Vec::new(), stop: watch::Sender::new(false) }
+        let (stop, told) = (watch::Sender::new(false), Told::default());
+        Self { keepers, watchers, versions: Vec::new(), stop, told, commands: Vec::new() }
     }
 
     /// A worker as configured; starts its processes, if it has any.
     pub(crate) fn worker(&mut self, config: &WorkerConfig, mode: Mode) -> Result<Worker, Failure> {
         let queue = config.queue.as_str();
         let mut worker = match config.kind(mode)? {
-            WorkerKind::Command(command) => Worker::raw(queue, move |batch, context| {
-                command::run(command.clone(), batch, context)
-            }),
+            WorkerKind::Command(command) => {
+                let printed = Printed::new(queue.into(), None);
+                self.watchers.spawn(printed.clone().keep_count());
+                let task = config.task.as_deref().map(Arc::from);
+                let name = command.first().cloned().unwrap_or_default();
+                self.commands.push(Program { queue: queue.into(), task, name });
+                Worker::raw(queue, move |batch, context| {
+                    command::run(command.clone(), printed.clone(), batch, context)
+                })
+            }
             WorkerKind::Process { program, processes, watched } => {
                 let per_process = config.concurrency.unwrap_or(1).max(1);
-                let seats = self.team(queue.into(), program, processes, per_process, watched);
+                let task = config.task.as_deref().map(Arc::from);
+                let seats =
+                    self.team((queue.into(), task), program, processes, per_process, watched);
                 let handler = move |batch, context| call::run(seats.clone(), batch, context);
                 Worker::raw(queue, handler).concurrency(processes.saturating_mul(per_process))
             }
@@ -73,15 +98,17 @@ impl Workers {
             worker = worker.concurrency(calls);
         }
         // That of an `http` worker is of one request, of which a call may take several.
-        if let Some(length) = config.timeout.filter(|_| config.builtin != Some(Builtin::Http)) {
-            worker = worker.timeout(length);
-        }
-        Ok(worker)
+        let own = config.timeout.filter(|_| config.builtin != Some(Builtin::Http));
+        Ok(match (own, config.timeout_default()) {
+            (_, None) => worker,
+            (None, Some(length)) => worker.timeout_default(length),
+            (Some(length), _) => worker.timeout(length),
+        })
     }
 
     fn team(
         &mut self,
-        queue: Arc<str>,
+        (queue, task): (Arc<str>, Option<Arc<str>>),
         program: Arc<[String]>,
         processes: usize,
         per_process: usize,
@@ -91,13 +118,32 @@ impl Workers {
         let version = watch::Sender::new(0);
         watched.extend(program.iter().map(PathBuf::from).filter(|path| path.is_file()));
         let (stop, changes) = (self.stop.subscribe(), version.subscribe());
-        let team = Team { queue, program, seats: seats.clone(), version: changes, stop };
+        let (told, held) = (self.told.clone(), seats.clone());
+        let team = Team { queue, task, program, seats: held, told, version: changes, stop };
         for _ in 0..processes {
             self.keepers.spawn(supervisor::keep(team.clone()));
         }
         self.watchers.spawn(reload::watch(watched, version.clone()));
         self.versions.push(version);
         seats
+    }
+
+    /// Takes care of what the programs leave behind, where nobody else does.
+    pub(crate) fn reap_orphans(&mut self) -> Result<(), Failure> {
+        if orphans::are_ours() {
+            let mut ended = signal(SignalKind::child())
+                .map_err(|e| Failure::failed(format!("signals cannot be heard: {e}")))?;
+            self.watchers.spawn(async move { orphans::reap(&mut ended).await });
+        }
+        Ok(())
+    }
+
+    /// Tells people through this engine what is wrong with the workers, from now on.
+    pub(crate) fn tell(&mut self, engine: Handle) {
+        self.told.by(engine);
+        for program in std::mem::take(&mut self.commands) {
+            self.watchers.spawn(program.watch(self.told.clone()));
+        }
     }
 
     /// Replaces all processes at each SIGHUP.

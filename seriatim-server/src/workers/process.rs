@@ -6,24 +6,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use seriatim::{Context, LaneId};
+use seriatim::Context;
 use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
 
-use super::group::Group;
-use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Lines, Tail, for_log};
-use super::protocol::{self, Call, Heard, LaneResult};
+use super::answer::{self, Fault, Heard, Held, Said};
+use super::group::{DRAIN_MAX, Group};
+use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
+use super::printed::Printed;
+use super::protocol::{self, Call};
+use crate::output::text::one_line;
 
 /// How long a process may take to end after `shutdown`, before SIGTERM.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// How long after SIGTERM, before SIGKILL.
 const TERM_GRACE: Duration = Duration::from_millis(1_500);
-/// How long the output of a process that has ended is read: something that left its group may hold
-/// the pipe open for ever.
-const DRAIN_MAX: Duration = Duration::from_secs(1);
 /// Messages that wait for the process to read them. A `perform` waits for a place; of a process
 /// that reads nothing for so long, cancellations are dropped (the timeout still holds).
 const MESSAGES_WAITING_MAX: usize = 1_024;
@@ -51,13 +51,19 @@ pub(crate) struct End {
     pub(crate) is_ours: bool,
 }
 
+impl End {
+    /// The text for the log.
+    pub(crate) fn in_one_line(&self) -> String {
+        one_line(&self.text)
+    }
+}
+
 /// How a call ended.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    Done,
-    Results(Vec<LaneResult>),
-    /// It answered, but nobody can read what.
-    Unreadable(String),
+    Said(Said),
+    /// What it said cannot be used.
+    Unusable(Arc<str>),
     /// The process ended before it was told of the call.
     NeverSent,
     /// The process ended while it held the call.
@@ -73,9 +79,27 @@ enum Message {
 /// A call that the process holds.
 struct Open {
     context: Context,
-    lanes: Vec<LaneId>,
+    held: Held,
     is_sent: bool,
+    news: watch::Sender<News>,
+    /// What it has answered. It is handed on when all that arrived with it has been read: two
+    /// answers that contradict each other are none.
+    said: Option<Result<Said, Arc<str>>>,
     answer: oneshot::Sender<Answer>,
+}
+
+/// What is heard of a call before its answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct News {
+    /// A message about it that cannot be used, although it need not be the last one: the call fails, but
+    /// the process may be working on it still.
+    pub(crate) fault: Option<Arc<str>>,
+}
+
+/// The two ends of a call that a process holds.
+pub(crate) struct Handed {
+    pub(crate) answer: oneshot::Receiver<Answer>,
+    pub(crate) news: watch::Receiver<News>,
 }
 
 #[derive(Default)]
@@ -93,6 +117,7 @@ pub(crate) struct Process {
     order: watch::Sender<Order>,
     end: watch::Sender<Option<End>>,
     has_answered: AtomicBool,
+    printed: Printed,
 }
 
 impl Process {
@@ -103,9 +128,11 @@ impl Process {
         command.args(arguments);
         let (group, child) = Group::spawn(&mut command)?;
         let (messages, to_write) = mpsc::channel(MESSAGES_WAITING_MAX);
+        let pid = child.id().unwrap_or_default();
         let process = Arc::new(Self {
-            pid: child.id().unwrap_or_default(),
+            pid,
             queue: queue.clone(),
+            printed: Printed::new(queue.clone(), Some(pid)),
             messages,
             calls: Mutex::default(),
             order: watch::Sender::new(Order::Work),
@@ -144,19 +171,15 @@ impl Process {
     }
 
     /// Hands a call over. The answer always comes: at the latest when the process ends.
-    pub(crate) async fn perform(
-        &self,
-        call: Call,
-        context: Context,
-        lanes: Vec<LaneId>,
-    ) -> oneshot::Receiver<Answer> {
-        let (answer, answered) = oneshot::channel();
-        let open = Open { context, lanes, is_sent: false, answer };
+    pub(crate) async fn perform(&self, call: Call, context: Context, held: Held) -> Handed {
+        let ((answer, answered), (news, heard)) =
+            (oneshot::channel(), watch::channel(News::default()));
+        let open = Open { context, held, is_sent: false, news, said: None, answer };
         if self.register(&call.batch, open) {
             // A message that cannot be sent is of a process that is about to end.
             let _ = self.messages.send(Message::Perform(call)).await;
         }
-        answered
+        Handed { answer: answered, news: heard }
     }
 
     /// False when the process has ended, and the call is answered so.
@@ -187,12 +210,14 @@ impl Process {
         let writing = tokio::spawn(self.clone().write(child.stdin.take(), to_write));
         let mut reading = tokio::spawn(self.clone().read(child.stdout.take()));
         let complaining = tokio::spawn(self.clone().complain(child.stderr.take(), tail.clone()));
+        let counting = tokio::spawn(self.printed.clone().keep_count());
         let status = self.last(&group, &mut child, &mut reading).await;
         let is_ours = !matches!(*self.order.borrow(), Order::Work | Order::Broken);
         self.order(Order::Kill);
         // What it started holds its pipes, and must not outlive it.
         drop(group);
         writing.abort();
+        let (ends, complained) = (reading.abort_handle(), complaining.abort_handle());
         let output = async {
             if !reading.is_finished() {
                 let _ = reading.await;
@@ -201,6 +226,10 @@ impl Process {
         };
         // What it answered before it died counts.
         let _ = timeout(DRAIN_MAX, output).await;
+        // Something that left its group may hold the pipes open for ever.
+        [ends, complained, counting.abort_handle()].iter().for_each(AbortHandle::abort);
+        self.hand_on();
+        self.printed.finish();
         let status = status.map_or_else(|e| e.to_string(), |status| status.to_string());
         let words = tail.lock().unwrap_or_else(PoisonError::into_inner).text();
         let words = words.map(|words| format!("; it said:\n{words}")).unwrap_or_default();
@@ -303,11 +332,9 @@ impl Process {
         let Some(stdout) = stdout else { return };
         let mut lines = Lines::new(stdout, LINE_BYTES_MAX);
         while let Some(line) = lines.next().await {
-            if line.is_cut {
-                self.warn("a line of its output is too long to be a message");
-                self.log("stdout", &line.text);
-            } else {
-                self.hear(&line.text);
+            self.hear(&line);
+            if !lines.has_more() {
+                self.hand_on();
             }
         }
     }
@@ -320,45 +347,90 @@ impl Process {
         let Some(stderr) = stderr else { return };
         let mut lines = Lines::new(stderr, LOG_LINE_BYTES_MAX);
         while let Some(line) = lines.next().await {
-            self.log("stderr", &line.text);
+            self.printed.line("stderr", &line.text);
             tail.lock().unwrap_or_else(PoisonError::into_inner).add(&line.text);
         }
     }
 
-    fn hear(&self, line: &str) {
-        match protocol::hear(line) {
-            Heard::Progress { batch, lane, progress } => {
-                let calls = self.calls();
-                match calls.open.get(&batch).filter(|open| open.lanes.contains(&lane)) {
-                    None => self.warn("it tells progress of a call that it does not hold"),
-                    Some(open) => {
-                        if let Err(error) = open.context.progress_of(lane, &progress) {
-                            self.warn(&error.to_string());
-                        }
+    fn hear(&self, line: &Line) {
+        let heard = match answer::read(line) {
+            Heard::Output => return self.printed.line("stdout", &line.text),
+            Heard::Progress { batch: Some(batch), lane, progress } => {
+                let checked = self.with_open(&batch, |open| {
+                    open.held.check_lane("lane", lane)?;
+                    open.news.send_modify(|_| {});
+                    if let Err(error) = open.context.progress_of(lane, &progress) {
+                        self.warn(&error.to_string());
                     }
-                }
+                    Ok(())
+                });
+                checked.map_err(|why| Fault { batch: Some(batch), is_final: false, why })
             }
-            Heard::Done { batch } => self.answer(&batch, Answer::Done),
-            Heard::Result { batch, results } => self.answer(&batch, Answer::Results(results)),
-            Heard::Unreadable { batch, ends_call, why } => {
-                self.log("stdout", line);
-                self.warn(&format!("this message of it cannot be read: {why}"));
-                if ends_call {
-                    self.answer(&batch, Answer::Unreadable(why));
-                }
+            Heard::Answer { batch: Some(batch), said } => {
+                let checked = self.with_open(&batch, |open| open.answered(said));
+                checked.map_err(|why| Fault { batch: Some(batch), is_final: true, why })
             }
-            Heard::Other => self.log("stdout", line),
+            Heard::Progress { batch: None, .. } | Heard::Answer { batch: None, .. } => {
+                let why = "`batch` is missing: write that of the call".to_owned();
+                Err(Fault { batch: None, is_final: false, why })
+            }
+            // It died, or closed its output, in the midst of a line: that ends its calls.
+            Heard::Fault(fault) if !line.is_whole => return self.warn(&fault.why),
+            Heard::Fault(fault) => Err(fault),
+        };
+        if let Err(fault) = heard {
+            self.printed.line("stdout", &line.text);
+            self.found(fault);
         }
     }
 
-    fn answer(&self, batch: &str, answer: Answer) {
-        match self.calls().open.remove(batch) {
-            None => self.warn("it answers a call that it does not hold"),
-            Some(open) => {
-                self.has_answered.store(true, Ordering::Relaxed);
-                // Nobody waits any more for a call that was given up.
-                let _ = open.answer.send(answer);
+    /// Does something with a call; a call that the process does not hold harms nobody.
+    fn with_open(
+        &self,
+        batch: &str,
+        tell: impl FnOnce(&mut Open) -> Result<(), String>,
+    ) -> Result<(), String> {
+        match self.calls().open.get_mut(batch) {
+            Some(open) => tell(open),
+            None => {
+                self.warn(&format!("a message of call {batch:?}, which it does not hold: it was answered before, or the name is wrong"));
+                Ok(())
             }
+        }
+    }
+
+    /// A message that cannot be used: its call fails, or all that it may have been about.
+    fn found(&self, Fault { batch, is_final, why }: Fault) {
+        self.warn(&format!("its answer cannot be used: {why}"));
+        let why: Arc<str> = why.into();
+        let mut calls = self.calls();
+        if let Some(batch) = batch {
+            match calls.open.get_mut(&batch) {
+                None => self.warn(&format!("it names call {batch:?}, which it does not hold")),
+                Some(open) if is_final => open.said = Some(Err(why)),
+                Some(open) => open.found(why),
+            }
+            return;
+        }
+        // What has been answered is not in flight any more.
+        for open in calls.open.values().filter(|open| open.is_sent && open.said.is_none()) {
+            open.found(why.clone());
+        }
+    }
+
+    /// Hands the answers on that have arrived.
+    fn hand_on(&self) {
+        let mut calls = self.calls();
+        let answered = calls.open.extract_if(|_, open| open.said.is_some());
+        for (_, Open { said, news, answer, .. }) in answered {
+            self.has_answered.store(true, Ordering::Relaxed);
+            let said = match (news.borrow().fault.clone(), said) {
+                (Some(why), _) | (None, Some(Err(why))) => Answer::Unusable(why),
+                (None, Some(Ok(said))) => Answer::Said(said),
+                (None, None) => continue,
+            };
+            // Nobody waits any more for a call that was given up.
+            let _ = answer.send(said);
         }
     }
 
@@ -366,11 +438,30 @@ impl Process {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn log(&self, stream: &str, line: &str) {
-        tracing::info!(queue = &*self.queue, pid = self.pid, stream, "{}", for_log(line));
+    pub(crate) fn warn(&self, what: &str) {
+        self.printed.warn(what);
+    }
+}
+
+impl Open {
+    fn answered(&mut self, said: Said) -> Result<(), String> {
+        self.held.check(&said)?;
+        match &self.said {
+            None => self.said = Some(Ok(said)),
+            Some(Ok(before)) if !self.held.is_same(before, &said) => {
+                return Err("it answered twice, and not the same: write one answer".to_owned());
+            }
+            // The same again, or one more after what cannot be used.
+            Some(_) => {}
+        }
+        Ok(())
     }
 
-    fn warn(&self, what: &str) {
-        tracing::warn!(queue = &*self.queue, pid = self.pid, "worker process: {}", for_log(what));
+    fn found(&self, why: Arc<str>) {
+        self.news.send_if_modified(|news| {
+            let is_first = news.fault.is_none();
+            news.fault.get_or_insert(why);
+            is_first
+        });
     }
 }

@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use super::process::{Order, Process};
 use super::seats::Seats;
+use super::told::Told;
 
 /// The wait before a process that died is started again; it doubles for each one that dies
 /// without having answered a call, and a random half of it is left out.
@@ -33,8 +34,11 @@ const TRIAL_DEATHS_MAX: u32 = 2;
 #[derive(Clone)]
 pub(crate) struct Team {
     pub(crate) queue: Arc<str>,
+    pub(crate) task: Option<Arc<str>>,
     pub(crate) program: Arc<[String]>,
     pub(crate) seats: Arc<Seats>,
+    /// Who is told when it cannot be started.
+    pub(crate) told: Told,
     /// Changes when the program has.
     pub(crate) version: watch::Receiver<u64>,
     pub(crate) stop: watch::Receiver<bool>,
@@ -42,7 +46,7 @@ pub(crate) struct Team {
 
 /// Keeps one process running until told to stop, and then until it has ended.
 pub(crate) async fn keep(team: Team) {
-    let mut keeper = Keeper { team, unanswered: 0, retiring: JoinSet::new() };
+    let mut keeper = Keeper { team, unanswered: 0, told: false, retiring: JoinSet::new() };
     while !*keeper.team.stop.borrow() {
         keeper.team.version.mark_unchanged();
         let trial = match keeper.unanswered {
@@ -69,6 +73,8 @@ struct Keeper {
     team: Team,
     /// Processes in a row that died without having answered a call.
     unanswered: u32,
+    /// People were told that it cannot be started.
+    told: bool,
     retiring: JoinSet<()>,
 }
 
@@ -80,7 +86,7 @@ impl Keeper {
             .map_err(|error| NotStarted { why: format!("{name}: {error}"), has_lived: false })?;
         tokio::select! {
             end = process.ended() => {
-                let why = format!("{name} ends as soon as it is started: {}", end.text);
+                let why = format!("{name} ends as soon as it is started: {}", end.in_one_line());
                 return Err(NotStarted { why, has_lived: true });
             }
             () = sleep(trial) => {}
@@ -90,6 +96,9 @@ impl Keeper {
             }
         }
         tracing::info!(queue = &*self.team.queue, pid = process.pid, "worker process started");
+        if std::mem::take(&mut self.told) {
+            self.team.told.started(&self.team.queue, self.team.task.as_deref());
+        }
         Ok(Some(process))
     }
 
@@ -100,7 +109,7 @@ impl Keeper {
             tokio::select! {
                 end = process.ended() => {
                     self.team.seats.remove(&process);
-                    return self.died(&process, &end.text).await;
+                    return self.died(&process, &end.in_one_line()).await;
                 }
                 () = told(&mut self.team.stop) => {
                     self.team.seats.close(&process);
@@ -158,13 +167,20 @@ impl Keeper {
             "a worker process died and is started again: {end}"
         );
         if wait > RESTART_WAIT_HELD {
-            self.team.seats.failed(&format!("its processes die: {end}"));
+            self.failed(&format!("its processes die: {end}"));
         }
         tokio::select! {
             () = sleep(wait) => {}
             () = told(&mut self.team.stop) => {}
             _ = self.team.version.changed() => {}
         }
+    }
+
+    /// Whoever waits for a process is told that there is none, and so are people.
+    fn failed(&mut self, why: &str) {
+        self.told = true;
+        self.team.told.cannot_start(&self.team.queue, self.team.task.as_deref(), why);
+        self.team.seats.failed(why);
     }
 
     async fn unstartable(&mut self, NotStarted { why, has_lived }: NotStarted) {
@@ -181,7 +197,7 @@ impl Keeper {
         tokio::pin!(wanted);
         wanted.as_mut().enable();
         if !has_lived || self.unanswered >= TRIAL_DEATHS_MAX {
-            seats.failed(&why);
+            self.failed(&why);
         }
         tokio::select! {
             () = sleep(wait) => {}

@@ -4,13 +4,14 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use seriatim::store::{Declare, JobState, JobView};
+use seriatim::store::{Declare, JobState, JobView, Push};
 use seriatim::{Client, Job, JobId, Mode, Queue, SharedStore};
 use sha2::{Digest, Sha256};
 
 use crate::receiver::{Receiver, answer};
-use crate::site::{QUEUE, Serving, Site, eventually, wait_until};
+use crate::site::{QUEUE, Serving, Site, eventually, kill, wait_until};
 
 /// A site with one ready-made worker.
 struct Ready {
@@ -21,7 +22,7 @@ struct Ready {
 impl Ready {
     async fn new(mode: &str, queue: &str, worker: &str) -> Self {
         let site = Site::new(&format!(
-            "[node]\nlease = \"2s\"\nheartbeat = \"300ms\"\n\
+            "[node]\nlease = \"2s\"\nheartbeat = \"300ms\"\nshutdown_timeout = \"1s\"\n\
              [queues.{QUEUE}]\nmode = \"{mode}\"\nretain_completed = \"1h\"\n\
              backoff = {{ kind = \"constant\", base = \"10ms\" }}\n{queue}\n\
              [[workers]]\nqueue = \"{QUEUE}\"\n{worker}\n"
@@ -56,7 +57,7 @@ impl Ready {
     async fn fails(&self, id: JobId, why: &str) {
         let job = self.ends(id).await;
         let error = job.error.as_deref().unwrap_or_default();
-        assert!(job.state == JobState::Failed && error.contains(why), "{why}: {job:?}");
+        assert!(job.state == JobState::Dead && error.contains(why), "{why}: {job:?}");
     }
 
     fn log(&self) -> String {
@@ -175,6 +176,50 @@ async fn http_answers_decide() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn http_does_not_put_a_job_off_for_ever() {
+    let receiver = Receiver::start(|_, _| {
+        answer("503 Service Unavailable", "retry-after: 3600\r\n", "in repair")
+    });
+    let ready = Ready::new("fifo", "max_retries = 0", &webhook(&receiver)).await;
+    let now = ready.store.now().await.unwrap();
+    let mut pushed = Vec::new();
+    for (key, age_s) in [("new", 0), ("old", 25 * 3_600)] {
+        let jobs = vec![Job::new(QUEUE, &json!({})).unwrap().key(key)];
+        let now = Some(now - Duration::from_secs(age_s));
+        pushed.push(ready.store.push(Push { now, jobs }).await.unwrap()[0].job_id);
+    }
+    let serving = ready.serve();
+    ready
+        .fails(pushed[1], "put off for longer than 1d after the push: the server answered 503")
+        .await;
+    eventually("it is put off", async || ready.job(pushed[0]).await.run_at > now).await;
+    serving.stop();
+    let job = ready.job(pushed[0]).await;
+    assert_eq!((job.state, job.retry_count), (JobState::Queued, -1), "{job:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn http_keeps_what_was_answered_before_a_stop() {
+    let (let_go, held) = std::sync::mpsc::channel::<()>();
+    let receiver = Receiver::start(move |_, before| {
+        if before > 0 {
+            // Answers when the test ends.
+            let _ = held.recv();
+        }
+        answer("200 OK", "", "")
+    });
+    let ready = Ready::new("fifo", "take = 2", &webhook(&receiver)).await;
+    let ids = [ready.push("a", json!(1)).await, ready.push("a", json!(2)).await];
+    let serving = ready.serve();
+    eventually("the first has ended", async || !receiver.received().is_empty()).await;
+    serving.stop();
+    drop(let_go);
+    assert_eq!(ready.job(ids[0]).await.state, JobState::Succeeded, "it was answered");
+    let second = ready.job(ids[1]).await;
+    assert_eq!((second.state, second.retry_count), (JobState::Queued, -1), "{second:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn http_without_an_answer_is_tried_again() {
     // Nobody listens on port 1; the other one listens and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -287,11 +332,52 @@ async fn n13_a_missing_ffmpeg_pauses_the_worker_and_counts_nothing() {
     let serving = ready.serve();
     let id = ready.push("film.mp4", json!({"input": "film.mov", "output": "film.mp4"})).await;
     eventually("a pause", async || ready.log().contains("went back uncounted")).await;
-    wait_until(&ready.store, |stats| stats.running == 0).await;
+    wait_until(&ready.store, |stats| stats.claimed == 0).await;
     serving.stop();
     let job = ready.job(id).await;
     assert_eq!((job.state, job.retry_count, job.crashes), (JobState::Queued, -1, 0));
     assert!(ready.log().contains("./ffprobe: No such file"), "{}", ready.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn ffmpeg_does_not_wait_for_what_a_program_leaves_behind() {
+    let ready = with_ffmpeg("", "").await;
+    // It is in a group of its own before its parent ends.
+    let leave = "test -e left && exit
+        setsid sh -c 'echo $$ > left; exec tail -f /dev/null' &
+        while ! test -s left; do :; done";
+    ready.program("ffprobe", &format!("{FFPROBE}\n{leave}"));
+    let serving = ready.serve();
+    let id = ready.push("film.mp4", json!({"input": "film.mov", "output": "film.mp4"})).await;
+    let job = ready.ends(id).await;
+    for pid in ready.read("left").lines() {
+        kill(pid.parse().unwrap(), Signal::KILL);
+    }
+    assert_eq!((job.state, job.attempt), (JobState::Succeeded, 1), "{job:?}");
+    serving.stop();
+    assert_eq!(ready.read("film.mp4"), "duration=10\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn files_that_were_done_before_a_stop_are_not_done_again() {
+    let ready = with_ffmpeg("take = 2", "").await;
+    ready.program(
+        "ffmpeg",
+        &format!("case $* in *slow*) exec tail -f slow.mov ;; esac\n{TRANSCODER}"),
+    );
+    ready.write("slow.mov", "duration=10\n");
+    let mut ids = Vec::new();
+    for name in ["film", "slow"] {
+        let order = json!({ "input": format!("{name}.mov"), "output": format!("{name}.mp4") });
+        ids.push(ready.push("a", order).await);
+    }
+    let serving = ready.serve();
+    eventually("the first has ended", async || ready.read("calls").contains("probe slow.mov"))
+        .await;
+    serving.stop();
+    assert_eq!(ready.job(ids[0]).await.state, JobState::Succeeded, "it was done");
+    let second = ready.job(ids[1]).await;
+    assert_eq!((second.state, second.retry_count), (JobState::Queued, -1), "{second:?}");
 }
 
 /// Some megabytes that do not repeat.

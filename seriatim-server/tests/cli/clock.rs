@@ -56,7 +56,7 @@ async fn l18_what_runs_is_dumped_to_the_log_when_asked() {
     let serving = site.serve("history.ndjson");
     let pushed = site.run(&["push", QUEUE, "1", "--key", "order-7"]);
     assert!(pushed.status.success(), "{}", text(&pushed));
-    wait_until(&store, |stats| stats.running > 0).await;
+    wait_until(&store, |stats| stats.claimed > 0).await;
     site.appears("begun", &store).await;
     serving.signal(Signal::TTIN);
     site.said("history.ndjson", "order-7", &store).await;

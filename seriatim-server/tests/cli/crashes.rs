@@ -77,7 +77,7 @@ async fn a_killed_process_loses_nothing_and_keeps_the_order() {
         let first = site.serve("first.ndjson");
         let pushing = push(&site, &recorder, 2_000);
         let killing = async {
-            wait_until(&store, |stats| stats.processed > 100 && stats.running > 0).await;
+            wait_until(&store, |stats| stats.processed > 100 && stats.claimed > 0).await;
             recorder.died(&first.kill());
         };
         tokio::join!(pushing, killing);
@@ -172,12 +172,12 @@ async fn d16_a_stop_under_load_finishes_what_runs_and_gives_the_rest_back_uncoun
     store.declare(declare).await.unwrap();
     push(&site, &recorder, 400).await;
     let serving = site.serve("one.ndjson");
-    wait_until(&store, |stats| stats.processed > 8 && stats.running > 0).await;
+    wait_until(&store, |stats| stats.processed > 8 && stats.claimed > 0).await;
     let told = Instant::now();
     serving.stop();
     assert!(told.elapsed() < Duration::from_secs(10), "it took {:?}", told.elapsed());
     let stats = &store.stats(None).await.unwrap()[0];
-    assert_eq!((stats.running, stats.failed), (0, 0), "{stats:?}");
+    assert_eq!((stats.claimed, stats.failed), (0, 0), "{stats:?}");
     assert_eq!(stats.processed + stats.jobs, 400, "{stats:?}");
     let query = seriatim::store::JobQuery {
         queue: QUEUE.into(),

@@ -51,6 +51,8 @@ impl Hand {
             lanes_max: 100,
             crashed_max: 100,
             lease: Lease::Node { ttl: LEASE },
+            declared: false,
+            ticket: 0,
         };
         self.store.claim(request).await.unwrap().turns
     }

@@ -45,7 +45,9 @@ fn a_contradicting_configuration_stops_serve_and_names_both_modes() {
     let site = Site::new(&format!(
         "[queues.{QUEUE}]\nmode = \"fifo\"\n[[workers]]\nqueue = \"{QUEUE}\"\ncommand = [\"true\"]\n"
     ));
-    let pushed = site.run(&["push", QUEUE, "1"]);
+    let was = format!("[queues.{QUEUE}]\nmode = \"parallel\"\n");
+    std::fs::write(site.path("before.toml"), was).unwrap();
+    let pushed = site.run(&["push", QUEUE, "1", "--config", "before.toml"]);
     assert!(pushed.status.success(), "{}", text(&pushed));
     let output = site.run(&["serve", "--no-http"]);
     assert_eq!(output.status.code(), Some(1));

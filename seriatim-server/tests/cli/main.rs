@@ -1,18 +1,22 @@
 //! The binary as its users have it: real processes on a real file.
 #![allow(clippy::unwrap_used)]
 
+mod answers;
 mod builtin;
 mod clock;
 mod commands;
 mod crashes;
 mod disk;
+mod edges;
 mod faults;
 mod hand;
 mod http;
 mod input;
 mod newcomer;
 mod people;
+mod predecessor;
 mod processes;
 mod receiver;
 mod site;
+mod unstartable;
 mod workers;

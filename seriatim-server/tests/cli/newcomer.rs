@@ -4,7 +4,8 @@ use std::process::Stdio;
 
 use seriatim::store::QueueStats;
 
-use crate::site::{QUEUE, Site, text, wait_until};
+use crate::faults::Server;
+use crate::site::{QUEUE, Site, eventually, text, wait_until};
 
 /// What a `serve` that refuses to start says.
 fn refused(config: &str, arguments: &[&str]) -> String {
@@ -15,27 +16,88 @@ fn refused(config: &str, arguments: &[&str]) -> String {
     text(&output)
 }
 
-#[test]
-fn reading_makes_no_store_and_says_what_does() {
-    let site = Site::new("");
-    let reading: [&[&str]; 9] = [
-        &["stats"],
-        &["queues"],
-        &["lanes", "a"],
-        &["jobs"],
-        &["morgue", "a"],
-        &["nodes"],
-        &["top", "--once"],
-        &["doctor"],
-        &["queues", "pause", "a"],
-    ];
-    for arguments in reading {
+const ID: &str = "0198d6a4-7c51-7000-8000-000100000001";
+
+/// All that reads or repairs, on a store that was never used.
+const READING: [&[&str]; 22] = [
+    &["stats"],
+    &["queues"],
+    &["queues", "show", "a"],
+    &["queues", "pause", "a"],
+    &["queues", "resume", "a"],
+    &["queues", "reshard", "a", "2"],
+    &["lanes", "a"],
+    &["lanes", "a", "show", "k"],
+    &["lanes", "a", "pause", "k"],
+    &["lanes", "a", "delete", "k", "--yes"],
+    &["jobs"],
+    &["jobs", "show", ID],
+    &["jobs", "cancel", ID],
+    &["jobs", "retry", ID],
+    &["jobs", "delete", ID, "--yes"],
+    &["morgue", "a"],
+    &["morgue", "a", "requeue", "--all"],
+    &["nodes"],
+    &["nodes", "show", "n"],
+    &["nodes", "quiet", "n"],
+    &["top", "--once"],
+    &["doctor"],
+];
+
+fn reads_nothing(site: &Site, shown: &str) {
+    for arguments in READING {
         let output = site.run(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output));
         let said = text(&output);
-        assert!(said.contains("there is no database seriatim.db yet: `seriatim push`"), "{said}");
-        assert!(!site.path("seriatim.db").exists(), "{arguments:?}");
+        let expected = format!(
+            "nothing here: no Seriatim store at {shown}; `seriatim serve` or `seriatim migrate` makes one"
+        );
+        assert!(said.contains(&expected), "{arguments:?}: {said}");
     }
+}
+
+fn files(site: &Site) -> Vec<String> {
+    let files = std::fs::read_dir(site.folder.path()).unwrap();
+    files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn reading_changes_no_file_that_is_no_store() {
+    let site = Site::new("");
+    std::fs::write(site.path("seriatim.db"), "").unwrap();
+    reads_nothing(&site, "sqlite:seriatim.db");
+    assert_eq!(std::fs::read(site.path("seriatim.db")).unwrap(), b"");
+    for arguments in [&["cron"][..], &["openapi"], &["completions", "bash"]] {
+        assert!(site.run(arguments).status.success());
+    }
+    assert_eq!(files(&site).len(), 2, "{:?}", files(&site));
+}
+
+#[test]
+fn reading_makes_nothing_on_a_server() {
+    let servers = [Server::redis(), Server::postgres(), Server::mysql()];
+    for server in servers {
+        let url = server.url();
+        let site = Site::new(&format!("[store]\nurl = \"{url}\"\n"));
+        let shown = match url.split_once('@') {
+            Some((_, place)) => format!("{}://{place}", url.split_once(':').unwrap().0),
+            None => url.clone(),
+        };
+        reads_nothing(&site, &shown);
+        if url.starts_with("redis") {
+            assert!(server.asked(&["DBSIZE"]).starts_with(":0\r"), "no key was made");
+        }
+        assert!(site.run(&["migrate"]).status.success());
+        assert!(site.run(&["stats"]).status.success());
+        assert!(site.run(&["queues"]).status.success());
+    }
+}
+
+#[test]
+fn reading_makes_no_store_and_says_what_does() {
+    let site = Site::new("");
+    reads_nothing(&site, "sqlite:seriatim.db");
+    assert_eq!(files(&site), ["seriatim.toml"]);
     for arguments in
         [&["stats", "--store", "memory:"][..], &["push", "a", "1", "--store", "memory:"]]
     {
@@ -131,7 +193,7 @@ async fn a_node_without_workers_says_what_it_does_and_ends_with_a_sentence() {
     .await;
     serving.stop();
     let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
-    assert!(log.contains("stopped: 0 calls made; of their turns 0 done, 0 failed"), "{log}");
+    assert!(log.contains("stopped: 0 calls: 0 jobs processed; turns: 0 done, 0 failed"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -150,7 +212,7 @@ async fn failures_and_burials_are_logged_and_a_history_without_pushes_is_not_bla
     let pushed: serde_json::Value = serde_json::from_slice(&pushed.stdout).unwrap();
     let job = pushed["jobs"][0]["job_id"].as_str().unwrap();
     wait_until(&store, |stats: &QueueStats| stats.dead == 1).await;
-    site.said("history.ndjson", "buried", &store).await;
+    site.said("history.ndjson", "dead", &store).await;
     serving.stop();
     let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
     let line = |level: &str, end: &str| {
@@ -158,7 +220,7 @@ async fn failures_and_burials_are_logged_and_a_history_without_pushes_is_not_bla
         log.lines().any(|line| line.contains(level) && line.contains(&start) && line.ends_with(end))
     };
     assert!(line("WARN", " 1 failed: no stock; tried again in 0.1s"), "{log}");
-    let buried = format!(" 2 failed: no stock; buried: `seriatim morgue {QUEUE}` shows it");
+    let buried = format!(" 2 failed: no stock; dead: `seriatim morgue {QUEUE}` shows it");
     assert!(line("ERROR", &buried), "{log}");
     let judged = site.run(&["check", "history.ndjson"]);
     let said = text(&judged);
@@ -168,4 +230,84 @@ async fn failures_and_burials_are_logged_and_a_history_without_pushes_is_not_bla
         "{said}"
     );
     assert!(said.contains("no promise is broken in what is recorded"), "{said}");
+}
+
+const FIFO: &str = "[queues.orders]\nmode = \"fifo\"\nmax_retries = 4\n";
+
+#[test]
+fn a_push_knows_the_queues_of_the_configuration() {
+    let site = Site::new(FIFO);
+    let refused = site.run(&["push", "orders", "{}"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+    assert!(
+        text(&refused).contains("key: is needed: the jobs of this queue are ordered by key"),
+        "{}",
+        text(&refused)
+    );
+    let pushed = text(&site.run(&["push", "orders", "1", "--key", "k"]));
+    assert!(pushed.contains("queued") && !pushed.contains("is new"), "{pushed}");
+    let shown = text(&site.run(&["queues", "show", "orders"]));
+    assert!(shown.contains("mode = \"fifo\"") && shown.contains("max_retries = 4"), "{shown}");
+    // What was declared keeps its settings.
+    std::fs::write(site.path("other.toml"), FIFO.replace('4', "9")).unwrap();
+    let pushed = site.run(&["push", "orders", "1", "--key", "k", "--config", "other.toml"]);
+    assert!(pushed.status.success(), "{}", text(&pushed));
+    assert!(text(&site.run(&["queues", "show", "orders"])).contains("max_retries = 4"));
+    std::fs::write(site.path("other.toml"), FIFO.replace("fifo", "exclusive")).unwrap();
+    let refused = site.run(&["push", "orders", "1", "--key", "k", "--config", "other.toml"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused).contains("\"orders\" was declared as fifo"), "{}", text(&refused));
+    // A configuration of another store says nothing of this one.
+    let elsewhere = format!("[store]\nurl = \"sqlite:elsewhere.db\"\n{FIFO}");
+    std::fs::write(site.path("other.toml"), elsewhere).unwrap();
+    let here = ["push", "orders", "{}", "--store", "sqlite:b.db", "--config", "other.toml"];
+    assert!(text(&site.run(&here)).contains("queue orders is new: parallel"));
+}
+
+/// The mode of queue `orders` in the store.
+fn mode_of(site: &Site) -> String {
+    let shown = text(&site.run(&["queues", "show", "orders"]));
+    let mode = shown.lines().find_map(|line| line.split_once("mode = \"")?.1.split('"').next());
+    mode.unwrap_or_else(|| panic!("{shown}")).to_owned()
+}
+
+#[tokio::test]
+async fn a_service_starts_beside_jobs_that_were_pushed_before_it_was_configured() {
+    let site = Site::new("");
+    let pushed = site.run(&["push", "orders", "{}"]);
+    assert!(pushed.status.success(), "{}", text(&pushed));
+    let job = text(&pushed).split(' ').next().unwrap().to_owned();
+    let other = "[queues.other]\nmode = \"parallel\"\n[[workers]]\nqueue = \"other\"\ncommand = [\"touch\", \"other.done\"]\n";
+    let worker = "[[workers]]\nqueue = \"orders\"\ncommand = [\"touch\", \"orders.done\"]\n";
+    std::fs::write(site.path("seriatim.toml"), format!("{FIFO}{other}{worker}")).unwrap();
+    let found = text(&site.run(&["doctor"]));
+    assert!(
+        found.contains("serious  queue orders:") && found.contains("its jobs have no key"),
+        "{found}"
+    );
+    assert!(found.contains("`seriatim jobs delete ID --yes`"), "{found}");
+    let serving = site.serve("node");
+    let log = || std::fs::read_to_string(site.path("node.log")).unwrap();
+    eventually("it says so", async || log().contains("a push made queue \"orders\" parallel"))
+        .await;
+    assert!(site.run(&["push", "other", "1"]).status.success());
+    eventually("it works on its other queue", async || site.path("other.done").exists()).await;
+    assert!(!site.path("orders.done").exists() && mode_of(&site) == "parallel");
+    assert!(site.run(&["jobs", "delete", &job, "--yes"]).status.success());
+    eventually("it is fifo", async || mode_of(&site) == "fifo").await;
+    assert!(site.run(&["push", "orders", "1", "--key", "k"]).status.success());
+    eventually("it is worked on", async || site.path("orders.done").exists()).await;
+    serving.stop();
+    assert_eq!(log().lines().filter(|line| line.contains("made queue \"orders\"")).count(), 1);
+}
+
+#[tokio::test]
+async fn names_that_nothing_declares_are_told_with_the_near_match() {
+    let entry = "[[cron]]\nname = \"n\"\nschedule = \"0 0 * * *\"\nqueue = \"ordres\"\n";
+    let site = Site::new(&format!("{FIFO}{entry}"));
+    let serving = site.serve("node");
+    let log = || std::fs::read_to_string(site.path("node.log")).unwrap();
+    let says = "pushes to queue \"ordres\", which nothing declares and no worker is for (did you mean \"orders\"?)";
+    eventually("it warns", async || log().contains(says)).await;
+    serving.stop();
 }

@@ -37,8 +37,15 @@ impl Site {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_seriatim"));
+        self.program(env!("CARGO_BIN_EXE_seriatim"), arguments)
+    }
+
+    /// Another program, in the surroundings of ours.
+    pub(crate) fn program(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(name);
         command.args(arguments).current_dir(self.folder.path()).env_remove("SERIATIM_STORE");
+        // What the product sets itself must not come from whoever runs the tests.
+        command.env_remove("PYTHONUNBUFFERED");
         // Whoever traces the tests does not mean these processes.
         command.env_remove("OTEL_EXPORTER_OTLP_ENDPOINT").env_remove("TRACEPARENT");
         command

@@ -58,10 +58,10 @@ async fn a_command_gets_the_call_and_its_exit_code_decides() {
     assert_eq!(std::fs::read_to_string(site.path("variables")).unwrap(), "orders|k 1|1\n");
 
     let failed =
-        run_one(&with_command("echo first >&2; echo 'the reason' >&2; exit 3"), JobState::Failed)
+        run_one(&with_command("echo first >&2; echo 'the reason' >&2; exit 3"), JobState::Dead)
             .await;
     assert_eq!(failed.error.as_deref(), Some("first\nthe reason"));
-    let buried = run_one(&with_command("echo poison >&2; exit 65"), JobState::Failed).await;
+    let buried = run_one(&with_command("echo poison >&2; exit 65"), JobState::Dead).await;
     assert_eq!(buried.error.as_deref(), Some("poison"));
     let said = r#"lane=$(sed 's/.*"lane":"\([^"]*\)".*/\1/'); echo log; echo "{\"type\":\"result\",\"results\":[{\"lane\":\"$lane\",\"outcome\":\"cancel\",\"error\":\"not needed\"}]}""#;
     let cancelled = run_one(&with_command(said), JobState::Canceled).await;
@@ -120,7 +120,12 @@ async fn n6_a_cancelled_command_that_ignores_it_is_killed() {
     wait_until(&store, |stats| stats.jobs == 0).await;
     assert_eq!(store.job(id).await.unwrap().unwrap().state, JobState::Canceled);
     assert!(!is_alive(pid_in(&site, "pid")));
+    let stats = store.stats(None).await.unwrap().remove(0);
+    assert_eq!((stats.processed, stats.failed, stats.dead), (0, 0, 0));
     serving.stop();
+    let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
+    let end = "1 call: 0 jobs processed; turns: 0 done, 0 failed, 1 cancelled or expired";
+    assert!(log.contains(end) && !log.contains("tried again"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -166,13 +171,14 @@ async fn n6_a_command_that_cannot_start_pauses_its_worker_and_its_jobs_stay_unco
     let serving = site.serve("history.ndjson");
     let log = || std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
     eventually("a pause", async || log().contains("went back uncounted")).await;
-    wait_until(&store, |stats| stats.running == 0).await;
+    wait_until(&store, |stats| stats.claimed == 0).await;
     serving.stop();
     for id in ids {
         let job = store.job(id).await.unwrap().unwrap();
         assert_eq!((job.state, job.retry_count, job.crashes), (JobState::Queued, -1, 0));
     }
-    assert_eq!(log().matches("./missing: No such file").count(), 1, "one clear line: {}", log());
+    let line = "this worker cannot start: ./missing: there is no such file";
+    assert_eq!(log().matches(line).count(), 1, "one clear line: {}", log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -200,7 +206,7 @@ async fn n6_endless_output_is_bounded() {
     wait_until(&store, |stats| stats.jobs == 0).await;
     serving.stop();
     let error = store.job(id).await.unwrap().unwrap().error.unwrap();
-    assert!(error.starts_with("yyy") && error.len() <= seriatim::limits::ERROR_BYTES_MAX);
+    assert!(error.starts_with("…yyy") && error.len() <= seriatim::limits::ERROR_BYTES_MAX);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -78,8 +78,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
     /// Records all that the store still shows, and that it is all.
     pub async fn finish(&self, store: &dyn Store) -> Result<()> {
         for view in store.queues().await? {
-            for state in
-                [JobState::Queued, JobState::Failed, JobState::Succeeded, JobState::Canceled]
+            for state in [JobState::Queued, JobState::Dead, JobState::Succeeded, JobState::Canceled]
             {
                 self.finish_state(store, &view.queue.name, state).await?;
             }

@@ -105,6 +105,8 @@ impl World {
             lanes_max: 2,
             crashed_max: 2,
             lease: Lease::Node { ttl: LEASE },
+            declared: false,
+            ticket: 0,
         };
         for turn in self.store.claim(request).await.unwrap().turns {
             let at = self.tick();
@@ -178,6 +180,7 @@ impl World {
             node: self.nodes[1].clone(),
             lease: LEASE,
             lanes_max: 100,
+            ticket: 0,
         };
         for turn in self.store.rescue(request).await.unwrap() {
             let at = self.tick();
@@ -199,7 +202,7 @@ impl World {
 
     async fn finish(mut self) -> Report {
         let mut seen: HashMap<JobId, JobState> = HashMap::new();
-        for state in [JobState::Queued, JobState::Failed] {
+        for state in [JobState::Queued, JobState::Dead] {
             let query = JobQuery {
                 queue: "q".into(),
                 state,

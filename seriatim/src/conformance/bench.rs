@@ -94,6 +94,8 @@ impl Bench {
             lanes_max,
             crashed_max: lanes_max,
             lease: Lease::Node { ttl: LEASE },
+            declared: false,
+            ticket: 0,
         }
     }
 
@@ -148,9 +150,20 @@ impl Bench {
     }
 
     pub async fn rescue(&mut self, node: &NodeInfo) -> Vec<Turn> {
-        let request =
-            Rescue { now: Some(self.now), node: node.id.clone(), lease: LEASE, lanes_max: 1_000 };
+        let request = Rescue {
+            now: Some(self.now),
+            node: node.id.clone(),
+            lease: LEASE,
+            lanes_max: 1_000,
+            ticket: 0,
+        };
         self.store.rescue(request).await.expect("rescue is answered")
+    }
+
+    /// Declares a node dead whose last beat was then.
+    pub async fn declare_dead(&mut self, node: &NodeInfo, heartbeat_at: Timestamp) -> bool {
+        let request = DeclareDead { now: Some(self.now), node: node.id.clone(), heartbeat_at };
+        self.store.declare_dead(request).await.expect("it is answered")
     }
 
     /// Rescues and settles as crashes, as the engine does.
@@ -198,7 +211,7 @@ impl Bench {
     pub async fn dead(&mut self) -> Vec<JobView> {
         let query = JobQuery {
             queue: "q".into(),
-            state: JobState::Failed,
+            state: JobState::Dead,
             key: None,
             order: JobOrder::Arrival,
             after: None,

@@ -64,7 +64,7 @@ async fn a_stale_settle_is_refused(mut bench: Bench) {
         let settlement = Settlement::done(turn.lane, Token(wrong));
         assert_eq!(bench.settle(vec![settlement]).await, [Settled::Stale]);
     }
-    assert_eq!(bench.stats().await.running, 1);
+    assert_eq!(bench.stats().await.claimed, 1);
     bench.done(&turn).await;
 }
 
@@ -104,7 +104,7 @@ async fn a_batch_of_settles_is_answered_one_by_one(mut bench: Bench) {
     let oks: Vec<bool> = bench.settle(batch).await.iter().map(Settled::is_ok).collect();
     assert_eq!(oks, [true, false, true, true]);
     let stats = bench.stats().await;
-    assert_eq!((stats.jobs, stats.running, stats.retries), (2, 1, 1));
+    assert_eq!((stats.jobs, stats.claimed, stats.retrying), (2, 1, 1));
     assert_eq!((stats.processed, stats.failed), (2, 1));
 }
 
@@ -225,7 +225,7 @@ async fn retries_end_in_the_morgue(mut bench: Bench) {
             bench.pass(WAIT);
         }
         let dead = bench.job(id).await;
-        assert_eq!((dead.state, dead.attempt), (JobState::Failed, 3), "{mode}");
+        assert_eq!((dead.state, dead.attempt), (JobState::Dead, 3), "{mode}");
         assert_eq!(dead.error.as_deref(), Some("it failed"), "{mode}");
         let request = bench.claim_request(mode.as_str(), 1);
         assert_eq!(bench.claimed(request).await, crate::store::Claimed::default(), "{mode}");
@@ -239,7 +239,7 @@ async fn l7_accumulate_buries_the_lowest_score_and_restarts_the_rest(mut bench: 
     let turn = bench.one().await;
     bench.push(job("v3").score(0.5)).await;
     bench.fail(&turn).await;
-    assert_eq!(bench.state(first).await, Some(JobState::Failed));
+    assert_eq!(bench.state(first).await, Some(JobState::Dead));
     let turn = bench.one().await;
     assert_eq!((tags(&turn), turn.retry_count), (vec!["v3".to_owned(), "v2".to_owned()], -1));
 }
@@ -282,7 +282,7 @@ async fn a_job_may_override_the_number_of_retries(mut bench: Bench) {
     let turn = bench.one().await;
     assert_eq!(turn.jobs[0].options.as_ref().and_then(|o| o.max_retries), Some(0));
     bench.fail(&turn).await;
-    assert_eq!(bench.state(id).await, Some(JobState::Failed));
+    assert_eq!(bench.state(id).await, Some(JobState::Dead));
 }
 
 async fn attempts_bound_failures_and_crashes_together(mut bench: Bench) {
@@ -300,7 +300,7 @@ async fn attempts_bound_failures_and_crashes_together(mut bench: Bench) {
     let turn = bench.one().await;
     assert_eq!((turn.retry_count, turn.crashes, turn.attempt()), (0, 1, 3));
     bench.end(&turn, Outcome::Crash { error: "killed".into() }).await;
-    assert_eq!(bench.state(id).await, Some(JobState::Failed));
+    assert_eq!(bench.state(id).await, Some(JobState::Dead));
 }
 
 async fn a_snooze_is_not_counted(mut bench: Bench) {
@@ -355,7 +355,7 @@ async fn an_explicit_bury_takes_the_turn_in_accumulate(mut bench: Bench) {
     bench.end(&turn, Outcome::Bury { error: "hopeless".into() }).await;
     for pushed in pushed {
         let dead = bench.job(pushed.job_id).await;
-        assert_eq!((dead.state, dead.error.as_deref()), (JobState::Failed, Some("hopeless")));
+        assert_eq!((dead.state, dead.error.as_deref()), (JobState::Dead, Some("hopeless")));
     }
     assert_eq!(tags(&bench.one().await), ["c"]);
 }
@@ -366,7 +366,7 @@ async fn an_explicit_bury_takes_the_head_in_fifo(mut bench: Bench) {
     let turn = bench.one().await;
     let verdict = Verdict { done: 1, ..Outcome::Bury { error: "hopeless".into() }.into() };
     bench.end(&turn, verdict).await;
-    assert_eq!(bench.state(turn.jobs[1].id).await, Some(JobState::Failed));
+    assert_eq!(bench.state(turn.jobs[1].id).await, Some(JobState::Dead));
     let turn = bench.one().await;
     assert_eq!((tags(&turn), turn.retry_count), (vec!["c".to_owned()], -1));
 }
@@ -419,9 +419,9 @@ async fn what_cannot_be_decoded_is_buried_and_the_rest_is_done(mut bench: Bench)
     bench.end(&turn, verdict).await;
     assert_eq!(bench.nothing().await, None);
     let dead = bench.job(turn.jobs[1].id).await;
-    assert_eq!((dead.state, dead.error.as_deref()), (JobState::Failed, Some("no JSON")));
+    assert_eq!((dead.state, dead.error.as_deref()), (JobState::Dead, Some("no JSON")));
     let stats = bench.stats().await;
-    assert_eq!((stats.jobs, stats.processed, stats.failed), (0, 0, 1), "it does not count as done");
+    assert_eq!((stats.jobs, stats.processed, stats.failed), (0, 2, 1), "two of three are done");
 }
 
 async fn what_has_expired_is_cancelled_and_the_rest_is_done(mut bench: Bench) {
@@ -486,7 +486,7 @@ async fn a_settle_touches_its_own_lane_only(mut bench: Bench) {
     let batch = settled.iter().map(|turn| bench.planned(turn, Outcome::Done)).collect();
     assert!(bench.settle(batch).await.iter().all(Settled::is_ok));
     let stats = bench.stats().await;
-    assert_eq!((stats.lanes, stats.jobs, stats.running), (25, 75, 25));
+    assert_eq!((stats.lanes, stats.jobs, stats.claimed), (25, 75, 25));
     let batch = others.iter().map(|turn| bench.planned(turn, Outcome::Release)).collect();
     assert!(bench.settle(batch).await.iter().all(Settled::is_ok));
     assert!(bench.claim(50).await.iter().all(|turn| tags(turn) == ["0", "1", "2"]));

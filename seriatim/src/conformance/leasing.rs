@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use super::bench::*;
 use super::{Case, listed};
-use crate::store::{Beat, Claim, Command, Lease, NodeInfo, NodeState, Settled, Sweep};
-use crate::{ErrorKind, Mode, Outcome, Queue};
+use crate::store::{
+    Beat, Claim, Command, GiveUp, Lease, NodeInfo, NodeState, Rescue, Settled, Sweep,
+};
+use crate::{ErrorKind, JobOptions, Mode, Outcome, Queue};
 
 const TICK: Duration = Duration::from_micros(1);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -15,6 +17,8 @@ pub(super) fn cases() -> Vec<Case> {
         d8_an_expired_claim_is_taken_over_and_its_holder_fenced_off,
         a_heartbeat_extends_all_claims_of_a_node,
         a_node_declared_dead_stays_dead,
+        what_a_node_held_that_is_known_to_be_gone_is_taken_over_at_once,
+        a_node_that_beats_is_not_declared_dead_by_others,
         a_node_that_said_goodbye_has_stopped_and_is_forgotten_after_a_day,
         a_rescued_lane_keeps_its_jobs_and_newcomers_apart,
         crashes_count_and_poison_is_buried,
@@ -27,6 +31,8 @@ pub(super) fn cases() -> Vec<Case> {
         n11_progress_is_kept_and_stale_lanes_are_told,
         progress_stays_until_a_turn_ends_with_nothing_left,
         an_unknown_token_is_nobody_s_turn,
+        a_claim_that_arrives_after_it_was_given_up_takes_nothing,
+        a_rescue_that_arrives_after_it_was_given_up_takes_nothing,
         a_flagged_job_is_told_to_its_holder,
         a_flagged_job_that_ends_done_succeeded,
         a_flagged_job_that_fails_ends_cancelled_and_the_rest_is_retried,
@@ -121,6 +127,54 @@ async fn a_node_that_said_goodbye_has_stopped_and_is_forgotten_after_a_day(mut b
     }
 }
 
+async fn what_a_node_held_that_is_known_to_be_gone_is_taken_over_at_once(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    let long = JobOptions { lease_ttl: Some(DAY), ..JobOptions::default() };
+    let mut patient = job("b").key("patient");
+    patient.options = long;
+    bench.push_all(vec![job("a").key("usual"), patient]).await;
+    let holder = bench.other_node("holder").await;
+    let old = bench.claim_by(&holder.id, 2).await;
+    bench.push(job("c").key("own")).await;
+    let request = Claim {
+        node: holder.id.clone(),
+        lease: Lease::Own { ttl: LEASE },
+        ..bench.claim_request("q", 1)
+    };
+    let own = bench.store.claim(request).await.unwrap().turns.remove(0);
+    let beaten_at = bench.now;
+    bench.pass(TICK);
+    bench.beat().await;
+    assert_eq!(bench.crash_all(&bench.node.clone()).await, 0);
+    assert!(bench.declare_dead(&holder, beaten_at).await);
+    assert_eq!(state_of(&bench, &holder).await, Some(NodeState::Dead));
+    let nodes = bench.store.nodes().await.unwrap();
+    let view = nodes.iter().find(|view| view.info.id == holder.id).unwrap();
+    assert_eq!(view.heartbeat_at, beaten_at, "its last beat is shown as it was");
+    assert_eq!(bench.crash_all(&bench.node.clone()).await, 2, "however long their lease is");
+    assert_eq!(bench.end(&old[0], Outcome::Done).await, Settled::Stale);
+    assert!(!bench.beat_as(holder.clone(), Vec::new()).await.alive, "it stays dead");
+    assert!(!bench.declare_dead(&holder, beaten_at).await, "it was dead already");
+    bench.done(&own).await;
+}
+
+async fn a_node_that_beats_is_not_declared_dead_by_others(mut bench: Bench) {
+    bench.queue(Mode::Parallel).await;
+    bench.push(loose("a")).await;
+    let holder = bench.other_node("holder").await;
+    let turn = bench.claim_by(&holder.id, 1).await.remove(0);
+    let seen = bench.now;
+    bench.pass(TICK);
+    bench.beat().await;
+    bench.beat_as(holder.clone(), Vec::new()).await;
+    assert!(!bench.declare_dead(&holder, seen).await, "it has beaten since");
+    let unknown = NodeInfo::new("unknown".into(), LEASE);
+    assert!(!bench.declare_dead(&unknown, seen).await);
+    assert_eq!(state_of(&bench, &holder).await, Some(NodeState::Alive));
+    assert_eq!(bench.crash_all(&bench.node.clone()).await, 0);
+    bench.done(&turn).await;
+}
+
 async fn state_of(bench: &Bench, node: &NodeInfo) -> Option<NodeState> {
     let nodes = bench.store.nodes().await.unwrap();
     nodes.iter().find(|view| view.info.id == node.id).map(|view| view.state(bench.now))
@@ -150,7 +204,7 @@ async fn crashes_count_and_poison_is_buried(mut bench: Bench) {
         bench.beat().await;
         assert_eq!(bench.crash_all(&bench.node.clone()).await, 1);
     }
-    assert_eq!(bench.state(pushed[0].job_id).await, Some(crate::store::JobState::Failed));
+    assert_eq!(bench.state(pushed[0].job_id).await, Some(crate::store::JobState::Dead));
     let turn = bench.one().await;
     assert_eq!((tags(&turn), turn.crashes), (vec!["fine".to_owned()], 0));
 }
@@ -235,8 +289,13 @@ async fn a_dead_rescuer_is_refused(mut bench: Bench) {
     bench.pass(LEASE + TICK);
     bench.beat().await;
     bench.rescue(&bench.node.clone()).await;
-    let request =
-        crate::store::Rescue { now: Some(bench.now), node: old.id, lease: LEASE, lanes_max: 1 };
+    let request = crate::store::Rescue {
+        now: Some(bench.now),
+        node: old.id,
+        lease: LEASE,
+        lanes_max: 1,
+        ticket: 0,
+    };
     let error = bench.store.rescue(request).await.expect_err("it is refused");
     assert_eq!(error.kind(), ErrorKind::NodeGone);
 }
@@ -280,6 +339,52 @@ async fn progress_stays_until_a_turn_ends_with_nothing_left(mut bench: Bench) {
         assert_eq!(bench.job(second).await.progress, None, "{mode}: another job's");
         bench.done(&turn).await;
     }
+}
+
+async fn give_up(bench: &Bench, node: &NodeInfo, ticket: u64) {
+    let request = GiveUp { node: node.id.clone(), ticket };
+    bench.store.give_up(request).await.expect("it is given up");
+}
+
+async fn a_claim_that_arrives_after_it_was_given_up_takes_nothing(mut bench: Bench) {
+    bench.queue(Mode::Parallel).await;
+    bench.push_all(["a", "b", "c", "d"].map(loose).to_vec()).await;
+    let (node, other) = (bench.node.clone(), bench.other_node("other").await);
+    let claim = |bench: &Bench, ticket| Claim { ticket, ..bench.claim_request("q", 1) };
+    assert_eq!(bench.claimed(claim(&bench, 3)).await.turns.len(), 1, "nothing is given up yet");
+    give_up(&bench, &node, 5).await;
+    for late in [5, 4, 1] {
+        let error = bench.store.claim(claim(&bench, late)).await.expect_err("it is refused");
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{late}: {error}");
+    }
+    give_up(&bench, &node, 2).await;
+    bench.store.claim(claim(&bench, 5)).await.expect_err("a lower ticket takes nothing back");
+    assert_eq!(bench.stats().await.claimed, 1, "only what was claimed before is held");
+    assert_eq!(bench.claimed(claim(&bench, 6)).await.turns.len(), 1, "a later one takes");
+    assert_eq!(bench.claim(1).await.len(), 1, "so does one without a ticket");
+    let theirs = Claim { node: other.id, ..claim(&bench, 1) };
+    assert_eq!(bench.claimed(theirs).await.turns.len(), 1, "another node's is left alone");
+}
+
+async fn a_rescue_that_arrives_after_it_was_given_up_takes_nothing(mut bench: Bench) {
+    bench.queue(Mode::Parallel).await;
+    bench.push(loose("a")).await;
+    let holder = bench.other_node("holder").await;
+    bench.claim_by(&holder.id, 1).await;
+    bench.pass(LEASE + TICK);
+    bench.beat().await;
+    let node = bench.node.clone();
+    give_up(&bench, &node, 7).await;
+    let rescue = |bench: &Bench, ticket| Rescue {
+        now: Some(bench.now),
+        node: node.id.clone(),
+        lease: LEASE,
+        lanes_max: 10,
+        ticket,
+    };
+    let error = bench.store.rescue(rescue(&bench, 7)).await.expect_err("it is refused");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(bench.store.rescue(rescue(&bench, 8)).await.expect("it is taken").len(), 1);
 }
 
 async fn an_unknown_token_is_nobody_s_turn(mut bench: Bench) {

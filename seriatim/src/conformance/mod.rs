@@ -16,6 +16,7 @@
 mod bench;
 mod claiming;
 mod ending;
+mod figures;
 mod leasing;
 mod people;
 mod pushing;
@@ -70,6 +71,7 @@ pub fn cases() -> Vec<Case> {
         leasing::cases(),
         people::cases(),
         views::cases(),
+        figures::cases(),
         random::cases(),
     ]
     .concat()

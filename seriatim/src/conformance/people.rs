@@ -225,7 +225,7 @@ async fn what_has_failed_can_be_buried(mut bench: Bench) {
         };
         assert_eq!(bench.store.act(action).await.unwrap().count, 1, "{mode}");
         let dead = bench.job(pushed[0].job_id).await;
-        assert_eq!((dead.state, dead.error.as_deref()), (JobState::Failed, Some("it failed")));
+        assert_eq!((dead.state, dead.error.as_deref()), (JobState::Dead, Some("it failed")));
         assert_eq!(bench.claimed(request).await.turns.len(), 1, "{mode}");
     }
 }

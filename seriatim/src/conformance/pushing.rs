@@ -5,6 +5,7 @@ use serde_json::json;
 use super::bench::*;
 use super::{Case, listed};
 use crate::store::PushStatus::{Duplicate, Merged, Queued};
+use crate::store::{Claim, Declaration, QueueStats};
 use crate::{DueRule, ErrorKind, Job, Merge, Mode, Payload, Queue};
 use std::time::Duration;
 
@@ -31,6 +32,9 @@ pub(super) fn cases() -> Vec<Case> {
         a_large_batch_arrives_in_order,
         a_contradicting_definition_is_refused,
         an_undeclared_queue_may_be_declared_while_nothing_runs,
+        what_becomes_of_a_declaration_is_foretold,
+        who_declares_a_queue_claims_nothing_from_one_that_a_push_made,
+        a_store_that_is_set_up_passes_its_check,
     ]
 }
 
@@ -267,4 +271,77 @@ async fn an_undeclared_queue_may_be_declared_while_nothing_runs(mut bench: Bench
     bench.settle(vec![released]).await;
     bench.declare(Queue::accumulate("q")).await;
     assert_eq!(tags(&bench.one().await), ["b", "a"], "merged and in order of score");
+}
+
+/// A queue as a push made it (`None`) or as it was declared, empty, with jobs, or with one that runs.
+async fn queue_in(bench: &mut Bench, name: &str, declared: Option<Mode>, keyed: bool, jobs: u8) {
+    if let Some(mode) = declared {
+        bench.declare(Queue::new(name, mode)).await;
+    }
+    let job = Job::new(name, &1).unwrap();
+    bench.push(if keyed { job.key("k") } else { job }).await;
+    if jobs == 1 {
+        return;
+    }
+    let turn = bench.claimed(bench.claim_request(name, 1)).await.turns.remove(0);
+    if jobs == 0 {
+        bench.done(&turn).await;
+    }
+}
+
+async fn what_becomes_of_a_declaration_is_foretold(mut bench: Bench) {
+    let mut fates = std::collections::BTreeSet::new();
+    for (i, declared) in [None, Some(Mode::Parallel), Some(Mode::Exclusive), Some(Mode::Fifo)]
+        .into_iter()
+        .enumerate()
+    {
+        for keyed in [false, true] {
+            if declared.is_some_and(|mode| mode.is_keyed() != keyed) {
+                continue;
+            }
+            for jobs in 0..=2 {
+                for mode in [Mode::Parallel, Mode::Fifo] {
+                    let name = format!("{i}-{keyed}-{jobs}-{mode}");
+                    queue_in(&mut bench, &name, declared, keyed, jobs).await;
+                    let views = bench.store.queues().await.unwrap();
+                    let view = views.iter().find(|view| view.queue.name == name);
+                    let stats = bench.store.stats(Some(bench.now)).await.unwrap();
+                    let stats = stats.iter().find(|stats| *stats.queue == *name);
+                    let queue = Queue::new(name.as_str(), mode);
+                    let foretold = Declaration::of(&queue, view, stats);
+                    let done = bench.try_declare(queue.clone()).await;
+                    let about = format!("{name}: {foretold:?}, {done:?}");
+                    assert_eq!(foretold.is_taken(), done.is_ok(), "{about}");
+                    let says = match foretold {
+                        Declaration::Waits => "as soon as none of its jobs runs",
+                        Declaration::Stuck => "delete them with",
+                        Declaration::Refused => "drain it, or declare it as it is",
+                        _ => "",
+                    };
+                    assert!(done.err().is_none_or(|e| e.message().contains(says)), "{about}");
+                    fates.insert(format!("{foretold:?}"));
+                    let views = bench.store.queues().await.unwrap();
+                    let view = views.iter().find(|view| view.queue.name == name);
+                    let after = Declaration::of(&queue, view, Some(&QueueStats::default()));
+                    assert_eq!(after == Declaration::Kept, foretold.is_taken(), "{about}");
+                }
+            }
+        }
+    }
+    assert_eq!(fates.len(), 6, "all but Created: {fates:?}");
+    let new = Queue::parallel("new");
+    assert_eq!(Declaration::of(&new, None, None), Declaration::Created);
+}
+
+async fn who_declares_a_queue_claims_nothing_from_one_that_a_push_made(mut bench: Bench) {
+    let request = |bench: &Bench| Claim { declared: true, ..bench.claim_request("q", 1) };
+    refused(bench.store.claim(request(&bench)).await, ErrorKind::NotFound, "queue");
+    bench.push(job("a")).await;
+    refused(bench.store.claim(request(&bench)).await, ErrorKind::NotFound, "queue");
+    bench.queue(Mode::Fifo).await;
+    assert_eq!(bench.claimed(request(&bench)).await.turns.len(), 1);
+}
+
+async fn a_store_that_is_set_up_passes_its_check(bench: Bench) {
+    bench.store.check().await.unwrap();
 }

@@ -22,8 +22,8 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 fn all_lanes(order: LaneOrder) -> LaneQuery {
-    let (key, running, after) = (None, false, None);
-    LaneQuery { queue: "q".into(), key, running, order, after, rows_max: 3 }
+    let (key, claimed, after) = (None, false, None);
+    LaneQuery { queue: "q".into(), key, claimed, order, after, rows_max: 3 }
 }
 
 async fn lane_keys(bench: &Bench, mut query: LaneQuery) -> Vec<String> {
@@ -71,7 +71,7 @@ async fn running_lanes_show_their_holder(mut bench: Bench) {
     bench.queue(Mode::Accumulate).await;
     bench.push_all(vec![loose("a").key("x"), loose("b").key("y"), loose("c").key("x")]).await;
     let turn = bench.claim(1).await.remove(0);
-    let running = LaneQuery { running: true, ..all_lanes(LaneOrder::Age) };
+    let running = LaneQuery { claimed: true, ..all_lanes(LaneOrder::Age) };
     let page = bench.store.lanes(running).await.unwrap();
     assert_eq!(page.rows.len(), 1);
     let lane = &page.rows[0];
@@ -154,7 +154,7 @@ async fn dead_jobs_are_listed_by_key_and_by_time(mut bench: Bench) {
     {
         let mut query = JobQuery {
             queue: "q".into(),
-            state: JobState::Failed,
+            state: JobState::Dead,
             key: None,
             order,
             after: None,
@@ -179,12 +179,12 @@ async fn numbers_follow_what_happens(mut bench: Bench) {
     bench.fail(&turns[1]).await;
     bench.push(loose("new").key(&**turns[2].key.as_ref().unwrap())).await;
     let stats = bench.stats().await;
-    assert_eq!((stats.lanes, stats.jobs, stats.running, stats.retries), (3, 10, 1, 1));
-    assert_eq!((stats.processed, stats.failed, stats.dead), (1, 1, 0));
+    assert_eq!((stats.lanes, stats.jobs, stats.claimed, stats.retrying), (3, 10, 1, 1));
+    assert_eq!((stats.processed, stats.failed, stats.dead), (3, 1, 0));
     assert_eq!(stats.mode, Some(Mode::Accumulate));
     bench.end(&turns[2], Outcome::Bury { error: "hopeless".into() }).await;
     let stats = bench.stats().await;
-    assert_eq!((stats.lanes, stats.jobs, stats.running, stats.dead), (3, 7, 0, 3));
+    assert_eq!((stats.lanes, stats.jobs, stats.claimed, stats.dead), (3, 7, 0, 3));
 }
 
 async fn lag_is_the_age_of_the_oldest_due_lane(mut bench: Bench) {

@@ -13,9 +13,11 @@ use super::extras::Extras;
 use super::limits::{CANCEL_GRACE, PREFETCH_LANES_MAX};
 use super::periodic::Periodic;
 use super::scheduler::Scheduler;
+use super::shield::Shielded;
 use super::source::Source;
 use super::splitter::Splitter;
 use super::summary::Summary;
+use super::turn_log::TurnLog;
 use crate::batch::Batch;
 use crate::codec::Codec;
 use crate::context::Context;
@@ -26,7 +28,7 @@ use crate::observe::Observer;
 use crate::outcomes::Outcomes;
 use crate::payload::Payload;
 use crate::queue::Queue;
-use crate::store::SharedStore;
+use crate::store::{Origin, SharedStore};
 use crate::worker::{Failure, Worker};
 
 /// The time between two heartbeats, unless the lease is short.
@@ -44,6 +46,7 @@ pub struct EngineBuilder {
     queues: Vec<Queue>,
     workers: Vec<Worker>,
     observer: Option<Arc<dyn Observer>>,
+    takeover: bool,
     extras: Extras,
 }
 
@@ -71,6 +74,7 @@ impl EngineBuilder {
             queues,
             workers,
             observer: None,
+            takeover: true,
             extras: Extras::default(),
         }
     }
@@ -185,7 +189,13 @@ impl EngineBuilder {
 
     /// Is told of all that happens.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.observer = Some(observer);
+        self.observer = Some(Arc::new(Shielded(observer)));
+        self
+    }
+
+    /// Logs the ends of turns with a log that others share. Default: one of the engine's own.
+    pub fn turn_log(mut self, log: Arc<TurnLog>) -> Self {
+        self.extras.turn_log = log;
         self
     }
 
@@ -218,7 +228,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Writes the failures that are kept with the jobs; they are cut at 4 KiB. Default: their
+    /// Writes the failures that are kept with the jobs; of more than 4 KiB the middle is left out. Default: their
     /// `Display`.
     pub fn error_format(
         mut self,
@@ -241,6 +251,34 @@ impl EngineBuilder {
         self
     }
 
+    /// Whether what nodes of this machine held is taken over as soon as their process is gone, and
+    /// not when their lease has run out. Default: yes, where the system tells of processes (Linux).
+    /// Switch it off where machines are copied while they run, as from a snapshot: the copies take
+    /// each other's processes for their own.
+    pub fn takeover(mut self, at_once: bool) -> Self {
+        self.takeover = at_once;
+        self
+    }
+
+    /// Says that handlers of this engine start programs which may outlive its process, and ends those
+    /// that another such engine has left behind: the hook runs before that one's claims are taken
+    /// over. When it fails, they are not taken over before their lease has run out.
+    pub fn before_takeover<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: Fn(Origin) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        self.extras.before_takeover = Some(Arc::new(move |origin| Box::pin(hook(origin))));
+        self
+    }
+
+    /// Pretends that the engine runs in this process.
+    #[cfg(test)]
+    pub(super) fn origin(mut self, origin: Origin) -> Self {
+        self.extras.origin = Some(origin);
+        self
+    }
+
     /// Runs once before the engine makes itself known. If it fails the engine does not start.
     pub fn on_start<F, Fut>(mut self, hook: F) -> Self
     where
@@ -251,8 +289,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Is told when a handler fails with [`Fatal`](crate::Fatal). The engine then stops as when it
-    /// is asked to, and its run ends with an error of that kind.
+    /// Is told when a handler fails with [`Fatal`](crate::Fatal), or a task of the engine has broken.
+    /// The engine then stops as when it is asked to, and its run ends with an error of that kind.
     pub fn on_fatal(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.extras.on_fatal = Some(Arc::new(hook));
         self
@@ -280,6 +318,7 @@ impl EngineBuilder {
         self.settings.heartbeat = self.heartbeat.unwrap_or(HEARTBEAT.min(shortest / 3));
         self.settings.rescue_interval = self.rescue_interval.unwrap_or(self.settings.heartbeat);
         self.validate()?;
+        self.set_origin();
         // In the order of their first workers, which `strict` follows.
         let mut by_queue: Vec<(Arc<str>, Vec<Worker>)> = Vec::new();
         for worker in self.workers {
@@ -292,6 +331,14 @@ impl EngineBuilder {
         let core =
             Core::new(self.store, self.settings, sources.collect(), self.observer, self.extras);
         Ok(Engine::new(core, self.queues))
+    }
+
+    fn set_origin(&mut self) {
+        let extras = &mut self.extras;
+        let own = || extras.origin.take().or_else(Origin::of_this_process);
+        let origin = self.takeover.then(own).flatten();
+        let programs = extras.before_takeover.is_some();
+        extras.origin = origin.map(|origin| Origin { programs, ..origin });
     }
 
     /// The queues that there are workers for.

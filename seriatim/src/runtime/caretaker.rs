@@ -9,19 +9,26 @@ use tokio::time::Instant;
 
 use super::core::Core;
 use super::exhausted::announce;
+use super::fetch::may_have_been_done;
 use super::limits::{DEFINITIONS_EVERY, RESCUE_LANES_MAX, SWEEP_EVERY, SWEEP_ROWS_MAX};
-use super::settle::send;
+use super::settle::{keep_refused, send};
 use super::source::Source;
+use super::takeover::Neighbours;
 use crate::clock::Timestamp;
 use crate::error::{ErrorKind, Result};
 use crate::queue::{Mode, Queue};
 use crate::settle::{Outcome, Settlement, plan};
-use crate::store::{Lead, QueueView, Rescue, Sweep};
+use crate::store::{Lead, QueueView, Rescue, Settled, Sweep};
 use crate::turn::Turn;
 
 /// Takes care until the engine ends.
 pub(super) async fn run(core: Arc<Core>) {
-    let mut caretaker = Caretaker { core, swept: Instant::now(), defined: Instant::now() };
+    let (swept, defined) = (Instant::now(), Instant::now());
+    let mut caretaker = Caretaker { core, swept, defined, neighbours: Neighbours::default() };
+    // The first look does not wait: this may be the successor of a process that was killed.
+    if let Err(error) = caretaker.take_over().await {
+        caretaker.core.outage.failed("the look for nodes that are gone", &error);
+    }
     loop {
         // The nodes of a fleet start together; their rounds should not stay together.
         let interval = caretaker.core.settings.rescue_interval;
@@ -39,20 +46,40 @@ struct Caretaker {
     core: Arc<Core>,
     swept: Instant,
     defined: Instant,
+    neighbours: Neighbours,
 }
 
 impl Caretaker {
     async fn round(&mut self) -> Result<()> {
-        while self.rescue().await? == RESCUE_LANES_MAX {}
+        self.core.extras.turn_log.tell_left_out(false);
+        // What keeps it from rescuing must not keep it from the rest.
+        let rescued = self.rescue_all().await;
+        if self.neighbours.any_gone(&self.core) {
+            self.take_over().await?;
+        }
         if self.defined.elapsed() >= DEFINITIONS_EVERY {
             self.defined = Instant::now();
             self.core.read_definitions().await?;
             self.core.split().await?;
+            self.take_over().await?;
         }
         if self.swept.elapsed() >= SWEEP_EVERY {
             self.swept = Instant::now();
             self.sweep().await?;
         }
+        rescued
+    }
+
+    /// Takes over what nodes of this machine held whose process is gone.
+    async fn take_over(&mut self) -> Result<()> {
+        if self.neighbours.look(&self.core).await? {
+            self.rescue_all().await?;
+        }
+        Ok(())
+    }
+
+    async fn rescue_all(&self) -> Result<()> {
+        while self.rescue().await? == RESCUE_LANES_MAX {}
         Ok(())
     }
 
@@ -65,9 +92,10 @@ impl Caretaker {
             node: core.node(),
             lease: core.settings.lease,
             lanes_max: RESCUE_LANES_MAX,
+            ticket: core.next_ticket(),
         };
         let turns = core.store.rescue(request).await.inspect_err(|error| {
-            if error.is_transient() {
+            if may_have_been_done(error) {
                 core.rescue_unanswered.store(true, Ordering::Release);
             }
         })?;
@@ -92,11 +120,14 @@ impl Caretaker {
         announce(core, turns.iter().zip(&settlements)).await;
         let sent_at = Timestamp::of_this_machine();
         let (settled, repeated) = send(core, &settlements).await;
-        core.held.remove(&settlements);
-        for ((turn, settlement), settled) in turns.iter().zip(&settlements).zip(&settled) {
-            core.counters.settled(settlement, settled);
+        let settled = keep_refused(core, &settlements, settled);
+        for (place, settled) in settled {
+            let (turn, settlement) = (&turns[place], &settlements[place]);
+            if let Settled::Ok { cancelled } = &settled {
+                core.extras.turn_log.settled(turn, settlement, cancelled);
+            }
             if let (true, Some(observer)) = (settled.is_ok() || !repeated, &core.observer) {
-                observer.settled(turn, settlement, settled, sent_at);
+                observer.settled(turn, settlement, &settled, sent_at);
             }
         }
         Ok(turns.len())

@@ -114,6 +114,11 @@ impl Control {
         lock(&self.notes).committed = Some(settlements);
     }
 
+    /// Whether the handler has settled all turns of the call itself.
+    pub(super) fn is_committed(&self) -> bool {
+        lock(&self.notes).committed.is_some()
+    }
+
     /// Takes what the handler has settled itself.
     pub(crate) fn take_committed(&self) -> Option<Vec<Settlement>> {
         lock(&self.notes).committed.take()

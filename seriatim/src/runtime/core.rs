@@ -1,6 +1,6 @@
 //! What the tasks of an engine share.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::call::Call;
+use super::definitions::Definitions;
 use super::extras::Extras;
 use super::flags::Flags;
 use super::held::Held;
@@ -20,17 +21,19 @@ use super::pool::Pool;
 use super::running::Running;
 use super::scheduler::Scheduler;
 use super::settle::{Ended, Settles};
+use super::shield::shielded;
 use super::source::Source;
 use super::splitter::{Fleet, Splitter};
 use super::summary::Counters;
 use super::surroundings::Surroundings;
+use super::troubles::Troubles;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::NodeId;
 use crate::observe::Observer;
 use crate::queue::Queue;
 use crate::settle::{Outcome, plan};
-use crate::store::{NodeView, QueueView, SharedStore};
+use crate::store::{NodeView, QueueView, SharedStore, Store};
 use crate::turn::Turn;
 
 /// What an engine was told at its start.
@@ -51,6 +54,7 @@ pub(super) struct Settings {
 
 pub(super) struct Core {
     pub(super) store: SharedStore,
+    pub(super) definitions: Definitions,
     pub(super) settings: Settings,
     pub(super) sources: Vec<Source>,
     pub(super) observer: Option<Arc<dyn Observer>>,
@@ -68,6 +72,7 @@ pub(super) struct Core {
     pub(super) outage: Outage,
     pub(super) phases: Phases,
     pub(super) counters: Counters,
+    pub(super) troubles: Troubles,
     /// Which of the sources this node prefers.
     preferred: Mutex<Vec<bool>>,
     /// A person told the node to take no more work.
@@ -84,6 +89,8 @@ pub(super) struct Core {
     /// compares what the store says that the node holds with its own account.
     pub(super) claiming: tokio::sync::Mutex<()>,
     node: Mutex<NodeId>,
+    /// The ticket of the last claim or rescue.
+    ticket: AtomicU64,
     /// A point of the store's clock, and when that was.
     store_time: Mutex<(Instant, Timestamp)>,
 }
@@ -106,6 +113,7 @@ impl Core {
         let preferred = Mutex::new(vec![true; sources.len()]);
         Self {
             store,
+            definitions: Definitions::default(),
             preferred,
             settings,
             sources,
@@ -123,6 +131,7 @@ impl Core {
             outage: Outage::default(),
             phases: Phases::new(),
             counters: Counters::default(),
+            troubles: Troubles::default(),
             quiet: AtomicBool::new(false),
             told_to_stop: Notify::new(),
             gone: Notify::new(),
@@ -130,6 +139,7 @@ impl Core {
             rescue_unanswered: AtomicBool::new(false),
             claiming: tokio::sync::Mutex::new(()),
             node: Mutex::new(node),
+            ticket: AtomicU64::new(0),
             store_time: Mutex::new((Instant::now(), Timestamp::of_this_machine())),
         }
     }
@@ -144,10 +154,25 @@ impl Core {
         std::mem::replace(&mut *lock(&self.node), name)
     }
 
+    /// A ticket for a claim or rescue that is about to be made.
+    pub(super) fn next_ticket(&self) -> u64 {
+        self.ticket.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// That of the last one.
+    pub(super) fn last_ticket(&self) -> u64 {
+        self.ticket.load(Ordering::Relaxed)
+    }
+
     /// Reads the store's clock.
     pub(super) async fn read_clock(&self) -> Result<()> {
+        self.read_clock_of(&*self.store).await
+    }
+
+    /// The same on another connection.
+    pub(super) async fn read_clock_of(&self, store: &dyn Store) -> Result<()> {
         let asked = Instant::now();
-        let time = self.store.now().await?;
+        let time = store.now().await?;
         let middle = asked + asked.elapsed() / 2;
         *lock(&self.store_time) = (middle, time);
         Ok(())
@@ -172,10 +197,14 @@ impl Core {
     /// Reads the definitions of the queues, for this node's sources and for the caller.
     pub(super) async fn read_definitions(&self) -> Result<Vec<QueueView>> {
         let views = self.store.queues().await?;
+        self.look_for_lost(&views);
         for source in &self.sources {
             let Some(view) = views.iter().find(|view| view.queue.name == *source.name) else {
                 continue;
             };
+            if source.is_declared() && !view.declared {
+                continue;
+            }
             if source.definition().as_deref() != Some(&view.queue) {
                 source.define(view.queue.clone());
             }
@@ -207,7 +236,12 @@ impl Core {
         self.observer.is_some() || self.extras.tells_exhausted
     }
 
-    /// A worker said that this process cannot go on.
+    /// A task of the engine is no more, and without it nothing would be right.
+    pub(super) fn broken(&self, task: &str, how: &str) {
+        self.fatal(&format!("the engine's task {task:?} {how}"));
+    }
+
+    /// This process cannot go on: a worker said so, or a task of the engine is no more.
     pub(super) fn fatal(&self, why: &str) {
         tracing::error!("fatal: {why}; stopping");
         if lock(&self.fatal).replace(why.to_owned()).is_none() {
@@ -234,8 +268,15 @@ impl Core {
         nodes.sort();
         nodes.dedup();
         let fleet = Fleet::of(&node, &nodes);
-        let prefers = |source: &Source| self.extras.splitter.prefers(&fleet, &source.name);
-        *lock(&self.preferred) = self.sources.iter().map(prefers).collect();
+        let prefers = |source: &Source| {
+            let prefers = shielded(|| self.extras.splitter.prefers(&fleet, &source.name));
+            prefers.unwrap_or_else(|text| {
+                tracing::error!(queue = &*source.name, "the splitter panicked: {text}");
+                true
+            })
+        };
+        let preferred = self.sources.iter().map(prefers).collect();
+        *lock(&self.preferred) = preferred;
         Ok(())
     }
 

@@ -43,6 +43,7 @@ pub(super) async fn run(core: Arc<Core>, cron: Cron) {
         last = tick;
     }
     tracing::warn!(%cron, "this schedule has no next time: it is not looked at any more");
+    core.phases.draining().await;
 }
 
 /// How late a tick may still be pushed. What makes it run once is that the store knows the key of

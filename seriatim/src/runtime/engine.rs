@@ -8,20 +8,23 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::beats::Beats;
 use super::builder::EngineBuilder;
 use super::control::Stop;
 use super::core::Core;
+use super::definitions::Definitions;
 use super::extras::OnStart;
 use super::handle::Handle;
 use super::limits::FLUSH_MAX;
 use super::lock::lock;
 use super::outage::Pauses;
 use super::pulse::Pulser;
+use super::shield::shielded_future;
 use super::summary::Summary;
-use super::{caretaker, fetch, guard, periodic, settle, slot};
+use super::{caretaker, definitions, fetch, guard, periodic, settle, slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Queue;
-use crate::store::{Declare, SharedStore};
+use crate::store::SharedStore;
 
 /// Runs handlers for the jobs of some queues.
 ///
@@ -47,7 +50,6 @@ use crate::store::{Declare, SharedStore};
 /// ```
 pub struct Engine {
     core: Arc<Core>,
-    queues: Vec<Queue>,
     on_start: Vec<Box<OnStart>>,
 }
 
@@ -59,7 +61,14 @@ impl Engine {
 
     pub(super) fn new(mut core: Core, queues: Vec<Queue>) -> Self {
         let on_start = std::mem::take(&mut core.extras.on_start);
-        Self { core: Arc::new(core), queues, on_start }
+        core.definitions = Definitions::new(queues);
+        Self { core: Arc::new(core), on_start }
+    }
+
+    /// Names of its queues that look like slips, in a store that declares none of them.
+    #[cfg(test)]
+    pub(super) fn slips(&self) -> Vec<String> {
+        self.core.slips(&[])
     }
 
     /// Speaks to the engine while it runs.
@@ -69,7 +78,8 @@ impl Engine {
 
     /// Works until `stop` is ready (or a person stops the node). A store that is away is waited
     /// for, at the start too. Whatever else it refuses at the start is an error, as is a queue
-    /// whose stored mode contradicts the declared one.
+    /// that was declared in another mode and holds jobs. One that only a push made is converted, if
+    /// need be later: until then nothing is taken from it, and the others are worked on.
     ///
     /// Then it stops, in this order: no new claims; lanes that wait for a slot go back uncounted;
     /// running calls may finish within `shutdown_timeout`; those left are told to end, and a few
@@ -77,31 +87,33 @@ impl Engine {
     /// the heartbeat ends last. Dropping the future stops everything at once: claims then stand
     /// until their leases run out.
     pub async fn run_until(self, stop: impl Future + Send) -> Result<Summary> {
-        for hook in self.on_start {
-            hook().await.map_err(|failure| {
-                Error::new(ErrorKind::Fatal, format!("on_start failed: {failure}"))
-            })?;
-        }
         let core = self.core;
+        for hook in self.on_start {
+            let fatal = |text: String| Error::new(ErrorKind::Fatal, text);
+            let started = shielded_future(async { hook().await }).await;
+            started.map_err(|text| fatal(format!("on_start panicked: {text}")))?.map_err(
+                |failure| fatal(format!("on_start failed: {}", core.extras.text_of(&failure))),
+            )?;
+        }
         tokio::pin!(stop);
         let upkeep = tokio::select! {
             biased;
             // A store that hangs must not keep the process from ending.
             _ = &mut stop => return Ok(core.counters.summary(0)),
-            upkeep = start(&core, &self.queues) => upkeep?,
+            upkeep = start(&core) => upkeep?,
         };
         let mut periodic = JoinSet::new();
         for place in 0..core.periodic.len() {
-            spawn(&mut periodic, periodic::run(core.clone(), place));
+            spawn(&mut periodic, &core, "periodic", periodic::run(core.clone(), place));
         }
         let mut settler = JoinSet::new();
-        spawn(&mut settler, settle::run(core.clone()));
+        spawn(&mut settler, &core, "settle", settle::run(core.clone()));
         let mut slots = JoinSet::new();
         for _ in 0..core.settings.concurrency {
-            spawn(&mut slots, slot::run(core.clone()));
+            spawn(&mut slots, &core, "slot", slot::run(core.clone()));
         }
         let mut fetcher = JoinSet::new();
-        spawn(&mut fetcher, fetch::run(core.clone()));
+        spawn(&mut fetcher, &core, "fetch", fetch::run(core.clone()));
         tokio::select! {
             biased;
             _ = &mut stop => {}
@@ -114,10 +126,14 @@ impl Engine {
         }
         core.settles.close();
         let _ = timeout(FLUSH_MAX, settler.join_next()).await;
-        drop(upkeep);
+        upkeep.end().await;
+        core.extras.turn_log.tell_left_out(true);
         let unsettled = core.held.count();
         if unsettled == 0 {
-            Pulser::new(core.clone(), core.store_now()).goodbye().await;
+            let goodbye = Pulser::new(core.clone(), core.store_now()).goodbye();
+            if let Err(text) = shielded_future(goodbye).await {
+                tracing::error!("the goodbye panicked: {text}");
+            }
         } else {
             tracing::warn!(
                 lanes = unsettled,
@@ -131,11 +147,25 @@ impl Engine {
     }
 }
 
+/// What keeps the node alive and takes care of the store. It ends when this is dropped.
+struct Upkeep {
+    _tasks: JoinSet<()>,
+    beats: Option<Beats>,
+}
+
+impl Upkeep {
+    async fn end(self) {
+        if let Some(beats) = self.beats {
+            beats.end().await;
+        }
+    }
+}
+
 /// Makes the node known and starts what keeps it alive.
-async fn start(core: &Arc<Core>, queues: &[Queue]) -> Result<JoinSet<()>> {
+async fn start(core: &Arc<Core>) -> Result<Upkeep> {
     let mut pauses = Pauses::default();
     let pulser = loop {
-        match register(core, queues).await {
+        match register(core).await {
             Ok(pulser) => break pulser,
             Err(error) if error.kind() == ErrorKind::Unavailable => {
                 core.outage.failed("the start", &error);
@@ -145,32 +175,34 @@ async fn start(core: &Arc<Core>, queues: &[Queue]) -> Result<JoinSet<()>> {
         }
     };
     core.outage.succeeded();
-    let mut upkeep = JoinSet::new();
-    spawn(&mut upkeep, pulser.run());
-    spawn(&mut upkeep, guard::run(core.clone()));
-    spawn(&mut upkeep, caretaker::run(core.clone()));
+    let mut tasks = JoinSet::new();
+    let beats = if pulser.has_line() {
+        Some(Beats::start(core, pulser)?)
+    } else {
+        spawn(&mut tasks, core, "heartbeat", pulser.run());
+        spawn(&mut tasks, core, "guard", guard::run(core.clone()));
+        None
+    };
+    spawn(&mut tasks, core, "definitions", definitions::run(core.clone()));
+    spawn(&mut tasks, core, "caretaker", caretaker::run(core.clone()));
     #[cfg(feature = "cron")]
     for cron in &core.extras.crons {
-        spawn(&mut upkeep, super::cron::run(core.clone(), cron.clone()));
+        spawn(&mut tasks, core, "cron", super::cron::run(core.clone(), cron.clone()));
     }
-    Ok(upkeep)
+    Ok(Upkeep { _tasks: tasks, beats })
 }
 
 /// Tells the store of the queues and of the node. It may be done again when it failed half way.
-async fn register(core: &Arc<Core>, queues: &[Queue]) -> Result<Pulser> {
-    if !queues.is_empty() {
-        for source in &core.sources {
-            if let Some(queue) = queues.iter().find(|queue| queue.name == *source.name) {
-                source.define(queue.clone());
-            }
-        }
-        core.store.declare(Declare { now: None, queues: queues.to_vec() }).await?;
-    }
+async fn register(core: &Arc<Core>) -> Result<Pulser> {
+    core.declare().await?;
     match core.read_definitions().await {
         Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
-        #[cfg(feature = "cron")]
-        Ok(queues) => super::cron::check(core, &queues)?,
-        _ => {}
+        Err(_) => {}
+        Ok(queues) => {
+            #[cfg(feature = "cron")]
+            super::cron::check(core, &queues)?;
+            core.warn_of_slips(&queues);
+        }
     }
     core.read_clock().await?;
     let mut pulser = Pulser::new(core.clone(), core.store_now());
@@ -180,11 +212,23 @@ async fn register(core: &Arc<Core>, queues: &[Queue]) -> Result<Pulser> {
 }
 
 /// Starts one of the engine's tasks: all of them start here, so that a simulation can stop them
-/// all at once.
-fn spawn(tasks: &mut JoinSet<()>, task: impl Future<Output = ()> + Send + 'static) {
+/// all at once. One that panics, or ends before the engine does, stops the engine.
+fn spawn(
+    tasks: &mut JoinSet<()>,
+    core: &Arc<Core>,
+    name: &'static str,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
     #[cfg(feature = "conformance")]
     let task = crate::simulation::of_this_node(task);
-    tasks.spawn(task);
+    let core = core.clone();
+    tasks.spawn(async move {
+        match shielded_future(task).await {
+            Ok(()) if core.phases.is_draining() => {}
+            Ok(()) => core.broken(name, "has ended"),
+            Err(text) => core.broken(name, &format!("panicked: {text}")),
+        }
+    });
 }
 
 /// Ends the fetcher and the slots; see [`Engine::run_until`] for the order.

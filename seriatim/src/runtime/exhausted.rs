@@ -68,7 +68,7 @@ where
                     }
                     // Not settled as planned: the claim had been taken over, and it is tried again.
                     Some(JobState::Queued | JobState::Succeeded) => {}
-                    Some(JobState::Failed | JobState::Canceled) | None => {
+                    Some(JobState::Dead | JobState::Canceled) | None => {
                         hook(exhausted.clone()).await?;
                     }
                 }

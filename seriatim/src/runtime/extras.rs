@@ -2,20 +2,25 @@
 
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
 use super::periodic::Periodic;
+use super::shield::shielded;
 use super::splitter::Splitter;
+use super::turn_log::TurnLog;
 use crate::codec::Codec;
 use crate::middleware::Middleware;
+use crate::store::Origin;
 use crate::worker::Failure;
 
 pub(super) type Starting = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 
 /// A hook that runs once before the engine starts.
 pub(super) type OnStart = dyn FnOnce() -> Starting + Send + Sync;
+
+/// A hook that ends what a process has left behind.
+pub(super) type BeforeTakeover = dyn Fn(Origin) -> Starting + Send + Sync;
 
 pub(super) type FormatError = dyn Fn(&Failure) -> String + Send + Sync;
 pub(super) type OnFatal = dyn Fn(&str) + Send + Sync;
@@ -31,6 +36,12 @@ pub(super) struct Extras {
     pub(super) splitter: Splitter,
     #[cfg(feature = "cron")]
     pub(super) crons: Vec<crate::cron::Cron>,
+    /// This process, as other nodes of the machine see it. None: neither are they taken over from
+    /// before their lease ends, nor is this one.
+    pub(super) origin: Option<Origin>,
+    pub(super) before_takeover: Option<Arc<BeforeTakeover>>,
+    /// Shared with whoever settles besides the engine.
+    pub(super) turn_log: Arc<TurnLog>,
     /// Whether somebody wants to be told of exhausted jobs.
     pub(super) tells_exhausted: bool,
 }
@@ -38,17 +49,18 @@ pub(super) struct Extras {
 impl Extras {
     /// A failure as it is kept with its jobs.
     pub(super) fn text_of(&self, failure: &Failure) -> String {
-        let Some(format) = &self.format_error else { return failure.to_string() };
-        // A formatter of the user's that panics must not take the outcome with it.
-        catch_unwind(AssertUnwindSafe(|| format(failure))).unwrap_or_else(|_| failure.to_string())
+        // Neither a formatter nor a `Display` that panics may take the outcome with it.
+        let own = self.format_error.as_ref().and_then(|format| shielded(|| format(failure)).ok());
+        own.or_else(|| shielded(|| failure.to_string()).ok())
+            .unwrap_or_else(|| "a failure whose text cannot be written: that panicked".to_owned())
     }
 
     /// Tells that the process cannot go on.
     pub(super) fn fatal(&self, why: &str) {
         if let Some(hook) = &self.on_fatal
-            && catch_unwind(AssertUnwindSafe(|| hook(why))).is_err()
+            && let Err(text) = shielded(|| hook(why))
         {
-            tracing::error!("the on_fatal hook panicked");
+            tracing::error!("the on_fatal hook panicked: {text}");
         }
     }
 }

@@ -9,16 +9,17 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::core::Core;
-use super::limits::{HELD_LANES_MAX, REST_MIN};
+use super::limits::{HELD_LANES_MAX, PREFETCH_LANES_MAX, PUT_ASIDE_FOR, PUT_ASIDE_MAX, REST_MIN};
 use super::outage::Pauses;
 use super::pool::Want;
 use super::reconcile::reconcile;
 use super::scheduler::Scheduler;
+use super::settle::will_pass;
 use super::source::Source;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind};
 use crate::id::NodeId;
-use crate::store::{Claim, Claimed, DueQuery, Lease, Wakeups};
+use crate::store::{Claim, Claimed, DueQuery, Lease, TroubleKind, Wakeups};
 
 /// When a source is worth asking again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +41,29 @@ struct Look {
     asked: Timestamp,
     /// A claim may have been carried out although its answer was lost.
     suspect: bool,
+    /// Most lanes of one claim, while the store refuses claims of more.
+    most: usize,
+    /// The store refuses claims of it for a reason that will not pass: it is not asked before.
+    aside_until: Option<Instant>,
+}
+
+impl Look {
+    fn is_aside(&self) -> bool {
+        self.aside_until.is_some_and(|until| until > Instant::now())
+    }
+}
+
+/// Whether a call that failed so may have been carried out.
+pub(super) fn may_have_been_done(error: &Error) -> bool {
+    use ErrorKind::{Invalid, NodeGone, NotFound, ReadOnly, Unsupported};
+    !matches!(error.kind(), Invalid | NodeGone | NotFound | ReadOnly | Unsupported)
 }
 
 /// Claims until the engine drains.
 pub(super) async fn run(core: Arc<Core>) {
     let wakeups = core.store.wakeups();
     let (next, at, asked) = (Next::Now, Instant::now(), Timestamp::default());
-    let look = Look { next, at, asked, suspect: false };
+    let look = Look { next, at, asked, suspect: false, most: usize::MAX, aside_until: None };
     let looks = vec![look; core.sources.len()];
     let mut fetcher = Fetcher { core, wakeups, looks, pauses: Pauses::default(), round: 0 };
     while !fetcher.core.phases.is_draining() {
@@ -79,6 +96,10 @@ impl Fetcher {
             if self.core.phases.is_draining() {
                 break;
             }
+            if self.looks[place].is_aside() {
+                self.core.pool.unreserve(place);
+                continue;
+            }
             if !self.core.prefers(place) && (claimed || self.core.pool.is_waiting()) {
                 // Another node's, and this one has enough to do.
                 continue;
@@ -97,17 +118,28 @@ impl Fetcher {
     async fn reconcile(&mut self) -> bool {
         let core = self.core.clone();
         let of_rescue = core.rescue_unanswered.swap(false, Ordering::AcqRel);
-        if !of_rescue && !self.looks.iter().any(|look| look.suspect) {
+        let is_due = |look: &Look| look.suspect && !look.is_aside();
+        if !of_rescue && !self.looks.iter().any(is_due) {
             return true;
         }
         let suspects: Vec<&str> = (core.sources.iter().zip(&self.looks))
-            .filter_map(|(source, look)| look.suspect.then_some(&*source.name))
+            .filter_map(|(source, look)| is_due(look).then_some(&*source.name))
             .collect();
         // A rescue takes from all queues.
         let is_suspect = |queue: &str| of_rescue || suspects.contains(&queue);
         match reconcile(&core, &core.node(), is_suspect).await {
-            Ok(()) => {
-                self.looks.iter_mut().for_each(|look| look.suspect = false);
+            Ok(failed) => {
+                for (source, look) in core.sources.iter().zip(&mut self.looks) {
+                    let error = failed.iter().find(|(queue, _)| **queue == *source.name);
+                    match error {
+                        Some((_, error)) => {
+                            look.suspect = true;
+                            put_aside(&core, source, look, error);
+                        }
+                        // Or it was not looked at yet.
+                        None => look.suspect &= !of_rescue && !suspects.contains(&&*source.name),
+                    }
+                }
                 true
             }
             Err(error) => {
@@ -159,6 +191,12 @@ impl Fetcher {
         let mut due = unknown;
         for (place, source) in self.core.sources.iter().enumerate() {
             let of_source = answer.iter().filter(|due| due.queue == source.name);
+            if source.is_declared()
+                && source.stands()
+                && !answer.iter().any(|due| due.queue == source.name)
+            {
+                self.core.lost(place);
+            }
             due[place] = of_source.filter_map(|one| one.due).min();
             let look = &mut self.looks[place];
             if look.next != Next::Now && due[place].is_some_and(|time| time <= look.asked) {
@@ -182,6 +220,7 @@ impl Fetcher {
         if look.next != Next::Now
             || core.quiet.load(Ordering::Relaxed)
             || source.paused_until().is_some()
+            || !source.stands()
         {
             core.pool.unreserve(place);
             return Want::default();
@@ -192,7 +231,9 @@ impl Fetcher {
             // Heartbeats fail: what is claimed now could not be started.
             return Want::default();
         }
-        let most = HELD_LANES_MAX.saturating_sub(core.held.count());
+        let held =
+            core.held.count() - core.settles.aside().min(PUT_ASIDE_MAX).min(core.held.count());
+        let most = HELD_LANES_MAX.saturating_sub(held).min(look.most);
         core.pool.want(place, definition.as_deref(), most, first)
     }
 
@@ -215,6 +256,7 @@ impl Fetcher {
             core.outage.succeeded();
             if error.is_none() {
                 self.pauses.reset();
+                self.trust(place);
             }
             let renamed = core.node() != node;
             got = self.took(place, want, claimed, renamed).await;
@@ -222,7 +264,7 @@ impl Fetcher {
             core.pool.fill(place, Vec::new(), want);
         }
         if let Some(error) = error {
-            self.failed(place, error).await;
+            self.failed(place, want, error).await;
         }
         got
     }
@@ -252,21 +294,45 @@ impl Fetcher {
         got > 0
     }
 
-    async fn failed(&mut self, place: usize, error: Error) {
+    /// A claim has come through: the next may be of twice as many lanes, if the last ones had to be of few.
+    fn trust(&mut self, place: usize) {
+        let look = &mut self.looks[place];
+        if look.most == usize::MAX {
+            return;
+        }
+        look.most = if look.most > PREFETCH_LANES_MAX { usize::MAX } else { look.most * 2 };
+        look.aside_until = None;
+        let name = &*self.core.sources[place].name;
+        self.core.troubles.clear(TroubleKind::ClaimsPutAside, name);
+    }
+
+    async fn failed(&mut self, place: usize, want: Want, error: Error) {
         let core = self.core.clone();
         let look = &mut self.looks[place];
         look.at = Instant::now();
         match error.kind() {
-            // Nobody has pushed to it yet.
             ErrorKind::NotFound => {
                 look.next = Next::Woken;
+                if core.sources[place].is_declared() {
+                    look.next = Next::Now;
+                    core.lost(place);
+                }
+                // Else nobody has pushed to it yet.
                 return;
             }
             ErrorKind::NodeGone => core.gone.notify_one(),
-            ErrorKind::Unavailable => look.suspect = true,
-            _ => {}
+            _ => look.suspect |= may_have_been_done(&error),
         }
-        self.wait_after(error).await;
+        if will_pass(&error) || error.kind() == ErrorKind::NodeGone {
+            return self.wait_after(error).await;
+        }
+        if want.lanes > 1 {
+            // Fewer lanes may leave out what makes it fail, and take what stands before that.
+            look.most = want.lanes / 2;
+            tracing::warn!(%error, queue = &*core.sources[place].name, lanes = want.lanes, "a claim was refused: the next is of fewer lanes");
+            return;
+        }
+        put_aside(&core, &core.sources[place], look, &error);
     }
 
     async fn wait_after(&mut self, error: Error) {
@@ -327,6 +393,16 @@ impl Fetcher {
     }
 }
 
+/// A source of which nothing can be claimed, for a reason that will not pass, keeps no other waiting.
+fn put_aside(core: &Core, source: &Source, look: &mut Look, error: &Error) {
+    look.aside_until = Some(Instant::now() + PUT_ASIDE_FOR);
+    look.most = 1;
+    let (queue, again_s) = (&*source.name, PUT_ASIDE_FOR.as_secs());
+    tracing::error!(%error, queue, again_s, "the store refuses claims of this queue: it is put aside and asked again");
+    let text = format!("the store refuses claims: {error}");
+    core.troubles.set(TroubleKind::ClaimsPutAside, Some(queue), queue, &text);
+}
+
 fn request(core: &Core, place: usize, node: NodeId, want: Want) -> Claim {
     let source = &core.sources[place];
     let lease = source.definition().and_then(|queue| queue.lease);
@@ -340,6 +416,8 @@ fn request(core: &Core, place: usize, node: NodeId, want: Want) -> Claim {
         lanes_max: want.lanes,
         crashed_max: want.crashed,
         lease: Lease::Node { ttl: lease.unwrap_or(core.settings.lease) },
+        declared: source.is_declared(),
+        ticket: core.next_ticket(),
     }
 }
 

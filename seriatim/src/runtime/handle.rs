@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::core::Core;
 use super::periodic::PeriodicView;
+use crate::store::TroubleKind;
 
 /// Keys of a call that are named.
 const KEYS_NAMED: usize = 5;
@@ -66,6 +67,17 @@ impl Handle {
     /// Takes no new work, or takes some again. What runs goes on.
     pub fn quiet(&self, quiet: bool) {
         self.core.take_work(!quiet);
+    }
+
+    /// Tells people what is wrong with this node: `doctor`, `top` and the API show it within about
+    /// a second. The same kind and `about` again is counted; the latest text stands.
+    pub fn trouble(&self, kind: TroubleKind, queue: Option<&str>, about: &str, text: &str) {
+        self.core.troubles.set(kind, queue, about, text);
+    }
+
+    /// Takes back what [`Self::trouble`] told: it is over.
+    pub fn trouble_over(&self, kind: TroubleKind, about: &str) {
+        self.core.troubles.clear(kind, about);
     }
 
     /// Stops the engine, as when the future given to [`crate::Engine::run_until`] is ready.

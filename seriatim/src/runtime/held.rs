@@ -26,7 +26,7 @@ impl Held {
         }
     }
 
-    pub(super) fn remove(&self, settlements: &[Settlement]) {
+    pub(super) fn remove<'s>(&self, settlements: impl IntoIterator<Item = &'s Settlement>) {
         let mut lanes = lock(&self.lanes);
         for settlement in settlements {
             if lanes.get(&settlement.lane) == Some(&settlement.token) {

@@ -1,8 +1,6 @@
 //! One call: from the turns that a slot got to the settlements that it leaves.
 
-use std::any::Any;
 use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context as Waker, Poll};
 use std::time::Duration;
@@ -15,8 +13,10 @@ use super::core::Core;
 use super::lease::margin;
 use super::limits::UNSTARTABLE_PAUSE;
 use super::pool::Picked;
-use super::settle::Ended;
+use super::settle::{Ended, Jobs};
+use super::shield::{shielded, shielded_future};
 use super::source::Source;
+use super::turn_log::{TurnLog, in_a_word};
 use crate::batch::Undecodable;
 use crate::clock::Timestamp;
 use crate::context::Context;
@@ -24,9 +24,9 @@ use crate::id::JobId;
 use crate::middleware::wrap;
 use crate::outcomes::Outcomes;
 use crate::queue::Queue;
-use crate::settle::{Outcome, Settlement, Verdict, plan};
+use crate::settle::{Outcome, Settlement, Verdict, backoff_of, plan};
 use crate::steps::Interrupted;
-use crate::store::Settled;
+use crate::store::{Settled, Trouble, TroubleKind};
 use crate::turn::Turn;
 use crate::worker::{Failure, Fatal, Handling, Prepared, Unstartable, Worker};
 
@@ -55,18 +55,47 @@ pub(super) async fn perform(core: &Core, picked: Picked) {
         // The store ends flagged jobs as cancelled, however the turn ends other than done.
         return core.release_call(&call);
     }
-    core.counters.called();
+    let completed = shielded_future(complete(core, source, worker, &call)).await;
+    if let Err(text) = completed {
+        // What the user's code does is caught where it is called. Whatever this is, the lanes end.
+        tracing::error!(queue = call.queue.name, "a call panicked outside of its handler: {text}");
+        fail(core, &call, &format!("the call panicked: {text}"));
+    }
+}
+
+/// Runs a call that has started, and concludes it.
+async fn complete(core: &Core, source: &Source, worker: Option<&Worker>, call: &Arc<Call>) {
+    let began = TurnLog::tells_calls().then(Instant::now);
     if let Some(observer) = &core.observer {
         for turn in &call.turns {
             observer.started(turn);
         }
     }
     let (ending, undecodable) = match worker {
-        Some(worker) => run(core, &call, worker).await,
+        Some(worker) => run(core, call, worker).await,
         None => (Ending::NoWorker, Vec::new()),
     };
-    let answer = judge(core, source, &call, ending);
-    conclude(core, source, &call, answer, undecodable);
+    if core.troubles.any() {
+        note_start(core, worker, call, &ending);
+    }
+    let answer = judge(core, source, call, ending);
+    if let Some(began) = began {
+        let outcome = in_a_word(call, &answer, &undecodable);
+        TurnLog::call_ended(&call.turns, outcome, began.elapsed());
+    }
+    conclude(core, source, call, answer, undecodable);
+}
+
+/// Fails all turns of a call, without any code of the user's.
+fn fail(core: &Core, call: &Arc<Call>, error: &str) {
+    let verdict = Outcome::Retry { error: error.into(), retry_in: None }.into();
+    let ended = call.turns.iter().enumerate().map(|(place, turn)| {
+        let wait = |retry_count| backoff_of(turn, &call.queue).wait(retry_count, fastrand::f64());
+        let settlement = plan(turn, &call.queue, &verdict, &wait);
+        Ended::new(settlement, call, place, core.keeps_witness())
+    });
+    let ended: Vec<Ended> = ended.collect();
+    core.settles.add(ended);
 }
 
 fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<Turn>) -> Call {
@@ -80,24 +109,35 @@ fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<
     let usual = worker.and_then(|worker| worker.timeout).or(queue.timeout);
     // The strictest of the call's jobs: none of them runs longer than it may.
     let timeout = options().filter_map(|options| options.timeout).chain(usual).min();
+    let timeout = timeout.or(worker.and_then(|worker| worker.timeout_default));
     let deadline = timeout.map(|length| Instant::now() + length);
     let (control, around) = (Control::default(), core.around.clone());
     Call { queue, turns, expired, timeout, deadline, control, around }
 }
 
 async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Undecodable) {
-    let prepared = match catch_unwind(AssertUnwindSafe(|| (worker.prepare)(call))) {
+    let prepared = match shielded(|| (worker.prepare)(call)) {
         Ok(prepared) => prepared,
-        Err(panic) => return (Ending::Panicked(panic_text(&*panic)), Vec::new()),
+        Err(text) => {
+            core.counters.called();
+            return (Ending::Panicked(by_handler(&text)), Vec::new());
+        }
     };
     let Prepared { handling, undecodable } = prepared;
     call.control.note_undecodable(&undecodable);
     let Some(handling) = handling else {
+        // Nothing is left to call it with: all has expired, or cannot be decoded.
         return (Ending::Answered(Ok(Outcomes::new())), undecodable);
     };
+    core.counters.called();
     let mut handling = match core.extras.middleware.as_slice() {
         [] => handling,
-        all => wrap(all, &Context::new(call.clone()), handling),
+        all => match shielded(|| wrap(all, &Context::new(call.clone()), handling)) {
+            Ok(handling) => handling,
+            Err(text) => {
+                return (Ending::Panicked(format!("a middleware panicked: {text}")), undecodable);
+            }
+        },
     };
     // Most handlers of short jobs end at the first poll: no timer and no entry in a list for them.
     let first = poll_fn(|waker| Poll::Ready(poll_caught(&mut handling, waker))).await;
@@ -106,7 +146,7 @@ async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Undecod
         Poll::Pending => supervise(core, call, &mut handling).await,
     };
     // A destructor of the handler's own may panic too.
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(handling)));
+    let _ = shielded(|| drop(handling));
     (ending, undecodable)
 }
 
@@ -155,17 +195,15 @@ async fn sleep_until(time: Option<Instant>) {
 }
 
 fn poll_caught(handling: &mut Handling, waker: &mut Waker<'_>) -> Poll<Ending> {
-    match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(waker))) {
+    match shielded(|| handling.as_mut().poll(waker)) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(answer)) => Poll::Ready(Ending::Answered(answer)),
-        Err(panic) => Poll::Ready(Ending::Panicked(panic_text(&*panic))),
+        Err(text) => Poll::Ready(Ending::Panicked(by_handler(&text))),
     }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the handler panicked: {}", text.unwrap_or("(no text)"))
+fn by_handler(panic: &str) -> String {
+    format!("the handler panicked: {panic}")
 }
 
 /// What the end of a handler means for its turns: its own outcomes, or one outcome for all.
@@ -184,7 +222,7 @@ fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Ou
         }
         (Ending::Answered(Err(failure)), reason) => {
             if let Some(why) = failure.downcast_ref::<Unstartable>() {
-                pause_unstartable(source, why);
+                pause_unstartable(core, source, call, why);
                 return Err(Outcome::Release);
             }
             if failure.is::<Interrupted>() {
@@ -202,7 +240,25 @@ fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Ou
     }
 }
 
-fn pause_unstartable(source: &Source, why: &Unstartable) {
+/// A handler that answers has been started: its worker can start again.
+fn note_start(core: &Core, worker: Option<&Worker>, call: &Call, ending: &Ending) {
+    let answered = match ending {
+        Ending::Answered(Ok(_)) => true,
+        Ending::Answered(Err(failure)) => !failure.is::<Unstartable>(),
+        _ => false,
+    };
+    // What was told to end may never have begun.
+    if let (true, Some(worker), None) = (answered, worker, call.control.reason()) {
+        let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
+        core.troubles.clear(TroubleKind::WorkerCannotStart, &about);
+    }
+}
+
+fn pause_unstartable(core: &Core, source: &Source, call: &Call, why: &Unstartable) {
+    let worker = source.worker(call.turns.first().and_then(Turn::task).map(AsRef::as_ref));
+    let task = worker.and_then(|worker| worker.task.as_deref());
+    let about = Trouble::about_worker(&source.name, task);
+    core.troubles.set(TroubleKind::WorkerCannotStart, Some(&source.name), &about, &why.0);
     if source.pause(UNSTARTABLE_PAUSE) {
         let (queue, pause_s) = (&*source.name, UNSTARTABLE_PAUSE.as_secs());
         tracing::error!(
@@ -257,7 +313,9 @@ fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
     let sent_at = Timestamp::of_this_machine();
     for (turn, settlement) in call.turns.iter().zip(settlements) {
         let settled = Settled::Ok { cancelled: Vec::new() };
-        core.counters.settled(settlement, &settled);
+        core.counters
+            .settled([Jobs::of(turn, settlement).ending(settlement, &settled)].into_iter());
+        core.extras.turn_log.settled(turn, settlement, &[]);
         if let Some(observer) = &core.observer {
             observer.ended(turn, &done_verdict(call, turn));
             observer.settling(turn, settlement);

@@ -2,16 +2,14 @@
 
 use std::fmt;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-
 use super::core::Core;
 use super::lock::lock;
+use super::shield::shielded_future;
 use crate::store::{Lead, SharedStore};
 use crate::worker::Failure;
 
@@ -137,11 +135,11 @@ pub(super) async fn run(core: Arc<Core>, place: usize) {
         if !periodic.once_in_fleet || leads(&core, periodic).await {
             account.is(PeriodicState::Work);
             // A panic is a failure of this run, not the end of the worker.
-            let run = AssertUnwindSafe((periodic.run)(Tick { core: core.clone() })).catch_unwind();
-            let error = match run.await {
-                Ok(Ok(())) => None,
-                Ok(Err(failure)) => Some(failure.to_string()),
-                Err(_) => Some("it panicked".to_owned()),
+            let tick = Tick { core: core.clone() };
+            let run = async { (periodic.run)(tick).await.map_err(|e| core.extras.text_of(&e)) };
+            let error = match shielded_future(run).await {
+                Ok(answer) => answer.err(),
+                Err(text) => Some(format!("it panicked: {text}")),
             };
             account.runs.fetch_add(1, Ordering::Relaxed);
             if let Some(error) = error {

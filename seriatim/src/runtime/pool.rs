@@ -206,9 +206,10 @@ impl Pool {
         lock(&self.state).lots.iter().any(|lot| lot.calls() > 0)
     }
 
-    /// Calls under way.
-    pub(super) fn busy(&self) -> usize {
-        lock(&self.state).busy
+    /// Calls under way, and how many turns of each source wait for a slot.
+    pub(super) fn load(&self) -> (usize, Vec<usize>) {
+        let state = lock(&self.state);
+        (state.busy, state.lots.iter().map(Lot::len).collect())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The heartbeat: once for all that the node holds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,21 +9,60 @@ use tokio::time::{Instant, timeout};
 
 use super::control::Stop;
 use super::core::Core;
-use super::limits::{GOODBYE_MAX, PROGRESS_EVERY};
+use super::limits::{GOODBYE_MAX, LOAD_EVERY, PROGRESS_EVERY};
 use super::outage::Pauses;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::NodeId;
-use crate::store::{Beat, Command, Heartbeat, NodeInfo, Pulse};
+use crate::store::{Beat, Command, Heartbeat, NodeInfo, Pulse, SharedStore, Store};
 
 /// What the node tells of itself with every beat.
 pub(super) struct Pulser {
     core: Arc<Core>,
+    /// The connection for heartbeats alone, once it is open.
+    line: Option<SharedStore>,
+    /// Whether it beats on that.
+    apart: bool,
     info: NodeInfo,
     /// Progress whose heartbeat failed: it goes with the next.
     untold: Vec<Beat>,
     /// What a person has told this node, as of the last beat.
     command: Option<Command>,
+    /// What the last beat told.
+    told: Load,
+}
+
+/// What a node has to do.
+#[derive(Default)]
+struct Load {
+    busy: u32,
+    prefetched: BTreeMap<String, u32>,
+}
+
+impl Load {
+    fn of(core: &Core) -> Self {
+        let (busy, waiting) = core.pool.load();
+        let mut prefetched = BTreeMap::new();
+        for (source, turns) in core.sources.iter().zip(waiting).filter(|(_, turns)| *turns > 0) {
+            *prefetched.entry(source.name.to_string()).or_default() += turns as u32;
+        }
+        Self { busy: busy as u32, prefetched }
+    }
+
+    /// Whether people would see another picture: something instead of nothing, or a change by a
+    /// quarter.
+    fn differs(&self, other: &Self, concurrency: usize) -> bool {
+        let differs = |a: u32, b: u32, all: u32| {
+            (a == 0) != (b == 0) || a.abs_diff(b).saturating_mul(4) >= all.max(1)
+        };
+        let turns = |load: &Self, queue: &String| load.prefetched.get(queue).copied().unwrap_or(0);
+        let differs_in = |queue| {
+            let (here, there) = (turns(self, queue), turns(other, queue));
+            here != there && differs(here, there, here.max(there))
+        };
+        self.busy != other.busy && differs(self.busy, other.busy, concurrency as u32)
+            || self.prefetched.keys().chain(other.prefetched.keys()).any(differs_in)
+    }
 }
 
 impl Pulser {
@@ -37,17 +77,22 @@ impl Pulser {
             queues: core.sources.iter().map(|source| source.name.to_string()).collect(),
             concurrency: settings.concurrency as u32,
             busy: 0,
+            prefetched: BTreeMap::new(),
             started_at,
             lease: settings.lease,
+            troubles: Vec::new(),
+            origin: core.extras.origin.clone(),
         };
-        Self { core, info, untold: Vec::new(), command: None }
+        let told = Load::default();
+        Self { core, line: None, apart: false, info, untold: Vec::new(), command: None, told }
     }
 
     /// The last beat, of a node that holds nothing any more: the others need not wait for its lease
     /// to see that it has gone.
     pub(super) async fn goodbye(mut self) {
         self.info.lease = Duration::ZERO;
-        match timeout(GOODBYE_MAX, self.send(self.core.node(), Vec::new())).await {
+        let store = self.core.store.clone();
+        match timeout(GOODBYE_MAX, self.send(&*store, self.core.node(), Vec::new())).await {
             Ok(Ok(_)) => {}
             // It is seen as gone when its lease has passed.
             Ok(Err(error)) => tracing::debug!(%error, "could not say goodbye"),
@@ -55,8 +100,9 @@ impl Pulser {
         }
     }
 
-    /// Beats until the engine ends.
+    /// Beats until the engine ends; from a thread of its own, if there is a connection for that.
     pub(super) async fn run(mut self) {
+        self.apart = true;
         let mut pauses = Pauses::default();
         let mut wait = self.core.settings.heartbeat;
         loop {
@@ -75,10 +121,12 @@ impl Pulser {
         }
     }
 
-    /// Until the next beat: sooner when a handler has progress to tell, or the store has forgotten us.
+    /// Until the next beat: sooner when a handler has progress to tell, the node has got more or less
+    /// to do, something has begun or ceased to be wrong, or the store has forgotten us.
     async fn rest(&self, length: Duration) {
         let core = &self.core;
-        let until = Instant::now() + length;
+        let now = Instant::now();
+        let (until, load_from) = (now + length, now + LOAD_EVERY);
         loop {
             let step = until.saturating_duration_since(Instant::now()).min(PROGRESS_EVERY);
             tokio::select! {
@@ -87,7 +135,12 @@ impl Pulser {
                 () = core.gone.notified() => return,
                 () = core.around.hurry.notified() => {}
             }
-            if Instant::now() >= until || core.running.has_progress() {
+            let news = core.running.has_progress() || core.troubles.changed();
+            if Instant::now() >= until || news {
+                return;
+            }
+            let looks = Instant::now() >= load_from;
+            if looks && Load::of(core).differs(&self.told, core.settings.concurrency) {
                 return;
             }
         }
@@ -97,21 +150,46 @@ impl Pulser {
     pub(super) async fn beat(&mut self) -> Result<()> {
         self.untold.extend(self.core.running.take_progress());
         let sent = Instant::now();
-        let pulse = self.send(self.info.id.clone(), self.untold.clone()).await?;
+        let store = self.store().await?;
+        let pulse = self.send(&*store, self.info.id.clone(), self.untold.clone()).await?;
         self.untold.clear();
         self.core.running.progress_arrived();
         if !pulse.alive {
-            return self.rename().await;
+            return self.rename(&*store).await;
         }
         self.core.lease.beat(sent);
         self.heed(pulse);
-        self.core.read_clock().await
+        self.core.read_clock_of(&*store).await
     }
 
-    async fn send(&self, id: NodeId, beats: Vec<Beat>) -> Result<Pulse> {
-        let busy = self.core.pool.busy() as u32;
-        let node = NodeInfo { id, busy, ..self.info.clone() };
-        self.core.store.heartbeat(Heartbeat { now: None, node, beats }).await
+    /// Whether heartbeats have a connection of their own, which any thread may open.
+    pub(super) fn has_line(&self) -> bool {
+        self.core.store.heartbeat_line().is_some()
+    }
+
+    /// Where to beat.
+    async fn store(&mut self) -> Result<SharedStore> {
+        if !self.apart {
+            return Ok(self.core.store.clone());
+        }
+        if let Some(line) = &self.line {
+            return Ok(line.clone());
+        }
+        let line = match self.core.store.heartbeat_line() {
+            Some(opening) => opening.await?,
+            None => self.core.store.clone(),
+        };
+        Ok(self.line.insert(line).clone())
+    }
+
+    async fn send(&mut self, store: &dyn Store, id: NodeId, beats: Vec<Beat>) -> Result<Pulse> {
+        self.told = Load::of(&self.core);
+        let (busy, prefetched) = (self.told.busy, self.told.prefetched.clone());
+        let (troubles, version) = self.core.troubles.at(self.core.store_now());
+        let node = NodeInfo { id, busy, prefetched, troubles, ..self.info.clone() };
+        let pulse = store.heartbeat(Heartbeat { now: None, node, beats }).await?;
+        self.core.troubles.told(version);
+        Ok(pulse)
     }
 
     fn heed(&mut self, pulse: Pulse) {
@@ -146,16 +224,16 @@ impl Pulser {
 
     /// The others have declared this node dead: what it runs may run elsewhere already. All of it
     /// is told to end, and the node goes on under a new name.
-    async fn rename(&mut self) -> Result<()> {
+    async fn rename(&mut self, store: &dyn Store) -> Result<()> {
         let core = self.core.clone();
         let told = core.running.stop(Stop::LeaseLost, |_| true);
         let id = NodeId::unique(&core.settings.node_name);
         let sent = Instant::now();
         // Until the store knows the new name the old one stands: the next beat tries again.
-        self.send(id.clone(), Vec::new()).await?;
+        self.send(store, id.clone(), Vec::new()).await?;
         if self.command == Some(Command::Quiet) {
             // It was said of the process, not of its name.
-            core.store.command_node(&id, Command::Quiet).await?;
+            store.command_node(&id, Command::Quiet).await?;
         }
         self.info.id = id.clone();
         let before = core.rename(id);
@@ -167,7 +245,7 @@ impl Pulser {
             observer.lost(&core.held.tokens());
         }
         core.renamed.notify_one();
-        core.read_clock().await
+        core.read_clock_of(store).await
     }
 }
 

@@ -1,11 +1,13 @@
 //! One queue that this node works on.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::lock::lock;
+use super::shield::shielded;
 use crate::queue::{Mode, Queue};
 use crate::settle::backoff_of;
 use crate::turn::Turn;
@@ -17,11 +19,22 @@ pub(super) struct Source {
     workers: Vec<Worker>,
     definition: Mutex<Option<Arc<Queue>>>,
     paused_until: Mutex<Option<Instant>>,
+    /// The engine declares the queue.
+    is_declared: AtomicBool,
+    /// The store has it so, as far as is known.
+    stands: AtomicBool,
 }
 
 impl Source {
     pub(super) fn new(name: Arc<str>, workers: Vec<Worker>) -> Self {
-        Self { name, workers, definition: Mutex::default(), paused_until: Mutex::default() }
+        Self {
+            name,
+            workers,
+            definition: Mutex::default(),
+            paused_until: Mutex::default(),
+            is_declared: AtomicBool::new(false),
+            stands: AtomicBool::new(true),
+        }
     }
 
     /// Most calls at once, within the node's own limit.
@@ -45,6 +58,25 @@ impl Source {
         *lock(&self.definition) = Some(Arc::new(queue));
     }
 
+    /// The engine declares it so.
+    pub(super) fn declare(&self, queue: Queue) {
+        self.is_declared.store(true, Ordering::Relaxed);
+        self.define(queue);
+    }
+
+    pub(super) fn is_declared(&self) -> bool {
+        self.is_declared.load(Ordering::Relaxed)
+    }
+
+    /// Whether the store has the queue as the engine declares it, if it does.
+    pub(super) fn stands(&self) -> bool {
+        self.stands.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn stand(&self, stands: bool) {
+        self.stands.store(stands, Ordering::Relaxed);
+    }
+
     /// The definition; for a queue of which the store tells nothing, that of an undeclared one.
     pub(super) fn definition_for(&self, turn: Option<&Turn>) -> Arc<Queue> {
         self.definition().unwrap_or_else(|| {
@@ -55,9 +87,16 @@ impl Source {
 
     /// How long a failed turn waits before retry `retry_count`.
     pub(super) fn wait(&self, turn: &Turn, queue: &Queue, retry_count: u32) -> Duration {
+        let usual = || backoff_of(turn, queue).wait(retry_count, fastrand::f64());
         match self.worker(turn.task().map(AsRef::as_ref)).and_then(|worker| worker.wait.as_ref()) {
-            Some(wait) => wait(retry_count),
-            None => backoff_of(turn, queue).wait(retry_count, fastrand::f64()),
+            Some(wait) => shielded(|| wait(retry_count)).unwrap_or_else(|text| {
+                tracing::error!(
+                    queue = &*self.name,
+                    "the worker's backoff panicked, so the queue's counts: {text}"
+                );
+                usual()
+            }),
+            None => usual(),
         }
     }
 

@@ -72,15 +72,18 @@ pub enum Mutant {
     NothingRescued,
     /// A node that was declared dead goes on under its old name.
     DeathNotHeeded,
+    /// Calls whose answers were lost are not given up before it is asked what they took.
+    CallsNotGivenUp,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::SettleNotRepeated,
         Self::ClaimNotReconciled,
         Self::NothingRescued,
         Self::DeathNotHeeded,
+        Self::CallsNotGivenUp,
     ];
 }
 

@@ -62,6 +62,8 @@ impl Node {
             .node_name(plan.name.as_str())
             .concurrency(plan.concurrency)
             .lease(plan.lease)
+            // All nodes are one process here, which tells nothing of them.
+            .takeover(false)
             .heartbeat(plan.heartbeat)
             .poll_interval(plan.poll_interval)
             .prefetch_max(plan.prefetch_max)

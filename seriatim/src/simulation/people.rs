@@ -18,7 +18,7 @@ pub(super) const QUIET: &str = "command to be quiet";
 /// Acts until the run is calm.
 pub(super) async fn run(world: Arc<World>) {
     let Some(every) = world.scene.people_every else { return };
-    let wire = Wire::new(world.clone(), None);
+    let wire = Wire::of_people(world.clone());
     loop {
         sleep(world.about(every)).await;
         if world.is_calm() {

@@ -44,7 +44,9 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
 async fn simulate(seed: u64, options: &Options) -> Outcome {
     let _clock = Simulated::from_now();
     let mut rng = Rng::with_seed(seed);
-    let scene = Scene::of(&mut rng, options.mode);
+    // Chance of its own: see `World::lateness`.
+    let mut late = Rng::with_seed(!seed);
+    let scene = Scene::of(&mut rng, &mut late, options.mode);
     let store = options.fault.map_or_else(Memory::new, Memory::with_fault);
     let world = World::new(scene, store, rng, *options);
     world.note(|| format!("{:#?}", world.scene).replace('\n', "\n# "));
@@ -55,6 +57,7 @@ async fn simulate(seed: u64, options: &Options) -> Outcome {
         failure = stage.play(options.mode) => failure,
     };
     drop(stage.cast);
+    world.forget_late();
     world.finals().await;
     let report = check(&world.tape().history);
     let trace = world.tape().trace().to_vec();
@@ -162,7 +165,7 @@ impl Stage {
             let query = LaneQuery {
                 queue: queue.name.as_str().into(),
                 key: None,
-                running: false,
+                claimed: false,
                 order: LaneOrder::Age,
                 after: None,
                 rows_max: 3,
@@ -204,7 +207,7 @@ impl Stage {
             node.stop(true).await;
         }
         let stats = self.world.store.stats(Some(self.world.store_now())).await.unwrap_or_default();
-        let running: u64 = stats.iter().map(|queue| queue.running).sum();
+        let running: u64 = stats.iter().map(|queue| queue.claimed).sum();
         (running > 0)
             .then(|| format!("held: {running} lanes are held after all nodes have stopped"))
     }

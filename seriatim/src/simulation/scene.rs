@@ -64,6 +64,8 @@ pub(super) struct WirePlan {
     pub(super) refused: f64,
     /// Carried out, and the answer is lost.
     pub(super) lost: f64,
+    /// The answer is lost at once, and it is carried out later.
+    pub(super) late: f64,
     /// Takes up to a second.
     pub(super) slow: f64,
     /// Takes up to 20 s.
@@ -147,7 +149,7 @@ fn chance(rng: &mut Rng, most: f64) -> f64 {
 }
 
 impl Scene {
-    pub(super) fn of(rng: &mut Rng, mode: RunMode) -> Self {
+    pub(super) fn of(rng: &mut Rng, late: &mut Rng, mode: RunMode) -> Self {
         let lease = secs(rng, 6, 40);
         let queues = queues(rng, lease);
         let count = rng.usize(1..=4);
@@ -172,6 +174,7 @@ impl Scene {
             wire: WirePlan {
                 refused: chance(rng, 0.3),
                 lost: chance(rng, 0.3),
+                late: if late.bool() { 0.0 } else { 0.4 * late.f64() },
                 slow: chance(rng, 0.3),
                 stalled: chance(rng, 0.02),
             },

@@ -248,7 +248,7 @@ impl World {
             let waits = matches!(is, Some(JobState::Queued | JobState::Running));
             match was {
                 JobState::Queued if !waits => self.tape().add(Event::Removed { at, job_id }),
-                JobState::Failed if waits => self.tape().add(Event::Requeue { at, job_id }),
+                JobState::Dead if waits => self.tape().add(Event::Requeue { at, job_id }),
                 _ => {}
             }
         }

@@ -115,3 +115,11 @@ fn what_merges_into_a_job_that_expires_unseen_is_accounted_for() {
     passes(102_975, Mode::Safety);
     passes(111_592, Mode::Liveness);
 }
+
+/// No defect of the engine: a person told the only node to be quiet just after the calm had begun.
+#[test]
+fn nobody_acts_any_more_when_the_calm_has_begun() {
+    for seed in [7_017_116, 7_072_315, 7_091_516] {
+        passes(seed, Mode::Liveness);
+    }
+}

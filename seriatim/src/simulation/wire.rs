@@ -1,7 +1,7 @@
 //! The way from one node (or producer, or person) to the store, on which things go wrong.
 
 use std::collections::BTreeMap;
-use std::future::pending;
+use std::future::{Future, pending};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,6 +25,9 @@ pub(super) struct Wire {
     pub(super) world: Arc<World>,
     /// The node that uses it; none for producers and people.
     node: Option<usize>,
+    /// Whether a person uses it. Nothing that a person does takes place in the calm, also if it was on its
+    /// way when that began.
+    person: bool,
     calls: AtomicU64,
     window: Mutex<Window>,
 }
@@ -38,13 +41,48 @@ struct Window {
 
 impl Wire {
     pub(super) fn new(world: Arc<World>, node: Option<usize>) -> Arc<Self> {
+        Self::of(world, node, false)
+    }
+
+    /// That of the people.
+    pub(super) fn of_people(world: Arc<World>) -> Arc<Self> {
+        Self::of(world, None, true)
+    }
+
+    fn of(world: Arc<World>, node: Option<usize>, person: bool) -> Arc<Self> {
         let window = Window { began: Instant::now(), calls: 0, by_operation: BTreeMap::new() };
-        Arc::new(Self { world, node, calls: AtomicU64::new(0), window: Mutex::new(window) })
+        Arc::new(Self { world, node, person, calls: AtomicU64::new(0), window: Mutex::new(window) })
     }
 
     /// How many calls were made.
     pub(super) fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
+    }
+
+    /// Carries a call to the store and its answer back. Or the answer is lost at once, and the deed is
+    /// done later: as by a server that goes on with what its client has given up.
+    async fn carry<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        deed: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        self.reach(operation).await?;
+        if let Some(delay) = self.world.lateness() {
+            let (world, person) = (self.world.clone(), self.person);
+            world.inject("deed after its answer was lost");
+            let later = format!("the answer is lost, and it is done after {delay:?}");
+            self.world.do_later(async move {
+                sleep(delay).await;
+                if !(person && world.is_calm()) {
+                    world.note(|| format!("{operation} is done now, of which the answer was lost"));
+                    let _ = deed.await;
+                }
+            });
+            return self.fail(operation, &later);
+        }
+        let answer = deed.await;
+        self.back(operation).await?;
+        answer
     }
 
     /// The way there.
@@ -56,7 +94,7 @@ impl Wire {
         tokio::task::yield_now().await;
         let world = &self.world;
         if world.is_calm() {
-            return Ok(());
+            return self.arrive(operation);
         }
         self.dawdle().await;
         self.pass(operation, "before").await?;
@@ -64,7 +102,14 @@ impl Wire {
             world.inject("error before");
             return self.fail(operation, "refused");
         }
-        Ok(())
+        self.arrive(operation)
+    }
+
+    fn arrive(&self, operation: &'static str) -> Result<()> {
+        match self.person && self.world.is_calm() {
+            true => self.fail(operation, "nobody acts any more"),
+            false => Ok(()),
+        }
     }
 
     /// The way back.
@@ -107,7 +152,7 @@ impl Wire {
         self.fail(operation, when)
     }
 
-    fn fail(&self, operation: &str, why: &str) -> Result<()> {
+    fn fail<T>(&self, operation: &str, why: &str) -> Result<T> {
         self.world.note(|| format!("{}: {operation} fails: {why}", self.who()));
         Err(Error::new(ErrorKind::Unavailable, format!("{operation}: {why}")))
     }
@@ -132,44 +177,33 @@ impl Wire {
         }
     }
 
-    fn now(&self) -> Timestamp {
-        self.world.store_now()
-    }
-
     fn is_mutant(&self, mutant: Mutant) -> bool {
         self.world.mutant == Some(mutant)
     }
-
-    async fn settle_truly(&self, r: &Settle) -> Result<Vec<Settled>> {
-        let world = &self.world;
-        let aliases = world.aliases(&r.turns);
-        let request = Settle { now: Some(self.now()), turns: r.turns.clone() };
-        let settled = world.store.settle(request).await?;
-        world.settled(&r.turns, &settled, &aliases);
-        Ok(settled)
-    }
 }
 
-/// A call that only reads, or that the history need not know.
-macro_rules! plain {
-    ($self:ident, $name:literal, $call:expr) => {{
-        $self.reach($name).await?;
-        let answer = $call.await;
-        $self.back($name).await?;
-        answer
+/// A call: what it does to the store, and with whose world.
+macro_rules! deed {
+    ($self:ident, $name:literal, |$world:ident, $now:ident| $body:expr) => {{
+        let $world = $self.world.clone();
+        let deed = async move {
+            let $now = Some($world.store_now());
+            $body
+        };
+        $self.carry($name, deed).await
     }};
 }
 
-/// A call that may take waiting jobs away, or bring dead ones back.
+/// One that may take waiting jobs away, or bring dead ones back.
 macro_rules! watched {
-    ($self:ident, $name:literal, $call:expr) => {{
-        $self.reach($name).await?;
-        let before = $self.world.before().await;
-        let answer = $call.await;
-        $self.world.after(before).await;
-        $self.back($name).await?;
-        answer
-    }};
+    ($self:ident, $name:literal, |$world:ident, $now:ident| $body:expr) => {
+        deed!($self, $name, |$world, $now| {
+            let before = $world.before().await;
+            let answer = $body;
+            $world.after(before).await;
+            answer
+        })
+    };
 }
 
 #[async_trait]
@@ -179,120 +213,135 @@ impl Store for Wire {
         Capabilities { claim_split, ..self.world.store.capabilities() }
     }
     async fn now(&self) -> Result<Timestamp> {
-        plain!(self, "now", async { Ok(self.now()) })
+        deed!(self, "now", |world, now| Ok(now.unwrap_or_else(|| world.store_now())))
     }
     async fn migrate(&self) -> Result<()> {
         self.world.store.migrate().await
     }
+    async fn check(&self) -> Result<()> {
+        self.world.store.check().await
+    }
     async fn declare(&self, r: Declare) -> Result<()> {
-        plain!(self, "declare", self.world.store.declare(Declare { now: Some(self.now()), ..r }))
+        deed!(self, "declare", |world, now| world.store.declare(Declare { now, ..r }).await)
     }
     async fn push(&self, r: Push) -> Result<Vec<Pushed>> {
-        self.reach("push").await?;
-        let now = self.now();
-        let pushed = self.world.store.push(Push { now: Some(now), jobs: r.jobs.clone() }).await?;
-        self.world.pushed(&r.jobs, now, &pushed);
-        self.back("push").await?;
-        Ok(pushed)
+        deed!(self, "push", |world, now| {
+            let pushed = world.store.push(Push { now, jobs: r.jobs.clone() }).await?;
+            world.pushed(&r.jobs, now.unwrap_or_default(), &pushed);
+            Ok(pushed)
+        })
     }
     async fn claim(&self, r: Claim) -> Result<Claimed> {
-        self.reach("claim").await?;
-        let r = Claim { now: Some(self.now()), ..r };
-        let claimed = self.world.store.claim(r).await?;
-        self.world.claimed(&claimed.turns);
-        self.back("claim").await?;
-        Ok(claimed)
+        deed!(self, "claim", |world, now| {
+            let claimed = world.store.claim(Claim { now, ..r }).await?;
+            world.claimed(&claimed.turns);
+            Ok(claimed)
+        })
     }
     async fn settle(&self, r: Settle) -> Result<Vec<Settled>> {
-        let answer = match self.reach("settle").await {
-            Ok(()) => self.settle_truly(&r).await?,
-            Err(_) if self.is_mutant(Mutant::SettleNotRepeated) => {
-                return Ok(r.turns.iter().map(|_| Settled::Stale).collect());
-            }
-            Err(error) => return Err(error),
-        };
-        self.back("settle").await?;
-        Ok(answer)
+        let turns = r.turns.len();
+        let answer = deed!(self, "settle", |world, now| {
+            let aliases = world.aliases(&r.turns);
+            let settled = world.store.settle(Settle { now, turns: r.turns.clone() }).await?;
+            world.settled(&r.turns, &settled, &aliases);
+            Ok(settled)
+        });
+        match answer {
+            Err(_) if self.is_mutant(Mutant::SettleNotRepeated) => Ok(vec![Settled::Stale; turns]),
+            answer => answer,
+        }
     }
     async fn heartbeat(&self, r: Heartbeat) -> Result<Pulse> {
-        let alive = self.is_mutant(Mutant::DeathNotHeeded);
-        self.reach("heartbeat").await?;
-        let mut pulse =
-            self.world.store.heartbeat(Heartbeat { now: Some(self.now()), ..r }).await?;
-        pulse.alive |= alive;
-        self.back("heartbeat").await?;
+        let pulse = deed!(self, "heartbeat", |world, now| world
+            .store
+            .heartbeat(Heartbeat { now, ..r })
+            .await);
+        let mut pulse = pulse?;
+        pulse.alive |= self.is_mutant(Mutant::DeathNotHeeded);
         Ok(pulse)
     }
     async fn rescue(&self, r: Rescue) -> Result<Vec<Turn>> {
         if self.is_mutant(Mutant::NothingRescued) {
             return Ok(Vec::new());
         }
-        self.reach("rescue").await?;
-        let turns = self.world.store.rescue(Rescue { now: Some(self.now()), ..r }).await?;
-        self.world.rescued(&turns);
-        self.back("rescue").await?;
-        Ok(turns)
+        deed!(self, "rescue", |world, now| {
+            let turns = world.store.rescue(Rescue { now, ..r }).await?;
+            world.rescued(&turns);
+            Ok(turns)
+        })
+    }
+    async fn give_up(&self, r: GiveUp) -> Result<()> {
+        if self.is_mutant(Mutant::CallsNotGivenUp) {
+            return Ok(());
+        }
+        deed!(self, "give_up", |world, _now| world.store.give_up(r).await)
     }
     async fn sweep(&self, r: Sweep) -> Result<Swept> {
-        watched!(self, "sweep", self.world.store.sweep(Sweep { now: Some(self.now()), ..r }))
+        watched!(self, "sweep", |world, now| world.store.sweep(Sweep { now, ..r }).await)
     }
     async fn cancel(&self, r: Cancel) -> Result<Vec<Cancelled>> {
-        watched!(self, "cancel", self.world.store.cancel(Cancel { now: Some(self.now()), ..r }))
+        watched!(self, "cancel", |world, now| world.store.cancel(Cancel { now, ..r }).await)
     }
     async fn requeue(&self, r: Selected) -> Result<Acted> {
-        watched!(self, "requeue", self.world.store.requeue(Selected { now: Some(self.now()), ..r }))
+        watched!(self, "requeue", |world, now| world.store.requeue(Selected { now, ..r }).await)
     }
     async fn delete_dead(&self, r: Selected) -> Result<Acted> {
-        watched!(
-            self,
-            "delete_dead",
-            self.world.store.delete_dead(Selected { now: Some(self.now()), ..r })
-        )
+        watched!(self, "delete_dead", |world, now| {
+            world.store.delete_dead(Selected { now, ..r }).await
+        })
     }
     async fn act(&self, r: Act) -> Result<Acted> {
-        watched!(self, "act", self.world.store.act(Act { now: Some(self.now()), ..r }))
+        watched!(self, "act", |world, now| world.store.act(Act { now, ..r }).await)
     }
     async fn amend(&self, r: Amend) -> Result<()> {
-        watched!(self, "amend", self.world.store.amend(Amend { now: Some(self.now()), ..r }))
+        watched!(self, "amend", |world, now| world.store.amend(Amend { now, ..r }).await)
     }
     async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
-        plain!(self, "pause_queue", self.world.store.pause_queue(queue, paused))
+        let queue = queue.to_owned();
+        deed!(self, "pause_queue", |world, _now| world.store.pause_queue(&queue, paused).await)
     }
     async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {
-        plain!(self, "reshard", self.world.store.reshard(queue, shards))
+        let queue = queue.to_owned();
+        deed!(self, "reshard", |world, _now| world.store.reshard(&queue, shards).await)
     }
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
-        plain!(self, "command_node", self.world.store.command_node(node, command))
+        let node = node.clone();
+        deed!(self, "command_node", |world, _now| world.store.command_node(&node, command).await)
+    }
+    async fn declare_dead(&self, r: DeclareDead) -> Result<bool> {
+        deed!(self, "declare_dead", |world, now| {
+            world.store.declare_dead(DeclareDead { now, ..r }).await
+        })
     }
     async fn lead(&self, r: Lead) -> Result<bool> {
-        plain!(self, "lead", self.world.store.lead(Lead { now: Some(self.now()), ..r }))
+        deed!(self, "lead", |world, now| world.store.lead(Lead { now, ..r }).await)
     }
     async fn due(&self, r: DueQuery) -> Result<Vec<SourceDue>> {
-        plain!(self, "due", self.world.store.due(DueQuery { now: Some(self.now()), ..r }))
+        deed!(self, "due", |world, now| world.store.due(DueQuery { now, ..r }).await)
     }
     async fn queues(&self) -> Result<Vec<QueueView>> {
-        plain!(self, "queues", self.world.store.queues())
+        deed!(self, "queues", |world, _now| world.store.queues().await)
     }
     async fn stats(&self, _: Option<Timestamp>) -> Result<Vec<QueueStats>> {
-        plain!(self, "stats", self.world.store.stats(Some(self.now())))
+        deed!(self, "stats", |world, now| world.store.stats(now).await)
     }
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
         if self.is_mutant(Mutant::ClaimNotReconciled) && self.node.is_some() {
             return Ok(Page::default());
         }
-        plain!(self, "lanes", self.world.store.lanes(query))
+        deed!(self, "lanes", |world, _now| world.store.lanes(query).await)
     }
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
-        plain!(self, "jobs", self.world.store.jobs(query))
+        deed!(self, "jobs", |world, _now| world.store.jobs(query).await)
     }
     async fn job(&self, id: JobId) -> Result<Option<JobView>> {
-        plain!(self, "job", self.world.store.job(id))
+        deed!(self, "job", |world, _now| world.store.job(id).await)
     }
     async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
-        plain!(self, "turn", self.world.store.turn(lane, token))
+        deed!(self, "turn", |world, _now| world.store.turn(lane, token).await)
     }
     async fn nodes(&self) -> Result<Vec<NodeView>> {
-        plain!(self, "nodes", self.world.store.nodes())
+        deed!(self, "nodes", |world, _now| world.store.nodes().await)
     }
     fn wakeups(&self) -> Wakeups {
         self.world.store.wakeups()

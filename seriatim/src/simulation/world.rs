@@ -1,11 +1,13 @@
 //! What everybody in a run shares: the store, time, what is wrong right now, and the tape.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fastrand::Rng;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::alarm::Alarm;
@@ -15,6 +17,10 @@ use super::tape::Tape;
 use super::{Mutant, Options};
 use crate::clock::Timestamp;
 use crate::store::Memory;
+
+/// The longest time between the loss of an answer and the deed. All are done before anybody may be called
+/// stuck.
+const LATE_MAX_MS: u64 = 45_000;
 
 /// See the module.
 pub(super) struct World {
@@ -28,6 +34,9 @@ pub(super) struct World {
     store_offset_us: AtomicI64,
     tape: Mutex<Tape>,
     rng: Mutex<Rng>,
+    /// Chance of its own, so that a seed without such deeds is what it was before there were any.
+    late_rng: Mutex<Rng>,
+    late: Mutex<JoinSet<()>>,
     outages: Mutex<Vec<Outage>>,
     injected: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -59,10 +68,34 @@ impl World {
             calm: AtomicBool::new(false),
             store_offset_us: AtomicI64::new(0),
             tape: Mutex::new(Tape::new(traces)),
+            late_rng: Mutex::new(rng.clone()),
+            late: Mutex::default(),
             rng: Mutex::new(rng),
             outages: Mutex::default(),
             injected: Mutex::default(),
         })
+    }
+
+    /// After what time the next call is carried out of which the answer is lost at once; none: it is not
+    /// such a call.
+    pub(super) fn lateness(&self) -> Option<Duration> {
+        let chance = self.scene.wire.late;
+        if chance == 0.0 || self.is_calm() {
+            return None;
+        }
+        let mut rng = lock(&self.late_rng);
+        let longest_ms = *rng.choice(&[50, 2_000, LATE_MAX_MS]).unwrap_or(&LATE_MAX_MS);
+        (rng.f64() < chance).then(|| Duration::from_millis(rng.u64(1..=longest_ms)))
+    }
+
+    /// Does something that nobody waits for.
+    pub(super) fn do_later(&self, deed: impl Future<Output = ()> + Send + 'static) {
+        lock(&self.late).spawn(deed);
+    }
+
+    /// What is not done yet will never be.
+    pub(super) fn forget_late(&self) {
+        lock(&self.late).abort_all();
     }
 
     /// Chance, all of which comes from the seed.

@@ -4,9 +4,12 @@
 //! explicit `now`; `None` means the store's own clock. What each method does is written on it as
 //! a list, and each line of these lists is a case of the conformance suite.
 
+mod definition;
+mod gone;
 mod memory;
 #[cfg(feature = "mysql")]
 mod mysql;
+mod origin;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
@@ -15,6 +18,7 @@ mod request;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod transaction;
+mod trouble;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 #[cfg_attr(
     not(any(feature = "mysql", feature = "postgres")),
@@ -24,23 +28,27 @@ mod url;
 mod view;
 mod wake;
 
+use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
 #[cfg(feature = "redis")]
 pub use self::redis::{Redis, bare_limit as redis_bare_limit, size as redis_size};
+pub use definition::{Declaration, Undeclared, declare_each};
 #[cfg(feature = "conformance")]
 pub use memory::Fault;
 pub use memory::Memory;
 #[cfg(feature = "mysql")]
 pub use mysql::{Mysql, bare_limit as mysql_bare_limit, size as mysql_size};
+pub use origin::Origin;
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, bare_limit as postgres_bare_limit, size as postgres_size};
 pub use request::*;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, Sqlite, bare_limit as sqlite_bare_limit};
 pub use transaction::Transaction;
+pub use trouble::{Trouble, TroubleKind};
 pub use view::*;
 pub use wake::{Bell, Wakeups};
 
@@ -49,6 +57,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::{JobId, LaneId, NodeId, Token};
 use crate::queue::Queue;
 use crate::turn::Turn;
+
+/// A store that is being opened.
+pub type Opening = std::pin::Pin<Box<dyn Future<Output = Result<SharedStore>> + Send>>;
 
 /// A store, shared by all that use it.
 pub type SharedStore = Arc<dyn Store>;
@@ -68,13 +79,18 @@ pub trait Store: Send + Sync + 'static {
     /// - A store written by a newer version is refused, naming both versions.
     async fn migrate(&self) -> Result<()>;
 
+    /// Whether [`Self::migrate`] would change nothing. Writes nothing.
+    ///
+    /// - Where no store was ever set up it is `NotFound`; one of another version is `Conflict`.
+    async fn check(&self) -> Result<()>;
+
     /// Declares queues, so that all nodes and producers agree on them.
     ///
     /// - A new queue is created; an existing one with the same mode and merge gets the new settings.
     /// - Another mode or merge is taken only when the queue has no lanes; or when the queue was
     ///   created by an undeclared push and none of its lanes is claimed, in which case its jobs are
     ///   pushed again under the new mode, in order of arrival (a `parallel` one with jobs, or one
-    ///   that would become `parallel`, cannot be). Else `Conflict`, naming both.
+    ///   that would become `parallel`, cannot be). Else `Conflict`, naming both: see [`Declaration`].
     async fn declare(&self, request: Declare) -> Result<()>;
 
     /// Adds jobs. The answer has one entry for each, in order.
@@ -100,7 +116,9 @@ pub trait Store: Send + Sync + 'static {
     /// - What a turn takes is the mode's (see [`crate::Mode::takes`]): jobs come in the order of
     ///   handing over, at most 10,000 or 16 MiB, and stop at the first job of another task.
     /// - Each token is higher than any earlier one of its lane and its key.
-    /// - A claim by a node that never beat, or was declared dead, is `NodeGone`.
+    /// - With `declared`, a queue that only a push made is `NotFound`, as one that does not exist.
+    /// - A claim by a node that never beat, or was declared dead, is `NodeGone`; one that was
+    ///   [given up](Self::give_up) is `Conflict`.
     /// - `next_due` says when a claim of this queue may next find something: nothing but a
     ///   wake-up can make it sooner.
     async fn claim(&self, request: Claim) -> Result<Claimed>;
@@ -137,6 +155,15 @@ pub trait Store: Send + Sync + 'static {
     /// - The turns hold the same jobs (without payload); crash counts are unchanged: the caller
     ///   settles them with [`crate::Outcome::Crash`], which counts.
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>>;
+
+    /// Gives up the claims and rescues of a node up to a ticket, because their answers were lost.
+    ///
+    /// - What of them took effect before this answers can be read from then on; none takes effect
+    ///   later. So whoever then asks what the node holds is told all of it.
+    /// - One that arrives later takes nothing and is `Conflict`. Higher tickets, and those of other
+    ///   nodes, are left alone.
+    /// - Doing it again, or up to a lower ticket, changes nothing.
+    async fn give_up(&self, request: GiveUp) -> Result<()>;
 
     /// Removes what has outlived its time, at most `rows_max` of each kind; `more` says to call again.
     ///
@@ -196,6 +223,15 @@ pub trait Store: Send + Sync + 'static {
     /// - A node that is dead or has stopped is `NotFound`.
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()>;
 
+    /// Declares a node dead whose process is known to be gone, before its lease has run out. True if
+    /// it did.
+    ///
+    /// - Its claims with a node lease have expired from then on, however long their lease is: the
+    ///   next rescue takes them. Those with a lease of their own stand until it runs out.
+    /// - A node that has beaten after `heartbeat_at` is left alone: whoever beats is not gone. So is
+    ///   one that is dead, has stopped, or is unknown.
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool>;
+
     /// Makes `node` the leader of `role` for `ttl`, unless another live one is. True if it is now.
     async fn lead(&self, request: Lead) -> Result<bool>;
 
@@ -227,6 +263,13 @@ pub trait Store: Send + Sync + 'static {
     /// Hints that something may have fallen due. Correctness never depends on one.
     fn wakeups(&self) -> Wakeups;
 
+    /// A connection for heartbeats alone, to be opened on the runtime that uses it: then neither a
+    /// handler that blocks the engine's runtime nor other calls of the store keep a node from beating.
+    /// None: the engine beats on this store, from the runtime that it runs on.
+    fn heartbeat_line(&self) -> Option<Opening> {
+        None
+    }
+
     /// The store as its own type, where its driver's transactions can be used with it: see
     /// [`Transaction`].
     fn native(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
@@ -235,6 +278,21 @@ pub trait Store: Send + Sync + 'static {
 
     /// Releases what the store holds open; later calls fail as `Unavailable`.
     async fn close(&self) -> Result<()>;
+}
+
+/// Refuses a claim or rescue that its node has given up.
+pub(crate) fn check_ticket(ticket: u64, given_up: u64) -> Result<()> {
+    if ticket == 0 || ticket > given_up {
+        return Ok(());
+    }
+    Err(was_given_up())
+}
+
+/// Why a claim or rescue takes nothing that arrives after its node gave it up.
+pub(crate) fn was_given_up() -> Error {
+    let message =
+        "the node has given this call up, since its answer seemed lost: nothing was taken";
+    Error::new(ErrorKind::Conflict, message).in_field("ticket")
 }
 
 /// Refuses a batch that is too large or holds an invalid job; the error names the job.

@@ -1,10 +1,13 @@
 //! What the store's methods take and answer: one struct each, with an explicit `now`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::origin::Origin;
+use super::trouble::Trouble;
 use crate::clock::Timestamp;
 use crate::id::{JobId, LaneId, NodeId, Token};
 use crate::job::Job;
@@ -106,6 +109,12 @@ pub struct Claim {
     pub crashed_max: usize,
     /// How long the claim stands.
     pub lease: Lease,
+    /// Only if the queue is declared: the caller knows how it should be, and a queue that a push made is
+    /// `NotFound`, as one that does not exist.
+    pub declared: bool,
+    /// Grows with every claim and rescue of the node, so that this one can be given up: see
+    /// [`crate::Store::give_up`]. 0: it cannot be.
+    pub ticket: u64,
 }
 
 /// How long a claim stands, and what extends it.
@@ -201,12 +210,22 @@ pub struct NodeInfo {
     pub concurrency: u32,
     /// Handler calls under way.
     pub busy: u32,
+    /// Turns by queue that it has claimed and not started: they wait for a free slot. What else it has
+    /// claimed is running. A worker that does not prefetch tells nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prefetched: BTreeMap<String, u32>,
     /// When it started.
     pub started_at: Timestamp,
     /// Without a beat for so long it is declared dead. Nothing: this beat is its last, and it has
     /// stopped.
     #[serde(with = "crate::duration")]
     pub lease: Duration,
+    /// What is wrong with it right now, the oldest first.
+    #[serde(default)]
+    pub troubles: Vec<Trouble>,
+    /// Its process, where that can be told. Without it only its lease says that it is gone.
+    #[serde(default)]
+    pub origin: Option<Origin>,
 }
 
 impl NodeInfo {
@@ -221,8 +240,11 @@ impl NodeInfo {
             queues: Vec::new(),
             concurrency: 1,
             busy: 0,
+            prefetched: BTreeMap::new(),
             started_at: Timestamp::of_this_machine(),
             lease,
+            troubles: Vec::new(),
+            origin: None,
         }
     }
 
@@ -289,6 +311,17 @@ impl Command {
     }
 }
 
+/// See [`crate::Store::declare_dead`].
+#[derive(Clone, Debug)]
+pub struct DeclareDead {
+    /// The time; the store's when none.
+    pub now: Option<Timestamp>,
+    /// Who is gone.
+    pub node: NodeId,
+    /// Its last beat, as the caller knows it.
+    pub heartbeat_at: Timestamp,
+}
+
 /// See [`crate::Store::rescue`].
 #[derive(Clone, Debug)]
 pub struct Rescue {
@@ -300,6 +333,17 @@ pub struct Rescue {
     pub lease: Duration,
     /// Most lanes to take over.
     pub lanes_max: usize,
+    /// As that of a [`Claim`].
+    pub ticket: u64,
+}
+
+/// See [`crate::Store::give_up`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GiveUp {
+    /// Whose claims and rescues.
+    pub node: NodeId,
+    /// Those with this ticket and with lower ones.
+    pub ticket: u64,
 }
 
 /// See [`crate::Store::sweep`].

@@ -13,6 +13,11 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a call may take, the wait for a free connection included.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Letters of an unknown option's name that are shown.
+const NAME_CHARS_MAX: usize = 40;
+/// Words that differ by at most so many letters are taken for a slip of the pen.
+const SLIP_EDITS_MAX: usize = 3;
+
 /// `name=value` without the value's %-escapes.
 pub(super) fn name_and_value(pair: &str) -> Result<(&str, String)> {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -44,4 +49,54 @@ pub(super) fn connections(value: &str) -> Result<usize> {
 pub(super) fn length(name: &'static str, value: &str) -> Result<Duration> {
     let length = crate::duration::parse(value).ok().filter(|length| !length.is_zero());
     length.ok_or_else(|| Error::invalid(name, "is a length such as 30s"))
+}
+
+/// Refuses an option that a URL with this query names and that there is not.
+pub(super) fn unknown_option(query: &str, name: &str, known: &[&str]) -> Error {
+    // Then the `?` may stand in a password, which no error quotes.
+    if query.contains('@') {
+        let message = "has an @ behind a ?: in a password write ? as %3F and @ as %40";
+        return Error::invalid("store", message);
+    }
+    let shown: String = name.chars().take(NAME_CHARS_MAX).collect();
+    let plain = |name: &str| name.to_ascii_lowercase().replace(['-', '_'], "");
+    let near = known.iter().map(|known| (edits(&plain(&shown), &plain(known)), known));
+    let near = near.min().filter(|(edits, _)| *edits <= SLIP_EDITS_MAX);
+    let hint = near.map(|(_, known)| format!(": did you mean {known}?")).unwrap_or_default();
+    let message = format!("has no option {shown:?}{hint} (there are {})", known.join(", "));
+    Error::invalid("store", message)
+}
+
+/// How many letters must be changed, added or left out to make one word of the other.
+fn edits(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unknown_option;
+
+    #[test]
+    fn an_unknown_option_is_named_with_the_one_that_was_meant_and_no_password() {
+        let known = ["schema", "connections", "connect_timeout"];
+        let told = |query, name| unknown_option(query, name, &known).to_string();
+        assert_eq!(
+            told("conections=3", "conections"),
+            "store: has no option \"conections\": did you mean connections? (there are schema, connections, connect_timeout)"
+        );
+        assert!(told("Connect-Timeout=3", "Connect-Timeout").contains("mean connect_timeout?"));
+        assert!(!told("colour=red", "colour").contains("did you mean"));
+        let said = told("ecret&x@host/db", "ecret");
+        assert!(!said.contains("ecret") && said.contains("%3F"), "{said}");
+    }
 }

@@ -40,7 +40,7 @@ pub struct QueueView {
     pub paused: bool,
 }
 
-/// The numbers of a queue.
+/// The figures of a queue, as `docs/figures.md` defines them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct QueueStats {
     /// The queue.
@@ -53,19 +53,26 @@ pub struct QueueStats {
     pub lanes: u64,
     /// Jobs that have not ended: waiting or claimed.
     pub jobs: u64,
-    /// Claimed lanes.
-    pub running: u64,
-    /// Lanes with a failure behind them.
-    pub retries: u64,
+    /// Claimed lanes, and so turns under way: running, or prefetched by their node.
+    pub claimed: u64,
+    /// Lanes that have failed and are not done since, whether they wait, are held, or are claimed.
+    pub retrying: u64,
     /// Dead jobs.
     pub dead: u64,
-    /// Turns that ended done.
+    /// Jobs that are done.
     pub processed: u64,
-    /// Turns that ended as a failure or crash.
+    /// Turns that failed or crashed.
     pub failed: u64,
     /// How long the oldest due lane has been due.
     #[serde(skip)]
     pub lag: Duration,
+}
+
+impl QueueStats {
+    /// Lanes that nobody has claimed: due, scheduled, waiting for a retry, held or paused.
+    pub fn waiting(&self) -> u64 {
+        self.lanes.saturating_sub(self.claimed)
+    }
 }
 
 /// By what lanes are listed.
@@ -91,7 +98,7 @@ pub struct LaneQuery {
     /// Only the lane of this key.
     pub key: Option<String>,
     /// Only claimed ones.
-    pub running: bool,
+    pub claimed: bool,
     /// By what.
     pub order: LaneOrder,
     /// Where to begin: the `next` of the page before.
@@ -155,8 +162,8 @@ pub enum JobState {
     Running,
     /// It is done.
     Succeeded,
-    /// It is in the morgue.
-    Failed,
+    /// It is in the morgue. (`GET /jobs/{id}/status` says `failed`, as Dataloader does.)
+    Dead,
     /// It was cancelled, or expired.
     Canceled,
 }
@@ -259,7 +266,7 @@ pub struct NodeView {
     /// Whether it has been declared dead, or has stopped: it will never claim again. See
     /// [`Self::state`].
     pub dead: bool,
-    /// What a person told it, and has not taken back.
+    /// What an operator told it, and has not taken back.
     pub command: Option<Command>,
 }
 

@@ -124,6 +124,8 @@ impl Bench<'_> {
             lanes_max,
             crashed_max: 0,
             lease: Lease::Node { ttl: LEASE },
+            declared: false,
+            ticket: 0,
         };
         let Claimed { turns, .. } = self.store.claim(claim).await?;
         Ok(turns)

@@ -1,7 +1,8 @@
 //! Queue definitions: what the configuration says, and what the store holds.
 
 use serde_json::{Map, Value};
-use seriatim::Queue;
+use seriatim::store::{Declaration, QueueView};
+use seriatim::{Mode, Queue};
 
 use super::look::Seen;
 use super::{Finding, Severity};
@@ -31,32 +32,57 @@ pub(super) fn check(seen: &Seen) -> Result<Vec<Finding>, Failure> {
     Ok(findings)
 }
 
+/// What `serve` makes of a definition, by the rule that the stores follow too.
 fn compare(queue: &Queue, seen: &Seen) -> Option<Finding> {
-    let about = format!("queue {}", queue.name);
-    let Some(view) = seen.queue(&queue.name) else {
-        let found = "is in the configuration and not in the store";
-        return Some(Finding::new(
-            Severity::Notice,
-            about,
-            found,
-            "the next `seriatim serve` creates it",
-        ));
+    let (name, view) = (&queue.name, seen.queue(&queue.name));
+    let stats = seen.stats.iter().find(|stats| *stats.queue == *queue.name);
+    let about = format!("queue {name}");
+    let found = match view {
+        None => "is in the configuration and not in the store".to_owned(),
+        Some(view) => {
+            let differences = differences(queue, &view.queue);
+            format!("the configuration differs from the store: {}", differences.join(", "))
+        }
     };
-    let differences = differences(queue, &view.queue);
-    if differences.is_empty() {
-        return None;
-    }
-    let found = format!("the configuration differs from the store: {}", differences.join(", "));
-    let clash = queue.mode != view.queue.mode || queue.merge != view.queue.merge;
-    let (severity, advice) = if clash && view.declared {
-        (
+    let (severity, advice) = match Declaration::of(queue, view, stats) {
+        Declaration::Kept => return None,
+        // Only its number of shards may differ, which a command changes, or that a push made it.
+        Declaration::Updated if view.is_some_and(|view| differences(queue, &view.queue).is_empty()) => {
+            return None;
+        }
+        Declaration::Created => (Severity::Notice, "the next `seriatim serve` creates it".to_owned()),
+        Declaration::Updated => (
+            Severity::Notice,
+            "the next `seriatim serve` with this configuration updates the store".to_owned(),
+        ),
+        Declaration::Converted => (
+            Severity::Notice,
+            format!("a push made it; the next `seriatim serve` makes it {} and keeps its jobs", queue.mode),
+        ),
+        Declaration::Waits => (
+            Severity::Warning,
+            format!("a push made it; `seriatim serve` makes it {} as soon as none of its jobs runs, and takes nothing from it until then", queue.mode),
+        ),
+        Declaration::Stuck => (Severity::Serious, stuck(queue, view)),
+        Declaration::Refused => (
             Severity::Serious,
-            "`seriatim serve` refuses to start with it: write what the store has, or empty the queue first",
-        )
-    } else {
-        (Severity::Notice, "the next `seriatim serve` with this configuration updates the store")
+            "`seriatim serve` refuses to start with it: write what the store has, or empty the queue first".to_owned(),
+        ),
     };
     Some(Finding::new(severity, about, found, advice))
+}
+
+/// What to do with a queue whose jobs do not fit the mode that it is to have.
+fn stuck(queue: &Queue, view: Option<&QueueView>) -> String {
+    let (name, mode) = (&queue.name, queue.mode);
+    let old = view.map_or(Mode::Parallel, |view| view.queue.mode);
+    let why = match mode.is_keyed() {
+        true => "its jobs have no key",
+        false => "its jobs have keys",
+    };
+    format!(
+        "a push made it, and {why}: `seriatim serve` takes nothing from it; run the jobs with mode = \"{old}\" in [queues.{name}], or delete them (`seriatim jobs --queue {name}`, `seriatim jobs delete ID --yes`): it becomes {mode} when it is empty"
+    )
 }
 
 /// `max_retries 3, in the store 25`, for each setting.

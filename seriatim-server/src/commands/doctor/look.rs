@@ -65,7 +65,7 @@ pub(super) async fn look(store: &dyn Store, config: Config) -> Result<Seen, Fail
             bound.push((queue.queue.clone(), jobs));
         }
         if queue.dead > 0 {
-            let latest = jobs(store, queue, JobState::Failed, DEAD_MAX).await?;
+            let latest = jobs(store, queue, JobState::Dead, DEAD_MAX).await?;
             dead.push((queue.queue.clone(), latest));
         }
     }
@@ -87,13 +87,13 @@ async fn troubled_lanes(store: &dyn Store, queue: &QueueStats) -> Result<Vec<Run
     let query = |order, rows_max| LaneQuery {
         queue: queue.queue.clone(),
         key: None,
-        running: false,
+        claimed: false,
         order,
         after: None,
         rows_max,
     };
     let mut lanes = Vec::new();
-    if queue.retries > 0 {
+    if queue.retrying > 0 {
         lanes = store.lanes(query(LaneOrder::RetryCount, FAILED_MAX)).await?.rows;
     }
     let oldest = store.lanes(query(LaneOrder::Age, LANES_MAX)).await?.rows;

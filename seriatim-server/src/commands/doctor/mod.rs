@@ -7,8 +7,7 @@ mod look;
 mod nodes;
 mod place;
 mod queues;
-
-use std::path::PathBuf;
+mod troubles;
 
 use clap::Args;
 use serde::Serialize;
@@ -17,16 +16,12 @@ use serde_json::json;
 pub(super) use lanes::{age, stands_out};
 
 use super::args::Common;
-use crate::config::Config;
 use crate::output::table::{Tone, coloured};
 use crate::output::text::{count, one_line};
 use crate::output::{Failure, Terminal, say};
 
 #[derive(Args)]
 pub(crate) struct Doctor {
-    /// The configuration that the queues are compared with; seriatim.toml when it is there
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -68,15 +63,14 @@ impl Finding {
 
 impl Doctor {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let config = Config::read(self.config.as_deref())?;
-        let mut common = self.common.clone();
-        common.store.store = Some(common.store.url_with(&config));
-        let url = common.store.url()?;
-        let seen = common.store.using(async |store| look::look(&*store, config).await).await?;
+        let config = self.common.store.config()?;
+        let url = self.common.store.url_with(&config);
+        let seen = self.common.store.using(async |store| look::look(&*store, config).await).await?;
         let mut findings = place::check(&url);
         findings.extend(look::check_clock(&seen));
         findings.extend(definitions::check(&seen)?);
         findings.extend(nodes::check(&seen));
+        findings.extend(troubles::check(&seen));
         findings.extend(bound::check(&seen));
         findings.extend(queues::check(&seen));
         findings.extend(lanes::check(&seen));
@@ -108,7 +102,7 @@ fn tell(findings: &[Finding], seen: &look::Seen) {
         "looked at {}, {}, {} and {}",
         count(seen.queues.len() as u64, "queue"),
         count(seen.nodes.len() as u64, "node"),
-        count(seen.running.len() as u64, "running lane"),
+        count(seen.running.len() as u64, "claimed lane"),
         count(seen.troubled.len() as u64, "failing, held or paused one"),
     );
     match findings.len() as u64 {

@@ -7,7 +7,7 @@ use seriatim::store::{NodeState, NodeView, QueueStats};
 
 use super::look::Seen;
 use super::{Finding, Severity};
-use crate::commands::nodes::is_late;
+use crate::commands::nodes::{is_gone, is_late};
 use crate::output::text::count;
 use crate::output::time::{length, relative};
 
@@ -34,6 +34,7 @@ fn gone(node: &NodeView, seen: &Seen) -> Option<Finding> {
     let what = match node.state(seen.now) {
         NodeState::Stopped => "has stopped",
         NodeState::Dead => "is dead",
+        _ if is_gone(node) => "is gone: its process does not run any more",
         _ => "is past its lease",
     };
     let found = format!(
@@ -86,9 +87,9 @@ fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
             Severity::Warning,
             about,
             format!("its oldest due lane has been waiting for {lag}"),
-            match queue.running {
+            match queue.claimed {
                 0 => {
-                    "nothing of it runs: the log of its nodes says if its worker cannot start; else raise `concurrency` or start more nodes"
+                    "nothing of it runs: see here and in the log of its nodes whether its worker cannot start; else raise `concurrency` or start more nodes"
                 }
                 _ => {
                     "its nodes do not keep up: raise `concurrency`, start more nodes, or see below what is slow"

@@ -6,8 +6,9 @@ use seriatim::store::{Act, LaneAction, LaneSelection, Selected, Selection};
 use seriatim::{LaneId, SharedStore};
 
 use crate::commands::act::{self, Bulk};
+use crate::commands::running::Running;
 use crate::output::Failure;
-use crate::output::text::count;
+use crate::output::text::{count, one_line};
 
 /// Something to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,10 +16,20 @@ pub(super) enum Action {
     PauseQueue(Arc<str>, bool),
     PerformAllNow(Arc<str>),
     RequeueAll(Arc<str>),
-    Lane(Arc<str>, LaneId, LaneAction),
+    /// Of a queue; the lane, and what people know it by.
+    Lane(Arc<str>, LaneId, String, LaneAction),
 }
 
 impl Action {
+    pub(super) fn on_lane(one: &Running, action: LaneAction) -> Self {
+        let (queue, lane) = (&one.queue, one.lane.lane);
+        let name = match one.lane.key.as_deref() {
+            Some(key) => format!("key {:?} of {queue}", one_line(key)),
+            None => format!("lane {lane} of {queue}"),
+        };
+        Self::Lane(queue.clone(), lane, name, action)
+    }
+
     /// The question that comes before it.
     pub(super) fn question(&self) -> String {
         match self {
@@ -45,7 +56,7 @@ impl Action {
                 let jobs = act::repeat(&**store, Bulk::Requeue(selected)).await?;
                 Ok(format!("{} of {queue} sent back", count(jobs, "job")))
             }
-            Self::Lane(queue, lane, action) => {
+            Self::Lane(queue, lane, name, action) => {
                 let lanes = LaneSelection::Lane(lane);
                 let acted = store.act(Act { now: None, queue, lanes, action }).await?;
                 let done = match action {
@@ -54,10 +65,33 @@ impl Action {
                     _ => "due now",
                 };
                 Ok(match acted.count {
-                    0 => format!("lane {lane} runs or is gone: nothing was done"),
-                    _ => format!("lane {lane}: {done}"),
+                    0 => format!("{name} is claimed or gone: nothing was done"),
+                    _ => format!("{name}: {done}"),
                 })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use seriatim::store::{LaneOrder, LaneQuery};
+    use seriatim::{Client, Job, Memory};
+
+    #[tokio::test]
+    async fn what_was_done_to_a_lane_is_told_of_its_key() {
+        let store: SharedStore = Arc::new(Memory::new());
+        let job = Job::new("orders", &1).unwrap().key("order-42");
+        Client::new(store.clone()).push(job).await.unwrap();
+        let (queue, after) = (Arc::from("orders"), None);
+        let (key, claimed, order) = (None, false, LaneOrder::Age);
+        let query = LaneQuery { queue, key, claimed, order, after, rows_max: 1 };
+        let lane = store.lanes(query).await.unwrap().rows.remove(0);
+        let one = Running { queue: "orders".into(), lane };
+        let action = Action::on_lane(&one, LaneAction::Pause);
+        let said = action.carry_out(&store).await.unwrap();
+        assert_eq!(said, "key \"order-42\" of orders: paused");
     }
 }

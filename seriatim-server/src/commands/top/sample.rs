@@ -9,9 +9,10 @@ use seriatim::{Store, Timestamp};
 use crate::commands::doctor::{age, stands_out};
 use crate::commands::nodes;
 use crate::commands::running::{Running, running};
+use crate::figures::Figures;
 use crate::output::{Failure, document};
 
-/// Running lanes of each queue that are looked at, the oldest.
+/// Claimed lanes of each queue that are looked at, the oldest.
 const RUNNING_MAX: usize = 100;
 /// Failing lanes of each queue that are looked at, those with most retries.
 const FAILING_MAX: usize = 20;
@@ -23,10 +24,10 @@ const FAILING_QUEUES_MAX: usize = 20;
 pub(super) enum Why {
     /// Held, or its holder is gone.
     Stuck,
-    /// Runs far longer than others.
+    /// Claimed far longer than others.
     Slow,
     Failing,
-    Runs,
+    Claimed,
 }
 
 impl Why {
@@ -35,7 +36,7 @@ impl Why {
             Self::Stuck => "stuck",
             Self::Slow => "slow",
             Self::Failing => "failing",
-            Self::Runs => "runs",
+            Self::Claimed => "claimed",
         }
     }
 }
@@ -49,7 +50,7 @@ pub(super) struct Shown {
 /// A store at one moment.
 pub(super) struct Sample {
     pub(super) now: Timestamp,
-    pub(super) queues: Vec<QueueStats>,
+    pub(super) queues: Vec<Figures>,
     /// What needs a person first, then by age.
     pub(super) lanes: Vec<Shown>,
     pub(super) nodes: Vec<NodeView>,
@@ -57,19 +58,20 @@ pub(super) struct Sample {
 
 impl Sample {
     pub(super) async fn take(store: &dyn Store) -> Result<Self, Failure> {
-        let (now, queues) = (store.now().await?, store.stats(None).await?);
+        let (now, stats) = (store.now().await?, store.stats(None).await?);
         let mut nodes = store.nodes().await?;
         nodes.retain(|node| !node.dead);
         nodes.sort_by_key(|node| node.info.started_at);
-        let running = running(store, &queues, RUNNING_MAX).await?;
-        let failing = failing(store, &queues).await?;
+        let running = running(store, &stats, RUNNING_MAX).await?;
+        let failing = failing(store, &stats).await?;
+        let queues = Figures::of(stats, &nodes);
         let lanes = arrange(running, failing, &nodes, now);
         Ok(Self { now, queues, lanes, nodes })
     }
 
-    /// Turns that ended since `before`, done and failed, per second.
+    /// Jobs that are done, and turns that failed, since `before`, per second.
     pub(super) fn rates(&self, before: &Self, queue: &QueueStats) -> Option<(f64, f64)> {
-        let then = before.queues.iter().find(|then| then.queue == queue.queue)?;
+        let then = before.queues.iter().map(|of| &of.stats).find(|of| of.queue == queue.queue)?;
         let seconds = self.now.since(before.now).as_secs_f64();
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
         (seconds > 0.0)
@@ -77,11 +79,6 @@ impl Sample {
     }
 
     pub(super) fn document(&self) -> Value {
-        let queue = |queue: &QueueStats| {
-            let mut shown = serde_json::to_value(queue).unwrap_or_default();
-            shown["lag"] = queue.lag.as_secs_f64().into();
-            shown
-        };
         let lane = |shown: &Shown| {
             let mut lane = document::lane(&shown.one.lane).to_value();
             lane["queue"] = (*shown.one.queue).into();
@@ -90,11 +87,11 @@ impl Sample {
         };
         let node = |node: &NodeView| {
             let holds = |shown: &&Shown| shown.one.lane.node.as_ref() == Some(&node.info.id);
-            let running = self.lanes.iter().filter(holds).count();
-            document::node(node, nodes::state(node, self.now).0, running)
+            let claimed = self.lanes.iter().filter(holds).count();
+            document::node(node, nodes::state(node, self.now).0, claimed)
         };
         json!({
-            "queues": self.queues.iter().map(queue).collect::<Vec<_>>(),
+            "queues": self.queues.iter().map(Figures::document).collect::<Vec<_>>(),
             "lanes": self.lanes.iter().map(lane).collect::<Vec<_>>(),
             "nodes": self.nodes.iter().map(node).collect::<Vec<_>>(),
         })
@@ -102,20 +99,20 @@ impl Sample {
 }
 
 async fn failing(store: &dyn Store, queues: &[QueueStats]) -> Result<Vec<Running>, Failure> {
-    let mut queues: Vec<&QueueStats> = queues.iter().filter(|queue| queue.retries > 0).collect();
-    queues.sort_by_key(|queue| std::cmp::Reverse(queue.retries));
+    let mut queues: Vec<&QueueStats> = queues.iter().filter(|queue| queue.retrying > 0).collect();
+    queues.sort_by_key(|queue| std::cmp::Reverse(queue.retrying));
     let mut lanes = Vec::new();
     for queue in queues.into_iter().take(FAILING_QUEUES_MAX) {
         let query = LaneQuery {
             queue: queue.queue.clone(),
             key: None,
-            running: false,
+            claimed: false,
             order: LaneOrder::RetryCount,
             after: None,
             rows_max: FAILING_MAX,
         };
         let rows = store.lanes(query).await?.rows.into_iter();
-        // Those that run are listed as running.
+        // Those that are claimed are listed as claimed.
         let rows = rows.filter(|lane| lane.state != LaneState::Claimed);
         lanes.extend(rows.map(|lane| Running { queue: queue.queue.clone(), lane }));
     }
@@ -144,7 +141,7 @@ fn arrange(
         .map(|one| match stands_out(age(one, now), middle(&one.queue)) {
             _ if gone(one) => Why::Stuck,
             true => Why::Slow,
-            false => Why::Runs,
+            false => Why::Claimed,
         })
         .collect();
     let mut lanes: Vec<Shown> =

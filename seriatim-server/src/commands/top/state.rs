@@ -34,6 +34,8 @@ pub(super) struct State {
     pub(super) before: Option<Sample>,
     /// What was said last: of an action, or why there is no sample.
     pub(super) said: Option<String>,
+    /// The keys are shown instead of the tables.
+    pub(super) shows_keys: bool,
     /// Waits for a yes.
     pub(super) asked: Option<Action>,
     /// The chosen ones, by name: a row may have moved when the key is pressed.
@@ -50,6 +52,7 @@ impl State {
             sample: None,
             before: None,
             said: None,
+            shows_keys: false,
             asked: None,
             queue: None,
             lane: None,
@@ -59,14 +62,17 @@ impl State {
     pub(super) fn show(&mut self, sample: Sample) {
         self.before = self.sample.replace(sample);
         if self.queue_row().is_none() {
-            self.queue =
-                self.sample.as_ref().and_then(|s| s.queues.first()).map(|q| q.queue.clone());
+            self.queue = self
+                .sample
+                .as_ref()
+                .and_then(|s| s.queues.first())
+                .map(|of| of.stats.queue.clone());
         }
     }
 
     pub(super) fn queue_row(&self) -> Option<usize> {
         let (sample, chosen) = (self.sample.as_ref()?, self.queue.as_ref()?);
-        sample.queues.iter().position(|queue| queue.queue == *chosen)
+        sample.queues.iter().position(|of| of.stats.queue == *chosen)
     }
 
     pub(super) fn lane_row(&self) -> Option<usize> {
@@ -85,8 +91,15 @@ impl State {
             self.said = (!yes).then(|| "nothing was done".to_owned());
             return if yes { Step::Do(action) } else { Step::Nothing };
         }
+        if std::mem::take(&mut self.shows_keys) && !interrupt {
+            return Step::Nothing;
+        }
         match key.code {
             _ if interrupt => Step::Quit,
+            KeyCode::Char('?') => {
+                self.shows_keys = true;
+                Step::Nothing
+            }
             KeyCode::Char('q') | KeyCode::Esc => Step::Quit,
             KeyCode::Tab | KeyCode::BackTab => self.other_pane(),
             KeyCode::Up | KeyCode::Char('k') => self.choose(-1),
@@ -118,7 +131,7 @@ impl State {
         match self.pane {
             Pane::Queues => {
                 let row = moved(self.queue_row(), sample.queues.len());
-                self.queue = sample.queues.get(row).map(|queue| queue.queue.clone());
+                self.queue = sample.queues.get(row).map(|of| of.stats.queue.clone());
             }
             Pane::Lanes => {
                 let row = moved(self.lane_row(), sample.lanes.len());
@@ -133,8 +146,8 @@ impl State {
         match self.pane {
             Pane::Queues => {
                 let queue = self.queue_row().and_then(|row| sample.queues.get(row));
-                queue.map_or(Step::Nothing, |queue| {
-                    Step::Do(Action::PauseQueue(queue.queue.clone(), !queue.paused))
+                queue.map_or(Step::Nothing, |of| {
+                    Step::Do(Action::PauseQueue(of.stats.queue.clone(), !of.stats.paused))
                 })
             }
             Pane::Lanes => {
@@ -142,7 +155,7 @@ impl State {
                 lane.map_or(Step::Nothing, |shown| {
                     let paused = shown.one.lane.state == LaneState::Paused;
                     let action = if paused { LaneAction::Resume } else { LaneAction::Pause };
-                    Step::Do(Action::Lane(shown.one.queue.clone(), shown.one.lane.lane, action))
+                    Step::Do(Action::on_lane(&shown.one, action))
                 })
             }
         }
@@ -158,8 +171,7 @@ impl State {
             Pane::Lanes => {
                 let lane = self.lane_row().and_then(|row| sample.lanes.get(row));
                 lane.map_or(Step::Nothing, |shown| {
-                    let (queue, lane) = (shown.one.queue.clone(), shown.one.lane.lane);
-                    Step::Do(Action::Lane(queue, lane, LaneAction::RunNow))
+                    Step::Do(Action::on_lane(&shown.one, LaneAction::RunNow))
                 })
             }
         }
@@ -188,11 +200,17 @@ impl State {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use seriatim::Timestamp;
-    use seriatim::store::QueueStats;
+    use std::time::Duration;
+
+    use crate::figures::Figures;
+    use seriatim::store::{Claim, Heartbeat, Lease, NodeInfo, QueueStats};
+    use seriatim::{Client, Job, Memory, SharedStore, Timestamp};
 
     fn sample(names: &[&str]) -> Sample {
-        let queue = |name: &&str| QueueStats { queue: (*name).into(), ..QueueStats::default() };
+        let queue = |name: &&str| Figures {
+            stats: QueueStats { queue: (*name).into(), ..QueueStats::default() },
+            prefetched: 0,
+        };
         Sample {
             now: Timestamp::default(),
             queues: names.iter().map(queue).collect(),
@@ -216,6 +234,35 @@ mod tests {
         assert_eq!(press(&mut state, 'p'), Step::Do(Action::PauseQueue("a".into(), true)));
     }
 
+    #[tokio::test]
+    async fn what_is_done_to_a_lane_is_told_by_its_key() {
+        let store: SharedStore = Arc::new(Memory::new());
+        let node = NodeInfo::new("n".into(), Duration::from_secs(60));
+        let beat = Heartbeat { now: None, node: node.clone(), beats: Vec::new() };
+        store.heartbeat(beat).await.unwrap();
+        let job = Job::new("orders", &1).unwrap().key("order-7");
+        Client::new(store.clone()).push(job).await.unwrap();
+        let claim = Claim {
+            now: None,
+            node: node.id,
+            queue: "orders".into(),
+            shard: None,
+            node_name: None,
+            groups: Vec::new(),
+            lanes_max: 1,
+            crashed_max: 1,
+            lease: Lease::Node { ttl: Duration::from_secs(60) },
+            declared: false,
+            ticket: 0,
+        };
+        store.claim(claim).await.unwrap();
+        let mut state = State::new("memory:".to_owned(), false);
+        state.show(Sample::take(&*store).await.unwrap());
+        state.other_pane();
+        let Step::Do(action) = press(&mut state, 'p') else { panic!("nothing was done") };
+        assert_eq!(action.carry_out(&store).await.unwrap(), "key \"order-7\" of orders: paused");
+    }
+
     #[test]
     fn what_touches_a_whole_queue_is_asked_first() {
         let mut state = State::new("memory:".to_owned(), false);
@@ -224,6 +271,9 @@ mod tests {
         assert_eq!(press(&mut state, 'n'), Step::Nothing);
         assert_eq!(press(&mut state, 'r'), Step::Nothing);
         assert_eq!(press(&mut state, 'y'), Step::Do(Action::PerformAllNow("a".into())));
+        assert_eq!(press(&mut state, '?'), Step::Nothing);
+        assert!(state.shows_keys);
+        assert_eq!(press(&mut state, 'q'), Step::Nothing, "it closes the keys");
         assert_eq!(press(&mut state, 'q'), Step::Quit);
         let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         assert_eq!(state.key(interrupt), Step::Quit);

@@ -3,7 +3,6 @@
 mod meter;
 mod store;
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,7 +11,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use seriatim::Error;
-use seriatim::store::{NodeState, NodeView, QueueStats};
+use seriatim::store::{NodeState, NodeView};
 use tokio::time::timeout;
 
 pub(crate) use meter::Meter;
@@ -22,6 +21,7 @@ use super::auth::Access;
 use super::route::Route;
 use super::schema::Schema;
 use super::state::Shared;
+use crate::figures::{ALL, Figures, busiest};
 use crate::journal::Book;
 
 /// A store that has not answered by then is away.
@@ -59,7 +59,11 @@ async fn metrics(State(app): State<Shared>) -> Response {
     head(&mut text, "store_up", "gauge", "1 if the store has answered");
     let _ = writeln!(text, "seriatim_store_up {}", u8::from(is_up));
     if let Ok(Ok((stats, nodes))) = answer {
-        write_queues(&mut text, busiest(stats));
+        let views: Vec<NodeView> = nodes.iter().map(|(view, _)| view.clone()).collect();
+        let (mut queues, others) = busiest(Figures::of(stats, &views), QUEUES_MAX);
+        // Of ten thousand queues there would be 13 MB.
+        queues.extend(others);
+        write_queues(&mut text, &queues);
         write_nodes(&mut text, &nodes);
     }
     let head = [(header::CONTENT_TYPE, HeaderValue::from_static(TEXT))];
@@ -103,51 +107,31 @@ fn write_nodes(text: &mut String, nodes: &[(NodeView, NodeState)]) {
     let _ = writeln!(text, "seriatim_workers_max {}", sum(|node| node.info.concurrency));
 }
 
-type Number = fn(&QueueStats) -> f64;
-
-/// The busiest queues, and the sum of the others: of ten thousand queues there would be 13 MB.
-fn busiest(mut stats: Vec<QueueStats>) -> Vec<QueueStats> {
-    if stats.len() <= QUEUES_MAX {
-        return stats;
+fn write_queues(text: &mut String, queues: &[Figures]) {
+    for figure in ALL {
+        let (kind, end) = if figure.grows { ("counter", "_total") } else { ("gauge", "") };
+        let of = |queue: &Figures| (figure.of)(queue).to_string();
+        write_queue(text, &format!("queue_{}{end}", figure.name), kind, figure.says, queues, of);
     }
-    stats.sort_by_key(|queue| Reverse((queue.jobs + queue.dead, queue.processed)));
-    let mut other = QueueStats { queue: "other".into(), ..QueueStats::default() };
-    for queue in stats.drain(QUEUES_MAX..) {
-        other.jobs += queue.jobs;
-        other.lanes += queue.lanes;
-        other.running += queue.running;
-        other.retries += queue.retries;
-        other.dead += queue.dead;
-        other.processed += queue.processed;
-        other.failed += queue.failed;
-        other.lag = other.lag.max(queue.lag);
-    }
-    stats.push(other);
-    stats
+    let lag = |of: &Figures| of.stats.lag.as_secs_f64().to_string();
+    let says = "How long the oldest due lane has been due";
+    write_queue(text, "queue_lag_seconds", "gauge", says, queues, lag);
+    let paused = |of: &Figures| u8::from(of.stats.paused).to_string();
+    write_queue(text, "queue_paused", "gauge", "1 if the queue is paused", queues, paused);
 }
 
-fn write_queues(text: &mut String, stats: Vec<QueueStats>) {
-    let numbers: [(&str, &str, &str, Number); 9] = [
-        ("queue_length", "gauge", "Jobs that have not ended", |q| q.jobs as f64),
-        ("queue_lanes", "gauge", "Lanes that wait or run", |q| q.lanes as f64),
-        ("queue_lag_seconds", "gauge", "How long the oldest due lane has been due", |q| {
-            q.lag.as_secs_f64()
-        }),
-        ("queue_running", "gauge", "Lanes that run", |q| q.running as f64),
-        ("queue_retries", "gauge", "Lanes with a failure behind them", |q| q.retries as f64),
-        ("queue_dead", "gauge", "Jobs in the morgue", |q| q.dead as f64),
-        ("queue_paused", "gauge", "1 if the queue is paused", |q| f64::from(u8::from(q.paused))),
-        ("queue_processed_total", "counter", "Turns that ended done", |q| q.processed as f64),
-        ("queue_failed_total", "counter", "Turns that ended as a failure or crash", |q| {
-            q.failed as f64
-        }),
-    ];
-    for (name, kind, says, number) in numbers {
-        head(text, name, kind, says);
-        for queue in &stats {
-            let _ =
-                writeln!(text, "seriatim_{name}{{queue=\"{}\"}} {}", queue.queue, number(queue));
-        }
+fn write_queue(
+    text: &mut String,
+    name: &str,
+    kind: &str,
+    says: &str,
+    queues: &[Figures],
+    number: impl Fn(&Figures) -> String,
+) {
+    head(text, name, kind, says);
+    for of in queues {
+        let (queue, number) = (&of.stats.queue, number(of));
+        let _ = writeln!(text, "seriatim_{name}{{queue=\"{queue}\"}} {number}");
     }
 }
 

@@ -70,6 +70,15 @@ impl Store for Metered {
         self.inner.capabilities()
     }
 
+    fn heartbeat_line(&self) -> Option<Opening> {
+        let (opening, meter, journal) =
+            (self.inner.heartbeat_line()?, self.meter.clone(), self.journal.clone());
+        Some(Box::pin(async move {
+            let inner = opening.await?;
+            Ok(Arc::new(Self { inner, meter, journal }) as SharedStore)
+        }))
+    }
+
     fn native(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
         self.inner.native()
     }
@@ -80,6 +89,10 @@ impl Store for Metered {
 
     async fn migrate(&self) -> Result<()> {
         self.told("migrate", self.inner.migrate().await)
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.told("check", self.inner.check().await)
     }
 
     async fn declare(&self, request: Declare) -> Result<()> {
@@ -107,8 +120,11 @@ impl Store for Metered {
         let started = Instant::now();
         let settled =
             self.timed(Timed::Settle, "settle", started, self.inner.settle(request).await)?;
-        let done = asked.iter().zip(&settled).filter(|(_, settled)| settled.is_ok());
-        done.for_each(|(settlement, _)| self.journal.settled(settlement));
+        for (settlement, settled) in asked.iter().zip(&settled) {
+            if let Settled::Ok { cancelled } = settled {
+                self.journal.settled(settlement, cancelled);
+            }
+        }
         Ok(settled)
     }
 
@@ -120,6 +136,10 @@ impl Store for Metered {
         let turns = self.told("rescue", self.inner.rescue(request).await)?;
         self.journal.rescued(&turns);
         Ok(turns)
+    }
+
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.told("give_up", self.inner.give_up(request).await)
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
@@ -168,6 +188,10 @@ impl Store for Metered {
 
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
         self.told("command_node", self.inner.command_node(node, command).await)
+    }
+
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        self.told("declare_dead", self.inner.declare_dead(request).await)
     }
 
     async fn lead(&self, request: Lead) -> Result<bool> {

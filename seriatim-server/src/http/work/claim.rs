@@ -162,7 +162,8 @@ impl Order {
     }
 
     async fn take(&self, taken: &mut Taken) -> Result<Option<Timestamp>, Problem> {
-        let (queues, mut next_due) = self.by_lag().await?;
+        taken.unknown.clear();
+        let (queues, mut next_due) = self.by_lag(&mut taken.unknown).await?;
         let mut bytes = 0;
         for queue in queues {
             loop {
@@ -174,7 +175,11 @@ impl Order {
                 let has_crash = taken.turns.iter().any(|turn| turn.crashes > 0);
                 let crashed_max = if has_crash { 0 } else { CRASHED_MAX };
                 let (turns, due) = match self.step(&queue, asked, crashed_max).await {
-                    Ok(step) => step,
+                    Ok(Some(step)) => step,
+                    Ok(None) => {
+                        taken.unknown.push(queue.to_string());
+                        break;
+                    }
                     // What is taken already is worth more than the error, which will come again.
                     Err(_) if !taken.turns.is_empty() => return Ok(next_due),
                     Err(problem) => return Err(problem),
@@ -193,7 +198,11 @@ impl Order {
     }
 
     /// The queues that may have something, longest due first, and when the next of the others may.
-    async fn by_lag(&self) -> Result<(Vec<Arc<str>>, Option<Timestamp>), Problem> {
+    /// Those that do not exist are `unknown`.
+    async fn by_lag(
+        &self,
+        unknown: &mut Vec<String>,
+    ) -> Result<(Vec<Arc<str>>, Option<Timestamp>), Problem> {
         let mut queues: Vec<Arc<str>> =
             self.queues.iter().map(|name| name.as_str().into()).collect();
         queues.sort();
@@ -202,7 +211,14 @@ impl Order {
             return Ok((queues, None));
         }
         let store = &self.app.store;
-        let (due, now) = (store.due(DueQuery { now: None, queues }).await?, store.now().await?);
+        let asked = DueQuery { now: None, queues: queues.clone() };
+        let (due, now) = (store.due(asked).await?, store.now().await?);
+        let is_there = |name: &&Arc<str>| due.iter().any(|one| one.queue == **name);
+        for name in queues.iter().filter(|name| !is_there(name)) {
+            if !self.app.queues.declares(name) || !self.app.queues.restore(&**store, name).await? {
+                unknown.push(name.to_string());
+            }
+        }
         let (ready, later): (Vec<_>, Vec<_>) = due
             .into_iter()
             .filter_map(|one| Some((one.due?, one.queue)))
@@ -222,26 +238,34 @@ impl Order {
         workers.claiming(store, &self.worker, &self.queues, self.lanes_max, self.lease).await
     }
 
+    /// What a claim brings, and when there may be more; nothing when there is no such queue.
     async fn step(
         &self,
         queue: &Arc<str>,
         lanes_max: usize,
         crashed_max: usize,
-    ) -> Result<(Vec<Turn>, Option<Timestamp>), Problem> {
+    ) -> Result<Option<(Vec<Turn>, Option<Timestamp>)>, Problem> {
         let (app, store) = (&self.app, &*self.app.store);
-        let node = self.node().await?;
-        let claimed = match store.claim(self.request(queue, &node, lanes_max, crashed_max)).await {
-            Err(error) if error.kind() == ErrorKind::NodeGone => {
-                app.workers.rename(&self.worker, &node);
-                let (node, _) = app.workers.beat(store, &self.worker, Vec::new()).await?;
-                store.claim(self.request(queue, &node, lanes_max, crashed_max)).await
+        let mut node = self.node().await?;
+        let mut claimed = store.claim(self.request(queue, &node, lanes_max, crashed_max)).await;
+        if let Err(error) = &claimed
+            && error.kind() == ErrorKind::NodeGone
+        {
+            app.workers.rename(&self.worker, &node);
+            (node, _) = app.workers.beat(store, &self.worker, Vec::new()).await?;
+            claimed = store.claim(self.request(queue, &node, lanes_max, crashed_max)).await;
+        }
+        // The store lost it, or a push made it: it is declared before anything is claimed.
+        if claimed.as_ref().is_err_and(is_missing) && app.queues.declares(queue) {
+            if !app.queues.restore(store, queue).await? {
+                return Ok(Some((Vec::new(), None)));
             }
-            claimed => claimed,
-        };
+            claimed = store.claim(self.request(queue, &node, lanes_max, crashed_max)).await;
+        }
         match claimed {
-            Ok(claimed) => Ok((claimed.turns, claimed.next_due)),
+            Ok(claimed) => Ok(Some((claimed.turns, claimed.next_due))),
             // Its first push will create it.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok((Vec::new(), None)),
+            Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -263,6 +287,8 @@ impl Order {
             lanes_max,
             crashed_max,
             lease: Lease::Own { ttl: self.lease },
+            declared: self.app.queues.declares(queue),
+            ticket: 0,
         }
     }
 
@@ -283,4 +309,8 @@ impl Order {
         taken.turns.retain(|turn| !is_over(turn));
         Ok(true)
     }
+}
+
+fn is_missing(error: &seriatim::Error) -> bool {
+    error.kind() == ErrorKind::NotFound
 }

@@ -32,7 +32,10 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/api/v1/work/claim", Access::Work, claim::claim)
             .says("Takes lanes for execution, and waits for some if there are none")
             .body(Schema::named("Claim"))
-            .answers(Schema::object(&[("lanes", Schema::list(Schema::named("Turn")))])),
+            .answers(Schema::object(&[
+                ("lanes", Schema::list(Schema::named("Turn"))),
+                ("unknown_queues", Schema::list(text())),
+            ])),
         Route::post("/api/v1/work/heartbeat", Access::Work, heartbeat::heartbeat)
             .says("Extends claims, tells how far they are, and learns what is cancelled or lost")
             .body(Schema::named("Beat"))

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use seriatim::limits::DELAY_MAX;
 use seriatim::store::{QueueView, Settle, Settled};
 use seriatim::{
-    Error, LaneId, Outcome, Settlement, Token, Turn, Verdict, backoff_of, plan,
+    Error, LaneId, Outcome, Settlement, Token, Turn, TurnLog, Verdict, backoff_of, plan,
 };
 
 use super::super::input::{AtMost, BulkJson, Object};
@@ -84,14 +84,24 @@ pub(super) async fn settle(
     .into_iter();
     let now = app.store.now().await?;
     // One that has no turn was stale before it got to the store.
-    let statuses = settlements.iter().zip(&found).map(|(one, turn)| {
+    let ends = settlements.iter().zip(&found).zip(&said.results.0);
+    let statuses = ends.map(|((one, turn), Object(ended))| {
         match (one.as_ref().and_then(|_| settled.next()), one, turn) {
-            (Some(Settled::Ok { .. }), Some(settlement), Some(turn)) => {
-                app.failures.settled(turn, settlement);
-                app.meter.handled(&turn.queue, now.since(turn.claimed_at));
+            (Some(Settled::Ok { cancelled }), Some(settlement), Some(turn)) => {
+                let jobs = turn.jobs.iter().map(|job| job.id);
+                app.settled(Some(settlement.ending(jobs, &cancelled)));
+                let took = now.since(turn.claimed_at);
+                if TurnLog::tells_calls() {
+                    TurnLog::call_ended(std::slice::from_ref(turn), ended.outcome.name(), took);
+                }
+                app.turn_log.settled(turn, settlement, &cancelled);
+                app.meter.handled(&turn.queue, took);
                 "ok"
             }
-            _ => "stale",
+            _ => {
+                app.settled(None);
+                "stale"
+            }
         }
     });
     let answer = |(Object(ended), status): (&Object<Ended>, &str)| -> Value {
@@ -105,6 +115,19 @@ pub(super) async fn settle(
 fn without_payloads(mut turn: Turn) -> Turn {
     drop_payloads(&mut turn);
     turn
+}
+
+impl Word {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Retry => "retry",
+            Self::Snooze => "snooze",
+            Self::Bury => "bury",
+            Self::Cancel => "cancel",
+            Self::Release => "release",
+        }
+    }
 }
 
 impl Said {

@@ -27,11 +27,13 @@ const RELEASE_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Taken {
     app: Shared,
     pub(super) turns: Vec<Turn>,
+    /// Queues of the claim that do not exist.
+    pub(super) unknown: Vec<String>,
 }
 
 impl Taken {
     pub(super) fn new(app: Shared) -> Self {
-        Self { app, turns: Vec::new() }
+        Self { app, turns: Vec::new(), unknown: Vec::new() }
     }
 
     /// The answer, which releases the lanes unless it is sent to its end. To a client that has closed its
@@ -40,12 +42,12 @@ impl Taken {
         let jobs = self.turns.iter().flat_map(|turn| &turn.jobs);
         let bytes = jobs.map(|job| job.payload.as_bytes().len()).sum();
         // Payloads are shared by the copies.
-        let turns = self.turns.clone();
+        let (turns, unknown) = (self.turns.clone(), self.unknown.clone());
         let write = move || {
             let lane = |turn| WireTurn::new(turn, |job| !job.has_expired(turn.claimed_at));
             let lanes: Vec<WireTurn<'_>> = turns.iter().map(lane).collect();
             // Written at once: on the way through a value, payloads would lose what only their text has.
-            serde_json::to_string(&Lanes { lanes })
+            serde_json::to_string(&Lanes { lanes, unknown_queues: &unknown })
         };
         let text = off_thread(bytes, write).await?;
         let text = text.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
@@ -66,6 +68,8 @@ impl Taken {
 #[derive(Serialize)]
 struct Lanes<'a> {
     lanes: Vec<WireTurn<'a>>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    unknown_queues: &'a [String],
 }
 
 impl Drop for Taken {
@@ -203,6 +207,8 @@ mod tests {
             lanes_max: 1,
             crashed_max: 0,
             lease: Lease::Own { ttl: Duration::from_secs(60) },
+            declared: false,
+            ticket: 0,
         };
         let mut taken = Taken::new(App::open(store.clone()));
         taken.turns = store.claim(claim).await.unwrap().turns;
@@ -214,7 +220,7 @@ mod tests {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        store.stats(None).await.unwrap()[0].running
+        store.stats(None).await.unwrap()[0].claimed
     }
 
     #[tokio::test]

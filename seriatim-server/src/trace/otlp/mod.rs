@@ -33,7 +33,7 @@ pub(crate) use sending::Sending;
 const LINKS_MAX: usize = 64;
 /// How long the end of the process waits for the last spans to be taken.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
-/// What the service is called when nobody says.
+/// What the service is called by default.
 const SERVICE_NAME: &str = "seriatim";
 
 /// Tells of pushes and calls, if somebody wants to know. Cheap to clone.

@@ -37,7 +37,7 @@ const RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
 const TRACES_PATH: &str = "v1/traces";
 /// The only protocol that is spoken here.
 const PROTOCOL: &str = "http/protobuf";
-/// How long the sending of one batch may take when nobody says.
+/// How long the sending of one batch may take by default.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where traces go, and which.

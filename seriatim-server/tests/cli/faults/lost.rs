@@ -8,7 +8,7 @@ use seriatim::store::{
     Claim, Claimed, Declare, Heartbeat, JobOrder, JobQuery, JobState, Lease, NodeInfo, Push,
     PushStatus, Rescue, Settle, Settled,
 };
-use seriatim::{Error, Job, NodeId, Queue, Settlement, SharedStore, Timestamp, Turn};
+use seriatim::{Error, Job, NodeId, Queue, Settlement, SharedStore, Turn};
 use seriatim_testkit::{Cut, Proxy};
 
 use super::Server;
@@ -91,6 +91,8 @@ impl Rig {
             lanes_max: 10,
             crashed_max: 10,
             lease: Lease::Own { ttl: TTL },
+            declared: false,
+            ticket: 0,
         };
         store.claim(claim).await
     }
@@ -101,24 +103,13 @@ impl Rig {
         let node = NodeId::from("rescuer");
         let beat = Heartbeat { now: Some(later), node: info(&node), beats: Vec::new() };
         self.direct.heartbeat(beat).await.unwrap();
-        let rescue = Rescue { now: Some(later), node, lease: TTL, lanes_max: 100 };
+        let rescue = Rescue { now: Some(later), node, lease: TTL, lanes_max: 100, ticket: 0 };
         self.direct.rescue(rescue).await.unwrap()
     }
 }
 
 fn info(id: &NodeId) -> NodeInfo {
-    NodeInfo {
-        id: id.clone(),
-        name: "test".into(),
-        host: "here".into(),
-        pid: 1,
-        version: "1".into(),
-        queues: vec![QUEUE.into()],
-        concurrency: 1,
-        busy: 0,
-        started_at: Timestamp::of_this_machine(),
-        lease: TTL * 1_000,
-    }
+    NodeInfo { queues: vec![QUEUE.into()], ..NodeInfo::new(id.clone(), TTL * 1_000) }
 }
 
 fn jobs(key: &str) -> Vec<Job> {

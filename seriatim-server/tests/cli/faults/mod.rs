@@ -4,6 +4,7 @@
 mod early;
 mod failover;
 mod fleet;
+mod heard;
 mod lost;
 
 use seriatim::SharedStore;
@@ -65,8 +66,13 @@ impl Server {
 
     /// A command of Redis alone.
     fn send(&self, words: &[&str]) {
+        self.asked(words);
+    }
+
+    /// What Redis answers to a command.
+    pub(crate) fn asked(&self, words: &[&str]) -> String {
         let Self::Redis(server) = self else { panic!("no Redis") };
-        server.send(words).unwrap();
+        server.send(words).unwrap()
     }
 
     /// The crash of the server and its return.

@@ -172,7 +172,7 @@ fn listeners_that_do_not_read_cost_little_with_ten_thousand_queues() {
         let metrics = api.get("/metrics");
         assert_eq!(metrics.status, 200);
         assert!(metrics.body.len() < 2 * MIB, "{}", metrics.body.len());
-        assert!(metrics.text().contains("seriatim_queue_length{queue=\"other\"} 0"));
+        assert!(metrics.text().contains("seriatim_queue_jobs{queue=\"other\"} 0"));
     });
 }
 

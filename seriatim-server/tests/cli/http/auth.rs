@@ -25,7 +25,9 @@ fn secret(role: &str) -> String {
 /// Who may, written down a second time.
 fn admitted(method: &str, path: &str) -> &'static [&'static str] {
     match (method, path) {
-        (_, "/health" | "/ready" | "/info" | "/openapi.json" | "/docs" | "/docs.css") => &ROLES,
+        (_, "/" | "/health" | "/ready" | "/info" | "/openapi.json" | "/docs" | "/docs.css") => {
+            &ROLES
+        }
         (_, "/metrics") => &["reader", "admin"],
         (_, path) if path.starts_with("/api/v1/work/") => &["worker", "admin"],
         (
@@ -188,8 +190,6 @@ fn tokens_that_cannot_be_meant_are_refused_and_never_shown() {
     hidden(refused(&format!(r#"["{secret}"]"#), &[]));
     hidden(refused(&format!(r#""{secret}""#), &[]));
     hidden(refused(&format!(r#"[{{ name = "ci", token = "{secret}" role }}]"#), &[]));
-    let said = refused("[]", &[("SERIATIM_HTTP__LISTEN", b"\xff s3cr3t")]);
-    assert!(said.contains("SERIATIM_HTTP__LISTEN") && !said.contains("s3cr3t"), "{said}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn works(program: &str, script: &str) {
     let stats = api.get("/api/v1/stats").done()["by_worker"]["orders"].clone();
     let numbers =
         ["length", "processed", "failed", "morgue_length"].map(|name| stats[name].clone());
-    assert_eq!(numbers, [json!(0), json!(2), json!(1), json!(1)], "{}", text(&output));
+    assert_eq!(numbers, [json!(0), json!(3), json!(1), json!(1)], "{}", text(&output));
     let dead: Value = api.get("/api/v1/queues/orders/morgue").done();
     assert!(dead["jobs"][0]["error"].as_str().unwrap().contains("told to fail"), "{dead}");
 }

@@ -48,14 +48,14 @@ fn d14_the_journal_tells_what_happened_to_a_job_also_after_a_restart() {
     let events = api.get(&path).done();
     let expected = [
         "queued",
-        "started",
+        "claimed",
         "retry",
-        "started",
-        "failed",
+        "claimed",
+        "dead",
         "requeued",
         "rescheduled",
         "rescheduled",
-        "started",
+        "claimed",
         "succeeded",
     ];
     assert_eq!(words(&events), expected);
@@ -79,7 +79,7 @@ fn a_queue_without_a_journal_tells_what_the_store_remembers() {
     let events = api.get(&format!("/api/v1/jobs/{id}/events")).done();
     assert_eq!(
         (words(&events), &events["journal"]),
-        (vec!["queued", "started", "failed"], &json!(false))
+        (vec!["queued", "claimed", "dead"], &json!(false))
     );
     assert_eq!(events["events"][2]["error"], "down");
     api.get("/api/v1/jobs/01a1fd84-a548-7000-8001-00000000ffff/events").refused(404);
@@ -144,11 +144,11 @@ fn listeners_hear_of_turns_and_numbers_and_of_what_they_missed() {
     let (id, turn) = all.next("turn");
     assert_eq!(
         (&turn["event"], &turn["queue"], &turn["key"]),
-        (&json!("started"), &json!("plain"), &json!("k"))
+        (&json!("claimed"), &json!("plain"), &json!("k"))
     );
     let turn = all.next("turn").1;
     assert_eq!((&turn["event"], &turn["error"]), (&json!("failed"), &json!("down")));
-    assert_eq!(orders.next("turn").1["event"], "started");
+    assert_eq!(orders.next("turn").1["event"], "claimed");
     let done = orders.next("turn").1;
     assert_eq!(
         (&done["event"], &done["queue"], &done["jobs"]),

@@ -64,7 +64,7 @@ fn d15_metrics_count_queues_store_and_requests() {
     api.post("/api/v1/queues/orders/jobs", &json!({ "key": "a" })).done();
     let text = api.get("/metrics").text();
     for line in [
-        "seriatim_queue_length{queue=\"orders\"} 1",
+        "seriatim_queue_jobs{queue=\"orders\"} 1",
         "seriatim_queue_dead{queue=\"orders\"} 0",
         "seriatim_queue_processed_total{queue=\"orders\"} 0",
         "seriatim_store_operation_seconds_count{operation=\"push\"} 1",
@@ -113,4 +113,25 @@ fn the_page_of_the_api_allows_no_scripts() {
     assert!(policy.starts_with("default-src 'none'; style-src 'self'"), "{policy}");
     assert!(page.text().contains("/api/v1/queues/{queue}/jobs"));
     assert_eq!(api.get("/jobs/docs.css").header("content-type"), Some("text/css; charset=utf-8"));
+}
+
+#[test]
+fn the_root_is_a_page_that_leads_on_below_any_prefix() {
+    let token = "[http]\ntokens = [{ name = \"a\", token_env = \"A_TOKEN\", role = \"admin\" }]\n";
+    let api = Api::with(Site::new(token), |command| {
+        command.env("A_TOKEN", "0123456789abcdef");
+    });
+    let page = api.get("/");
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; style-src 'self'"), "{policy}");
+    let text = page.text();
+    assert!(text.contains(&format!("<h1>Seriatim {}</h1>", env!("CARGO_PKG_VERSION"))), "{text}");
+    assert!(text.contains("<a href=\"health\">") && text.contains("<a href=\"docs\">"), "{text}");
+    let api = Api::start("[http]\nbase_path = \"/of/jobs\"\n");
+    for (path, link) in [("/of/jobs/", "openapi.json"), ("/of/jobs", "jobs/openapi.json")] {
+        let text = api.get(path).text();
+        assert!(text.contains(&format!("<a href=\"{link}\">")), "{path}: {text}");
+    }
+    api.get("/").refused(404);
 }

@@ -9,6 +9,7 @@ mod dataloader;
 mod deploy;
 mod drain;
 mod events;
+mod figures;
 mod fuzz;
 mod health;
 mod limits;

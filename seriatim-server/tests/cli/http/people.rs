@@ -160,14 +160,14 @@ async fn s3_jobs_are_listed_shown_and_changed() {
     assert_eq!(api.post(&path("/reassign"), &json!({ "node": null })).done().get("node"), None);
     api.act(&path("/retry")).done();
     hand.fail_all("mails", "broken").await;
-    assert_eq!(api.get(&path("")).done()["status"], "failed");
+    assert_eq!(api.get(&path("")).done()["status"], "dead");
     api.post(&path("/reschedule"), &json!({ "delay": 1 })).refused(409);
-    assert_eq!(all(&api.get("/api/v1/jobs?state=failed").done()["jobs"], "error"), ["broken"; 3]);
+    assert_eq!(all(&api.get("/api/v1/jobs?state=dead").done()["jobs"], "error"), ["broken"; 3]);
     assert_eq!(api.act(&path("/retry")).done()["status"], "queued");
     assert_eq!(api.act(&path("/delete")).done()["deleted"], true);
     api.get(&path("")).refused(404);
     api.get("/api/v1/jobs?queue=nothing").refused(404);
-    assert_eq!(api.get("/api/v1/jobs?state=dead").refused(400).0, "state");
+    assert_eq!(api.get("/api/v1/jobs?state=failed").refused(400).0, "state");
 }
 
 #[tokio::test]

@@ -122,3 +122,37 @@ fn pushes_of_many_connections_all_arrive() {
     });
     assert_eq!(api.get("/api/v1/stats").done()["total"]["length"], 200);
 }
+
+#[test]
+fn a_push_that_makes_a_queue_says_so() {
+    let api = declared();
+    let job = json!({ "payload": 1 });
+    let path = "/api/v1/queues/ordres/jobs";
+    assert_eq!(api.post(path, &json!([])).done().get("created"), None, "nothing was pushed");
+    assert_eq!(api.post(path, &job).done()["created"], true);
+    assert_eq!(api.post(path, &job).done().get("created"), None);
+    let stream = Request::new("POST", "/api/v1/queues/lines/jobs");
+    let streamed = stream.body("application/x-ndjson", "{\"payload\":1}\n").send(&api.address);
+    assert_eq!(
+        streamed.done(),
+        json!({ "pushed": 1, "merged": 0, "duplicate": 0, "created": true })
+    );
+    assert_eq!(api.post(PATH, &json!({ "key": "k" })).done().get("created"), None);
+    let (field, _) = api.post(PATH, &job).refused(400);
+    assert_eq!(field, "key");
+}
+
+#[test]
+fn a_server_may_refuse_to_make_queues() {
+    let api = Api::start("[http]\nimplied_queues = false\n[queues.orders]\nmode = \"fifo\"\n");
+    let job = json!({ "payload": 1, "key": "k" });
+    let (field, detail) = api.post("/api/v1/queues/ordres/jobs", &job).refused(404);
+    assert!(field == "queue" && detail.contains("did you mean \"orders\"?"), "{field}: {detail}");
+    let trigger = json!({ "queue": "ordres", "task": "t", "lock_key": "k" });
+    let (field, _) = api.post("/api/v1/jobs/trigger", &trigger).refused(404);
+    assert_eq!(field, "queue");
+    assert_eq!(api.post(PATH, &job).done()["jobs"][0]["status"], "queued");
+    assert_eq!(api.get("/api/v1/queues").done()["queues"].as_array().unwrap().len(), 1);
+    api.put("/api/v1/queues/mails", &json!({ "mode": "parallel" })).done();
+    api.post("/api/v1/queues/mails/jobs", &json!({ "payload": 1 })).done();
+}

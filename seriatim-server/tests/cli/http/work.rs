@@ -8,7 +8,8 @@ use seriatim::{NodeId, Timestamp, store::Heartbeat, store::NodeInfo};
 
 use super::Api;
 use super::client::Request;
-use crate::site::eventually;
+use crate::faults::Server;
+use crate::site::{Site, eventually, text};
 
 const CONFIG: &str = "[queues.orders]\nmode = \"accumulate\"\nmax_retries = 1\nbackoff = { kind = \"linear\", base = \"30s\" }\n\
     [queues.mails]\nmode = \"fifo\"\ntake = 3\n";
@@ -61,7 +62,7 @@ fn a_lane_is_handed_over_in_order_and_settled_once() {
     let stats = api.get("/api/v1/stats").done();
     assert_eq!(
         (&stats["total"]["length"], &stats["by_worker"]["orders"]["processed"]),
-        (&json!(0), &json!(1))
+        (&json!(0), &json!(2))
     );
 }
 
@@ -189,8 +190,13 @@ async fn a_remote_claim_outlives_the_node_that_served_it() {
     let node = NodeInfo::new(NodeId::from("rescuer"), Duration::from_secs(60));
     let beat = Heartbeat { now: Some(later), node: node.clone(), beats: Vec::new() };
     assert!(store.heartbeat(beat).await.unwrap().alive);
-    let rescue =
-        Rescue { now: Some(later), node: node.id, lease: Duration::from_secs(60), lanes_max: 10 };
+    let rescue = Rescue {
+        now: Some(later),
+        node: node.id,
+        lease: Duration::from_secs(60),
+        lanes_max: 10,
+        ticket: 0,
+    };
     assert_eq!(store.rescue(rescue).await.unwrap(), []);
     store.close().await.unwrap();
     let api = Api::with(api.site, |_| {});
@@ -231,8 +237,40 @@ async fn what_a_remote_worker_fails_is_logged_as_that_of_a_local_one() {
     assert_eq!(settle(&api, &lane, json!({ "outcome": "retry", "error": "down" })), "ok");
     let lines = [
         "attempt 1 failed: down; tried again in 30s",
-        "attempt 2 failed: down; buried: `seriatim morgue orders` shows it",
+        "attempt 2 failed: down; dead: `seriatim morgue orders` shows it",
     ];
     let is_logged = async || lines.iter().all(|line| api.log().contains(line));
     eventually("both failures are logged", is_logged).await;
+}
+
+#[test]
+fn a_claim_names_the_queues_that_do_not_exist() {
+    let api = Api::start(CONFIG);
+    let ask = |queues: Value| {
+        api.post("/api/v1/work/claim", &json!({ "worker": "w", "queues": queues })).done()
+    };
+    let lanes = json!([]);
+    assert_eq!(ask(json!(["ordres"])), json!({ "lanes": lanes, "unknown_queues": ["ordres"] }));
+    assert_eq!(
+        ask(json!(["orders", "mials"])),
+        json!({ "lanes": lanes, "unknown_queues": ["mials"] })
+    );
+    assert_eq!(ask(json!(["orders", "mails"])), json!({ "lanes": lanes }));
+}
+
+#[test]
+fn a_remote_worker_gets_nothing_until_the_server_has_declared_its_queue_again() {
+    let server = Server::redis();
+    let api = Api::start(&format!("[store]\nurl = \"{}\"\n{CONFIG}", server.url()));
+    push(&api, "orders", json!([{ "key": "a" }]));
+    assert_eq!(claim(&api, "orders").len(), 1);
+    server.asked(&["FLUSHALL"]);
+    // Another process, which knows no definition.
+    let site = Site::new("");
+    let pushed = site.run(&["push", "orders", "1", "--key", "b", "--store", &server.url()]);
+    assert!(text(&pushed).contains("queue orders is new: exclusive"), "{}", text(&pushed));
+    let lanes = claim(&api, "orders");
+    assert_eq!((lanes.len(), &lanes[0]["key"]), (1, &json!("b")));
+    let view = api.get("/api/v1/queues/orders").done();
+    assert_eq!(view["mode"], "accumulate");
 }

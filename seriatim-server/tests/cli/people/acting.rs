@@ -19,7 +19,7 @@ async fn l7_the_morgue_is_listed_edited_and_requeued() {
     assert_eq!(all(&by_key["jobs"], "key"), ["ann", "bob", "cat", "dan"]);
     assert_eq!(by_key["jobs"][0]["error"], "no such address");
     let shown = house.text(&["morgue", "mails", "show", &ids[0]]);
-    assert!(shown.contains("no such address") && shown.contains("failed"), "{shown}");
+    assert!(shown.contains("no such address") && shown.contains("dead"), "{shown}");
 
     let edited =
         house.json(&["morgue", "mails", "edit", &ids[0], "--payload", r#"{"to":"bob@b"}"#]);
@@ -69,7 +69,7 @@ async fn l16_a_queue_is_paused_and_its_failed_jobs_are_buried_or_deleted() {
     house.hand.push(order(2, 1)).await;
     house.hand.push(order(3, 1).run_in(Duration::from_secs(900))).await;
     house.hand.fail_all("orders", "no stock").await;
-    assert_eq!(house.json(&["queues", "show", "orders"])["retries"], 2);
+    assert_eq!(house.json(&["queues", "show", "orders"])["retrying"], 2);
     assert_eq!(house.text(&["queues", "perform-all-now", "orders"]), "3 lanes are due now\n");
     let unsaid = house.refused(&["queues", "delete-failed", "orders"], 2);
     assert!(unsaid.contains("deletes what has failed in 2 lanes of orders"), "{unsaid}");
@@ -118,7 +118,7 @@ async fn l16_one_lane_is_paused_retried_and_deleted() {
     house.text(&["lanes", "orders", "resume", "order-1"]);
     let turn = house.hand.claim("orders").await.remove(0);
     let runs = house.refused(&["lanes", "orders", "delete", "order-1", "--yes"], 1);
-    assert!(runs.contains("runs") && runs.contains("jobs cancel"), "{runs}");
+    assert!(runs.contains("is claimed") && runs.contains("jobs cancel"), "{runs}");
     house.hand.end(&turn, Outcome::Release).await;
     house.text(&["lanes", "orders", "delete", "order-1", "--yes"]);
     assert_eq!(house.json(&["lanes", "orders"])["lanes"], serde_json::json!([]));
@@ -163,7 +163,7 @@ async fn n12_a_job_is_rescheduled_reassigned_retried_and_deleted() {
     let dead = house.hand.push(order(1, 1).max_retries(0)).await.to_string();
     house.hand.fail_all("orders", "no stock").await;
     let refused = house.refused(&["jobs", "reschedule", &dead, "--in", "5m"], 1);
-    assert!(refused.contains("it is failed: `seriatim morgue orders requeue"), "{refused}");
+    assert!(refused.contains("it is dead: `seriatim morgue orders requeue"), "{refused}");
     assert_eq!(house.json(&["jobs", "retry", &dead])["status"], "queued");
 }
 

@@ -161,6 +161,7 @@ async fn d18_definitions_that_differ_are_told() {
     let config = "[queues.orders]\nmode = \"accumulate\"\nmax_retries = 3\n[queues.mails]\nmode = \"exclusive\"\n[queues.new]\nmode = \"fifo\"\n";
     std::fs::write(house.site.path("seriatim.toml"), config).unwrap();
     house.hand.push(seriatim::Job::new("stray", &1).unwrap()).await;
+    house.hand.push(mail("ann")).await;
     let said = findings(&house.site, 1);
     assert_found(
         &said,
@@ -170,4 +171,39 @@ async fn d18_definitions_that_differ_are_told() {
     assert_found(&said, "notice", &["queue orders", "max_retries 3, in the store 2"]);
     assert_found(&said, "notice", &["queue new", "not in the store"]);
     assert_found(&said, "notice", &["queue stray", "nobody declared it"]);
+}
+
+#[tokio::test]
+async fn the_doctor_says_of_a_queue_that_a_push_made_what_serve_does_with_it() {
+    let site = Site::new("");
+    let mut hand = Hand::new(site.store().await, vec![Queue::exclusive("declared")]).await;
+    for queue in ["converted", "waiting", "declared"] {
+        hand.push(seriatim::Job::new(queue, &1).unwrap().key("k")).await;
+    }
+    hand.push(seriatim::Job::new("stuck", &1).unwrap()).await;
+    assert_eq!(hand.claim("waiting").await.len(), 1);
+    let names = ["converted", "waiting", "declared", "stuck", "new"];
+    let config = names.map(|name| format!("[queues.{name}]\nmode = \"fifo\"\n")).concat();
+    std::fs::write(site.path("seriatim.toml"), &config).unwrap();
+    let said = findings(&site, 1);
+    assert_found(&said, "notice", &["queue new", "creates it"]);
+    assert_found(&said, "notice", &["queue converted", "makes it fifo and keeps its jobs"]);
+    assert_found(&said, "warning", &["queue waiting", "as soon as none of its jobs runs"]);
+    assert_found(&said, "serious", &["queue stuck", "takes nothing from it"]);
+    assert_found(&said, "serious", &["queue declared", "refuses to start"]);
+    let refused = text(&site.run(&["serve", "--no-http"]));
+    assert!(refused.contains("queues.declared.mode: queue \"declared\" is exclusive"), "{refused}");
+    // Without that one it starts, and does what was said.
+    let config = config.replace("[queues.declared]\nmode = \"fifo\"\n", "");
+    std::fs::write(site.path("seriatim.toml"), config).unwrap();
+    let serving = site.serve("node");
+    site.said("node", "serving store=", &hand.store).await;
+    let views = hand.store.queues().await.unwrap();
+    let modes: Vec<String> =
+        views.iter().map(|view| format!("{} {}", view.queue.name, view.queue.mode)).collect();
+    let expected =
+        ["converted fifo", "declared exclusive", "new fifo", "stuck parallel", "waiting exclusive"];
+    assert_eq!(modes, expected);
+    hand.now = seriatim::Timestamp::of_this_machine();
+    serving.stop();
 }

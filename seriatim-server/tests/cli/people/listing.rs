@@ -27,7 +27,7 @@ async fn l16_queues_are_listed_and_shown() {
     );
     assert_eq!(shown["nodes"][0], "hand-1");
     let table = house.text(&["queues"]);
-    let heads = "queue    mode        jobs  lanes  running  retries  dead";
+    let heads = "queue    mode        jobs  waiting  running  prefetched  retrying  dead";
     assert!(table.starts_with(heads), "{table}");
     assert!(!table.contains('\u{1b}'), "no colour where there is no terminal: {table:?}");
     assert!(house.text(&["queues", "show", "orders"]).contains("max_retries = 2"));
@@ -79,14 +79,42 @@ async fn l16_a_lane_is_shown_with_its_holder_and_what_waits() {
     let lane = house.json(&["lanes", "orders", "show", "order-1"]);
     assert_eq!(lane["token"], turn.token.0);
     assert_eq!((&lane["node"], &lane["state"]), (&"hand-1".into(), &"claimed".into()));
-    assert_eq!(all(&lane["running"], "score"), [1.0, 2.0]);
+    assert_eq!(all(&lane["claimed"], "score"), [1.0, 2.0]);
     assert_eq!(all(&lane["waiting"], "payload"), [&serde_json::json!({ "version": 3 })]);
     let shown = house.text(&["lanes", "orders", "show", "order-1"]);
-    for part in ["held by      hand-1", "running:", "waiting:", r#"{"version":3}"#] {
+    for part in ["held by      hand-1", "claimed:", "waiting:", r#"{"version":3}"#] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    let nobody = house.refused(&["lanes", "orders", "show", "order-9"], 1);
-    assert!(nobody.contains("has nothing of key \"order-9\""), "{nobody}");
+}
+
+#[tokio::test]
+async fn a_key_of_which_all_is_done_is_shown_with_what_became_of_it_and_is_no_error() {
+    let house = House::new().await;
+    house.hand.push(order(1, 1)).await;
+    let turn = house.hand.claim("orders").await.remove(0);
+    house.hand.end(&turn, Outcome::Done).await;
+    let shown = house.text(&["lanes", "orders", "show", "order-1"]);
+    assert!(
+        shown.starts_with("queue orders has nothing of key \"order-1\" that waits or is claimed\n"),
+        "{shown}"
+    );
+    assert!(shown.contains("what was pushed is done or cancelled"), "{shown}");
+    let nothing =
+        serde_json::json!({ "queue": "orders", "key": "order-1", "lane": null, "ended": [] });
+    assert_eq!(house.json(&["lanes", "orders", "show", "order-1"]), nothing);
+    let report = house.hand.push(Job::new("reports", &1).unwrap().key("k")).await;
+    let turn = house.hand.claim("reports").await.remove(0);
+    house.hand.end(&turn, Outcome::Done).await;
+    let ended = house.json(&["lanes", "reports", "show", "k"])["ended"].clone();
+    assert_eq!(
+        (all(&ended, "job_id"), all(&ended, "status")),
+        (vec![&report.to_string().into()], vec![&"succeeded".into()])
+    );
+    let dead = house.hand.push(mail("ann")).await;
+    house.hand.fail_all("mails", "smtp is down").await;
+    let shown = house.text(&["lanes", "mails", "show", "ann"]);
+    assert!(shown.contains(&dead.to_string()) && shown.contains("smtp is down"), "{shown}");
+    assert!(house.refused(&["lanes", "ordres", "show", "order-1"], 1).contains("did you mean"));
 }
 
 #[tokio::test]
@@ -107,10 +135,10 @@ async fn n7_jobs_in_every_state_are_listed_page_by_page() {
     house.hand.fail_all("mails", "smtp is down").await;
     let states = [
         ("queued", queued, "queued"),
-        ("running", running, "running"),
+        ("claimed", running, "running"),
         ("succeeded", done, "succeeded"),
         ("canceled", cancelled, "canceled"),
-        ("failed", dead, "failed"),
+        ("dead", dead, "dead"),
     ];
     for (state, id, status) in states {
         let listed = house.json(&["jobs", "--state", state]);
@@ -138,7 +166,7 @@ async fn d3_a_job_is_shown_with_its_times_attempt_and_error() {
     house.hand.fail_all("mails", "first line\nsecond \u{7}line").await;
     let failed = house.json(&["jobs", "show", &dead]);
     assert_eq!(failed["error"], "first line\nsecond \u{7}line");
-    assert_eq!((&failed["status"], &failed["attempt"]), (&"failed".into(), &1.into()));
+    assert_eq!((&failed["status"], &failed["attempt"]), (&"dead".into(), &1.into()));
     assert!(failed["finished_at"].as_str().unwrap().ends_with('Z'), "{failed}");
     let shown = house.text(&["jobs", "show", &dead]);
     assert!(!shown.contains('\u{1b}') && !shown.contains('\u{7}'), "{shown:?}");

@@ -22,7 +22,7 @@ async fn s9_nodes_are_listed_with_what_they_run_and_stopped() {
     let mut serving = site.serve("history.ndjson");
     let store =
         seriatim::connect(&format!("sqlite:{}", site.path("here.db").display())).await.unwrap();
-    wait_until(&store, |stats| stats.running == 1).await;
+    wait_until(&store, |stats| stats.claimed == 1).await;
     let json = |arguments: &[&str]| -> serde_json::Value {
         let output = site.run(&[arguments, &["--json"]].concat());
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)))
@@ -34,7 +34,7 @@ async fn s9_nodes_are_listed_with_what_they_run_and_stopped() {
     );
     assert_eq!(json(&["nodes", "show", "n"])["lanes"][0]["key"], "k");
     let shown = text(&site.run(&["nodes", "show", "n"]));
-    assert!(shown.contains("runs:") && shown.contains("state    alive"), "{shown}");
+    assert!(shown.contains("claimed:") && shown.contains("state       alive"), "{shown}");
     let table = text(&site.run(&["nodes"]));
     assert!(table.contains("alive") && table.contains(QUEUE), "{table}");
     assert!(text(&site.run(&["nodes", "quiet", "n"])).contains("takes no more work"));
@@ -60,7 +60,7 @@ fn l18_the_log_is_as_flags_say() {
     let wrong = site.run(&["serve", "--log-level", "seriatim=loud"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(
-        text(&wrong).contains("is not one") && text(&wrong).contains("debug"),
+        text(&wrong).contains("\"loud\" is not a log level") && text(&wrong).contains("debug"),
         "{}",
         text(&wrong)
     );
@@ -95,11 +95,14 @@ async fn a_bad_line_is_named_and_what_stands_before_it_is_pushed() {
         said.contains("standard input, line 4: there is no key `kye` here (did you mean `key`?)"),
         "{said}"
     );
-    assert!(said.contains("(2 jobs before it are pushed; go on from line 4)"), "{said}");
+    assert!(said.contains("(2 jobs before it are pushed; go on with --from-line 4)"), "{said}");
     // A key is wanted: only the store knows. Its batch is refused as a whole.
     let said = push(&format!("{}{{\"payload\":2}}\n{good}", good.repeat(1_200)));
     assert!(said.contains("standard input, line 1201: key: is needed"), "{said}");
-    assert!(said.contains("(1000 jobs before it are pushed; go on from line 1001)"), "{said}");
+    assert!(
+        said.contains("(1000 jobs before it are pushed; go on with --from-line 1001)"),
+        "{said}"
+    );
     assert_eq!(house.json(&["queues", "show", "mails"])["jobs"], 1_002);
 }
 

@@ -56,7 +56,7 @@ async fn s7_middleware_may_answer_in_place_of_the_handler() {
     log.reaches(1).await;
     running.stop().await;
     let job = rig.job(id).await.unwrap().unwrap();
-    assert_eq!((job.state, job.error.as_deref()), (JobState::Failed, Some("not on Sundays")));
+    assert_eq!((job.state, job.error.as_deref()), (JobState::Dead, Some("not on Sundays")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,7 +112,7 @@ async fn l14_a_codec_stands_between_payloads_and_the_store() {
     pass(secs(1)).await;
     running.stop().await;
     assert_eq!(log.lines(), ["[17]"]);
-    assert_eq!(rig.job(plain).await.unwrap().unwrap().state, JobState::Failed);
+    assert_eq!(rig.job(plain).await.unwrap().unwrap().state, JobState::Dead);
 }
 
 #[tokio::test(start_paused = true)]

@@ -98,7 +98,7 @@ async fn l5_outcomes_are_per_lane() {
         }));
     pass(secs(10)).await;
     running.stop().await;
-    assert_eq!(rig.state(ids[0]).await, Some(JobState::Failed));
+    assert_eq!(rig.state(ids[0]).await, Some(JobState::Dead));
     assert_eq!(rig.error(ids[0]).await, "rotten");
     assert_eq!(rig.state(ids[1]).await, None);
     assert_eq!(rig.state(ids[2]).await, Some(JobState::Queued));
@@ -140,7 +140,7 @@ async fn a_payload_that_cannot_be_decoded_is_buried_and_the_rest_runs() {
     log.reaches(1).await;
     running.stop().await;
     assert_eq!(log.lines(), ["[7] [2.0]"]);
-    assert_eq!(rig.state(bad).await, Some(JobState::Failed));
+    assert_eq!(rig.state(bad).await, Some(JobState::Dead));
     let why = "payload: cannot be decoded (invalid type: string \"seven\", expected u32 at line 1 column 7)";
     assert_eq!(rig.error(bad).await, why);
     assert_eq!(rig.state(good).await, None);
@@ -212,6 +212,35 @@ async fn a_handler_over_its_timeout_fails_and_is_dropped() {
     pass(secs(6)).await;
     assert_eq!(running.stop().await.failed, 1);
     assert_eq!(rig.error(id).await, "timed out (limit 3s)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_default_timeout_holds_where_neither_the_queue_nor_the_job_has_one() {
+    for (of_queue, of_job, limit) in [
+        (None, None, secs(60)),
+        (Some(secs(30)), None, secs(30)),
+        (Some(secs(90)), None, secs(90)),
+        (None, Some(secs(90)), secs(90)),
+        (Some(secs(90)), Some(secs(30)), secs(30)),
+    ] {
+        let rig = Rig::new();
+        let queue = Queue::parallel("slow");
+        let queue = of_queue.into_iter().fold(queue, Queue::timeout);
+        rig.store_declared(queue).await;
+        let mut job = Job::new("slow", &1).unwrap();
+        job.options.timeout = of_job;
+        rig.push(job).await;
+        let log = Log::default();
+        let told = log.clone();
+        let worker = crate::Worker::new("slow", move |_: Batch<u32>, context: Context| {
+            told.add(format!("{:?}", context.time_left().unwrap_or_default()));
+            async { Ok(()) }
+        });
+        let running = Running::start(engine(&rig).with(worker.timeout_default(secs(60))));
+        log.reaches(1).await;
+        running.stop().await;
+        assert_eq!(log.lines(), [format!("{limit:?}")], "{of_queue:?}, {of_job:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -342,4 +371,50 @@ async fn a_worker_that_cannot_start_gives_its_jobs_back_uncounted_and_pauses() {
     running.stop().await;
     let view = rig.job(id).await.unwrap().unwrap();
     assert_eq!((view.state, view.retry_count), (JobState::Queued, -1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_turn_is_counted_by_how_it_ended_and_every_job_that_is_done() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let queue = Queue::accumulate("orders").backoff(Backoff::Constant { base: secs(3_600) });
+    rig.store_declared(queue).await;
+    let push = async |key: &str, n: u32| {
+        rig.push(Job::new("orders", &n).unwrap().key(key)).await;
+    };
+    for (key, jobs) in [("done", 3), ("fails", 2), ("buried", 2), ("later", 1), ("dropped", 1)] {
+        for n in 0..jobs {
+            push(key, n).await;
+        }
+    }
+    let past = START - secs(1);
+    rig.push(Job::new("orders", &1).unwrap().key("expired").expires_at(past)).await;
+    let written = log.clone();
+    let worker = move |batch: Batch<u32>, _: Context| {
+        let lane = &batch.lanes()[0];
+        let error = || "told to".into();
+        let outcome = match lane.key() {
+            "done" => Outcome::Done,
+            "fails" => Outcome::Retry { error: error(), retry_in: None },
+            "buried" => Outcome::Bury { error: error() },
+            "later" => Outcome::Snooze { length: secs(3_600) },
+            _ => Outcome::Cancel { reason: error() },
+        };
+        written.add(lane.key());
+        async { Ok(outcome) }
+    };
+    let running = Running::start(engine(&rig).worker("orders", worker));
+    log.reaches(5).await;
+    pass(secs(1)).await;
+    let expected = Summary {
+        calls: 5, // nobody was called with what had expired
+        processed: 3,
+        done: 1,
+        failed: 2,
+        put_off: 1,
+        cancelled: 2,
+        ..Summary::default()
+    };
+    assert_eq!(running.stop().await, expected);
+    let stats = &rig.stats(None).await.unwrap()[0];
+    assert_eq!((stats.processed, stats.failed, stats.dead), (3, 2, 2));
 }

@@ -152,7 +152,7 @@ async fn n5_a_periodic_worker_runs_pauses_and_stops_with_its_engine() {
     pass(secs(40)).await;
     let view = handle.periodic()[0].clone();
     assert_eq!((view.runs, view.failures), (3, 2), "each run and its pause take 15 s: {view:?}");
-    assert_eq!(view.error.as_deref(), Some("it panicked"));
+    assert_eq!(view.error.as_deref(), Some("it panicked: no bucket"));
     stop.send(()).unwrap();
     running.await.unwrap().unwrap();
     let view = handle.periodic()[0].clone();

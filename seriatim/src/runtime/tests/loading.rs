@@ -108,7 +108,7 @@ async fn s1_a_slow_queue_does_not_keep_the_others_waiting_when_slots_are_free() 
     );
     pass(secs(2)).await;
     assert_eq!(log.len(), 50);
-    assert_eq!(rig.stats(None).await.unwrap().iter().map(|s| s.running).sum::<u64>(), 2);
+    assert_eq!(rig.stats(None).await.unwrap().iter().map(|s| s.claimed).sum::<u64>(), 2);
     running.kill();
 }
 
@@ -166,5 +166,48 @@ async fn a_slot_kept_free_for_a_queue_that_then_has_nothing_is_given_back() {
     rig.push(Job::new("quick", &3).unwrap()).await;
     log.reaches(2).await;
     assert_eq!(log.lines(), ["slow", "quick"]);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_tells_within_a_second_what_it_runs_and_what_it_only_holds() {
+    const QUICK: usize = 400;
+    let (rig, log, began) = (Rig::new(), Log::default(), tokio::time::Instant::now());
+    for i in 0..QUICK * 5 {
+        rig.push(Job::new("mail", &i).unwrap()).await;
+    }
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let (written, shut) = (log.clone(), gate.clone());
+    let worker = move |_: Batch<u32>, _: Context| {
+        let (log, gate) = (written.clone(), shut.clone());
+        async move {
+            if log.len() >= QUICK {
+                gate.acquire().await.unwrap().forget();
+            }
+            log.add("");
+            Ok(())
+        }
+    };
+    let running = Running::start(engine(&rig).heartbeat(secs(10)).worker("mail", worker));
+    log.reaches(QUICK).await;
+    let seen = async || {
+        let told = rig.nodes().await.unwrap().remove(0).info;
+        let prefetched = told.prefetched.get("mail").copied().unwrap_or(0);
+        let claimed = rig.stats(None).await.unwrap()[0].claimed;
+        (told.busy, u64::from(prefetched), claimed)
+    };
+    pass(Duration::from_millis(1_500)).await;
+    let (busy, prefetched, claimed) = seen().await;
+    assert!(busy == 4 && prefetched > 0, "{busy} busy, {prefetched} prefetched");
+    assert_eq!(claimed - prefetched, 4, "what is not prefetched runs");
+    // What waits too long goes back.
+    pass(secs(3)).await;
+    assert_eq!(seen().await, (4, 0, 4));
+    gate.add_permits(QUICK * 5);
+    log.reaches(QUICK * 5).await;
+    pass(Duration::from_millis(1_500)).await;
+    assert_eq!(seen().await, (0, 0, 0));
+    let (beats, seconds) = (rig.faults.beats.load(Ordering::SeqCst), began.elapsed().as_secs());
+    assert!(beats as u64 <= seconds + 2, "{beats} heartbeats in {seconds} s");
     running.stop().await;
 }

@@ -3,11 +3,16 @@
 mod around;
 mod calls;
 mod clock;
+mod definitions;
 mod faults;
 mod leases;
 mod loading;
+mod logging;
+mod panics;
+mod refusals;
 mod rig;
 mod scheduling;
 mod splitting;
 mod steps;
 mod stopping;
+mod takeover;

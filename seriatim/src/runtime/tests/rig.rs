@@ -42,12 +42,81 @@ pub(super) struct Faults {
     pub(super) hangs: AtomicBool,
     /// Claims of more lanes go as two; 0: never.
     pub(super) claim_split: AtomicUsize,
+    /// How many heartbeats were sent.
+    pub(super) beats: AtomicUsize,
     /// How many claims were made.
     pub(super) claims: AtomicUsize,
+    /// How many declarations were made.
+    pub(super) declares: AtomicUsize,
     /// How many pushes were made.
     pub(super) pushes: AtomicUsize,
+    /// So many claims are carried out, and then fail for a reason that will not pass.
+    pub(super) broken_claims: AtomicUsize,
+    /// How many settles were made.
+    pub(super) settles: AtomicUsize,
+    /// Batches with this job are refused.
+    refused: Mutex<Option<(JobId, ErrorKind)>>,
+    /// Claims of this queue are refused that are of more lanes, or of all if there is no limit.
+    unclaimable: Mutex<Option<(&'static str, usize)>>,
+    /// The turns that were handed out, by lane, and their jobs.
+    taken: Mutex<std::collections::HashMap<LaneId, JobId>>,
+    /// This call panics.
+    panics: Mutex<Option<&'static str>>,
     /// The largest number of lanes that one claim asked for.
     pub(super) lanes_asked: AtomicUsize,
+}
+
+impl Faults {
+    /// From now on no batch is settled with the turn of this job in it.
+    pub(super) fn refuses_to_settle(&self, job: JobId, kind: ErrorKind) {
+        *self.refused.lock().unwrap() = Some((job, kind));
+    }
+
+    pub(super) fn settles_all(&self) {
+        *self.refused.lock().unwrap() = None;
+    }
+
+    /// From now on claims of a queue fail; those of so few lanes do not.
+    pub(super) fn refuses_to_claim(&self, queue: &'static str, but: usize) {
+        let but = if but == usize::MAX { 0 } else { but };
+        *self.unclaimable.lock().unwrap() = Some((queue, but));
+    }
+
+    pub(super) fn claims_all(&self) {
+        *self.unclaimable.lock().unwrap() = None;
+    }
+
+    fn check_settle(&self, settle: &Settle) -> Result<()> {
+        self.settles.fetch_add(1, Ordering::SeqCst);
+        let (refused, taken) = (self.refused.lock().unwrap(), self.taken.lock().unwrap());
+        match *refused {
+            Some((job, kind))
+                if settle.turns.iter().any(|turn| taken.get(&turn.lane) == Some(&job)) =>
+            {
+                Err(Error::new(kind, "it cannot be settled"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_claim(&self, claim: &Claim) -> Result<()> {
+        match *self.unclaimable.lock().unwrap() {
+            Some((queue, most)) if queue == &*claim.queue && claim.lanes_max > most => {
+                Err(Error::new(ErrorKind::Internal, "it cannot be claimed"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// From now on this call panics.
+    pub(super) fn panics(&self, call: &'static str) {
+        *self.panics.lock().unwrap() = Some(call);
+    }
+
+    fn may_panic(&self, call: &str) {
+        let panics = *self.panics.lock().unwrap();
+        assert!(panics != Some(call), "the store panics in {call}");
+    }
 }
 
 #[derive(Clone)]
@@ -100,6 +169,8 @@ impl Rig {
             lanes_max: 100,
             crashed_max: 100,
             lease: Lease::Node { ttl },
+            declared: false,
+            ticket: 0,
         };
         self.claim(request).await.unwrap().turns
     }
@@ -141,7 +212,11 @@ impl Store for Rig {
     async fn migrate(&self) -> Result<()> {
         self.inner.migrate().await
     }
+    async fn check(&self) -> Result<()> {
+        self.inner.check().await
+    }
     async fn declare(&self, r: Declare) -> Result<()> {
+        self.faults.declares.fetch_add(1, Ordering::SeqCst);
         self.inner.declare(Declare { now: Some(self.at(r.now)), ..r }).await
     }
     async fn push(&self, r: Push) -> Result<Vec<Pushed>> {
@@ -152,24 +227,34 @@ impl Store for Rig {
         self.inner.push(Push { now: Some(self.at(r.now)), ..r }).await
     }
     async fn claim(&self, r: Claim) -> Result<Claimed> {
+        self.faults.may_panic("claim");
         self.check()?;
         if self.faults.claims.fetch_add(1, Ordering::SeqCst) >= CLAIMS_MAX {
             return std::future::pending().await;
         }
+        self.faults.check_claim(&r)?;
         self.faults.lanes_asked.fetch_max(r.lanes_max, Ordering::SeqCst);
         let claimed = self.inner.claim(Claim { now: Some(self.at(r.now)), ..r }).await?;
-        if !claimed.turns.is_empty() && take(&self.faults.lost_claims) {
+        let jobs = claimed.turns.iter().map(|turn| (turn.lane, turn.jobs[0].id));
+        self.faults.taken.lock().unwrap().extend(jobs);
+        if !claimed.turns.is_empty() && take(&self.faults.broken_claims) {
+            Err(Error::new(ErrorKind::Internal, "the script broke half way"))
+        } else if !claimed.turns.is_empty() && take(&self.faults.lost_claims) {
             lost()
         } else {
             Ok(claimed)
         }
     }
     async fn settle(&self, r: Settle) -> Result<Vec<Settled>> {
+        self.faults.may_panic("settle");
         self.check()?;
+        self.faults.check_settle(&r)?;
         let settled = self.inner.settle(Settle { now: Some(self.at(r.now)), ..r }).await?;
         if take(&self.faults.lost_settles) { lost() } else { Ok(settled) }
     }
     async fn heartbeat(&self, r: Heartbeat) -> Result<Pulse> {
+        self.faults.may_panic("heartbeat");
+        self.faults.beats.fetch_add(1, Ordering::SeqCst);
         self.check()?;
         if self.faults.no_beats.load(Ordering::SeqCst) {
             return lost();
@@ -181,9 +266,14 @@ impl Store for Rig {
         self.inner.heartbeat(Heartbeat { now: Some(self.at(r.now)), ..r }).await
     }
     async fn rescue(&self, r: Rescue) -> Result<Vec<Turn>> {
+        self.faults.may_panic("rescue");
         self.check()?;
         let turns = self.inner.rescue(Rescue { now: Some(self.at(r.now)), ..r }).await?;
         if !turns.is_empty() && take(&self.faults.lost_rescues) { lost() } else { Ok(turns) }
+    }
+    async fn give_up(&self, r: GiveUp) -> Result<()> {
+        self.check()?;
+        self.inner.give_up(r).await
     }
     async fn sweep(&self, r: Sweep) -> Result<Swept> {
         self.check()?;
@@ -212,6 +302,9 @@ impl Store for Rig {
     }
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
         self.inner.command_node(node, command).await
+    }
+    async fn declare_dead(&self, r: DeclareDead) -> Result<bool> {
+        self.inner.declare_dead(DeclareDead { now: Some(self.at(r.now)), ..r }).await
     }
     async fn lead(&self, r: Lead) -> Result<bool> {
         self.inner.lead(Lead { now: Some(self.at(r.now)), ..r }).await

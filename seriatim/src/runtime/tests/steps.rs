@@ -128,7 +128,7 @@ async fn d16_a_stopping_node_leaves_a_pipeline_between_two_steps_to_others() {
     let first = Running::start(engine(&rig).with(worker(&log)));
     log.reaches(1).await;
     let summary = first.stop().await;
-    assert_eq!((summary.released, summary.failed, log.len()), (1, 0, 1));
+    assert_eq!((summary.put_off, summary.failed, log.len()), (1, 0, 1));
     let second = Running::start(engine(&rig).with(worker(&log)));
     log.reaches(3).await;
     let summary = second.stop().await;

@@ -32,7 +32,7 @@ async fn l18_a_stopping_engine_lets_calls_finish_and_takes_no_more() {
     assert_eq!((summary.calls, summary.done, summary.unsettled), (4, 4, 0));
     assert_eq!(log.len(), 8);
     let stats = rig.stats(None).await.unwrap();
-    assert_eq!((stats[0].jobs, stats[0].running), (6, 0));
+    assert_eq!((stats[0].jobs, stats[0].claimed), (6, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,7 +42,7 @@ async fn s8_a_call_that_will_not_end_is_dropped_and_its_lane_goes_back_uncounted
     let running = Running::start(sleeping(&rig, &log, secs(100_000)).shutdown_timeout(secs(20)));
     log.reaches(1).await;
     let summary = running.stop().await;
-    assert_eq!((summary.released, summary.failed), (1, 0));
+    assert_eq!((summary.put_off, summary.failed), (1, 0));
     let view = rig.job(id).await.unwrap().unwrap();
     assert_eq!((view.state, view.retry_count), (JobState::Queued, -1));
     assert_eq!(log.lines(), ["start"]);

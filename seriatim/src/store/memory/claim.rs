@@ -9,13 +9,14 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{LaneId, NodeId, Token};
 use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
-use crate::store::request::{Claim, Claimed, Lease, Rescue, SourceDue};
+use crate::store::check_ticket;
+use crate::store::request::{Claim, Claimed, GiveUp, Lease, Rescue, SourceDue};
 use crate::turn::Turn;
 
 impl State {
     pub(in crate::store) fn claim(&mut self, now: Timestamp, request: &Claim) -> Result<Claimed> {
-        self.check_node(&request.node)?;
-        let row = self.queue(&request.queue)?;
+        self.check_node(&request.node, request.ticket)?;
+        let row = self.queue_to_claim(request)?;
         let queue = row.number;
         if row.paused {
             return Ok(Claimed::default());
@@ -39,13 +40,21 @@ impl State {
         Ok(Claimed { turns, next_due })
     }
 
-    /// A node that never beat or was declared dead may not hold anything.
-    pub(in crate::store) fn check_node(&self, node: &NodeId) -> Result<()> {
-        if self.nodes.get(node).is_some_and(|row| row.dead_at.is_none()) {
-            return Ok(());
+    /// A node that never beat or was declared dead may not hold anything, nor may a call get
+    /// anything that was given up.
+    pub(in crate::store) fn check_node(&self, node: &NodeId, ticket: u64) -> Result<()> {
+        let Some(row) = self.nodes.get(node).filter(|row| row.dead_at.is_none()) else {
+            let message =
+                format!("node {node} has not registered or was declared dead: take a new id");
+            return Err(Error::new(ErrorKind::NodeGone, message));
+        };
+        check_ticket(ticket, row.given_up)
+    }
+
+    pub(in crate::store) fn give_up(&mut self, request: &GiveUp) {
+        if let Some(row) = self.nodes.get_mut(&request.node) {
+            row.given_up = row.given_up.max(request.ticket);
         }
-        let message = format!("node {node} has not registered or was declared dead: take a new id");
-        Err(Error::new(ErrorKind::NodeGone, message))
     }
 
     fn promote(&mut self, queue: u32, now: Timestamp) {
@@ -141,13 +150,13 @@ impl State {
         now: Timestamp,
         request: &Rescue,
     ) -> Result<Vec<Turn>> {
-        self.check_node(&request.node)?;
+        self.check_node(&request.node, request.ticket)?;
         for row in self.nodes.values_mut() {
             if row.dead_at.is_none() && row.beat_at + row.info.lease < now {
                 row.dead_at = Some(now);
             }
         }
-        self.check_node(&request.node)?;
+        self.check_node(&request.node, request.ticket)?;
         let expired: Vec<u64> =
             self.claimed.iter().copied().filter(|number| self.has_expired(*number, now)).collect();
         let most = request.lanes_max.min(CLAIM_LANES_MAX);

@@ -117,6 +117,10 @@ impl Store for Memory {
         self.open().map(drop)
     }
 
+    async fn check(&self) -> Result<()> {
+        self.open().map(drop)
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.open()?.declare(self.at(request.now), request.queues)
     }
@@ -144,6 +148,11 @@ impl Store for Memory {
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
         self.open()?.rescue(self.at(request.now), &request)
+    }
+
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.open()?.give_up(&request);
+        Ok(())
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
@@ -186,6 +195,10 @@ impl Store for Memory {
 
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
         self.open()?.command_node(node, command)
+    }
+
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        Ok(self.open()?.declare_dead(self.at(request.now), &request))
     }
 
     async fn lead(&self, request: Lead) -> Result<bool> {

@@ -5,7 +5,8 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::NodeId;
 use crate::limits::PROGRESS_BYTES_MAX;
-use crate::store::request::{Beat, CancelNotice, Command, Heartbeat, Lead, Pulse};
+use crate::store::gone;
+use crate::store::request::{Beat, CancelNotice, Command, DeclareDead, Heartbeat, Lead, Pulse};
 use crate::store::view::NodeView;
 
 impl State {
@@ -23,6 +24,7 @@ impl State {
             beat_at: now,
             dead_at: None,
             command: None,
+            given_up: 0,
         });
         if row.dead_at.is_none() {
             row.info = request.node;
@@ -87,6 +89,16 @@ impl State {
         Ok(())
     }
 
+    pub(in crate::store) fn declare_dead(&mut self, now: Timestamp, request: &DeclareDead) -> bool {
+        let Some(row) = self.nodes.get_mut(&request.node) else { return false };
+        if row.dead_at.is_some() || row.beat_at != request.heartbeat_at {
+            return false;
+        }
+        row.dead_at = Some(now);
+        row.beat_at = gone::set_back(row.beat_at);
+        true
+    }
+
     pub(in crate::store) fn lead(&mut self, now: Timestamp, request: Lead) -> bool {
         let free = self
             .leaders
@@ -101,7 +113,7 @@ impl State {
     pub(in crate::store) fn node_views(&self) -> Vec<NodeView> {
         let views = self.nodes.values().map(|row| NodeView {
             info: row.info.clone(),
-            heartbeat_at: row.beat_at,
+            heartbeat_at: gone::as_it_was(row.beat_at),
             dead: row.dead_at.is_some(),
             command: row.command,
         });

@@ -11,6 +11,7 @@ use crate::id::{JobId, LaneId};
 use crate::job::Job;
 use crate::limits::QUEUES_MAX;
 use crate::queue::{DueRule, Mode, Queue};
+use crate::store::definition::Found;
 use crate::store::request::{PushStatus, Pushed};
 use crate::store::validate_key;
 
@@ -44,28 +45,14 @@ impl State {
         let Ok(row) = self.queue(&queue.name) else {
             return Ok(());
         };
-        let old = &row.queue;
-        if (old.mode, old.merge) == (queue.mode, queue.merge) {
+        let (mode, merge, declared) = (row.queue.mode, row.queue.merge, row.declared);
+        if (mode, merge) == (queue.mode, queue.merge) {
             return Ok(());
         }
-        let mut lanes = self.lanes.values().filter(|lane| lane.id.queue == row.number).peekable();
-        let convertible = !row.declared && old.mode.is_keyed() && queue.mode.is_keyed();
-        if lanes.peek().is_none() || convertible && lanes.all(|lane| lane.hold.is_none()) {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Conflict,
-            format!(
-                "queue {:?} is {} (merge {}) in the store and {} (merge {}) here, and it is not empty: \
-                 drain it, or declare it as it is",
-                queue.name,
-                old.mode,
-                old.merge.as_str(),
-                queue.mode,
-                queue.merge.as_str()
-            ),
-        )
-        .in_field("mode"))
+        let lanes = || self.lanes.values().filter(|lane| lane.id.queue == row.number);
+        let (holds_jobs, runs) =
+            (lanes().next().is_some(), lanes().any(|lane| lane.hold.is_some()));
+        Found { mode, merge, declared, holds_jobs, runs }.check(queue)
     }
 
     fn create_queue(&mut self, queue: Queue, declared: bool) -> Result<u32> {

@@ -27,6 +27,7 @@ impl State {
         let (queue, key) = (lane.queue, self.lanes[&lane.number].key.clone());
         let mut cancelled = Vec::new();
         let mut kept = Vec::new();
+        let mut fates = Vec::with_capacity(hold.closed.len());
         let error = &settlement.keep.error;
         for job in hold.closed {
             let mut fate = settlement.fate_of(job.id);
@@ -35,6 +36,7 @@ impl State {
                 (fate, why) = (Fate::Cancel, Some("canceled".into()));
                 cancelled.push(job.id);
             }
+            fates.push(fate);
             let started_at = job.started_at.or(Some(hold.claimed_at));
             // What ends was tried; what is kept was tried if its claim counts.
             let tried = fate != Fate::Keep || settlement.keep.counted;
@@ -49,7 +51,7 @@ impl State {
             }
         }
         self.return_to_lane(now, lane, &settlement.keep, kept);
-        self.count(queue, settlement);
+        self.count(queue, settlement, &fates);
         Settled::Ok { cancelled }
     }
 
@@ -110,15 +112,12 @@ impl State {
         self.position(id.number, now);
     }
 
-    fn count(&mut self, queue: u32, settlement: &Settlement) {
+    fn count(&mut self, queue: u32, settlement: &Settlement, fates: &[Fate]) {
         let Some(row) = self.queues.get_mut(queue as usize - 1) else {
             return;
         };
-        if settlement.keep.counted {
-            row.failed += 1;
-        } else if settlement.rest == Fate::Done {
-            row.processed += 1;
-        }
+        row.processed += fates.iter().filter(|fate| **fate == Fate::Done).count() as u64;
+        row.failed += u64::from(settlement.has_failed(fates.iter().copied()));
     }
 
     /// Takes a waiting job out of its lane, wherever in it it stands.

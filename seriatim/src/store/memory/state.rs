@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{JobId, NodeId, Token};
 use crate::queue::Queue;
-use crate::store::request::{Command, NodeInfo};
+use crate::store::request::{Claim, Command, NodeInfo};
 use crate::store::view::JobState;
 
 /// A queue of the model.
@@ -51,6 +51,8 @@ pub(in crate::store) enum Place {
 /// A node of the model.
 #[derive(Clone, Debug)]
 pub(in crate::store) struct NodeRow {
+    /// Claims and rescues up to this ticket take nothing any more.
+    pub given_up: u64,
     pub info: NodeInfo,
     pub beat_at: Timestamp,
     pub dead_at: Option<Timestamp>,
@@ -97,6 +99,14 @@ impl State {
 
     pub(in crate::store) fn queue(&self, name: &str) -> Result<&QueueRow> {
         self.queues.iter().find(|row| &*row.name == name).ok_or_else(|| no_queue(name))
+    }
+
+    /// The queue of a claim.
+    pub(in crate::store) fn queue_to_claim(&self, request: &Claim) -> Result<&QueueRow> {
+        self.queue(&request.queue).and_then(|row| match request.declared && !row.declared {
+            true => Err(undeclared(&request.queue)),
+            false => Ok(row),
+        })
     }
 
     pub(in crate::store) fn queue_mut(&mut self, name: &str) -> Result<&mut QueueRow> {
@@ -219,7 +229,7 @@ impl State {
         entry.error = error.or(entry.error);
         entry.flagged = false;
         self.jobs.insert(entry.id, Place::Dead);
-        let state = JobState::Failed;
+        let state = JobState::Dead;
         let ended = Ended { queue, key, entry, state, at: now, until: Timestamp::MAX };
         self.dead.insert(ended.entry.id, ended);
     }
@@ -239,6 +249,12 @@ impl State {
             _ => id,
         }
     }
+}
+
+/// A queue that a push made, where only a declared one counts.
+pub(in crate::store) fn undeclared(name: &str) -> Error {
+    let message = format!("queue {name:?} is not declared: a push made it");
+    Error::new(ErrorKind::NotFound, message).in_field("queue")
 }
 
 pub(in crate::store) fn no_queue(name: &str) -> Error {

@@ -51,8 +51,8 @@ impl State {
         for lane in self.lanes.values().filter(|lane| lane.id.queue == row.number) {
             stats.lanes += 1;
             stats.jobs += job_count(lane);
-            stats.running += u64::from(lane.hold.is_some());
-            stats.retries += u64::from(lane.trouble().0 >= 0);
+            stats.claimed += u64::from(lane.hold.is_some());
+            stats.retrying += u64::from(lane.trouble().0 >= 0);
         }
         stats
     }
@@ -62,7 +62,7 @@ impl State {
         let fits = |lane: &&Lane| {
             lane.id.queue == queue
                 && query.key.as_deref().is_none_or(|key| lane.key.as_deref() == Some(key))
-                && (!query.running || lane.hold.is_some())
+                && (!query.claimed || lane.hold.is_some())
                 && (query.order != LaneOrder::RetryCount || lane.trouble().0 >= 0)
         };
         let mut lanes: Vec<&Lane> = self.lanes.values().filter(fits).collect();
@@ -80,7 +80,7 @@ impl State {
         let queue = self.queue(&query.queue)?.number;
         let mut views: Vec<JobView> = match query.state {
             JobState::Queued | JobState::Running => self.live_jobs(queue),
-            JobState::Failed => self.ended_jobs(queue, &self.dead),
+            JobState::Dead => self.ended_jobs(queue, &self.dead),
             JobState::Succeeded | JobState::Canceled => self.ended_jobs(queue, &self.done),
         };
         let state = |view: &JobView| match query.state {

@@ -1,6 +1,7 @@
 //! Claiming lanes, and rescuing claims whose lease has run out.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::error::{Fail, Try};
 use super::lane_row::LANE_COLUMNS;
@@ -12,8 +13,9 @@ use super::sql::{Columns, LIST_MAX, list};
 use super::work::{CLOCK, Known, Work};
 use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::id::{JobId, LaneId, Token};
+use crate::id::{JobId, LaneId, NodeId, Token};
 use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
+use crate::store::check_ticket;
 use crate::store::memory::state::State;
 use crate::store::request::{Claim, Claimed, Rescue};
 use crate::turn::Turn;
@@ -26,7 +28,8 @@ const CLASSES_AHEAD: usize = 8;
 
 /// What a claim asks as it begins, as far as the definitions are known: its node, when a lane must be
 /// looked at again, and the lanes to take if none must be now.
-pub(super) fn ahead(known: Known, request: &Claim) -> String {
+pub(super) fn ahead(known: Known, request: &Claim, asked: &AtomicU32) -> String {
+    asked.store(0, Ordering::Relaxed);
     let Some(row) = known.queues.iter().find(|row| *row.name == *request.queue) else {
         return String::new();
     };
@@ -36,22 +39,38 @@ pub(super) fn ahead(known: Known, request: &Claim) -> String {
     if classes.len() > CLASSES_AHEAD {
         return String::new();
     }
-    let node = nodes(Some(&request.node.0), "");
+    asked.store(queue, Ordering::Relaxed);
+    let ticket = ticket_of(&request.node, request.ticket);
+    let node = format!("{ticket};{}", nodes(Some(&request.node.0), ""));
     let wake = format!("SELECT MIN(w.wake) FROM ({}) w", first_wakes(queue));
     let lanes: String = classes.iter().map(|class| best(queue, *class, request)).collect();
     format!("{node};{wake};{lanes}")
 }
 
+/// `asked` is the number of the queue that was asked about as the operation began; 0 if none was.
 /// Also answers which of the turns are [plain](super::plain).
-pub(super) async fn claim(work: &mut Work<'_>, request: &Claim) -> Try<(Claimed, Vec<PlainLane>)> {
+pub(super) async fn claim(
+    work: &mut Work<'_>,
+    request: &Claim,
+    asked: u32,
+) -> Try<(Claimed, Vec<PlainLane>)> {
     let mut ahead = std::mem::take(&mut work.ahead).into_iter();
-    match ahead.next() {
-        Some(node) => work.add_nodes(node.rows)?,
-        None => work.load_nodes(Some(&request.node.0), "").await?,
+    match (ahead.next(), ahead.next()) {
+        (Some(given_up), Some(node)) => {
+            check_given_up(request.ticket, given_up.rows)?;
+            work.add_nodes(node.rows)?;
+        }
+        _ => {
+            hold_ticket(work, &request.node, request.ticket).await?;
+            work.load_nodes(Some(&request.node.0), "").await?;
+        }
     }
-    work.state.check_node(&request.node)?;
-    let row = work.state.queue(&request.queue)?;
+    work.state.check_node(&request.node, request.ticket)?;
+    let row = work.state.queue_to_claim(request)?;
     let (queue, paused) = (row.number, row.paused);
+    if asked != 0 && asked != queue {
+        return Err(Fail::NotPlain); // The store was emptied: what was asked ahead is of another queue.
+    }
     if paused || request.shard.is_some_and(|shard| shard != 0) {
         return Ok(Default::default());
     }
@@ -88,6 +107,30 @@ pub(super) async fn claim(work: &mut Work<'_>, request: &Claim) -> Try<(Claimed,
     let sight = sight.ok_or_else(super::sql::corrupt)?;
     let next_due = if sight.classes.is_empty() { sight.wake } else { Some(work.now) };
     Ok((Claimed { turns, next_due }, plain))
+}
+
+/// Keeps a call from being given up until it ends. Only what has a ticket can be.
+fn ticket_of(node: &NodeId, ticket: u64) -> String {
+    match ticket {
+        0 => "SELECT 0".to_owned(),
+        _ => {
+            let node = super::sql::text(&node.0);
+            format!("SELECT given_up FROM seriatim_ticket WHERE node = {node} LOCK IN SHARE MODE")
+        }
+    }
+}
+
+async fn hold_ticket(work: &mut Work<'_>, node: &NodeId, ticket: u64) -> Try<()> {
+    if ticket > 0 {
+        let rows = work.rows(&ticket_of(node, ticket)).await?;
+        check_given_up(ticket, rows)?;
+    }
+    Ok(())
+}
+
+fn check_given_up(ticket: u64, rows: Vec<mysql_async::Row>) -> Try<()> {
+    let given_up = rows.into_iter().next().map(|row| Columns::of(row).int()).transpose()?;
+    Ok(check_ticket(ticket, given_up.unwrap_or_default() as u64)?)
 }
 
 fn is_due(wake: Option<Timestamp>, now: Timestamp) -> bool {
@@ -293,6 +336,7 @@ async fn fill(work: &mut Work<'_>, turns: &mut [Turn]) -> Try<()> {
 
 /// The refusal of a rescuer that finds itself dead must not undo that others were declared dead.
 pub(super) async fn rescue(work: &mut Work<'_>, request: &Rescue) -> Try<Result<Vec<Turn>>> {
+    hold_ticket(work, &request.node, request.ticket).await?;
     work.load_nodes(None, "FOR UPDATE").await?;
     let now = work.now;
     let living: BTreeSet<_> = work.living();

@@ -149,7 +149,7 @@ impl JobRow {
     pub(super) fn ended(ended: &Ended) -> Self {
         let (state, until) = match ended.state {
             JobState::Succeeded => (SUCCEEDED, Some(ended.until.as_micros())),
-            JobState::Failed => (DEAD, None),
+            JobState::Dead => (DEAD, None),
             _ => (CANCELED, Some(ended.until.as_micros())),
         };
         Self {
@@ -171,7 +171,7 @@ impl JobRow {
             key: self.k,
             state: match self.state {
                 SUCCEEDED => JobState::Succeeded,
-                DEAD => JobState::Failed,
+                DEAD => JobState::Dead,
                 _ => JobState::Canceled,
             },
             at: Timestamp::from_micros(self.at),

@@ -408,7 +408,7 @@ impl Work<'_> {
                 _ => None,
             });
             let id = info.id.clone();
-            self.state.nodes.insert(id, NodeRow { info, beat_at, dead_at, command });
+            self.state.nodes.insert(id, NodeRow { info, beat_at, dead_at, command, given_up: 0 });
         }
         Ok(())
     }

@@ -3,10 +3,11 @@
 use super::error::Try;
 use super::pool::{Loan, Pool};
 use super::sql::Columns;
+use super::work::CLOCK;
 use crate::error::{Error, ErrorKind};
 
 /// The version that this build writes and reads.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 const SCHEMA: &str = include_str!("schema.sql");
 /// How many seconds a node waits for another that is setting the store up.
 const LOCK_SECONDS: u32 = 60;
@@ -30,14 +31,36 @@ pub(super) async fn migrate(pool: &Pool) -> Try<()> {
     Ok(())
 }
 
+/// Whether there is nothing to do. Writes nothing.
+pub(super) async fn check(pool: &Pool) -> Try<()> {
+    let mut loan = pool.lend().await?;
+    let found = version(&mut loan).await?;
+    loan.give_back();
+    match found {
+        Some(VERSION) => Ok(()),
+        Some(other) => Err(other_version(other).into()),
+        None => Err(not_set_up().into()),
+    }
+}
+
+pub(super) fn not_set_up() -> Error {
+    Error::new(ErrorKind::NotFound, "the store has not been set up here: migrate it first")
+}
+
 async fn create(loan: &mut Loan<'_>) -> Try<()> {
     match version(loan).await? {
         Some(VERSION) => return Ok(()),
-        Some(other) => return Err(other_version(other).into()),
-        None => {}
+        Some(other) if other > VERSION => return Err(other_version(other).into()),
+        // What version 2 has more is a table, and the schema makes what is missing.
+        Some(_) | None => {}
     }
     loan.run(SCHEMA).await?;
-    loan.run(&format!("INSERT INTO seriatim_meta (id, version) VALUES (1, {VERSION})")).await?;
+    // Nodes that knew a store which was emptied here must not take its definitions for these.
+    let meta = format!(
+        "INSERT INTO seriatim_meta (id, version, definitions) VALUES (1, {VERSION}, {CLOCK}) \
+         ON DUPLICATE KEY UPDATE version = {VERSION}"
+    );
+    loan.run(&meta).await?;
     Ok(())
 }
 

@@ -32,7 +32,7 @@ mod wake;
 mod work;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -49,7 +49,7 @@ use crate::job::Job;
 use crate::store::request::*;
 use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
-use crate::store::{Store, validate_push};
+use crate::store::{Opening, SharedStore, Store, validate_push};
 use crate::turn::Turn;
 
 pub use limit::bare_limit;
@@ -178,7 +178,7 @@ impl Mysql {
     ///
     /// Behind a `?` it may hold, joined by `&`:
     ///
-    /// - `connections`: most at once, 1 to 200; 8
+    /// - `connections`: most at once, besides one for the heartbeats of each engine, 1 to 200; 8
     /// - `call_timeout`: how long a call may take, the wait for a connection included; `30s`
     /// - `connect_timeout`: how long a connection may take to come about; `10s`
     /// - `ssl-mode`: `disabled`, `preferred` (the default: encrypted if the server can), `required`
@@ -256,6 +256,10 @@ impl Store for Mysql {
         Ok(migrate::migrate(&self.inner.pool).await?)
     }
 
+    async fn check(&self) -> Result<()> {
+        Ok(migrate::check(&self.inner.pool).await?)
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         transact!(self.inner, Hold::Alone, request.now, work => push::declare(work, &request.queues))
     }
@@ -271,9 +275,12 @@ impl Store for Mysql {
     }
 
     async fn claim(&self, request: Claim) -> Result<Claimed> {
-        let ahead = || claim::ahead(self.inner.definitions.known(), &request);
+        let asked = AtomicU32::new(0);
+        let ahead = || claim::ahead(self.inner.definitions.known(), &request, &asked);
         let (claimed, plain) = transact!(
-            self.inner, Hold::Shared, request.now, ahead(), work => claim::claim(work, &request)
+            self.inner, Hold::Shared, request.now, ahead(), work => claim::claim(
+                work, &request, asked.load(Ordering::Relaxed)
+            )
         )?;
         self.inner.plain.add(plain);
         Ok(claimed)
@@ -300,6 +307,10 @@ impl Store for Mysql {
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
         transact!(self.inner, Hold::Shared, request.now, work => claim::rescue(work, &request))?
+    }
+
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        transact!(self.inner, Hold::Shared, None, work => nodes::give_up(work, &request))
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
@@ -349,6 +360,12 @@ impl Store for Mysql {
         transact!(self.inner, Hold::Shared, None, work => nodes::command(work, node, command))
     }
 
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        transact!(
+            self.inner, Hold::Shared, request.now, work => nodes::declare_dead(work, &request)
+        )
+    }
+
     async fn lead(&self, request: Lead) -> Result<bool> {
         transact!(self.inner, Hold::Shared, request.now, work => nodes::lead(work, &request))
     }
@@ -389,6 +406,17 @@ impl Store for Mysql {
         let wakeups = self.inner.bell.listen();
         self.poll.start(&self.inner);
         wakeups
+    }
+
+    fn heartbeat_line(&self) -> Option<Opening> {
+        let inner = Inner {
+            pool: Pool::new(Options { connections: 1, ..self.inner.pool.options.clone() }),
+            definitions: Definitions::default(),
+            plain: Plain::default(),
+            bell: Bell::default(),
+        };
+        let line = Arc::new(Self { inner: Arc::new(inner), poll: wake::Poll::default() });
+        Some(Box::pin(async move { Ok(line as SharedStore) }))
     }
 
     fn native(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {

@@ -7,7 +7,7 @@ use super::load::Bodies;
 use super::sql::{Columns, json, list, text};
 use super::work::Work;
 use crate::id::NodeId;
-use crate::store::request::{Command, Heartbeat, Lead, Pulse};
+use crate::store::request::{Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse};
 use crate::store::view::NodeView;
 
 pub(super) async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
@@ -33,6 +33,12 @@ pub(super) async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<P
                  dead_at = VALUES(dead_at)",
                 row.beat_at.as_micros()
             );
+            work.run(&sql).await?;
+        }
+        if told.is_none() {
+            let node = text(&id.0);
+            let sql =
+                format!("INSERT IGNORE INTO seriatim_ticket (node, given_up) VALUES ({node}, 0)");
             work.run(&sql).await?;
         }
     }
@@ -67,6 +73,17 @@ async fn flagged(work: &mut Work<'_>, node: &NodeId, named: &BTreeSet<u64>) -> T
     Ok(())
 }
 
+/// Waits for the calls under way, which hold the row shared.
+pub(super) async fn give_up(work: &mut Work<'_>, request: &GiveUp) -> Try<()> {
+    let (node, ticket) = (text(&request.node.0), request.ticket);
+    let sql = format!(
+        "INSERT INTO seriatim_ticket (node, given_up) VALUES ({node}, {ticket}) \
+         ON DUPLICATE KEY UPDATE given_up = GREATEST(given_up, {ticket})"
+    );
+    work.run(&sql).await?;
+    Ok(())
+}
+
 pub(super) async fn command(work: &mut Work<'_>, node: &NodeId, command: Command) -> Try<()> {
     work.load_nodes(Some(&node.0), "FOR UPDATE").await?;
     work.state.command_node(node, command)?;
@@ -78,6 +95,21 @@ pub(super) async fn command(work: &mut Work<'_>, node: &NodeId, command: Command
     let sql = format!("UPDATE seriatim_node SET command = {word} WHERE id = {}", text(&node.0));
     work.run(&sql).await?;
     Ok(())
+}
+
+pub(super) async fn declare_dead(work: &mut Work<'_>, request: &DeclareDead) -> Try<bool> {
+    work.load_nodes(Some(&request.node.0), "FOR UPDATE").await?;
+    let declared = work.state.declare_dead(work.now, request);
+    if let Some(row) = work.state.nodes.get(&request.node).filter(|_| declared) {
+        let sql = format!(
+            "UPDATE seriatim_node SET dead_at = {}, beat_at = {} WHERE id = {}",
+            work.now.as_micros(),
+            row.beat_at.as_micros(),
+            text(&request.node.0)
+        );
+        work.run(&sql).await?;
+    }
+    Ok(declared)
 }
 
 pub(super) async fn lead(work: &mut Work<'_>, request: &Lead) -> Try<bool> {

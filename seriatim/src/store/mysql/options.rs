@@ -44,7 +44,7 @@ impl Options {
         }
         let mut ours = Ours::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            ours.take(pair)?;
+            ours.take(pair, query)?;
         }
         let opts = OptsBuilder::from_opts(opts)
             .max_allowed_packet(Some(PACKET_BYTES_MAX))
@@ -93,10 +93,10 @@ impl Default for Ours {
 }
 
 impl Ours {
-    fn take(&mut self, pair: &str) -> Result<()> {
+    fn take(&mut self, pair: &str, query: &str) -> Result<()> {
         let (name, value) = url::name_and_value(pair)?;
         let known = NAMES.iter().find(|known| **known == name).copied();
-        let Some(known) = known else { return Err(unknown(name)) };
+        let known = known.ok_or_else(|| url::unknown_option(query, name, &NAMES))?;
         match known {
             "connections" => self.connections = url::connections(&value)?,
             "call_timeout" => self.call_timeout = url::length(known, &value)?,
@@ -147,18 +147,4 @@ fn mode(name: &'static str, value: &str) -> Result<Mode> {
             return Err(Error::invalid(name, message));
         }
     })
-}
-
-/// The refusal of an option that there is not, with the one that was probably meant.
-fn unknown(name: &str) -> Error {
-    let plain = |name: &str| name.to_ascii_lowercase().replace(['-', '_'], "");
-    let shown: String = name.chars().take(40).collect();
-    let near = NAMES.iter().max_by_key(|known| {
-        let (a, b) = (plain(name), plain(known));
-        a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
-    });
-    let near = near.filter(|known| plain(known).get(..3) == plain(name).get(..3));
-    let hint = near.map(|known| format!(": did you mean {known}?")).unwrap_or_default();
-    let message = format!("has no option {shown:?}{hint} (there are {})", NAMES.join(", "));
-    Error::invalid("store", message)
 }

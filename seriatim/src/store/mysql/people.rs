@@ -189,8 +189,17 @@ pub(super) async fn sweep(work: &mut Work<'_>, rows_max: usize) -> Try<Swept> {
     work.save().await?;
     forget_names(work, most).await?;
     let old = at - micros(DEAD_NODE_SHOWN);
-    let sql = format!("DELETE FROM seriatim_node WHERE dead_at IS NOT NULL AND dead_at <= {old}");
-    work.run(&sql).await?;
+    let old = format!("FROM seriatim_node WHERE dead_at IS NOT NULL AND dead_at <= {old}");
+    let ids = format!("SELECT id {old}");
+    let mut nodes = Vec::new();
+    for row in work.rows(&ids).await? {
+        nodes.push(Columns::of(row).text()?);
+    }
+    if !nodes.is_empty() {
+        let nodes = literals(nodes.iter().map(|node| &**node));
+        work.run(&format!("DELETE FROM seriatim_ticket WHERE node IN ({nodes}); DELETE {old}"))
+            .await?;
+    }
     Ok(swept)
 }
 

@@ -1,4 +1,4 @@
--- Version 1. Times are microseconds since 1970. Text is kept as bytes, and so compared byte by byte.
+-- Version 2. Times are microseconds since 1970. Text is kept as bytes, and so compared byte by byte.
 -- Each statement ends with a semicolon at the end of a line; none is lost by running it twice.
 
 CREATE TABLE IF NOT EXISTS seriatim_meta (
@@ -168,6 +168,13 @@ CREATE TABLE IF NOT EXISTS seriatim_node (
   beat_at BIGINT NOT NULL,
   dead_at BIGINT NULL,
   command VARBINARY(16) NULL
+) ENGINE = InnoDB;
+
+-- Claims and rescues of a node up to this ticket take nothing any more. Each of them holds the row shared
+-- until it ends; a row of its own, so that heartbeats need not wait for them.
+CREATE TABLE IF NOT EXISTS seriatim_ticket (
+  node VARBINARY(512) NOT NULL PRIMARY KEY,
+  given_up BIGINT NOT NULL
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS seriatim_leader (

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod connecting;
+mod emptied;
 mod plain;
 mod plans;
 mod transactions;
@@ -72,6 +73,8 @@ async fn claim(store: &Mysql, queue: &str, lanes_max: usize) -> Claimed {
         lanes_max,
         crashed_max: lanes_max,
         lease: Lease::Node { ttl: LEASE },
+        declared: false,
+        ticket: 0,
     };
     store.claim(request).await.unwrap()
 }

@@ -56,8 +56,8 @@ pub(super) async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
             paused: row.paused,
             lanes: number(row.number, 0, 0),
             jobs: number(row.number, 0, 1),
-            running: number(row.number, 0, 2),
-            retries: number(row.number, 0, 3),
+            claimed: number(row.number, 0, 2),
+            retrying: number(row.number, 0, 3),
             dead: number(row.number, 1, 0),
             processed: number(row.number, 2, 0),
             failed: number(row.number, 2, 1),
@@ -80,7 +80,7 @@ pub(super) async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<La
     if let Some(key) = &query.key {
         filter += &format!(" AND l.k = {}", text(key));
     }
-    if query.running {
+    if query.claimed {
         filter += &format!(" AND l.st = {}", st::CLAIMED);
     }
     if query.order == LaneOrder::RetryCount {
@@ -117,7 +117,7 @@ pub(super) async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobV
     let queue = work.state.queue(&query.queue)?.number;
     let state = match query.state {
         JobState::Queued | JobState::Running => None,
-        JobState::Failed => Some(DEAD),
+        JobState::Dead => Some(DEAD),
         JobState::Succeeded => Some(SUCCEEDED),
         JobState::Canceled => Some(CANCELED),
     };

@@ -14,7 +14,6 @@ use super::load::Bodies;
 use super::pool::{Answer, Pool, Session};
 use super::sql::{Columns, LIST_MAX, STATEMENT_BYTES_MAX, list, literals};
 use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind};
 use crate::queue::Mode;
 use crate::store::memory::state::{QueueRow, State};
 
@@ -108,8 +107,7 @@ impl<'a> Work<'a> {
         let mut answers = answers.into_iter().skip(1);
         let row = answers.next().and_then(|answer| answer.rows.into_iter().next());
         let Some(mut row) = row.map(Columns::of) else {
-            let message = "the store has not been set up here: migrate it first";
-            return Err(Error::new(ErrorKind::NotFound, message).into());
+            return Err(super::migrate::not_set_up().into());
         };
         let (clock, stamp) = (Timestamp::from_micros(row.int()?), row.int()?);
         let mut work = Self::on(Session::Ours(loan), hold, now.unwrap_or(clock), stamp);

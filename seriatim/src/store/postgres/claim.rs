@@ -17,8 +17,8 @@ use crate::store::request::{Claim, Claimed, DueQuery, Lease, Rescue, SourceDue};
 use crate::turn::{Turn, TurnJob};
 
 const CLAIM: &str = "SELECT * \
-    FROM seriatim.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
-const RESCUE: &str = "SELECT * FROM seriatim.rescue($1, $2, $3, $4)";
+    FROM seriatim.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+const RESCUE: &str = "SELECT * FROM seriatim.rescue($1, $2, $3, $4, $5)";
 const TURN: &str = "SELECT * FROM seriatim.turn_job WHERE lane = $1 AND queue = $2 AND token = $3 \
     ORDER BY score, seq";
 const DUE: &str = "SELECT q.name, CASE WHEN NOT q.paused THEN \
@@ -56,6 +56,8 @@ impl Postgres {
                     &promote_max,
                     &jobs_max,
                     &(TURN_BYTES_MAX as i64),
+                    &request.declared,
+                    &(request.ticket as i64),
                 ],
             )
             .await?;
@@ -69,7 +71,8 @@ impl Postgres {
         let (now, node) = (request.now.map(micros), kept(&request.node.0));
         let ttl = micros_of(request.lease);
         let lanes_max = count(request.lanes_max, CLAIM_LANES_MAX);
-        let rows = self.pool.query(RESCUE, &[&now, &node, &ttl, &lanes_max]).await?;
+        let ticket = request.ticket as i64;
+        let rows = self.pool.query(RESCUE, &[&now, &node, &ttl, &lanes_max, &ticket]).await?;
         let Some((first, jobs)) = rows.split_first() else {
             return Ok(Vec::new());
         };

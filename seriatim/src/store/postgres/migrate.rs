@@ -6,15 +6,15 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// What brings the store from each version to the next. A step that was released never changes: what
 /// comes later is a step of its own.
-const STEPS: [&[&str]; 3] = [BEFORE_RELEASE, BEFORE_RELEASE, FIRST];
+const STEPS: [&[&str]; 4] = [BEFORE_RELEASE, BEFORE_RELEASE, BEFORE_RELEASE, FIRST];
 /// The version that this build writes and reads.
 const VERSION: usize = STEPS.len();
 
-/// Versions 1 and 2 were never released, and have no way to the next.
+/// Versions 1 to 3 were never released, and have no way to the next.
 const BEFORE_RELEASE: &[&str] = &[];
 
 /// The version that [`FIRST`] makes.
-const FIRST_RELEASED: usize = 3;
+const FIRST_RELEASED: usize = 4;
 
 const FIRST: &[&str] = &[
     include_str!("sql/schema.sql"),
@@ -69,6 +69,25 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
     step.commit().await.map_err(error::of_driver)
 }
 
+/// Refuses a store that [`migrate`] would change. Reads only.
+pub(super) async fn check(pool: &Pool) -> Result<()> {
+    let mut loan = pool.lend().await?;
+    let Some(client) = loan.client() else {
+        return Ok(());
+    };
+    let step = client.transaction().await.map_err(error::of_driver)?;
+    let found = version(&step, &pool.schema).await?;
+    step.rollback().await.map_err(error::of_driver)?;
+    match found {
+        Some(VERSION) => Ok(()),
+        Some(other) => Err(other_version(other)),
+        None => {
+            let message = format!("the schema {} holds no store: migrate it first", pool.schema);
+            Err(Error::new(ErrorKind::NotFound, message))
+        }
+    }
+}
+
 async fn version(step: &tokio_postgres::Transaction<'_>, schema: &str) -> Result<Option<usize>> {
     let exists = in_schema("SELECT to_regclass('seriatim.meta') IS NOT NULL", schema);
     if !is_true(step, &exists).await? {
@@ -76,7 +95,8 @@ async fn version(step: &tokio_postgres::Transaction<'_>, schema: &str) -> Result
     }
     let version = in_schema("SELECT version FROM seriatim.meta", schema);
     let rows = step.query_typed(&version, &[]).await.map_err(error::of_driver)?;
-    Ok(rows.first().map(|row| row.get::<_, i32>(0) as usize))
+    // Where somebody emptied all tables nothing tells the version: later steps fail if they were done.
+    Ok(Some(rows.first().map_or(FIRST_RELEASED, |row| row.get::<_, i32>(0) as usize)))
 }
 
 async fn is_true(step: &tokio_postgres::Transaction<'_>, sql: &str) -> Result<bool> {

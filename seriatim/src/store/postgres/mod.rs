@@ -24,6 +24,8 @@ mod transaction;
 mod views;
 mod wake;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use options::Options;
 use pool::Pool;
@@ -34,10 +36,10 @@ pub use size::size;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::id::{JobId, LaneId, NodeId, Token};
-use crate::store::Store;
 use crate::store::request::*;
 use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
+use crate::store::{Opening, SharedStore, Store};
 use crate::turn::Turn;
 
 /// See [`Capabilities::claim_split`]: two sessions at once keep two of the server's cores busy, and share
@@ -60,7 +62,8 @@ impl Postgres {
     /// missing; `keepalives_idle`, …), and of ours:
     ///
     /// - `schema`: 1 to 40 of `a-z 0-9 _`, beginning with a letter; `seriatim`
-    /// - `connections`: most at once, besides the one that listens, 1 to 200; 8
+    /// - `connections`: most at once, besides the one that listens and one for the heartbeats of each
+    ///   engine, 1 to 200; 8
     /// - `call_timeout`: how long a call may take, the wait for a connection included; `30s`
     /// - `sslmode`: `disable`, `prefer` (the default), `require` (encrypted, whoever answers),
     ///   `verify-full` (the server must prove its name, to an authority that `sslrootcert`, a file in
@@ -118,6 +121,10 @@ impl Store for Postgres {
         migrate::migrate(&self.pool).await
     }
 
+    async fn check(&self) -> Result<()> {
+        migrate::check(&self.pool).await
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.declare_queues(request).await?;
         self.ring();
@@ -146,6 +153,10 @@ impl Store for Postgres {
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
         self.rescue_lanes(request).await
+    }
+
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.give_calls_up(request).await
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
@@ -188,6 +199,10 @@ impl Store for Postgres {
         self.tell_node(node, command).await
     }
 
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        self.bury_node(request).await
+    }
+
     async fn lead(&self, request: Lead) -> Result<bool> {
         self.take_lead(request).await
     }
@@ -228,12 +243,19 @@ impl Store for Postgres {
         self.bell.listen()
     }
 
+    fn heartbeat_line(&self) -> Option<Opening> {
+        let bell = Bell::default();
+        let wake = wake::Link::none();
+        let line = Arc::new(Self { pool: self.pool.alone(), bell, wake });
+        Some(Box::pin(async move { Ok(line as SharedStore) }))
+    }
+
     fn native(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
         Some(self)
     }
 
     async fn close(&self) -> Result<()> {
-        self.wake.close();
+        self.wake.close().await;
         self.pool.close();
         Ok(())
     }

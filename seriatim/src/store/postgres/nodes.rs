@@ -8,12 +8,18 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{NodeId, Token};
 use crate::limits::PROGRESS_BYTES_MAX;
-use crate::store::request::{Beat, CancelNotice, Command, Heartbeat, Lead, NodeInfo, Pulse};
+use crate::store::gone;
+use crate::store::request::{
+    Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, NodeInfo, Pulse,
+};
 use crate::store::view::NodeView;
 
 const HEARTBEAT: &str = "SELECT * FROM seriatim.heartbeat($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const COMMAND: &str =
     "UPDATE seriatim.node SET command = $2 WHERE id = $1 AND dead_at IS NULL RETURNING id";
+const GIVE_UP: &str = "SELECT seriatim.give_up($1, $2)";
+const DECLARE_DEAD: &str = "UPDATE seriatim.node SET dead_at = coalesce($1, seriatim.clock()), beat_at = $2 \
+     WHERE id = $3 AND dead_at IS NULL AND beat_at = $4 RETURNING id";
 const LEAD: &str = "SELECT seriatim.lead($1, $2, $3, $4)";
 const NODES: &str = "SELECT * FROM seriatim.node ORDER BY id";
 
@@ -43,6 +49,11 @@ impl Postgres {
         })
     }
 
+    pub(super) async fn give_calls_up(&self, request: GiveUp) -> Result<()> {
+        let (node, ticket) = (kept(&request.node.0), request.ticket as i64);
+        self.pool.query(GIVE_UP, &[&node, &ticket]).await.map(drop)
+    }
+
     pub(super) async fn tell_node(&self, node: &NodeId, command: Command) -> Result<()> {
         let number = command.kept().map(|c| i16::from(c == Command::Stop));
         match self.pool.query(COMMAND, &[&kept(&node.0), &number]).await?.is_empty() {
@@ -52,6 +63,13 @@ impl Postgres {
                 Err(Error::new(ErrorKind::NotFound, message))
             }
         }
+    }
+
+    pub(super) async fn bury_node(&self, request: DeclareDead) -> Result<bool> {
+        let (now, node) = (request.now.map(micros), kept(&request.node.0));
+        let (back, seen) = (gone::set_back(request.heartbeat_at), request.heartbeat_at);
+        let params: super::pool::Params<'_> = &[&now, &micros(back), &node, &micros(seen)];
+        Ok(!self.pool.query(DECLARE_DEAD, params).await?.is_empty())
     }
 
     pub(super) async fn take_lead(&self, request: Lead) -> Result<bool> {
@@ -71,7 +89,7 @@ fn node_view(row: &Row) -> Result<NodeView> {
     let info: NodeInfo = serde_json::from_str(column(row, "info")?).map_err(wrong)?;
     Ok(NodeView {
         info,
-        heartbeat_at: Timestamp::from_micros(column(row, "beat_at")?),
+        heartbeat_at: gone::as_it_was(Timestamp::from_micros(column(row, "beat_at")?)),
         dead: column::<Option<i64>>(row, "dead_at")?.is_some(),
         command: command(column(row, "command")?),
     })

@@ -9,6 +9,34 @@ use super::tls::Tls;
 use crate::error::{Error, Result};
 use crate::store::url;
 
+/// What the store reads of a URL's parameters.
+const OURS: [&str; 6] =
+    ["schema", "connections", "call_timeout", "sslmode", "sslrootcert", "listen"];
+/// What the driver reads of them.
+const DRIVERS_OWN: [&str; 18] = [
+    "user",
+    "password",
+    "dbname",
+    "options",
+    "application_name",
+    "sslnegotiation",
+    "host",
+    "hostaddr",
+    "port",
+    "connect_timeout",
+    "tcp_user_timeout",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_retries",
+    "target_session_attrs",
+    "channel_binding",
+    "load_balance_hosts",
+];
+
+const NO_URL: &str = "is not a URL of a PostgreSQL database: write it as \
+                      postgres://USER:PASSWORD@HOST:PORT/DATABASE?NAME=VALUE";
+
 /// A URL, taken apart.
 #[derive(Clone)]
 pub(super) struct Options {
@@ -30,14 +58,13 @@ impl Options {
         let theirs: Vec<&str> = query
             .split('&')
             .filter(|pair| !pair.is_empty())
-            .map(|pair| ours.take(pair).map(|taken| (!taken).then_some(pair)))
+            .map(|pair| ours.take(pair, query).map(|taken| (!taken).then_some(pair)))
             .filter_map(Result::transpose)
             .collect::<Result<_>>()?;
         let rest = if theirs.is_empty() { String::new() } else { format!("?{}", theirs.join("&")) };
         // The driver's words for a URL that it cannot read may quote the password.
-        let mut config: Config = format!("{base}{rest}")
-            .parse()
-            .map_err(|_| Error::invalid("store", "is not a URL of a PostgreSQL database"))?;
+        let mut config: Config =
+            format!("{base}{rest}").parse().map_err(|_| Error::invalid("store", NO_URL))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             let message =
                 "names no server: write it as postgres://USER:PASSWORD@HOST:PORT/DATABASE";
@@ -122,8 +149,8 @@ impl Default for Ours {
 }
 
 impl Ours {
-    /// Whether the parameter is one of ours.
-    fn take(&mut self, pair: &str) -> Result<bool> {
+    /// Whether the parameter is one of ours; an error if it is not the driver's either.
+    fn take(&mut self, pair: &str, query: &str) -> Result<bool> {
         let (name, value) = url::name_and_value(pair)?;
         match name {
             "schema" => self.schema = Some(value),
@@ -132,7 +159,11 @@ impl Ours {
             "sslmode" => (self.ssl_mode, self.verify) = ssl_mode(&value)?,
             "sslrootcert" => self.roots = Some(value.into()),
             "listen" => self.listen = listen(&value)?,
-            _ => return Ok(false),
+            _ if DRIVERS_OWN.contains(&name) => return Ok(false),
+            _ => {
+                let known: Vec<&str> = OURS.into_iter().chain(DRIVERS_OWN).collect();
+                return Err(url::unknown_option(query, name, &known));
+            }
         }
         Ok(true)
     }
@@ -172,4 +203,19 @@ pub(super) fn check_schema(schema: &str) -> Result<()> {
     let message =
         "must be 1 to 40 of the characters a-z 0-9 _, begin with a letter and not with pg_";
     Err(Error::invalid("schema", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Options;
+
+    #[test]
+    fn an_option_that_there_is_not_is_named_and_not_the_whole_url_blamed() {
+        let said = |url| Options::parse(url).err().map(|error| error.to_string());
+        let slip = said("postgres://me:secret@host/db?conections=3").unwrap();
+        assert!(slip.starts_with("store: has no option \"conections\": did you mean connections?"));
+        assert_eq!(said("postgres://host/db?connections=3&keepalives_idle=9"), None);
+        let broken = said("postgres://me:secret@host:port/db").unwrap();
+        assert!(broken.contains("postgres://USER:") && !broken.contains("secret"), "{broken}");
+    }
 }

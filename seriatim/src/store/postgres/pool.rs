@@ -18,6 +18,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// How often a call is repeated that the server undid because of others.
 const TRIES_MAX: usize = 5;
 
+/// How long it is tried to end a statement on the server that nobody waits for any more.
+const CANCEL_MAX: Duration = Duration::from_secs(5);
+
 /// The connections of a store. None of them has a state of its own: what a call needs of its session
 /// is bound to the functions that it calls, so that a pooler may stand between us and the server.
 pub(super) struct Pool {
@@ -53,6 +56,21 @@ impl Pool {
             call_timeout: options.call_timeout,
             texts: Mutex::default(),
             places: Semaphore::new(options.connections),
+            idle: Mutex::default(),
+            closed: AtomicBool::new(false),
+            repeated: AtomicU64::new(0),
+        }
+    }
+
+    /// The same with one connection, which nobody else uses.
+    pub(super) fn alone(&self) -> Self {
+        Self {
+            config: self.config.clone(),
+            tls: self.tls.clone(),
+            schema: self.schema.clone(),
+            call_timeout: self.call_timeout,
+            texts: Mutex::default(),
+            places: Semaphore::new(1),
             idle: Mutex::default(),
             closed: AtomicBool::new(false),
             repeated: AtomicU64::new(0),
@@ -196,10 +214,23 @@ impl Loan<'_> {
 
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
+        if let Some(client) = self.client.as_ref().filter(|_| self.busy) {
+            end_on_server(client, &self.pool.tls);
+        }
         let client = self.client.take().filter(|client| !client.is_closed() && !self.busy);
         if !self.pool.closed.load(Ordering::Relaxed) {
             self.pool.idle().extend(client);
         }
+    }
+}
+
+/// Ends the statement that nobody waits for any more. Where that fails it ends by itself.
+fn end_on_server(client: &Client, tls: &Tls) {
+    let (token, tls) = (client.cancel_token(), tls.clone());
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(async move {
+            let _ = tokio::time::timeout(CANCEL_MAX, token.cancel_query(tls)).await;
+        });
     }
 }
 

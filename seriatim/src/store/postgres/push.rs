@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Job, JobOptions, RunAt};
 use crate::limits::QUEUES_MAX;
 use crate::queue::{DueRule, Merge, Mode, Queue};
+use crate::store::definition::Found;
 use crate::store::request::{Declare, Push, PushStatus, Pushed};
 use crate::store::{validate_key, validate_push};
 
@@ -234,20 +235,12 @@ fn declare_error(e: tokio_postgres::Error, queues: &[Queue]) -> Error {
         return error::common(e);
     };
     let words: Vec<usize> = detail.split(' ').filter_map(|word| word.parse().ok()).collect();
-    let found = match words[..] {
-        [place, mode, merge] => (queues.get(place), MODES.get(mode), MERGES.get(merge), place),
-        _ => return error::of_driver(e),
-    };
-    let (Some(queue), Some(mode), Some(merge), place) = found else {
+    let [place, mode, merge, declared, runs] = words[..] else { return error::of_driver(e) };
+    let (Some(queue), Some(&mode), Some(&merge)) =
+        (queues.get(place), MODES.get(mode), MERGES.get(merge))
+    else {
         return error::of_driver(e);
     };
-    let message = format!(
-        "queue {:?} is {mode} (merge {}) in the store and {} (merge {}) here, and it is not empty: \
-         drain it, or declare it as it is",
-        queue.name,
-        merge.as_str(),
-        queue.mode,
-        queue.merge.as_str()
-    );
-    Error::new(ErrorKind::Conflict, message).in_field("mode").in_field(format!("queues[{place}]"))
+    let found = Found { mode, merge, declared: declared == 1, holds_jobs: true, runs: runs == 1 };
+    found.conflict(queue).in_field(format!("queues[{place}]"))
 }

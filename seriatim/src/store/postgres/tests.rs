@@ -14,6 +14,8 @@ use crate::store::{
 use crate::{ErrorKind, Job, Merge, Queue, Settlement, Timestamp, Token, Turn};
 
 mod connecting;
+mod emptied;
+mod giving_up;
 mod reading;
 mod transactions;
 
@@ -60,6 +62,8 @@ fn claiming(queue: &str, lanes_max: usize) -> Claim {
         lanes_max,
         crashed_max: lanes_max,
         lease: Lease::Node { ttl: LEASE },
+        declared: false,
+        ticket: 0,
     }
 }
 
@@ -113,7 +117,7 @@ async fn a_store_of_a_newer_version_is_refused() {
     session().await.batch_execute(&newer).await.unwrap();
     let error = store.migrate().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 3"));
+    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 4"));
 }
 
 /// Pushers and workers of several processes on few keys: each job is handed over exactly once, in

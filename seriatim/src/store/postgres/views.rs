@@ -25,15 +25,15 @@ const QUEUE: &str = "SELECT number FROM seriatim.queue WHERE name = $1";
 const JOB: &str = "SELECT v.* FROM seriatim.resolve($1, $2, $3) r \
     JOIN seriatim.job_view v ON v.seq = r.o_seq";
 const STATS: &str = "SELECT q.name, q.mode, q.paused, coalesce($1, seriatim.clock()) AS now, \
-    l.lanes, l.running, l.retries, \
+    l.lanes, l.claimed, l.retrying, \
     seriatim.first_due(q.number) AS due, \
     l.packed + (SELECT count(*) FROM seriatim.item i WHERE i.queue = q.number) AS jobs, \
     (SELECT count(*) FROM seriatim.ended e WHERE e.queue = q.number AND e.state = 3) AS dead, \
     t.processed, t.failed \
     FROM seriatim.queue q \
-    CROSS JOIN LATERAL (SELECT count(*) AS lanes, count(*) FILTER (WHERE claimed) AS running, \
+    CROSS JOIN LATERAL (SELECT count(*) AS lanes, count(*) FILTER (WHERE claimed) AS claimed, \
       count(*) FILTER (WHERE payload IS NOT NULL) AS packed, \
-      count(*) FILTER (WHERE retry_count >= 0) AS retries \
+      count(*) FILTER (WHERE retry_count >= 0) AS retrying \
       FROM seriatim.lane l WHERE l.queue = q.number AND l.number > 0) l \
     CROSS JOIN LATERAL (SELECT coalesce(sum(processed), 0)::bigint AS processed, \
       coalesce(sum(failed), 0)::bigint AS failed \
@@ -123,7 +123,7 @@ impl Postgres {
         let key = query.key.as_deref().map(kept);
         let most = count(query.rows_max.max(1), PAGE_ROWS_MAX);
         let params: super::pool::Params<'_> =
-            &[&queue, &key, &query.running, &place, &last, &(i64::from(most) + 1)];
+            &[&queue, &key, &query.claimed, &place, &last, &(i64::from(most) + 1)];
         let rows = self.pool.query(sql, params).await?;
         page(&rows, most, rows.len(), "number", lane_view)
     }
@@ -138,7 +138,7 @@ impl Postgres {
         let states: &[i16] = match query.state {
             JobState::Queued | JobState::Running => &[0, 1],
             JobState::Succeeded => &[2],
-            JobState::Failed => &[3],
+            JobState::Dead => &[3],
             JobState::Canceled => &[4],
         };
         let (place, last) = cursor(query.after.as_deref())?;
@@ -209,8 +209,8 @@ fn stats(row: &Row) -> Result<QueueStats> {
         paused: column(row, "paused")?,
         lanes: number("lanes")?,
         jobs: number("jobs")?,
-        running: number("running")?,
-        retries: number("retries")?,
+        claimed: number("claimed")?,
+        retrying: number("retrying")?,
         dead: number("dead")?,
         processed: number("processed")?,
         failed: number("failed")?,
@@ -249,7 +249,7 @@ fn job_view(row: &Row) -> Result<JobView> {
         0 => JobState::Queued,
         1 => JobState::Running,
         2 => JobState::Succeeded,
-        3 => JobState::Failed,
+        3 => JobState::Dead,
         _ => JobState::Canceled,
     };
     Ok(JobView {

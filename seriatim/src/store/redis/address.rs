@@ -7,10 +7,13 @@
 use redis::{Client, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 
 use crate::error::{Error, Result};
-use crate::store::url::name_and_value;
+use crate::store::url::{name_and_value, unknown_option};
 
 /// Most replicas that a batch can be made to wait for.
 const WAIT_REPLICAS_MAX: u32 = 100;
+
+/// The options that a URL may name; `protocol` is the driver's.
+const NAMES: [&str; 5] = ["ca", "tls", "wait_replicas", "wait_fsync", "protocol"];
 
 /// What a URL names.
 pub(super) enum Place {
@@ -115,7 +118,8 @@ fn read_query(query: &str) -> Result<(Options, String)> {
                         Error::invalid("wait_replicas", message)
                     })?;
             }
-            _ => others.push(pair),
+            "protocol" => others.push(pair),
+            _ => return Err(unknown_option(query, name, &NAMES)),
         }
     }
     Ok((options, others.join("&")))
@@ -148,5 +152,7 @@ mod tests {
         assert_eq!(options.ca.as_deref(), Some(&b"a certificate"[..]));
         assert!(options.tls, "without a value it is meant");
         assert!(read("redis-cluster://a:1?ca=%2").is_err());
+        let error = read("redis://a:1/0?wait_replica=1").err().unwrap();
+        assert!(error.to_string().contains("did you mean wait_replicas?"), "{error}");
     }
 }

@@ -4,11 +4,13 @@ use futures_util::future::try_join_all;
 
 use super::Redis;
 use super::link::{Args, CLAIM, TURN};
-use super::queues::Known;
+use super::push::ATTEMPTS;
+use super::queues::{Known, changing};
 use super::reply::{Fields, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{LaneId, NodeId, Token};
 use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
+use crate::store::memory::state::undeclared;
 use crate::store::request::{Claim, Claimed, Lease};
 use crate::turn::Turn;
 
@@ -19,20 +21,28 @@ impl Redis {
         if self.link.is_cluster() {
             self.check_node(&request.node).await?;
         }
-        let known = self.existing(&request.queue).await?;
-        let mut tally = self.claim_as_known(&known, &request).await?;
-        if !tally.stale {
-            return Ok(tally.claimed);
-        }
-        // It may have more shards than this process knows, or some have not heard of the change.
-        if let Some(known) = self.reload(&request.queue).await? {
-            self.adopt(&known).await?;
-            match tally.claimed.turns.first() {
-                Some(turn) => tally.claimed.next_due = Some(turn.claimed_at),
-                None => tally = self.claim_as_known(&known, &request).await?,
+        let mut known = self.existing(&request.queue).await?;
+        for _ in 0..ATTEMPTS {
+            let refused = request.declared && !known.declared;
+            if !refused {
+                let mut tally = self.claim_as_known(&known, &request).await?;
+                if !tally.stale {
+                    return Ok(tally.claimed);
+                }
+                if let Some(turn) = tally.claimed.turns.first() {
+                    tally.claimed.next_due = Some(turn.claimed_at);
+                    return Ok(tally.claimed);
+                }
             }
+            // It may have another definition than this process knows, or more shards, or some of these have
+            // not heard of it. In a store that was wiped it is gone.
+            known = self.current(&request.queue).await?;
+            if refused && !known.declared {
+                return Err(undeclared(&request.queue));
+            }
+            self.adopt(&known).await?;
         }
-        Ok(tally.claimed)
+        Err(changing(&request.queue))
     }
 
     async fn claim_as_known(&self, known: &Known, request: &Claim) -> Result<Tally> {
@@ -68,7 +78,9 @@ impl Redis {
         let count = shards.len().max(1);
         let (lanes, crashed) = (tally.lanes_left / count, tally.crashed_left / count);
         if count > 1 && lanes > 0 {
-            let claims = shards.iter().map(|shard| self.claim_in(*shard, request, lanes, crashed));
+            let claims = shards
+                .iter()
+                .map(|shard| self.claim_in(*shard, request, tally.version, lanes, crashed));
             let whole = crashed > 0 || tally.crashed_left == 0;
             for got in try_join_all(claims).await? {
                 tally.add(got);
@@ -80,7 +92,9 @@ impl Redis {
         }
         tally.claimed.next_due = None;
         for shard in shards {
-            let got = self.claim_in(*shard, request, tally.lanes_left, tally.crashed_left).await?;
+            let got = self
+                .claim_in(*shard, request, tally.version, tally.lanes_left, tally.crashed_left)
+                .await?;
             tally.add(got);
         }
         Ok(())
@@ -104,6 +118,7 @@ impl Redis {
         &self,
         shard: Shard,
         request: &Claim,
+        version: i64,
         lanes_max: usize,
         crashed_max: usize,
     ) -> Result<(Claimed, Option<i64>)> {
@@ -115,8 +130,9 @@ impl Redis {
         });
         args.micros(request.lease.ttl()).int(lanes_max as i64).int(crashed_max as i64);
         args.int(PROMOTE_LANES_MAX as i64).int(TURN_JOBS_MAX as i64).int(TURN_BYTES_MAX as i64);
+        args.int(request.ticket);
         let alive = (!self.link.is_cluster()).then(|| self.global("alive"));
-        args.flag(alive.is_some());
+        args.flag(alive.is_some()).int(version);
         routes(&mut args, request);
         let key = self.key(shard, "");
         // A token that a failover forgets would leave the one before it in force.
@@ -129,7 +145,16 @@ impl Redis {
             return Ok((Claimed::default(), None));
         }
         let (now, turns, next_due) = (answer.time()?, answer.list()?, answer.opt_time()?);
-        let (token, version) = (Token(answer.int()?), answer.int()?);
+        let (token, version, dangling) = (Token(answer.int()?), answer.int()?, answer.int()?);
+        if dangling > 0 {
+            let (queue, shard) = (&*request.queue, shard.shard);
+            tracing::error!(
+                queue,
+                shard,
+                dangling,
+                "an index named lanes that are not there: they were taken out"
+            );
+        }
         let turns = turns.claimed(shard, &request.queue, now, token)?;
         Ok((Claimed { turns, next_due }, Some(version)))
     }

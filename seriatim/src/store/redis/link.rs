@@ -12,6 +12,7 @@ use super::reply::Fields;
 use super::wire::Wire;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::was_given_up;
 
 /// How long replicas or the disk may take to confirm a batch.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
@@ -80,12 +81,14 @@ global_scripts! {
     GLOBAL_COMMAND = "lua/global_command.lua",
     GLOBAL_DYING = "lua/global_dying.lua",
     GLOBAL_FLAG = "lua/global_flag.lua",
+    GLOBAL_GONE = "lua/global_gone.lua",
     GLOBAL_LEAD = "lua/global_lead.lua",
     GLOBAL_MIGRATE = "lua/global_migrate.lua",
     GLOBAL_RUN = "lua/global_run.lua",
     GLOBAL_REGISTER = "lua/global_register.lua",
     GLOBAL_SWEEP = "lua/global_sweep.lua",
     GLOBAL_UNFLAG = "lua/global_unflag.lua",
+    GIVE_UP = "lua/give_up.lua",
 }
 
 /// What a script is called with.
@@ -161,13 +164,19 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) async fn open(url: &str) -> Result<Self> {
-        let (place, options) = address::read(url)?;
-        let wire = Wire::open(place, &options).await?;
-        if wire.is_cluster() && options.waits() {
+        let link = Self::open_again(url).await?;
+        if link.is_cluster() && link.options.waits() {
             let message = "wait_replicas and wait_fsync are not there for a cluster";
             return Err(Error::new(ErrorKind::Unsupported, message).in_field("store"));
         }
-        durability::check(&wire, &options).await?;
+        durability::check(&link.wire, &link.options).await?;
+        Ok(link)
+    }
+
+    /// Another connection to a server that has been looked at.
+    pub(super) async fn open_again(url: &str) -> Result<Self> {
+        let (place, options) = address::read(url)?;
+        let wire = Wire::open(place, &options).await?;
         Ok(Self { wire, options, closed: Arc::default() })
     }
 
@@ -325,6 +334,9 @@ fn is_no_script(error: &RedisError) -> bool {
 pub(super) fn translate(error: RedisError) -> Error {
     let text = error.to_string();
     let says = |code: &str| error.code() == Some(code) || text.contains(&format!("{code} "));
+    if says("GIVENUP") {
+        return was_given_up();
+    }
     let (kind, message) = if says("OOM") {
         (ErrorKind::Full, "the server's memory limit is reached: nothing was written")
     } else if says("MISCONF") {

@@ -33,6 +33,7 @@ mod views;
 mod wake;
 mod wire;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
@@ -45,10 +46,10 @@ pub use size::size;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{JobId, LaneId, NodeId, Token};
-use crate::store::Store;
 use crate::store::request::*;
 use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
+use crate::store::{Opening, SharedStore, Store};
 use crate::turn::Turn;
 
 /// The version of what is kept; a store written by a newer one is refused.
@@ -62,14 +63,17 @@ const PREFIX_BYTES_MAX: usize = 64;
 /// What survives a restart of the server is what its configuration says: at least
 /// `appendonly yes` and `maxmemory-policy noeviction` are recommended.
 pub struct Redis {
+    url: String,
     link: Link,
     prefix: String,
     memo: Memo,
     /// Spreads over the shards what has no key, and claims.
     rotation: AtomicU64,
-    fleet: fleet::Fleet,
+    /// Shared with the connection for heartbeats, which are told who lives.
+    fleet: Arc<fleet::Fleet>,
     bell: Bell,
-    wake: wake::Listener,
+    /// None on a connection for heartbeats alone.
+    wake: Option<wake::Listener>,
 }
 
 impl Redis {
@@ -86,19 +90,25 @@ impl Redis {
     /// Opens the store with another prefix: 1 to 64 of `A-Z a-z 0-9 _ - . :`.
     pub async fn connect_in(url: &str, prefix: &str) -> Result<Self> {
         check_prefix(prefix)?;
-        let link = Link::open(url).await?;
-        let bell = Bell::default();
-        let wake = wake::Listener::open(link.ears(), wake::channel(prefix), bell.clone());
+        let mut store = Self::on(Link::open(url).await?, url, prefix);
+        let (ears, channel) = (store.link.ears(), wake::channel(prefix));
+        store.wake = Some(wake::Listener::open(ears, channel, store.bell.clone()));
+        Ok(store)
+    }
+
+    /// A store that hears no wake-ups.
+    fn on(link: Link, url: &str, prefix: &str) -> Self {
         let (memo, rotation) = (Memo::default(), AtomicU64::new(fastrand::u64(..)));
-        Ok(Self {
+        Self {
+            url: url.to_owned(),
             link,
             prefix: prefix.to_owned(),
             memo,
             rotation,
-            fleet: fleet::Fleet::default(),
-            bell,
-            wake,
-        })
+            fleet: Arc::default(),
+            bell: Bell::default(),
+            wake: None,
+        }
     }
 
     /// A key of a shard; all of them lie in one hash slot.
@@ -119,22 +129,23 @@ impl Redis {
         let mut args = Args::default();
         args.int(LAYOUT_VERSION);
         let there = self.link.run(&GLOBAL_MIGRATE, &self.global(""), &args).await?;
-        let there = single(there)?.int()?;
-        if there < LAYOUT_VERSION {
-            let message = format!(
-                "the store in Redis has version {there}, which no release wrote and this build \
-                 cannot read: use another prefix, or empty it"
-            );
-            return Err(Error::new(ErrorKind::Conflict, message));
+        check_version(single(there)?.int()?)
+    }
+
+    async fn do_check(&self) -> Result<()> {
+        let version = redis::cmd("HGET").arg(self.global("meta")).arg("version").to_owned();
+        if let Some(there) = single(self.link.query(&version).await?)?.opt_int()? {
+            return check_version(there);
         }
-        if there > LAYOUT_VERSION {
-            let message = format!(
-                "the store in Redis has version {there} and this build knows version \
-                 {LAYOUT_VERSION}: use the build that wrote it, or a newer one"
-            );
-            return Err(Error::new(ErrorKind::Conflict, message));
+        // After a wipe a push may come before a node that migrates.
+        let queues = redis::cmd("EXISTS").arg(self.global("queues")).to_owned();
+        match single(self.link.query(&queues).await?)?.int()? {
+            0 => {
+                let message = format!("no key of a store with prefix {:?} is here", self.prefix);
+                Err(Error::new(ErrorKind::NotFound, message))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     async fn server_time(&self) -> Result<Timestamp> {
@@ -142,6 +153,24 @@ impl Redis {
         let (seconds, micros) = (parts.int()?, parts.int()?);
         Ok(Timestamp::from_micros(seconds * 1_000_000 + micros))
     }
+}
+
+fn check_version(there: i64) -> Result<()> {
+    if there < LAYOUT_VERSION {
+        let message = format!(
+            "the store in Redis has version {there}, which no release wrote and this build \
+             cannot read: use another prefix, or empty it"
+        );
+        return Err(Error::new(ErrorKind::Conflict, message));
+    }
+    if there > LAYOUT_VERSION {
+        let message = format!(
+            "the store in Redis has version {there} and this build knows version \
+             {LAYOUT_VERSION}: use the build that wrote it, or a newer one"
+        );
+        return Err(Error::new(ErrorKind::Conflict, message));
+    }
+    Ok(())
 }
 
 fn check_prefix(prefix: &str) -> Result<()> {
@@ -176,6 +205,10 @@ impl Store for Redis {
         self.do_migrate().await
     }
 
+    async fn check(&self) -> Result<()> {
+        self.do_check().await
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.do_declare(request).await?;
         self.bell.ring();
@@ -203,6 +236,10 @@ impl Store for Redis {
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
         self.do_rescue(request).await
+    }
+
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.do_give_up(request).await
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
@@ -249,6 +286,10 @@ impl Store for Redis {
         self.do_command(node, command).await
     }
 
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        self.bury_node(request).await
+    }
+
     async fn lead(&self, request: Lead) -> Result<bool> {
         self.do_lead(request).await
     }
@@ -285,12 +326,22 @@ impl Store for Redis {
         self.node_views().await
     }
 
+    fn heartbeat_line(&self) -> Option<Opening> {
+        let (url, prefix, fleet) = (self.url.clone(), self.prefix.clone(), self.fleet.clone());
+        Some(Box::pin(async move {
+            let line = Self { fleet, ..Self::on(Link::open_again(&url).await?, &url, &prefix) };
+            Ok(Arc::new(line) as SharedStore)
+        }))
+    }
+
     fn wakeups(&self) -> Wakeups {
         self.bell.listen()
     }
 
     async fn close(&self) -> Result<()> {
-        self.wake.close();
+        if let Some(wake) = &self.wake {
+            wake.close();
+        }
         self.link.close();
         Ok(())
     }

@@ -3,14 +3,20 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use futures_util::future::try_join_all;
+
 use super::Redis;
-use super::link::{Args, GLOBAL_COMMAND, GLOBAL_LEAD};
+use super::link::{Args, GIVE_UP, GLOBAL_COMMAND, GLOBAL_GONE, GLOBAL_LEAD};
 use super::reply::{Fields, corrupt, single};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::NodeId;
-use crate::store::request::{Command, Lead, NodeInfo};
+use crate::store::gone;
+use crate::store::request::{Command, DeclareDead, GiveUp, Lead, NodeInfo};
 use crate::store::view::NodeView;
+
+/// For how long a shard refuses what was given up: much longer than a call can be on its way.
+const GIVEN_UP_SECONDS: i64 = 86_400;
 
 impl Redis {
     pub(super) async fn do_command(&self, node: &NodeId, command: Command) -> Result<()> {
@@ -28,6 +34,27 @@ impl Redis {
                 Err(Error::new(ErrorKind::NotFound, message))
             }
         }
+    }
+
+    /// In every shard, as each of them refuses by itself.
+    pub(super) async fn do_give_up(&self, request: GiveUp) -> Result<()> {
+        let mut args = Args::default();
+        args.text(&request.node.0).int(request.ticket).int(GIVEN_UP_SECONDS);
+        let queues = self.all_queues().await?;
+        let keys: Vec<String> = queues
+            .iter()
+            .flat_map(|queue| queue.shards())
+            .map(|shard| self.key(shard, ""))
+            .collect();
+        let calls = keys.iter().map(|key| self.link.run(&GIVE_UP, key, &args));
+        try_join_all(calls).await.map(drop)
+    }
+
+    pub(super) async fn bury_node(&self, request: DeclareDead) -> Result<bool> {
+        let mut args = Args::at(request.now);
+        args.text(&request.node.0).int(request.heartbeat_at.as_micros());
+        args.int(gone::set_back(request.heartbeat_at).as_micros());
+        single(self.link.run(&GLOBAL_GONE, &self.global(""), &args).await?)?.flag()
     }
 
     pub(super) async fn do_lead(&self, request: Lead) -> Result<bool> {
@@ -51,7 +78,7 @@ impl Redis {
             let beat = beats.get(&id).and_then(|beat| beat.parse().ok()).unwrap_or_default();
             Ok(NodeView {
                 info,
-                heartbeat_at: Timestamp::from_micros(beat),
+                heartbeat_at: gone::as_it_was(Timestamp::from_micros(beat)),
                 dead: dead.contains(&id),
                 command: commands.get(&id).and_then(|text| command_of(text)),
             })

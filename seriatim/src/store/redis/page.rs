@@ -143,7 +143,7 @@ fn lane_entry(mut fields: Fields, shard: Shard, query: &LaneQuery) -> Result<Opt
     let (number, key, due) = (fields.int()?, fields.text()?, fields.opt_int()?);
     let (retry_count, claimed) = (fields.int()?, fields.flag()?);
     let wanted = query.key.as_deref().is_none_or(|wanted| *wanted == *key && !key.is_empty())
-        && (claimed || !query.running)
+        && (claimed || !query.claimed)
         && (query.order != LaneOrder::RetryCount || retry_count >= 0);
     let place = match query.order {
         LaneOrder::Age => Place::Number(0),
@@ -237,7 +237,7 @@ impl Rows {
             return Self::of_key("lane", key);
         }
         match query.order {
-            _ if query.running => Self::all("held"),
+            _ if query.claimed => Self::all("held"),
             LaneOrder::RetryCount => Self::in_trouble(chosen, shard),
             _ => Self::all("lanes"),
         }
@@ -259,9 +259,9 @@ impl Rows {
         match (query.state, query.key.as_deref(), query.order) {
             (JobState::Queued | JobState::Running, Some(key), _) => Self::of_key("jobs", key),
             (JobState::Queued | JobState::Running, None, _) => Self::all("live"),
-            (JobState::Failed, Some(key), _) => Self::of_key("deadkey", key),
-            (JobState::Failed, None, JobOrder::Arrival) => Self::all("dead"),
-            (JobState::Failed, None, JobOrder::Key) => {
+            (JobState::Dead, Some(key), _) => Self::of_key("deadkey", key),
+            (JobState::Dead, None, JobOrder::Arrival) => Self::all("dead"),
+            (JobState::Dead, None, JobOrder::Key) => {
                 let begin = after.map(|after| match after.shard.cmp(&shard) {
                     Ordering::Equal => format!("{}\0{:016}", after.place, after.number),
                     Ordering::Greater => format!("{}\0~", after.place),
@@ -270,7 +270,7 @@ impl Rows {
                 let rows = Self::of_key("bykey", begin.as_deref().unwrap_or(""));
                 Self { step: chosen.enough(), ..rows }
             }
-            (JobState::Failed, None, JobOrder::UpdatedAt) => {
+            (JobState::Dead, None, JobOrder::UpdatedAt) => {
                 let ended = after.and_then(|after| match after.place {
                     Place::Number(number) => Some((-number).to_string()),
                     Place::Text(_) => None,

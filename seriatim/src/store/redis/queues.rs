@@ -17,7 +17,8 @@ use super::reply::{Shard, corrupt, single};
 use super::{Redis, link};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::QUEUES_MAX;
-use crate::queue::Queue;
+use crate::queue::{Merge, Mode, Queue};
+use crate::store::definition::Found;
 use crate::store::request::Declare;
 use crate::store::view::QueueView;
 
@@ -67,6 +68,8 @@ impl Memo {
     fn put(&self, known: Known) -> Arc<Known> {
         let known = Arc::new(known);
         let mut memo = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        // Numbers of a store that was wiped are given again.
+        memo.retain(|name, other| other.number != known.number || *name == known.name);
         memo.insert(known.name.clone(), known.clone());
         known
     }
@@ -109,7 +112,10 @@ impl Redis {
         let number = single(number)?.opt_int()?;
         match number {
             Some(number) => self.load(name, number as u32).await,
-            None => Ok(None),
+            None => {
+                self.memo.forget(name);
+                Ok(None)
+            }
         }
     }
 
@@ -118,9 +124,19 @@ impl Redis {
         cmd.arg(self.key(Known::home(number), "meta"));
         cmd.arg(&["version", "definition", "declared", "paused", "older", "span", "floor"]);
         let mut fields = self.link.fields(&cmd).await?;
-        let Some(version) = fields.opt_int()? else { return Ok(None) };
+        let Some(version) = fields.opt_int()? else {
+            self.memo.forget(name);
+            return Ok(None);
+        };
         let queue: Queue =
             serde_json::from_str(&fields.text()?).map_err(|e| corrupt().because(e))?;
+        if queue.name != name {
+            let message = format!(
+                "the register of queues gives {name:?} the number of {:?}: a part of the database was lost",
+                queue.name
+            );
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
         let declared = fields.flag()?;
         let paused = fields.opt_int()? == Some(1);
         let layout = Layout::read(queue.shards, &mut fields)?;
@@ -172,8 +188,10 @@ impl Redis {
                 let cmd = redis::cmd("HGET").arg(self.key(shard, "meta")).arg("lanes").to_owned();
                 let lanes = single(self.link.query(&cmd).await?)?.opt_int()?;
                 if lanes.unwrap_or(0) > 0 {
-                    let (mode, merge) = (known.queue.mode.as_str(), known.queue.merge.as_str());
-                    return Err(contradiction(queue, mode, merge));
+                    let (mode, merge, declared) =
+                        (known.queue.mode, known.queue.merge, known.declared);
+                    let found = Found { mode, merge, declared, holds_jobs: true, runs: true };
+                    return Err(found.conflict(queue));
                 }
             }
         }
@@ -257,7 +275,12 @@ impl Redis {
             "EXISTS" => return Ok(Answer::Exists),
             "SHARDS" => return Ok(Answer::Shards),
             "BIG" => too_big(queue, answer.int()?),
-            _ => contradiction(queue, &answer.text()?, &answer.text()?),
+            _ => {
+                let mode = Mode::from_name(&answer.text()?).ok_or_else(corrupt)?;
+                let merge = merge_named(&answer.text()?)?;
+                let (declared, runs) = (answer.flag()?, answer.flag()?);
+                Found { mode, merge, declared, holds_jobs: true, runs }.conflict(queue)
+            }
         };
         Ok(Answer::Refused(refused))
     }
@@ -316,15 +339,9 @@ fn settings(args: &mut Args, number: u32, queue: &Queue) -> Result<()> {
     Ok(())
 }
 
-fn contradiction(queue: &Queue, mode: &str, merge: &str) -> Error {
-    let message = format!(
-        "queue {:?} is {mode} (merge {merge}) in the store and {} (merge {}) here, and it is not empty: \
-         drain it, or declare it as it is",
-        queue.name,
-        queue.mode,
-        queue.merge.as_str()
-    );
-    Error::new(ErrorKind::Conflict, message).in_field("mode")
+fn merge_named(name: &str) -> Result<Merge> {
+    let all = [Merge::Min, Merge::Max, Merge::None];
+    all.into_iter().find(|merge| merge.as_str() == name).ok_or_else(corrupt)
 }
 
 pub(super) fn changing(queue: &str) -> Error {

@@ -59,7 +59,7 @@ impl Redis {
         for _ in 0..ATTEMPTS {
             let mut args = Args::default();
             args.time(call.now).text(&call.request.node.0).micros(call.request.lease);
-            args.int((call.lanes_left - taken.len()) as i64);
+            args.int((call.lanes_left - taken.len()) as i64).int(call.request.ticket);
             for (node, beat) in &*beats {
                 args.text(node).text(beat);
             }

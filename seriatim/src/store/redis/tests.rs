@@ -2,6 +2,7 @@
 //! queues of several shards.
 #![allow(clippy::unwrap_used)]
 
+mod emptied;
 mod listed;
 mod listings;
 mod reshard;
@@ -64,6 +65,8 @@ fn claim_request(queue: &str, lanes_max: usize) -> Claim {
         lanes_max,
         crashed_max: lanes_max,
         lease: Lease::Node { ttl: LEASE },
+        declared: false,
+        ticket: 0,
     }
 }
 
@@ -112,6 +115,26 @@ async fn a_store_of_a_newer_version_is_refused() {
     let error = store.migrate().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(error.to_string().contains("version 99") && error.to_string().contains("version 3"));
+}
+
+/// Whatever left them there: a defect, or a person with a command line.
+#[tokio::test]
+async fn index_entries_without_a_lane_do_not_stop_a_shard() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, Queue::parallel("q")).await;
+    let jobs = (0..3).map(|i| Job::new("q", &i).unwrap()).collect();
+    push(&store, jobs).await;
+    let shard = format!("{prefix}:{{q1:0}}:");
+    // A class, a priority, a time and a number of 3, 2, 7 and 7 bytes: before all others.
+    let ready = "\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\x01\x01";
+    send(&url(), &["ZADD", &format!("{shard}ready"), "0", ready]).await;
+    send(&url(), &["ZADD", &format!("{shard}wake"), "1", "\0\0\0\0\0\x01\x02"]).await;
+    let turns = claim(&store, 10).await;
+    assert_eq!(turns.len(), 3);
+    done(&store, &turns).await;
+    let claimed = store.claim(claim_request("q", 10)).await.unwrap();
+    assert_eq!((claimed.turns.len(), claimed.next_due), (0, None), "they are gone");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -362,7 +385,7 @@ async fn a_server_whose_memory_is_full_still_drains() {
     let refused = store.push(Push { now: None, jobs: vec![job("k", 99)] }).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
     let numbers_before = numbers(&store).await;
-    assert_eq!((numbers_before.jobs, numbers_before.lanes, numbers_before.running), (20, 5, 1));
+    assert_eq!((numbers_before.jobs, numbers_before.lanes, numbers_before.claimed), (20, 5, 1));
 
     assert!(done(&store, &first).await[0].is_ok());
     let node = NodeInfo::new("n".into(), LEASE);
@@ -381,11 +404,11 @@ async fn a_server_whose_memory_is_full_still_drains() {
     let node = "n".into();
     let lead = Lead { now: None, role: "maintenance".into(), node, ttl: LEASE };
     assert!(store.lead(lead).await.unwrap());
-    let rescue = Rescue { now: None, node: "n".into(), lease: LEASE, lanes_max: 10 };
+    let rescue = Rescue { now: None, node: "n".into(), lease: LEASE, lanes_max: 10, ticket: 0 };
     assert!(store.rescue(rescue).await.unwrap().is_empty());
     assert!(done(&store, &rest).await.iter().all(Settled::is_ok));
     let after = numbers(&store).await;
-    assert_eq!((after.jobs, after.lanes, after.running, after.processed), (0, 0, 0, 5));
+    assert_eq!((after.jobs, after.lanes, after.claimed, after.processed), (0, 0, 0, 20));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -399,7 +422,7 @@ async fn a_server_that_can_only_be_read_is_read() {
     assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{refused}");
     let refused = store.claim(claim_request("q", 1)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{refused}");
-    assert_eq!(numbers(&store).await.running, 0);
+    assert_eq!(numbers(&store).await.claimed, 0);
 }
 
 /// Lua has limits of its own, on what a call takes and what a table becomes.
@@ -416,13 +439,14 @@ async fn the_largest_batches_go_through() {
     let now = Some(store.now().await.unwrap() + LEASE + LEASE);
     let node = NodeInfo::new("m".into(), LEASE);
     store.heartbeat(Heartbeat { now, node, beats: Vec::new() }).await.unwrap();
-    let request = Rescue { now, node: "m".into(), lease: LEASE, lanes_max: CLAIM_LANES_MAX };
+    let request =
+        Rescue { now, node: "m".into(), lease: LEASE, lanes_max: CLAIM_LANES_MAX, ticket: 0 };
     let rescued = store.rescue(request).await.unwrap();
     assert_eq!(rescued.len(), CLAIM_LANES_MAX);
     assert!(done(&store, &held).await.iter().all(|settled| *settled == Settled::Stale));
     assert!(done(&store, &rescued).await.iter().all(Settled::is_ok));
     let left = numbers(&store).await;
-    assert_eq!((left.jobs, left.lanes, left.running), (0, 0, 0));
+    assert_eq!((left.jobs, left.lanes, left.claimed), (0, 0, 0));
     assert_eq!(left.processed, CLAIM_LANES_MAX as u64);
 }
 
@@ -461,7 +485,7 @@ async fn all_shards_of_a_queue_are_listed_page_by_page() {
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
             let queue = "q".into();
-            let query = LaneQuery { queue, key: None, running: false, order, after, rows_max: 7 };
+            let query = LaneQuery { queue, key: None, claimed: false, order, after, rows_max: 7 };
             let page = store.lanes(query).await.unwrap();
             seen.extend(page.rows.into_iter().map(|lane| lane.key.unwrap()));
             match page.next {
@@ -529,7 +553,7 @@ async fn claims_of_all_shards_are_rescued_flagged_and_buried() {
     store.heartbeat(Heartbeat { now, node: other, beats: Vec::new() }).await.unwrap();
     let mut rescued = Vec::new();
     for lanes_max in [7, 1_000] {
-        let request = Rescue { now, node: "m".into(), lease: LEASE, lanes_max };
+        let request = Rescue { now, node: "m".into(), lease: LEASE, lanes_max, ticket: 0 };
         rescued.extend(store.rescue(request).await.unwrap());
     }
     assert_eq!(rescued.len(), 60);

@@ -20,7 +20,7 @@ use crate::store::view::{JobState, JobView, LaneState, LaneView, QueueStats};
 /// The numbers of one shard.
 struct Numbers {
     paused: bool,
-    /// Lanes, jobs, running, retries, dead, processed, failed.
+    /// Lanes, jobs, claimed, retrying, dead, processed, failed.
     counts: [u64; 7],
     due: Option<Timestamp>,
 }
@@ -59,15 +59,15 @@ impl Redis {
             sum.iter_mut().zip(numbers.counts).for_each(|(sum, number)| *sum += number);
             due = due.into_iter().chain(numbers.due).min();
         }
-        let [lanes, jobs, running, retries, dead, processed, failed] = sum;
+        let [lanes, jobs, claimed, retrying, dead, processed, failed] = sum;
         Ok(QueueStats {
             queue: known.name.clone(),
             mode: Some(known.queue.mode),
             paused: known.paused,
             lanes,
             jobs,
-            running,
-            retries,
+            claimed,
+            retrying,
             dead,
             processed,
             failed,
@@ -221,7 +221,7 @@ fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Option
         "live" => JobState::Queued,
         "running" => JobState::Running,
         "done" => JobState::Succeeded,
-        "dead" => JobState::Failed,
+        "dead" => JobState::Dead,
         "canceled" => JobState::Canceled,
         "moved" => return Ok(None),
         _ => return Err(corrupt()),

@@ -16,6 +16,8 @@ use crate::id::{LaneId, NodeId, Token};
 use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use crate::payload::Payload;
 use crate::queue::Mode;
+use crate::store::check_ticket;
+use crate::store::memory::state::undeclared;
 use crate::store::request::{Claim, Claimed, Lease};
 use crate::turn::{Turn, TurnJob};
 
@@ -182,8 +184,11 @@ impl ClaimRow {
 
 impl Tx<'_> {
     pub(super) fn claim(&mut self, request: &Claim) -> Result<Claimed> {
-        self.check_node(&request.node)?;
+        self.check_node(&request.node, request.ticket)?;
         let queue = self.known_queue(&request.queue)?;
+        if request.declared && !queue.declared {
+            return Err(undeclared(&request.queue));
+        }
         if queue.paused {
             return Ok(Claimed::default());
         }
@@ -204,10 +209,10 @@ impl Tx<'_> {
     }
 
     /// A node that never beat or was declared dead may not hold anything.
-    pub(super) fn check_node(&self, node: &NodeId) -> Result<()> {
-        let sql = "SELECT 1 FROM node WHERE id = ?1 AND dead_at IS NULL";
-        if self.first(sql, [&*node.0], |_| Ok(()))?.is_some() {
-            return Ok(());
+    pub(super) fn check_node(&self, node: &NodeId, ticket: u64) -> Result<()> {
+        let sql = "SELECT given_up FROM node WHERE id = ?1 AND dead_at IS NULL";
+        if let Some(given_up) = self.first(sql, [&*node.0], |row| row.get::<_, i64>(0))? {
+            return check_ticket(ticket, given_up as u64);
         }
         let message = format!("node {node} has not registered or was declared dead: take a new id");
         Err(Error::new(ErrorKind::NodeGone, message))

@@ -10,7 +10,10 @@ use crate::error::{Error, ErrorKind, Result};
 const APPLICATION_ID: i64 = 0x5365_7269;
 
 /// What leads from each version of the schema to the next: the first creates version 1.
-const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), GIVEN_UP];
+
+/// Claims and rescues of a node up to this ticket take nothing any more.
+const GIVEN_UP: &str = "ALTER TABLE node ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;";
 
 /// The version of the schema that this build reads and writes.
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
@@ -34,6 +37,21 @@ pub(super) fn migrate(connection: &Connection) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a file that [`migrate`] would change. Reads only.
+pub(super) fn check(connection: &Connection) -> Result<()> {
+    let version = version(connection).map_err(translate)?;
+    check_owner(connection, version)?;
+    match version {
+        0 => {
+            let message = "no store was ever set up in this file: migrate it first";
+            Err(Error::new(ErrorKind::NotFound, message))
+        }
+        version if version > SCHEMA_VERSION => Err(too_new(version)),
+        version if version < SCHEMA_VERSION => Err(too_old(version)),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses the database of another program: to write into it would harm both.
 fn check_owner(connection: &Connection, version: i64) -> Result<()> {
     let owner: i64 = pragma(connection, "application_id").map_err(translate)?;
@@ -54,14 +72,16 @@ pub(super) fn explain(connection: &Connection, error: rusqlite::Error) -> Error 
     }
     match version(connection) {
         Ok(version) if version > SCHEMA_VERSION => too_new(version),
-        Ok(version) if version < SCHEMA_VERSION => {
-            let message = format!(
-                "the file has schema {version}, this program needs {SCHEMA_VERSION}: migrate it first"
-            );
-            Error::new(ErrorKind::Conflict, message)
-        }
+        Ok(version) if version < SCHEMA_VERSION => too_old(version),
         _ => translate(error),
     }
+}
+
+fn too_old(version: i64) -> Error {
+    let message = format!(
+        "the file has schema {version}, this program needs {SCHEMA_VERSION}: migrate it first"
+    );
+    Error::new(ErrorKind::Conflict, message)
 }
 
 fn too_new(version: i64) -> Error {

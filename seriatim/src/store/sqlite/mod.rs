@@ -43,7 +43,7 @@ use crate::id::{JobId, LaneId, NodeId, Token};
 use crate::store::request::*;
 use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
-use crate::store::{Store, validate_push};
+use crate::store::{Opening, SharedStore, Store, validate_push};
 use crate::turn::Turn;
 
 /// How long another process may hold the file before an operation is answered `Unavailable`.
@@ -112,6 +112,20 @@ impl Sqlite {
         let write = Worker::writer(connection, place.clone(), bell.clone())?;
         let read = if in_memory { Reader::IsTheWriter } else { Reader::NotYet };
         Ok(Self { write, read: Arc::new(Mutex::new(read)), bell, path, place })
+    }
+
+    /// Whether the file is a store that this build reads; it is neither made nor changed. `NotFound` when
+    /// there is none, or when nothing was ever written to it.
+    pub(crate) fn look_at(path: &Path) -> Result<()> {
+        if !std::fs::exists(path).unwrap_or(true) {
+            let message = format!("there is no file {}", path.display());
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(translate)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(translate)?;
+        let checked = migrate::check(&connection);
+        checked.map_err(|e| e.while_doing(&format!("opening {}", path.display())))
     }
 
     async fn change<T: Send + 'static>(
@@ -240,6 +254,13 @@ impl Store for Sqlite {
         migrated.map_err(|e| e.while_doing(&format!("migrating {}", self.path.display())))
     }
 
+    async fn check(&self) -> Result<()> {
+        match self.path.as_os_str() == IN_MEMORY {
+            true => self.look(|_| Ok(())).await,
+            false => Self::look_at(&self.path),
+        }
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.change(move |tx| tx.at(request.now).declare(&request.queues)).await
     }
@@ -263,6 +284,10 @@ impl Store for Sqlite {
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
         self.change(move |tx| tx.at(request.now).rescue(&request)).await
+    }
+
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.change(move |tx| tx.at(None).give_up(&request)).await
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
@@ -301,6 +326,10 @@ impl Store for Sqlite {
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
         let node = node.clone();
         self.change(move |tx| tx.at(None).command_node(&node, command)).await
+    }
+
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        self.change(move |tx| tx.at(request.now).declare_dead(&request)).await
     }
 
     async fn lead(&self, request: Lead) -> Result<bool> {
@@ -344,6 +373,12 @@ impl Store for Sqlite {
         let wakeups = self.bell.listen();
         self.write.watch();
         wakeups
+    }
+
+    /// Its threads are its own already.
+    fn heartbeat_line(&self) -> Option<Opening> {
+        let store = Arc::new(self.clone());
+        Some(Box::pin(async move { Ok(store as SharedStore) }))
     }
 
     async fn close(&self) -> Result<()> {

@@ -9,7 +9,10 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{LaneId, NodeId, Token};
 use crate::limits::PROGRESS_BYTES_MAX;
-use crate::store::request::{Beat, CancelNotice, Command, Heartbeat, Lead, Pulse};
+use crate::store::gone;
+use crate::store::request::{
+    Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse,
+};
 use crate::store::view::NodeView;
 
 impl Tx<'_> {
@@ -76,6 +79,11 @@ impl Tx<'_> {
         Ok(notices)
     }
 
+    pub(super) fn give_up(&mut self, request: &GiveUp) -> Result<()> {
+        let sql = "UPDATE node SET given_up = max(given_up, ?2) WHERE id = ?1";
+        self.execute(sql, params![&*request.node.0, request.ticket as i64]).map(drop)
+    }
+
     pub(super) fn command_node(&mut self, node: &NodeId, command: Command) -> Result<()> {
         let sql = "UPDATE node SET command = ?2 WHERE id = ?1 AND dead_at IS NULL";
         let name = command.kept().map(|c| if c == Command::Quiet { "quiet" } else { "stop" });
@@ -83,6 +91,14 @@ impl Tx<'_> {
             return Ok(());
         }
         Err(Error::new(ErrorKind::NotFound, format!("there is no living node {node}")))
+    }
+
+    pub(super) fn declare_dead(&mut self, request: &DeclareDead) -> Result<bool> {
+        let sql = "UPDATE node SET dead_at = ?1, beat_at = ?2
+                   WHERE id = ?3 AND dead_at IS NULL AND beat_at = ?4";
+        let kept = gone::set_back(request.heartbeat_at).as_micros();
+        let row = params![self.now, kept, &*request.node.0, request.heartbeat_at.as_micros()];
+        Ok(self.execute(sql, row)? == 1)
     }
 
     pub(super) fn lead(&mut self, request: &Lead) -> Result<bool> {
@@ -103,7 +119,7 @@ impl Tx<'_> {
                     Error::new(ErrorKind::Corrupt, "what a node told of itself cannot be read")
                         .because(e)
                 })?;
-                let heartbeat_at = Timestamp::from_micros(beat_at);
+                let heartbeat_at = gone::as_it_was(Timestamp::from_micros(beat_at));
                 let command = command.and_then(|c| command_named(&c));
                 Ok(NodeView { info, heartbeat_at, dead: dead_at.is_some(), command })
             };

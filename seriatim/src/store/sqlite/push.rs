@@ -13,6 +13,7 @@ use crate::id::JobId;
 use crate::job::{Job as NewJob, JobOptions};
 use crate::limits::QUEUES_MAX;
 use crate::queue::{DueRule, Merge, Mode, Queue};
+use crate::store::definition::Found;
 use crate::store::request::{PushStatus, Pushed};
 use crate::store::validate_key;
 
@@ -52,11 +53,9 @@ impl Tx<'_> {
         let sql = "SELECT id, key, st FROM lane WHERE q = ?1 ORDER BY id";
         let lanes: Vec<(i64, Option<String>, i64)> =
             self.rows(sql, [row.number], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?;
-        let idle = lanes.iter().all(|(_, _, st)| *st != state::CLAIMED);
-        let convertible = !row.declared && row.queue.mode.is_keyed() && new.mode.is_keyed() && idle;
-        if !lanes.is_empty() && !convertible {
-            return Err(contradiction(&row.queue, new));
-        }
+        let (mode, merge, declared) = (row.queue.mode, row.queue.merge, row.declared);
+        let runs = lanes.iter().any(|(_, _, st)| *st == state::CLAIMED);
+        Found { mode, merge, declared, holds_jobs: !lanes.is_empty(), runs }.check(new)?;
         let mut jobs = Vec::new();
         for (id, key, _) in lanes {
             let Some(mut work) = self.lane(id)? else { continue };
@@ -367,19 +366,6 @@ fn arrive(work: &mut Work, run_at: i64, merged: bool) {
     } else if rule == DueRule::Earliest {
         head.due = head.due.min(run_at);
     }
-}
-
-fn contradiction(old: &Queue, new: &Queue) -> Error {
-    let message = format!(
-        "queue {:?} is {} (merge {}) in the store and {} (merge {}) here, and it is not empty: \
-         drain it, or declare it as it is",
-        new.name,
-        old.mode,
-        old.merge.as_str(),
-        new.mode,
-        new.merge.as_str()
-    );
-    Error::new(ErrorKind::Conflict, message).in_field("mode")
 }
 
 fn route_conflict(key: &str, i: usize) -> Error {

@@ -18,10 +18,10 @@ use crate::turn::Turn;
 
 impl Tx<'_> {
     pub(super) fn rescue(&mut self, request: &Rescue) -> Result<Vec<Turn>> {
-        self.check_node(&request.node)?;
+        self.check_node(&request.node, request.ticket)?;
         let sql = "UPDATE node SET dead_at = ?1 WHERE dead_at IS NULL AND beat_at + lease < ?1";
         self.execute(sql, [self.now])?;
-        self.check_node(&request.node)?;
+        self.check_node(&request.node, request.ticket)?;
         let expired: Vec<(i64, u32, Vec<u8>)> =
             self.rows(include_str!("sql/expired_claims.sql"), [self.now], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?))

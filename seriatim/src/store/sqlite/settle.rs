@@ -88,7 +88,7 @@ impl Tx<'_> {
         }
         let delta = self.delta(lane.queue);
         (delta.lanes, delta.jobs) = (delta.lanes - 1, delta.jobs - jobs);
-        (delta.running, delta.processed) = (delta.running - 1, delta.processed + 1);
+        (delta.running, delta.processed) = (delta.running - 1, delta.processed + jobs);
         Ok(true)
     }
 
@@ -105,13 +105,15 @@ impl Tx<'_> {
             && head.flags & (flag::ALIASES | flag::FLAGGED | flag::BODIES) == 0
             && work.definition().retention().is_zero()
         {
-            self.drop_closed(&mut work)?;
+            let done = self.drop_closed(&mut work)?;
+            self.delta(work.queue.number).processed += done;
             self.finish_turn(work, settlement, Vec::new())?;
             return Ok(Settled::Ok { cancelled: Vec::new() });
         }
         let closed = self.take_closed(&mut work)?;
         let mut cancelled = Vec::new();
         let mut kept = Vec::new();
+        let mut fates = Vec::with_capacity(closed.len());
         for job in closed {
             let mut fate = settlement.fate_of(job.id(work.queue.number));
             let mut why = settlement.keep.error.clone();
@@ -119,18 +121,22 @@ impl Tx<'_> {
                 (fate, why) = (Fate::Cancel, Some("canceled".into()));
                 cancelled.push(job.id(work.queue.number));
             }
+            fates.push(fate);
             let job = tried(job, &work, fate, &settlement.keep);
             match fate {
                 Fate::Keep => kept.push(job),
                 fate => self.end_job(&work, job, fate, why)?,
             }
         }
+        let delta = self.delta(work.queue.number);
+        delta.processed += fates.iter().filter(|fate| **fate == Fate::Done).count() as i64;
+        delta.failed += i64::from(settlement.has_failed(fates));
         self.finish_turn(work, settlement, kept)?;
         Ok(Settled::Ok { cancelled })
     }
 
-    /// Deletes what a done turn owned.
-    fn drop_closed(&mut self, work: &mut Work) -> Result<()> {
+    /// Deletes what a done turn owned: so many jobs.
+    fn drop_closed(&mut self, work: &mut Work) -> Result<i64> {
         let mut gone = 0;
         if work.row.closed_slot().is_some() {
             work.unseat();
@@ -143,7 +149,7 @@ impl Tx<'_> {
             gone += items;
         }
         self.delta(work.queue.number).jobs -= gone;
-        Ok(())
+        Ok(gone)
     }
 
     /// Takes what a turn owned out of its lane, in the order of handing over.
@@ -180,7 +186,7 @@ impl Tx<'_> {
             Fate::Done => self.record(work, key, job, JobState::Succeeded, None),
             Fate::Cancel => self.record(work, key, job, JobState::Canceled, why),
             Fate::Expire => self.record(work, key, job, JobState::Canceled, Some("expired".into())),
-            Fate::Bury => self.record(work, key, job, JobState::Failed, why),
+            Fate::Bury => self.record(work, key, job, JobState::Dead, why),
             Fate::Drop | Fate::Keep => self.forget(work.queue.number, &job),
         }
     }
@@ -194,14 +200,14 @@ impl Tx<'_> {
         ended: JobState,
         why: Option<Arc<str>>,
     ) -> Result<()> {
-        let dead = ended == JobState::Failed;
+        let dead = ended == JobState::Dead;
         let retention = work.definition().retention();
         if !dead && retention.is_zero() {
             return self.forget(work.queue.number, &j);
         }
         let name = match ended {
             JobState::Succeeded => "succeeded",
-            JobState::Failed => "failed",
+            JobState::Dead => "failed",
             _ => "canceled",
         };
         let until = (!dead).then(|| self.now + micros(retention));
@@ -283,13 +289,7 @@ impl Tx<'_> {
             self.unite(&mut work, job)?;
         }
         self.settle_priority(&mut work)?;
-        let delta = self.delta(work.queue.number);
-        delta.running -= 1;
-        if keep.counted {
-            delta.failed += 1;
-        } else if settlement.rest == Fate::Done {
-            delta.processed += 1;
-        }
+        self.delta(work.queue.number).running -= 1;
         self.save(work)
     }
 }

@@ -91,8 +91,8 @@ impl Tx<'_> {
                 paused: queue.paused,
                 lanes: count(lanes),
                 jobs: count(jobs),
-                running: count(running),
-                retries: count(retries),
+                claimed: count(running),
+                retrying: count(retries),
                 dead: count(dead),
                 processed: count(processed),
                 failed: count(failed),
@@ -112,7 +112,7 @@ impl Tx<'_> {
             LaneOrder::RetryCount => "-retry",
         };
         let failed = if query.order == LaneOrder::RetryCount { "AND retry >= 0" } else { "" };
-        let running = if query.running { "AND st = 2" } else { "" };
+        let running = if query.claimed { "AND st = 2" } else { "" };
         let keyed = if query.key.is_some() { "key = ?3" } else { "?3 IS NULL" };
         let after = match query.after.as_deref().map(cursor).transpose()? {
             None => "?2 = ?2".to_owned(),
@@ -223,7 +223,7 @@ impl Tx<'_> {
             JobState::Canceled => "canceled",
             _ => "failed",
         };
-        let dead = i64::from(query.state == JobState::Failed);
+        let dead = i64::from(query.state == JobState::Dead);
         let mut values =
             vec![Value::Integer(i64::from(queue)), Value::Integer(dead), Value::Text(name.into())];
         values.push(Value::Integer(most as i64 + 1));
@@ -317,7 +317,7 @@ impl Tx<'_> {
         view.state = match state.as_str() {
             "succeeded" => JobState::Succeeded,
             "canceled" => JobState::Canceled,
-            _ => JobState::Failed,
+            _ => JobState::Dead,
         };
         Ok(Some(view))
     }

@@ -2,11 +2,30 @@
 
 -- A node that never beat or was declared dead may not hold anything. No lock: a node that is
 -- declared dead at this very moment gets a claim that has expired, and the next rescue takes it.
-CREATE FUNCTION seriatim.check_node(_node text) RETURNS void LANGUAGE plpgsql AS $$
+-- Nor may a call get anything that was given up: one with a ticket holds its node's lock shared until it
+-- ends, and give_up() takes it alone. The row is read by a statement of its own, after the lock.
+CREATE FUNCTION seriatim.check_node(_node text, _ticket bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  _given_up bigint;
 BEGIN
-  IF NOT EXISTS (SELECT FROM seriatim.node WHERE id = _node AND dead_at IS NULL) THEN
+  IF _ticket > 0 THEN
+    PERFORM pg_advisory_xact_lock_shared(hashtext('node seriatim.'), hashtext(_node));
+  END IF;
+  SELECT given_up INTO _given_up FROM seriatim.node WHERE id = _node AND dead_at IS NULL;
+  IF NOT FOUND THEN
     RAISE EXCEPTION 'the node is not registered or dead' USING ERRCODE = 'SR004';
   END IF;
+  IF _ticket BETWEEN 1 AND _given_up THEN
+    RAISE EXCEPTION 'the call was given up' USING ERRCODE = 'SR008';
+  END IF;
+END $$;
+
+-- Gives up the calls of a node up to a ticket. Waits for those under way, which are then to be seen; later
+-- ones are refused.
+CREATE FUNCTION seriatim.give_up(_node text, _ticket bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtext('node seriatim.'), hashtext(_node));
+  UPDATE seriatim.node SET given_up = greatest(given_up, _ticket) WHERE id = _node;
 END $$;
 
 -- The classes of lanes that a node may take: (route, with a crash behind it or not).
@@ -264,7 +283,7 @@ $$;
 -- The last row answers for the whole: when there may be more. The others are the jobs, turn by turn.
 CREATE FUNCTION seriatim.claim(_now bigint, _name text, _node text, _node_name text, _groups text[],
   _lanes_max int, _crashed_max int, _own boolean, _ttl bigint, _promote_max int, _jobs_max int,
-  _bytes_max bigint)
+  _bytes_max bigint, _declared boolean, _ticket bigint)
 RETURNS TABLE (o_next_due bigint, o_gone boolean, lane bigint, queue int, name text, key text,
   token bigint, retry_count int, crashes int, error text, claimed_at bigint, seq bigint,
   created_at bigint, task text, payload bytea, score float8, priority smallint, run_at bigint,
@@ -278,10 +297,13 @@ DECLARE
   _rows tid[];
   _packed boolean;
 BEGIN
-  PERFORM seriatim.check_node(_node);
+  PERFORM seriatim.check_node(_node, _ticket);
   PERFORM seriatim.share_queue(seriatim.queue_number(_name));
   PERFORM seriatim.draw_tokens();
   SELECT * INTO _q FROM seriatim.queue WHERE name = _name;
+  IF _declared AND NOT _q.declared THEN
+    RAISE EXCEPTION 'the queue is not declared' USING ERRCODE = 'SR005', DETAIL = _name;
+  END IF;
   IF _q.paused THEN
     RETURN NEXT;
     RETURN;
@@ -305,7 +327,7 @@ END $$;
 -- The first row says whether the caller is dead, the others are the jobs.
 -- Declares dead the nodes that are silent, then takes their expired claims, and those whose own
 -- lease has run out, under new tokens: from then on the old holders' writes are refused.
-CREATE FUNCTION seriatim.rescue(_now bigint, _node text, _ttl bigint, _lanes_max int)
+CREATE FUNCTION seriatim.rescue(_now bigint, _node text, _ttl bigint, _lanes_max int, _ticket bigint)
 RETURNS TABLE (o_next_due bigint, o_gone boolean, lane bigint, queue int, name text, key text,
   token bigint, retry_count int, crashes int, error text, claimed_at bigint, seq bigint,
   created_at bigint, task text, payload bytea, score float8, priority smallint, run_at bigint,
@@ -315,7 +337,7 @@ DECLARE
   _t bigint := coalesce(_now, seriatim.clock());
   _lanes bigint[];
 BEGIN
-  PERFORM seriatim.check_node(_node);
+  PERFORM seriatim.check_node(_node, _ticket);
   PERFORM FROM seriatim.node WHERE dead_at IS NULL AND seriatim.later(beat_at, lease) < _t
     ORDER BY id FOR UPDATE;
   UPDATE seriatim.node SET dead_at = _t WHERE dead_at IS NULL AND seriatim.later(beat_at, lease) < _t;

@@ -79,14 +79,16 @@ CREATE FUNCTION seriatim.may_change(_old seriatim.queue, _p jsonb, _place bigint
 LANGUAGE plpgsql AS $$
 DECLARE
   _convertible boolean := NOT _old.declared AND _old.mode <> 0 AND (_p->>'mode')::smallint <> 0;
+  _runs boolean;
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _old.number);
   PERFORM seriatim.lock_lanes(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number AND number > 0));
   PERFORM seriatim.unpack(ARRAY(SELECT number FROM seriatim.lane WHERE queue = _old.number AND number > 0));
-  IF EXISTS (SELECT FROM seriatim.lane WHERE queue = _old.number AND number > 0
-      AND (claimed OR NOT _convertible)) THEN
+  SELECT bool_or(claimed) INTO _runs FROM seriatim.lane WHERE queue = _old.number AND number > 0;
+  -- NULL: it is empty.
+  IF _runs OR NOT _runs AND NOT _convertible THEN
     RAISE EXCEPTION 'the queue is not empty' USING ERRCODE = 'SR002',
-      DETAIL = format('%s %s %s', _place - 1, _old.mode, _old.merge);
+      DETAIL = format('%s %s %s %s %s', _place - 1, _old.mode, _old.merge, _old.declared::int, _runs::int);
   END IF;
 END $$;
 

@@ -200,7 +200,8 @@ CREATE TABLE seriatim.node (
   lease bigint NOT NULL,
   beat_at bigint NOT NULL,
   dead_at bigint,
-  command smallint
+  command smallint,
+  given_up bigint NOT NULL DEFAULT 0 -- claims and rescues up to this ticket take nothing any more
 ) WITH (fillfactor = 50);
 
 CREATE TABLE seriatim.leader (

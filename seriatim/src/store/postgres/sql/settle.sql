@@ -116,13 +116,18 @@ BEGIN
   WHERE seq = ANY (ARRAY(SELECT f.seq FROM unnest(_fates) f WHERE f.fate = 5));
 END $$;
 
-CREATE FUNCTION seriatim.count_turns(_endings seriatim.ending[]) RETURNS void LANGUAGE plpgsql AS $$
+-- Counts jobs that are done, and turns that have failed: Settlement::has_failed has the rule. _cancels: the places
+-- of those whose handler wanted a job cancelled.
+CREATE FUNCTION seriatim.count_turns(_fates seriatim.fated[], _cancels int[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO seriatim.tally AS t (queue, slot, processed, failed)
-    SELECT l.queue, pg_backend_pid() % 32, count(*) FILTER (WHERE NOT e.counted AND e.rest = 0),
-      count(*) FILTER (WHERE e.counted)
-    FROM unnest(_endings) e
+    SELECT l.queue, pg_backend_pid() % 32, sum(e.done), count(*) FILTER (WHERE e.failed)
+    FROM (
+      SELECT f.lane, count(*) FILTER (WHERE f.fate = 0) AS done,
+        bool_or(f.fate IN (1, 4) OR f.fate = 5 AND f.counted AND f.place <> ALL (_cancels)) AS failed
+      FROM unnest(_fates) f GROUP BY f.lane) e
     CROSS JOIN LATERAL (SELECT n.queue FROM seriatim.lane n WHERE n.number = e.lane OFFSET 0) l
+    WHERE e.done > 0 OR e.failed
     GROUP BY l.queue ORDER BY l.queue
   ON CONFLICT (queue, slot) DO UPDATE
     SET processed = t.processed + excluded.processed, failed = t.failed + excluded.failed;
@@ -134,7 +139,7 @@ CREATE FUNCTION seriatim.settle_done(_now bigint, _lane bigint[], _queue int[], 
   _rest smallint[], _x_place int[]) RETURNS int[] LANGUAGE plpgsql AS $$
 DECLARE
   _places int[];
-  _queues int[];
+  _queues int[]; -- of each job that is done
   _more int[];
   _numbers bigint[];
   _kept boolean := EXISTS (SELECT FROM seriatim.queue WHERE number = ANY (_queue) AND retain > 0);
@@ -192,7 +197,7 @@ BEGIN
       DELETE FROM seriatim.alias
       WHERE of_seq = ANY (ARRAY(SELECT g.seq FROM gone g WHERE g.retain = 0))
     )
-    SELECT array_agg(t.place), array_agg(t.number), _queues || array_agg(t.queue)
+    SELECT array_agg(t.place), array_agg(t.number), _queues || ARRAY(SELECT g.queue FROM gone g)
     INTO _more, _numbers, _queues FROM turn t;
     IF _more IS NOT NULL THEN
       PERFORM seriatim.place(_numbers, _now, true);
@@ -200,8 +205,7 @@ BEGIN
     END IF;
   END IF;
   INSERT INTO seriatim.tally AS t (queue, slot, processed, failed)
-    SELECT q, pg_backend_pid() % 32, count(*), 0 FROM unnest(_queues) q
-    WHERE q IS NOT NULL GROUP BY q ORDER BY q
+    SELECT q, pg_backend_pid() % 32, count(*), 0 FROM unnest(_queues) q GROUP BY q ORDER BY q
   ON CONFLICT (queue, slot) DO UPDATE SET processed = t.processed + excluded.processed;
   RETURN _places;
 END $$;
@@ -256,7 +260,8 @@ BEGIN
   PERFORM seriatim.free_lanes(_endings, _t);
   PERFORM seriatim.keep_jobs(_fates, _t);
   -- Before place() removes the empty lanes.
-  PERFORM seriatim.count_turns(_endings);
+  PERFORM seriatim.count_turns(_fates, ARRAY(
+    SELECT x.place FROM unnest(_x_place, _x_fate) x (place, fate) WHERE x.fate = 2));
   PERFORM seriatim.place(ARRAY(SELECT lane FROM unnest(_endings)), _t);
   RETURN QUERY SELECT e.place, NULL::bigint, NULL::bigint FROM unnest(_endings) e;
   RETURN QUERY SELECT f.place, f.seq, f.created_at FROM unnest(_fates) f

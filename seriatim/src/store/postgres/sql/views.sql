@@ -22,7 +22,7 @@ END $$;
 
 CREATE VIEW seriatim.jobs AS
 SELECT seriatim.job_id(v.created_at, v.queue, v.seq) AS job_id, v.name AS queue, v.key, v.task,
-  (ARRAY['queued', 'running', 'succeeded', 'failed', 'canceled'])[v.state + 1] AS state,
+  (ARRAY['queued', 'running', 'succeeded', 'dead', 'canceled'])[v.state + 1] AS state,
   seriatim.text_of(v.payload) AS payload, v.score, v.priority, seriatim.time_of(v.run_at) AS run_at,
   v.attempt, v.retry_count, v.crashes, v.error, v.flagged AS cancel_requested,
   seriatim.time_of(v.created_at) AS created_at, seriatim.time_of(v.started_at) AS started_at,
@@ -46,7 +46,7 @@ JOIN seriatim.queue q ON q.number = l.queue;
 CREATE VIEW seriatim.morgue AS
 SELECT job_id, queue, key, task, payload, score, attempt, retry_count, crashes, error, created_at,
   finished_at AS died_at
-FROM seriatim.jobs WHERE state = 'failed';
+FROM seriatim.jobs WHERE state = 'dead';
 
 CREATE VIEW seriatim.nodes AS
 SELECT n.id AS node, n.info::jsonb->>'name' AS name, n.info::jsonb->>'host' AS host,

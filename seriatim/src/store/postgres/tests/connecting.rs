@@ -200,7 +200,7 @@ fn word(state: JobState) -> &'static str {
         JobState::Queued => "queued",
         JobState::Running => "running",
         JobState::Succeeded => "succeeded",
-        JobState::Failed => "failed",
+        JobState::Dead => "dead",
         JobState::Canceled => "canceled",
     }
 }
@@ -229,7 +229,7 @@ async fn people_see_with_sql_what_the_store_says() {
         "SELECT concat_ws(' ', job_id, key, state, payload) FROM seriatim.jobs ORDER BY job_id",
     );
     let mut expected = Vec::new();
-    for state in [JobState::Queued, JobState::Failed] {
+    for state in [JobState::Queued, JobState::Dead] {
         let (queue, order) = ("q".into(), crate::store::JobOrder::Arrival);
         let query = JobQuery { queue, state, key: None, order, after: None, rows_max: 10 };
         for job in store.jobs(query).await.unwrap().rows {

@@ -1,18 +1,23 @@
 -- Takes lanes. ARGV: now, node, kind of lease, ttl, lanes_max, crashed_max, promote_max, turn_jobs,
--- turn_bytes, whether KEYS[2] holds the living nodes (else somebody has looked), then the routes that the caller may take besides "anybody".
--- Answers {now, turns, next_due, token, version}; nil when the queue is not here. A turn is what `turn_of`
+-- turn_bytes, ticket, whether KEYS[2] holds the living nodes (else somebody has looked), the version that the caller
+-- knows of the queue, then the routes that the caller may take besides "anybody".
+-- Answers {now, turns, next_due, token, version, members of indexes without a lane}; nil when the queue is not here, or
+-- has another version: in a store that was wiped, its number may be another queue's. A turn is what `turn_of`
 -- answers, or held by the token: an id and then the compact record of its lane; or the record of a job in a
 -- listed lane; or 'M' and a number of jobs (4 bytes), and then their records, in no order.
 -- 0 when the node does not live.
-if ARGV[10] == '1' and not call('ZSCORE', KEYS[2], ARGV[2]) then return 0 end
-if not S then return false end
+if ARGV[11] == '1' and not call('ZSCORE', KEYS[2], ARGV[2]) then return 0 end
+if not S or num(S.version) ~= ARGV[12] then return false end
+local refused = refusal(ARGV[2], ARGV[10])
+if refused then return refused end
 NOW = clock(ARGV[1])
 even_when_full()
 local node, kind, lease = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local lanes_max, crashed_left = tonumber(ARGV[5]), tonumber(ARGV[6])
 local turn_jobs_max, turn_bytes_max = tonumber(ARGV[8]), tonumber(ARGV[9])
-if S.paused then return { NOW, {}, false, 0, S.version } end
+if S.paused then return { NOW, {}, false, 0, S.version, 0 } end
 
+local dangling = 0
 local function promote_lanes()
   local due = call('ZRANGEBYSCORE', K.wake, '-inf', num(NOW), 'LIMIT', 0, ARGV[7])
   if not due[1] then return end
@@ -26,8 +31,11 @@ local function promote_lanes()
       local lane_due, _, prio = struct.unpack('>I7I7I2', record, 2)
       ready[#ready + 1] = ready_member(0, prio, lane_due, number_in(due[i]))
       woken[#woken + 1] = due[i]
-    else
+    elseif record then
       place(lane_of(number_in(due[i]), record))
+    else
+      -- There is no such lane. Whatever left it here, it must not stop the shard.
+      dangling, woken[#woken + 1] = dangling + 1, due[i]
     end
   end
   write_out()
@@ -42,8 +50,8 @@ local function look(class, most)
   local from = struct.pack('>I3', class)
   return call('ZRANGEBYLEX', K.ready, '[' .. from, '(' .. from .. '\255', 'LIMIT', 0, most)
 end
-for i = 10, #ARGV do
-  local route = i == 10 and 0 or call('HGET', K.routes, ARGV[i])
+for i = 12, #ARGV do
+  local route = i == 12 and 0 or call('HGET', K.routes, ARGV[i])
   if route then
     classes[#classes + 1] = route * 2
     classes[#classes + 1] = route * 2 + 1
@@ -222,7 +230,9 @@ while taken < lanes_max do
   for i, member in ipairs(members) do lane_ids[i] = string.sub(member, 13) end
   for i, record in ipairs(fields(K.lanes, lane_ids)) do
     local crashed = string.byte(members[i], 3) % 2
-    if kind == 'node' and is_compact(record) then
+    if not record then
+      dangling, closing[#closing + 1] = dangling + 1, members[i]
+    elseif kind == 'node' and is_compact(record) then
       close_simple(members[i], lane_ids[i], record)
       taken = taken + 1
     elseif kind == 'node' and is_listed(record) and is_whole(record) then
@@ -261,4 +271,4 @@ if not next_due then
   local wake = call('ZRANGE', K.wake, 0, 0, 'WITHSCORES')[2]
   next_due = wake and tonumber(wake) or false
 end
-return { NOW, turns, next_due, simple and simple.claim.token or 0, S.version }
+return { NOW, turns, next_due, simple and simple.claim.token or 0, S.version, dangling }

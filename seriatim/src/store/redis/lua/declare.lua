@@ -2,7 +2,8 @@
 -- ARGV: dry, version ('' in the first shard), declared, paused ('' = as it is), then the settings:
 -- number, shards, mode, merge, due, take, keep, remember, keep_dead, dead_max, definition; and the
 -- lowest token.
--- Answers {'OK', version}, {'EXISTS'}, {'SHARDS', n}, {'BIG', jobs} or {'CONFLICT', mode, merge}.
+-- Answers {'OK', version}, {'EXISTS'}, {'SHARDS', n}, {'BIG', jobs} or
+-- {'CONFLICT', mode, merge, declared, whether something runs}.
 local NAMES = { 'number', 'shards', 'mode', 'merge', 'due', 'take', 'keep', 'remember', 'keepdead',
   'deadmax', 'definition' }
 local CONVERTED_JOBS_MAX = 20000
@@ -14,7 +15,7 @@ local function number_of(field) return tonumber(call('HGET', K.meta, field) or '
 
 local function write(version)
   for i, name in ipairs(NAMES) do call('HSET', K.meta, name, ARGV[4 + i]) end
-  call('HSET', K.meta, 'version', version, 'declared', declared)
+  call('HSET', K.meta, 'version', num(tonumber(version)), 'declared', declared)
   if ARGV[4] ~= '' then call('HSET', K.meta, 'paused', ARGV[4]) end
   if number_of('token') < tonumber(ARGV[16]) then call('HSET', K.meta, 'token', ARGV[16]) end
 end
@@ -59,8 +60,10 @@ local function push_again(list)
 end
 
 if not S then
-  if not dry then write(adopted ~= '' and adopted or '1') end
-  return { 'OK', tonumber(adopted) or 1 }
+  -- The clock: where a wiped store begins anew, a version that somebody remembers is of no other queue.
+  local first = adopted ~= '' and adopted or num(NOW)
+  if not dry then write(first) end
+  return { 'OK', tonumber(first) }
 end
 if adopted ~= '' and S.version >= tonumber(adopted) then return { 'OK', S.version } end
 if adopted ~= '' then even_when_full() end
@@ -76,7 +79,9 @@ local again = number_of('lanes') > 0
 if again then
   local convertible = adopted == '' and not S.declared and S.mode ~= 'parallel'
     and mode ~= 'parallel' and number_of('running') == 0
-  if not convertible then return { 'CONFLICT', S.mode, S.merge } end
+  if not convertible then
+    return { 'CONFLICT', S.mode, S.merge, S.declared and 1 or 0, number_of('running') > 0 and 1 or 0 }
+  end
   if number_of('jobs') > CONVERTED_JOBS_MAX then return { 'BIG', number_of('jobs') } end
 end
 if dry then return { 'OK', version } end

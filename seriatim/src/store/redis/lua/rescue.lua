@@ -1,12 +1,14 @@
--- Takes over claims whose lease has run out. ARGV: now, node, ttl, lanes_max, then (node, last beat;
+-- Takes over claims whose lease has run out. ARGV: now, node, ttl, lanes_max, ticket, then (node, last beat;
 -- '-' for one that is forgotten) of all nodes.
 -- Answers {turns, holders that the caller did not name}.
 if not S then return { {}, {} } end
+local refused = refusal(ARGV[2], ARGV[5])
+if refused then return refused end
 NOW = clock(ARGV[1])
 even_when_full()
 local node, lease, lanes_left = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local beats = {}
-for i = 5, #ARGV, 2 do beats[ARGV[i]] = ARGV[i + 1] end
+for i = 6, #ARGV, 2 do beats[ARGV[i]] = ARGV[i + 1] end
 
 local expired, unknown = {}, {}
 for _, t in ipairs(call('ZRANGEBYSCORE', K.leases, '-inf', '(' .. num(NOW), 'LIMIT', 0, lanes_left)) do

@@ -17,6 +17,7 @@ local function read_turn(at)
     -- The first that names a job decides.
     local seq = tonumber(ARGV[i])
     turn.fates[seq] = turn.fates[seq] or ARGV[i + 1]
+    turn.cancels = turn.cancels or ARGV[i + 1] == 'cancel'
   end
   return turn, at + 11 + 2 * n
 end
@@ -41,8 +42,9 @@ local function end_claim(l)
   return closed, claimed_at
 end
 
--- What becomes of one job; returns it when it goes back.
-local function end_job(l, turn, j, cancelled)
+-- What becomes of one job; returns it when it goes back. Counts in `tally` how many are done, and whether the turn
+-- has failed.
+local function end_job(l, turn, j, cancelled, tally)
   local fate, why = turn.fates[j.seq] or turn.rest, turn.error
   if j.flagged and fate ~= 'done' then
     fate, why = 'cancel', 'canceled'
@@ -51,6 +53,10 @@ local function end_job(l, turn, j, cancelled)
   end
   -- What ends was tried; what is kept was tried if its claim counts.
   if fate ~= 'keep' or turn.counted then j.attempts = j.attempts + 1 end
+  if fate == 'done' then tally.done = tally.done + 1
+  elseif fate == 'bury' or fate == 'drop' or (fate == 'keep' and turn.counted and not turn.cancels) then
+    tally.failed = 1
+  end
   if fate == 'keep' then return j end
   if fate == 'done' then finish(j, l.key, 'done')
   elseif fate == 'cancel' then finish(j, l.key, 'canceled', why)
@@ -110,20 +116,21 @@ local function settle(turn)
   local l = lane_of(turn.lane)
   if not l or not l.claimed_at or l.token ~= turn.token then return false end
   local closed, claimed_at = end_claim(l)
-  local kept, cancelled = {}, {}
+  local kept, cancelled, tally = {}, {}, { done = 0, failed = 0 }
   if turn.rest == 'done' and not next(turn.fates) and forgets_done() then
     forget_unread(closed)
+    tally.done = #closed
   else
     for _, seq in ipairs(closed) do
       local j = job_of(seq)
       j.started = j.started or claimed_at
-      kept[#kept + 1] = end_job(l, turn, j, cancelled)
+      kept[#kept + 1] = end_job(l, turn, j, cancelled, tally)
     end
   end
   if not kept[1] and l.open > 0 then later('HDEL', K.progress, id_of(l.n)) end
   return_to_lane(l, turn, kept)
-  if turn.counted then count('failed', 1)
-  elseif turn.rest == 'done' then count('processed', 1) end
+  count('processed', tally.done)
+  count('failed', tally.failed)
   return cancelled
 end
 
@@ -271,6 +278,7 @@ local function settle_listed()
   local records = fields(K.lanes, listed)
   if S.mode == 'fifo' then end_heads(records) else end_lists(records) end
   count('jobs', -#ended)
+  count('processed', #ended)
   if S.keep == 0 then many('HDEL', K.jobs, ended) end
   many('HSET', K.lanes, stay)
   many('ZADD', K.ready, ready)
@@ -281,6 +289,7 @@ end
 local function end_simple()
   settle_simple()
   count('jobs', -#gone)
+  count('processed', #gone)
   if S.keep > 0 then keep_simple() end
   many('HDEL', K.busy, gone)
   settle_listed()
@@ -289,7 +298,6 @@ local function end_simple()
   many('HDEL', K.keys, keys)
   for token, lanes_less in pairs(left) do
     count('running', -lanes_less)
-    count('processed', lanes_less)
     release_claim(number_in(token), lanes_less)
   end
   count('lanes', -#gone)

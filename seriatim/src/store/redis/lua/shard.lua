@@ -46,6 +46,7 @@ local NOW = 0
 --   aliases   HASH: seq -> the job it became one with
 --   idem      HASH: key, NUL, idempotency key -> job
 --   idemold   ZSET: the same by when to look whether it can be forgotten
+--   given_up  HASH: node -> its claims and rescues up to this ticket take nothing any more; goes by itself
 --   routes    HASH: node, NUL, group -> number; #number -> node, NUL, group
 local K = setmetatable({}, { __index = function(known, name)
   known[name] = P .. name
@@ -114,6 +115,14 @@ local function clock(text)
   if text ~= '' then return tonumber(text) end
   local t = call('TIME')
   return t[1] * 1000000 + t[2]
+end
+
+-- What a claim or rescue answers that its node has given up; false for any other. 0 is no ticket.
+local function refusal(node, ticket)
+  if ticket == '0' then return false end
+  local given_up = call('HGET', K.given_up, node)
+  if not given_up or tonumber(ticket) > tonumber(given_up) then return false end
+  return redis.error_reply('GIVENUP the node has given this call up')
 end
 
 local function after(length) return math.min(NOW + length, TIME_MAX) end

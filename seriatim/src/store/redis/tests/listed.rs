@@ -182,5 +182,5 @@ async fn a_long_list_is_shown_without_being_unfolded() {
 
 fn lane_query() -> LaneQuery {
     let order = crate::store::view::LaneOrder::Age;
-    LaneQuery { queue: "q".into(), key: None, running: false, order, after: None, rows_max: 10 }
+    LaneQuery { queue: "q".into(), key: None, claimed: false, order, after: None, rows_max: 10 }
 }

@@ -43,11 +43,11 @@ async fn filled() -> Arc<Redis> {
 }
 
 fn lanes(order: LaneOrder, rows_max: usize) -> LaneQuery {
-    LaneQuery { queue: "q".into(), key: None, running: false, order, after: None, rows_max }
+    LaneQuery { queue: "q".into(), key: None, claimed: false, order, after: None, rows_max }
 }
 
 fn dead(order: JobOrder, rows_max: usize) -> JobQuery {
-    let state = JobState::Failed;
+    let state = JobState::Dead;
     JobQuery { queue: "q".into(), state, key: None, order, after: None, rows_max }
 }
 
@@ -119,9 +119,9 @@ async fn pages_put_together_are_everything_once_and_in_order() {
         }
         let waiting = JobQuery { state: JobState::Queued, ..dead(JobOrder::Arrival, rows_max) };
         assert_eq!(all_jobs(&store, waiting).await.len(), LANES as usize - DEAD);
-        let running = LaneQuery { running: true, ..lanes(LaneOrder::Age, rows_max) };
+        let running = LaneQuery { claimed: true, ..lanes(LaneOrder::Age, rows_max) };
         let running = all_lanes(&store, running).await;
-        assert_eq!(running.len() as u64, numbers(&store).await.running);
+        assert_eq!(running.len() as u64, numbers(&store).await.claimed);
     }
     let one = LaneQuery { key: Some("k2500".into()), ..lanes(LaneOrder::Due, 10) };
     assert_eq!(all_lanes(&store, one).await.len(), 1);

@@ -1,0 +1,449 @@
+//! What worker programs print that is meant for Seriatim: one strict reader for every kind of worker. What
+//! looks like a message and cannot be used is a fault that names the field, its value and the valid words.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use seriatim::limits::DELAY_MAX;
+use seriatim::{Batch, LaneId, Outcome, Outcomes, Payload};
+
+use super::lines::{LINE_BYTES_MAX, Line};
+use super::protocol::SNOOZE;
+use crate::config::closest;
+use crate::output::text::one_line;
+
+/// A JSON object with one of these fields is a message.
+const MARKS: [&str; 3] = ["type", "results", "batch"];
+const TYPES: [&str; 3] = ["result", "done", "progress"];
+const OUTCOMES: [&str; 5] = ["done", "retry", "snooze", "bury", "cancel"];
+const LANE_FIELDS: [&str; 5] = ["lane", "outcome", "error", "retry_in", "done"];
+/// How much of a wrong value an error shows, in bytes.
+const SHOWN_BYTES_MAX: usize = 80;
+/// A `type` that differs from another one by at most so many letters was meant to be that one.
+const SLIP_MAX: usize = 2;
+/// How many names of lanes an error shows.
+const SHOWN_LANES_MAX: usize = 5;
+
+/// What a line is.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// Ordinary output, for the log.
+    Output,
+    Progress {
+        batch: Option<String>,
+        lane: LaneId,
+        progress: Box<RawValue>,
+    },
+    Answer {
+        batch: Option<String>,
+        said: Said,
+    },
+    Fault(Fault),
+}
+
+/// How a call ended, by the word of the program.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Said {
+    /// All lanes are done.
+    Done,
+    Results(Vec<LaneResult>),
+}
+
+/// How one lane ended: its first `done` jobs are done, and the outcome is the next one's.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LaneResult {
+    lane: LaneId,
+    done: usize,
+    outcome: Outcome,
+}
+
+/// A message that cannot be used.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    /// The call that it names, as far as that can be read.
+    pub(crate) batch: Option<String>,
+    /// It is meant to end its call: the program works on it no longer.
+    pub(crate) is_final: bool,
+    pub(crate) why: String,
+}
+
+/// Reads a line.
+pub(crate) fn read(line: &Line) -> Heard {
+    let text = line.text.trim_start_matches('\u{feff}').trim();
+    let mut fields = Vec::new();
+    let parsed = if line.is_cut {
+        Err(format!("is longer than {LINE_BYTES_MAX} bytes"))
+    } else {
+        fields_of(text, &mut fields).map_err(|error| format!("is not a JSON object ({error})"))
+    };
+    let is_marked = fields.iter().any(|(name, _)| MARKS.contains(&name.as_str()));
+    let about = Fault {
+        batch: fields.iter().find(|(name, _)| name == "batch").and_then(|(_, raw)| text_of(raw)),
+        is_final: is_final(&fields),
+        why: String::new(),
+    };
+    let fault = |why: String| Heard::Fault(Fault { why, ..about });
+    match parsed {
+        Ok(()) if !is_marked => Heard::Output,
+        Ok(()) => message(fields).unwrap_or_else(fault),
+        Err(why) if is_marked || begins_like_a_message(text) => {
+            let shown = shown(text);
+            fault(format!("a line that begins like one {why}: {shown}; write it whole on one line"))
+        }
+        Err(_) => Heard::Output,
+    }
+}
+
+/// Whether it was meant to end its call.
+fn is_final(fields: &[(String, Box<RawValue>)]) -> bool {
+    let find = |name: &str| fields.iter().find(|(field, _)| field == name);
+    let word = find("type").and_then(|(_, raw)| text_of(raw)).unwrap_or_default();
+    let word = word.to_lowercase();
+    let is_meant = |end: &&str| strsim::damerau_levenshtein(&word, end) <= SLIP_MAX;
+    ["result", "done"].iter().any(is_meant) || find("results").is_some()
+}
+
+/// Whether a text that is not JSON was meant to be a message: cut off, spread over several lines, or
+/// printed as the language prints its own objects.
+fn begins_like_a_message(text: &str) -> bool {
+    let is_name = |text: &str, word: &str| {
+        let rest = text.strip_prefix(['"', '\'']).unwrap_or(text).strip_prefix(word);
+        let rest = rest.map(|rest| rest.strip_prefix(['"', '\'']).unwrap_or(rest).trim_start());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    };
+    let Some(inside) = text.strip_prefix('{') else {
+        return text.starts_with('"') && MARKS.iter().any(|word| is_name(text, word));
+    };
+    let inside = inside.trim_start();
+    let bare = inside.strip_prefix(['"', '\'']);
+    let is_cut = |word: &&str| match bare {
+        Some(bare) => word.starts_with(bare),
+        None => !inside.is_empty() && word.starts_with(inside),
+    };
+    let quoted =
+        |word: &&str| text.contains(&format!("\"{word}\"")) || text.contains(&format!("'{word}'"));
+    MARKS.iter().any(|word| is_cut(word) || is_name(inside, word) || quoted(word))
+}
+
+fn message(fields: Vec<(String, Box<RawValue>)>) -> Result<Heard, String> {
+    let message = Object { path: "", fields };
+    if message.find("type").is_none() {
+        let unknown = message.knows(&["type", "batch", "results", "lane", "progress"]).err();
+        let unknown = unknown.map(|why| format!("; {why}")).unwrap_or_default();
+        return Err(format!("`type` is missing: write {}{unknown}", words(&TYPES)));
+    }
+    match message.word("type", &TYPES)? {
+        "done" => {
+            message.knows(&["type", "batch"])?;
+            Ok(Heard::Answer { batch: message.text("batch")?, said: Said::Done })
+        }
+        "progress" => {
+            message.knows(&["type", "batch", "lane", "progress"])?;
+            let lane = message.lane()?;
+            let progress = message.needs("progress", "write an object, as in {\"percent\":40}")?;
+            Ok(Heard::Progress {
+                batch: message.text("batch")?,
+                lane,
+                progress: progress.to_owned(),
+            })
+        }
+        _ => {
+            message.knows(&["type", "batch", "results"])?;
+            let said = Said::Results(results(&message)?);
+            Ok(Heard::Answer { batch: message.text("batch")?, said })
+        }
+    }
+}
+
+fn results(message: &Object<'_>) -> Result<Vec<LaneResult>, String> {
+    const WANTED: &str = "write a list with an object for each lane";
+    let raw = message.needs("results", WANTED)?;
+    let list: Vec<Box<RawValue>> = serde_json::from_str(raw.get())
+        .map_err(|_| format!("`results` is {}: {WANTED}", shown(raw.get())))?;
+    if list.is_empty() {
+        return Err(format!("`results` is []: it does not name any lane; {WANTED}"));
+    }
+    let mut results: Vec<LaneResult> = Vec::with_capacity(list.len());
+    let mut named = std::collections::HashSet::new();
+    for (place, raw) in list.iter().enumerate() {
+        let path = format!("results[{place}]");
+        let result = lane_result(&path, raw)?;
+        if !named.insert(result.lane) {
+            let lane = result.lane;
+            return Err(format!("`{path}.lane` is \"{lane}\", which an earlier one names already"));
+        }
+        results.push(result);
+    }
+    Ok(results)
+}
+
+fn lane_result(path: &str, raw: &RawValue) -> Result<LaneResult, String> {
+    let mut fields = Vec::new();
+    fields_of(raw.get(), &mut fields).map_err(|_| {
+        let fields = words(&LANE_FIELDS);
+        format!("`{path}` is {}: write an object with {fields}", shown(raw.get()))
+    })?;
+    let result = Object { path, fields };
+    result.knows(&LANE_FIELDS)?;
+    let lane = result.lane()?;
+    let word = result.word("outcome", &OUTCOMES)?;
+    let done = result.count("done")?.unwrap_or(0);
+    let wait = result.seconds("retry_in")?;
+    let error = result.text("error")?.filter(|error| !error.is_empty());
+    if wait.is_some() && !matches!(word, "retry" | "snooze") {
+        return Err(result.misplaced("retry_in", word, "retry or snooze"));
+    }
+    if error.is_some() && word == "done" {
+        return Err(result.misplaced("error", word, "retry, snooze, bury or cancel"));
+    }
+    let error: Arc<str> = error.as_deref().unwrap_or("no reason given").into();
+    let outcome = match word {
+        "done" => Outcome::Done,
+        "retry" => Outcome::Retry { error, retry_in: wait },
+        "snooze" => Outcome::Snooze { length: wait.unwrap_or(SNOOZE) },
+        "bury" => Outcome::Bury { error },
+        _ => Outcome::Cancel { reason: error },
+    };
+    Ok(LaneResult { lane, done, outcome })
+}
+
+/// An object of a message, its fields as they were written.
+struct Object<'a> {
+    /// Where it stands; nothing for the message itself.
+    path: &'a str,
+    fields: Vec<(String, Box<RawValue>)>,
+}
+
+impl Object<'_> {
+    fn name(&self, field: &str) -> String {
+        if self.path.is_empty() { format!("`{field}`") } else { format!("`{}.{field}`", self.path) }
+    }
+
+    /// Refuses fields that there are not, and those that are there twice.
+    fn knows(&self, known: &[&str]) -> Result<(), String> {
+        for (place, (field, _)) in self.fields.iter().enumerate() {
+            let name = || self.name(&shown(field));
+            if !known.contains(&field.as_str()) {
+                let hint = closest(field, known).map(|near| format!("; did you mean `{near}`?"));
+                let (hint, known) = (hint.unwrap_or_default(), words(known));
+                return Err(format!("{} is not a field here: write {known}{hint}", name()));
+            }
+            if self.fields[..place].iter().any(|(before, _)| before == field) {
+                return Err(format!("{} is there twice", name()));
+            }
+        }
+        Ok(())
+    }
+
+    /// A field that is set. In one that may be left out, `null` says the same.
+    fn find(&self, field: &str) -> Option<&RawValue> {
+        let found = self.fields.iter().find(|(name, _)| name == field).map(|(_, raw)| &**raw);
+        found.filter(|raw| raw.get() != "null")
+    }
+
+    fn needs(&self, field: &str, wanted: &str) -> Result<&RawValue, String> {
+        self.find(field).ok_or_else(|| format!("{} is missing: {wanted}", self.name(field)))
+    }
+
+    fn wrong(&self, field: &str, raw: &RawValue, wanted: &str) -> String {
+        format!("{} is {}: {wanted}", self.name(field), shown(raw.get()))
+    }
+
+    fn misplaced(&self, field: &str, outcome: &str, of: &str) -> String {
+        let value = self.find(field).map(|raw| shown(raw.get())).unwrap_or_default();
+        format!(
+            "{} is {value}, but `outcome` is \"{outcome}\": it goes with {of}",
+            self.name(field)
+        )
+    }
+
+    fn text(&self, field: &str) -> Result<Option<String>, String> {
+        let read = |raw| text_of(raw).ok_or_else(|| self.wrong(field, raw, "write a text"));
+        self.find(field).map(read).transpose()
+    }
+
+    /// One of a few words.
+    fn word<'w>(&self, field: &str, known: &[&'w str]) -> Result<&'w str, String> {
+        let wanted = format!("write {}", words(known));
+        let raw = self.needs(field, &wanted)?;
+        let text = text_of(raw).ok_or_else(|| self.wrong(field, raw, &wanted))?;
+        known.iter().find(|word| **word == text).copied().ok_or_else(|| {
+            let hint = closest(&text, known).map(|near| format!("; did you mean \"{near}\"?"));
+            self.wrong(field, raw, &wanted) + &hint.unwrap_or_default()
+        })
+    }
+
+    fn lane(&self) -> Result<LaneId, String> {
+        const WANTED: &str = "write the `lane` of the call, as in \"1-0-7\"";
+        let raw = self.needs("lane", WANTED)?;
+        let lane = text_of(raw).and_then(|text| text.parse().ok());
+        lane.ok_or_else(|| self.wrong("lane", raw, WANTED))
+    }
+
+    fn count(&self, field: &str) -> Result<Option<usize>, String> {
+        let read = |raw: &RawValue| {
+            let count = serde_json::from_str(raw.get());
+            count.map_err(|_| self.wrong(field, raw, "write a number of jobs, as in 2"))
+        };
+        self.find(field).map(read).transpose()
+    }
+
+    fn seconds(&self, field: &str) -> Result<Option<Duration>, String> {
+        let read = |raw: &RawValue| {
+            let seconds = serde_json::from_str(raw.get()).ok();
+            let length = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            length.filter(|length| *length <= DELAY_MAX).ok_or_else(|| {
+                let most = DELAY_MAX.as_secs();
+                let wanted = format!("write a number of seconds from 0 to {most}, as in 10");
+                self.wrong(field, raw, &wanted)
+            })
+        };
+        self.find(field).map(read).transpose()
+    }
+}
+
+/// A call as its answer is held against it.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) batch: String,
+    /// Its lanes, and how many jobs of each.
+    pub(crate) lanes: Vec<(LaneId, usize)>,
+}
+
+impl Held {
+    pub(crate) fn new(name: &str, batch: &Batch<Payload>) -> Self {
+        let lanes = batch.lanes().iter().map(|lane| (lane.id(), lane.payloads().len()));
+        Self { batch: name.to_owned(), lanes: lanes.collect() }
+    }
+
+    /// Refuses the name of another call.
+    pub(crate) fn check_name(&self, batch: Option<&str>) -> Result<(), String> {
+        match batch.filter(|batch| *batch != self.batch) {
+            None => Ok(()),
+            Some(other) => {
+                let (other, own) = (shown(other), &self.batch);
+                Err(format!("`batch` is \"{other}\": this call is \"{own}\""))
+            }
+        }
+    }
+
+    /// Refuses a lane that the call does not hold; answers how many jobs it has.
+    pub(crate) fn check_lane(&self, field: &str, lane: LaneId) -> Result<usize, String> {
+        let jobs = self.lanes.iter().find(|(held, _)| *held == lane).map(|(_, jobs)| *jobs);
+        jobs.ok_or_else(|| {
+            let names = self.lanes.iter().take(SHOWN_LANES_MAX);
+            let names: Vec<String> = names.map(|(lane, _)| format!("\"{lane}\"")).collect();
+            let more = self.lanes.len().saturating_sub(names.len());
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("`{field}` is \"{lane}\": this call has {}{more}", names.join(", "))
+        })
+    }
+
+    /// Refuses an answer that speaks of what was not handed over.
+    pub(crate) fn check(&self, said: &Said) -> Result<(), String> {
+        let Said::Results(results) = said else { return Ok(()) };
+        for (place, LaneResult { lane, done, outcome }) in results.iter().enumerate() {
+            let jobs = self.check_lane(&format!("results[{place}].lane"), *lane)?;
+            let why = match outcome {
+                _ if *done > jobs => format!("the lane has {jobs}"),
+                Outcome::Done if *done > 0 && *done < jobs => {
+                    format!("the outcome is \"done\", which is of all {jobs} jobs of the lane")
+                }
+                Outcome::Done => continue,
+                _ if *done == jobs => {
+                    format!("the lane has {jobs}, so that the outcome would be no job's")
+                }
+                _ => continue,
+            };
+            return Err(format!("`results[{place}].done` is {done}: {why}"));
+        }
+        Ok(())
+    }
+
+    /// Whether both say the same of each lane.
+    pub(crate) fn is_same(&self, one: &Said, other: &Said) -> bool {
+        self.lanes.iter().all(|(lane, _)| one.of(*lane) == other.of(*lane))
+    }
+}
+
+impl Said {
+    /// What it says of a lane; nothing where it does not name it.
+    fn of(&self, lane: LaneId) -> Option<(usize, &Outcome)> {
+        match self {
+            Self::Done => Some((0, &Outcome::Done)),
+            Self::Results(results) => {
+                let found = results.iter().find(|result| result.lane == lane)?;
+                let done = if found.outcome == Outcome::Done { 0 } else { found.done };
+                Some((done, &found.outcome))
+            }
+        }
+    }
+
+    /// The outcomes of the lanes that it names; none if it leaves a lane out.
+    pub(crate) fn of_every_lane(&self, held: &Held) -> Option<Vec<&Outcome>> {
+        held.lanes.iter().map(|(lane, _)| self.of(*lane).map(|(_, outcome)| outcome)).collect()
+    }
+
+    /// What it means for the call. A lane that it does not name ends as `unnamed`.
+    pub(crate) fn outcomes(&self, held: &Held, unnamed: &Outcome) -> Outcomes {
+        if *self == Self::Done {
+            return Outcomes::new();
+        }
+        let mut outcomes = Outcomes::all(unnamed.clone());
+        for (lane, _) in &held.lanes {
+            if let Some((done, outcome)) = self.of(*lane) {
+                outcomes.set_after(*lane, done, outcome.clone());
+            }
+        }
+        outcomes
+    }
+}
+
+/// The fields of an object in the order in which they are written. Those before an error are kept.
+fn fields_of(
+    text: &str,
+    fields: &mut Vec<(String, Box<RawValue>)>,
+) -> Result<(), serde_json::Error> {
+    struct Into<'a>(&'a mut Vec<(String, Box<RawValue>)>);
+    impl<'de> Visitor<'de> for Into<'_> {
+        type Value = ();
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+            while let Some(field) = map.next_entry()? {
+                self.0.push(field);
+            }
+            Ok(())
+        }
+    }
+    let mut json = serde_json::Deserializer::from_str(text);
+    json.deserialize_map(Into(fields))?;
+    json.end()
+}
+
+fn text_of(raw: &RawValue) -> Option<String> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+/// A value as it was written, on one line and not too long.
+fn shown(value: &str) -> String {
+    let cut = &value[..value.floor_char_boundary(SHOWN_BYTES_MAX)];
+    let more = if cut.len() < value.len() { "…" } else { "" };
+    one_line(cut) + more
+}
+
+fn words(known: &[&str]) -> String {
+    match known {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [all @ .., last] => format!("{} or {last}", all.join(", ")),
+    }
+}
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;

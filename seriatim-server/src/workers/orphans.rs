@@ -1,0 +1,49 @@
+//! Children that are not ours: what a worker program has started and left behind goes to process 1 when
+//! the program ends. Where that is this process, as in most containers, it must ask how they ended, or
+//! they stay in the table of processes until that is full.
+
+use std::time::Duration;
+
+use rustix::process::{Pid, WaitOptions, child_subreaper, getpid, waitpid};
+use tokio::signal::unix::Signal;
+use tokio::time::sleep;
+
+use super::group;
+
+/// Many that end together are looked for once.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Whether orphans come to this process: as the first one, or because it has been told to take them.
+pub(crate) fn are_ours() -> bool {
+    getpid().as_raw_nonzero().get() == 1 || matches!(child_subreaper(), Ok(Some(_)))
+}
+
+/// Reaps them, each time that children have ended.
+pub(crate) async fn reap(ended: &mut Signal) {
+    while ended.recv().await.is_some() {
+        sleep(PAUSE).await;
+        // Our own children have somebody who waits for them, and who must not wait in vain.
+        let reaped = group::with_leaders(|leaders| {
+            let orphans = zombies().into_iter().filter(|pid| !leaders.contains(&pid.as_raw_pid()));
+            orphans.filter(|pid| waitpid(Some(*pid), WaitOptions::NOHANG).is_ok()).count()
+        });
+        if reaped > 0 {
+            tracing::debug!(reaped, "processes that worker programs had left behind have ended");
+        }
+    }
+}
+
+/// Children of this process that have ended and that nobody has asked how.
+fn zombies() -> Vec<Pid> {
+    let own = getpid().as_raw_pid();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    numbers.filter(|number| is_zombie_of(own, *number)).filter_map(Pid::from_raw).collect()
+}
+
+fn is_zombie_of(parent: i32, pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name of the program stands in brackets and may hold anything.
+    let mut rest = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+    (rest.next(), rest.next()) == (Some("Z"), Some(&parent.to_string()))
+}

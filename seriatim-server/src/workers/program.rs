@@ -1,0 +1,162 @@
+//! Whether a program can be started: looked up as a start would, and said in words where it cannot.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{Access, access};
+
+use super::told::Told;
+
+/// The first line of a script is read so far, as Linux does.
+const FIRST_LINE_BYTES_MAX: u64 = 256;
+/// Where programs are looked for when `PATH` is not set, as the C library does.
+const PATH_UNSET: &str = "/bin:/usr/bin";
+
+/// How often it is looked whether the program of a command worker can be started, between calls too.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// The program of a worker that starts it for each call.
+pub(crate) struct Program {
+    pub(crate) queue: Arc<str>,
+    pub(crate) task: Option<Arc<str>>,
+    pub(crate) name: String,
+}
+
+impl Program {
+    /// Tells when it cannot be started, and when it can again. A start that fails for a reason that
+    /// nobody sees from outside is told by the call that it was for.
+    pub(super) async fn watch(self, told: Told) {
+        let (queue, task) = (&*self.queue, self.task.as_deref());
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        let mut known = None;
+        loop {
+            looks.tick().await;
+            let why = why_not(&self.name);
+            if why != known {
+                match &why {
+                    Some(why) => {
+                        told.cannot_start(queue, task, &format!("{}: {why}", self.name));
+                    }
+                    None => told.started(queue, task),
+                }
+            }
+            known = why;
+        }
+    }
+}
+
+/// Why `program` cannot be started; none when nothing speaks against it.
+pub(crate) fn why_not(program: &str) -> Option<String> {
+    match find(program) {
+        Err(why) => Some(why),
+        Ok(path) => why_no_script(&path),
+    }
+}
+
+/// The file that a start of `program` would run.
+fn find(program: &str) -> Result<PathBuf, String> {
+    if program.is_empty() {
+        return Err("its name is empty".to_owned());
+    }
+    if program.contains('/') {
+        let path = PathBuf::from(program);
+        return why_not_run(&path).map_or(Ok(path), Err);
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_else(|| PATH_UNSET.into());
+    let mut why = None;
+    for folder in std::env::split_paths(&folders) {
+        let path = folder.join(program);
+        if !path.exists() {
+            continue;
+        }
+        match why_not_run(&path) {
+            None => return Ok(path),
+            Some(said) => why = why.or(Some(format!("{}: {said}", path.display()))),
+        }
+    }
+    Err(why.unwrap_or_else(|| "it is in no folder of PATH".to_owned()))
+}
+
+/// Why a file cannot be run, as far as its permissions tell.
+fn why_not_run(path: &Path) -> Option<String> {
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Some("there is no such file".to_owned())
+        }
+        Err(error) => Some(error.to_string()),
+        Ok(file) if file.is_dir() => Some("it is a directory".to_owned()),
+        Ok(_) => access(path, Access::EXEC_OK)
+            .is_err()
+            .then(|| "it is not executable (chmod +x)".to_owned()),
+    }
+}
+
+/// Why a script cannot be run: its first line names an interpreter that is not there.
+fn why_no_script(path: &Path) -> Option<String> {
+    let mut head = Vec::new();
+    // A program may be run and not read.
+    File::open(path).ok()?.take(FIRST_LINE_BYTES_MAX).read_to_end(&mut head).ok()?;
+    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = std::ffi::OsStr::from_bytes(line).to_string_lossy();
+    // Not by any white space: a carriage return at the end belongs to the name.
+    let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
+    let interpreter = words.next()?;
+    let missing = |name: &str, why: String| {
+        Some(format!("its first line asks for {name:?}, which cannot be run: {why}"))
+    };
+    if let Some(why) = why_not_run(Path::new(interpreter)) {
+        return missing(interpreter, why);
+    }
+    if !interpreter.ends_with("/env") {
+        return None;
+    }
+    let named = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
+    find(named).err().and_then(|why| missing(named, why))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn why(text: &str, mode: u32) -> Option<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        why_not(path.to_str().unwrap())
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_told_with_its_reason() {
+        let says = |why: Option<String>, part: &str| {
+            assert!(why.as_deref().is_some_and(|why| why.contains(part)), "{part}: {why:?}");
+        };
+        says(why_not("/no/such/program"), "no such file");
+        says(why_not("no-such-program"), "in no folder of PATH");
+        says(why_not("/tmp"), "a directory");
+        says(why_not(""), "empty");
+        says(why("#!/bin/sh\n", 0o644), "chmod +x");
+        says(
+            why("#!/nonexistent -x\n", 0o755),
+            "\"/nonexistent\", which cannot be run: there is no",
+        );
+        says(why("#! /bin/sh\r\n", 0o755), r#""/bin/sh\r""#);
+        says(why("#!/usr/bin/env no-such-program\n", 0o755), "\"no-such-program\"");
+    }
+
+    #[test]
+    fn what_can_be_started_is_not_complained_of() {
+        for name in ["sh", "/bin/sh"] {
+            assert_eq!(why_not(name), None);
+        }
+        for text in ["#!/bin/sh -e\n", "#!/usr/bin/env -S A=1 sh -e\n", "#!", "", "\u{7f}ELF"] {
+            assert_eq!(why(text, 0o755), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! What the workers of this node tell people through its engine.
+
+use std::sync::{Arc, OnceLock};
+
+use seriatim::Handle;
+use seriatim::store::{Trouble, TroubleKind};
+
+/// Tells what is wrong with workers, once the engine is there. What is told before is lost: a
+/// start that fails is tried again in a moment, and then told again.
+#[derive(Clone, Default)]
+pub(crate) struct Told(Arc<OnceLock<Handle>>);
+
+impl Told {
+    pub(super) fn by(&self, engine: Handle) {
+        // There is one engine in a process that serves; a second changes nothing.
+        let _ = self.0.set(engine);
+    }
+
+    /// A worker cannot be started.
+    pub(super) fn cannot_start(&self, queue: &str, task: Option<&str>, why: &str) {
+        if let Some(engine) = self.0.get() {
+            let about = Trouble::about_worker(queue, task);
+            engine.trouble(TroubleKind::WorkerCannotStart, Some(queue), &about, why);
+        }
+    }
+
+    /// It has started.
+    pub(super) fn started(&self, queue: &str, task: Option<&str>) {
+        if let Some(engine) = self.0.get() {
+            let about = Trouble::about_worker(queue, task);
+            engine.trouble_over(TroubleKind::WorkerCannotStart, &about);
+        }
+    }
+}

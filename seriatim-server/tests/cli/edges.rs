@@ -1,0 +1,220 @@
+//! The command line at its edges: what is misspelt, what is cut short, what is not text.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Output, Stdio};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use seriatim::{Client, Job, Queue};
+
+use crate::site::{QUEUE, Serving, Site, kill, text, wait_until};
+
+/// Of a run that was asked wrongly, what it says.
+fn refused(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(2), "{}", text(output));
+    text(output)
+}
+
+#[test]
+fn a_log_level_that_is_none_is_refused_wherever_it_is_written() {
+    let valid = "write off, error, warn, info, debug, trace";
+    let site = Site::new("");
+    let flag = refused(&site.run(&["serve", "--log-level", "wran"]));
+    assert!(flag.contains("--log-level") && flag.contains(valid), "{flag}");
+    assert!(flag.contains("did you mean warn?"), "{flag}");
+    let variable = site.command(&["serve"]).env("SERIATIM_LOG", "inf").output().unwrap();
+    let variable = refused(&variable);
+    assert!(variable.contains("variable SERIATIM_LOG: \"inf\" is not a log level"), "{variable}");
+    assert!(variable.contains(valid), "{variable}");
+    let part = site.command(&["serve"]).env("SERIATIM_LOG", "info,seriatim=loud").output().unwrap();
+    assert!(refused(&part).contains("\"loud\" is not a log level"), "{}", text(&part));
+    let site = Site::new("[log]\nlevel = \"inf\"\n");
+    let file = refused(&site.run(&["serve"]));
+    assert!(file.contains("seriatim.toml: ") && file.contains("line 2, column"), "{file}");
+    assert!(
+        file.contains("log.level: \"inf\" is not a log level") && file.contains(valid),
+        "{file}"
+    );
+    assert!(!site.path("seriatim.db").exists(), "nothing was made");
+}
+
+#[test]
+fn a_variable_that_is_not_text_is_named_and_not_shown() {
+    let site = Site::new(
+        "[http]\ntokens = [{ name = \"ci\", token_env = \"CI_TOKEN\", role = \"reader\" }]\n",
+    );
+    let spoilt = OsStr::from_bytes(b"sesame-\xff-sesame-sesame");
+    for variable in ["SERIATIM_STORE", "SERIATIM_NODE__ID", "SERIATIM_TOKEN", "CI_TOKEN"] {
+        let mut command = site.command(&["serve"]);
+        let said = refused(
+            &command.env("CI_TOKEN", "x".repeat(20)).env(variable, spoilt).output().unwrap(),
+        );
+        assert!(said.contains(&format!("variable {variable}: its value is not UTF-8")), "{said}");
+        assert!(!said.contains("sesame") && !said.contains("panic"), "{said}");
+    }
+    let other = site.command(&["migrate"]).env("SOMETHING_ELSE", spoilt).output().unwrap();
+    assert!(other.status.success(), "{}", text(&other));
+}
+
+#[test]
+fn with_json_errors_are_json_too() {
+    let site = Site::new("");
+    let error = |arguments: &[&str], code: i32| -> Value {
+        let output = site.run(arguments);
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output));
+        assert!(output.stdout.is_empty(), "{}", text(&output));
+        let said: Value = serde_json::from_slice(&output.stderr).unwrap();
+        assert_eq!(said["error"]["exit_code"], code);
+        said["error"].clone()
+    };
+    let missing = error(&["stats", "--json"], 1);
+    assert_eq!(missing["kind"], "not_found");
+    assert!(missing["message"].as_str().unwrap().starts_with("there is no database"), "{missing}");
+    let field = error(&["push", "a", "1", "--priority", "40000", "--json"], 2);
+    assert_eq!((&field["kind"], &field["field"]), (&json!("invalid"), &json!("jobs[0].priority")));
+    let misused = error(&["stats", "--json", "--stoer", "x"], 2);
+    assert_eq!(misused["message"], "unexpected argument '--stoer' found");
+    assert_eq!(misused["hint"], "a similar argument exists: '--store'");
+    let payload = text(&site.run(&["push", "a", "{", "--", "--json"]));
+    assert!(payload.starts_with("seriatim: payload"), "behind -- it is a payload: {payload}");
+}
+
+/// A push of standard input that has read so many lines and waits for more.
+fn pushing(site: &Site, lines: usize) -> Child {
+    let arguments = ["push", QUEUE, "--file", "-"];
+    let mut child = site
+        .command(&arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.as_mut().unwrap().write_all(jobs(lines).as_bytes()).unwrap();
+    child
+}
+
+fn jobs(lines: usize) -> String {
+    (1..=lines).map(|number| format!("{{\"payload\":{number}}}\n")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_interrupted_push_says_what_is_pushed_and_goes_on_from_there() {
+    let site = Site::new("");
+    let store = site.store().await;
+    let child = pushing(&site, 2_500);
+    wait_until(&store, |stats| stats.jobs == 2_000).await;
+    kill(i32::try_from(child.id()).unwrap(), Signal::INT);
+    // Its input stays open: only the signal can end it.
+    let mut child = Serving(child);
+    let input = child.0.stdin.take();
+    let status = child.0.wait().unwrap();
+    let mut said = String::new();
+    std::io::Read::read_to_string(child.0.stderr.as_mut().unwrap(), &mut said).unwrap();
+    assert_eq!(status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted: 2000 jobs pushed; go on with --from-line 2001"), "{said}");
+    drop(input);
+    std::fs::write(site.path("jobs.ndjson"), jobs(2_500)).unwrap();
+    let rest = site.run(&["push", QUEUE, "--file", "jobs.ndjson", "--from-line", "2001"]);
+    assert!(text(&rest).contains("pushed 500 jobs"), "{}", text(&rest));
+    wait_until(&store, |stats| stats.jobs == 2_500).await;
+    let beyond = site.run(&["push", QUEUE, "--file", "jobs.ndjson", "--from-line", "2502"]);
+    assert_eq!(beyond.status.code(), Some(1), "{}", text(&beyond));
+    assert!(text(&beyond).contains("there are only 2500 lines"), "{}", text(&beyond));
+}
+
+#[test]
+fn one_pair_of_brackets_too_few_is_told() {
+    for list in ["workers", "cron"] {
+        let site = Site::new(&format!("[{list}]\nqueue = \"a\"\n"));
+        let said = refused(&site.run(&["config", "check"]));
+        assert!(said.contains("line 1") && said.contains(&format!("write [[{list}]]")), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_queue_that_cannot_become_what_the_configuration_says_is_called_by_its_name() {
+    let config = "[queues.mails]\nmode = \"parallel\"\n[queues.orders]\nmode = \"fifo\"\n";
+    let site = Site::new(config);
+    let store = site.store().await;
+    let client = Client::new(store.clone());
+    client.push(Job::new("orders", &1).unwrap()).await.unwrap();
+    let output = site.run(&["serve", "--no-http"]);
+    assert!(text(&output).contains("queues.orders.mode: "), "{}", text(&output));
+    let engine = seriatim::Engine::builder(store)
+        .queue(Queue::parallel("mails"))
+        .queue(Queue::fifo("orders"));
+    let error = engine.run_until(std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!(error.field(), Some("queues.orders.mode"));
+}
+
+#[test]
+fn a_name_to_listen_on_is_looked_up_and_what_is_none_is_told() {
+    for address in ["localhost:0", "[::1]:0", "127.0.0.1:0"] {
+        let site = Site::new(&format!("[http]\nlisten = \"{address}\"\n"));
+        let checked = site.run(&["config", "check"]);
+        assert!(checked.status.success(), "{}", text(&checked));
+        assert!(text(&checked).contains(address), "{}", text(&checked));
+    }
+    for (wrong, why) in [
+        ("7117", "names no port"),
+        ("localhost", "names no port"),
+        ("localhost:http", "has \"http\" for a port"),
+        (":7117", "names no host"),
+    ] {
+        let site = Site::new("");
+        let said = refused(&site.run(&["serve", "--listen", wrong]));
+        let begin = format!("seriatim: --listen: {wrong:?} {why}");
+        assert!(said.starts_with(&begin) && said.contains("localhost:7117"), "{said}");
+    }
+}
+
+#[test]
+fn config_check_says_what_serve_would_do_and_makes_nothing() {
+    let site = Site::new(
+        "[store]\nurl = \"postgres://me:sesame@nowhere/db\"\n[queues.orders]\nmode = \"fifo\"\n\
+         [[workers]]\nqueue = \"orders\"\ncommand = [\"./sync\", \"x\"]\n\
+         [[cron]]\nname = \"nightly\"\nschedule = \"0 3 * * *\"\nqueue = \"orders\"\nkey = \"k\"\n",
+    );
+    let said = site.run(&["config", "check"]);
+    assert!(said.status.success(), "{}", text(&said));
+    let said = text(&said);
+    for part in [
+        "seriatim.toml is good",
+        "postgres://nowhere/db",
+        "orders (fifo)",
+        "orders (./sync x)",
+        "nightly",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!said.contains("sesame"), "{said}");
+    assert!(said.contains("warning: the ") && said.contains("cannot start: ./sync"), "{said}");
+    let shown: Value =
+        serde_json::from_slice(&site.run(&["config", "check", "--json"]).stdout).unwrap();
+    assert_eq!(shown["queues"], json!([{ "queue": "orders", "mode": "fifo" }]));
+    std::fs::write(site.path("other.toml"), "[node]\nheartbeat = \"30s\"\nlease = \"1m\"\n")
+        .unwrap();
+    let wrong = site.run(&["config", "check", "--config", "other.toml"]);
+    assert!(refused(&wrong).contains("lease: is 1m"), "{}", text(&wrong));
+    let mut open = site.command(&["config", "check"]);
+    let open = open.env("SERIATIM_HTTP__LISTEN", "0.0.0.0:1").output().unwrap();
+    assert!(refused(&open).contains("no token is configured"), "{}", text(&open));
+    assert_eq!(std::fs::read_dir(site.folder.path()).unwrap().count(), 2, "two configurations");
+}
+
+#[test]
+fn the_manual_says_how_it_is_used_what_it_reads_and_how_it_ends() {
+    let site = Site::new("");
+    for arguments in [&["man"][..], &["man", "push"]] {
+        let page = text(&site.run(arguments));
+        let places = ["EXAMPLES", "FILES", "ENVIRONMENT", "EXIT STATUS"].map(|title| {
+            page.find(&format!(".SH \"{title}\"")).unwrap_or_else(|| panic!("{title}"))
+        });
+        assert!(places.is_sorted(), "{page}");
+        assert!(page.contains("SERIATIM_STORE") && page.contains("seriatim.toml"), "{page}");
+    }
+    let help = text(&site.run(&["push", "--help"]));
+    assert!(help.contains("Examples:\n  seriatim push orders"), "{help}");
+}

@@ -1,0 +1,8 @@
+-- Claims and rescues of a node up to a ticket take nothing in this shard any more. ARGV: node, ticket, for how many
+-- seconds that is remembered.
+local call, key = redis.call, KEYS[1] .. 'given_up'
+call('DEL', KEYS[1] .. 'nothing') -- see `even_when_full` in shard.lua
+local known = tonumber(call('HGET', key, ARGV[1]) or '0')
+if tonumber(ARGV[2]) > known then call('HSET', key, ARGV[1], ARGV[2]) end
+call('EXPIRE', key, ARGV[3])
+return 1
