@@ -14,8 +14,8 @@ use super::auth::Access;
 use super::caller::Caller;
 use super::input::{self, Elements, JSON, NDJSON, Object, Part};
 use super::limits::{
-    BULK_BODY_BYTES_MAX, INLINE_BYTES_MAX, JOB_BYTES, LINE_BYTES_MAX, STREAM_BATCH_BYTES_MAX, STREAM_BATCH_JOBS_MAX,
-    next_frame, off_thread,
+    BULK_BODY_BYTES_MAX, INLINE_BYTES_MAX, JOB_BYTES, LINE_BYTES_MAX, STREAM_BATCH_BYTES_MAX,
+    STREAM_BATCH_JOBS_MAX, next_frame, off_thread,
 };
 use super::problem::Problem;
 use super::route::{Answer, Route};

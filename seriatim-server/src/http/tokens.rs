@@ -54,9 +54,10 @@ fn is_variable(name: &str) -> bool {
 
 /// The token in a variable, without the line end that a file or a here-document leaves behind it.
 fn secret(place: &str, variable: &str) -> Result<String, Failure> {
-    let value = std::env::var_os(variable).unwrap_or_default().into_string().map_err(|_| {
-        Failure::usage(format!("variable {variable}: its value is not UTF-8 text"))
-    })?;
+    let value = std::env::var_os(variable)
+        .unwrap_or_default()
+        .into_string()
+        .map_err(|_| Failure::usage(format!("variable {variable}: its value is not UTF-8 text")))?;
     let secret = value.trim();
     // What else there is no header can carry.
     if secret.len() < TOKEN_BYTES_MIN || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {

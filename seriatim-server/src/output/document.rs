@@ -76,7 +76,7 @@ impl Serialize for Shown<'_> {
     }
 }
 
-impl<'a> Shown<'a> {
+impl Shown<'_> {
     /// An object of which all is known.
     pub(crate) fn plain(object: Value) -> Self {
         Self { plain: object, raw: Vec::new() }

@@ -124,7 +124,7 @@ async fn a_page_of_large_jobs_ends_early_and_the_next_goes_on(mut bench: Bench) 
         bench.end(&turn, Outcome::Bury { error: "hopeless".into() }).await;
     }
     for order in [JobOrder::Arrival, JobOrder::Key, JobOrder::UpdatedAt] {
-        let mut query = JobQuery { state: JobState::Failed, order, after: None, ..query.clone() };
+        let mut query = JobQuery { state: JobState::Dead, order, after: None, ..query.clone() };
         assert_eq!(sizes(&bench, &mut query).await, [2, 2, 1], "{order:?}");
     }
 }
