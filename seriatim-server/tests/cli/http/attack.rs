@@ -123,7 +123,7 @@ fn large_jobs_are_listed_in_pages(api: &Api) {
             }
             seen
         };
-        let (_, probe) = probes(api, || {
+        let ((), probe) = probes(api, || {
             std::thread::scope(|scope| {
                 let lists: Vec<_> = (0..4).map(|_| scope.spawn(|| list(3))).collect();
                 lists.into_iter().for_each(|list| assert!(list.join().unwrap() >= 3));
