@@ -337,6 +337,46 @@ pub struct Rescue {
     pub ticket: u64,
 }
 
+/// See [`crate::Store::release`].
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// The time; the store's when none.
+    pub now: Option<Timestamp>,
+    /// Which claims.
+    pub claims: ClaimSelection,
+    /// Only claims with a lower token: those that stood when the first of several calls was made.
+    pub below: Option<Token>,
+    /// Most lanes to release.
+    pub lanes_max: usize,
+}
+
+/// Which claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimSelection {
+    /// The one that holds the lane of this key.
+    Key {
+        /// The queue.
+        queue: Arc<str>,
+        /// The key.
+        key: String,
+    },
+    /// The one that holds this lane.
+    Lane(LaneId),
+    /// All of a queue.
+    Queue(Arc<str>),
+    /// All of a node, in every queue.
+    Node(NodeId),
+}
+
+/// See [`crate::Store::delete_queue`].
+#[derive(Clone, Debug)]
+pub struct DeleteQueue {
+    /// The queue.
+    pub queue: Arc<str>,
+    /// Most rows of each kind to remove in one call.
+    pub rows_max: usize,
+}
+
 /// See [`crate::Store::give_up`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GiveUp {

@@ -138,6 +138,12 @@ impl Store for Metered {
         Ok(turns)
     }
 
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        let turns = self.told("release", self.inner.release(request).await)?;
+        self.journal.rescued(&turns);
+        Ok(turns)
+    }
+
     async fn give_up(&self, request: GiveUp) -> Result<()> {
         self.told("give_up", self.inner.give_up(request).await)
     }
@@ -180,6 +186,10 @@ impl Store for Metered {
 
     async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
         self.told("pause_queue", self.inner.pause_queue(queue, paused).await)
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        self.told("delete_queue", self.inner.delete_queue(request).await)
     }
 
     async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {

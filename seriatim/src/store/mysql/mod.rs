@@ -6,6 +6,7 @@
 //! what stands here is which part of the store an operation needs.
 
 mod claim;
+mod deletion;
 mod error;
 mod job_row;
 mod lane_row;
@@ -309,6 +310,10 @@ impl Store for Mysql {
         transact!(self.inner, Hold::Shared, request.now, work => claim::rescue(work, &request))?
     }
 
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        transact!(self.inner, Hold::Shared, request.now, work => claim::release(work, &request))
+    }
+
     async fn give_up(&self, request: GiveUp) -> Result<()> {
         transact!(self.inner, Hold::Shared, None, work => nodes::give_up(work, &request))
     }
@@ -354,6 +359,10 @@ impl Store for Mysql {
         transact!(self.inner, Hold::Alone, None, work => people::pause(work, queue, paused))?;
         self.inner.bell.ring();
         Ok(())
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        transact!(self.inner, Hold::Alone, None, work => deletion::delete_queue(work, &request))
     }
 
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {

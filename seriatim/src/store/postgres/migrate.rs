@@ -6,15 +6,15 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// What brings the store from each version to the next. A step that was released never changes: what
 /// comes later is a step of its own.
-const STEPS: [&[&str]; 4] = [BEFORE_RELEASE, BEFORE_RELEASE, BEFORE_RELEASE, FIRST];
+const STEPS: [&[&str]; 5] = [BEFORE_RELEASE, BEFORE_RELEASE, BEFORE_RELEASE, BEFORE_RELEASE, FIRST];
 /// The version that this build writes and reads.
 const VERSION: usize = STEPS.len();
 
-/// Versions 1 to 3 were never released, and have no way to the next.
+/// Versions 1 to 4 were never released, and have no way to the next.
 const BEFORE_RELEASE: &[&str] = &[];
 
 /// The version that [`FIRST`] makes.
-const FIRST_RELEASED: usize = 4;
+const FIRST_RELEASED: usize = 5;
 
 const FIRST: &[&str] = &[
     include_str!("sql/schema.sql"),
@@ -25,6 +25,7 @@ const FIRST: &[&str] = &[
     include_str!("sql/settle.sql"),
     include_str!("sql/node.sql"),
     include_str!("sql/people.sql"),
+    include_str!("sql/deletion.sql"),
     include_str!("sql/sweep.sql"),
     include_str!("sql/views.sql"),
     include_str!("sql/entry.sql"),

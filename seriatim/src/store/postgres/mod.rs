@@ -155,6 +155,10 @@ impl Store for Postgres {
         self.rescue_lanes(request).await
     }
 
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        self.release_lanes(request).await
+    }
+
     async fn give_up(&self, request: GiveUp) -> Result<()> {
         self.give_calls_up(request).await
     }
@@ -193,6 +197,10 @@ impl Store for Postgres {
         self.pause(queue, paused).await?;
         self.ring();
         Ok(())
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        self.delete_whole_queue(request).await
     }
 
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {

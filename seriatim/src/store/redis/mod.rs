@@ -11,6 +11,7 @@ mod beat;
 mod claim;
 mod compact;
 mod dead;
+mod deletion;
 mod durability;
 mod fleet;
 mod layout;
@@ -238,6 +239,10 @@ impl Store for Redis {
         self.do_rescue(request).await
     }
 
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        self.do_release(request).await
+    }
+
     async fn give_up(&self, request: GiveUp) -> Result<()> {
         self.do_give_up(request).await
     }
@@ -276,6 +281,10 @@ impl Store for Redis {
         self.do_pause(queue, paused).await?;
         self.bell.ring();
         Ok(())
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        self.do_delete_queue(request).await
     }
 
     async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {

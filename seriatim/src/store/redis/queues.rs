@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::QUEUES_MAX;
 use crate::queue::{Merge, Mode, Queue};
 use crate::store::definition::Found;
+use crate::store::deletion::is_closing;
 use crate::store::request::Declare;
 use crate::store::view::QueueView;
 
@@ -31,6 +32,8 @@ pub(super) struct Known {
     pub queue: Queue,
     pub declared: bool,
     pub paused: bool,
+    /// It is being deleted.
+    pub closing: bool,
     pub layout: Layout,
 }
 
@@ -83,6 +86,8 @@ impl Memo {
 enum Answer {
     Ok,
     Exists,
+    /// It is being deleted.
+    Closing,
     /// It has another number of shards.
     Shards,
     Refused(Error),
@@ -131,6 +136,7 @@ impl Redis {
             "span",
             "floor",
             "lanes",
+            "closing",
         ]);
         let mut fields = self.link.fields(&cmd).await?;
         let Some(version) = fields.opt_int()? else {
@@ -143,6 +149,7 @@ impl Redis {
         let paused = fields.opt_int()? == Some(1);
         let layout = Layout::read(queue.shards, &mut fields)?;
         let is_empty = fields.opt_int()?.unwrap_or(0) == 0;
+        let closing = fields.opt_int()? == Some(1);
         if queue.name != name {
             // A definition that was on its way while the store was wiped: the number is this queue's
             // now, and the next definition takes its place.
@@ -157,7 +164,7 @@ impl Redis {
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
         let name = name.into();
-        let known = Known { number, name, version, queue, declared, paused, layout };
+        let known = Known { number, name, version, queue, declared, paused, closing, layout };
         Ok(Some(self.memo.put(known)))
     }
 
@@ -215,6 +222,7 @@ impl Redis {
         let check = Definition { dry: true, ..Definition::of_first(true) };
         match self.define_in(Known::home(known.number), &queue, check).await? {
             Answer::Refused(error) => Err(error),
+            Answer::Closing => Err(is_closing(&queue.name)),
             _ => Ok(()),
         }
     }
@@ -229,6 +237,7 @@ impl Redis {
             let queue = Queue { shards, ..queue.clone() };
             match self.define_in(home, &queue, Definition::of_first(true)).await? {
                 Answer::Shards => continue,
+                Answer::Closing => return Err(is_closing(&queue.name)),
                 Answer::Refused(error) => return Err(error),
                 Answer::Ok | Answer::Exists => {}
             }
@@ -289,6 +298,7 @@ impl Redis {
         let refused = match &*answer.text()? {
             "OK" => return Ok(Answer::Ok),
             "EXISTS" => return Ok(Answer::Exists),
+            "CLOSING" => return Ok(Answer::Closing),
             "SHARDS" => return Ok(Answer::Shards),
             "BIG" => too_big(queue, answer.int()?),
             _ => {
@@ -312,11 +322,29 @@ impl Redis {
     }
 
     pub(super) async fn do_pause(&self, queue: &str, paused: bool) -> Result<()> {
-        let known = self.current(queue).await?;
+        for _ in 0..ATTEMPTS {
+            let known = self.current(queue).await?;
+            if known.closing {
+                return Err(is_closing(queue));
+            }
+            if self.set_flags(&known, paused, false).await? {
+                return self.adopt(&*self.current(queue).await?).await;
+            }
+        }
+        Err(changing(queue))
+    }
+
+    /// Pauses or closes a queue in its first shard; false when it is not as it was known.
+    pub(super) async fn set_flags(
+        &self,
+        known: &Known,
+        paused: bool,
+        closing: bool,
+    ) -> Result<bool> {
         let mut args = Args::default();
-        args.flag(paused);
-        self.link.run(&PAUSE, &self.key(Known::home(known.number), ""), &args).await?;
-        self.adopt(&*self.current(queue).await?).await
+        args.flag(paused).flag(closing).int(known.version);
+        single(self.link.run(&PAUSE, &self.key(Known::home(known.number), ""), &args).await?)?
+            .flag()
     }
 }
 

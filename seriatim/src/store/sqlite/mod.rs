@@ -6,6 +6,7 @@
 
 mod body;
 mod claim;
+mod deletion;
 mod fault;
 mod lane;
 mod limit;
@@ -286,6 +287,10 @@ impl Store for Sqlite {
         self.change(move |tx| tx.at(request.now).rescue(&request)).await
     }
 
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        self.change(move |tx| tx.at(request.now).release(&request)).await
+    }
+
     async fn give_up(&self, request: GiveUp) -> Result<()> {
         self.change(move |tx| tx.at(None).give_up(&request)).await
     }
@@ -321,6 +326,10 @@ impl Store for Sqlite {
     async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
         let name = queue.to_owned();
         self.change(move |tx| tx.at(None).pause_queue(&name, paused)).await
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        self.change(move |tx| tx.at(None).delete_queue(&request)).await
     }
 
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {

@@ -47,6 +47,8 @@ impl Tx<'_> {
             return Ok(false);
         }
         if let Some(length) = beat.extend {
+            let row = self.queue_number(lane.queue)?;
+            let length = row.map_or(length, |row| length.min(row.queue.lease_max));
             let sql =
                 "UPDATE claim SET until = max(until, ?2) WHERE tok = ?1 AND until IS NOT NULL";
             self.execute(sql, params![beat.token.0, self.now.saturating_add(micros(length))])?;

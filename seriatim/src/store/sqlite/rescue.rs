@@ -11,9 +11,10 @@ use super::row::{JOB_COLUMNS, Job};
 use super::tx::Tx;
 use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::id::Token;
+use crate::id::{NodeId, Token};
 use crate::limits::CLAIM_LANES_MAX;
-use crate::store::request::Rescue;
+use crate::store::release::{NO_LEASE, NOBODY};
+use crate::store::request::{ClaimSelection, Lease, Release, Rescue};
 use crate::turn::Turn;
 
 impl Tx<'_> {
@@ -32,23 +33,68 @@ impl Tx<'_> {
             if turns.len() >= most {
                 break;
             }
-            self.take_over(request, token, queue, &lanes, most, &mut turns)?;
+            let lease = Lease::Node { ttl: request.lease };
+            self.take_over(&request.node, lease, (token, queue, &lanes), most, &mut turns)?;
         }
         Ok(turns)
     }
 
-    /// Takes over the lanes of one claim, so far as there is room for their turns.
+    pub(super) fn release(&mut self, request: &Release) -> Result<Vec<Turn>> {
+        let below = request.below.map_or(i64::MAX, |token| token.0);
+        let most = request.lanes_max.min(CLAIM_LANES_MAX);
+        let mut turns = Vec::new();
+        for (token, queue, lanes) in self.claims_of(&request.claims)? {
+            if turns.len() >= most {
+                break;
+            }
+            if token < below {
+                let nobody = NodeId::from(NOBODY);
+                self.take_over(&nobody, NO_LEASE, (token, queue, &lanes), most, &mut turns)?;
+            }
+        }
+        Ok(turns)
+    }
+
+    /// Tokens of claims, their queues, and of their lanes those that are chosen.
+    fn claims_of(&mut self, claims: &ClaimSelection) -> Result<Vec<(i64, u32, Vec<u8>)>> {
+        let one = |row: &rusqlite::Row<'_>| {
+            let id: i64 = row.get(2)?;
+            Ok((row.get(0)?, row.get(1)?, id.to_le_bytes().to_vec()))
+        };
+        let whole = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        match claims {
+            ClaimSelection::Key { queue, key } => {
+                let queue = self.known_queue(queue)?.number;
+                let sql = "SELECT tok, q, id FROM lane WHERE q = ?1 AND key = ?2 AND st = 2";
+                self.rows(sql, params![queue, key], one)
+            }
+            ClaimSelection::Lane(lane) => {
+                let sql = "SELECT tok, q, id FROM lane WHERE id = ?1 AND q = ?2 AND st = 2";
+                self.rows(sql, params![lane.number as i64, lane.queue], one)
+            }
+            ClaimSelection::Queue(queue) => {
+                let queue = self.known_queue(queue)?.number;
+                let sql = "SELECT tok, q, lanes FROM claim WHERE q = ?1 ORDER BY tok";
+                self.rows(sql, [queue], whole)
+            }
+            ClaimSelection::Node(node) => {
+                let sql = "SELECT tok, q, lanes FROM claim WHERE node = ?1 ORDER BY tok";
+                self.rows(sql, [&*node.0], whole)
+            }
+        }
+    }
+
+    /// Takes over lanes of one claim (its token, its queue, the lanes), so far as there is room for their turns.
     fn take_over(
         &mut self,
-        request: &Rescue,
-        old: i64,
-        queue: u32,
-        lanes: &[u8],
+        node: &NodeId,
+        lease: Lease,
+        (old, queue, lanes): (i64, u32, &[u8]),
         most: usize,
         turns: &mut Vec<Turn>,
     ) -> Result<()> {
         let token = self.next_token();
-        let mut claim = ClaimRow { token, ttl: micros(request.lease), lanes: Vec::new() };
+        let mut claim = ClaimRow { token, ttl: micros(lease.ttl()), lanes: Vec::new() };
         let sql = "UPDATE lane SET tok = ?3 WHERE id = ?1 AND tok = ?2 AND st = 2";
         let (ids, _) = lanes.as_chunks::<8>();
         for id in ids.iter().map(|bytes| i64::from_le_bytes(*bytes)) {
@@ -64,7 +110,7 @@ impl Tx<'_> {
         if claim.count() == 0 {
             return Ok(());
         }
-        self.store_claims(queue, &request.node, false, &[claim])
+        self.store_claims(queue, node, matches!(lease, Lease::Own { .. }), &[claim])
     }
 
     /// So many lanes of each claim row are not its any more.
