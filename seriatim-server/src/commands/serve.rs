@@ -133,7 +133,7 @@ impl Serve {
             audit: audit(&config.http)?,
             cron: config.cron_entries()?,
             queues,
-            refuses_implied: config.http.implied_queues == Some(false),
+            implied_max: config.http.implied_queues.map(|most| most.0),
             ..Setup::default()
         };
         let server = listening.map(|listening| {

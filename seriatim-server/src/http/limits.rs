@@ -103,6 +103,8 @@ pub(super) const NODES_MAX: usize = 1_000;
 pub(super) const CLAIM_QUEUES_MAX: usize = 100;
 /// Most claims of one heartbeat, and most results of one settle.
 pub(super) const NAMED_LANES_MAX: usize = 10_000;
+/// How many queues pushes may make that nobody declared, if `http.implied_queues` is unset.
+pub(super) const IMPLIED_QUEUES_MAX: usize = 100;
 /// Shortest and longest lease of a remote claim, in seconds.
 pub(super) const LEASE_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
 /// The lease of a remote claim by default.

@@ -14,6 +14,7 @@ mod implied;
 mod input;
 mod jobs;
 mod lanes;
+mod leases;
 mod limits;
 mod line;
 mod logins;

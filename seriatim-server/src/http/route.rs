@@ -74,6 +74,14 @@ impl Route {
         Self::new(Method::PUT, path, access, on(MethodFilter::PUT, handler))
     }
 
+    pub(super) fn delete<H, T>(path: &'static str, access: Access, handler: H) -> Self
+    where
+        H: Handler<T, Shared>,
+        T: 'static,
+    {
+        Self::new(Method::DELETE, path, access, on(MethodFilter::DELETE, handler))
+    }
+
     fn new(
         method: Method,
         path: &'static str,

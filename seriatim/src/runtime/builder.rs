@@ -401,6 +401,13 @@ impl EngineBuilder {
         let own = self.queues.iter().filter_map(|queue| Some((queue.name.as_str(), queue.lease?)));
         let named = own.map(|(queue, lease)| (format!("queues.{queue}.lease"), lease));
         let nodes = ("lease".to_owned(), self.settings.lease);
+        let too_long = self
+            .queues
+            .iter()
+            .find(|queue| queue.lease.is_none() && self.settings.lease > queue.lease_max);
+        if let Some(queue) = too_long {
+            queue.check_lease(self.settings.lease)?;
+        }
         match named.chain([nodes]).find(|(_, lease)| *lease < least) {
             Some((field, lease)) => {
                 let [lease, least, heartbeat] =

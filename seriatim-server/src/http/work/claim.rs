@@ -7,13 +7,14 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use seriatim::store::{Claim, DueQuery, Lease, Settle};
+use seriatim::store::{Claim, DueQuery, Lease, QueueView, Settle};
 use seriatim::{ErrorKind, NodeId, Timestamp, Turn};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::super::caller::{Caller, Connection};
 use super::super::input::Json;
+use super::super::leases::Leases;
 use super::super::limits::{
     CLAIM_BYTES_MAX, CLAIM_LANES_MAX, CLAIM_QUEUES_MAX, CLAIM_STEP_LANES, LEASE_DEFAULT,
     WAIT_MS_MAX,
@@ -59,6 +60,8 @@ pub(super) async fn claim(
     Json(wish): Json<Wish>,
 ) -> Result<Response, Problem> {
     let order = wish.check(app.clone())?;
+    let is_meant = |view: &QueueView| order.queues.contains(&view.queue.name);
+    app.leases.check(&*app.store, order.lease, is_meant).await?;
     let full = || Problem::too_many("too many claims wait for work: ask again, or without wait_ms");
     let _place = match order.wait.is_zero() {
         true => None,
@@ -266,6 +269,7 @@ impl Order {
             Ok(claimed) => Ok(Some((claimed.turns, claimed.next_due))),
             // Its first push will create it.
             Err(error) if is_missing(&error) => Ok(None),
+            Err(error) if error.field() == Some("lease") => Err(Leases::refusal(&error)),
             Err(error) => Err(error.into()),
         }
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use seriatim::limits::PROGRESS_BYTES_MAX;
-use seriatim::store::{Beat, CancelNotice};
+use seriatim::store::{Beat, CancelNotice, QueueView};
 use seriatim::{LaneId, Token};
 
 use super::super::input::{AtMost, BulkJson, Object};
@@ -43,6 +43,10 @@ pub(super) async fn heartbeat(
     let extend = Some(asked.unwrap_or_else(|| app.workers.lease_of(&said.worker)));
     let named: HashSet<(LaneId, Token)> =
         said.claims.0.iter().map(|Object(claim)| (claim.lane, claim.token)).collect();
+    if let Some(asked) = asked {
+        let is_meant = |view: &QueueView| named.iter().any(|(lane, _)| lane.queue == view.number);
+        app.leases.check(&*app.store, asked, is_meant).await?;
+    }
     let beat = |claim: Claimed| Beat {
         lane: claim.lane,
         token: claim.token,

@@ -51,8 +51,8 @@ local function look(class, most)
   local from = struct.pack('>I3', class)
   return call('ZRANGEBYLEX', K.ready, '[' .. from, '(' .. from .. '\255', 'LIMIT', 0, most)
 end
-for i = 14, #ARGV do
-  local route = i == 12 and 0 or call('HGET', K.routes, ARGV[i])
+for i = 13, #ARGV do
+  local route = i == 13 and 0 or call('HGET', K.routes, ARGV[i])
   if route then
     classes[#classes + 1] = route * 2
     classes[#classes + 1] = route * 2 + 1
