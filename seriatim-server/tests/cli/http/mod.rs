@@ -3,6 +3,7 @@
 mod attack;
 mod audit;
 mod auth;
+mod back;
 mod client;
 mod clients;
 mod dataloader;

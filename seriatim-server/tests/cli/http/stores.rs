@@ -160,6 +160,20 @@ impl Walk {
         assert!(self.get("/api/v1/stats", &[])["by_worker"]["etl"].is_object());
     }
 
+    /// What a person takes back: claims, what waits, a queue.
+    fn taking_back(&self) {
+        self.push("b", "k2");
+        self.claim("b");
+        let release = "/api/v1/queues/{queue}/lane/release?key=k2";
+        assert_eq!(self.act(release, &["b"])["count"], 1);
+        assert_eq!(self.claim("b")["crashes"], 1);
+        assert_eq!(self.act("/api/v1/nodes/{node}/release", &["walker"])["count"], 1);
+        assert_eq!(self.act("/api/v1/queues/{queue}/drain", &["b"])["count"], 1);
+        self.push("c", "k");
+        let deleted = self.call("DELETE", "/api/v1/queues/{queue}", &["c"], None);
+        assert_eq!(deleted, json!({ "queue": "c", "count": 1, "released": 0 }));
+    }
+
     /// Last, as the node that answers takes no more work then, and stops.
     fn nodes(&self) {
         for command in ["quiet", "resume", "stop"] {
@@ -175,6 +189,7 @@ fn walk(site: Site) {
     walk.queues();
     walk.lanes();
     walk.jobs();
+    walk.taking_back();
     walk.nodes();
     let document = walk.api.get("/openapi.json").done();
     let paths = document["paths"].as_object().unwrap().iter();
