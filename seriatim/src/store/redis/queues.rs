@@ -109,16 +109,19 @@ impl Redis {
     }
 
     pub(super) async fn reload(&self, name: &str) -> Result<Option<Arc<Known>>> {
-        let number =
-            self.link.query(redis::cmd("HGET").arg(self.global("queues")).arg(name)).await?;
-        let number = single(number)?.opt_int()?;
-        match number {
-            Some(number) => self.load(name, number as u32).await,
+        match self.registered(name).await? {
+            Some(number) => self.load(name, number).await,
             None => {
                 self.memo.forget(name);
                 Ok(None)
             }
         }
+    }
+
+    async fn registered(&self, name: &str) -> Result<Option<u32>> {
+        let number =
+            self.link.query(redis::cmd("HGET").arg(self.global("queues")).arg(name)).await?;
+        Ok(single(number)?.opt_int()?.map(|number| number as u32))
     }
 
     async fn load(&self, name: &str, number: u32) -> Result<Option<Arc<Known>>> {
@@ -146,9 +149,9 @@ impl Redis {
         let layout = Layout::read(queue.shards, &mut fields)?;
         let is_empty = fields.opt_int()?.unwrap_or(0) == 0;
         if queue.name != name {
-            // A definition that was on its way while the store was wiped: the number is this queue's
-            // now, and the next definition takes its place.
-            if is_empty {
+            // The store was wiped while a definition was on its way, which the next one replaces; or
+            // between the two reads, and the number is another queue's by now.
+            if is_empty || self.registered(name).await? != Some(number) {
                 self.memo.forget(name);
                 return Ok(None);
             }
