@@ -1,5 +1,8 @@
 //! Deleting a queue.
 
+#[cfg(test)]
+pub(in crate::store) mod tests;
+
 use super::Store;
 use super::release::release_claims;
 use super::request::{ClaimSelection, DeleteQueue};

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod connecting;
+mod deletion;
 mod emptied;
 mod plain;
 mod plans;

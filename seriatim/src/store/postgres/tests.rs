@@ -14,6 +14,7 @@ use crate::store::{
 use crate::{ErrorKind, Job, Merge, Queue, Settlement, Timestamp, Token, Turn};
 
 mod connecting;
+mod deletion;
 mod emptied;
 mod giving_up;
 mod reading;

@@ -265,10 +265,15 @@ impl Redis {
                     refused = lost(&queue.name, &other);
                     continue;
                 }
+                Answer::Closing => return Err(is_closing(&queue.name)),
                 Answer::Refused(error) => return Err(error),
                 Answer::Ok | Answer::Exists | Answer::Shards => {}
             }
-            return self.reload(&queue.name).await?.ok_or_else(|| no_queue(&queue.name));
+            // None: a deletion took the name out of the register meanwhile.
+            match self.reload(&queue.name).await? {
+                Some(known) => return Ok(known),
+                None => refused = changing(&queue.name),
+            }
         }
         Err(refused)
     }
@@ -286,7 +291,7 @@ impl Redis {
             match self.define_in(shard, &known.queue, how).await? {
                 Answer::Refused(error) => Err(error),
                 Answer::Other(other) => Err(lost(&known.name, &other)),
-                Answer::Ok | Answer::Exists | Answer::Shards => Ok(()),
+                Answer::Ok | Answer::Exists | Answer::Closing | Answer::Shards => Ok(()),
             }
         };
         try_join_all(known.shards().skip(1).map(adopt)).await.map(drop)
