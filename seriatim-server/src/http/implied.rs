@@ -82,7 +82,9 @@ impl Queues {
     /// Whether there is room for one more that nobody declared.
     fn may_make(&self, views: &[QueueView], name: &str) -> bool {
         let mut making = lock(&self.making);
-        making.retain(|_, since| since.elapsed() < KNOWN_FOR);
+        let declared: HashSet<&String> =
+            views.iter().filter(|view| view.declared).map(|view| &view.queue.name).collect();
+        making.retain(|name, since| since.elapsed() < KNOWN_FOR && !declared.contains(name));
         let stored = views.iter().filter(|view| !view.declared).map(|view| &view.queue.name);
         let implied: HashSet<&String> = stored.chain(making.keys()).collect();
         let fits = implied.iter().any(|other| *other == name) || implied.len() < self.implied_max;

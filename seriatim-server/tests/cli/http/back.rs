@@ -33,7 +33,9 @@ fn delete(api: &Api, path: &str) -> Answer {
 fn hoarded(site: Site) {
     let api = Api::with(site, |_| {});
     let jobs: Vec<Value> = (0..HOARDED).map(|i| json!({ "key": format!("k{i}") })).collect();
-    api.post("/api/v1/queues/orders/jobs", &json!(jobs)).done();
+    for jobs in jobs.chunks(100) {
+        api.post("/api/v1/queues/orders/jobs", &json!(jobs)).done();
+    }
     let mut held = Vec::new();
     while held.len() < HOARDED {
         let more = lanes(claim(&api, "hoarder", 100, 3_600));
@@ -186,7 +188,8 @@ fn the_command_line_releases_drains_and_deletes() {
     let (code, said) = run(&["lanes", "release", "orders", "c"]);
     assert!(code == 1 && said.contains("not claimed"), "{said}");
     assert_eq!(run(&["lanes", "release", "orders", "a"]), (0, "1 lane released\n".to_owned()));
-    assert_eq!(run(&["nodes", "release", "w"]), (0, "1 lane of w released\n".to_owned()));
+    let (code, said) = run(&["nodes", "release", "w"]);
+    assert!(code == 0 && said.starts_with("1 lane of w-"), "{said}");
     let (code, said) = run(&["queues", "drain", "orders"]);
     assert!(code == 2 && said.contains("--yes"), "{said}");
     let (code, said) = run(&["queues", "drain", "orders", "--yes"]);
