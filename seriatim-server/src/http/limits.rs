@@ -23,7 +23,7 @@ pub(super) const REQUESTS: ByClass<Shares> = ByClass {
     admins: Shares { all: 128, party: 64 },
 };
 /// Answers to `/metrics` that are being made at once.
-pub(super) const METRICS: Shares = Shares { all: 32, party: 16 };
+pub(super) const METRICS: Shares = Shares { all: 16, party: 8 };
 /// Most header fields of a request.
 pub(super) const HEADERS_MAX: usize = 100;
 /// Most bytes of a request's line and header, and of what is read ahead. It is looked at when a read
