@@ -67,7 +67,7 @@ pub(super) fn check(config: &Config) -> Result<Vec<String>, Failure> {
     let wrong = unstartable(config, |_| true);
     match config.node.strict && !wrong.is_empty() {
         true => Err(Failure::usage(wrong.join("; "))),
-        false => Ok(wrong),
+        false => Ok(wrong.into_iter().chain(config.cron_slips()).collect()),
     }
 }
 

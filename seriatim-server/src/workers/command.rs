@@ -34,7 +34,8 @@ pub(crate) async fn run(
     })?;
     let mut stdout = child.stdout.take().map(|from| Lines::new(from, LINE_BYTES_MAX));
     let mut stderr = child.stderr.take().map(|from| Lines::new(from, LOG_LINE_BYTES_MAX));
-    let mut answer = Reading { held: Held::new(&call.batch, &batch), said: None, fault: None };
+    let mut answer =
+        Reading { held: Held::new(&call.batch, &batch), said: None, fault: None, suspect: None };
     let (mut tail, stdin) = (Tail::default(), child.stdin.take());
     let talking = async {
         let listening = async {
@@ -101,6 +102,8 @@ struct Reading {
     said: Option<Said>,
     /// Why that cannot be used.
     fault: Option<String>,
+    /// What may have been meant as an answer, if none comes.
+    suspect: Option<String>,
 }
 
 impl Reading {
@@ -117,6 +120,10 @@ impl Reading {
                 })
             }
             Heard::Answer { batch, said } => self.answered(batch.as_deref(), said),
+            Heard::Suspect(why) => {
+                self.suspect.get_or_insert(why);
+                Ok(())
+            }
             Heard::Fault(Fault { why, .. }) => Err(why),
         };
         if let Err(why) = heard {
@@ -150,8 +157,8 @@ fn conclude(
     stderr: &Tail,
     context: &Context,
 ) -> Result<Outcomes, String> {
-    let Reading { held, said, fault } = answer;
-    if let Some(why) = fault {
+    let Reading { held, said, fault, suspect } = answer;
+    if let Some(why) = fault.or_else(|| suspect.filter(|_| said.is_none())) {
         return Err(with_words(format!("the command's answer cannot be used: {why}"), stderr));
     }
     let error = stderr.text().unwrap_or_else(|| format!("the command ended with {status}"));

@@ -98,6 +98,7 @@ impl Group {
             tokio::pin!(ended);
             loop {
                 tokio::select! {
+                    biased;
                     status = &mut ended => break status,
                     () = &mut reading, if !is_read => is_read = true,
                 }

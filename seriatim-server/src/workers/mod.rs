@@ -81,7 +81,9 @@ impl Workers {
                 let task = config.task.as_deref().map(Arc::from);
                 let seats =
                     self.team((queue.into(), task), program, processes, per_process, watched);
-                let handler = move |batch, context| call::run(seats.clone(), batch, context);
+                let told = self.told.clone();
+                let handler =
+                    move |batch, context| call::run(seats.clone(), told.clone(), batch, context);
                 Worker::raw(queue, handler).concurrency(processes.saturating_mul(per_process))
             }
             WorkerKind::Http(settings) => {

@@ -355,6 +355,10 @@ impl Process {
     fn hear(&self, line: &Line) {
         let heard = match answer::read(line) {
             Heard::Output => return self.printed.line("stdout", &line.text),
+            Heard::Suspect(why) => {
+                self.printed.line("stdout", &line.text);
+                return self.warn(&why);
+            }
             Heard::Progress { batch: Some(batch), lane, progress } => {
                 let checked = self.with_open(&batch, |open| {
                     open.held.check_lane("lane", lane)?;
