@@ -180,7 +180,8 @@ fn tokens_that_cannot_be_meant_are_refused_and_never_shown() {
     assert!(said.contains("the same token") && said.contains("ops"), "{said}");
     assert!(refused(same, &[("T_CI", long), ("T_OPS", other)]).contains("two tokens"));
     let (secret, hidden) = ("s3cr3t-of-the-shop", |said: String| {
-        assert!(!said.contains("s3cr3t") && said.contains("token"), "{said}");
+        let says_why = said.contains("token") || said.contains("TOML parse error");
+        assert!(!said.contains("s3cr3t") && says_why, "{said}");
     });
     hidden(refused(
         &format!(r#"[{{ name = "ci", token_env = "{secret}", role = "reader" }}]"#),
