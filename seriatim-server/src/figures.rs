@@ -1,5 +1,6 @@
 //! The figures of the queues, with the same names on every surface. `docs/figures.md` defines them.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
@@ -81,6 +82,20 @@ impl Figures {
         stats.into_iter().map(of).collect()
     }
 
+    /// Adds those of another queue.
+    fn add(&mut self, other: &Self) {
+        let (all, stats) = (&mut self.stats, &other.stats);
+        all.lanes += stats.lanes;
+        all.jobs += stats.jobs;
+        all.claimed += stats.claimed;
+        all.retrying += stats.retrying;
+        all.dead += stats.dead;
+        all.processed += stats.processed;
+        all.failed += stats.failed;
+        all.lag = all.lag.max(stats.lag);
+        self.prefetched += other.prefetched;
+    }
+
     pub(crate) fn running(&self) -> u64 {
         self.stats.claimed - self.prefetched
     }
@@ -100,6 +115,18 @@ impl Figures {
         document.insert("paused".to_owned(), self.stats.paused.into());
         document.into()
     }
+}
+
+/// The busiest queues, and where there are more, all others together as `other`.
+pub(crate) fn busiest(mut all: Vec<Figures>, most: usize) -> (Vec<Figures>, Option<Figures>) {
+    if all.len() <= most {
+        return (all, None);
+    }
+    all.sort_by_key(|of| Reverse((of.stats.jobs + of.stats.dead, of.stats.processed)));
+    let mut others = Figures::default();
+    others.stats.queue = "other".into();
+    all.drain(most..).for_each(|of| others.add(&of));
+    (all, Some(others))
 }
 
 #[cfg(test)]

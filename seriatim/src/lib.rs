@@ -5,6 +5,7 @@
 //! together. Data flows one way: *push → store → claim → handler → settle*.
 
 mod batch;
+mod canonical;
 pub mod checker;
 mod client;
 mod clock;

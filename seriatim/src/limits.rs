@@ -31,6 +31,8 @@ pub const TURN_BYTES_MAX: usize = 16 << 20;
 pub const SETTLE_TURNS_MAX: usize = 10_000;
 /// Most rows in one page of a listing.
 pub const PAGE_ROWS_MAX: usize = 1_000;
+/// A page of jobs ends early, with the job by which its payloads have so many bytes.
+pub const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Most rows that one call of a bulk action (requeue, delete, sweep) touches; it says when more are left.
 pub const ACTION_ROWS_MAX: usize = 10_000;
 /// Longest error text kept with a lane or a job, in bytes; longer ones lose their middle.

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use bytes::Bytes;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::ser::{SerializeMap, SerializeSeq};
-use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+use crate::canonical::canonical;
 use crate::error::{Error, Result};
 use crate::limits::PAYLOAD_BYTES_MAX;
 
@@ -99,42 +99,11 @@ pub fn digest(task: Option<&str>, payload: &Payload) -> Digest {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&(task.map_or(u64::MAX, |t| t.len() as u64)).to_le_bytes());
     hasher.update(task.unwrap_or("").as_bytes());
-    match serde_json::from_slice::<Value>(payload.as_bytes())
-        .ok()
-        .and_then(|value| serde_json::to_vec(&Canonical(&value)).ok())
-    {
+    match canonical(payload.as_bytes()) {
         Some(canonical) => hasher.update(&canonical),
         None => hasher.update(payload.as_bytes()),
     };
     let mut half = Digest::default();
     half.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     half
-}
-
-/// Sorts keys itself: whether `serde_json`'s own map does depends on a feature that any other
-/// crate of the program can switch on.
-struct Canonical<'a>(&'a Value);
-
-impl Serialize for Canonical<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::Array(items) => {
-                let mut seq = to.serialize_seq(Some(items.len()))?;
-                for item in items {
-                    seq.serialize_element(&Canonical(item))?;
-                }
-                seq.end()
-            }
-            Value::Object(fields) => {
-                let mut sorted: Vec<_> = fields.iter().collect();
-                sorted.sort_unstable_by_key(|(name, _)| *name);
-                let mut map = to.serialize_map(Some(sorted.len()))?;
-                for (name, value) in sorted {
-                    map.serialize_entry(name, &Canonical(value))?;
-                }
-                map.end()
-            }
-            plain => plain.serialize(to),
-        }
-    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::id::{JobId, LaneId, Token};
-use crate::limits::cut_error;
+use crate::limits::{DELAY_MAX, cut_error};
 use crate::queue::{Owner, Queue};
 use crate::retry::{Backoff, Exhaustion};
 use crate::turn::{Turn, TurnJob};
@@ -310,7 +310,7 @@ impl Planner<'_> {
             Outcome::Retry { error, retry_in } => self.failed(error, *retry_in),
             Outcome::Crash { error } => self.crashed(error),
             Outcome::Snooze { length } => {
-                (Fate::Keep, Keep { due: Due::In(*length), ..self.unchanged() })
+                (Fate::Keep, Keep { due: Due::In((*length).min(DELAY_MAX)), ..self.unchanged() })
             }
             Outcome::Release => (Fate::Keep, self.unchanged()),
             Outcome::Bury { error } => self.end(Fate::Bury, error),
@@ -353,7 +353,9 @@ impl Planner<'_> {
         if retry_count >= self.retries_max() || self.attempts_are_used_up() {
             return self.exhausted(error);
         }
-        let due = Due::In(retry_in.unwrap_or_else(|| (self.wait)(retry_count.max(0) as u32)));
+        let wait = retry_in.unwrap_or_else(|| (self.wait)(retry_count.max(0) as u32));
+        // Beyond that it would be a time that nobody can write.
+        let due = Due::In(wait.min(DELAY_MAX));
         let keep = Keep { due, retry_count, error: Some(error), counted: true, ..self.unchanged() };
         (Fate::Keep, keep)
     }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use seriatim::Store;
+use seriatim::limits::PAGE_BYTES_MAX;
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, Page};
+use seriatim::{JobId, Store};
 
 use crate::output::Failure;
 
@@ -48,12 +49,17 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
         if let Some(next) = page.next {
             return Ok(Page { rows, next: Some(format!("{name}/{next}")) });
         }
-        if rows.len() >= wanted.rows_max {
+        if rows.len() >= wanted.rows_max || is_full(&rows) {
             let next = names.get(i + 1).map(|name| format!("{name}/"));
             return Ok(Page { rows, next });
         }
     }
     Ok(Page { rows, next: None })
+}
+
+/// Whether the payloads of a page are as much as a page may hold.
+fn is_full(rows: &[JobView]) -> bool {
+    rows.iter().map(|job| job.payload.as_bytes().len()).sum::<usize>() >= PAGE_BYTES_MAX
 }
 
 /// What does not run, and with no state everything that lives.
@@ -84,7 +90,8 @@ async fn in_state(
         looked += page.rows.len();
         rows.extend(page.rows.into_iter().filter(|job| state.is_none_or(|s| job.state == s)));
         after = page.next;
-        if after.is_none() || rows.len() >= rows_max || looked >= LOOKED_MAX {
+        let is_enough = rows.len() >= rows_max || looked >= LOOKED_MAX || is_full(&rows);
+        if after.is_none() || is_enough {
             return Ok(Page { rows, next: after });
         }
     }
@@ -115,12 +122,15 @@ async fn running(
                 Some(token) => store.turn(lane.lane, token).await?,
                 None => None,
             };
-            for job in turn.into_iter().flat_map(|turn| turn.jobs) {
-                rows.extend(store.job(job.id).await?);
+            // Without the payloads, which come again with the jobs.
+            let jobs: Vec<JobId> =
+                turn.into_iter().flat_map(|turn| turn.jobs).map(|job| job.id).collect();
+            for job in jobs {
+                rows.extend(store.job(job).await?);
             }
         }
         after = page.next;
-        if after.is_none() || rows.len() >= rows_max {
+        if after.is_none() || rows.len() >= rows_max || is_full(&rows) {
             return Ok(Page { rows, next: after });
         }
     }

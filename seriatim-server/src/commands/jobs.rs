@@ -312,11 +312,11 @@ async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Resu
         false => None,
     };
     if json {
-        let mut document = document::job(&job);
-        if let Some(due) = lane.and_then(|lane| lane.due) {
-            document["lane_due"] = absolute(due).into();
-        }
-        say(document);
+        let document = document::job(&job);
+        say(match lane.and_then(|lane| lane.due) {
+            Some(due) => document.with("lane_due", absolute(due)),
+            None => document,
+        });
         return Ok(());
     }
     show_job(store, &job, false).await?;

@@ -1,11 +1,12 @@
 //! The jobs of a lane, as they are shown with it.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, LaneView};
 use seriatim::{Mode, Store};
 
 use super::find;
-use crate::output::{Failure, document};
+use crate::output::Failure;
+use crate::output::document::{self, Shown};
 
 /// Jobs of a lane that are shown with it.
 const JOBS_SHOWN: usize = 100;
@@ -58,21 +59,20 @@ pub(crate) async fn ended(
 }
 
 /// A key of which nothing waits and nothing is claimed, as programs read it.
-pub(crate) fn document_of_ended(queue: &str, key: &str, ended: &[JobView]) -> Value {
-    let ended: Vec<Value> = ended.iter().map(document::job).collect();
-    json!({ "queue": queue, "key": key, "lane": null, "ended": ended })
+pub(crate) fn document_of_ended<'a>(queue: &str, key: &str, ended: &'a [JobView]) -> Shown<'a> {
+    Shown::plain(json!({ "queue": queue, "key": key, "lane": null }))
+        .with_list("ended", ended.iter().map(document::job).collect())
 }
 
 /// The lane with its jobs.
-pub(crate) fn document(
+pub(crate) fn document<'a>(
     queue: &str,
-    lane: &LaneView,
-    claimed: &[JobView],
-    waiting: &[JobView],
-) -> Value {
-    let mut shown = document::lane(lane);
-    shown["queue"] = queue.into();
-    shown["claimed"] = claimed.iter().map(document::job).collect();
-    shown["waiting"] = waiting.iter().map(document::job).collect();
-    shown
+    lane: &'a LaneView,
+    claimed: &'a [JobView],
+    waiting: &'a [JobView],
+) -> Shown<'a> {
+    document::lane(lane)
+        .with("queue", queue)
+        .with_list("claimed", claimed.iter().map(document::job).collect())
+        .with_list("waiting", waiting.iter().map(document::job).collect())
 }

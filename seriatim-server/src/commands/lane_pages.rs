@@ -3,12 +3,14 @@
 use clap::ValueEnum;
 use serde::Deserialize;
 use seriatim::Store;
-use seriatim::limits::PAGE_ROWS_MAX;
+use seriatim::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use seriatim::store::{LaneOrder, LaneQuery, LaneView, Page};
 
 use super::range::{Bound, Range};
 use crate::output::Failure;
 
+/// Lanes that are read at once: each may come with a progress of 64 KiB.
+const STEP_LANES_MAX: usize = 250;
 /// Lanes that one listing looks at in search of a range.
 const RANGE_LANES_MAX: usize = 100_000;
 
@@ -44,6 +46,7 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<L
     let (mut looked, mut skips) = (0, range.has_beginning());
     while rows.len() < wanted.rows_max && looked < RANGE_LANES_MAX {
         let most = if skips { PAGE_ROWS_MAX } else { wanted.rows_max - rows.len() };
+        let most = most.min(STEP_LANES_MAX);
         let page = store.lanes(wanted.query(after.clone(), most)).await?;
         let is_before = |lane: &LaneView| range.place(lane) == Bound::Before;
         if skips && !page.rows.iter().all(is_before) {
@@ -60,7 +63,8 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<L
                 Bound::After => return Ok(Page { rows, next: None }),
             }
         }
-        if after.is_none() {
+        let told = |lane: &LaneView| lane.progress.as_ref().map_or(0, |text| text.len());
+        if after.is_none() || rows.iter().map(told).sum::<usize>() >= PAGE_BYTES_MAX {
             break;
         }
     }

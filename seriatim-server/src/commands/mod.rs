@@ -2,6 +2,7 @@
 
 pub(crate) mod act;
 mod args;
+mod audit;
 mod awaited;
 mod bench;
 mod check;
@@ -80,6 +81,8 @@ pub(crate) enum Command {
     Bench(bench::Bench),
     /// Judges recorded histories: overlaps, order, losses, duplicates
     Check(check::Check),
+    /// Checks that an audit log is whole
+    Audit(audit::Audit),
 }
 
 impl Command {
@@ -110,6 +113,7 @@ impl Command {
             Self::Man(man) => man.run(),
             Self::Bench(bench) => bench.run().await,
             Self::Check(check) => check.run(),
+            Self::Audit(audit) => audit.run(),
         }
     }
 }

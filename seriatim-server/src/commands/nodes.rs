@@ -208,7 +208,7 @@ pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Value, Failur
     let held = held_by(&running, &node);
     let mut shown = document::node(&node, state(&node, now).0, held.len());
     let lane = |one: &&Running| {
-        let mut lane = document::lane(&one.lane);
+        let mut lane = document::lane(&one.lane).to_value();
         lane["queue"] = (*one.queue).into();
         lane
     };

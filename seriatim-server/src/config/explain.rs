@@ -13,8 +13,18 @@ pub(super) fn explain(name: &str, path: &str, error: &toml::de::Error) -> Failur
     let (shown, message) = (error.to_string(), error.message());
     // All but the last line shows the place in the file.
     let place = shown.trim_end().strip_suffix(message.trim_end()).unwrap_or_default().trim_end();
+    // A line about tokens may hold one, written there by mistake: it is named and not shown.
+    let is_secret = path.starts_with("http.tokens") || place.to_lowercase().contains("token");
+    let place = match place.split_once('\n') {
+        Some((first, _)) if is_secret => first,
+        _ => place,
+    };
     let place = if place.is_empty() { String::new() } else { format!("{place}\n") };
-    let told = single_table(path, message).unwrap_or_else(|| in_words(message));
+    let told = match mismatch(message) {
+        _ if !is_secret => single_table(path, message).unwrap_or_else(|| in_words(message)),
+        Some((_, wanted)) => format!("write {}", wanted_in_words(wanted)),
+        None => in_words(message),
+    };
     let path = match path {
         "" | "." => String::new(),
         path => format!("{path}: "),

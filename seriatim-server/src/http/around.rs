@@ -1,16 +1,27 @@
 //! What happens around every request: it gets an id, is let in or not, and is counted.
 
+use axum::body::HttpBody;
 use axum::extract::{Request, State};
+use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
 use tracing::Instrument;
 
-use super::audit::Entry;
+use super::audit::{Entry, is_refusal};
 use super::auth::{Access, Who};
-use super::limits::BODY_BYTES_MAX;
+use super::caller::{Caller, Class, Party, site};
+use super::events::EVENTS_PATH;
+use super::limits::{
+    ANSWER_WAIT_MAX, BODY_BYTES_MAX, Body, INLINE_BYTES_MAX, JOB_ANSWER_BYTES, PAGE_ANSWER_BYTES,
+    off_thread,
+};
+use super::metrics::METRICS_PATH;
+use super::pool::Held;
 use super::problem::Problem;
 use super::route::{Met, method_word};
+use super::server::Peer;
 use super::state::Shared;
 use crate::trace;
 
@@ -30,20 +41,71 @@ pub(super) struct Gate {
 
 /// Lets a request in, or not.
 pub(super) async fn gate(State(gate): State<Gate>, request: Request, next: Next) -> Response {
-    let known = gate.app.guard.know(gate.access, request.method(), request.headers());
-    let mut response = match known {
-        Err(problem) => problem.into_response(),
-        Ok(who) if gate.app.audit.wants(request.method(), gate.is_traffic) => {
-            gate.audited(&who, request, next).await
-        }
-        Ok(who) => gate.pass(&who, request, next).await,
-    };
-    response.extensions_mut().insert(Met(gate.path));
+    let path = gate.path;
+    let mut response = gate.answer(request, next).await;
+    response.extensions_mut().insert(Met(path));
     response
 }
 
 impl Gate {
-    async fn pass(&self, who: &Who, request: Request, next: Next) -> Response {
+    async fn answer(self, request: Request, next: Next) -> Response {
+        let who = match self.know(&request) {
+            Ok(who) => who,
+            Err(problem) => {
+                let entry = Entry::of(&request, None, self.path);
+                // Who asks without any token is most often a program that has yet to be configured.
+                let guessed = request.headers().contains_key(AUTHORIZATION);
+                if guessed
+                    || !request.method().is_safe()
+                    || problem.status() != StatusCode::UNAUTHORIZED
+                {
+                    self.app.audit.refused(entry, problem.status()).await;
+                }
+                return problem.into_response();
+            }
+        };
+        if request.method().is_safe() {
+            return self.pass(&who, request, next).await;
+        }
+        let entry = Entry::of(&request, Some(&who), self.path);
+        if self.app.audit.wants(request.method(), self.is_traffic) {
+            return self.audited(who, entry, request, next).await;
+        }
+        let (app, response) = (self.app.clone(), self.pass(&who, request, next).await);
+        if is_refusal(response.status()) {
+            app.audit.refused(entry, response.status()).await;
+        }
+        response
+    }
+
+    /// Who asks; counts and limits those whom nobody knows.
+    fn know(&self, request: &Request) -> Result<Who, Problem> {
+        let (app, headers) = (&self.app, request.headers());
+        let known = app.guard.know(self.access, request.method(), headers);
+        let peer = request.extensions().get::<Peer>();
+        let (Some(peer), true) = (peer, self.access != Access::Open) else { return known };
+        let token = match &known {
+            Ok(Who::Token { name, .. }) => Some(name.as_str()),
+            Err(problem)
+                if problem.status() == StatusCode::UNAUTHORIZED
+                    && headers.contains_key(AUTHORIZATION) =>
+            {
+                None
+            }
+            _ => return known,
+        };
+        if token.is_none() {
+            app.meter.refused_login();
+        }
+        match app.logins.admit(site(peer.0.ip()), token) {
+            Ok(()) => known,
+            Err(wait) => {
+                Err(Problem::too_many("too many wrong tokens came from this address").after(wait))
+            }
+        }
+    }
+
+    async fn pass(&self, who: &Who, mut request: Request, next: Next) -> Response {
         if let Err(problem) = who.admit(self.access) {
             return problem.into_response();
         }
@@ -51,31 +113,115 @@ impl Gate {
             let draining = Problem::unavailable("this node is draining: ask another one");
             return draining.into_response();
         }
-        next.run(request).await
+        // Probes need no place.
+        let Some(class) = Class::of(self.access) else { return next.run(request).await };
+        let party = Party::of(who, request.extensions().get::<Peer>());
+        let budgets = &self.app.budgets;
+        if self.path == METRICS_PATH {
+            return match budgets.metrics.try_take(&party, 1) {
+                Some(place) => held(next.run(request).await, place),
+                None => too_many(),
+            };
+        }
+        let Some(_place) = budgets.requests.of(class).try_take(&party, 1) else {
+            return too_many();
+        };
+        let bytes = self.answer_bytes(class);
+        let Some(share) = budgets.answers.take(&party, bytes, ANSWER_WAIT_MAX).await else {
+            return too_many();
+        };
+        request.extensions_mut().insert(Caller { party, class });
+        held(next.run(request).await, share)
     }
 
-    /// Passes it, and writes down who asked for what.
-    async fn audited(&self, who: &Who, request: Request, next: Next) -> Response {
-        let mut entry = Entry::of(&request, who);
-        let request = match self.is_traffic || who.admit(self.access).is_err() {
-            true => request,
+    /// What the answer may take of memory.
+    fn answer_bytes(&self, class: Class) -> u32 {
+        match (class, self.path) {
+            (_, EVENTS_PATH) => 0,
+            (Class::Readers, path) if path.contains("{job_id}") => JOB_ANSWER_BYTES,
+            (Class::Readers, _) => PAGE_ANSWER_BYTES,
+            _ => 0,
+        }
+    }
+
+    /// Passes it, and writes down who asked for what. All of that in a task of its own: a client that
+    /// goes away takes neither the action back nor its line.
+    async fn audited(self, who: Who, entry: Entry, request: Request, next: Next) -> Response {
+        let (app, unanswered) = (self.app.clone(), entry.clone());
+        let unfinished = app.unfinished();
+        let doing = async move {
+            let response = self.told(&who, entry, request, next).await;
+            drop(unfinished);
+            response
+        };
+        match tokio::spawn(doing.in_current_span()).await {
+            Ok(response) => response,
+            Err(error) => {
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                app.audit.write(unanswered, status, None).await;
+                tracing::error!(%error, "a request could not be answered");
+                Problem::new(status, "the request could not be answered: see the log")
+                    .into_response()
+            }
+        }
+    }
+
+    async fn told(&self, who: &Who, mut entry: Entry, request: Request, next: Next) -> Response {
+        let may = who.admit(self.access).is_ok();
+        let response = match self.is_traffic || !may {
+            true => self.pass(who, request, next).await,
             // What is done may stand in the body, which is small.
-            false => match self.told(request, &mut entry).await {
-                Ok(request) => request,
-                Err(problem) => return problem.into_response(),
+            false => match self.heard(who, request, &mut entry).await {
+                Ok((request, _body)) => self.pass(who, request, next).await,
+                Err(problem) => problem.into_response(),
             },
         };
-        let response = self.pass(who, request, next).await;
-        self.app.audit.write(entry, response.status());
+        let (status, count) = (response.status(), response.extensions().get().copied());
+        match is_refusal(status) {
+            true => self.app.audit.refused(entry, status).await,
+            false => self.app.audit.write(entry, status, count).await,
+        }
         response
     }
 
-    async fn told(&self, request: Request, entry: &mut Entry) -> Result<Request, Problem> {
+    /// Reads the body, for those who write down what it asks for.
+    async fn heard(
+        &self,
+        who: &Who,
+        request: Request,
+        entry: &mut Entry,
+    ) -> Result<(Request, Body), Problem> {
+        let party = Party::of(who, request.extensions().get::<Peer>());
+        let caller = Caller { party, class: Class::of(self.access).unwrap_or(Class::Admins) };
         let (parts, body) = request.into_parts();
-        let bytes = self.app.bodies.read(body, BODY_BYTES_MAX).await?.bytes;
-        entry.told(&bytes);
-        Ok(Request::from_parts(parts, bytes.into()))
+        let read = self.app.budgets.read(&caller, body, BODY_BYTES_MAX).await?;
+        let (bytes, mut words) = (read.bytes.clone(), entry.clone());
+        *entry = off_thread(bytes.len(), move || {
+            words.asks(&bytes);
+            words
+        })
+        .await?;
+        let body = read.bytes.clone().into();
+        Ok((Request::from_parts(parts, body), read))
     }
+}
+
+fn too_many() -> Response {
+    Problem::too_many("too many requests of this kind are under way").into_response()
+}
+
+/// Holds a share of a budget until the answer is sent, if it is a large one.
+fn held(response: Response, share: Held) -> Response {
+    if response.body().size_hint().exact().is_some_and(|bytes| bytes <= INLINE_BYTES_MAX as u64) {
+        return response;
+    }
+    response.map(|body| {
+        let body = body.map_frame(move |frame| {
+            let _held = &share;
+            frame
+        });
+        axum::body::Body::new(body)
+    })
 }
 
 /// Gives the request an id, the client's own where it sent one, and sends it back.

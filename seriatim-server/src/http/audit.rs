@@ -1,29 +1,45 @@
-//! Who did what, when, from where: one line for each request that changes something.
+//! Who did what, when, from where: one line for each request that changes something, written before it
+//! is answered, also when nobody waits for the answer any more.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+mod asked;
+mod chain;
+
+use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use seriatim::Timestamp;
+use tokio::time::Instant;
+
+pub(crate) use chain::verify;
 
 use super::around::REQUEST_ID;
 use super::auth::{Role, Who};
-use super::limits::AUDIT_BODY_BYTES_MAX;
+use super::limits::{AUDIT_REFUSED_PER_SECOND_MAX, off_thread};
 use super::server::Peer;
+use crate::output::text::one_line;
 use crate::output::time::absolute;
+use chain::Chain;
 
 /// Longest header that is taken over, in bytes.
 const HEADER_BYTES_MAX: usize = 256;
+/// Longest name of what something was done to, in bytes.
+const NAME_BYTES_MAX: usize = 600;
+/// Most parts of such a name.
+const NAMES_MAX: usize = 8;
+/// Longest path and query that are taken over, in bytes.
+const TARGET_BYTES_MAX: usize = 2_000;
 
 /// Which requests are written down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Audited {
-    /// What people do: to queues, lanes, jobs, nodes; also what was refused for want of a role.
+    /// What people do: to queues, lanes, jobs, nodes; also what was refused.
     #[default]
     Actions,
     /// Pushes, claims, heartbeats and settles too: a line for each request.
@@ -35,11 +51,20 @@ pub(crate) enum Audited {
 pub(crate) struct Audit {
     what: Audited,
     /// Without a file they are lines of the log.
-    file: Option<Mutex<File>>,
+    file: Option<Arc<Mutex<Chain>>>,
+    storm: Mutex<Storm>,
+}
+
+/// Requests that were refused in the last second.
+#[derive(Default)]
+struct Storm {
+    since: Option<Instant>,
+    written: u32,
+    left_out: u64,
 }
 
 /// One line.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub(super) struct Entry {
     at: String,
     who: String,
@@ -47,72 +72,207 @@ pub(super) struct Entry {
     from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     forwarded_for: Option<String>,
+    action: String,
+    /// To what: the parts of the path and of the query, by name.
+    on: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked: Option<String>,
     method: String,
     target: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    body: Option<String>,
     request_id: Option<String>,
     status: u16,
+    /// To how many it was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
+    /// Refused requests before this one that have no line.
+    #[serde(skip_serializing_if = "is_zero")]
+    left_out: u64,
 }
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes it so.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// To how many an action was done, beside the answer that says so.
+#[derive(Clone, Copy)]
+pub(super) struct Count(pub(super) u64);
 
 impl Audit {
     /// Appends to a file; without one the lines are the log's.
     pub(crate) fn open(what: Audited, path: Option<&Path>) -> io::Result<Self> {
-        let append = |path| OpenOptions::new().create(true).append(true).open(path);
-        Ok(Self { what, file: path.map(append).transpose()?.map(Mutex::new) })
+        let file = path.map(Chain::open).transpose()?;
+        let file = file.map(|chain| Arc::new(Mutex::new(chain)));
+        Ok(Self { what, file, storm: Mutex::default() })
     }
 
     pub(super) fn wants(&self, method: &Method, is_traffic: bool) -> bool {
         !method.is_safe() && (self.what == Audited::All || !is_traffic)
     }
 
-    pub(super) fn write(&self, entry: Entry, status: StatusCode) {
-        let entry = Entry { status: status.as_u16(), ..entry };
+    fn storm(&self) -> MutexGuard<'_, Storm> {
+        self.storm.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a line. It is in the file when this is ready.
+    pub(super) async fn write(&self, mut entry: Entry, status: StatusCode, count: Option<Count>) {
+        entry.status = status.as_u16();
+        entry.count = count.map(|Count(count)| count);
+        entry.left_out = std::mem::take(&mut self.storm().left_out);
         // Texts and numbers only: nothing of it can fail to be written.
         let line = serde_json::to_string(&entry).unwrap_or_default();
-        let Some(file) = &self.file else {
+        let Some(file) = self.file.clone() else {
             tracing::info!(target: "seriatim::audit", "{line}");
             return;
         };
-        // One write for each line, so that several processes may share the file.
-        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = file.write_all((line.clone() + "\n").as_bytes()) {
-            tracing::error!(%error, "the audit log cannot be written: {line}");
+        let append = move || {
+            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = file.append(&line) {
+                tracing::error!(%error, "the audit log cannot be written: {line}");
+            }
+        };
+        // It can wait for the disk and for other processes, however short the line is.
+        let _ = off_thread(usize::MAX, append).await;
+    }
+
+    /// Writes down a request that was refused, unless there are too many of them.
+    pub(super) async fn refused(&self, entry: Entry, status: StatusCode) {
+        let is_written = {
+            let (mut storm, now) = (self.storm(), Instant::now());
+            if storm.since.is_none_or(|since| now - since >= Duration::from_secs(1)) {
+                (storm.since, storm.written) = (Some(now), 0);
+            }
+            storm.written += 1;
+            let is_written = storm.written <= AUDIT_REFUSED_PER_SECOND_MAX;
+            storm.left_out += u64::from(!is_written);
+            is_written
+        };
+        if is_written {
+            self.write(entry, status, None).await;
         }
     }
 }
 
+/// Whether an answer of this status leaves a line, whatever was asked for.
+pub(super) fn is_refusal(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::TOO_MANY_REQUESTS
+    )
+}
+
 impl Entry {
-    pub(super) fn of(request: &Request, who: &Who) -> Self {
+    /// `pattern` is the path of the endpoint, with names for its parts.
+    pub(super) fn of(request: &Request, who: Option<&Who>, pattern: &str) -> Self {
         let (name, role) = match who {
-            Who::Anybody => ("anybody".to_owned(), None),
-            Who::Token { name, role } => (name.clone(), Some(*role)),
+            None => ("unknown".to_owned(), None),
+            Some(Who::Anybody) => ("anybody".to_owned(), None),
+            Some(Who::Token { name, role }) => (name.clone(), Some(*role)),
         };
         let peer = request.extensions().get::<Peer>();
-        let target = request.uri().path_and_query().map(ToString::to_string);
+        let target = request.uri().path_and_query().map_or("", |target| target.as_str());
         Self {
             at: absolute(Timestamp::of_this_machine()),
             who: name,
             role,
             from: peer.map(|Peer(address)| address.ip().to_string()),
             forwarded_for: text(request.headers(), "x-forwarded-for"),
+            action: action(request.method(), pattern),
+            on: names(request, pattern),
+            asked: None,
             method: request.method().to_string(),
-            target: target.unwrap_or_default(),
-            body: None,
+            target: target.chars().take(TARGET_BYTES_MAX).collect(),
             request_id: text(request.headers(), REQUEST_ID.as_str()),
             status: 0,
+            count: None,
+            left_out: 0,
         }
     }
 
     /// Adds what the request carries.
-    pub(super) fn told(&mut self, body: &[u8]) {
-        let shown = &body[..body.len().min(AUDIT_BODY_BYTES_MAX)];
-        let text = String::from_utf8_lossy(shown).into_owned();
-        self.body = Some(text).filter(|text| !text.is_empty());
+    pub(super) fn asks(&mut self, body: &[u8]) {
+        self.asked = asked::in_words(body);
     }
+}
+
+/// `lane pause`, `morgue delete`, `queue define`, `job push`.
+fn action(method: &Method, pattern: &str) -> String {
+    let words = pattern.trim_start_matches("/api/v1/").split('/');
+    let mut words: Vec<&str> = words.filter(|word| !word.starts_with('{')).collect();
+    if words == ["queues", "jobs"] {
+        return "job push".to_owned();
+    }
+    if words.len() > 2 {
+        words.remove(0);
+    }
+    let noun = words.first().map_or("", |noun| noun.strip_suffix('s').unwrap_or(noun));
+    match words.get(1) {
+        Some(verb) => format!("{noun} {verb}"),
+        None if *method == Method::PUT => format!("{noun} define"),
+        None => format!("{noun} {}", method.as_str().to_lowercase()),
+    }
+}
+
+/// The parts of the path that have names, and those of the query.
+fn names(request: &Request, pattern: &str) -> BTreeMap<String, String> {
+    let uri = request.uri();
+    // What stands before the pattern is where the API is mounted.
+    let parts: Vec<&str> = uri.path().split('/').collect();
+    let known: Vec<&str> = pattern.split('/').skip(1).collect();
+    let parts = &parts[parts.len().saturating_sub(known.len())..];
+    let of_path = known.iter().zip(parts).filter_map(|(name, part)| {
+        let name = name.strip_prefix('{')?.strip_suffix('}')?;
+        // A part as the value of a query, where a plus stands for itself.
+        let pair = format!("{name}={}", part.replace('+', "%2B"));
+        form_urlencoded::parse(pair.as_bytes())
+            .next()
+            .map(|(name, part)| (name.into_owned(), part.into_owned()))
+    });
+    let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    let of_query = query.map(|(name, value)| (name.into_owned(), value.into_owned()));
+    let short = |text: String| one_line(&text[..text.floor_char_boundary(NAME_BYTES_MAX)]);
+    of_path
+        .chain(of_query)
+        .take(NAMES_MAX)
+        .map(|(name, value)| (short(name), short(value)))
+        .collect()
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
     let text = headers.get(name)?.to_str().ok()?;
     Some(text.chars().take(HEADER_BYTES_MAX).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use axum::body::Body;
+
+    use super::*;
+
+    #[test]
+    fn an_action_is_told_in_words() {
+        let cases = [
+            (Method::POST, "/api/v1/queues/{queue}/pause", "queue pause"),
+            (Method::POST, "/api/v1/queues/{queue}/lane/delete", "lane delete"),
+            (Method::POST, "/api/v1/queues/{queue}/morgue/requeue", "morgue requeue"),
+            (Method::POST, "/api/v1/queues/{queue}/jobs", "job push"),
+            (Method::PUT, "/api/v1/queues", "queue define"),
+            (Method::PUT, "/api/v1/queues/{queue}", "queue define"),
+            (Method::POST, "/api/v1/jobs/{job_id}/retry", "job retry"),
+            (Method::POST, "/api/v1/nodes/{node}/stop", "node stop"),
+            (Method::POST, "/api/v1/work/settle", "work settle"),
+        ];
+        for (method, pattern, words) in cases {
+            assert_eq!(action(&method, pattern), words, "{pattern}");
+        }
+        let path = "/jobs/api/v1/queues/a%2Fb/lane/pause?key=a+b%0d%E2%80%AE";
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        let on = names(&request, "/api/v1/queues/{queue}/lane/pause");
+        let expected = [("key", r"a b\r\u{202e}"), ("queue", "a/b")];
+        assert_eq!(on, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+    }
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::problem::Problem;
@@ -87,15 +87,21 @@ impl KnownToken {
     pub(crate) fn new(name: String, secret: &str, role: Role) -> Self {
         Self { name, hash: blake3::hash(secret.as_bytes()), role }
     }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.hash == other.hash
+    }
 }
 
 /// Who is let in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guard {
     pub(crate) tokens: Vec<KnownToken>,
-    /// Nobody needs a token because nobody but this machine can connect. A browser on it can be
-    /// made to by any page that it shows, so requests of other sites are refused.
+    /// Nobody needs a token because nobody but this machine can connect.
     pub(crate) local_only: bool,
+    /// Nobody needs a token. A browser can be made to connect by any page that it shows, so requests of
+    /// other sites are refused.
+    pub(crate) refuses_sites: bool,
 }
 
 impl Guard {
@@ -106,8 +112,8 @@ impl Guard {
         method: &Method,
         headers: &HeaderMap,
     ) -> Result<Who, Problem> {
-        if self.local_only {
-            refuse_other_sites(method, headers)?;
+        if self.refuses_sites {
+            refuse_other_sites(self.local_only, method, headers)?;
         }
         if access == Access::Open || self.tokens.is_empty() {
             return Ok(Who::Anybody);
@@ -149,22 +155,38 @@ fn bearer(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
 }
 
-/// A name that resolves to this machine may be another site's; so may the page that sends this.
-fn refuse_other_sites(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let forbidden = |detail: &str| Err(Problem::new(StatusCode::FORBIDDEN, detail));
-    let host = text(HOST).unwrap_or_default();
-    if !host.is_empty() && !is_local(host) {
-        return forbidden("without tokens this server answers to localhost and to addresses only");
+/// A name that resolves to this machine may be another site's; so may the page that sends this. A header
+/// that cannot be read is not one that is missing.
+fn refuse_other_sites(is_local: bool, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    let forbidden = |detail: &str| Problem::new(StatusCode::FORBIDDEN, detail);
+    let text = |name: HeaderName| match headers.get_all(&name).iter().collect::<Vec<_>>()[..] {
+        [] => Ok(None),
+        [value] => value
+            .to_str()
+            .map(Some)
+            .map_err(|_| forbidden(&format!("the header {name} cannot be read"))),
+        _ => Err(forbidden(&format!("the header {name} came more than once"))),
+    };
+    let host = text(HOST)?.unwrap_or_default();
+    if is_local && !host.is_empty() && !is_local_name(host) {
+        let detail = "without tokens this server answers to localhost and to addresses only";
+        return Err(forbidden(detail));
     }
-    let origin = text(ORIGIN).map(|origin| origin.split_once("://").map_or("", |(_, rest)| rest));
-    if !method.is_safe() && origin.is_some_and(|origin| origin != host) {
-        return forbidden("without tokens this server takes no requests of other sites' pages");
+    if method.is_safe() {
+        return Ok(());
+    }
+    let origin = text(ORIGIN)?.map(|origin| origin.split_once("://").map_or("", |(_, rest)| rest));
+    // What is typed or scripted has none; what a browser sends of another site's page says so.
+    let site = text(HeaderName::from_static("sec-fetch-site"))?;
+    let is_own = site.is_none_or(|site| matches!(site, "same-origin" | "none"));
+    if !is_own || origin.is_some_and(|origin| origin != host) {
+        let detail = "without tokens this server takes no requests of other sites' pages";
+        return Err(forbidden(detail));
     }
     Ok(())
 }
 
-fn is_local(host: &str) -> bool {
+fn is_local_name(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     if host.parse::<SocketAddr>().is_ok() || address.parse::<IpAddr>().is_ok() {
         return true;
@@ -182,10 +204,10 @@ mod tests {
         for local in
             ["localhost", "localhost:7117", "127.0.0.1:7117", "[::1]:80", "[::1]", "10.0.0.1"]
         {
-            assert!(is_local(local), "{local}");
+            assert!(is_local_name(local), "{local}");
         }
         for other in ["evil.example", "evil.example:7117", "localhost.evil.example"] {
-            assert!(!is_local(other), "{other}");
+            assert!(!is_local_name(other), "{other}");
         }
     }
 
@@ -195,7 +217,7 @@ mod tests {
             KnownToken::new("a".to_owned(), "one", Role::Reader),
             KnownToken::new("b".to_owned(), "two", Role::Worker),
         ];
-        let guard = Guard { tokens, local_only: false };
+        let guard = Guard { tokens, ..Guard::default() };
         let role = |secret| guard.token(secret).map(|token| token.role);
         assert_eq!((role("two"), role("three")), (Some(Role::Worker), None));
         assert_eq!((bearer("Bearer  x"), bearer("basic x"), bearer("x")), (Some("x"), None, None));

@@ -13,14 +13,15 @@ use seriatim::{Backoff, Job, JobId, Payload, RunAt};
 
 use super::auth::Access;
 use super::input::{Json, Part};
+use super::limits::JOB_BYTES;
 use super::problem::Problem;
 use super::push::traceparent;
-use super::route::{Answer, Route};
+use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
 use crate::commands::find;
 use crate::job_input::When;
-use crate::output::document;
+use crate::output::document::{self, Shown};
 
 const ATTEMPTS_DEFAULT: u32 = 5;
 const LEASE_DEFAULT: Duration = Duration::from_secs(60);
@@ -161,8 +162,9 @@ fn in_its_words(error: seriatim::Error) -> Problem {
     }
 }
 
-async fn status(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer, Problem> {
-    Ok(Answer(status_of(&find::job(&*app.store, id).await?)))
+async fn status(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Written, Problem> {
+    let job = find::job(&*app.store, id).await?;
+    Written::of(JOB_BYTES, move || status_of(&job).to_string()).await
 }
 
 /// A job's status in Dataloader's words: what is dead has `failed`.
@@ -171,10 +173,8 @@ fn status_name(state: JobState) -> Value {
 }
 
 /// The part of a job's document that Dataloader shows.
-fn status_of(job: &JobView) -> Value {
-    let mut all = document::job(job);
-    all["status"] = status_name(job.state);
-    let shown = [
+fn status_of(job: &JobView) -> Shown<'_> {
+    document::job(job).with("status", status_name(job.state)).only(&[
         "job_id",
         "status",
         "attempt",
@@ -183,11 +183,10 @@ fn status_of(job: &JobView) -> Value {
         "heartbeat_at",
         "error",
         "progress",
-    ];
-    shown.into_iter().map(|name| (name.to_owned(), all[name].clone())).collect()
+    ])
 }
 
-async fn cancel(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer, Problem> {
+async fn cancel(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Written, Problem> {
     let before = app.store.job(id).await?;
     let cancelled = app.store.cancel(Cancel { now: None, jobs: vec![id] }).await?;
     let job = match (app.store.job(id).await?, before) {
@@ -199,7 +198,7 @@ async fn cancel(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answ
         }
         _ => find::job(&*app.store, id).await?,
     };
-    Ok(Answer(status_of(&job)))
+    Written::of(JOB_BYTES, move || status_of(&job).to_string()).await
 }
 
 #[cfg(test)]

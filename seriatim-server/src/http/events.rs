@@ -1,7 +1,6 @@
 //! What happens: to all turns as it happens (server-sent events), and to one job since it was pushed.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -12,23 +11,23 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use seriatim::JobId;
 use seriatim::store::{JobState, JobView};
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::broadcast::Receiver;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::auth::Access;
+use super::caller::{Caller, Connection};
 use super::input::{Part, Query};
-use super::limits::{LISTENER_BEAT, STATS_INTERVAL};
+use super::limits::{LISTENER_BEAT, STATS_INTERVAL, off_thread};
+use super::pool::Held;
 use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::schema::Schema;
 use super::state::Shared;
 use crate::commands::find;
-use crate::commands::stats::as_json;
 use crate::figures::Figures;
-use crate::journal::{Search, Told};
+use crate::journal::{Hearing, News, Search};
 use crate::output::time::absolute;
 
+pub(super) const EVENTS_PATH: &str = "/api/v1/events";
 /// What a stream of events is called in `Content-Type`.
 const EVENT_STREAM: &str = "text/event-stream";
 /// After what a browser comes back, in milliseconds.
@@ -52,7 +51,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/api/v1/jobs/{job_id}/events", Access::Follow, of_job)
             .says("What happened to a job, oldest first; without a journal only what the store knows of it")
             .answers(Schema::object(&answer)),
-        Route::get("/api/v1/events", Access::Read, listen)
+        Route::get(EVENTS_PATH, Access::Read, listen)
             .says("Turns as they begin and end, and every second the numbers of all queues, as server-sent events")
             .query("queue", Schema::queue(), "Only turns of this queue")
             .media(EVENT_STREAM)
@@ -110,29 +109,26 @@ struct Wish {
 
 async fn listen(
     State(app): State<Shared>,
+    caller: Caller,
+    client: Connection,
     Query(wish): Query<Wish>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let place = app
-        .listeners
-        .clone()
-        .try_acquire_owned()
-        .map_err(|_| Problem::too_many("too many listen to events already"))?;
+    let place = app.budgets.listeners.try_take(&caller.party, 1);
+    let place = place.ok_or_else(|| Problem::too_many("too many listen to events already"))?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-    let (missed, told) = app.journal.feed.listen(last);
+    let hearing = app.journal.feed.listen(last);
     if app.journal.feed.begins() {
         tokio::spawn(sample(app.clone()));
     }
-    let listener = Listener { app, told, queue: wish.queue, _place: place };
-    let missed = missed.iter().filter(|told| listener.wants(told)).map(|told| written(told));
-    let first: String = std::iter::once(RETRY.to_owned()).chain(missed).collect();
+    let listener = Listener { app, hearing, client, queue: wish.queue, _place: place };
     let head = [
         (header::CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM)),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         // So that a proxy passes on what comes when it comes.
         (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
     ];
-    Ok((head, Body::from_stream(listener.stream(first))).into_response())
+    Ok((head, Body::from_stream(listener.stream())).into_response())
 }
 
 /// Takes the numbers of all queues once for all listeners, as long as there are any.
@@ -143,56 +139,53 @@ async fn sample(app: Shared) {
         ticks.tick().await;
         // A store that is away has no numbers; /ready tells why.
         if let Ok(figures) = Figures::all(&*app.store).await {
-            app.journal.feed.stats(as_json(&figures));
+            let app = app.clone();
+            // Of ten thousand queues that takes a while.
+            let _ = off_thread(usize::MAX, move || app.journal.feed.stats(figures)).await;
         }
     }
-}
-
-fn written(told: &Told) -> String {
-    format!("id: {}\nevent: {}\ndata: {}\n\n", told.id, told.event, told.data)
 }
 
 /// Somebody who listens.
 struct Listener {
     app: Shared,
-    told: Receiver<Arc<Told>>,
+    hearing: Hearing,
+    client: Connection,
     queue: Option<String>,
-    _place: OwnedSemaphorePermit,
+    _place: Held,
 }
 
 impl Listener {
-    fn wants(&self, told: &Told) -> bool {
-        match (&self.queue, &told.queue) {
-            (Some(wanted), Some(queue)) => **wanted == **queue,
-            _ => true,
-        }
-    }
-
-    /// Its messages, until it is too far behind or the node drains. A connection that takes nothing
+    /// Its messages, until it is too far behind, gone, or the node drains. A connection that takes nothing
     /// is not asked for more, and so falls behind: it costs no memory but the feed's own.
-    fn stream(self, first: String) -> impl Stream<Item = Result<Bytes, Infallible>> {
-        stream::unfold((self, Some(first)), async |(mut listener, first)| {
+    fn stream(self) -> impl Stream<Item = Result<Bytes, Infallible>> {
+        stream::unfold((self, Some(RETRY)), async |(mut listener, first)| {
             let text = match first {
-                Some(first) => first,
+                Some(first) => Bytes::from_static(first.as_bytes()),
                 None => listener.next().await?,
             };
-            Some((Ok(text.into()), (listener, None)))
+            Some((Ok(text), (listener, None)))
         })
     }
 
-    async fn next(&mut self) -> Option<String> {
+    async fn next(&mut self) -> Option<Bytes> {
         loop {
-            let app = self.app.clone();
-            let told = tokio::select! {
+            let (app, client) = (self.app.clone(), self.client.clone());
+            let news = tokio::select! {
                 biased;
                 () = app.draining() => return None,
-                told = timeout(LISTENER_BEAT, self.told.recv()) => told,
+                () = client.left() => return None,
+                news = timeout(LISTENER_BEAT, self.hearing.next()) => news,
             };
-            match told {
-                Err(_) => return Some(":\n\n".to_owned()),
-                Ok(Ok(told)) if self.wants(&told) => return Some(written(&told)),
-                Ok(Ok(_)) => {}
-                Ok(Err(_)) => return None,
+            match news {
+                Err(_) => return Some(Bytes::from_static(b":\n\n")),
+                Ok(Some(News::Stats(text))) => return Some(text),
+                Ok(Some(News::Turn(told))) => {
+                    if self.queue.as_ref().is_none_or(|wanted| **wanted == *told.queue) {
+                        return Some(told.text.clone());
+                    }
+                }
+                Ok(None) => return None,
             }
         }
     }
@@ -201,25 +194,41 @@ impl Listener {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::sync::Arc;
+
     use futures_util::StreamExt;
     use seriatim::Memory;
 
+    use super::super::caller::{Class, Party};
+    use super::super::limits::LISTENERS;
     use super::super::state::App;
     use super::*;
 
     #[tokio::test]
     async fn who_does_not_read_is_cut_off_and_leaves_its_place() {
         let app = App::open(Arc::new(Memory::new()));
-        let listen = || listen(State(app.clone()), Query(Wish { queue: None }), HeaderMap::new());
-        let places = app.listeners.available_permits();
+        let caller = Caller { party: Party::Unknown, class: Class::Readers };
+        let listen = || {
+            let wish = Query(Wish { queue: None });
+            listen(
+                State(app.clone()),
+                caller.clone(),
+                Connection::default(),
+                wish,
+                HeaderMap::new(),
+            )
+        };
         let mut slow = listen().await.unwrap().into_body().into_data_stream();
-        assert_eq!(app.listeners.available_permits(), places - 1);
         assert_eq!(slow.next().await.unwrap().unwrap(), RETRY);
-        for _ in 0..2_000 {
-            app.journal.feed.stats(json!({}));
+        let mut others = Vec::new();
+        while let Ok(other) = listen().await {
+            others.push(other);
         }
+        assert_eq!(others.len() as u32, LISTENERS.party - 1);
+        // So many are told that the feed does not keep them all.
+        app.journal.feed.flood();
         assert!(slow.next().await.is_none());
         drop(slow);
-        assert_eq!(app.listeners.available_permits(), places);
+        assert!(listen().await.is_ok());
     }
 }

@@ -10,9 +10,13 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess,
+    Visitor,
+};
 
-use super::limits::BODY_BYTES_MAX;
+use super::caller::Caller;
+use super::limits::{BODY_BYTES_MAX, BULK_BODY_BYTES_MAX, Body, off_thread};
 use super::problem::Problem;
 use super::state::Shared;
 
@@ -46,31 +50,36 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
 /// A body of JSON.
 pub(super) struct Json<T>(pub(super) T);
 
-impl<T: DeserializeOwned> FromRequest<Shared> for Json<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Shared> for Json<T> {
     type Rejection = Problem;
     async fn from_request(request: Request, state: &Shared) -> Result<Self, Problem> {
-        read_json(request, state, BODY_BYTES_MAX).await.map(Self)
+        read_json(request, state, BODY_BYTES_MAX).await.map(|(value, _)| Self(value))
     }
 }
 
-/// A body of JSON that may be larger.
-pub(super) struct BulkJson<T>(pub(super) T);
+/// A body of JSON that may be larger, and its share of the budget.
+pub(super) struct BulkJson<T>(pub(super) T, pub(super) Body);
 
-impl<T: DeserializeOwned> FromRequest<Shared> for BulkJson<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest<Shared> for BulkJson<T> {
     type Rejection = Problem;
     async fn from_request(request: Request, state: &Shared) -> Result<Self, Problem> {
-        read_json(request, state, super::limits::BULK_BODY_BYTES_MAX).await.map(Self)
+        let (value, body) = read_json(request, state, BULK_BODY_BYTES_MAX).await?;
+        Ok(Self(value, body))
     }
 }
 
-async fn read_json<T: DeserializeOwned>(
+async fn read_json<T: DeserializeOwned + Send + 'static>(
     request: Request,
     state: &Shared,
     bytes_max: usize,
-) -> Result<T, Problem> {
+) -> Result<(T, Body), Problem> {
     expect(request.headers(), &[JSON])?;
-    let held = state.bodies.read(request.into_body(), bytes_max).await?;
-    parse(&held.bytes)
+    let (mut parts, body) = request.into_parts();
+    let Ok(caller) = Caller::from_request_parts(&mut parts, state).await;
+    let read = state.budgets.read(&caller, body, bytes_max).await?;
+    let bytes = read.bytes.clone();
+    let value = off_thread(bytes.len(), move || parse(&bytes)).await??;
+    Ok((value, read))
 }
 
 /// Which of these media types the body has.
@@ -108,6 +117,56 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Fields<T> {
     }
 }
 
+/// A list of at most so many; what is more is not even read. `[{},{},…]` would take a hundred times the
+/// memory of its text.
+#[derive(Debug, Default)]
+pub(super) struct AtMost<T, const MAX: usize>(pub(super) Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for AtMost<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut list = Vec::new();
+        let take = |value| {
+            list.push(value);
+            Ok(())
+        };
+        from.deserialize_seq(Elements { max: MAX, take, of: PhantomData::<T> })?;
+        Ok(Self(list))
+    }
+}
+
+/// Reads a list one element after the other, at most so many; `take` says what is wrong with one.
+pub(super) struct Elements<T, F> {
+    pub(super) max: usize,
+    pub(super) take: F,
+    pub(super) of: PhantomData<T>,
+}
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), String>> DeserializeSeed<'de>
+    for Elements<T, F>
+{
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), String>> Visitor<'de> for Elements<T, F> {
+    type Value = ();
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        for _ in 0..self.max {
+            let Some(element) = list.next_element()? else { return Ok(()) };
+            (self.take)(element).map_err(A::Error::custom)?;
+        }
+        match list.next_element::<IgnoredAny>()? {
+            None => Ok(()),
+            Some(_) => Err(A::Error::custom(format!("has more than {} elements", self.max))),
+        }
+    }
+}
+
 /// Reads one JSON object.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     parse_any::<Object<T>>(bytes).map(|Object(value)| value)
@@ -115,8 +174,21 @@ pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 
 /// Reads one JSON document.
 pub(super) fn parse_any<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    parse_with(bytes, PhantomData)
+}
+
+/// Reads one JSON document in this way.
+pub(super) fn parse_with<'de, S: DeserializeSeed<'de>>(
+    bytes: &'de [u8],
+    seed: S,
+) -> Result<S::Value, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| of_path(&error))?;
+    let mut track = serde_path_to_error::Track::new();
+    let tracked = serde_path_to_error::Deserializer::new(&mut reader, &mut track);
+    let value = match seed.deserialize(tracked) {
+        Ok(value) => value,
+        Err(error) => return Err(of_path(&serde_path_to_error::Error::new(track.path(), error))),
+    };
     reader.end().map_err(|error| Problem::invalid("", error.to_string()))?;
     Ok(value)
 }

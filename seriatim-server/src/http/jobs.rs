@@ -11,13 +11,12 @@ use super::auth::Access;
 use super::input::{Json, Part, Query};
 use super::limits::PAGE_ROWS_DEFAULT;
 use super::problem::Problem;
-use super::route::{Answer, Route};
+use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
 use crate::commands::job_pages::{self, Wanted};
 use crate::commands::{find, jobs};
 use crate::job_input::{Length, When};
-use crate::output::document;
 
 const STATES: [&str; 6] = ["live", "queued", "running", "succeeded", "dead", "canceled"];
 
@@ -27,7 +26,9 @@ pub(super) fn routes() -> Vec<Route> {
         ("next", Schema::text().or_null()),
     ]);
     let job = || Schema::named("JobView");
-    let when = Schema::object(&[("run_at", Schema::time()), ("delay", Schema::length())]).closed();
+    let when = Schema::object(&[("run_at", Schema::time()), ("delay", Schema::length())])
+        .closed()
+        .exactly_one(&["run_at", "delay"]);
     let node = Schema::object(&[("node", Schema::text().or_null())]).requiring(&["node"]).closed();
     let deleted = Schema::object(&[("job_id", Schema::text()), ("deleted", Schema::truth())]);
     vec![
@@ -117,7 +118,7 @@ struct Listing {
 async fn list(
     State(app): State<Shared>,
     Query(listing): Query<Listing>,
-) -> Result<Answer, Problem> {
+) -> Result<Written, Problem> {
     if listing.after.as_ref().is_some_and(|after| !after.contains('/')) {
         return Err(Problem::invalid("after", "write what `next` of the page before says"));
     }
@@ -139,15 +140,15 @@ async fn list(
         rows_max: rows_max(listing.limit)?,
     };
     let page = job_pages::page(&*app.store, wanted).await?;
-    Ok(Answer(document::page("jobs", &page, document::job)))
+    Written::jobs(page).await
 }
 
-async fn show(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer, Problem> {
-    Ok(Answer(document::job(&find::job(&*app.store, id).await?)))
+async fn show(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Written, Problem> {
+    Written::job(find::job(&*app.store, id).await?).await
 }
 
-async fn retry(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer, Problem> {
-    Ok(Answer(document::job(&jobs::retried(&*app.store, id).await?)))
+async fn retry(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Written, Problem> {
+    Written::job(jobs::retried(&*app.store, id).await?).await
 }
 
 async fn delete(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer, Problem> {
@@ -168,7 +169,7 @@ async fn reschedule(
     State(app): State<Shared>,
     Part(id): Part<JobId>,
     Json(time): Json<Time>,
-) -> Result<Answer, Problem> {
+) -> Result<Written, Problem> {
     let at = match (time.run_at, time.delay) {
         (Some(When(time)), None) => time,
         (None, Some(Length(length))) => app.store.now().await? + length,
@@ -177,7 +178,7 @@ async fn reschedule(
     if !(Timestamp::default()..=Timestamp::MAX).contains(&at) {
         return Err(Problem::invalid("run_at", "must lie between 1970 and 2255"));
     }
-    Ok(Answer(document::job(&jobs::amended(&*app.store, id, Change::RunAt(at)).await?)))
+    Written::job(jobs::amended(&*app.store, id, Change::RunAt(at)).await?).await
 }
 
 #[derive(Deserialize)]
@@ -192,6 +193,6 @@ async fn reassign(
     State(app): State<Shared>,
     Part(id): Part<JobId>,
     Json(Node { node }): Json<Node>,
-) -> Result<Answer, Problem> {
-    Ok(Answer(document::job(&jobs::amended(&*app.store, id, Change::Node(node)).await?)))
+) -> Result<Written, Problem> {
+    Written::job(jobs::amended(&*app.store, id, Change::Node(node)).await?).await
 }

@@ -2,15 +2,16 @@
 
 use axum::extract::State;
 use serde::Deserialize;
-use seriatim::store::{Act, LaneAction, LaneSelection};
+use seriatim::store::{Act, LaneAction, LaneSelection, LaneView};
 use seriatim::{LaneId, Store};
 
 use super::auth::Access;
 use super::input::{Part, Query};
 use super::jobs::rows_max;
+use super::limits::JOB_BYTES;
 use super::problem::Problem;
 use super::queues::count;
-use super::route::{Answer, Route};
+use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
 use crate::commands::lane_pages::{self, By};
@@ -95,7 +96,7 @@ async fn list(
     State(app): State<Shared>,
     Part(queue): Part<String>,
     Query(listing): Query<Listing>,
-) -> Result<Answer, Problem> {
+) -> Result<Written, Problem> {
     pages(&*app.store, &queue, listing, false).await
 }
 
@@ -110,7 +111,7 @@ async fn running(
     State(app): State<Shared>,
     Part(queue): Part<String>,
     Query(listing): Query<RunningListing>,
-) -> Result<Answer, Problem> {
+) -> Result<Written, Problem> {
     let RunningListing { limit, after } = listing;
     let listing = Listing { order: By::Age, from: None, to: None, limit, after };
     pages(&*app.store, &queue, listing, true).await
@@ -121,7 +122,7 @@ async fn pages(
     queue: &str,
     listing: Listing,
     claimed: bool,
-) -> Result<Answer, Problem> {
+) -> Result<Written, Problem> {
     if matches!(listing.order, By::Age) && (listing.from.is_some() || listing.to.is_some()) {
         let field = if listing.from.is_some() { "from" } else { "to" };
         return Err(Problem::invalid(field, "needs order=key, run_at or retry_count"));
@@ -137,7 +138,9 @@ async fn pages(
         rows_max: rows_max(listing.limit)?,
     };
     let page = lane_pages::page(store, wanted).await?;
-    Ok(Answer(document::page("lanes", &page, document::lane)))
+    let told = |lane: &LaneView| JOB_BYTES + lane.progress.as_ref().map_or(0, |text| text.len());
+    let bytes = page.rows.iter().map(told).sum();
+    Written::of(bytes, move || document::page("lanes", &page, document::lane).to_string()).await
 }
 
 #[derive(Deserialize)]
@@ -150,12 +153,15 @@ async fn show(
     State(app): State<Shared>,
     Part(queue): Part<String>,
     Query(OfKey { key }): Query<OfKey>,
-) -> Result<Answer, Problem> {
+) -> Result<Written, Problem> {
     let store = &*app.store;
     find::queue(store, &queue).await?;
     let lane = find::lane(store, &queue, &key).await?;
     let (claimed, waiting) = lane_jobs::of(store, &queue, &key).await?;
-    Ok(Answer(lane_jobs::document(&queue, &lane, &claimed, &waiting)))
+    let jobs = claimed.iter().chain(&waiting);
+    let bytes = jobs.map(|job| JOB_BYTES + job.payload.as_bytes().len()).sum();
+    Written::of(bytes, move || lane_jobs::document(&queue, &lane, &claimed, &waiting).to_string())
+        .await
 }
 
 /// Which lane.

@@ -2,29 +2,57 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Bytes, HttpBody};
 use futures_util::StreamExt;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use seriatim::ErrorKind;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::caller::{Caller, Class};
+use super::pool::{Held, Pool};
 use super::problem::Problem;
 
-/// Most connections at once; others wait to be accepted. All that may wait for claims and events
-/// together are half of it, so that they never keep others out.
-pub(super) const CONNECTIONS_MAX: usize = 2_048;
+/// Most connections at once. When there are so many, a new one takes the place of one whose client keeps
+/// this server waiting. All [`REQUESTS`] and [`LISTENERS`] together are fewer, so that there always is such
+/// a one, or room for a probe.
+pub(super) const CONNECTIONS_MAX: usize = 4_096;
+/// Requests under way at once, all and of one party. Probes need no place.
+pub(super) const REQUESTS: ByClass<Shares> = ByClass {
+    producers: Shares { all: 1_024, party: 512 },
+    workers: Shares { all: 2_048, party: 1_024 },
+    readers: Shares { all: 256, party: 128 },
+    admins: Shares { all: 128, party: 64 },
+};
+/// Answers to `/metrics` that are being made at once.
+pub(super) const METRICS: Shares = Shares { all: 16, party: 8 };
 /// Most header fields of a request.
 pub(super) const HEADERS_MAX: usize = 100;
 /// Most bytes of a request's line and header, and of what is read ahead. It is looked at when a read
 /// did not complete the header, so that the last read may go beyond.
-pub(super) const HEADER_BYTES_MAX: usize = 64 << 10;
+pub(super) const HEADER_BYTES_MAX: usize = 16 << 10;
 /// How long the header of a request may take, and how long a connection may be idle.
 pub(super) const HEADER_READ_MAX: Duration = Duration::from_secs(15);
 /// Most bytes of an ordinary body.
 pub(super) const BODY_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of a body that pushes or settles many.
 pub(super) const BULK_BODY_BYTES_MAX: usize = 32 << 20;
-/// Most bytes of bodies that are in memory at once.
-pub(super) const BODIES_BYTES_MAX: usize = 256 << 20;
+/// Bytes of bodies that are in memory at once, and of what is made of them.
+pub(super) const BODIES_BYTES: ByClass<Shares> = ByClass {
+    producers: Shares { all: 128 << 20, party: 32 << 20 },
+    workers: Shares { all: 128 << 20, party: 32 << 20 },
+    readers: Shares { all: 4 << 20, party: 2 << 20 },
+    admins: Shares { all: 16 << 20, party: 8 << 20 },
+};
+/// What a job in memory counts, besides its payload.
+pub(super) const JOB_BYTES: usize = 1 << 10;
+/// Larger documents are read and written on threads that may block.
+pub(super) const INLINE_BYTES_MAX: usize = 64 << 10;
+/// Bytes that answers to readers may take while they are made and sent.
+pub(super) const ANSWERS_BYTES: Shares = Shares { all: 256 << 20, party: 64 << 20 };
+/// What a page is counted for, and what a single job is.
+pub(super) const PAGE_ANSWER_BYTES: u32 = 24 << 20;
+pub(super) const JOB_ANSWER_BYTES: u32 = 8 << 20;
+/// How long a request waits for others of its party that make their answers.
+pub(super) const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long a client may send nothing in the middle of a body.
 pub(super) const BODY_STALL_MAX: Duration = Duration::from_secs(10);
 /// How long a body may take in all; streams are bound by [`BODY_STALL_MAX`] alone.
@@ -36,30 +64,41 @@ pub(super) const LINE_BYTES_MAX: usize = 8 << 20;
 /// Jobs of a stream that are pushed together.
 pub(super) const STREAM_BATCH_JOBS_MAX: usize = 1_000;
 /// Bytes of a stream that are pushed together.
-pub(super) const STREAM_BATCH_BYTES_MAX: usize = 8 << 20;
-/// Most streams of jobs at once.
-pub(super) const STREAMS_MAX: usize = 16;
+pub(super) const STREAM_BATCH_BYTES_MAX: usize = 4 << 20;
+/// Streams of jobs at once.
+pub(super) const STREAMS: Shares = Shares { all: 16, party: 4 };
 /// Rows of a page by default.
 pub(super) const PAGE_ROWS_DEFAULT: usize = 50;
 /// Longest that a claim waits for work, in milliseconds.
 pub(super) const WAIT_MS_MAX: u64 = 60_000;
-/// Most claims that wait at once.
-pub(super) const WAITING_CLAIMS_MAX: usize = 512;
-/// Most listeners to events at once.
-pub(super) const LISTENERS_MAX: usize = 512;
+/// Claims that wait at once.
+pub(super) const WAITING_CLAIMS: Shares = Shares { all: 1_024, party: 512 };
+/// Listeners to events at once.
+pub(super) const LISTENERS: Shares = Shares { all: 512, party: 256 };
 /// Listeners that hear nothing get a comment so often: whoever stands between does not cut them off,
 /// and a connection that is gone is noticed.
 pub(super) const LISTENER_BEAT: Duration = Duration::from_secs(15);
 /// How often listeners get the numbers of all queues.
 pub(super) const STATS_INTERVAL: Duration = Duration::from_secs(1);
-/// Bytes of a body that the audit log has.
-pub(super) const AUDIT_BODY_BYTES_MAX: usize = 1_000;
+/// Longest description of what was asked for in the audit log, in bytes.
+pub(super) const AUDIT_ASKED_BYTES_MAX: usize = 1_000;
+/// Refused requests that the audit log has in a second; others are counted in its next line.
+pub(super) const AUDIT_REFUSED_PER_SECOND_MAX: u32 = 10;
+/// Wrong tokens that an address may send in [`LOGINS_WINDOW`]. Beyond that it is heard only with tokens
+/// that it has used before.
+pub(super) const LOGINS_FAILED_MAX: u32 = 20;
+/// See [`LOGINS_FAILED_MAX`].
+pub(super) const LOGINS_WINDOW: Duration = Duration::from_secs(60);
+/// Most addresses whose log-ins are remembered; those silent for longest are forgotten.
+pub(super) const LOGINS_ADDRESSES_MAX: usize = 10_000;
 /// Most lanes of one claim.
 pub(super) const CLAIM_LANES_MAX: usize = 1_000;
 /// Lanes that are claimed in one step; a turn can hold 16 MiB.
 pub(super) const CLAIM_STEP_LANES: usize = 16;
 /// A claim takes no further step when it has so many bytes of payload.
 pub(super) const CLAIM_BYTES_MAX: usize = 32 << 20;
+/// Most nodes of one answer; those that live come first.
+pub(super) const NODES_MAX: usize = 1_000;
 /// Most queues that one claim names.
 pub(super) const CLAIM_QUEUES_MAX: usize = 100;
 /// Most claims of one heartbeat, and most results of one settle.
@@ -73,26 +112,102 @@ pub(super) const WORKERS_MAX: usize = 10_000;
 /// How long open connections may go on when the server ends.
 pub(super) const CLOSE_MAX: Duration = Duration::from_secs(5);
 
-/// The bytes of bodies that may be in memory at once.
-pub(super) struct Budget(Semaphore);
-
-/// A body, and its share of the budget.
-pub(super) struct Held<'a> {
-    pub(super) bytes: Bytes,
-    _share: Option<SemaphorePermit<'a>>,
+/// So much for all, and of it so much for one party.
+#[derive(Clone, Copy)]
+pub(super) struct Shares {
+    pub(super) all: u32,
+    pub(super) party: u32,
 }
 
-impl Default for Budget {
-    fn default() -> Self {
-        Self(Semaphore::new(BODIES_BYTES_MAX))
+impl Shares {
+    pub(super) fn pool(self) -> Pool {
+        Pool::new(self.all, self.party)
     }
 }
 
-impl Budget {
+/// One of each class.
+pub(super) struct ByClass<T> {
+    producers: T,
+    workers: T,
+    readers: T,
+    admins: T,
+}
+
+impl<T> ByClass<T> {
+    pub(super) fn of(&self, class: Class) -> &T {
+        match class {
+            Class::Producers => &self.producers,
+            Class::Workers => &self.workers,
+            Class::Readers => &self.readers,
+            Class::Admins => &self.admins,
+        }
+    }
+}
+
+impl ByClass<Shares> {
+    fn pools(self) -> ByClass<Pool> {
+        ByClass {
+            producers: self.producers.pool(),
+            workers: self.workers.pool(),
+            readers: self.readers.pool(),
+            admins: self.admins.pool(),
+        }
+    }
+}
+
+/// All that is shared.
+pub(super) struct Budgets {
+    pub(super) requests: ByClass<Pool>,
+    pub(super) bodies: ByClass<Pool>,
+    pub(super) answers: Pool,
+    pub(super) metrics: Pool,
+    pub(super) streams: Pool,
+    pub(super) claims: Pool,
+    pub(super) listeners: Pool,
+}
+
+/// A body, and its share of the budget.
+pub(super) struct Body {
+    pub(super) bytes: Bytes,
+    share: Option<Held>,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Self {
+            requests: REQUESTS.pools(),
+            bodies: BODIES_BYTES.pools(),
+            answers: ANSWERS_BYTES.pool(),
+            metrics: METRICS.pool(),
+            streams: STREAMS.pool(),
+            claims: WAITING_CLAIMS.pool(),
+            listeners: LISTENERS.pool(),
+        }
+    }
+}
+
+impl Budgets {
+    /// Takes so many bytes of the caller's share of memory for bodies.
+    pub(super) fn hold(&self, caller: &Caller, bytes: usize) -> Result<Held, Problem> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.bodies.of(caller.class).try_take(&caller.party, bytes).ok_or_else(|| {
+            Problem::too_many("other requests fill the memory set aside for bodies of this kind")
+        })
+    }
+
     /// Reads a body of at most so many bytes.
-    pub(super) async fn read(&self, body: Body, bytes_max: usize) -> Result<Held<'_>, Problem> {
+    pub(super) async fn read(
+        &self,
+        caller: &Caller,
+        body: axum::body::Body,
+        bytes_max: usize,
+    ) -> Result<Body, Problem> {
+        if body.size_hint().lower() > bytes_max as u64 {
+            return Err(Problem::too_large(bytes_max));
+        }
         let mut frames = body.into_data_stream();
-        let (mut all, mut share) = (Vec::new(), None::<SemaphorePermit<'_>>);
+        let mut read = Body { bytes: Bytes::new(), share: None };
+        let mut all = Vec::new();
         let end = Instant::now() + BODY_READ_MAX;
         while let Some(frame) =
             timeout_at(end, next_frame(&mut frames)).await.map_err(|_| slow())?
@@ -101,17 +216,35 @@ impl Budget {
             if all.len() + frame.len() > bytes_max {
                 return Err(Problem::too_large(bytes_max));
             }
-            let more = self.0.try_acquire_many(frame.len() as u32).map_err(|_| {
-                Problem::too_many("the bodies of other requests fill the memory set aside for them")
-            })?;
-            match &mut share {
-                Some(share) => share.merge(more),
-                None => share = Some(more),
-            }
+            read.hold(self.hold(caller, frame.len())?);
             all.extend_from_slice(&frame);
         }
-        Ok(Held { bytes: all.into(), _share: share })
+        read.bytes = all.into();
+        Ok(read)
     }
+}
+
+impl Body {
+    /// Holds that too, until the body is dropped.
+    pub(super) fn hold(&mut self, more: Held) {
+        match &mut self.share {
+            Some(share) => share.add(more),
+            None => self.share = Some(more),
+        }
+    }
+}
+
+/// Does what takes long for a large document where it holds up nobody.
+pub(super) async fn off_thread<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    if bytes <= INLINE_BYTES_MAX {
+        return Ok(work());
+    }
+    let span = tracing::Span::current();
+    let done = tokio::task::spawn_blocking(move || span.in_scope(work)).await;
+    done.map_err(|error| seriatim::Error::new(ErrorKind::Internal, error.to_string()).into())
 }
 
 /// The next piece of a body, unless its sender stalls.
@@ -130,4 +263,18 @@ pub(super) async fn next_frame(
 
 fn slow() -> Problem {
     Problem::new(axum::http::StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_may_be_under_way_leaves_room_for_probes() {
+        let ByClass { producers, workers, readers, admins } = REQUESTS;
+        let requests = [producers, workers, readers, admins, LISTENERS, METRICS];
+        let busy: u32 = requests.iter().map(|shares| shares.all).sum();
+        assert!((busy as usize) < CONNECTIONS_MAX - 100, "{busy}");
+        assert!(WAITING_CLAIMS.all < workers.all && WAITING_CLAIMS.party < workers.party);
+    }
 }

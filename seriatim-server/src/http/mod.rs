@@ -4,6 +4,7 @@
 mod around;
 mod audit;
 mod auth;
+mod caller;
 mod cron;
 mod dataloader;
 mod events;
@@ -14,11 +15,14 @@ mod input;
 mod jobs;
 mod lanes;
 mod limits;
+mod line;
+mod logins;
 mod metrics;
 mod morgue;
 mod nodes;
 mod openapi;
 mod page;
+mod pool;
 mod problem;
 mod push;
 mod queues;
@@ -27,6 +31,7 @@ mod schema;
 mod server;
 mod state;
 mod stats;
+mod tokens;
 mod wire;
 mod work;
 
@@ -34,7 +39,7 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use seriatim::SharedStore;
 
-pub(crate) use audit::{Audit, Audited};
+pub(crate) use audit::{Audit, Audited, verify};
 pub(crate) use auth::Role;
 pub(crate) use metrics::{Meter, Metered};
 #[cfg(test)]

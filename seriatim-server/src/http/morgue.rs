@@ -10,12 +10,11 @@ use super::input::{Json, Part, Query};
 use super::jobs::rows_max;
 use super::problem::Problem;
 use super::queues::count;
-use super::route::{Answer, Route};
+use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
 use crate::commands::act::{self, Bulk};
 use crate::commands::find;
-use crate::output::document;
 
 pub(super) fn routes() -> Vec<Route> {
     let page = Schema::object(&[
@@ -49,8 +48,10 @@ pub(super) fn dead_schema() -> Schema {
     Schema::object(&[
         ("jobs", Schema::list(Schema::text())),
         ("keys", Schema::list(Schema::text())),
-        ("all", Schema(serde_json::json!({ "const": true }))),
+        ("all", Schema(serde_json::json!({ "enum": [true, null] }))),
     ])
+    .closed()
+    .exactly_one(&["jobs", "keys", "all"])
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -76,7 +77,7 @@ async fn list(
     State(app): State<Shared>,
     Part(queue): Part<String>,
     Query(listing): Query<Listing>,
-) -> Result<Answer, Problem> {
+) -> Result<Written, Problem> {
     find::queue(&*app.store, &queue).await?;
     let query = JobQuery {
         queue: queue.into(),
@@ -91,7 +92,7 @@ async fn list(
         rows_max: rows_max(listing.limit)?,
     };
     let page = app.store.jobs(query).await?;
-    Ok(Answer(document::page("jobs", &page, document::job)))
+    Written::jobs(page).await
 }
 
 /// Which dead jobs: one of the three.

@@ -7,6 +7,7 @@ use seriatim::store::Command;
 
 use super::auth::Access;
 use super::input::Part;
+use super::limits::NODES_MAX;
 use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::schema::Schema;
@@ -15,7 +16,10 @@ use crate::commands::nodes;
 
 pub(super) fn routes() -> Vec<Route> {
     let told = || Schema::object(&[("node", Schema::text()), ("command", Schema::text())]);
-    let list = Schema::object(&[("nodes", Schema::list(Schema::named("Node")))]);
+    let list = Schema::object(&[
+        ("nodes", Schema::list(Schema::named("Node"))),
+        ("left_out", Schema::integer()),
+    ]);
     vec![
         Route::get("/api/v1/nodes", Access::Read, list_all)
             .says("All nodes that live, or died or stopped within a day")
@@ -78,7 +82,18 @@ pub(super) fn trouble_schema() -> Schema {
 }
 
 async fn list_all(State(app): State<Shared>) -> Result<Answer, Problem> {
-    Ok(Answer(nodes::all(&*app.store).await?))
+    let mut document = nodes::all(&*app.store).await?;
+    let nodes = document["nodes"].as_array_mut();
+    // Remote workers name themselves: there may be any number of names.
+    let left_out = nodes.map_or(0, |nodes| {
+        let left_out = nodes.len().saturating_sub(NODES_MAX);
+        nodes.truncate(NODES_MAX);
+        left_out
+    });
+    if left_out > 0 {
+        document["left_out"] = left_out.into();
+    }
+    Ok(Answer(document))
 }
 
 async fn show(State(app): State<Shared>, Part(node): Part<String>) -> Result<Answer, Problem> {

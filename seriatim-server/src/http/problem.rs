@@ -1,5 +1,7 @@
 //! Errors as RFC 9457 problem documents, with the field named.
 
+use std::time::Duration;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
@@ -9,8 +11,8 @@ use crate::output::Failure;
 
 /// What a problem document is called in `Content-Type`.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
-/// Seconds after which what is refused for now is worth another try.
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+/// After what another try is worth it, where nothing else is known.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Why a request was not carried out.
 #[derive(Debug)]
@@ -19,11 +21,18 @@ pub(super) struct Problem {
     detail: String,
     field: Option<String>,
     more: Map<String, Value>,
+    retry_after: Duration,
 }
 
 impl Problem {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), field: None, more: Map::new() }
+        Self {
+            status,
+            detail: detail.into(),
+            field: None,
+            more: Map::new(),
+            retry_after: RETRY_AFTER,
+        }
     }
 
     /// A wrong value; `field` is empty where none is to blame.
@@ -56,6 +65,12 @@ impl Problem {
 
     pub(super) fn unavailable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+    }
+
+    /// Another try is worth it after so long.
+    pub(super) fn after(mut self, wait: Duration) -> Self {
+        self.retry_after = wait;
+        self
     }
 
     /// Says more, under a name of its own.
@@ -141,7 +156,8 @@ impl IntoResponse for Problem {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         match self.status {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
-                headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+                let seconds = self.retry_after.as_secs_f64().ceil() as u64;
+                headers.insert(header::RETRY_AFTER, seconds.into());
             }
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

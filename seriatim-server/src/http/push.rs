@@ -1,16 +1,21 @@
 //! Pushing jobs: one, an array (all or nothing), or a stream of them.
 
-use axum::body::{Body, Bytes};
+use std::marker::PhantomData;
+
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use serde_json::json;
 use seriatim::Job;
-use seriatim::store::{PushStatus, Pushed};
+use seriatim::limits::PUSH_JOBS_MAX;
+use seriatim::store::PushStatus;
 
 use super::auth::Access;
-use super::input::{self, JSON, NDJSON, Object, Part};
+use super::caller::Caller;
+use super::input::{self, Elements, JSON, NDJSON, Object, Part};
 use super::limits::{
-    BULK_BODY_BYTES_MAX, LINE_BYTES_MAX, STREAM_BATCH_BYTES_MAX, STREAM_BATCH_JOBS_MAX, next_frame,
+    BULK_BODY_BYTES_MAX, INLINE_BYTES_MAX, JOB_BYTES, LINE_BYTES_MAX, STREAM_BATCH_BYTES_MAX,
+    STREAM_BATCH_JOBS_MAX, next_frame, off_thread,
 };
 use super::problem::Problem;
 use super::route::{Answer, Route};
@@ -72,11 +77,16 @@ pub(super) fn job_schema() -> Schema {
         ("traceparent", text()),
     ])
     .closed()
+    .one_at_most(&["delay", "run_at", "perform_in", "available_at"])
+    .spelled_once(&["run_at", "perform_in", "available_at"])
+    .spelled_once(&["key", "id"])
+    .spelled_once(&["lease_ttl", "lease_ttl_sec"])
 }
 
 async fn push(
     State(app): State<Shared>,
     Part(queue): Part<String>,
+    caller: Caller,
     request: Request,
 ) -> Result<Answer, Problem> {
     let media = input::expect(request.headers(), &[JSON, NDJSON])?;
@@ -87,8 +97,8 @@ async fn push(
     let answer = async {
         let made = app.queues.makes(&*app.store, &queue).await?;
         let Answer(mut answer) = match media {
-            NDJSON => stream(&app, &target, body).await?,
-            _ => at_once(&app, &target, body).await?,
+            NDJSON => stream(&app, &caller, &target, body).await?,
+            _ => at_once(&app, &caller, &target, body).await?,
         };
         let nothing = answer["jobs"] == json!([]) || answer["pushed"] == 0;
         if made && !nothing {
@@ -106,13 +116,16 @@ struct Target<'a> {
     sending: &'a Sending,
 }
 
-impl Target<'_> {
-    fn job(&self, input: JobInput) -> seriatim::Result<Job> {
-        let mut job = input.into_job(self.queue)?;
-        let own = job.options.traceparent.take();
-        job.options.traceparent = own.or_else(|| self.sending.traceparent());
-        Ok(job)
+/// The job, in the trace of its request unless it names its own.
+fn job_of(input: JobInput, queue: &str, trace: Option<&str>) -> seriatim::Result<Job> {
+    let mut job = input.into_job(queue)?;
+    let own = job.options.traceparent.take();
+    job.options.traceparent = own.or_else(|| trace.map(str::to_owned));
+    // Here, as what a large one takes would hold up others where the store asks for it.
+    if job.key.is_some() && job.payload.as_bytes().len() > INLINE_BYTES_MAX {
+        job.digest = Some(job.payload_digest());
     }
+    Ok(job)
 }
 
 /// The trace context of a request; what is none is ignored, as the standard says.
@@ -122,41 +135,72 @@ pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Pushes a job or an array of them.
-async fn at_once(app: &App, target: &Target<'_>, body: Body) -> Result<Answer, Problem> {
-    let held = app.bodies.read(body, BULK_BODY_BYTES_MAX).await?;
+async fn at_once(
+    app: &App,
+    caller: &Caller,
+    target: &Target<'_>,
+    body: Body,
+) -> Result<Answer, Problem> {
+    let mut held = app.budgets.read(caller, body, BULK_BODY_BYTES_MAX).await?;
     let first = held.bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-    let pushed = match first {
-        Some(b'[') => push_array(app, target, &held.bytes).await?,
-        _ => {
-            let job = target.job(input::parse::<JobInput>(&held.bytes)?)?;
-            vec![app.client.push(job).await?]
+    let is_array = first == Some(&b'[');
+    let (bytes, queue, trace) =
+        (held.bytes.clone(), target.queue.to_owned(), target.sending.traceparent());
+    let read = move || match is_array {
+        true => read_array(&bytes, &queue, trace.as_deref()),
+        false => {
+            let input = input::parse::<JobInput>(&bytes)?;
+            Ok(vec![job_of(input, &queue, trace.as_deref())?])
         }
+    };
+    let jobs = off_thread(held.bytes.len(), read).await??;
+    // The text is copied by now; what was made of it takes its place.
+    held.bytes.clear();
+    held.hold(app.budgets.hold(caller, jobs.len() * JOB_BYTES)?);
+    let pushed = match is_array {
+        true if jobs.is_empty() => Vec::new(),
+        true => app.client.push_all(jobs).await?,
+        false => match jobs.into_iter().next() {
+            Some(job) => vec![app.client.push(job).await?],
+            None => Vec::new(),
+        },
     };
     target.sending.sent(&pushed);
     Ok(Answer(json!({ "jobs": pushed })))
 }
 
-async fn push_array(app: &App, target: &Target<'_>, bytes: &Bytes) -> Result<Vec<Pushed>, Problem> {
-    let inputs: Vec<Object<JobInput>> =
-        input::parse_any(bytes).map_err(|problem| problem.inside("jobs"))?;
-    let mut jobs = Vec::with_capacity(inputs.len());
-    for (i, Object(input)) in inputs.into_iter().enumerate() {
-        let place = || format!("jobs[{i}]");
-        jobs.push(target.job(input).map_err(|error| error.in_field(place()))?);
+/// Reads an array job by job: none is built before it is known that it may be one more.
+fn read_array(bytes: &[u8], queue: &str, trace: Option<&str>) -> Result<Vec<Job>, Problem> {
+    let (mut jobs, mut wrong) = (Vec::new(), None);
+    let take = |Object(input): Object<JobInput>| {
+        let place = format!("jobs[{}]", jobs.len());
+        job_of(input, queue, trace).map(|job| jobs.push(job)).map_err(|error| {
+            let error = error.in_field(place);
+            let said = error.message().to_owned();
+            wrong = Some(error);
+            said
+        })
+    };
+    let elements = Elements { max: PUSH_JOBS_MAX, take, of: PhantomData };
+    let read = input::parse_with(bytes, elements);
+    match (read, wrong) {
+        (_, Some(error)) => Err(error.into()),
+        (Err(problem), None) => Err(problem.inside("jobs")),
+        (Ok(()), None) => Ok(jobs),
     }
-    if jobs.is_empty() {
-        return Ok(Vec::new());
-    }
-    Ok(app.client.push_all(jobs).await?)
 }
 
 /// Pushes what comes, a batch at a time; while one is pushed nothing more is read, so that memory
 /// stays bounded and a fast sender is held back.
-async fn stream(app: &App, target: &Target<'_>, body: Body) -> Result<Answer, Problem> {
-    let _place = app
-        .streams
-        .try_acquire()
-        .map_err(|_| Problem::too_many("too many streams of jobs are under way"))?;
+async fn stream(
+    app: &App,
+    caller: &Caller,
+    target: &Target<'_>,
+    body: Body,
+) -> Result<Answer, Problem> {
+    let place = app.budgets.streams.try_take(&caller.party, 1);
+    let _place =
+        place.ok_or_else(|| Problem::too_many("too many streams of jobs are under way"))?;
     let mut frames = body.into_data_stream();
     let mut loading = Loading::new(app, target);
     let (mut rest, mut looked) = (Vec::new(), 0);
@@ -207,7 +251,7 @@ impl<'a> Loading<'a> {
         if text.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
         }
-        match self.read(text) {
+        match self.read(text).await {
             Ok(job) => self.jobs.push(job),
             Err(problem) => return Err(self.stop(problem).await),
         }
@@ -219,10 +263,13 @@ impl<'a> Loading<'a> {
         Ok(())
     }
 
-    fn read(&self, text: &[u8]) -> Result<Job, Problem> {
-        let job = self.target.job(input::parse::<JobInput>(text)?)?;
-        job.validate()?;
-        Ok(job)
+    async fn read(&self, text: &[u8]) -> Result<Job, Problem> {
+        let (queue, trace) = (self.target.queue, self.target.sending.traceparent());
+        if text.len() <= INLINE_BYTES_MAX {
+            return read_line(text, queue, trace.as_deref());
+        }
+        let (text, queue) = (text.to_vec(), queue.to_owned());
+        off_thread(text.len(), move || read_line(&text, &queue, trace.as_deref())).await?
     }
 
     /// A line is wrong: what stands before it goes, and the line is where to go on.
@@ -267,6 +314,12 @@ impl<'a> Loading<'a> {
     fn counted(&self) -> serde_json::Value {
         json!({ "pushed": self.pushed, "merged": self.merged, "duplicate": self.duplicate })
     }
+}
+
+fn read_line(text: &[u8], queue: &str, trace: Option<&str>) -> Result<Job, Problem> {
+    let job = job_of(input::parse::<JobInput>(text)?, queue, trace)?;
+    job.validate()?;
+    Ok(job)
 }
 
 /// The number in `jobs[3].key`.

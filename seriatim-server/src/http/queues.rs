@@ -6,12 +6,14 @@ use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use seriatim::Store;
+use seriatim::limits::{ATTEMPTS_MAX, TURN_JOBS_MAX};
 use seriatim::store::{Act, Declare, LaneAction, LaneSelection};
 
 use super::auth::Access;
 use super::input::{Json, Object, Part};
+use super::limits::JOB_BYTES;
 use super::problem::Problem;
-use super::route::{Answer, Route};
+use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
 use super::stats::{figures, mode};
@@ -75,31 +77,33 @@ pub(super) fn queue_schema() -> Schema {
 
 /// What [`QueueConfig`] takes.
 pub(super) fn settings_schema() -> Schema {
-    let (number, length) = (Schema::integer, Schema::length_text);
+    let length = Schema::length_text;
     Schema::object(&[
         ("mode", mode()),
         ("merge", Schema::one_of(&["min", "max", "none"])),
         ("due", Schema::one_of(&["first", "earliest"])),
-        ("take", number()),
-        ("batch_size", number()),
-        ("max_retries", number()),
+        ("take", Schema::within(1, TURN_JOBS_MAX as u64)),
+        ("batch_size", Schema::within(1, 10_000)),
+        ("max_retries", Schema::within(0, u64::from(ATTEMPTS_MAX))),
         ("backoff", Schema::named("Backoff")),
         ("exhausted", Schema::one_of(&["bury", "hold", "drop"])),
-        ("max_crashes", number()),
+        ("max_crashes", Schema::within(1, 1_000)),
         ("timeout", length()),
         ("lease", length()),
         ("retain_completed", length()),
         ("retain_dead", length()),
-        ("retain_dead_max", number()),
+        ("retain_dead_max", Schema(json!({ "type": "integer", "minimum": 0 }))),
         ("idempotency_ttl", length()),
-        ("weight", number()),
-        ("shards", number()),
+        ("weight", Schema::within(1, 1_000)),
+        ("shards", Schema::within(1, 4_096)),
     ])
     .closed()
 }
 
-async fn list_all(State(app): State<Shared>) -> Result<Answer, Problem> {
-    Ok(Answer(queues::all(&*app.store).await?))
+async fn list_all(State(app): State<Shared>) -> Result<Written, Problem> {
+    let document = queues::all(&*app.store).await?;
+    let queues = document["queues"].as_array().map_or(0, Vec::len);
+    Written::of(queues * JOB_BYTES, move || document).await
 }
 
 async fn show(State(app): State<Shared>, Part(queue): Part<String>) -> Result<Answer, Problem> {

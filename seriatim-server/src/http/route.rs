@@ -10,11 +10,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use serde_json::Value;
 use seriatim::limits::PAGE_ROWS_MAX;
+use seriatim::store::{JobView, Page};
 
+use super::audit::Count;
 use super::auth::Access;
 use super::input::JSON;
+use super::limits::{JOB_BYTES, off_thread};
+use super::problem::Problem;
 use super::schema::Schema;
 use super::state::Shared;
+use crate::output::document;
 
 /// One endpoint.
 pub(super) struct Route {
@@ -153,8 +158,47 @@ pub(super) struct Answer(pub(super) Value);
 impl IntoResponse for Answer {
     fn into_response(self) -> Response {
         let head = [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))];
-        (StatusCode::OK, head, self.0.to_string()).into_response()
+        let count = self.0.get("count").and_then(Value::as_u64).map(Count);
+        let mut response = (StatusCode::OK, head, self.0.to_string()).into_response();
+        count.and_then(|count| response.extensions_mut().insert(count));
+        response
     }
+}
+
+/// A JSON document that was written where it may take a while.
+pub(super) struct Written(String);
+
+impl Written {
+    /// The document of which `write` knows, about so many bytes.
+    pub(super) async fn of<D: std::fmt::Display>(
+        bytes: usize,
+        write: impl FnOnce() -> D + Send + 'static,
+    ) -> Result<Self, Problem> {
+        off_thread(bytes, move || Self(write().to_string())).await
+    }
+
+    /// The document of a job.
+    pub(super) async fn job(job: JobView) -> Result<Self, Problem> {
+        Self::of(bytes_of(&job), move || document::job(&job).to_string()).await
+    }
+
+    /// The document of a page of jobs.
+    pub(super) async fn jobs(page: Page<JobView>) -> Result<Self, Problem> {
+        let bytes = page.rows.iter().map(bytes_of).sum();
+        Self::of(bytes, move || document::page("jobs", &page, document::job).to_string()).await
+    }
+}
+
+impl IntoResponse for Written {
+    fn into_response(self) -> Response {
+        let head = [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))];
+        (StatusCode::OK, head, self.0).into_response()
+    }
+}
+
+/// About as long as its document is.
+fn bytes_of(job: &JobView) -> usize {
+    JOB_BYTES + job.payload.as_bytes().len() + job.progress.as_ref().map_or(0, |text| text.len())
 }
 
 /// The path pattern that a request met, for the counters.

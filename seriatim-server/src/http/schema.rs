@@ -2,6 +2,11 @@
 
 use serde_json::{Value, json};
 
+/// A field that is there and not null.
+fn there(name: &str) -> Value {
+    json!({ "required": [name], "properties": { name: { "not": { "type": "null" } } } })
+}
+
 /// A JSON Schema.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Schema(pub(super) Value);
@@ -100,6 +105,34 @@ impl Schema {
     pub(super) fn requiring(mut self, names: &[&str]) -> Self {
         self.0["required"] = names.into();
         self
+    }
+
+    /// Says which fields an object has at most one of; null is none.
+    pub(super) fn one_at_most(self, names: &[&str]) -> Self {
+        self.never_two(names, there)
+    }
+
+    /// Says which fields are spellings of one.
+    pub(super) fn spelled_once(self, names: &[&str]) -> Self {
+        self.never_two(names, |name| json!({ "required": [name] }))
+    }
+
+    fn never_two(mut self, names: &[&str], have: fn(&str) -> Value) -> Self {
+        let mut rules = self.0["allOf"].as_array().cloned().unwrap_or_default();
+        for (i, first) in names.iter().enumerate() {
+            for second in &names[..i] {
+                rules.push(json!({ "not": { "allOf": [have(first), have(second)] } }));
+            }
+        }
+        self.0["allOf"] = rules.into();
+        self
+    }
+
+    /// Says which fields an object has exactly one of.
+    pub(super) fn exactly_one(self, names: &[&str]) -> Self {
+        let mut schema = self.one_at_most(names);
+        schema.0["anyOf"] = names.iter().map(|name| there(name)).collect();
+        schema
     }
 
     /// Says that an object has no other fields, and that those it need not have may be null.

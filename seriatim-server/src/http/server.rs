@@ -1,5 +1,6 @@
 //! Listening: connections, their limits, and the end of it.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -12,30 +13,34 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::{Resource, Rlimit};
 use seriatim::store::Wakeups;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use super::auth::{Guard, KnownToken};
+use super::auth::Guard;
+use super::caller::site;
 use super::limits::{
     ANSWER_STALL_MAX, CLOSE_MAX, CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADER_READ_MAX, HEADERS_MAX,
 };
+use super::line::{Asked, Line, Lines, Told, Watched};
 use super::state::Shared;
-use super::{App, Meter, Role, before_the_store, build};
+use super::tokens::{TOKEN_VARIABLE, tokens};
+use super::{App, Meter, before_the_store, build};
 use crate::config::HttpConfig;
 use crate::output::Failure;
 
 /// Where the API listens by default.
 pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
-/// Holds a token with role admin, without any configuration.
-const TOKEN_VARIABLE: &str = "SERIATIM_TOKEN";
-/// Shortest token, in bytes.
-const TOKEN_BYTES_MIN: usize = 16;
 /// A pause after a connection could not be accepted, as when there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often the log says that connections cannot be accepted.
+const REFUSED_TOLD_INTERVAL: Duration = Duration::from_secs(10);
+/// File descriptors that a server needs besides those of its connections.
+const OTHER_FILES: u64 = 512;
 
 /// Where to listen, and who will be let in: all that flags and configuration say of it.
 pub(crate) struct Entrance {
@@ -66,7 +71,11 @@ impl Entrance {
                 "{address} can be reached from other machines and no token is configured: set {TOKEN_VARIABLE} or [http] tokens, listen on 127.0.0.1, or say --insecure"
             )));
         }
-        let guard = Guard { local_only: local && tokens.is_empty() && !insecure, tokens };
+        let guard = Guard {
+            local_only: local && tokens.is_empty(),
+            refuses_sites: tokens.is_empty(),
+            tokens,
+        };
         Ok(Self { address: address.to_owned(), addresses, guard, base_path: base_path(config)? })
     }
 }
@@ -82,6 +91,7 @@ impl Listening {
     /// Listens as flags and configuration say.
     pub(crate) async fn start(entrance: Entrance) -> Result<Self, Failure> {
         let Entrance { address, addresses, guard, base_path } = entrance;
+        allow_files();
         let listener = TcpListener::bind(addresses.as_slice()).await.map_err(|error| {
             Failure::failed(format!(
                 "cannot listen on {address}: {error}; choose another address with --listen, or none with --no-http"
@@ -171,45 +181,6 @@ fn base_path(config: &HttpConfig) -> Result<String, Failure> {
     Ok(path.to_owned())
 }
 
-/// The tokens of the configuration, and the one of the environment.
-fn tokens(config: &HttpConfig) -> Result<Vec<KnownToken>, Failure> {
-    let mut tokens = Vec::new();
-    for (i, token) in config.tokens.iter().enumerate() {
-        let secret = variable(&token.token_env)?.unwrap_or_default();
-        tokens.push(known(
-            &format!("http.tokens[{i}]"),
-            &token.name,
-            &token.token_env,
-            &secret,
-            token.role,
-        )?);
-    }
-    if let Some(secret) = variable(TOKEN_VARIABLE)? {
-        tokens.push(known(TOKEN_VARIABLE, "environment", TOKEN_VARIABLE, &secret, Role::Admin)?);
-    }
-    Ok(tokens)
-}
-
-fn variable(name: &str) -> Result<Option<String>, Failure> {
-    let text = std::env::var_os(name).map(std::ffi::OsString::into_string).transpose();
-    text.map_err(|_| Failure::usage(format!("variable {name}: its value is not UTF-8 text")))
-}
-
-fn known(
-    place: &str,
-    name: &str,
-    variable: &str,
-    secret: &str,
-    role: Role,
-) -> Result<KnownToken, Failure> {
-    if secret.len() < TOKEN_BYTES_MIN {
-        return Err(Failure::usage(format!(
-            "{place}: the variable {variable} must hold the token, at least {TOKEN_BYTES_MIN} characters"
-        )));
-    }
-    Ok(KnownToken::new(name.to_owned(), secret, role))
-}
-
 /// A server that answers.
 pub(crate) struct Server {
     app: Shared,
@@ -229,7 +200,7 @@ impl Server {
         self.wakeups.abort();
         self.close.send_replace(true);
         let _ = self.task.await;
-        let _ = timeout(CLOSE_MAX, self.app.released()).await;
+        let _ = timeout(CLOSE_MAX, self.app.finished()).await;
     }
 }
 
@@ -250,10 +221,10 @@ async fn accept(
     mut closing: watch::Receiver<bool>,
     connections_max: usize,
 ) {
-    let places = Arc::new(Semaphore::new(connections_max));
+    let (places, lines) = (Arc::new(Semaphore::new(connections_max)), Arc::<Lines>::default());
     let mut connections = JoinSet::new();
+    let mut refused = Refused::default();
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { break };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = closing.wait_for(|closing| *closing) => break,
@@ -261,15 +232,30 @@ async fn accept(
         while connections.try_join_next().is_some() {}
         match accepted {
             Ok((stream, peer)) => {
+                if places.available_permits() == 0 {
+                    lines.close_one();
+                }
+                let place = tokio::select! {
+                    place = places.clone().acquire_owned() => place,
+                    _ = closing.wait_for(|closing| *closing) => break,
+                };
+                let Ok(place) = place else { break };
                 let (router, closing) = (router.clone(), closing.clone());
+                let line = Line::new(lines.clone(), site(peer.ip()));
                 connections.spawn(async move {
                     hurry(&stream);
-                    connection(stream, peer, router, closing).await;
+                    tokio::select! {
+                        () = connection(stream, peer, router, closing, line.clone()) => {}
+                        () = line.closed.notified() => {}
+                    }
+                    line.end();
                     drop(place);
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
+                refused.tell(&error);
+                // Those that wait hold file descriptors, of which there may be no more.
+                lines.close_one();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -278,6 +264,40 @@ async fn accept(
     let all = async { while connections.join_next().await.is_some() {} };
     if timeout(CLOSE_MAX, all).await.is_err() {
         tracing::warn!("connections that did not end in time are cut");
+    }
+}
+
+/// Connections that could not be accepted: told once in a while, and how many they were.
+#[derive(Default)]
+struct Refused {
+    told: Option<Instant>,
+    count: u64,
+}
+
+impl Refused {
+    fn tell(&mut self, error: &io::Error) {
+        self.count += 1;
+        if self.told.is_none_or(|told| told.elapsed() >= REFUSED_TOLD_INTERVAL) {
+            tracing::warn!(%error, times = self.count, "connections could not be accepted");
+            *self = Self { told: Some(Instant::now()), count: 0 };
+        }
+    }
+}
+
+/// Lets this process have as many files open as its connections may need, as far as it may.
+fn allow_files() {
+    let needed = CONNECTIONS_MAX as u64 + OTHER_FILES;
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let (now, most) = (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX));
+    if now < needed {
+        let allowed = Rlimit { current: Some(needed.min(most)), maximum: limit.maximum };
+        let done = rustix::process::setrlimit(Resource::Nofile, allowed);
+        if done.is_err() || most < needed {
+            tracing::warn!(
+                "{} files may be open, of which {CONNECTIONS_MAX} connections could need {needed}: raise the limit (ulimit -n, LimitNOFILE)",
+                if done.is_ok() { most } else { now }
+            );
+        }
     }
 }
 
@@ -299,11 +319,17 @@ async fn connection(
     peer: SocketAddr,
     router: Router,
     mut closing: watch::Receiver<bool>,
+    line: Arc<Line>,
 ) {
     let router = TowerToHyperService::new(router);
-    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+    let stream = Watched::new(stream, line.clone());
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let line = line.clone();
+        let mut request = request.map(|body| Asked::new(body, line.clone()));
         request.extensions_mut().insert(Peer(peer));
-        router.call(request)
+        request.extensions_mut().insert(line.clone());
+        let answer = router.call(request);
+        async move { Ok::<_, Infallible>(answer.await?.map(|body| Told::new(body, line))) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -340,7 +366,8 @@ mod tests {
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         tokio::spawn(async move {
             let (_open, closing) = watch::channel(false);
-            connection(server, peer, router, closing).await;
+            let line = Line::new(Arc::default(), peer.ip());
+            connection(server, peer, router, closing, line).await;
         });
         client
     }
@@ -391,29 +418,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn beyond_the_most_connections_one_waits_until_another_ends() {
+    async fn a_full_server_makes_room_by_closing_the_connection_that_waits_longest() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = build(&App::open(Arc::new(Memory::new())));
         let (_open, closing) = watch::channel(false);
-        let server = tokio::spawn(accept(listener, router, closing, 2));
-        let ask = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        let mut streams = Vec::new();
-        for _ in 0..3 {
-            streams.push(TcpStream::connect(address).await.unwrap());
-            streams.last_mut().unwrap().write_all(ask).await.unwrap();
-        }
-        let mut third = streams.pop().unwrap();
+        let server = tokio::spawn(accept(listener, router, closing, 3));
+        let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let mut start = [0; 12];
-        for stream in &mut streams {
-            stream.read_exact(&mut start).await.unwrap();
+        // One that is at work, one that was answered, and one that never asks.
+        let mut listening = TcpStream::connect(address).await.unwrap();
+        listening.write_all(get("/api/v1/events").as_bytes()).await.unwrap();
+        listening.read_exact(&mut start).await.unwrap();
+        let mut idle = TcpStream::connect(address).await.unwrap();
+        idle.write_all(get("/health").as_bytes()).await.unwrap();
+        idle.read_exact(&mut start).await.unwrap();
+        let mut silent = TcpStream::connect(address).await.unwrap();
+        silent.write_all(b"GET /health HTTP/1.1\r\nHost: loc").await.unwrap();
+        for closed in [&mut idle, &mut silent] {
+            let mut fresh = TcpStream::connect(address).await.unwrap();
+            fresh.write_all(get("/health").as_bytes()).await.unwrap();
+            fresh.read_exact(&mut start).await.unwrap();
+            assert_eq!(&start, b"HTTP/1.1 200");
+            // It ends, in order or not.
+            let _ = closed.read_to_end(&mut Vec::new()).await;
+            drop(fresh);
         }
-        // Both places are taken, and nothing of the third was read.
-        let waiting = timeout(Duration::from_millis(100), third.read_exact(&mut start)).await;
-        assert!(waiting.is_err());
-        drop(streams.pop());
-        third.read_exact(&mut start).await.unwrap();
-        assert_eq!(&start, b"HTTP/1.1 200");
+        let more = listening.read(&mut [0; 64]).await.unwrap();
+        assert!(more > 0, "who is at work goes on");
         server.abort();
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use seriatim::{Client, Cron, Ending, Observer, Queue, SharedStore, Summary, TurnLog};
-use tokio::sync::{OwnedRwLockReadGuard, RwLock, Semaphore, watch};
+use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 
 use super::audit::Audit;
 use super::auth::Guard;
 use super::implied::Queues;
-use super::limits::{Budget, LISTENERS_MAX, STREAMS_MAX, WAITING_CLAIMS_MAX};
+use super::limits::Budgets;
+use super::logins::Logins;
 use super::metrics::{Meter, Metered};
 use super::work::Workers;
 use crate::journal::Journal;
@@ -29,17 +30,15 @@ pub(crate) struct App {
     /// What remote workers did through this process.
     remote: Mutex<Summary>,
     pub(super) turn_log: Arc<TurnLog>,
-    pub(super) bodies: Budget,
+    pub(super) budgets: Budgets,
+    pub(super) logins: Logins,
     pub(super) journal: Arc<Journal>,
     pub(super) traces: Traces,
     pub(super) audit: Audit,
     pub(super) cron: Vec<Cron>,
     pub(super) queues: Queues,
-    pub(super) streams: Semaphore,
-    pub(super) listeners: Arc<Semaphore>,
-    pub(super) waiting_claims: Semaphore,
-    /// Held by whoever gives lanes back; see [`App::released`].
-    releasing: Arc<RwLock<()>>,
+    /// Held by what goes on although its client may be gone; see [`App::finished`].
+    unfinished: Arc<RwLock<()>>,
     draining: watch::Sender<bool>,
 }
 
@@ -90,11 +89,9 @@ impl App {
             audit: setup.audit,
             cron: setup.cron,
             queues: Queues::new(setup.queues, !setup.refuses_implied),
-            bodies: Budget::default(),
-            streams: Semaphore::new(STREAMS_MAX),
-            listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
-            waiting_claims: Semaphore::new(WAITING_CLAIMS_MAX),
-            releasing: Arc::default(),
+            budgets: Budgets::default(),
+            logins: Logins::default(),
+            unfinished: Arc::default(),
             draining: watch::Sender::new(false),
         })
     }
@@ -121,14 +118,15 @@ impl App {
         self.draining.send_replace(true);
     }
 
-    /// Lanes are given back as long as this is held.
-    pub(super) fn releases(&self) -> Option<OwnedRwLockReadGuard<()>> {
-        self.releasing.clone().try_read_owned().ok()
+    /// Held by a task that goes on although its client may be gone: lanes are given back, an action is
+    /// done and written down.
+    pub(super) fn unfinished(&self) -> Option<OwnedRwLockReadGuard<()>> {
+        self.unfinished.clone().try_read_owned().ok()
     }
 
-    /// Ready when all lanes that were to be given back are.
-    pub(super) async fn released(&self) {
-        drop(self.releasing.write().await);
+    /// Ready when all such tasks have ended.
+    pub(super) async fn finished(&self) {
+        drop(self.unfinished.write().await);
     }
 
     pub(super) fn is_draining(&self) -> bool {

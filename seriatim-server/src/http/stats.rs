@@ -3,8 +3,9 @@
 use axum::extract::State;
 
 use super::auth::Access;
+use super::limits::JOB_BYTES;
 use super::problem::Problem;
-use super::route::{Answer, Route};
+use super::route::{Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
 use crate::commands::stats::as_json;
@@ -36,6 +37,7 @@ pub(super) fn mode() -> Schema {
     Schema::one_of(&["parallel", "accumulate", "fifo", "exclusive"])
 }
 
-async fn stats(State(app): State<Shared>) -> Result<Answer, Problem> {
-    Ok(Answer(as_json(&Figures::all(&*app.store).await?)))
+async fn stats(State(app): State<Shared>) -> Result<Written, Problem> {
+    let figures = Figures::all(&*app.store).await?;
+    Written::of(figures.len() * JOB_BYTES, move || as_json(&figures)).await
 }

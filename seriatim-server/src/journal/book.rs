@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
@@ -57,7 +58,8 @@ pub(crate) enum Search {
 impl Book {
     /// Opens a new file in the folder, and makes the folder if it is not there.
     pub(crate) fn open(limits: Limits) -> io::Result<Self> {
-        fs::create_dir_all(&limits.folder)?;
+        // What happened to jobs, with their keys, is for nobody but the owner.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&limits.folder)?;
         let writer = Writer::open(limits.clone())?;
         let (lines, received) = mpsc::sync_channel(WAITING_LINES_MAX);
         std::thread::Builder::new()
@@ -157,7 +159,7 @@ impl Writer {
         let began = Timestamp::of_this_machine().as_micros();
         let name = format!("{began:016}-{}{SUFFIX}", std::process::id());
         let path = limits.folder.join(name);
-        let file = OpenOptions::new().create(true).append(true).open(&path)?;
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
         let file = BufWriter::new(file);
         let writer = Self { limits, file, path, bytes: 0, opened: Instant::now() };
         writer.prune()?;

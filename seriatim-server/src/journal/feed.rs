@@ -5,34 +5,68 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use serde::Serialize;
-use serde_json::Value;
 use seriatim::{LaneId, Timestamp, Token, Turn};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
+use crate::commands::stats::as_json;
+use crate::figures::{Figures, busiest};
 use crate::output::text::{cut, one_line};
 use crate::output::time::absolute;
 
 /// Messages that a listener may be behind before it is dropped.
 const BEHIND_MAX: usize = 1_024;
-/// Messages that are kept for those who come back with `Last-Event-ID`.
+/// Messages that are kept for those who come back with `Last-Event-ID`, and bytes of them.
 const RECENT_MAX: usize = 1_024;
+const RECENT_BYTES_MAX: usize = 1 << 20;
+/// Queues whose numbers are told; the rest are in the sums alone.
+const STATS_QUEUES_MAX: usize = 1_000;
 /// Turns that are told in a second; others are counted, and the numbers say how many.
 const TURNS_PER_SECOND_MAX: u32 = 200;
 /// Columns of an error that are told.
 const ERROR_COLUMNS_MAX: usize = 300;
 
-/// A message.
+/// What happened to a turn.
 pub(crate) struct Told {
     pub(crate) id: u64,
-    pub(crate) event: &'static str,
-    pub(crate) queue: Option<Arc<str>>,
-    pub(crate) data: String,
+    pub(crate) queue: Arc<str>,
+    /// As listeners read it.
+    pub(crate) text: Bytes,
+}
+
+/// Hears what is told: of turns one after the other, of the numbers only the newest.
+pub(crate) struct Hearing {
+    /// What was told before, behind the message that was heard last.
+    missed: VecDeque<Arc<Told>>,
+    turns: broadcast::Receiver<Arc<Told>>,
+    stats: watch::Receiver<Bytes>,
+}
+
+/// Something that was told.
+pub(crate) enum News {
+    Turn(Arc<Told>),
+    Stats(Bytes),
+}
+
+impl Hearing {
+    /// What comes next; none when it is too far behind.
+    pub(crate) async fn next(&mut self) -> Option<News> {
+        if let Some(told) = self.missed.pop_front() {
+            return Some(News::Turn(told));
+        }
+        tokio::select! {
+            biased;
+            told = self.turns.recv() => told.ok().map(News::Turn),
+            Ok(()) = self.stats.changed() => Some(News::Stats(self.stats.borrow_and_update().clone())),
+        }
+    }
 }
 
 /// Tells all listeners.
 pub(crate) struct Feed {
     sender: broadcast::Sender<Arc<Told>>,
+    stats: watch::Sender<Bytes>,
     line: Mutex<Line>,
     /// Whether somebody takes the numbers of the queues every second.
     sampled: AtomicBool,
@@ -41,6 +75,7 @@ pub(crate) struct Feed {
 struct Line {
     next: u64,
     recent: VecDeque<Arc<Told>>,
+    recent_bytes: usize,
     second: Instant,
     turns: u32,
     left_out: u64,
@@ -80,9 +115,10 @@ impl Default for Feed {
         // Another process, or this one started again, gives other numbers.
         let next = Timestamp::of_this_machine().as_micros().unsigned_abs();
         let recent = VecDeque::new();
-        let line = Line { next, recent, second: Instant::now(), turns: 0, left_out: 0 };
-        let sender = broadcast::Sender::new(BEHIND_MAX);
-        Self { sender, line: Mutex::new(line), sampled: AtomicBool::new(false) }
+        let second = Instant::now();
+        let line = Line { next, recent, recent_bytes: 0, second, turns: 0, left_out: 0 };
+        let (sender, stats) = (broadcast::Sender::new(BEHIND_MAX), watch::Sender::default());
+        Self { sender, stats, line: Mutex::new(line), sampled: AtomicBool::new(false) }
     }
 }
 
@@ -96,16 +132,15 @@ impl Feed {
     }
 
     /// Listens from now on; before that come the messages behind `last`, as far as they are kept.
-    pub(crate) fn listen(
-        &self,
-        last: Option<u64>,
-    ) -> (Vec<Arc<Told>>, broadcast::Receiver<Arc<Told>>) {
+    pub(crate) fn listen(&self, last: Option<u64>) -> Hearing {
         // Under the lock, so that no message is missed or told twice.
         let line = self.line();
         let behind = |told: &&Arc<Told>| last.is_some_and(|last| told.id > last);
         let is_ours = last.is_some_and(|last| line.recent.iter().any(|told| told.id == last));
         let missed = line.recent.iter().filter(|_| is_ours).filter(behind).cloned().collect();
-        (missed, self.sender.subscribe())
+        let mut stats = self.stats.subscribe();
+        stats.mark_unchanged();
+        Hearing { missed, turns: self.sender.subscribe(), stats }
     }
 
     /// A turn began or ended.
@@ -125,7 +160,16 @@ impl Feed {
         };
         // Texts and numbers only: nothing of it can fail to be written.
         let data = serde_json::to_string(&told).unwrap_or_default();
-        self.tell("turn", Some(turn.queue), data);
+        self.tell(turn.queue, &data);
+    }
+
+    fn tell(&self, queue: Arc<str>, data: &str) {
+        let mut line = self.line();
+        let text = format!("id: {}\nevent: turn\ndata: {data}\n\n", line.next).into();
+        let told = Arc::new(Told { id: line.next, queue, text });
+        line.keep(&told);
+        // Nobody may listen by now.
+        let _ = self.sender.send(told);
     }
 
     fn admit(&self) -> bool {
@@ -139,23 +183,25 @@ impl Feed {
         is_admitted
     }
 
-    /// The numbers of all queues.
-    pub(crate) fn stats(&self, mut stats: Value) {
+    /// The numbers of the queues. They have no id: who comes back gets new ones.
+    pub(crate) fn stats(&self, figures: Vec<Figures>) {
         let left_out = std::mem::take(&mut self.line().left_out);
-        stats["turns_left_out"] = left_out.into();
-        self.tell("stats", None, stats.to_string());
+        let queues_left_out = figures.len().saturating_sub(STATS_QUEUES_MAX);
+        let (mut figures, others) = busiest(figures, STATS_QUEUES_MAX);
+        // The sums are those of all; by name only the busiest are told.
+        let shown = as_json(&figures)["by_worker"].take();
+        figures.extend(others);
+        let mut document = as_json(&figures);
+        document["by_worker"] = shown;
+        document["turns_left_out"] = left_out.into();
+        document["queues_left_out"] = queues_left_out.into();
+        self.stats.send_replace(format!("event: stats\ndata: {document}\n\n").into());
     }
 
-    fn tell(&self, event: &'static str, queue: Option<Arc<str>>, data: String) {
-        let mut line = self.line();
-        let told = Arc::new(Told { id: line.next, event, queue, data });
-        line.next += 1;
-        if line.recent.len() == RECENT_MAX {
-            line.recent.pop_front();
-        }
-        line.recent.push_back(told.clone());
-        // Nobody may listen by now.
-        let _ = self.sender.send(told);
+    /// So many turns that who has heard none of them is dropped.
+    #[cfg(test)]
+    pub(crate) fn flood(&self) {
+        (0..=BEHIND_MAX).for_each(|_| self.tell("q".into(), "{}"));
     }
 
     /// Whether the caller is the one that is to take samples, until [`Feed::is_over`].
@@ -174,8 +220,22 @@ impl Feed {
     }
 }
 
+impl Line {
+    fn keep(&mut self, told: &Arc<Told>) {
+        self.next += 1;
+        self.recent_bytes += told.text.len();
+        self.recent.push_back(told.clone());
+        while self.recent.len() > RECENT_MAX || self.recent_bytes > RECENT_BYTES_MAX {
+            let Some(oldest) = self.recent.pop_front() else { return };
+            self.recent_bytes -= oldest.text.len();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use seriatim::store::QueueStats;
+
     use super::*;
 
     fn turn(feed: &Feed) {
@@ -184,25 +244,56 @@ mod tests {
         feed.turn(place, "started", None);
     }
 
-    #[test]
-    fn a_flood_of_turns_is_counted_and_the_numbers_say_so() {
-        let feed = Feed::default();
-        let (_, mut told) = feed.listen(None);
-        (0..TURNS_PER_SECOND_MAX + 7).for_each(|_| turn(&feed));
-        feed.stats(serde_json::json!({}));
-        let mut all = std::iter::from_fn(|| told.try_recv().ok());
-        let last = all.find(|told| told.event == "stats").map(|told| told.data.clone());
-        assert_eq!(last.as_deref(), Some(r#"{"turns_left_out":7}"#));
+    async fn next(hearing: &mut Hearing) -> Option<(Option<u64>, String)> {
+        let (id, text) = match hearing.next().await? {
+            News::Turn(told) => (Some(told.id), told.text.clone()),
+            News::Stats(text) => (None, text),
+        };
+        Some((id, String::from_utf8_lossy(&text).into_owned()))
     }
 
-    #[test]
-    fn who_comes_back_is_told_what_it_missed_and_a_stranger_nothing() {
+    #[tokio::test]
+    async fn a_flood_of_turns_is_counted_and_the_numbers_say_so() {
         let feed = Feed::default();
-        let (_, mut first) = feed.listen(None);
+        let mut hearing = feed.listen(None);
+        (0..TURNS_PER_SECOND_MAX + 7).for_each(|_| turn(&feed));
+        feed.stats(Vec::new());
+        let mut last = String::new();
+        while !last.starts_with("event: stats") {
+            last = next(&mut hearing).await.unwrap_or_default().1;
+        }
+        assert!(last.contains(r#""turns_left_out":7"#), "{last}");
+    }
+
+    #[tokio::test]
+    async fn who_comes_back_is_told_what_it_missed_and_a_stranger_nothing() {
+        let feed = Feed::default();
+        let mut first = feed.listen(None);
         (0..3).for_each(|_| turn(&feed));
-        let id = first.try_recv().map(|told| told.id).unwrap_or_default();
-        assert_eq!(feed.listen(Some(id)).0.len(), 2);
-        assert_eq!(feed.listen(Some(7)).0.len(), 0);
-        assert_eq!(feed.listen(None).0.len(), 0);
+        let id = next(&mut first).await.and_then(|(id, _)| id);
+        assert_eq!(feed.listen(id).missed.len(), 2);
+        assert_eq!(feed.listen(Some(7)).missed.len(), 0);
+        assert_eq!(feed.listen(None).missed.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn of_ten_thousand_queues_the_busiest_are_told_and_nothing_is_kept_of_them() {
+        let feed = Feed::default();
+        let mut hearing = feed.listen(None);
+        let queue = |i: u64| {
+            let queue = format!("{}-{i}", "q".repeat(100)).into();
+            let stats = QueueStats { queue, jobs: i, ..QueueStats::default() };
+            Figures { stats, prefetched: 0 }
+        };
+        for _ in 0..3 {
+            feed.stats((0..10_000).map(queue).collect());
+        }
+        let (_, told) = next(&mut hearing).await.unwrap_or_default();
+        assert!(told.contains(r#""queues_left_out":9000"#) && told.contains("q-9999\""));
+        assert!(told.contains(r#""jobs":49995000"#), "the sum is that of all");
+        assert!(told.len() < 1 << 19, "{}", told.len());
+        assert!(feed.line().recent.is_empty());
+        (0..TURNS_PER_SECOND_MAX).for_each(|_| turn(&feed));
+        assert!(feed.line().recent_bytes <= RECENT_BYTES_MAX && feed.line().recent_bytes > 0);
     }
 }

@@ -16,7 +16,7 @@ use seriatim::{EndKind, Fate, Job, JobId, LaneId, NodeId, Settlement, Token, Tur
 
 pub(crate) use book::{Book, Limits, Search};
 pub(crate) use event::Event;
-pub(crate) use feed::{Feed, Told};
+pub(crate) use feed::{Feed, Hearing, News};
 
 /// Most turns under way whose jobs are remembered until they are settled. Those of the oldest
 /// claims are forgotten first: they are lost ones.

@@ -2,6 +2,7 @@
 
 use super::bench::*;
 use super::{Case, listed};
+use crate::limits::PAGE_BYTES_MAX;
 use crate::store::*;
 use crate::{Job, Mode, Outcome, Queue};
 
@@ -11,6 +12,7 @@ pub(super) fn cases() -> Vec<Case> {
         lanes_are_listed_by_key_due_and_retry_count,
         running_lanes_show_their_holder,
         jobs_are_listed_page_by_page,
+        a_page_of_large_jobs_ends_early_and_the_next_goes_on,
         dead_jobs_are_listed_by_key_and_by_time,
         numbers_follow_what_happens,
         lag_is_the_age_of_the_oldest_due_lane,
@@ -102,6 +104,42 @@ async fn jobs_are_listed_page_by_page(mut bench: Bench) {
     assert_eq!(ids, pushed.iter().map(|pushed| pushed.job_id).collect::<Vec<_>>());
     let keyed = JobQuery { key: Some("k1".into()), after: None, ..query };
     assert_eq!(bench.store.jobs(keyed).await.unwrap().rows.len(), 3);
+}
+
+async fn a_page_of_large_jobs_ends_early_and_the_next_goes_on(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    let large = "x".repeat(PAGE_BYTES_MAX / 2 - 2);
+    let jobs = (0..5).map(|i| Job::new("q", &large).unwrap().key(format!("k{i}")));
+    bench.push_all(jobs.collect()).await;
+    let mut query = JobQuery {
+        queue: "q".into(),
+        state: JobState::Queued,
+        key: None,
+        order: JobOrder::Arrival,
+        after: None,
+        rows_max: 4,
+    };
+    assert_eq!(sizes(&bench, &mut query).await, [2, 2, 1]);
+    for turn in bench.claim(10).await {
+        bench.end(&turn, Outcome::Bury { error: "hopeless".into() }).await;
+    }
+    for order in [JobOrder::Arrival, JobOrder::Key, JobOrder::UpdatedAt] {
+        let mut query = JobQuery { state: JobState::Dead, order, after: None, ..query.clone() };
+        assert_eq!(sizes(&bench, &mut query).await, [2, 2, 1], "{order:?}");
+    }
+}
+
+/// The rows of each page.
+async fn sizes(bench: &Bench, query: &mut JobQuery) -> Vec<usize> {
+    let mut sizes = Vec::new();
+    loop {
+        let page = bench.store.jobs(query.clone()).await.unwrap();
+        sizes.push(page.rows.len());
+        query.after = page.next;
+        if query.after.is_none() {
+            return sizes;
+        }
+    }
 }
 
 async fn dead_jobs_are_listed_by_key_and_by_time(mut bench: Bench) {

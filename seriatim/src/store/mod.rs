@@ -247,7 +247,8 @@ pub trait Store: Send + Sync + 'static {
     /// Lanes of a queue, a page at a time.
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>>;
 
-    /// Jobs of a queue in a state, a page at a time.
+    /// Jobs of a queue in a state, a page at a time. A page ends early when its payloads reach
+    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX).
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>>;
 
     /// One job, in whatever state. The id of a job that merged into another shows that one's state.

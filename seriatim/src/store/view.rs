@@ -181,6 +181,19 @@ pub enum JobOrder {
     Key,
 }
 
+/// Of payloads of these lengths, how many make a page: up to the one that reaches
+/// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX).
+pub(crate) fn rows_of_page(lengths: impl IntoIterator<Item = usize>) -> usize {
+    let (mut rows, mut bytes) = (0, 0);
+    for length in lengths {
+        if bytes >= crate::limits::PAGE_BYTES_MAX {
+            break;
+        }
+        (rows, bytes) = (rows + 1, bytes + length);
+    }
+    rows
+}
+
 /// See [`crate::Store::jobs`].
 #[derive(Clone, Debug)]
 pub struct JobQuery {

@@ -80,7 +80,7 @@ impl Sample {
 
     pub(super) fn document(&self) -> Value {
         let lane = |shown: &Shown| {
-            let mut lane = document::lane(&shown.one.lane);
+            let mut lane = document::lane(&shown.one.lane).to_value();
             lane["queue"] = (*shown.one.queue).into();
             lane["why"] = shown.why.as_str().into();
             lane

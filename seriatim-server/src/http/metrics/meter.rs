@@ -47,6 +47,7 @@ pub(crate) struct Meter {
     /// Of handlers, by queue.
     handlers: Mutex<BTreeMap<Arc<str>, Histogram>>,
     wakeups: AtomicU64,
+    refused_logins: AtomicU64,
     /// By operation and kind. Both are few.
     errors: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     /// By method, route and status: as many as there are routes, times a few.
@@ -77,6 +78,11 @@ impl Meter {
     /// The store rang.
     pub(crate) fn woken(&self) {
         self.wakeups.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A request came with a token that nobody knows.
+    pub(crate) fn refused_login(&self) {
+        self.refused_logins.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn took(&self, what: Timed, length: Duration) {
@@ -116,6 +122,10 @@ impl Meter {
             let labels = format!("operation=\"{operation}\",kind=\"{kind}\"");
             let _ = writeln!(text, "seriatim_store_errors_total{{{labels}}} {count}");
         }
+        let says = "Requests with a token that is not known";
+        head(text, "http_refused_logins_total", "counter", says);
+        let refused = self.refused_logins.load(Ordering::Relaxed);
+        let _ = writeln!(text, "seriatim_http_refused_logins_total {refused}");
         head(text, "http_requests_total", "counter", "Requests that were answered");
         for ((method, route, status), count) in lock(&self.requests).iter() {
             let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");

@@ -21,17 +21,20 @@ use super::auth::Access;
 use super::route::Route;
 use super::schema::Schema;
 use super::state::Shared;
-use crate::figures::{ALL, Figures};
+use crate::figures::{ALL, Figures, busiest};
 use crate::journal::Book;
 
 /// A store that has not answered by then is away.
 const STORE_MAX: Duration = Duration::from_secs(2);
+pub(super) const METRICS_PATH: &str = "/metrics";
+/// Queues that have lines of their own: the busiest. All others together are `other`.
+const QUEUES_MAX: usize = 1_000;
 /// Prometheus' text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/metrics", Access::Read, metrics)
+        Route::get(METRICS_PATH, Access::Read, metrics)
             .says("Numbers for Prometheus")
             .media("text/plain")
             .answers(Schema::text())
@@ -57,7 +60,10 @@ async fn metrics(State(app): State<Shared>) -> Response {
     let _ = writeln!(text, "seriatim_store_up {}", u8::from(is_up));
     if let Ok(Ok((stats, nodes))) = answer {
         let views: Vec<NodeView> = nodes.iter().map(|(view, _)| view.clone()).collect();
-        write_queues(&mut text, &Figures::of(stats, &views));
+        let (mut queues, others) = busiest(Figures::of(stats, &views), QUEUES_MAX);
+        // Of ten thousand queues there would be 13 MB.
+        queues.extend(others);
+        write_queues(&mut text, &queues);
         write_nodes(&mut text, &nodes);
     }
     let head = [(header::CONTENT_TYPE, HeaderValue::from_static(TEXT))];

@@ -12,6 +12,7 @@ use seriatim::{ErrorKind, NodeId, Timestamp, Turn};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::super::caller::{Caller, Connection};
 use super::super::input::Json;
 use super::super::limits::{
     CLAIM_BYTES_MAX, CLAIM_LANES_MAX, CLAIM_QUEUES_MAX, CLAIM_STEP_LANES, LEASE_DEFAULT,
@@ -37,8 +38,7 @@ pub(super) struct Wish {
     limit: Option<usize>,
     lease_ttl_sec: Option<f64>,
     wait_ms: Option<u64>,
-    #[serde(default)]
-    consumer_groups: Vec<String>,
+    consumer_groups: Option<Vec<String>>,
 }
 
 /// A wish that can be granted.
@@ -54,14 +54,15 @@ struct Order {
 
 pub(super) async fn claim(
     State(app): State<Shared>,
+    caller: Caller,
+    client: Connection,
     Json(wish): Json<Wish>,
 ) -> Result<Response, Problem> {
     let order = wish.check(app.clone())?;
+    let full = || Problem::too_many("too many claims wait for work: ask again, or without wait_ms");
     let _place = match order.wait.is_zero() {
         true => None,
-        false => Some(app.waiting_claims.try_acquire().map_err(|_| {
-            Problem::too_many("too many claims wait for work: ask again, or without wait_ms")
-        })?),
+        false => Some(app.budgets.claims.try_take(&caller.party, 1).ok_or_else(full)?),
     };
     let (mut answer, answered) = oneshot::channel();
     // In a task of its own: a client that goes away ends this function at once, and a claim that is
@@ -72,7 +73,12 @@ pub(super) async fn claim(
         let _ = answer.send(taken);
     });
     let gone = |_| Problem::unavailable("the claim was given up");
-    answered.await.map_err(gone)??.answer()
+    tokio::select! {
+        biased;
+        answer = answered => answer.map_err(gone)??.answer(client.clone()).await,
+        // It may only have closed its side; what is taken for it goes back.
+        () = client.left() => Taken::new(app).answer(client.clone()).await,
+    }
 }
 
 impl Wish {
@@ -96,7 +102,8 @@ impl Wish {
         if wait_ms > WAIT_MS_MAX {
             return Err(Problem::invalid("wait_ms", format!("must be at most {WAIT_MS_MAX}")));
         }
-        if self.consumer_groups.len() > CLAIM_QUEUES_MAX {
+        let groups = self.consumer_groups.unwrap_or_default();
+        if groups.len() > CLAIM_QUEUES_MAX {
             let detail = format!("name at most {CLAIM_QUEUES_MAX} groups");
             return Err(Problem::invalid("consumer_groups", detail));
         }
@@ -104,7 +111,7 @@ impl Wish {
             app,
             worker: self.worker,
             queues: self.queues,
-            groups: self.consumer_groups.into_iter().map(Into::into).collect(),
+            groups: groups.into_iter().map(Into::into).collect(),
             lanes_max,
             lease: lease(self.lease_ttl_sec)?.unwrap_or(LEASE_DEFAULT),
             wait: Duration::from_millis(wait_ms),

@@ -10,7 +10,7 @@ use seriatim::limits::PROGRESS_BYTES_MAX;
 use seriatim::store::{Beat, CancelNotice};
 use seriatim::{LaneId, Token};
 
-use super::super::input::{BulkJson, Object};
+use super::super::input::{AtMost, BulkJson, Object};
 use super::super::limits::NAMED_LANES_MAX;
 use super::super::problem::Problem;
 use super::super::route::Answer;
@@ -22,7 +22,7 @@ use super::workers::{check_name, lease};
 pub(super) struct Said {
     worker: String,
     lease_ttl_sec: Option<f64>,
-    claims: Vec<Object<Claimed>>,
+    claims: AtMost<Object<Claimed>, NAMED_LANES_MAX>,
 }
 
 #[derive(Deserialize)]
@@ -35,21 +35,21 @@ struct Claimed {
 
 pub(super) async fn heartbeat(
     State(app): State<Shared>,
-    BulkJson(said): BulkJson<Said>,
+    BulkJson(said, _share): BulkJson<Said>,
 ) -> Result<Answer, Problem> {
     check_name(&said.worker)?;
     said.check()?;
     let asked = lease(said.lease_ttl_sec)?;
     let extend = Some(asked.unwrap_or_else(|| app.workers.lease_of(&said.worker)));
     let named: HashSet<(LaneId, Token)> =
-        said.claims.iter().map(|Object(claim)| (claim.lane, claim.token)).collect();
+        said.claims.0.iter().map(|Object(claim)| (claim.lane, claim.token)).collect();
     let beat = |claim: Claimed| Beat {
         lane: claim.lane,
         token: claim.token,
         progress: claim.progress.map(|progress| progress.get().into()),
         extend,
     };
-    let beats = said.claims.into_iter().map(|Object(claim)| beat(claim)).collect();
+    let beats = said.claims.0.into_iter().map(|Object(claim)| beat(claim)).collect();
     let (_, pulse) = app.workers.beat(&*app.store, &said.worker, beats).await?;
     // Several processes may work under one name: each learns of what it holds itself.
     let own = |notice: &&CancelNotice| named.contains(&(notice.lane, notice.token));
@@ -61,14 +61,10 @@ pub(super) async fn heartbeat(
 
 impl Said {
     fn check(&self) -> Result<(), Problem> {
-        if self.claims.len() > NAMED_LANES_MAX {
-            let detail = format!("name at most {NAMED_LANES_MAX} claims at once");
-            return Err(Problem::invalid("claims", detail));
-        }
         let size = |Object(claim): &Object<Claimed>| {
             claim.progress.as_ref().map_or(0, |text| text.get().len())
         };
-        match self.claims.iter().position(|claim| size(claim) > PROGRESS_BYTES_MAX) {
+        match self.claims.0.iter().position(|claim| size(claim) > PROGRESS_BYTES_MAX) {
             None => Ok(()),
             Some(i) => Err(Problem::invalid(
                 format!("claims[{i}].progress"),

@@ -14,7 +14,9 @@ use serde_json::json;
 pub(super) use workers::Workers;
 
 use super::auth::Access;
-use super::limits::{CLAIM_LANES_MAX, CLAIM_QUEUES_MAX, LEASE_SECONDS, WAIT_MS_MAX};
+use super::limits::{
+    CLAIM_LANES_MAX, CLAIM_QUEUES_MAX, LEASE_SECONDS, NAMED_LANES_MAX, WAIT_MS_MAX,
+};
 use super::route::Route;
 use super::schema::Schema;
 
@@ -51,21 +53,33 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 pub(super) fn claim_schema() -> Schema {
-    let (least, most) = LEASE_SECONDS.into_inner();
-    let lease = Schema(json!({ "type": "number", "minimum": least, "maximum": most }));
     let queues = Schema(json!({
         "type": "array", "items": Schema::queue().0, "minItems": 1, "maxItems": CLAIM_QUEUES_MAX,
+    }));
+    let groups = Schema(json!({
+        "type": "array", "items": { "type": "string" }, "maxItems": CLAIM_QUEUES_MAX,
     }));
     Schema::object(&[
         ("worker", worker()),
         ("queues", queues),
         ("limit", Schema::within(1, CLAIM_LANES_MAX as u64)),
-        ("lease_ttl_sec", lease),
+        ("lease_ttl_sec", lease()),
         ("wait_ms", Schema::within(0, WAIT_MS_MAX)),
-        ("consumer_groups", Schema::list(Schema::text())),
+        ("consumer_groups", groups),
     ])
     .requiring(&["worker", "queues"])
     .closed()
+}
+
+/// As many as one request may name.
+fn listed(of: Schema) -> Schema {
+    Schema(json!({ "type": "array", "items": of.closed().0, "maxItems": NAMED_LANES_MAX }))
+}
+
+/// How long a claim stands, in seconds.
+fn lease() -> Schema {
+    let (least, most) = LEASE_SECONDS.into_inner();
+    Schema(json!({ "type": "number", "minimum": least, "maximum": most }))
 }
 
 /// The name of a worker: no control characters.
@@ -102,8 +116,8 @@ pub(super) fn beat_schema() -> Schema {
     ]);
     Schema::object(&[
         ("worker", worker()),
-        ("lease_ttl_sec", Schema::number()),
-        ("claims", Schema::list(claim.requiring(&["lane", "token"]).closed())),
+        ("lease_ttl_sec", lease()),
+        ("claims", listed(claim.requiring(&["lane", "token"]))),
     ])
     .requiring(&["worker", "claims"])
     .closed()
@@ -116,11 +130,11 @@ pub(super) fn results_schema() -> Schema {
         ("outcome", Schema::one_of(&settle::OUTCOMES)),
         ("error", Schema::text()),
         ("retry_in", Schema::length()),
-        ("done", Schema::integer()),
+        ("done", Schema(json!({ "type": "integer", "minimum": 0 }))),
     ]);
     Schema::object(&[
         ("worker", worker()),
-        ("results", Schema::list(result.requiring(&["lane", "token", "outcome"]).closed())),
+        ("results", listed(result.requiring(&["lane", "token", "outcome"]))),
     ])
     .requiring(&["worker", "results"])
     .closed()

@@ -7,14 +7,18 @@ use axum::extract::State;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use seriatim::limits::DELAY_MAX;
 use seriatim::store::{QueueView, Settle, Settled};
-use seriatim::{LaneId, Outcome, Settlement, Token, Turn, TurnLog, Verdict, backoff_of, plan};
+use seriatim::{
+    Error, LaneId, Outcome, Settlement, Token, Turn, TurnLog, Verdict, backoff_of, plan,
+};
 
-use super::super::input::{BulkJson, Object};
+use super::super::input::{AtMost, BulkJson, Object};
 use super::super::limits::NAMED_LANES_MAX;
 use super::super::problem::Problem;
 use super::super::route::Answer;
 use super::super::state::Shared;
+use super::taken::drop_payloads;
 use super::workers::check_name;
 use crate::job_input::Length;
 
@@ -28,7 +32,7 @@ const LOOKUPS_MAX: usize = 16;
 #[serde(deny_unknown_fields)]
 pub(super) struct Said {
     worker: String,
-    results: Vec<Object<Ended>>,
+    results: AtMost<Object<Ended>, NAMED_LANES_MAX>,
 }
 
 #[derive(Deserialize)]
@@ -39,8 +43,7 @@ struct Ended {
     outcome: Word,
     error: Option<String>,
     retry_in: Option<Length>,
-    #[serde(default)]
-    done: usize,
+    done: Option<usize>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -56,18 +59,19 @@ enum Word {
 
 pub(super) async fn settle(
     State(app): State<Shared>,
-    BulkJson(said): BulkJson<Said>,
+    BulkJson(said, _share): BulkJson<Said>,
 ) -> Result<Answer, Problem> {
     said.check()?;
     let queues = app.store.queues().await?;
     let find = |Object(ended): &Object<Ended>| {
         let (store, lane, token) = (app.store.clone(), ended.lane, ended.token);
-        async move { store.turn(lane, token).await }
+        async move { Ok::<_, Error>(store.turn(lane, token).await?.map(without_payloads)) }
     };
-    let finds: Vec<_> = said.results.iter().map(find).collect();
+    let finds: Vec<_> = said.results.0.iter().map(find).collect();
     let found: Vec<Option<Turn>> = stream::iter(finds).buffered(LOOKUPS_MAX).try_collect().await?;
     let settlements: Vec<Option<Settlement>> = said
         .results
+        .0
         .iter()
         .zip(&found)
         .map(|(Object(ended), turn)| ended.settlement(turn.as_ref()?, &queues))
@@ -80,7 +84,7 @@ pub(super) async fn settle(
     .into_iter();
     let now = app.store.now().await?;
     // One that has no turn was stale before it got to the store.
-    let ends = settlements.iter().zip(&found).zip(&said.results);
+    let ends = settlements.iter().zip(&found).zip(&said.results.0);
     let statuses = ends.map(|((one, turn), Object(ended))| {
         match (one.as_ref().and_then(|_| settled.next()), one, turn) {
             (Some(Settled::Ok { cancelled }), Some(settlement), Some(turn)) => {
@@ -103,8 +107,14 @@ pub(super) async fn settle(
     let answer = |(Object(ended), status): (&Object<Ended>, &str)| -> Value {
         json!({ "lane": ended.lane, "token": ended.token, "status": status })
     };
-    let results: Vec<Value> = said.results.iter().zip(statuses).map(answer).collect();
+    let results: Vec<Value> = said.results.0.iter().zip(statuses).map(answer).collect();
     Ok(Answer(json!({ "results": results })))
+}
+
+/// A settlement is planned without payloads, of which ten thousand turns may have a lot.
+fn without_payloads(mut turn: Turn) -> Turn {
+    drop_payloads(&mut turn);
+    turn
 }
 
 impl Word {
@@ -123,12 +133,16 @@ impl Word {
 impl Said {
     fn check(&self) -> Result<(), Problem> {
         check_name(&self.worker)?;
-        if self.results.len() > NAMED_LANES_MAX {
-            let detail = format!("send at most {NAMED_LANES_MAX} results at once");
-            return Err(Problem::invalid("results", detail));
+        let is_far = |Object(ended): &Object<Ended>| {
+            ended.retry_in.is_some_and(|Length(length)| length > DELAY_MAX)
+        };
+        if let Some(i) = self.results.0.iter().position(is_far) {
+            let most = seriatim::duration::format(DELAY_MAX);
+            let field = format!("results[{i}].retry_in");
+            return Err(Problem::invalid(field, format!("must be at most {most}")));
         }
         let mut seen = HashSet::new();
-        match self.results.iter().position(|Object(ended)| !seen.insert(ended.lane)) {
+        match self.results.0.iter().position(|Object(ended)| !seen.insert(ended.lane)) {
             None => Ok(()),
             Some(i) => Err(Problem::invalid(
                 format!("results[{i}].lane"),
@@ -145,7 +159,7 @@ impl Ended {
         // Those that had expired when it was claimed were never handed over.
         let expired = turn.jobs.iter().filter(|job| job.has_expired(turn.claimed_at));
         let verdict = Verdict {
-            done: self.done,
+            done: self.done.unwrap_or(0),
             outcome: self.outcome(),
             undecodable: Vec::new(),
             expired: expired.map(|job| job.id).collect(),

@@ -10,9 +10,11 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 use seriatim::store::Settle;
-use seriatim::{Error, ErrorKind, Outcome, Queue, Settlement, Store, Turn, Verdict, plan};
+use seriatim::{Error, ErrorKind, Outcome, Payload, Queue, Settlement, Store, Turn, Verdict, plan};
 
+use super::super::caller::Connection;
 use super::super::input::JSON;
+use super::super::limits::off_thread;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::super::wire::WireTurn;
@@ -34,18 +36,29 @@ impl Taken {
         Self { app, turns: Vec::new(), unknown: Vec::new() }
     }
 
-    /// The answer, which releases the lanes unless it is sent to its end.
-    pub(super) fn answer(self) -> Result<Response, Problem> {
-        let lane = |turn| WireTurn::new(turn, |job| !job.has_expired(turn.claimed_at));
-        let lanes: Vec<WireTurn<'_>> = self.turns.iter().map(lane).collect();
-        // Written at once: on the way through a value, payloads would lose what only their text has.
-        let text = serde_json::to_string(&Lanes { lanes, unknown_queues: &self.unknown })
-            .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+    /// The answer, which releases the lanes unless it is sent to its end. To a client that has closed its
+    /// side it is not: it may be gone, and lanes that nobody got would wait for their leases.
+    pub(super) async fn answer(mut self, client: Connection) -> Result<Response, Problem> {
+        let jobs = self.turns.iter().flat_map(|turn| &turn.jobs);
+        let bytes = jobs.map(|job| job.payload.as_bytes().len()).sum();
+        // Payloads are shared by the copies.
+        let (turns, unknown) = (self.turns.clone(), self.unknown.clone());
+        let write = move || {
+            let lane = |turn| WireTurn::new(turn, |job| !job.has_expired(turn.claimed_at));
+            let lanes: Vec<WireTurn<'_>> = turns.iter().map(lane).collect();
+            // Written at once: on the way through a value, payloads would lose what only their text has.
+            serde_json::to_string(&Lanes { lanes, unknown_queues: &unknown })
+        };
+        let text = off_thread(bytes, write).await?;
+        let text = text.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
+        // They can go back without their payloads, which are in the text now.
+        self.turns.iter_mut().for_each(drop_payloads);
         let body = Delivery {
             left: text.len() + END.len(),
             text: Some(text.into()),
             flushed: false,
             taken: self,
+            client,
         };
         let head = [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))];
         Ok((head, Body::new(body)).into_response())
@@ -66,13 +79,18 @@ impl Drop for Taken {
         }
         let (app, turns) = (self.app.clone(), std::mem::take(&mut self.turns));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let releasing = app.releases();
+            let releasing = app.unfinished();
             runtime.spawn(async move {
                 release(&*app.store, &turns).await;
                 drop(releasing);
             });
         }
     }
+}
+
+/// Leaves of a turn what it takes to settle it.
+pub(super) fn drop_payloads(turn: &mut Turn) {
+    turn.jobs.iter_mut().for_each(|job| job.payload = Payload::from_bytes(Bytes::new()));
 }
 
 /// The last byte of the answer.
@@ -87,6 +105,7 @@ struct Delivery {
     /// Bytes to come.
     left: usize,
     taken: Taken,
+    client: Connection,
 }
 
 impl hyper::body::Body for Delivery {
@@ -101,7 +120,8 @@ impl hyper::body::Body for Delivery {
             self.left -= text.len();
             return Poll::Ready(Some(Ok(Frame::data(text))));
         }
-        if self.left == 0 {
+        // Cut short: the connection ends with less than the header said.
+        if self.left == 0 || (self.client.has_left() && !self.taken.turns.is_empty()) {
             return Poll::Ready(None);
         }
         if !self.flushed {
@@ -206,7 +226,15 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_is_sent_to_its_end_is_delivered() {
         let (store, taken) = taken().await;
-        let body = taken.answer().unwrap().into_body().collect().await.unwrap().to_bytes();
+        let body = taken
+            .answer(Connection::default())
+            .await
+            .unwrap()
+            .into_body()
+            .collect()
+            .await
+            .unwrap()
+            .to_bytes();
         let answer: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(answer["lanes"][0]["jobs"][0]["payload"], "paid");
         assert_eq!(running(&store).await, 1);
@@ -215,10 +243,10 @@ mod tests {
     #[tokio::test]
     async fn lanes_whose_answer_is_dropped_go_back() {
         let (store, taken) = taken().await;
-        drop(taken.answer().unwrap());
+        drop(taken.answer(Connection::default()).await.unwrap());
         assert_eq!(running(&store).await, 0);
         let (store, taken) = self::taken().await;
-        let mut body = taken.answer().unwrap().into_body();
+        let mut body = taken.answer(Connection::default()).await.unwrap().into_body();
         // All of the text is with the connection, which then breaks.
         assert!(body.frame().await.unwrap().unwrap().is_data());
         drop(body);

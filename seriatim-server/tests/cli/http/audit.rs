@@ -1,10 +1,13 @@
 //! Who did what.
 
+use std::net::TcpStream;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::Api;
 use super::client::Request;
-use crate::site::{Site, eventually};
+use crate::site::{Site, eventually, text};
 
 const TOKENS: &str = "tokens = [{ name = \"ops\", token_env = \"T_OPS\", role = \"admin\" }, \
     { name = \"shop\", token_env = \"T_SHOP\", role = \"producer\" }]\n";
@@ -36,18 +39,18 @@ fn d15_each_action_is_written_down_with_who_where_what_and_how_it_ended() {
     assert_eq!(send(&api, ops, "/api/v1/queues/orders/morgue/requeue", &all), 200);
     assert_eq!(send(&api, "nobody-has-this-one", "/api/v1/queues/orders/pause", &json!({})), 401);
     let lines = lines(&api);
-    assert_eq!(lines.len(), 2, "no pushes, and nobody unknown: {lines:?}");
+    assert_eq!(lines.len(), 3, "no pushes: {lines:?}");
     let told = |line: &Value| ["who", "role", "status", "target"].map(|name| line[name].clone());
     let [pause, requeue] =
         ["pause", "morgue/requeue"].map(|what| format!("/api/v1/queues/orders/{what}"));
     assert_eq!(told(&lines[0]), [json!("shop"), json!("producer"), json!(403), json!(pause)]);
     assert_eq!(told(&lines[1]), [json!("ops"), json!("admin"), json!(200), json!(requeue)]);
-    let more = ["from", "forwarded_for", "request_id", "method", "body"]
+    assert_eq!(told(&lines[2]), [json!("unknown"), Value::Null, json!(401), json!(pause)]);
+    let more = ["from", "forwarded_for", "request_id", "method", "action", "asked"]
         .map(|name| lines[1][name].clone());
-    assert_eq!(
-        more,
-        ["127.0.0.1", "203.0.113.9", "r-1", "POST", "{\"all\":true}"].map(|text| json!(text))
-    );
+    let expected = ["127.0.0.1", "203.0.113.9", "r-1", "POST", "morgue requeue", "all"];
+    assert_eq!(more, expected.map(|text| json!(text)));
+    assert_eq!((&lines[1]["on"], &lines[1]["count"]), (&json!({ "queue": "orders" }), &json!(0)));
     assert!(lines[1]["at"].is_string());
 }
 
@@ -58,7 +61,8 @@ fn all_that_changes_something_is_written_down_where_that_is_wanted() {
     assert_eq!(send(&api, "the-secret-of-shop", "/api/v1/queues/orders/jobs", &push), 200);
     let lines = lines(&api);
     assert_eq!((&lines[0]["who"], &lines[0]["status"]), (&json!("shop"), &json!(200)));
-    assert_eq!(lines[0]["body"], Value::Null, "payloads are not for the audit log");
+    assert_eq!(lines[0]["asked"], Value::Null, "payloads are not for the audit log");
+    assert_eq!(lines[0]["action"], "job push");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -70,4 +74,136 @@ async fn without_a_file_actions_stand_in_the_log() {
         log.contains("seriatim::audit") && log.contains("/api/v1/queues/orders/pause")
     };
     eventually("the action is logged", is_logged).await;
+}
+
+/// Sends a request and cuts the connection before anything can come back.
+fn send_and_reset(api: &Api, path: &str) {
+    let request = Request::new("POST", path).token("the-secret-of-ops");
+    let stream: TcpStream = request.start(&api.address);
+    let linger = Some(Duration::ZERO);
+    rustix::net::sockopt::set_socket_linger(&stream, linger).unwrap();
+    drop(stream);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_is_done_is_written_down_whoever_hangs_up() {
+    const LANES: usize = 200;
+    let api = audited("");
+    let jobs: Vec<Value> = (0..LANES).map(|i| json!({ "key": format!("k{i}") })).collect();
+    assert_eq!(send(&api, "the-secret-of-shop", "/api/v1/queues/orders/jobs", &json!(jobs)), 200);
+    for i in 0..LANES {
+        send_and_reset(&api, &format!("/api/v1/queues/orders/lane/delete?key=k{i}"));
+    }
+    let left = || {
+        let stats = Request::new("GET", "/api/v1/stats").token("the-secret-of-ops");
+        stats.send(&api.address).done()["total"]["length"].as_u64().unwrap() as usize
+    };
+    // Some were cut off before they were read. When as many are written as are gone, all have ended.
+    let deleted = |lines: &[Value]| {
+        lines.iter().filter(|line| line["action"] == "lane delete" && line["count"] == 1).count()
+    };
+    let all_told = async || LANES - left() == deleted(&lines(&api)) && left() < LANES;
+    eventually("every deletion is written down", all_told).await;
+    let site = api.stopped();
+    let store = site.store().await;
+    let gone = LANES - store.stats(None).await.unwrap()[0].jobs as usize;
+    let written = std::fs::read_to_string(site.path("audit.ndjson")).unwrap();
+    let written: Vec<Value> =
+        written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(gone, deleted(&written));
+    let verified = site.run(&["audit", "verify", "audit.ndjson"]);
+    assert!(verified.status.success(), "{}", text(&verified));
+}
+
+#[test]
+fn an_audit_log_that_was_edited_is_not_whole() {
+    let api = audited("");
+    for action in ["pause", "resume", "pause", "resume"] {
+        send(&api, "the-secret-of-ops", &format!("/api/v1/queues/orders/{action}"), &json!({}));
+    }
+    let site = api.stopped();
+    let path = site.path("audit.ndjson");
+    let whole = std::fs::read_to_string(&path).unwrap();
+    let verify = |lines: &str| {
+        std::fs::write(&path, lines).unwrap();
+        let output = site.run(&["audit", "verify", "audit.ndjson"]);
+        (output.status.code(), text(&output))
+    };
+    let (code, said) = verify(&whole);
+    assert!(code == Some(0) && said.contains("4 lines"), "{said}");
+    let (code, said) = verify(&whole.replacen("queue pause", "queue resume", 1));
+    assert!(code == Some(1) && said.contains("line 2"), "{said}");
+    let missing: Vec<&str> = whole.lines().take(1).chain(whole.lines().skip(2)).collect();
+    let (code, said) = verify(&missing.join("\n"));
+    assert!(code == Some(1) && said.contains("line 2"), "{said}");
+}
+
+#[test]
+fn wrong_tokens_are_counted_limited_and_written_down() {
+    let api = audited("");
+    let (pause, body) = ("/api/v1/queues/orders/pause", json!({}));
+    assert_eq!(send(&api, "the-secret-of-ops", pause, &body), 404);
+    let guess = |i: u32| {
+        let request = Request::new("POST", pause).json(&body).token(&format!("not-a-token-{i:04}"));
+        request.send(&api.address)
+    };
+    let answers: Vec<_> = (0..60).map(guess).collect();
+    let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+    assert_eq!(statuses[..20], [401; 20]);
+    assert_eq!(statuses[20..], [429; 40]);
+    let wait: u32 = answers[59].header("retry-after").unwrap().parse().unwrap();
+    assert!((2..=60).contains(&wait), "{wait}");
+    // Who shares the address and is known already goes on; a right guess comes too late.
+    assert_eq!(send(&api, "the-secret-of-ops", pause, &body), 404);
+    assert_eq!(send(&api, "the-secret-of-shop", "/api/v1/queues/orders/jobs", &body), 429);
+    let metrics = Request::new("GET", "/metrics").token("the-secret-of-ops").send(&api.address);
+    assert!(
+        metrics.text().contains("\nseriatim_http_refused_logins_total 60\n"),
+        "{}",
+        metrics.text()
+    );
+    assert_eq!(send(&api, "the-secret-of-ops", pause, &body), 404);
+    let lines = lines(&api);
+    let refused = lines.iter().filter(|line| line["who"] == "unknown").count();
+    let left_out: u64 = lines.iter().filter_map(|line| line["left_out"].as_u64()).sum();
+    assert_eq!(refused as u64 + left_out, 61, "each is told or counted: {lines:?}");
+}
+
+#[test]
+fn refusals_leave_a_line_also_where_pushes_do_not() {
+    let api = audited("");
+    let jobs = "/api/v1/queues/orders/jobs";
+    let large = Request::new("POST", "/api/v1/jobs/trigger")
+        .body("application/json", " ".repeat(2 << 20))
+        .token("the-secret-of-shop");
+    large.send(&api.address).refused(413);
+    assert_eq!(send(&api, "the-secret-of-shop", "/api/v1/queues/orders/pause", &json!({})), 403);
+    assert_eq!(send(&api, "the-secret-of-shop", jobs, &json!({ "key": "k" })), 200);
+    let told: Vec<(Value, Value)> =
+        lines(&api).iter().map(|line| (line["action"].clone(), line["status"].clone())).collect();
+    let expected = [("job trigger", 413), ("queue pause", 403)];
+    assert_eq!(told, expected.map(|(action, status)| (json!(action), json!(status))));
+}
+
+#[test]
+fn what_holds_payloads_or_names_is_readable_by_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let site = Site::new(&format!(
+        "[http]\naudit_file = \"audit.ndjson\"\n{TOKENS}[journal]\nfolder = \"journal\"\n"
+    ));
+    let api = Api::with(site, |command| {
+        command.env("T_OPS", "the-secret-of-ops").env("T_SHOP", "the-secret-of-shop");
+    });
+    assert_eq!(send(&api, "the-secret-of-shop", "/api/v1/queues/orders/jobs", &json!({})), 200);
+    let journal = std::fs::read_dir(api.site.path("journal")).unwrap();
+    let mut files: Vec<_> = journal.map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 1);
+    files.extend(
+        ["seriatim.db", "seriatim.db-wal", "seriatim.db-shm", "audit.ndjson"]
+            .map(|name| api.site.path(name)),
+    );
+    for file in files {
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", file.display());
+    }
 }

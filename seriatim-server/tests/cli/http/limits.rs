@@ -9,9 +9,10 @@ use serde_json::json;
 use super::Api;
 use super::client::{Request, send_raw};
 
-/// Claims that may wait at once, and clients that may listen.
+/// Of one address: claims that may wait at once, clients that may listen, streams.
 const WAITING: usize = 512;
-const LISTENING: usize = 512;
+const LISTENING: usize = 256;
+const STREAMS: usize = 4;
 
 #[test]
 fn bodies_have_a_limit_and_a_type() {
@@ -80,7 +81,7 @@ fn streams(api: &Api, count: usize) -> Vec<TcpStream> {
 #[test]
 fn too_many_streams_claims_or_listeners_are_a_429_that_says_when_to_try_again() {
     let api = Api::start("[queues.q]\nmode = \"parallel\"\n");
-    let open = streams(&api, 16);
+    let open = streams(&api, STREAMS);
     let line = Request::new("POST", "/api/v1/queues/q/jobs").body("application/x-ndjson", "{}");
     let refused = line.send(&api.address);
     refused.refused(429);

@@ -1,5 +1,6 @@
 //! The HTTP API as its users have it: a real `serve` on a free port.
 
+mod attack;
 mod audit;
 mod auth;
 mod client;

@@ -1,6 +1,6 @@
 //! The documentation and the router say the same.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Api;
 use super::client::Request;
@@ -43,4 +43,47 @@ fn names_of_a_trigger_may_be_as_long_as_the_document_says_and_no_longer() {
         trigger(longest).done();
         trigger(longest + 1).refused(400);
     }
+}
+
+#[test]
+fn bounds_of_the_document_are_those_of_the_api() {
+    let api = Api::start("[queues.q]\nmode = \"fifo\"\n");
+    let document = api.get("/openapi.json").done();
+    let schema = |name: &str| document["components"]["schemas"][name]["properties"].clone();
+    assert!(
+        schema("Claim")["consumer_groups"]["type"].as_array().unwrap().contains(&json!("null"))
+    );
+    let claim = json!({ "worker": "w", "queues": ["q"], "consumer_groups": null });
+    api.post("/api/v1/work/claim", &claim).done();
+    api.post("/api/v1/queues/q/jobs", &json!({ "key": "k" })).done();
+    let claim = json!({ "worker": "w", "queues": ["q"] });
+    let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
+    for name in ["Claim", "Beat"] {
+        let lease = &schema(name)["lease_ttl_sec"];
+        assert_eq!(
+            (&lease["minimum"], &lease["maximum"]),
+            (&json!(1.0), &json!(86_400.0)),
+            "{name}"
+        );
+    }
+    let beat = |lease: f64| json!({ "worker": "w", "claims": [], "lease_ttl_sec": lease });
+    api.post("/api/v1/work/heartbeat", &beat(0.5)).refused(400);
+    let result = |more: Value| {
+        let mut result =
+            json!({ "lane": lane["lane"], "token": lane["token"], "outcome": "retry" });
+        result.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] }))
+    };
+    let (field, detail) = result(json!({ "retry_in": "99999999d" })).refused(400);
+    assert_eq!((&*field, &*detail), ("results[0].retry_in", "must be at most 3650d"));
+    let settled = result(json!({ "done": null, "retry_in": "3650d" })).done();
+    assert_eq!(settled["results"][0]["status"], "ok");
+    let due = api.get("/api/v1/queues/q/lane?key=k").done()["due"].clone();
+    assert!(due.as_str().unwrap().ends_with('Z'), "{due}");
+    assert_eq!(schema("QueueSettings")["weight"]["minimum"], 1);
+    api.put("/api/v1/queues/q", &json!({ "weight": 0 })).refused(400);
+    let both = json!({ "run_at": "2030-01-01T00:00:00Z", "delay": 5 });
+    api.post("/api/v1/queues/q/jobs", &both).refused(400);
+    let rules = document["components"]["schemas"]["Job"]["allOf"].to_string();
+    assert!(rules.contains("\"delay\"") && rules.contains("\"id\""), "{rules}");
 }

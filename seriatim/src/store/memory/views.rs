@@ -11,7 +11,7 @@ use crate::limits::PAGE_ROWS_MAX;
 use crate::store::request::Lease;
 use crate::store::view::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
-    QueueStats, QueueView,
+    QueueStats, QueueView, rows_of_page,
 };
 
 impl State {
@@ -96,7 +96,13 @@ impl State {
             JobOrder::Key => views.sort_by(|a, b| a.key.cmp(&b.key)),
             JobOrder::UpdatedAt => views.sort_by_key(|view| std::cmp::Reverse(view.finished_at)),
         }
-        let (rows, next) = page(views, query.after.as_deref(), query.rows_max, |v| v.id.seq())?;
+        let (mut rows, mut next) =
+            page(views, query.after.as_deref(), query.rows_max, |v| v.id.seq())?;
+        let most = rows_of_page(rows.iter().map(|view| view.payload.as_bytes().len()));
+        if most < rows.len() {
+            rows.truncate(most);
+            next = rows.last().map(|view| view.id.seq().to_string());
+        }
         Ok(Page { rows, next })
     }
 

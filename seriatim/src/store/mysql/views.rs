@@ -16,6 +16,7 @@ use crate::limits::PAGE_ROWS_MAX;
 use crate::store::memory::views::lane_view;
 use crate::store::view::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Page, QueueStats,
+    rows_of_page,
 };
 
 pub(super) async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
@@ -133,13 +134,13 @@ pub(super) async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobV
     let key = query.key.as_deref().map(|key| format!("AND k = {}", text(key))).unwrap_or_default();
     let from = match state {
         Some(state) => format!(
-            "(SELECT seq, created, NULL AS lane, k, at FROM seriatim_ended WHERE q = {queue} AND state = {state} {key} {})",
+            "(SELECT seq, created, NULL AS lane, k, at, LENGTH(payload) AS bytes FROM seriatim_ended WHERE q = {queue} AND state = {state} {key} {})",
             bound("seq")
         ),
         None => format!(
-            "((SELECT j.seq, j.created, j.lane, k, 0 AS at FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane \
+            "((SELECT j.seq, j.created, j.lane, k, 0 AS at, LENGTH(j.payload) AS bytes FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane \
               WHERE j.q = {queue} {key} {}) UNION ALL \
-             (SELECT id, j_created, id, k, 0 FROM seriatim_lane WHERE q = {queue} AND j_gen IS NOT NULL {key} {}))",
+             (SELECT id, j_created, id, k, 0, LENGTH(payload) FROM seriatim_lane WHERE q = {queue} AND j_gen IS NOT NULL {key} {}))",
             bound("j.seq"),
             bound("id")
         ),
@@ -157,19 +158,22 @@ pub(super) async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobV
         }
     };
     let sql = format!(
-        "SELECT j.seq, j.created, j.lane FROM {from} j {filter} ORDER BY {order}, j.seq LIMIT {}",
+        "SELECT j.seq, j.created, j.lane, j.bytes FROM {from} j {filter} ORDER BY {order}, j.seq LIMIT {}",
         most + 1
     );
-    let (mut ids, mut lanes) = (Vec::new(), BTreeSet::new());
+    let (mut ids, mut lanes, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
     for row in work.rows(&sql).await? {
         let mut row = Columns::of(row);
         let seq = row.int()? as u64;
         let created = Timestamp::from_micros(row.int()?);
         ids.push(JobId::new(created, queue, 0, seq));
-        lanes.extend(row.maybe_int()?.map(|lane| lane as u64));
+        lanes.push(row.maybe_int()?.map(|lane| lane as u64));
+        lengths.push(row.maybe_int()?.unwrap_or_default() as usize);
     }
+    let most = rows_of_page(lengths).min(most);
     let more = ids.len() > most;
     ids.truncate(most);
+    let lanes = lanes.into_iter().take(most).flatten().collect();
     load_some(work, &ids, &lanes).await?;
     let rows = ids.iter().filter_map(|id| view_of(work, *id)).collect();
     let next = ids.last().filter(|_| more).map(|id| id.seq().to_string());

@@ -11,7 +11,7 @@ use super::push::MODES;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{JobId, NodeId, Token};
-use crate::limits::PAGE_ROWS_MAX;
+use crate::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use crate::payload::Payload;
 use crate::queue::Queue;
 use crate::store::view::{
@@ -63,13 +63,18 @@ const LANES_BY_KEY: &str = lanes_by!("coalesce(l.key, '')", "text", "true");
 const LANES_BY_DUE: &str = lanes_by!("l.due", "bigint", "true");
 const LANES_BY_RETRIES: &str = lanes_by!("(-l.retry_count)", "int", "l.retry_count >= 0");
 
-/// A page of jobs in an order, likewise.
+/// A page of jobs in an order, likewise; up to the one by which there are $7 bytes of payload.
 macro_rules! jobs_by {
     ($place:literal, $type:literal) => {
         concat!(
-            "SELECT v.*, ",
+            "SELECT * FROM (SELECT p.*, count(*) OVER () AS found, \
+               coalesce(sum(octet_length(p.payload)) OVER (ORDER BY p.sorted, p.seq \
+                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before \
+             FROM (SELECT v.*, ",
             $place,
-            "::text AS place FROM seriatim.job_view v \
+            "::text AS place, ",
+            $place,
+            " AS sorted FROM seriatim.job_view v \
              WHERE v.queue = $1 AND v.state = ANY ($2) AND ($3::text IS NULL OR v.key = $3) \
              AND ($5::bigint IS NULL OR (",
             $place,
@@ -78,7 +83,7 @@ macro_rules! jobs_by {
             ", $5)) \
              ORDER BY ",
             $place,
-            ", v.seq LIMIT $6"
+            ", v.seq LIMIT $6) p) w WHERE w.bytes_before < $7 ORDER BY w.sorted, w.seq"
         )
     };
 }
@@ -119,7 +124,8 @@ impl Postgres {
         let most = count(query.rows_max.max(1), PAGE_ROWS_MAX);
         let params: super::pool::Params<'_> =
             &[&queue, &key, &query.claimed, &place, &last, &(i64::from(most) + 1)];
-        page(&self.pool.query(sql, params).await?, most, "number", lane_view)
+        let rows = self.pool.query(sql, params).await?;
+        page(&rows, most, rows.len(), "number", lane_view)
     }
 
     pub(super) async fn job_page(&self, query: JobQuery) -> Result<Page<JobView>> {
@@ -138,9 +144,12 @@ impl Postgres {
         let (place, last) = cursor(query.after.as_deref())?;
         let key = query.key.as_deref().map(kept);
         let most = count(query.rows_max.max(1), PAGE_ROWS_MAX);
+        let (limit, bytes_max) = (i64::from(most) + 1, PAGE_BYTES_MAX as i64);
         let params: super::pool::Params<'_> =
-            &[&queue, &states, &key, &place, &last, &(i64::from(most) + 1)];
-        page(&self.pool.query(sql, params).await?, most, "seq", job_view)
+            &[&queue, &states, &key, &place, &last, &limit, &bytes_max];
+        let rows = self.pool.query(sql, params).await?;
+        let found = rows.first().map_or(Ok(0), |row| column::<i64>(row, "found"))?;
+        page(&rows, most, found as usize, "seq", job_view)
     }
 
     pub(super) async fn read_job(&self, id: JobId) -> Result<Option<JobView>> {
@@ -161,10 +170,16 @@ fn cursor(after: Option<&str>) -> Result<(Option<&str>, Option<i64>)> {
     Ok((Some(place), Some(number.parse().map_err(|_| wrong())?)))
 }
 
-fn page<T>(rows: &[Row], most: i32, number: &str, view: fn(&Row) -> Result<T>) -> Result<Page<T>> {
-    let most = most as usize;
-    let shown = &rows[..rows.len().min(most)];
-    let next = match shown.last().filter(|_| rows.len() > most) {
+/// `found` is how many rows there are, perhaps more than came.
+fn page<T>(
+    rows: &[Row],
+    most: i32,
+    found: usize,
+    number: &str,
+    view: fn(&Row) -> Result<T>,
+) -> Result<Page<T>> {
+    let shown = &rows[..rows.len().min(most as usize)];
+    let next = match shown.last().filter(|_| found > shown.len()) {
         Some(last) => {
             Some(format!("{}:{}", column::<i64>(last, number)?, column::<&str>(last, "place")?))
         }

@@ -17,7 +17,7 @@ use super::link::{Args, INDEX};
 use super::queues::Known;
 use super::reply::{Fields, Shard};
 use crate::error::{Error, Result};
-use crate::limits::PAGE_ROWS_MAX;
+use crate::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use crate::store::view::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Page,
 };
@@ -99,10 +99,20 @@ impl Redis {
             };
             self.each_row(shard, &rows, look).await?;
         }
-        let (page, next) = chosen.page();
-        let mut rows = Vec::new();
+        let (page, mut next) = chosen.page();
+        let (mut rows, mut bytes, mut shown) = (Vec::new(), 0, 0);
         for (shard, numbers) in runs(&known, &page) {
-            rows.extend(self.job_views(shard, &known.name, &numbers).await?);
+            let mut left = &numbers[..];
+            while !left.is_empty() && bytes < PAGE_BYTES_MAX {
+                let (views, looked) = self.job_views(shard, &known.name, left).await?;
+                bytes += views.iter().map(|view| view.payload.as_bytes().len()).sum::<usize>();
+                rows.extend(views);
+                let looked = looked.clamp(1, left.len());
+                (left, shown) = (&left[looked..], shown + looked);
+            }
+        }
+        if shown < page.len() {
+            next = page[..shown].last().map(Entry::cursor);
         }
         Ok(Page { rows, next })
     }

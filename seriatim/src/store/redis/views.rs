@@ -100,12 +100,13 @@ impl Redis {
         known.map(|lane| lane_view(Fields::of(lane)?, shard)).collect()
     }
 
+    /// The first of these jobs, and how many were looked at: fewer than all if their payloads are large.
     pub(super) async fn job_views(
         &self,
         shard: Shard,
         queue: &Arc<str>,
         numbers: &[i64],
-    ) -> Result<Vec<JobView>> {
+    ) -> Result<(Vec<JobView>, usize)> {
         let mut args = Args::default();
         for number in numbers {
             args.int(*number).text("");
@@ -118,7 +119,7 @@ impl Redis {
         let Some(known) = self.numbered(id.queue()).await? else { return Ok(None) };
         let mut args = Args::default();
         name_job(&mut args, id);
-        let views = self.views(Shard::of_job(id), &known.name, &args).await?;
+        let (views, _) = self.views(Shard::of_job(id), &known.name, &args).await?;
         if let Some(view) = views.into_iter().next() {
             return Ok(Some(JobView { id, ..view }));
         }
@@ -126,7 +127,7 @@ impl Redis {
         let Some(there) = self.moved_to(id).await? else { return Ok(None) };
         let mut args = Args::default();
         name_job(&mut args, there);
-        let views = self.views(Shard::of_job(there), &known.name, &args).await?;
+        let (views, _) = self.views(Shard::of_job(there), &known.name, &args).await?;
         Ok(views.into_iter().next().map(|view| JobView { id, ..view }))
     }
 
@@ -160,9 +161,16 @@ impl Redis {
         Ok(Some(options.to_string()))
     }
 
-    async fn views(&self, shard: Shard, queue: &Arc<str>, args: &Args) -> Result<Vec<JobView>> {
+    async fn views(
+        &self,
+        shard: Shard,
+        queue: &Arc<str>,
+        args: &Args,
+    ) -> Result<(Vec<JobView>, usize)> {
         let answer = self.link.call(&VIEW, &self.key(shard, ""), args).await?;
-        let known = answer.rest().filter(|job| *job != Value::Nil);
+        let all: Vec<Value> = answer.rest().collect();
+        let looked = all.len();
+        let known = all.into_iter().filter(|job| *job != Value::Nil);
         let held = known.map(|job| job_view(Fields::of(job)?, shard, queue));
         let held: Vec<Held> = held.filter_map(Result::transpose).collect::<Result<_>>()?;
         let beats = self.beats_of(&held).await?;
@@ -171,7 +179,7 @@ impl Redis {
             view.heartbeat_at = view.heartbeat_at.into_iter().chain(beat).max();
             view
         };
-        Ok(held.into_iter().map(beaten).collect())
+        Ok((held.into_iter().map(beaten).collect(), looked))
     }
 
     /// When the nodes that hold something last beat.

@@ -170,6 +170,9 @@ impl Sqlite {
 
 fn connect_writer(path: &Path, durability: Durability, in_memory: bool) -> Result<Connection> {
     check_folder(path)?;
+    if !in_memory {
+        make_private(path);
+    }
     let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE, WRITE_CACHE_KIB)?;
     let mode: String = connection
         .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
@@ -204,6 +207,16 @@ fn connect(path: &Path, more: OpenFlags, cache_kib: i64) -> Result<Connection> {
     let pragmas = format!("PRAGMA cache_size = -{cache_kib}; PRAGMA temp_store = MEMORY;");
     connection.execute_batch(&pragmas).map_err(translate)?;
     Ok(connection)
+}
+
+/// Payloads are for nobody but the owner. `SQLite` gives the files beside the database the same mode.
+fn make_private(path: &Path) {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    // A file that is there keeps its mode; what cannot be made `SQLite` will say better.
+    let _ = options.open(path);
 }
 
 /// `SQLite` says only that it cannot open the file.

@@ -12,7 +12,7 @@ use super::tx::{QueueRow, Tx};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{JobId, NodeId, Token};
-use crate::limits::PAGE_ROWS_MAX;
+use crate::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use crate::payload::Payload;
 use crate::queue::Mode;
 use crate::store::request::SourceDue;
@@ -172,12 +172,18 @@ impl Tx<'_> {
             JobState::Queued | JobState::Running => self.live_page(queue, query, after, most)?,
             _ => self.ended_page(queue, query, after, most)?,
         };
-        let more = seqs.len() > most;
-        let mut rows = Vec::with_capacity(seqs.len().min(most));
+        let (mut rows, mut bytes, mut shown) = (Vec::new(), 0, 0);
         for (seq, created) in seqs.iter().take(most) {
-            rows.extend(self.job_view(super::push::job_id(*created, queue, *seq))?);
+            if bytes >= PAGE_BYTES_MAX {
+                break;
+            }
+            let view = self.job_view(super::push::job_id(*created, queue, *seq))?;
+            bytes += view.as_ref().map_or(0, |view| view.payload.as_bytes().len());
+            rows.extend(view);
+            shown += 1;
         }
-        let next = seqs.get(most - 1).filter(|_| more).map(|(seq, _)| seq.to_string());
+        let more = seqs.len() > shown;
+        let next = seqs[..shown].last().filter(|_| more).map(|(seq, _)| seq.to_string());
         Ok(Page { rows, next })
     }
 

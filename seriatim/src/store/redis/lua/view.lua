@@ -1,5 +1,5 @@
 -- Jobs as people see them. ARGV: (seq, millisecond of acceptance; '' = any) of each.
--- Answers for each nil or {what it is, seq, created, ...}: see `views.rs`.
+-- Answers for each nil or {what it is, seq, created, ...}: see `views.rs`; for fewer if payloads are large.
 READ_ONLY = true
 local function view(seq, millis)
   local j
@@ -24,8 +24,14 @@ local function view(seq, millis)
   return v
 end
 
-local answer = {}
+-- An answer of a thousand large payloads would be too much for the server and for who asks: it ends
+-- with the one that reaches the limit.
+local BYTES_MAX = 4 * 1024 * 1024
+local answer, bytes = {}, 0
 for i = 1, #ARGV, 2 do
-  answer[#answer + 1] = S and view(tonumber(ARGV[i]), ARGV[i + 1]) or false
+  if bytes >= BYTES_MAX then break end
+  local v = S and view(tonumber(ARGV[i]), ARGV[i + 1]) or false
+  answer[#answer + 1] = v
+  if v and v[6] then bytes = bytes + #v[6] end
 end
 return answer

@@ -1,0 +1,119 @@
+//! What many share: so much for all, and of it so much for each party, so that none takes all of it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::caller::Party;
+
+/// From so many parties on, those that hold nothing are forgotten when another one comes.
+const PARTIES_KEPT: usize = 256;
+
+/// A budget with a share for each party. A party that holds nothing costs nothing.
+pub(super) struct Pool {
+    all: Arc<Semaphore>,
+    share: u32,
+    parties: Mutex<HashMap<Party, Weak<Semaphore>>>,
+}
+
+/// What a party holds of a pool, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    own: OwnedSemaphorePermit,
+    all: OwnedSemaphorePermit,
+}
+
+impl Pool {
+    pub(super) fn new(all: u32, share: u32) -> Self {
+        let all = Arc::new(Semaphore::new(all as usize));
+        Self { all, share, parties: Mutex::default() }
+    }
+
+    /// Takes so much at once, or nothing.
+    pub(super) fn try_take(&self, party: &Party, amount: u32) -> Option<Held> {
+        let own = self.share_of(party).try_acquire_many_owned(amount).ok()?;
+        let all = self.all.clone().try_acquire_many_owned(amount).ok()?;
+        Some(Held { own, all })
+    }
+
+    /// Takes so much, and waits until it is there, but no longer than that. Who waits for its own
+    /// share keeps nobody else waiting.
+    pub(super) async fn take(&self, party: &Party, amount: u32, wait: Duration) -> Option<Held> {
+        let taking = async {
+            let own = self.share_of(party).acquire_many_owned(amount).await.ok()?;
+            let all = self.all.clone().acquire_many_owned(amount).await.ok()?;
+            Some(Held { own, all })
+        };
+        timeout(wait, taking).await.ok().flatten()
+    }
+
+    fn share_of(&self, party: &Party) -> Arc<Semaphore> {
+        let mut parties = self.parties.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(share) = parties.get(party).and_then(Weak::upgrade) {
+            return share;
+        }
+        if parties.len() >= PARTIES_KEPT {
+            parties.retain(|_, share| share.strong_count() > 0);
+        }
+        let share = Arc::new(Semaphore::new(self.share as usize));
+        parties.insert(party.clone(), Arc::downgrade(&share));
+        share
+    }
+}
+
+impl Held {
+    /// Holds that too.
+    pub(super) fn add(&mut self, more: Self) {
+        self.own.merge(more.own);
+        self.all.merge(more.all);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn party(name: &str) -> Party {
+        Party::Token(name.into())
+    }
+
+    #[test]
+    fn a_party_takes_its_share_and_leaves_the_rest_to_others() {
+        let pool = Pool::new(10, 6);
+        let mut first = pool.try_take(&party("a"), 4).unwrap();
+        assert!(pool.try_take(&party("a"), 3).is_none());
+        first.add(pool.try_take(&party("a"), 2).unwrap());
+        let second = pool.try_take(&party("b"), 4).unwrap();
+        assert!(pool.try_take(&party("b"), 1).is_none(), "all of it is taken");
+        drop(first);
+        assert!(pool.try_take(&party("b"), 2).is_some());
+        drop(second);
+        assert!(pool.try_take(&party("a"), 6).is_some());
+    }
+
+    #[test]
+    fn parties_that_hold_nothing_are_forgotten() {
+        let pool = Pool::new(10, 5);
+        for i in 0..PARTIES_KEPT * 3 {
+            drop(pool.try_take(&party(&i.to_string()), 1).unwrap());
+        }
+        assert!(pool.parties.lock().unwrap().len() <= PARTIES_KEPT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_its_own_share_keeps_nobody_waiting() {
+        let pool = Pool::new(10, 5);
+        let held = pool.try_take(&party("a"), 5).unwrap();
+        let wait = Duration::from_secs(1);
+        let waiting = async { pool.take(&party("a"), 5, wait).await };
+        let other = async { pool.take(&party("b"), 5, wait).await.is_some() };
+        let (waited, other) = tokio::join!(waiting, other);
+        assert!(waited.is_none() && other);
+        drop(held);
+        assert!(pool.take(&party("a"), 5, wait).await.is_some());
+    }
+}

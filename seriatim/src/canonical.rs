@@ -1,0 +1,173 @@
+//! The one form of a JSON document that all its spellings have in common.
+//!
+//! It is written while the document is read: a tree of values would take up to a hundred times the memory
+//! of its text, and the text is what somebody pushed.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::Serialize;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+/// The document with its keys sorted, the last of repeated ones kept, and no white space. None if it is no
+/// JSON.
+pub(crate) fn canonical(text: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    Writer(&mut out).deserialize(&mut reader).ok()?;
+    reader.end().ok()?;
+    Some(out)
+}
+
+/// Writes a value behind what is written.
+struct Writer<'a>(&'a mut Vec<u8>);
+
+impl Writer<'_> {
+    fn write<E: Error>(self, value: impl Serialize) -> Result<(), E> {
+        serde_json::to_writer(self.0, &value).map_err(E::custom)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Writer<'_> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Writer<'_> {
+    type Value = ();
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        self.write(())
+    }
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.write(value)
+    }
+    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
+        self.write(value)
+    }
+    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
+        self.write(value)
+    }
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        self.write(value)
+    }
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        self.write(text)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        self.0.push(b'[');
+        let start = self.0.len();
+        loop {
+            let before = self.0.len();
+            if before > start {
+                self.0.push(b',');
+            }
+            if list.next_element_seed(Writer(self.0))?.is_none() {
+                self.0.truncate(before);
+                self.0.push(b']');
+                return Ok(());
+            }
+        }
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let out = self.0;
+        let start = out.len();
+        let mut fields: Vec<(Box<str>, Range<usize>)> = Vec::new();
+        while let Some(name) = map.next_key::<Box<str>>()? {
+            let from = out.len();
+            serde_json::to_writer(&mut *out, &name).map_err(A::Error::custom)?;
+            out.push(b':');
+            map.next_value_seed(Writer(&mut *out))?;
+            fields.push((name, from..out.len()));
+        }
+        // Stable, so that of repeated keys the last one comes last.
+        fields.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let mut sorted = Vec::with_capacity(out.len() - start + fields.len() + 2);
+        sorted.push(b'{');
+        for (i, (name, place)) in fields.iter().enumerate() {
+            if fields.get(i + 1).is_some_and(|(next, _)| next == name) {
+                continue;
+            }
+            if sorted.len() > 1 {
+                sorted.push(b',');
+            }
+            sorted.extend_from_slice(&out[place.clone()]);
+        }
+        sorted.push(b'}');
+        out.truncate(start);
+        out.extend_from_slice(&sorted);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use proptest::prelude::*;
+    use serde_json::{Map, Value};
+
+    use super::*;
+
+    /// The same by way of a tree.
+    fn by_tree(text: &str) -> Option<String> {
+        fn sorted(value: Value) -> Value {
+            match value {
+                Value::Array(items) => items.into_iter().map(sorted).collect(),
+                Value::Object(fields) => {
+                    let mut fields: Vec<_> = fields.into_iter().collect();
+                    fields.sort_by(|(a, _), (b, _)| a.cmp(b));
+                    let fields = fields.into_iter().map(|(name, value)| (name, sorted(value)));
+                    Value::Object(fields.collect::<Map<_, _>>())
+                }
+                plain => plain,
+            }
+        }
+        serde_json::from_str(text).ok().map(sorted).map(|value| value.to_string())
+    }
+
+    /// JSON with white space, repeated keys, escapes and numbers of every kind.
+    fn text() -> impl Strategy<Value = String> {
+        let plain = prop_oneof![
+            Just("null".to_owned()),
+            Just("true".to_owned()),
+            any::<i64>().prop_map(|n| n.to_string()),
+            any::<u64>().prop_map(|n| n.to_string()),
+            any::<f64>().prop_map(|n| format!("{n:e}")),
+            Just("-0".to_owned()),
+            Just("1E2".to_owned()),
+            Just("1e999".to_owned()),
+            Just("{".to_owned()),
+            "[a-c]{0,2}".prop_map(|text| format!("\"\\u00e4{text}\\n\"")),
+        ];
+        plain.prop_recursive(4, 40, 5, |inner| {
+            let field = ("[a-c]{0,1}", inner.clone())
+                .prop_map(|(name, value)| format!(" \"{name}\" :{value}"));
+            prop_oneof![
+                proptest::collection::vec(inner, 0..5)
+                    .prop_map(|of| format!("[ {} ]", of.join(" ,"))),
+                proptest::collection::vec(field, 0..5)
+                    .prop_map(|of| format!("{{{}}} ", of.join(","))),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_tree_would_give_the_same(text in text()) {
+            let written = canonical(text.as_bytes()).map(|bytes| String::from_utf8(bytes).unwrap());
+            prop_assert_eq!(written, by_tree(&text));
+        }
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_no_json_to_either() {
+        let deep = "[".repeat(200) + &"]".repeat(200);
+        assert_eq!(canonical(deep.as_bytes()), None);
+        assert_eq!(by_tree(&deep), None);
+        assert_eq!(canonical(b"[] x"), None);
+    }
+}
