@@ -324,7 +324,7 @@ async fn run(
         Ok(status) => {
             let words = words.text().map(|words| format!(":\n{words}")).unwrap_or_default();
             let words = words.replace(INPUT, &path.display().to_string());
-            let words = words.replace(FORMATS, "of docs/workers.md");
+            let words = words.replace(FORMATS, "see docs/workers.md");
             Err(Trouble::Retry(format!("{name} ended with {status}{words}")))
         }
         Err(error) => Err(Trouble::Retry(format!("{name}: its end cannot be learned: {error}"))),
