@@ -199,6 +199,8 @@ impl Config {
     }
 
     fn validate(&self, name: &str) -> Result<(), Failure> {
+        let tokens: Vec<&str> =
+            self.http.tokens.iter().map(|token| token.token_env.as_str()).collect();
         for (i, worker) in self.workers.iter().enumerate() {
             let wrong = |what: &str| {
                 Failure::usage(format!("{name}: workers[{i}] (queue {:?}): {what}", worker.queue))
@@ -212,6 +214,7 @@ impl Config {
             // A queue without a mode is refused when it is declared, with its own message.
             let mode = queue.mode.or(self.defaults.mode).unwrap_or(Mode::Parallel);
             worker.read_kind(mode).map_err(|what| wrong(&what))?;
+            worker.environment().check(&tokens).map_err(|what| wrong(&what))?;
         }
         self.validate_journal(name)?;
         self.validate_cron(name)

@@ -4,6 +4,7 @@ use super::Role;
 use super::auth::KnownToken;
 use crate::config::HttpConfig;
 use crate::output::Failure;
+use crate::workers::environment::is_variable;
 
 /// Holds a token with role admin, without any configuration.
 pub(super) const TOKEN_VARIABLE: &str = "SERIATIM_TOKEN";
@@ -43,13 +44,6 @@ pub(super) fn tokens(config: &HttpConfig) -> Result<Vec<KnownToken>, Failure> {
         }
     }
     Ok(tokens)
-}
-
-fn is_variable(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    !name.is_empty()
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && name.chars().all(is_plain)
 }
 
 /// The token in a variable, without the line end that a file or a here-document leaves behind it.
