@@ -232,8 +232,8 @@ fn half_sent_bodies_of_one_producer_keep_nobody_else_from_anything() {
     let claim = json!({ "worker": "w", "queues": ["orders"], "limit": 2 });
     let lanes = as_who(&api, "robot", "/api/v1/work/claim", claim).done()["lanes"].clone();
     let lane =
-        |name: &str| json!({ "lane": lanes[0]["lane"], "token": lanes[0]["token"], name: "done" });
-    let beat = json!({ "worker": "w", "claims": [{ "lane": lanes[0]["lane"], "token": lanes[0]["token"] }] });
+        |name: &str| json!({ "lane": lanes[0]["lane"], "token": lanes[0]["token"], "secret": lanes[0]["secret"], name: "done" });
+    let beat = json!({ "worker": "w", "claims": [{ "lane": lanes[0]["lane"], "token": lanes[0]["token"], "secret": lanes[0]["secret"] }] });
     as_who(&api, "robot", "/api/v1/work/heartbeat", beat).done();
     let settle = json!({ "worker": "w", "results": [lane("outcome")] });
     as_who(&api, "robot", "/api/v1/work/settle", settle).done();

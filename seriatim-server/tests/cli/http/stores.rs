@@ -69,7 +69,7 @@ impl Walk {
     }
 
     fn settle(&self, lane: &Value, outcome: &str) {
-        let result = json!({ "lane": lane["lane"], "token": lane["token"], "outcome": outcome, "error": "down" });
+        let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": outcome, "error": "down" });
         let body = json!({ "worker": "walker", "results": [result] });
         assert_eq!(self.post("/api/v1/work/settle", &[], body)["results"][0]["status"], "ok");
     }
@@ -115,7 +115,7 @@ impl Walk {
         let running = self.get("/api/v1/queues/{queue}/running", &["a"]);
         assert_eq!(running["lanes"][0]["lane"], lane["lane"]);
         let claim =
-            json!({ "lane": lane["lane"], "token": lane["token"], "progress": { "done": 1 } });
+            json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "progress": { "done": 1 } });
         let beat = json!({ "worker": "walker", "claims": [claim] });
         let beat = self.post("/api/v1/work/heartbeat", &[], beat);
         assert_eq!(beat, json!({ "cancel": [], "lost": [] }));

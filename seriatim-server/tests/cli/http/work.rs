@@ -200,11 +200,11 @@ async fn a_remote_claim_outlives_the_node_that_served_it() {
     assert_eq!(store.rescue(rescue).await.unwrap(), []);
     store.close().await.unwrap();
     let api = Api::with(api.site, |_| {});
-    let named = json!({ "lane": lane["lane"], "token": lane["token"] });
+    let named = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
     let beat = api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] }));
     assert_eq!(beat.done(), json!({ "cancel": [], "lost": [] }));
     assert_eq!(settle(&api, &lane, json!({ "outcome": "done" })), "ok");
-    let named = json!({ "lane": lane["lane"], "token": lane["token"] });
+    let named = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
     let beat = api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] }));
     assert_eq!(beat.done()["lost"], json!([lane["lane"]]));
 }

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// What brings the store from each version to the next. A step that was released never changes: what
 /// comes later is a step of its own.
-const STEPS: [&[&str]; 4] = [BEFORE_RELEASE, BEFORE_RELEASE, BEFORE_RELEASE, FIRST];
+const STEPS: [&[&str]; 5] = [BEFORE_RELEASE, BEFORE_RELEASE, BEFORE_RELEASE, FIRST, SECRET];
 /// The version that this build writes and reads.
 const VERSION: usize = STEPS.len();
 
@@ -29,6 +29,9 @@ const FIRST: &[&str] = &[
     include_str!("sql/views.sql"),
     include_str!("sql/entry.sql"),
 ];
+
+/// Where somebody emptied all tables it is done again.
+const SECRET: &[&str] = &[include_str!("sql/secret.sql")];
 
 /// Creates all in one transaction, one node at a time.
 pub(super) async fn migrate(pool: &Pool) -> Result<()> {
