@@ -19,6 +19,7 @@ const DOMAIN: &[u8] = b"seriatim claim 1";
 pub(super) struct Secrets(RwLock<Option<Secret>>);
 
 /// A claim, as a request names it.
+#[derive(Clone, Copy)]
 pub(super) struct Named<'a> {
     pub(super) lane: LaneId,
     pub(super) token: Token,

@@ -99,8 +99,7 @@ fn d3_the_status_tells_attempt_times_heartbeat_error_and_progress() {
     let claim =
         json!({ "worker": "w", "queues": ["load.cbr"], "consumer_groups": ["cbr-loaders"] });
     let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
-    let named =
-        json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "progress": { "processed": 500 } });
+    let named = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "progress": { "processed": 500 } });
     api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] })).done();
     let running = status();
     assert_eq!((&running["status"], &running["attempt"]), (&json!("running"), &json!(1)));

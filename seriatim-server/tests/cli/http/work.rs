@@ -25,7 +25,9 @@ fn claim(api: &Api, queue: &str) -> Vec<Value> {
 
 fn settle(api: &Api, lane: &Value, result: Value) -> String {
     let mut result = result;
-    (result["lane"], result["token"]) = (lane["lane"].clone(), lane["token"].clone());
+    for name in ["lane", "token", "secret"] {
+        result[name] = lane[name].clone();
+    }
     let body = json!({ "worker": "w", "results": [result] });
     let answer = api.post("/api/v1/work/settle", &body).done();
     answer["results"][0]["status"].as_str().unwrap().to_owned()
@@ -133,8 +135,7 @@ fn wrong_wishes_and_results_name_the_field() {
     for (body, field) in claims {
         assert_eq!(api.post("/api/v1/work/claim", &body).refused(400).0, field, "{body}");
     }
-    let result =
-        |lane: &str, outcome: &str| json!({ "lane": lane, "token": 1, "outcome": outcome });
+    let result = |lane: &str, outcome: &str| json!({ "lane": lane, "token": 1, "secret": "", "outcome": outcome });
     let results = [
         (json!([result("x", "done")]), "results[0].lane"),
         (json!([result("1-0-1", "done"), result("1-0-2", "finished")]), "results[1].outcome"),
