@@ -253,26 +253,27 @@ impl Order {
     ) -> Result<Option<(Vec<Turn>, Option<Timestamp>)>, Problem> {
         let (app, store) = (&self.app, &*self.app.store);
         let mut node = self.node().await?;
-        let mut claimed = store.claim(self.request(queue, &node, lanes_max, crashed_max)).await;
-        if let Err(error) = &claimed
-            && error.kind() == ErrorKind::NodeGone
-        {
-            app.workers.rename(&self.worker, &node)?;
-            (node, _) = app.workers.beat(store, &self.worker, Vec::new()).await?;
-            claimed = store.claim(self.request(queue, &node, lanes_max, crashed_max)).await;
-        }
-        // The store lost it, or a push made it: it is declared before anything is claimed.
-        if claimed.as_ref().is_err_and(is_missing) && app.queues.declares(queue) {
-            if !app.queues.restore(store, queue).await? {
-                return Ok(Some((Vec::new(), None)));
+        // A store that was wiped has lost the node and the queue, and tells of either first.
+        let (mut is_renamed, mut is_restored) = (false, false);
+        loop {
+            match store.claim(self.request(queue, &node, lanes_max, crashed_max)).await {
+                Ok(claimed) => return Ok(Some((claimed.turns, claimed.next_due))),
+                Err(error) if error.kind() == ErrorKind::NodeGone && !is_renamed => {
+                    is_renamed = true;
+                    app.workers.rename(&self.worker, &node)?;
+                    (node, _) = app.workers.beat(store, &self.worker, Vec::new()).await?;
+                }
+                // The store lost it, or a push made it: it is declared before anything is claimed.
+                Err(error) if is_missing(&error) && app.queues.declares(queue) && !is_restored => {
+                    is_restored = true;
+                    if !app.queues.restore(store, queue).await? {
+                        return Ok(Some((Vec::new(), None)));
+                    }
+                }
+                // Its first push will create it.
+                Err(error) if is_missing(&error) => return Ok(None),
+                Err(error) => return Err(error.into()),
             }
-            claimed = store.claim(self.request(queue, &node, lanes_max, crashed_max)).await;
-        }
-        match claimed {
-            Ok(claimed) => Ok(Some((claimed.turns, claimed.next_due))),
-            // Its first push will create it.
-            Err(error) if is_missing(&error) => Ok(None),
-            Err(error) => Err(error.into()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use seriatim::store::Rescue;
 use seriatim::{NodeId, Timestamp, store::Heartbeat, store::NodeInfo};
@@ -265,11 +266,13 @@ fn a_remote_worker_gets_nothing_until_the_server_has_declared_its_queue_again() 
     let api = Api::start(&format!("[store]\nurl = \"{}\"\n{CONFIG}", server.url()));
     push(&api, "orders", json!([{ "key": "a" }]));
     assert_eq!(claim(&api, "orders").len(), 1);
+    // It hears of the wiped store only after another process, which knows no definition, has pushed.
+    api.serving.signal(Signal::STOP);
     server.asked(&["FLUSHALL"]);
-    // Another process, which knows no definition.
     let site = Site::new("");
     let pushed = site.run(&["push", "orders", "1", "--key", "b", "--store", &server.url()]);
     assert!(text(&pushed).contains("queue orders is new: exclusive"), "{}", text(&pushed));
+    api.serving.signal(Signal::CONT);
     let lanes = claim(&api, "orders");
     assert_eq!((lanes.len(), &lanes[0]["key"]), (1, &json!("b")));
     let view = api.get("/api/v1/queues/orders").done();

@@ -85,6 +85,8 @@ enum Answer {
     Exists,
     /// It has another number of shards.
     Shards,
+    /// The number is another queue's by now, of which it holds jobs.
+    Other(Arc<str>),
     Refused(Error),
 }
 
@@ -107,16 +109,19 @@ impl Redis {
     }
 
     pub(super) async fn reload(&self, name: &str) -> Result<Option<Arc<Known>>> {
-        let number =
-            self.link.query(redis::cmd("HGET").arg(self.global("queues")).arg(name)).await?;
-        let number = single(number)?.opt_int()?;
-        match number {
-            Some(number) => self.load(name, number as u32).await,
+        match self.registered(name).await? {
+            Some(number) => self.load(name, number).await,
             None => {
                 self.memo.forget(name);
                 Ok(None)
             }
         }
+    }
+
+    async fn registered(&self, name: &str) -> Result<Option<u32>> {
+        let number =
+            self.link.query(redis::cmd("HGET").arg(self.global("queues")).arg(name)).await?;
+        Ok(single(number)?.opt_int()?.map(|number| number as u32))
     }
 
     async fn load(&self, name: &str, number: u32) -> Result<Option<Arc<Known>>> {
@@ -144,17 +149,13 @@ impl Redis {
         let layout = Layout::read(queue.shards, &mut fields)?;
         let is_empty = fields.opt_int()?.unwrap_or(0) == 0;
         if queue.name != name {
-            // A definition that was on its way while the store was wiped: the number is this queue's
-            // now, and the next definition takes its place.
-            if is_empty {
+            // The store was wiped while a definition was on its way, which the next one replaces; or
+            // between the two reads, and the number is another queue's by now.
+            if is_empty || self.registered(name).await? != Some(number) {
                 self.memo.forget(name);
                 return Ok(None);
             }
-            let message = format!(
-                "the register of queues gives {name:?} the number of {:?}: a part of the database was lost",
-                queue.name
-            );
-            return Err(Error::new(ErrorKind::Corrupt, message));
+            return Err(lost(name, &queue.name));
         }
         let name = name.into();
         let known = Known { number, name, version, queue, declared, paused, layout };
@@ -221,14 +222,19 @@ impl Redis {
 
     /// Defines a queue that somebody declared.
     async fn define(&self, queue: &Queue) -> Result<()> {
-        let home = Known::home(self.number_for(&queue.name).await?);
+        let mut refused = changing(&queue.name);
         for _ in 0..ATTEMPTS {
+            let home = Known::home(self.number_for(&queue.name).await?);
             let known = self.reload(&queue.name).await?;
             // A queue that exists keeps its number.
             let shards = known.map_or(queue.shards, |known| known.queue.shards);
             let queue = Queue { shards, ..queue.clone() };
             match self.define_in(home, &queue, Definition::of_first(true)).await? {
                 Answer::Shards => continue,
+                Answer::Other(other) => {
+                    refused = lost(&queue.name, &other);
+                    continue;
+                }
                 Answer::Refused(error) => return Err(error),
                 Answer::Ok | Answer::Exists => {}
             }
@@ -237,14 +243,25 @@ impl Redis {
             }
             return Ok(());
         }
-        Err(changing(&queue.name))
+        Err(refused)
     }
 
     /// Creates a queue that nobody declared; one that exists meanwhile stays as it is.
     pub(super) async fn create(&self, queue: &Queue) -> Result<Arc<Known>> {
-        let number = self.number_for(&queue.name).await?;
-        self.define_in(Known::home(number), queue, Definition::of_first(false)).await?;
-        self.reload(&queue.name).await?.ok_or_else(|| no_queue(&queue.name))
+        let mut refused = changing(&queue.name);
+        for _ in 0..ATTEMPTS {
+            let home = Known::home(self.number_for(&queue.name).await?);
+            match self.define_in(home, queue, Definition::of_first(false)).await? {
+                Answer::Other(other) => {
+                    refused = lost(&queue.name, &other);
+                    continue;
+                }
+                Answer::Refused(error) => return Err(error),
+                Answer::Ok | Answer::Exists | Answer::Shards => {}
+            }
+            return self.reload(&queue.name).await?.ok_or_else(|| no_queue(&queue.name));
+        }
+        Err(refused)
     }
 
     /// Brings the other shards of a queue to the version of the first.
@@ -259,7 +276,8 @@ impl Redis {
             };
             match self.define_in(shard, &known.queue, how).await? {
                 Answer::Refused(error) => Err(error),
-                _ => Ok(()),
+                Answer::Other(other) => Err(lost(&known.name, &other)),
+                Answer::Ok | Answer::Exists | Answer::Shards => Ok(()),
             }
         };
         try_join_all(known.shards().skip(1).map(adopt)).await.map(drop)
@@ -290,6 +308,7 @@ impl Redis {
             "OK" => return Ok(Answer::Ok),
             "EXISTS" => return Ok(Answer::Exists),
             "SHARDS" => return Ok(Answer::Shards),
+            "OTHER" => return Ok(Answer::Other(answer.text()?)),
             "BIG" => too_big(queue, answer.int()?),
             _ => {
                 let mode = Mode::from_name(&answer.text()?).ok_or_else(corrupt)?;
@@ -372,6 +391,13 @@ fn too_big(queue: &Queue, jobs: i64) -> Error {
         queue.name
     );
     Error::new(ErrorKind::Conflict, message).in_field("mode")
+}
+
+fn lost(name: &str, other: &str) -> Error {
+    let message = format!(
+        "the register of queues gives {name:?} the number of {other:?}: a part of the database was lost"
+    );
+    Error::new(ErrorKind::Corrupt, message)
 }
 
 pub(super) fn no_queue(name: &str) -> Error {

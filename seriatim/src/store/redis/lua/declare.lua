@@ -2,7 +2,7 @@
 -- ARGV: dry, version ('' in the first shard), declared, paused ('' = as it is), then the settings:
 -- number, shards, mode, merge, due, take, keep, remember, keep_dead, dead_max, definition; and the
 -- lowest token.
--- Answers {'OK', version}, {'EXISTS'}, {'SHARDS', n}, {'BIG', jobs} or
+-- Answers {'OK', version}, {'EXISTS'}, {'SHARDS', n}, {'OTHER', name}, {'BIG', jobs} or
 -- {'CONFLICT', mode, merge, declared, whether something runs}.
 local NAMES = { 'number', 'shards', 'mode', 'merge', 'due', 'take', 'keep', 'remember', 'keepdead',
   'deadmax', 'definition' }
@@ -59,13 +59,16 @@ local function push_again(list)
   commit()
 end
 
--- While a store is wiped a definition may arrive that was meant for the number's queue of before.
-local function is_of_another_queue()
-  local was = call('HGET', K.meta, 'definition')
-  return cjson.decode(was).name ~= cjson.decode(ARGV[15]).name
+-- While a store is wiped a definition may arrive that was meant for the number's queue of before. The
+-- name of the queue that has the number now, if it is another one.
+local function other_queue()
+  local was = S and cjson.decode(call('HGET', K.meta, 'definition')).name
+  return S and was ~= cjson.decode(ARGV[15]).name and was
 end
 
-if not S or (number_of('lanes') == 0 and is_of_another_queue()) then
+local other = other_queue()
+if other and number_of('lanes') > 0 then return { 'OTHER', other } end
+if not S or other then
   -- The clock: where a wiped store begins anew, a version that somebody remembers is of no other queue.
   local first = adopted ~= '' and adopted or num(NOW)
   if not dry then write(first) end
