@@ -22,11 +22,13 @@ const WORKER_BYTES_MAX: usize = 256;
 /// After what it is worth to try again with another name.
 const FULL_RETRY: Duration = Duration::from_secs(60);
 
+/// By the token that they come with, and by name.
+type ByToken = HashMap<Option<Arc<str>>, HashMap<Arc<str>, Known>>;
+
 /// What this process knows of them.
 #[derive(Default)]
 pub(crate) struct Workers {
-    /// By the token that they come with, and by name.
-    known: Mutex<HashMap<Option<Arc<str>>, HashMap<Arc<str>, Known>>>,
+    known: Mutex<ByToken>,
     pub(super) secrets: Secrets,
 }
 
@@ -86,7 +88,7 @@ pub(super) fn lease(seconds: Option<f64>) -> Result<Option<Duration>, Problem> {
 }
 
 impl Workers {
-    fn all(&self) -> MutexGuard<'_, HashMap<Option<Arc<str>>, HashMap<Arc<str>, Known>>> {
+    fn all(&self) -> MutexGuard<'_, ByToken> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -125,26 +125,22 @@ fn row(method: &str, path: &str) -> Row {
         ("post", "/work/claim") => {
             (Work, Forbidden, body(json!({ "worker": "w", "queues": ["work"] })))
         }
-        ("post", "/work/heartbeat") => (
-            Work,
-            Forbidden,
-            Body::Claim(|mut claim| {
-                claim["progress"] = json!({ "by": "the matrix" });
-                json!({ "worker": "w", "lease_ttl_sec": 86_400, "claims": [claim] })
-            }),
-        ),
-        ("post", "/work/settle") => (
-            Work,
-            Forbidden,
-            Body::Claim(|mut claim| {
-                claim["outcome"] = "done".into();
-                json!({ "worker": "w", "results": [claim] })
-            }),
-        ),
+        ("post", "/work/heartbeat") => (Work, Forbidden, Body::Claim(beat)),
+        ("post", "/work/settle") => (Work, Forbidden, Body::Claim(settle)),
         _ => panic!(
             "{method} {path} has no row: say who may, and what is left of it for a token that is limited to other queues"
         ),
     }
+}
+
+fn beat(mut claim: Value) -> Value {
+    claim["progress"] = json!({ "by": "the matrix" });
+    json!({ "worker": "w", "lease_ttl_sec": 86_400, "claims": [claim] })
+}
+
+fn settle(mut claim: Value) -> Value {
+    claim["outcome"] = "done".into();
+    json!({ "worker": "w", "results": [claim] })
 }
 
 impl May {

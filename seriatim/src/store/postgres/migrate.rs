@@ -48,7 +48,7 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
     step.batch_execute(quiet).await.map_err(error::of_driver)?;
     let found = match version(&step, &pool.schema).await? {
         Some(VERSION) => return Ok(()),
-        Some(other) if other > VERSION || other < FIRST_RELEASED => {
+        Some(other) if !(FIRST_RELEASED..=VERSION).contains(&other) => {
             return Err(other_version(other));
         }
         Some(older) => older,
