@@ -72,10 +72,10 @@ fn row(method: &str, path: &str) -> Row {
             (Read, Forbidden, Body::None)
         }
         ("get", "/stats" | "/queues") => (Read, Done, Body::None),
-        ("get", "/jobs") => (Read, Forbidden, Body::None),
         (
             "get",
-            "/queues/{queue}"
+            "/jobs"
+            | "/queues/{queue}"
             | "/queues/{queue}/lanes"
             | "/queues/{queue}/lane"
             | "/queues/{queue}/running"
