@@ -76,6 +76,10 @@ pub(crate) struct TokenConfig {
     pub(crate) name: String,
     pub(crate) token_env: String,
     pub(crate) role: Role,
+    /// The queues that its bearer may use; all if unset.
+    pub(crate) queues: Option<Vec<String>>,
+    /// The consumer groups that its bearer may name; all if unset.
+    pub(crate) groups: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -18,7 +18,7 @@ use crate::config::{
     Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, SplitterConfig,
     WorkerConfig, closest,
 };
-use crate::http::{App, Audit, Entrance, Listening, Metered, Server, Setup};
+use crate::http::{App, Audit, Entrance, Listening, Metered, Server, Setup, unknown_queues};
 use crate::journal::{Book, Journal, Limits};
 use crate::output::text::count;
 use crate::output::{Failure, LogFilter, LogFormat, start_log};
@@ -67,7 +67,7 @@ pub(super) fn check(config: &Config) -> Result<Vec<String>, Failure> {
     let wrong = unstartable(config, |_| true);
     match config.node.strict && !wrong.is_empty() {
         true => Err(Failure::usage(wrong.join("; "))),
-        false => Ok(wrong.into_iter().chain(config.cron_slips()).collect()),
+        false => Ok([wrong, unknown_queues(config), config.cron_slips().collect()].concat()),
     }
 }
 
@@ -172,6 +172,9 @@ impl Serve {
         tracing::info!(store = without_password(url), workers = at_work, "serving");
         if at_work == 0 {
             tracing::warn!("{}", self.without_workers());
+        }
+        if !self.no_http {
+            unknown_queues(config).iter().for_each(|told| tracing::warn!("{told}"));
         }
     }
 

@@ -107,8 +107,10 @@ pub(super) const NAMED_LANES_MAX: usize = 10_000;
 pub(super) const LEASE_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
 /// The lease of a remote claim by default.
 pub(super) const LEASE_DEFAULT: Duration = Duration::from_secs(60);
-/// Most remote workers that this process remembers; the ones silent for longest are forgotten.
-pub(super) const WORKERS_MAX: usize = 10_000;
+/// Most remote workers of one token, or of all where there are no tokens.
+pub(super) const WORKERS_PER_TOKEN_MAX: usize = 1_000;
+/// A remote worker that is silent for so long makes room for another.
+pub(super) const WORKER_SILENT_MAX: Duration = Duration::from_secs(3_600);
 /// How long open connections may go on when the server ends.
 pub(super) const CLOSE_MAX: Duration = Duration::from_secs(5);
 

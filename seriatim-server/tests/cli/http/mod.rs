@@ -3,6 +3,7 @@
 mod attack;
 mod audit;
 mod auth;
+mod claims;
 mod client;
 mod clients;
 mod dataloader;
@@ -13,6 +14,7 @@ mod figures;
 mod fuzz;
 mod health;
 mod limits;
+mod matrix;
 mod openapi;
 mod people;
 mod push;
