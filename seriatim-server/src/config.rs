@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 use seriatim::limits::QUEUES_MAX;
+use seriatim::names::did_you_mean;
 use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
 use toml::{Table, Value};
 
@@ -76,6 +77,10 @@ pub(crate) struct TokenConfig {
     pub(crate) name: String,
     pub(crate) token_env: String,
     pub(crate) role: Role,
+    /// The queues that its bearer may use; all if unset.
+    pub(crate) queues: Option<Vec<String>>,
+    /// The consumer groups that its bearer may name; all if unset.
+    pub(crate) groups: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -226,16 +231,22 @@ impl Config {
     }
 
     fn validate(&self, name: &str) -> Result<(), Failure> {
+        let tokens: Vec<&str> =
+            self.http.tokens.iter().map(|token| token.token_env.as_str()).collect();
         for (i, worker) in self.workers.iter().enumerate() {
             let wrong = |what: &str| {
                 Failure::usage(format!("{name}: workers[{i}] (queue {:?}): {what}", worker.queue))
             };
             let queue = self.queues.get(&worker.queue).ok_or_else(|| {
-                wrong("there is no [queues] entry of this name, and so no mode: add one")
+                let near = did_you_mean(&worker.queue, self.queues.keys().map(String::as_str));
+                wrong(&format!(
+                    "there is no [queues] entry of this name, and so no mode: add one{near}"
+                ))
             })?;
             // A queue without a mode is refused when it is declared, with its own message.
             let mode = queue.mode.or(self.defaults.mode).unwrap_or(Mode::Parallel);
             worker.read_kind(mode).map_err(|what| wrong(&what))?;
+            worker.environment().check(&tokens).map_err(|what| wrong(&what))?;
         }
         self.validate_journal(name)?;
         self.validate_cron(name)
@@ -245,8 +256,9 @@ impl Config {
         let wrong = |what: String| Err(Failure::usage(format!("{name}: journal.{what}")));
         let unknown = |queue: &&String| !self.queues.contains_key(*queue);
         if let Some(queue) = self.journal.queues.iter().flatten().find(unknown) {
+            let near = did_you_mean(queue, self.queues.keys().map(String::as_str));
             return wrong(format!(
-                "queues: {queue:?} has no [queues] entry: add one, or leave it out"
+                "queues: {queue:?} has no [queues] entry: add one, or leave it out{near}"
             ));
         }
         match (self.journal.retention, self.journal.bytes_max) {
@@ -258,6 +270,16 @@ impl Config {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Cron entries of queues that are not declared here. The store may know them; most often it is a slip.
+    pub(crate) fn cron_slips(&self) -> impl Iterator<Item = String> {
+        let unknown = self.cron.iter().filter(|entry| !self.queues.contains_key(entry.queue()));
+        unknown.map(|entry| {
+            let (name, queue) = (entry.name(), entry.queue());
+            let near = did_you_mean(queue, self.queues.keys().map(String::as_str));
+            format!("cron {name:?} pushes to queue {queue:?}, which has no [queues] entry{near}")
+        })
     }
 
     /// Refuses entries that could not be told apart, or whose every push would be refused.

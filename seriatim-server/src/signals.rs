@@ -1,10 +1,17 @@
 //! What the process is told from outside.
 
+use std::time::Duration;
+
 use seriatim::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
 
 use crate::output::Failure;
 use crate::workers;
+
+/// Signals that follow each other so closely are one: `timeout` and shells send theirs to a process and
+/// to its group.
+const ONE_SIGNAL: Duration = Duration::from_millis(500);
 
 /// Resolves at the first SIGTERM or SIGINT; the second ends the process at once.
 pub(crate) fn told_to_stop() -> Result<impl Future<Output = ()>, Failure> {
@@ -12,9 +19,14 @@ pub(crate) fn told_to_stop() -> Result<impl Future<Output = ()>, Failure> {
         (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     Ok(async move {
         any(&mut term, &mut interrupt).await;
+        let first = Instant::now();
         tracing::info!("stopping: no new work; a second signal ends it at once");
         tokio::spawn(async move {
             any(&mut term, &mut interrupt).await;
+            while first.elapsed() < ONE_SIGNAL {
+                tracing::info!("the same signal once more, taken for one");
+                any(&mut term, &mut interrupt).await;
+            }
             tracing::warn!(
                 "ended at once: what was running will be taken over when its lease runs out"
             );

@@ -73,6 +73,13 @@ const EXAMPLES: &[(&str, &[Example])] = &[
     ("cron", &[("seriatim cron list --config /etc/seriatim.toml", "what is due when")]),
     ("config", &[("seriatim config check", "what is wrong with seriatim.toml, or what it says")]),
     ("doctor", &[("seriatim doctor", "findings, and what to do about each")]),
+    (
+        "audit",
+        &[
+            ("seriatim audit verify audit.ndjson", "whether a line was changed or removed"),
+            ("seriatim audit verify audit.1.ndjson audit.ndjson", "one log that was rotated"),
+        ],
+    ),
     ("migrate", &[("seriatim migrate --store postgres://db/jobs", "before a new version starts")]),
     (
         "completions",
@@ -155,7 +162,7 @@ mod tests {
     #[test]
     fn every_command_that_looks_at_a_store_takes_the_same_two_flags() {
         // They know neither a store nor a configuration.
-        let without = ["demo", "check", "completions", "openapi", "man"];
+        let without = ["demo", "check", "audit", "completions", "openapi", "man"];
         let mut program = add(crate::Cli::command());
         program.build();
         for command in program.get_subcommands().filter(|command| command.get_name() != "help") {

@@ -170,7 +170,7 @@ impl Entry {
         let (name, role) = match who {
             None => ("unknown".to_owned(), None),
             Some(Who::Anybody) => ("anybody".to_owned(), None),
-            Some(Who::Token { name, role }) => (name.clone(), Some(*role)),
+            Some(Who::Token { name, role, .. }) => (name.clone(), Some(*role)),
         };
         let peer = request.extensions().get::<Peer>();
         let target = request.uri().path_and_query().map_or("", |target| target.as_str());

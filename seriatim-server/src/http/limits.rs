@@ -23,7 +23,7 @@ pub(super) const REQUESTS: ByClass<Shares> = ByClass {
     admins: Shares { all: 128, party: 64 },
 };
 /// Answers to `/metrics` that are being made at once.
-pub(super) const METRICS: Shares = Shares { all: 32, party: 16 };
+pub(super) const METRICS: Shares = Shares { all: 16, party: 8 };
 /// Most header fields of a request.
 pub(super) const HEADERS_MAX: usize = 100;
 /// Most bytes of a request's line and header, and of what is read ahead. It is looked at when a read
@@ -109,8 +109,10 @@ pub(super) const IMPLIED_QUEUES_MAX: usize = 100;
 pub(super) const LEASE_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
 /// The lease of a remote claim by default.
 pub(super) const LEASE_DEFAULT: Duration = Duration::from_secs(60);
-/// Most remote workers that this process remembers; the ones silent for longest are forgotten.
-pub(super) const WORKERS_MAX: usize = 10_000;
+/// Most remote workers of one token, or of all where there are no tokens.
+pub(super) const WORKERS_PER_TOKEN_MAX: usize = 1_000;
+/// A remote worker that is silent for so long makes room for another.
+pub(super) const WORKER_SILENT_MAX: Duration = Duration::from_secs(3_600);
 /// How long open connections may go on when the server ends.
 pub(super) const CLOSE_MAX: Duration = Duration::from_secs(5);
 

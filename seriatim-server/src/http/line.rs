@@ -45,8 +45,12 @@ pub(super) struct Line {
 #[derive(Default)]
 struct Stage {
     is_under_way: bool,
-    /// More of the body is waited for.
-    is_starved: bool,
+    /// The client has sent all that it will send. What the body still holds may not be read yet.
+    is_all_sent: bool,
+    /// All that was sent is read, and the body has no end.
+    is_cut: bool,
+    /// Who reads the body.
+    body: Option<Waker>,
     /// The answer is made, but not all of it is written.
     is_ending: bool,
     reader: Option<Waker>,
@@ -121,7 +125,7 @@ impl Line {
         let reader = {
             let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
             change(&mut stage);
-            let may_end = !stage.is_under_way || stage.is_starved;
+            let may_end = !stage.is_under_way || stage.is_cut;
             if may_end { stage.reader.take() } else { None }
         };
         reader.into_iter().for_each(Waker::wake);
@@ -132,11 +136,16 @@ impl Line {
     fn ends(&self, context: &Context<'_>) -> bool {
         self.is_left.store(true, Ordering::Release);
         self.left.notify_waiters();
-        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        if !stage.is_under_way || stage.is_starved {
-            return true;
-        }
-        stage.reader = Some(context.waker().clone());
+        let body = {
+            let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+            if !stage.is_under_way || stage.is_cut {
+                return true;
+            }
+            stage.reader = Some(context.waker().clone());
+            stage.is_all_sent = true;
+            stage.body.take()
+        };
+        body.into_iter().for_each(Waker::wake);
         false
     }
 
@@ -188,7 +197,7 @@ impl Asked {
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        self.line.stage(|stage| stage.is_starved = false);
+        self.line.stage(|stage| stage.is_cut = false);
     }
 }
 
@@ -200,8 +209,13 @@ impl Body for Asked {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let mut was_all_sent = false;
+        self.line.stage(|stage| {
+            was_all_sent = stage.is_all_sent;
+            stage.body = Some(context.waker().clone());
+        });
         let frame = Pin::new(&mut self.body).poll_frame(context);
-        self.line.stage(|stage| stage.is_starved = frame.is_pending());
+        self.line.stage(|stage| stage.is_cut = was_all_sent && frame.is_pending());
         match frame.is_pending() {
             true => self.line.waits(),
             false => self.line.works(),

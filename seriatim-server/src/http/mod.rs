@@ -29,6 +29,7 @@ mod push;
 mod queues;
 mod route;
 mod schema;
+mod scope;
 mod server;
 mod state;
 mod stats;
@@ -47,6 +48,7 @@ pub(crate) use metrics::{Meter, Metered};
 pub(crate) use server::LISTEN_DEFAULT;
 pub(crate) use server::{Entrance, Listening, Server};
 pub(crate) use state::{App, Setup};
+pub(crate) use tokens::unknown_queues;
 
 use around::Gate;
 use route::Route;
@@ -108,6 +110,7 @@ fn build(app: &Shared) -> Router {
             app: app.clone(),
             access: route.access,
             path: route.path,
+            reach: route.reach,
             outlives_drain: route.outlives_drain,
             is_traffic: route.is_traffic,
         };

@@ -10,6 +10,7 @@ use seriatim::limits::{ATTEMPTS_MAX, TURN_JOBS_MAX};
 use seriatim::store::{Act, Declare, LaneAction, LaneSelection, delete_queue};
 
 use super::auth::Access;
+use super::caller::Caller;
 use super::input::{Json, Object, Part, Query};
 use super::limits::JOB_BYTES;
 use super::problem::Problem;
@@ -35,7 +36,10 @@ pub(super) fn routes() -> Vec<Route> {
         ("released", Schema::integer()),
     ]);
     vec![
-        Route::get("/api/v1/queues", Access::Read, list_all).says("All queues").answers(list()),
+        Route::get("/api/v1/queues", Access::Read, list_all)
+            .says("All queues")
+            .keeps_scope()
+            .answers(list()),
         Route::put("/api/v1/queues", Access::Admin, define_all)
             .says("Defines several queues, all or none: {name: settings}")
             .body(several)
@@ -113,8 +117,10 @@ pub(super) fn settings_schema() -> Schema {
     .closed()
 }
 
-async fn list_all(State(app): State<Shared>) -> Result<Written, Problem> {
-    let document = queues::all(&*app.store).await?;
+async fn list_all(State(app): State<Shared>, caller: Caller) -> Result<Written, Problem> {
+    let mut document = queues::all(&*app.store).await?;
+    let is_its = |queue: &Value| queue["queue"].as_str().is_some_and(|q| caller.scope.has_queue(q));
+    document["queues"].as_array_mut().into_iter().for_each(|queues| queues.retain(is_its));
     let queues = document["queues"].as_array().map_or(0, Vec::len);
     Written::of(queues * JOB_BYTES, move || document).await
 }

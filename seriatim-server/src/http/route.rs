@@ -18,6 +18,7 @@ use super::input::JSON;
 use super::limits::{JOB_BYTES, off_thread};
 use super::problem::Problem;
 use super::schema::Schema;
+use super::scope::Reach;
 use super::state::Shared;
 use crate::output::document;
 
@@ -26,6 +27,7 @@ pub(super) struct Route {
     pub(super) method: Method,
     pub(super) path: &'static str,
     pub(super) access: Access,
+    pub(super) reach: Reach,
     pub(super) says: &'static str,
     pub(super) query: Vec<Parameter>,
     pub(super) body: Option<Schema>,
@@ -92,6 +94,7 @@ impl Route {
             method,
             path,
             access,
+            reach: Reach::of(path),
             says: "",
             query: Vec::new(),
             body: None,
@@ -146,6 +149,12 @@ impl Route {
 
     pub(super) fn media(mut self, media: &'static str) -> Self {
         self.media = media;
+        self
+    }
+
+    /// The handler itself keeps to the queues that a token is limited to.
+    pub(super) fn keeps_scope(mut self) -> Self {
+        self.reach = Reach::Handler;
         self
     }
 

@@ -20,6 +20,8 @@ const MARKS: [&str; 3] = ["type", "results", "batch"];
 const TYPES: [&str; 3] = ["result", "done", "progress"];
 const OUTCOMES: [&str; 5] = ["done", "retry", "snooze", "bury", "cancel"];
 const LANE_FIELDS: [&str; 5] = ["lane", "outcome", "error", "retry_in", "done"];
+/// An answer, as errors show it.
+const ANSWER: &str = r#"{"type":"result","results":[{"lane":…,"outcome":…}]}"#;
 /// How much of a wrong value an error shows, in bytes.
 const SHOWN_BYTES_MAX: usize = 80;
 /// A `type` that differs from another one by at most so many letters was meant to be that one.
@@ -41,6 +43,8 @@ pub(crate) enum Heard {
         batch: Option<String>,
         said: Said,
     },
+    /// Something with a result in it that is not a message: what it says is lost unless an answer follows.
+    Suspect(String),
     Fault(Fault),
 }
 
@@ -87,14 +91,37 @@ pub(crate) fn read(line: &Line) -> Heard {
     };
     let fault = |why: String| Heard::Fault(Fault { why, ..about });
     match parsed {
+        Ok(()) if !is_marked && holds_a_result(text) => fault(no_answer(text)),
         Ok(()) if !is_marked => Heard::Output,
         Ok(()) => message(fields).unwrap_or_else(fault),
         Err(why) if is_marked || begins_like_a_message(text) => {
             let shown = shown(text);
             fault(format!("a line that begins like one {why}: {shown}; write it whole on one line"))
         }
-        Err(_) => Heard::Output,
+        Err(_) if !holds_a_result(text) => Heard::Output,
+        Err(_) if text.starts_with(['{', '[', '"', '\'']) => fault(no_answer(text)),
+        Err(_) => Heard::Suspect(no_answer(text)),
     }
+}
+
+fn no_answer(text: &str) -> String {
+    let shown = shown(text);
+    format!(
+        "a line holds a `lane` and an `outcome` and is no answer: {shown}; write {ANSWER} and nothing else on its line"
+    )
+}
+
+/// Whether a text names a lane and its outcome, as a field of some notation.
+fn holds_a_result(text: &str) -> bool {
+    // As it reads in UTF-16.
+    let text = text.replace('\0', "").to_ascii_lowercase();
+    let has = |field: &str| {
+        text.match_indices(field).any(|(at, _)| {
+            let after = text[at + field.len()..].trim_start_matches(['"', '\'', '\\', ' ']);
+            after.starts_with(':') || after.starts_with("=>")
+        })
+    };
+    has("lane") && has("outcome")
 }
 
 /// Whether it was meant to end its call.

@@ -5,7 +5,7 @@ use super::*;
 
 /// What is wrong, as a program prints it, and what the error says of it. `LANE` stands for a good
 /// start of a result: its lane and the comma after it.
-const MALFORMED: [(&str, &[&str]); 75] = [
+const MALFORMED: [(&str, &[&str]); 81] = [
     // Not JSON: cut off, spread, quoted as a language quotes.
     ("{\"ty", &["is not a JSON object", "{\"ty"]),
     ("{\"type", &["is not a JSON object"]),
@@ -214,6 +214,19 @@ const MALFORMED: [(&str, &[&str]); 75] = [
         &["`results[0].done` is true"],
     ),
     ("{\"type\":\"progress\",\"batch\":\"b\",\"lane\":7,\"progress\":{}}", &["`lane` is 7"]),
+    // A result that is in no message.
+    ("{LANE\"outcome\":\"retry\"}", &["is no answer", "write {\"type\":\"result\""]),
+    ("[{LANE\"outcome\":\"retry\"}]", &["is no answer"]),
+    (
+        "{\"Type\":\"result\",\"Results\":[{\"Lane\":\"1-0-7\",\"Outcome\":\"retry\"}]}",
+        &["is no answer"],
+    ),
+    ("{\"tpye\":\"result\",\"result\":[{LANE\"outcome\":\"retry\"}]}", &["is no answer"]),
+    (
+        "\"{\\\"type\\\":\\\"result\\\",\\\"results\\\":[{\\\"lane\\\":\\\"1-0-7\\\",\\\"outcome\\\":\\\"retry\\\"}]}\"",
+        &["is no answer"],
+    ),
+    ("{ lane: '1-0-7', outcome: 'retry' }", &["is no answer"]),
 ];
 
 fn line(text: &str) -> Line {
@@ -238,7 +251,7 @@ fn answered(text: &str) -> Result<Option<Said>, String> {
             held().check(&said).map(|()| Some(said))
         }
         Heard::Progress { lane, .. } => held().check_lane("lane", lane).map(|_| None),
-        Heard::Output => Ok(None),
+        Heard::Output | Heard::Suspect(_) => Ok(None),
     }
 }
 
@@ -307,9 +320,30 @@ fn ordinary_output_is_no_answer() {
         "a line with {\"type\":\"done\"} in it",
         "type: result",
         "results are in",
+        "the outcome for the lane: fine",
+        "got {\"type\":\"perform\",\"lanes\":[{\"lane\":\"1-0-7\"}]}",
         "[{\"type\":\"done\"}]",
     ] {
         assert!(matches!(heard(text), Heard::Output), "{text}: {:?}", heard(text));
+    }
+}
+
+#[test]
+fn a_result_beside_other_output_is_suspected_to_be_an_answer() {
+    let answer = "{\"type\":\"result\",\"results\":[{LANE\"outcome\":\"retry\"}]}";
+    let wide: String =
+        answer.replace("LANE", "\"lane\":7,").chars().flat_map(|c| [c, '\0']).collect();
+    for text in [
+        &format!("Checking stock... {answer}"),
+        &format!("\u{1b}[0m{answer}"),
+        &format!("result={answer}"),
+        "lane => 1-0-7, outcome => retry",
+        &format!("\0{wide}"),
+    ] {
+        match heard(text) {
+            Heard::Suspect(why) => assert!(why.contains("nothing else on its line"), "{why}"),
+            other => panic!("{text}: {other:?}"),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use super::answer::Held;
 use super::process::{Answer, End, Handed, Order, Process};
 use super::protocol::{self, Call};
 use super::seats::Seats;
+use super::told::Told;
 
 /// How long a process may take to answer a call that must end, after the `cancel` messages, before
 /// it is ended itself. With the process' own grace it stays within the engine's patience, so that
@@ -26,6 +27,7 @@ const SILENCE_KNOWN: Duration = Duration::from_secs(600);
 /// Runs one call in one of the processes.
 pub(crate) async fn run(
     seats: Arc<Seats>,
+    told: Told,
     batch: Batch<Payload>,
     context: Context,
 ) -> Result<Outcomes, Failure> {
@@ -39,7 +41,7 @@ pub(crate) async fn run(
             () = context.cancelled() => return Ok(Outcome::Release.into()),
         };
         let held = Held::new(&call.batch, &batch);
-        let mut talk = Talk::new(seat.process(), &call, &batch, &context);
+        let mut talk = Talk::new(seat.process(), &told, &call, &batch, &context);
         let answer = talk.run(call, held.clone()).await;
         talk.is_over = true;
         match (answer, talk.fault.take()) {
@@ -76,20 +78,24 @@ fn conclude(held: &Held, answer: Answer, is_overdue: bool) -> Result<Outcomes, F
 /// A call and the process that holds it.
 struct Talk<'a> {
     process: &'a Arc<Process>,
+    told: &'a Told,
     context: &'a Context,
     batch: String,
     lanes: Vec<(LaneId, Vec<JobId>)>,
     /// Jobs of which a cancellation has been told.
-    told: Vec<JobId>,
+    cancelled: Vec<JobId>,
     /// What it said of the call and cannot be used.
     fault: Option<Arc<str>>,
     is_overdue: bool,
+    /// People were told that nothing is heard of it.
+    is_told_silent: bool,
     is_over: bool,
 }
 
 impl<'a> Talk<'a> {
     fn new(
         process: &'a Arc<Process>,
+        told: &'a Told,
         call: &Call,
         batch: &Batch<Payload>,
         context: &'a Context,
@@ -98,12 +104,14 @@ impl<'a> Talk<'a> {
         let lanes = lanes.map(|lane| (lane.id(), lane.jobs().map(|(job, _)| job.id).collect()));
         Self {
             process,
+            told,
             context,
             batch: call.batch.clone(),
             lanes: lanes.collect(),
-            told: Vec::new(),
+            cancelled: Vec::new(),
             fault: None,
             is_overdue: false,
+            is_told_silent: false,
             is_over: false,
         }
     }
@@ -123,12 +131,13 @@ impl<'a> Talk<'a> {
                         break;
                     }
                     silence.is_broken();
+                    self.is_heard();
                 }
-                flagged = context.flagged(self.told.len()), if !context.is_cancelled() => {
+                flagged = context.flagged(self.cancelled.len()), if !context.is_cancelled() => {
                     self.cancel(flagged);
                 }
                 // All of its jobs are cancelled: the process may finish all the same.
-                () = context.cancelled(), if self.told.len() < self.jobs() => {
+                () = context.cancelled(), if self.cancelled.len() < self.jobs() => {
                     self.cancel(self.lanes.clone());
                 }
                 () = sleep_until(silence.ends) => self.warn_of(&mut silence),
@@ -138,12 +147,22 @@ impl<'a> Talk<'a> {
         self.end(handed).await
     }
 
-    fn warn_of(&self, silence: &mut Silence) {
+    fn warn_of(&mut self, silence: &mut Silence) {
         if let Some(length) = silence.over(self.process.has_answered()) {
             let (batch, length) = (&self.batch, seriatim::duration::format(length));
-            self.process.warn(&format!(
+            let what = format!(
                 "nothing about call {batch:?} for {length}: an answer is one line of JSON with this `batch`, and counts when its line has ended and is flushed"
-            ));
+            );
+            self.process.warn(&what);
+            self.is_told_silent = true;
+            self.told.is_silent(&self.process.queue, self.process.pid, &what);
+        }
+    }
+
+    /// It has said something of the call, or the call is over.
+    fn is_heard(&mut self) {
+        if std::mem::take(&mut self.is_told_silent) {
+            self.told.is_heard(&self.process.queue, self.process.pid);
         }
     }
 
@@ -167,12 +186,13 @@ impl<'a> Talk<'a> {
 
     fn cancel(&mut self, flagged: Vec<(LaneId, Vec<JobId>)>) {
         for (lane, jobs) in flagged {
-            if jobs.iter().all(|job| self.told.contains(job)) {
+            if jobs.iter().all(|job| self.cancelled.contains(job)) {
                 continue;
             }
             self.process.say(protocol::cancel(&self.batch, lane, &jobs));
-            let new: Vec<JobId> = jobs.into_iter().filter(|job| !self.told.contains(job)).collect();
-            self.told.extend(new);
+            let new: Vec<JobId> =
+                jobs.into_iter().filter(|job| !self.cancelled.contains(job)).collect();
+            self.cancelled.extend(new);
         }
     }
 
@@ -217,6 +237,7 @@ impl Silence {
 
 impl Drop for Talk<'_> {
     fn drop(&mut self) {
+        self.is_heard();
         if !self.is_over {
             // The engine has given the call up, and its lanes may run elsewhere in a moment.
             self.process.order(Order::Kill);

@@ -14,6 +14,10 @@ pub(crate) const ERROR_LINES_MAX: usize = 20;
 /// Bytes of them: an error keeps its beginning, and the last words say most.
 const ERROR_TAIL_BYTES_MAX: usize = 3 << 10;
 
+/// Lines that are read without a pause. A program that prints without end keeps nothing else waiting:
+/// neither its own timeout, nor other workers of this thread.
+const IN_A_ROW_MAX: u32 = 128;
+
 /// One line, without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line {
@@ -31,6 +35,7 @@ pub(crate) struct Lines<R> {
     /// What has been read of a line that has not ended. Kept here, so that nothing is lost when a
     /// read is given up.
     begun: Option<Begun>,
+    in_a_row: u32,
 }
 
 #[derive(Default)]
@@ -41,11 +46,16 @@ struct Begun {
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(crate) fn new(reader: R, bytes_max: usize) -> Self {
-        Self { reader: BufReader::new(reader), bytes_max, begun: None }
+        Self { reader: BufReader::new(reader), bytes_max, begun: None, in_a_row: 0 }
     }
 
     /// The next line; none at the end, and none after an error, which for a pipe is the same.
     pub(crate) async fn next(&mut self) -> Option<Line> {
+        self.in_a_row += 1;
+        if self.in_a_row > IN_A_ROW_MAX {
+            self.in_a_row = 0;
+            tokio::task::yield_now().await;
+        }
         while let Ok(chunk) = self.reader.fill_buf().await {
             if chunk.is_empty() {
                 break;
@@ -129,6 +139,19 @@ mod tests {
         let rest = lines.rest().unwrap();
         assert_eq!((rest.text.as_str(), rest.is_whole), ("b", false));
         assert_eq!(lines.rest(), None);
+    }
+
+    #[tokio::test]
+    async fn lines_without_end_leave_time_for_others() {
+        let mut lines = Lines::new(tokio::io::repeat(b'\n'), 10);
+        let mut read = 0;
+        let reading = async {
+            while lines.next().await.is_some() {
+                read += 1;
+            }
+        };
+        assert!(futures_util::FutureExt::now_or_never(reading).is_none());
+        assert_eq!(read, IN_A_ROW_MAX);
     }
 
     #[test]

@@ -31,4 +31,22 @@ impl Told {
             engine.trouble_over(TroubleKind::WorkerCannotStart, &about);
         }
     }
+
+    /// A process says nothing of a call that it holds.
+    pub(super) fn is_silent(&self, queue: &str, pid: u32, what: &str) {
+        if let Some(engine) = self.0.get() {
+            engine.trouble(TroubleKind::WorkerSilent, Some(queue), &process(queue, pid), what);
+        }
+    }
+
+    /// It has said something, or the call is over.
+    pub(super) fn is_heard(&self, queue: &str, pid: u32) {
+        if let Some(engine) = self.0.get() {
+            engine.trouble_over(TroubleKind::WorkerSilent, &process(queue, pid));
+        }
+    }
+}
+
+fn process(queue: &str, pid: u32) -> String {
+    format!("{}, process {pid},", Trouble::about_worker(queue, None))
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use seriatim::store::{Declare, JobState, JobView};
 use seriatim::{Client, Job, JobId, Queue, SharedStore};
 
-use crate::site::{QUEUE, Serving, Site, eventually, kill};
+use crate::site::{QUEUE, Serving, Site, eventually, kill, text};
 
 /// A command that prints what its payload says, with `LANE` and `BATCH` filled in, and ends with its code.
 const COMMAND: &str = "
@@ -348,4 +348,62 @@ async fn a_node_that_orphans_come_to_asks_how_they_ended() {
         assert_eq!(shop.ends(id).await.state, JobState::Succeeded);
     }
     serving.stop();
+}
+
+/// Says nothing of its call until it is told to, through a pipe.
+const SILENT: &str = "
+import json, os, sys
+os.mkfifo('go')
+for line in sys.stdin:
+    call = json.loads(line)
+    if call['type'] == 'perform':
+        open('go').read()
+        print(json.dumps({'type': 'done', 'batch': call['batch']}))
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_process_that_says_nothing_of_its_call_is_seen_until_it_does() {
+    let shop = Shop::new("process = [\"python3\", \"worker.py\"]", SILENT).await;
+    let serving = shop.serve();
+    let id = shop.push("a", json!({})).await;
+    shop.logs("nothing about call").await;
+    let found = || text(&shop.site.run(&["doctor"]));
+    eventually("doctor tells of it", async || found().contains("does not answer: nothing")).await;
+    assert!(found().contains("does it flush its output?"), "{}", found());
+    fs::write(shop.site.path("go"), "").unwrap();
+    assert_eq!(shop.ends(id).await.state, JobState::Succeeded);
+    eventually("it is over", async || !found().contains("does not answer")).await;
+    drop(serving);
+}
+
+/// Prints empty lines for ever, faster than anybody reads them.
+const FLOODS: [&str; 2] = ["command = [\"yes\", \"\"]", "process = [\"yes\", \"\"]\nprocesses = 3"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn programs_that_print_without_end_are_timed_out_and_hold_nothing_else_up() {
+    for flood in FLOODS {
+        let flood = format!(
+            "timeout = \"1s\"\n{flood}\n[queues.other]\nmode = \"parallel\"\n\
+             [[workers]]\nqueue = \"other\"\ncommand = [\"true\"]\n"
+        );
+        let shop = Shop::new(&flood, "").await;
+        let serving = shop.serve();
+        let mut floods = Vec::new();
+        for key in ["a", "b", "c"] {
+            floods.push(shop.push(key, json!({})).await);
+        }
+        for id in floods {
+            let job = shop.ends(id).await;
+            let took = job.finished_at.unwrap().since(job.started_at.unwrap());
+            assert!(took < Duration::from_secs(10), "{took:?}: {job:?}");
+            assert_eq!(job.state, JobState::Dead);
+        }
+        let other = Job::new("other", &json!({})).unwrap();
+        let other = Client::new(shop.store.clone()).push(other).await.unwrap().job_id;
+        let is_done = async || {
+            shop.store.job(other).await.unwrap().is_none_or(|job| job.state == JobState::Succeeded)
+        };
+        eventually("others work on", is_done).await;
+        drop(serving);
+    }
 }

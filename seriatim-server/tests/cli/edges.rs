@@ -176,7 +176,8 @@ fn config_check_says_what_serve_would_do_and_makes_nothing() {
     let site = Site::new(
         "[store]\nurl = \"postgres://me:sesame@nowhere/db\"\n[queues.orders]\nmode = \"fifo\"\n\
          [[workers]]\nqueue = \"orders\"\ncommand = [\"./sync\", \"x\"]\n\
-         [[cron]]\nname = \"nightly\"\nschedule = \"0 3 * * *\"\nqueue = \"orders\"\nkey = \"k\"\n",
+         [[cron]]\nname = \"nightly\"\nschedule = \"0 3 * * *\"\nqueue = \"orders\"\nkey = \"k\"\n\
+         [[cron]]\nname = \"hourly\"\nschedule = \"0 * * * *\"\nqueue = \"oders\"\n",
     );
     let said = site.run(&["config", "check"]);
     assert!(said.status.success(), "{}", text(&said));
@@ -192,6 +193,13 @@ fn config_check_says_what_serve_would_do_and_makes_nothing() {
     }
     assert!(!said.contains("sesame"), "{said}");
     assert!(said.contains("warning: the ") && said.contains("cannot start: ./sync"), "{said}");
+    let slip = "warning: cron \"hourly\" pushes to queue \"oders\", which has no [queues] entry (did you mean \"orders\"?)";
+    assert!(said.contains(slip), "{said}");
+    let misspelt =
+        "[queues.orders]\nmode = \"fifo\"\n[[workers]]\nqueue = \"ordres\"\ncommand = [\"true\"]\n";
+    std::fs::write(site.path("other.toml"), misspelt).unwrap();
+    let wrong = site.run(&["config", "check", "--config", "other.toml"]);
+    assert!(refused(&wrong).contains("(did you mean \"orders\"?)"), "{}", text(&wrong));
     let shown: Value =
         serde_json::from_slice(&site.run(&["config", "check", "--json"]).stdout).unwrap();
     assert_eq!(shown["queues"], json!([{ "queue": "orders", "mode": "fifo" }]));

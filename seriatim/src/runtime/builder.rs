@@ -22,6 +22,7 @@ use crate::batch::Batch;
 use crate::codec::Codec;
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::id::REMOTE_NAME_START;
 use crate::job::validate_queue_name;
 use crate::middleware::{self, Next};
 use crate::observe::Observer;
@@ -361,6 +362,10 @@ impl EngineBuilder {
         if !(1..=CONCURRENCY_MAX).contains(&settings.concurrency) {
             let message = format!("must be 1 to {CONCURRENCY_MAX}");
             return Err(Error::invalid("concurrency", message));
+        }
+        if settings.node_name.starts_with(REMOTE_NAME_START) {
+            let message = format!("names of remote workers begin with {REMOTE_NAME_START:?}");
+            return Err(Error::invalid("node_name", message));
         }
         if settings.heartbeat.is_zero() || settings.poll_interval.is_zero() {
             let field = if settings.heartbeat.is_zero() { "heartbeat" } else { "poll_interval" };

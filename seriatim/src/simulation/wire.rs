@@ -221,6 +221,9 @@ impl Store for Wire {
     async fn check(&self) -> Result<()> {
         self.world.store.check().await
     }
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        self.world.store.secret(offered).await
+    }
     async fn declare(&self, r: Declare) -> Result<()> {
         deed!(self, "declare", |world, now| world.store.declare(Declare { now, ..r }).await)
     }

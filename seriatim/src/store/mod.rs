@@ -89,6 +89,14 @@ pub trait Store: Send + Sync + 'static {
     /// - Where no store was ever set up it is `NotFound`; one of another version is `Conflict`.
     async fn check(&self) -> Result<()>;
 
+    /// The secret of this store, the same for all who use it: a server knows by it the claims that any
+    /// server of the store handed out. `offered` is random.
+    ///
+    /// - The first call keeps what it offers; every later one answers that, whatever it offers.
+    /// - Of several first calls at once one wins, and all answer the same.
+    /// - No listing shows it. A store that was emptied keeps the next offer.
+    async fn secret(&self, offered: Secret) -> Result<Secret>;
+
     /// Declares queues, so that all nodes and producers agree on them.
     ///
     /// - A new queue is created; an existing one with the same mode and merge gets the new settings.

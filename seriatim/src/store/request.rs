@@ -1,6 +1,7 @@
 //! What the store's methods take and answer: one struct each, with an explicit `now`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,16 @@ pub struct Capabilities {
     pub claim_split: Option<usize>,
     /// Whether the administrative half of the contract (listings, actions, sweep, …) is there.
     pub complete: bool,
+}
+
+/// A secret that all users of a store share. `Debug` does not show it. See [`crate::Store::secret`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret(pub [u8; 32]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
 }
 
 /// See [`crate::Store::declare`].

@@ -95,6 +95,10 @@ impl Store for Metered {
         self.told("check", self.inner.check().await)
     }
 
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        self.told("secret", self.inner.secret(offered).await)
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.told("declare", self.inner.declare(request).await)
     }

@@ -50,15 +50,15 @@ fn hoarded(site: Site) {
     assert_eq!(rest["count"], HOARDED - 1);
     let lane = lanes(claim(&api, "honest", 1, 60)).remove(0);
     assert_eq!(lane["crashes"], 1);
-    let mine = json!({ "lane": lane["lane"], "token": lane["token"], "outcome": "done" });
+    let mine = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": "done" });
     let settle = json!({ "worker": "honest", "results": [mine] });
     assert_eq!(api.post("/api/v1/work/settle", &settle).done()["results"][0]["status"], "ok");
     // The hoarder is fenced off, and hears it with its next heartbeat.
     let old = &held[7];
-    let theirs = json!({ "lane": old["lane"], "token": old["token"] });
+    let theirs = json!({ "lane": old["lane"], "token": old["token"], "secret": old["secret"] });
     let beat = json!({ "worker": "hoarder", "claims": [theirs] });
     assert_eq!(api.post("/api/v1/work/heartbeat", &beat).done()["lost"], json!([old["lane"]]));
-    let theirs = json!({ "lane": old["lane"], "token": old["token"], "outcome": "done" });
+    let theirs = json!({ "lane": old["lane"], "token": old["token"], "secret": old["secret"], "outcome": "done" });
     let settle = json!({ "worker": "hoarder", "results": [theirs] });
     assert_eq!(api.post("/api/v1/work/settle", &settle).done()["results"][0]["status"], "stale");
     assert!(api.log().contains("node release"), "the audit log tells it: {}", api.log());
@@ -86,7 +86,7 @@ fn long_leases(site: Site) {
     let (field, detail) = claim(&api, "w", 1, 86_400).refused(400);
     assert_eq!((&*field, detail.contains("at most 1h")), ("lease_ttl_sec", true), "{detail}");
     let lane = lanes(claim(&api, "w", 1, 3_600)).remove(0);
-    let held = json!({ "lane": lane["lane"], "token": lane["token"] });
+    let held = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
     let beat = json!({ "worker": "w", "lease_ttl_sec": 86_400, "claims": [held] });
     let (field, detail) = api.post("/api/v1/work/heartbeat", &beat).refused(400);
     assert_eq!((&*field, detail.contains("at most 1h")), ("lease_ttl_sec", true), "{detail}");
@@ -151,7 +151,7 @@ fn deleted(site: Site) {
     assert_eq!(api.get("/api/v1/queues/orders").done()["queue"], "orders");
     let gone = delete(&api, "/api/v1/queues/orders?force=true").done();
     assert_eq!(gone, json!({ "queue": "orders", "count": 2, "released": 1 }));
-    let theirs = json!({ "lane": lane["lane"], "token": lane["token"], "outcome": "done" });
+    let theirs = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": "done" });
     let settle = json!({ "worker": "w", "results": [theirs] });
     assert_eq!(api.post("/api/v1/work/settle", &settle).done()["results"][0]["status"], "stale");
     api.get("/api/v1/queues/orders").refused(404);

@@ -100,7 +100,25 @@ fn read(mut stream: TcpStream) -> Option<Answer> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some(Answer { status, head, body: bytes.split_off(end + 4) })
+    let mut answer = Answer { status, head, body: bytes.split_off(end + 4) };
+    if answer.header("transfer-encoding") == Some("chunked") {
+        answer.body = joined(&answer.body);
+    }
+    Some(answer)
+}
+
+/// The pieces of a body, of which each is led by its length.
+fn joined(mut pieces: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Some(end) = pieces.windows(2).position(|two| two == b"\r\n") {
+        let length = std::str::from_utf8(&pieces[..end]).unwrap();
+        let length = usize::from_str_radix(length, 16).unwrap();
+        // A reset may have cut the last piece off.
+        let Some((piece, rest)) = pieces[end + 2..].split_at_checked(length) else { break };
+        body.extend_from_slice(piece);
+        pieces = rest.get(2..).unwrap_or_default();
+    }
+    body
 }
 
 impl Answer {

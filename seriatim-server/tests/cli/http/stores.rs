@@ -69,7 +69,7 @@ impl Walk {
     }
 
     fn settle(&self, lane: &Value, outcome: &str) {
-        let result = json!({ "lane": lane["lane"], "token": lane["token"], "outcome": outcome, "error": "down" });
+        let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": outcome, "error": "down" });
         let body = json!({ "worker": "walker", "results": [result] });
         assert_eq!(self.post("/api/v1/work/settle", &[], body)["results"][0]["status"], "ok");
     }
@@ -114,14 +114,16 @@ impl Walk {
         let lane = self.claim("a");
         let running = self.get("/api/v1/queues/{queue}/running", &["a"]);
         assert_eq!(running["lanes"][0]["lane"], lane["lane"]);
-        let claim =
-            json!({ "lane": lane["lane"], "token": lane["token"], "progress": { "done": 1 } });
+        let claim = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "progress": { "done": 1 } });
         let beat = json!({ "worker": "walker", "claims": [claim] });
         let beat = self.post("/api/v1/work/heartbeat", &[], beat);
         assert_eq!(beat, json!({ "cancel": [], "lost": [] }));
         let nodes = self.get("/api/v1/nodes", &[]);
         assert!(nodes["nodes"].as_array().unwrap().len() >= 2, "{nodes}");
-        assert_eq!(self.get("/api/v1/nodes/{node}", &["walker"])["lanes"][0]["key"], lane["key"]);
+        assert_eq!(
+            self.get("/api/v1/nodes/{node}", &["remote:walker"])["lanes"][0]["key"],
+            lane["key"]
+        );
         self.settle(&lane, "retry");
         assert_eq!(self.act("/api/v1/queues/{queue}/bury-failed", &["a"])["count"], 1);
         let lane = self.claim("a");
@@ -178,7 +180,7 @@ impl Walk {
     fn nodes(&self) {
         for command in ["quiet", "resume", "stop"] {
             let pattern = format!("/api/v1/nodes/{{node}}/{command}");
-            assert_eq!(self.act(&pattern, &["walker"])["command"], command);
+            assert_eq!(self.act(&pattern, &["remote:walker"])["command"], command);
         }
     }
 }

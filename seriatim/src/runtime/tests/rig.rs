@@ -215,6 +215,9 @@ impl Store for Rig {
     async fn check(&self) -> Result<()> {
         self.inner.check().await
     }
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        self.inner.secret(offered).await
+    }
     async fn declare(&self, r: Declare) -> Result<()> {
         self.faults.declares.fetch_add(1, Ordering::SeqCst);
         self.inner.declare(Declare { now: Some(self.at(r.now)), ..r }).await

@@ -122,6 +122,10 @@ impl Store for Memory {
         self.open().map(drop)
     }
 
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        Ok(*self.open()?.secret.get_or_insert(offered))
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.open()?.declare(self.at(request.now), request.queues)
     }

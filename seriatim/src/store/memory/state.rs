@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{JobId, NodeId, Token};
 use crate::queue::Queue;
-use crate::store::request::{Claim, Command, NodeInfo};
+use crate::store::request::{Claim, Command, NodeInfo, Secret};
 use crate::store::view::JobState;
 
 /// A queue of the model.
@@ -91,6 +91,7 @@ pub(in crate::store) struct State {
     pub routes: Vec<(Option<String>, Option<String>)>,
     pub nodes: BTreeMap<NodeId, NodeRow>,
     pub leaders: HashMap<Arc<str>, (NodeId, Timestamp)>,
+    pub secret: Option<Secret>,
 }
 
 impl State {

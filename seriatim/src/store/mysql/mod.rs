@@ -235,6 +235,12 @@ impl Inner {
     }
 }
 
+impl Mysql {
+    async fn kept_secret(&self) -> Result<Option<Secret>> {
+        transact!(self.inner, Hold::Look, None, work => nodes::secret(work))
+    }
+}
+
 #[async_trait]
 impl Store for Mysql {
     fn capabilities(&self) -> Capabilities {
@@ -259,6 +265,16 @@ impl Store for Mysql {
 
     async fn check(&self) -> Result<()> {
         Ok(migrate::check(&self.inner.pool).await?)
+    }
+
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        if let Some(secret) = self.kept_secret().await? {
+            return Ok(secret);
+        }
+        transact!(self.inner, Hold::Shared, None, work => nodes::keep_secret(work, offered))?;
+        // A transaction of its own: it sees what another one kept meanwhile.
+        let gone = || Error::new(ErrorKind::Corrupt, "the secret of the store is gone");
+        self.kept_secret().await?.ok_or_else(gone)
     }
 
     async fn declare(&self, request: Declare) -> Result<()> {

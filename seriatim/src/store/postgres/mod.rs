@@ -125,6 +125,10 @@ impl Store for Postgres {
         migrate::check(&self.pool).await
     }
 
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        self.keep_secret(offered).await
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.declare_queues(request).await?;
         self.ring();

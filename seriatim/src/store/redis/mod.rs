@@ -210,6 +210,10 @@ impl Store for Redis {
         self.do_check().await
     }
 
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        self.keep_secret(offered).await
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.do_declare(request).await?;
         self.bell.ring();

@@ -262,6 +262,13 @@ impl Store for Sqlite {
         }
     }
 
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        match self.look(|tx| tx.at(None).secret()).await? {
+            Some(secret) => Ok(secret),
+            None => self.change(move |tx| tx.at(None).keep_secret(offered)).await,
+        }
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.change(move |tx| tx.at(request.now).declare(&request.queues)).await
     }

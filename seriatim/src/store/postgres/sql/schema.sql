@@ -29,11 +29,9 @@ CREATE TABLE seriatim.queue (
   retain_dead bigint NOT NULL,
   retain_dead_max bigint NOT NULL,
   idempotency_ttl bigint NOT NULL,
-  lease_max bigint NOT NULL,
   definition text NOT NULL,
   declared boolean NOT NULL,
-  paused boolean NOT NULL DEFAULT false,
-  closing boolean NOT NULL DEFAULT false -- it is being deleted
+  paused boolean NOT NULL DEFAULT false
 );
 
 -- Ended turns of a queue. Several rows for each, lest every settle wait for one row.
