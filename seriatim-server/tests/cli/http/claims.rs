@@ -82,7 +82,7 @@ fn settle(api: &Api, name: &str, claim: &Value) -> Answer {
 fn beat(api: &Api, name: &str, claim: &Value) -> Answer {
     let mut claim = claim.clone();
     claim["progress"] = json!({ "by": name });
-    let body = json!({ "worker": "w", "lease_ttl_sec": 86_400, "claims": [claim] });
+    let body = json!({ "worker": "w", "lease_ttl_sec": 3_600, "claims": [claim] });
     post(api, name, "/work/heartbeat", body)
 }
 

@@ -114,14 +114,21 @@ fn row(method: &str, path: &str) -> Row {
             | "/queues/{queue}/lane/pause"
             | "/queues/{queue}/lane/resume"
             | "/queues/{queue}/lane/retry"
-            | "/queues/{queue}/lane/delete",
+            | "/queues/{queue}/lane/delete"
+            | "/queues/{queue}/lane/release"
+            | "/queues/{queue}/drain",
         ) => (Administer, Forbidden, Body::None),
         ("post", "/queues/{queue}/morgue/requeue" | "/queues/{queue}/morgue/delete") => {
             (Administer, Forbidden, body(json!({ "all": true })))
         }
-        ("post", "/nodes/{node}/quiet" | "/nodes/{node}/resume" | "/nodes/{node}/stop") => {
-            (Administer, Forbidden, Body::None)
-        }
+        (
+            "post",
+            "/nodes/{node}/quiet"
+            | "/nodes/{node}/resume"
+            | "/nodes/{node}/stop"
+            | "/nodes/{node}/release",
+        )
+        | ("delete", "/queues/{queue}") => (Administer, Forbidden, Body::None),
         ("post", "/work/claim") => {
             (Work, Forbidden, body(json!({ "worker": "w", "queues": ["work"] })))
         }
@@ -135,7 +142,7 @@ fn row(method: &str, path: &str) -> Row {
 
 fn beat(mut claim: Value) -> Value {
     claim["progress"] = json!({ "by": "the matrix" });
-    json!({ "worker": "w", "lease_ttl_sec": 86_400, "claims": [claim] })
+    json!({ "worker": "w", "lease_ttl_sec": 3_600, "claims": [claim] })
 }
 
 fn settle(mut claim: Value) -> Value {
@@ -266,7 +273,10 @@ impl Matrix {
                     }
                 }
                 body => {
-                    let path = self.path(pattern);
+                    let mut path = self.path(pattern);
+                    if method == "delete" {
+                        path += "?force=true";
+                    }
                     let body = if let Body::Json(body) = body { Some(body) } else { None };
                     let status = self.send(name, method, &path, body);
                     assert_eq!(status, expected(&row, name, None), "{name}: {method} {path}");
@@ -298,6 +308,14 @@ impl Matrix {
         let pushed = self.done("admin", "/api/v1/queues/orders/jobs", body);
         let id = pushed["jobs"][0]["job_id"].as_str().unwrap();
         let path = pattern.replace("{job_id}", id).replace("{queue}", "orders");
+        if path.ends_with("/release") {
+            self.done("admin", "/api/v1/queues/orders/jobs", json!({ "key": "held" }));
+            let claim = json!({ "worker": "w", "queues": ["orders"] });
+            self.done("worker", "/api/v1/work/claim", claim);
+        }
+        if path.ends_with("/lane/release") {
+            return path + "?key=held";
+        }
         let key = if path.contains("/lane") && !path.ends_with("/lanes") { "?key=k" } else { "" };
         path.replace("{node}", "remote:worker%2Fw") + key
     }
