@@ -1,5 +1,6 @@
 //! A queue that one process deletes while others use it.
 
+use super::super::reply::single;
 use super::*;
 use crate::SharedStore;
 use crate::store::definition::tests::{
@@ -53,7 +54,7 @@ async fn the_shards_of_a_deleted_queue_keep_nothing_but_their_last_numbers() {
     for shard in 0..4 {
         for name in ["lanes", "jobs", "keys", "ready", "wake", "open", "prios", "equal"] {
             let key = format!("{prefix}:{{q1:{shard}}}:{name}");
-            let exists = redis::cmd("EXISTS").arg(key).to_owned();
+            let exists = ::redis::cmd("EXISTS").arg(key).to_owned();
             let exists = single(store.link.query(&exists).await.unwrap()).unwrap().int().unwrap();
             assert_eq!(exists, 0, "{name} of shard {shard}");
         }
