@@ -46,7 +46,7 @@ fn hoarded(site: Site) {
     api.act("/api/v1/queues/orders/lane/retry?key=k0").refused(409);
     // By key, and then all that is left.
     assert_eq!(api.act("/api/v1/queues/orders/lane/release?key=k0").done()["count"], 1);
-    let rest = api.act("/api/v1/nodes/hoarder/release").done();
+    let rest = api.act("/api/v1/nodes/remote:hoarder/release").done();
     assert_eq!(rest["count"], HOARDED - 1);
     let lane = lanes(claim(&api, "honest", 1, 60)).remove(0);
     assert_eq!(lane["crashes"], 1);
@@ -147,7 +147,7 @@ fn deleted(site: Site) {
     let lane = lanes(claim(&api, "w", 1, 60)).remove(0);
     // Somebody works on it.
     let (_, detail) = delete(&api, "/api/v1/queues/orders").refused(409);
-    assert!(detail.contains("node w"), "{detail}");
+    assert!(detail.contains("node remote:w"), "{detail}");
     assert_eq!(api.get("/api/v1/queues/orders").done()["queue"], "orders");
     let gone = delete(&api, "/api/v1/queues/orders?force=true").done();
     assert_eq!(gone, json!({ "queue": "orders", "count": 2, "released": 1 }));
@@ -188,14 +188,14 @@ fn the_command_line_releases_drains_and_deletes() {
     let (code, said) = run(&["lanes", "release", "orders", "c"]);
     assert!(code == 1 && said.contains("not claimed"), "{said}");
     assert_eq!(run(&["lanes", "release", "orders", "a"]), (0, "1 lane released\n".to_owned()));
-    let (code, said) = run(&["nodes", "release", "w"]);
-    assert!(code == 0 && said.starts_with("1 lane of w-"), "{said}");
+    let (code, said) = run(&["nodes", "release", "remote:w"]);
+    assert!(code == 0 && said.starts_with("1 lane of remote:w-"), "{said}");
     let (code, said) = run(&["queues", "drain", "orders"]);
     assert!(code == 2 && said.contains("--yes"), "{said}");
     let (code, said) = run(&["queues", "drain", "orders", "--yes"]);
     assert_eq!((code, &*said), (0, "3 lanes are emptied\n"));
     let (code, said) = run(&["queues", "delete", "orders", "--yes"]);
-    assert!(code == 1 && said.contains("node w works on"), "{said}");
+    assert!(code == 1 && said.contains("node remote:w"), "{said}");
     let (code, said) = run(&["queues", "delete", "orders", "--force", "--yes"]);
     assert_eq!((code, &*said), (0, "orders is deleted, with 0 jobs\n"));
     assert_eq!(run(&["queues", "show", "orders"]).0, 1);

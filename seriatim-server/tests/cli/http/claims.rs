@@ -82,7 +82,7 @@ fn settle(api: &Api, name: &str, claim: &Value) -> Answer {
 fn beat(api: &Api, name: &str, claim: &Value) -> Answer {
     let mut claim = claim.clone();
     claim["progress"] = json!({ "by": name });
-    let body = json!({ "worker": "w", "lease_ttl_sec": 86_400, "claims": [claim] });
+    let body = json!({ "worker": "w", "lease_ttl_sec": 3_600, "claims": [claim] });
     post(api, name, "/work/heartbeat", body)
 }
 
@@ -191,7 +191,7 @@ async fn foreign_heartbeats_do_nothing(url: Option<&str>) {
     beat(&api, "robot", &lane).done();
     let shown = get(&api, "ops", "/queues/orders/lane?key=k2").done();
     assert_eq!(shown["progress"]["by"], "robot", "{shown}");
-    assert_eq!(expired_after(&store, Duration::from_secs(3_600)).await, 0);
+    assert_eq!(expired_after(&store, Duration::from_secs(1_800)).await, 0);
     settled(&api, "robot", &lane);
     store.close().await.unwrap();
 }

@@ -169,7 +169,7 @@ impl Walk {
         let release = "/api/v1/queues/{queue}/lane/release?key=k2";
         assert_eq!(self.act(release, &["b"])["count"], 1);
         assert_eq!(self.claim("b")["crashes"], 1);
-        assert_eq!(self.act("/api/v1/nodes/{node}/release", &["walker"])["count"], 1);
+        assert_eq!(self.act("/api/v1/nodes/{node}/release", &["remote:walker"])["count"], 1);
         assert_eq!(self.act("/api/v1/queues/{queue}/drain", &["b"])["count"], 1);
         self.push("c", "k");
         let deleted = self.call("DELETE", "/api/v1/queues/{queue}", &["c"], None);
