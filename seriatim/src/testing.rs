@@ -85,10 +85,11 @@ impl Lab {
 
     /// An engine on it, to be given the workers that are tested.
     pub fn engine(&self) -> EngineBuilder {
-        // As long as queues allow, so that paused time need not stop at every beat of a year.
-        let lease = LEASE_MAX;
-        let engine = Engine::builder(self.store.clone());
-        engine.lease(lease).heartbeat(lease / 4).poll_interval(LOOK_MAX)
+        // Long, so that paused time need not stop at every beat of a year.
+        Engine::builder(self.store.clone())
+            .lease(LEASE_MAX)
+            .heartbeat(LEASE_MAX / 3)
+            .poll_interval(LOOK_MAX)
     }
 
     /// The jobs that wait in a queue, due or not, in the order of their arrival.

@@ -162,7 +162,7 @@ impl Bench {
 
     /// Takes claims away from their holders.
     pub async fn release(&mut self, claims: ClaimSelection) -> Vec<Turn> {
-        let request = Release { now: Some(self.now), claims, below: None, lanes_max: 1_000 };
+        let request = Release { now: Some(self.now), claims, made_by: None, lanes_max: 1_000 };
         self.store.release(request).await.expect("release is answered")
     }
 

@@ -8,7 +8,7 @@ use crate::store::{
     Beat, Claim, ClaimSelection, JobState, Lease, PushStatus, Release, Settled, delete_queue,
     release_claims,
 };
-use crate::{ErrorKind, LaneId, Mode, Outcome, Queue, Token};
+use crate::{ErrorKind, LaneId, Mode, Outcome, Queue};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const TICK: Duration = Duration::from_micros(1);
@@ -130,17 +130,18 @@ async fn all_claims_of_a_node_are_released_in_steps_and_nobody_else_s(mut bench:
     let mine = bench.claim(1).await.remove(0);
     bench.pass(TICK);
     let mut released: Vec<LaneId> = Vec::new();
-    let mut below = None;
+    let (began, mut made_by) = (bench.now, None);
     loop {
         let claims = ClaimSelection::Node(hoarder.id.clone());
-        let request = Release { now: Some(bench.now), claims, below, lanes_max: 3 };
+        let request = Release { now: Some(bench.now), claims, made_by, lanes_max: 3 };
         let turns = bench.store.release(request).await.unwrap();
-        below = below.or(turns.iter().map(|turn| turn.token).min());
+        made_by = Some(began);
         released.extend(turns.iter().map(|turn| turn.lane));
         if turns.len() < 3 {
             break;
         }
         // What it claims meanwhile is not touched by the next step.
+        bench.pass(TICK);
         assert_eq!(bench.claimed(hoards(&bench, "q", 1)).await.turns.len(), 1);
         bench.pass(TICK);
     }
@@ -160,7 +161,8 @@ async fn releasing_what_is_not_claimed_does_nothing(mut bench: Bench) {
     assert_eq!(bench.release(ClaimSelection::Lane(lane)).await, []);
     let turn = bench.one().await;
     let claims = key("k");
-    let request = Release { now: Some(bench.now), claims, below: Some(Token(1)), lanes_max: 10 };
+    let made_by = Some(bench.now - TICK);
+    let request = Release { now: Some(bench.now), claims, made_by, lanes_max: 10 };
     assert_eq!(bench.store.release(request).await.unwrap(), []);
     bench.done(&turn).await;
 }
@@ -336,6 +338,7 @@ async fn a_new_queue_of_the_same_name_knows_nothing_of_the_old_one(mut bench: Be
     bench.done(&turn).await;
     bench.store.pause_queue("q", true).await.unwrap();
     bench.delete_queue(100).await;
+    bench.pass(TICK);
     // In another mode, not paused, with figures that begin again.
     bench.declare(Queue::accumulate("q")).await;
     let new = bench.push(job("b").idempotency_key("once")).await;
@@ -389,7 +392,7 @@ async fn deleting_by_force_releases_what_runs(mut bench: Bench) {
 
 async fn an_unknown_queue_cannot_be_released_or_deleted(bench: Bench) {
     for claims in [key("k"), ClaimSelection::Queue("q".into())] {
-        let request = Release { now: None, claims, below: None, lanes_max: 1 };
+        let request = Release { now: None, claims, made_by: None, lanes_max: 1 };
         refused(bench.store.release(request).await, ErrorKind::NotFound, "queue");
     }
     let deleted = delete_queue(&*bench.store, "q", true).await;

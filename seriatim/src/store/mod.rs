@@ -180,7 +180,7 @@ pub trait Store: Send + Sync + 'static {
     /// - Each lane gets a new token that no node holds and whose lease has run out. The caller settles it with
     ///   [`crate::Outcome::Crash`]; if it does not, the next rescue takes it over. Crash counts are unchanged
     ///   until then.
-    /// - Lanes that are not claimed are left alone, and so are claims whose token is not below `below`.
+    /// - Lanes that are not claimed are left alone, and so are claims that were made after `made_by`.
     /// - A queue that does not exist is `NotFound`.
     async fn release(&self, request: Release) -> Result<Vec<Turn>>;
 

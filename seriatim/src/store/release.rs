@@ -24,16 +24,17 @@ const STEP_LANES: usize = 1_000;
 ///
 /// If the settle fails, the lanes are released all the same: the next rescue of any engine settles them.
 pub async fn release_claims(store: &dyn Store, claims: ClaimSelection) -> Result<u64> {
-    let (mut count, mut below) = (0, None);
+    let (mut count, mut made_by) = (0, None);
+    let began = store.now().await?;
     loop {
         let lanes_max = STEP_LANES;
-        let request = Release { now: None, claims: claims.clone(), below, lanes_max };
+        let request = Release { now: None, claims: claims.clone(), made_by, lanes_max };
         let turns = store.release(request).await?;
         if turns.is_empty() {
             return Ok(count);
         }
         count += turns.len() as u64;
-        below = below.or_else(|| turns.iter().map(|turn| turn.token).min());
+        made_by = Some(began);
         let queues = store.queues().await?;
         let settlement = |turn: &Turn| -> Settlement {
             let known = queues.iter().find(|view| view.queue.name == *turn.queue);

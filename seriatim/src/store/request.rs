@@ -355,8 +355,8 @@ pub struct Release {
     pub now: Option<Timestamp>,
     /// Which claims.
     pub claims: ClaimSelection,
-    /// Only claims with a lower token: those that stood when the first of several calls was made.
-    pub below: Option<Token>,
+    /// Only claims that were made by then: those that stood when the first of several calls was made.
+    pub made_by: Option<Timestamp>,
     /// Most lanes to release.
     pub lanes_max: usize,
 }

@@ -192,7 +192,9 @@ impl State {
             };
             chosen
                 && queue.is_none_or(|queue| lane.id.queue == queue)
-                && request.below.is_none_or(|token| lane.token < token)
+                && request
+                    .made_by
+                    .is_none_or(|by| lane.hold.as_ref().is_some_and(|hold| hold.claimed_at <= by))
         };
         let most = request.lanes_max.min(CLAIM_LANES_MAX);
         let held: Vec<u64> = self.claimed.iter().copied().filter(is_chosen).take(most).collect();

@@ -386,10 +386,10 @@ pub(super) async fn release(work: &mut Work<'_>, request: &Release) -> Try<Vec<T
             format!("q IN ({queues}) AND node = {}", text(&node.0))
         }
     };
-    let below = request.below.map_or(i64::MAX, |token| token.0);
+    let made_by = request.made_by.map_or(i64::MAX, Timestamp::as_micros);
     let most = request.lanes_max.min(CLAIM_LANES_MAX);
     let sql = format!(
-        "SELECT id FROM seriatim_lane WHERE {filter} AND st = 2 AND tok < {below} ORDER BY id LIMIT {most}"
+        "SELECT id FROM seriatim_lane WHERE {filter} AND st = 2 AND claimed_at <= {made_by} ORDER BY id LIMIT {most}"
     );
     let mut ids = BTreeSet::new();
     for row in work.rows(&sql).await? {

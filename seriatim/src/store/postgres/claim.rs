@@ -101,10 +101,10 @@ impl Postgres {
         }
         let name = name.map(|name| kept(name));
         let (queue, number) = (lane.map(|lane| i64::from(lane.queue)), lane.map(lane_number));
-        let below = request.below.map_or(i64::MAX, |token| token.0);
+        let made_by = request.made_by.map_or(i64::MAX, micros);
         let lanes_max = count(request.lanes_max, CLAIM_LANES_MAX);
         let params: super::pool::Params<'_> =
-            &[&now, &name, &key, &queue, &number, &node, &below, &NOBODY, &lanes_max];
+            &[&now, &name, &key, &queue, &number, &node, &made_by, &NOBODY, &lanes_max];
         turns(&self.pool.query(RELEASE, params).await?, false)
     }
 

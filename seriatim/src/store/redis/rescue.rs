@@ -12,7 +12,7 @@ use super::queues::Known;
 use super::reply::{Fields, Shard};
 use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::limits::{CLAIM_LANES_MAX, TOKEN_MAX};
+use crate::limits::CLAIM_LANES_MAX;
 use crate::store::release::NOBODY;
 use crate::store::request::{ClaimSelection, Release, Rescue};
 use crate::turn::Turn;
@@ -43,14 +43,14 @@ impl Redis {
 
     pub(super) async fn do_release(&self, request: Release) -> Result<Vec<Turn>> {
         let (what, name, places) = self.places_of(&request.claims).await?;
-        let below = request.below.map_or(TOKEN_MAX + 1, |token| token.0);
+        let made_by = request.made_by.unwrap_or(Timestamp::MAX);
         let (most, mut turns) = (request.lanes_max.min(CLAIM_LANES_MAX), Vec::new());
         for (queue, shard) in places {
             if turns.len() == most {
                 break;
             }
             let mut args = Args::at(request.now);
-            args.text(NOBODY).int((most - turns.len()) as i64).int(below);
+            args.text(NOBODY).int((most - turns.len()) as i64).time(made_by);
             args.text(what).text(&name);
             let taken = self.link.call_durably(&RELEASE, &self.key(shard, ""), &args).await?;
             turns.extend(taken.turns(shard, &queue)?);

@@ -17,6 +17,14 @@ use crate::store::release::{NO_LEASE, NOBODY};
 use crate::store::request::{ClaimSelection, Lease, Release, Rescue};
 use crate::turn::Turn;
 
+/// Who takes claims over: under which name and lease, those that were made by then, and so many lanes at most.
+struct Taker {
+    node: NodeId,
+    lease: Lease,
+    made_by: i64,
+    most: usize,
+}
+
 impl Tx<'_> {
     pub(super) fn rescue(&mut self, request: &Rescue) -> Result<Vec<Turn>> {
         self.check_node(&request.node, request.ticket)?;
@@ -29,28 +37,27 @@ impl Tx<'_> {
             })?;
         let mut turns = Vec::new();
         let most = request.lanes_max.min(CLAIM_LANES_MAX);
+        let lease = Lease::Node { ttl: request.lease };
+        let taker = Taker { node: request.node.clone(), lease, made_by: i64::MAX, most };
         for (token, queue, lanes) in expired {
             if turns.len() >= most {
                 break;
             }
-            let lease = Lease::Node { ttl: request.lease };
-            self.take_over(&request.node, lease, (token, queue, &lanes), most, &mut turns)?;
+            self.take_over(&taker, (token, queue, &lanes), &mut turns)?;
         }
         Ok(turns)
     }
 
     pub(super) fn release(&mut self, request: &Release) -> Result<Vec<Turn>> {
-        let below = request.below.map_or(i64::MAX, |token| token.0);
+        let made_by = request.made_by.map_or(i64::MAX, Timestamp::as_micros);
         let most = request.lanes_max.min(CLAIM_LANES_MAX);
         let mut turns = Vec::new();
+        let taker = Taker { node: NodeId::from(NOBODY), lease: NO_LEASE, made_by, most };
         for (token, queue, lanes) in self.claims_of(&request.claims)? {
             if turns.len() >= most {
                 break;
             }
-            if token < below {
-                let nobody = NodeId::from(NOBODY);
-                self.take_over(&nobody, NO_LEASE, (token, queue, &lanes), most, &mut turns)?;
-            }
+            self.take_over(&taker, (token, queue, &lanes), &mut turns)?;
         }
         Ok(turns)
     }
@@ -87,21 +94,20 @@ impl Tx<'_> {
     /// Takes over lanes of one claim (its token, its queue, the lanes), so far as there is room for their turns.
     fn take_over(
         &mut self,
-        node: &NodeId,
-        lease: Lease,
+        taker: &Taker,
         (old, queue, lanes): (i64, u32, &[u8]),
-        most: usize,
         turns: &mut Vec<Turn>,
     ) -> Result<()> {
         let token = self.next_token();
-        let mut claim = ClaimRow { token, ttl: micros(lease.ttl()), lanes: Vec::new() };
-        let sql = "UPDATE lane SET tok = ?3 WHERE id = ?1 AND tok = ?2 AND st = 2";
+        let mut claim = ClaimRow { token, ttl: micros(taker.lease.ttl()), lanes: Vec::new() };
+        let sql =
+            "UPDATE lane SET tok = ?3 WHERE id = ?1 AND tok = ?2 AND st = 2 AND claimed_at <= ?4";
         let (ids, _) = lanes.as_chunks::<8>();
         for id in ids.iter().map(|bytes| i64::from_le_bytes(*bytes)) {
-            if turns.len() >= most {
+            if turns.len() >= taker.most {
                 break;
             }
-            if self.execute(sql, params![id, old, token])? == 1 {
+            if self.execute(sql, params![id, old, token, taker.made_by])? == 1 {
                 claim.add(id);
                 turns.extend(self.held_turn(id, false)?);
             }
@@ -110,7 +116,8 @@ impl Tx<'_> {
         if claim.count() == 0 {
             return Ok(());
         }
-        self.store_claims(queue, node, matches!(lease, Lease::Own { .. }), &[claim])
+        let own = matches!(taker.lease, Lease::Own { .. });
+        self.store_claims(queue, &taker.node, own, &[claim])
     }
 
     /// So many lanes of each claim row are not its any more.

@@ -364,7 +364,7 @@ END $$;
 -- Takes claims away from their holders: under a new token nobody holds them, and their lease has run out. They are
 -- locked as all lanes are, and then looked at again. Of a key, a lane, a queue, or a node.
 CREATE FUNCTION seriatim.release(_now bigint, _name text, _key text, _queue bigint, _lane bigint, _node text,
-  _below bigint, _nobody text, _lanes_max int) RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
+  _made_by bigint, _nobody text, _lanes_max int) RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
 DECLARE
   _t bigint := coalesce(_now, seriatim.clock());
   _number int := CASE WHEN _name IS NULL THEN _queue ELSE seriatim.queue_number(_name) END;
@@ -372,12 +372,12 @@ DECLARE
 BEGIN
   PERFORM seriatim.draw_tokens();
   _lanes := ARRAY(SELECT number FROM seriatim.lane
-    WHERE claimed AND token < _below AND (_number IS NULL OR queue = _number) AND (_key IS NULL OR key = _key)
+    WHERE claimed AND claimed_at <= _made_by AND (_number IS NULL OR queue = _number) AND (_key IS NULL OR key = _key)
       AND (_lane IS NULL OR number = _lane) AND (_node IS NULL OR holder = _node)
     ORDER BY number LIMIT _lanes_max);
   PERFORM seriatim.lock_lanes(_lanes);
   _lanes := ARRAY(SELECT number FROM seriatim.lane
-    WHERE number = ANY (_lanes) AND claimed AND token < _below AND (_node IS NULL OR holder = _node) ORDER BY number);
+    WHERE number = ANY (_lanes) AND claimed AND claimed_at <= _made_by AND (_node IS NULL OR holder = _node) ORDER BY number);
   UPDATE seriatim.lane SET token = nextval('seriatim.token'), holder = _nobody, own_lease = true, ttl = 0, until = _t
   WHERE number = ANY (_lanes);
   RETURN QUERY SELECT t.* FROM seriatim.turns_of(_lanes) t;
