@@ -4,13 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use seriatim::store::Declare;
 use seriatim::{Client, Job, Mode, Queue};
 
-use crate::site::{QUEUE, Serving, Site, eventually};
+use crate::site::{QUEUE, Serving, Site, eventually, is_alive, kill};
 
 /// What a server has in its environment and no program may see.
 const SECRETS: [(&str, &str); 4] = [
@@ -24,18 +26,20 @@ const TOKENS: &str =
 /// Notes what it was started with: of a shell's own variables nothing is there yet.
 const NOTE: &str = "cat /proc/$$/environ > $1.new; mv $1.new $1";
 
-/// A `serve` without the rights of root, with which a process may look into any other.
-fn serve(site: &Site, name: &str, prepare: impl FnOnce(&mut Command)) -> Serving {
-    let mut command = match rustix::process::geteuid().is_root() {
-        false => site.command(&[]),
-        true => {
-            let program = env!("CARGO_BIN_EXE_seriatim");
-            site.program("setpriv", &["--bounding-set=-all", program])
-        }
-    };
-    command.args(["serve", "--no-http"]);
+/// How `serve` is started without the rights of root, with which a process may look into any other.
+fn program() -> Vec<&'static str> {
+    let mut words = vec![env!("CARGO_BIN_EXE_seriatim"), "serve", "--no-http"];
+    if rustix::process::geteuid().is_root() {
+        words.splice(..0, ["setpriv", "--bounding-set=-all"]);
+    }
+    words
+}
+
+fn serve(site: &Site, log: &str, prepare: impl FnOnce(&mut Command)) -> Serving {
+    let words = program();
+    let mut command = site.program(words[0], &words[1..]);
     prepare(&mut command);
-    let log = fs::File::create(site.path(name)).unwrap();
+    let log = fs::File::create(site.path(log)).unwrap();
     Serving(command.stdin(Stdio::null()).stderr(log).spawn().unwrap())
 }
 
@@ -149,6 +153,11 @@ async fn a_program_cannot_read_the_environment_or_the_memory_of_the_server() {
 
 /// How soon after the restart the key must run again, where its lease is a minute.
 const SOON: Duration = Duration::from_secs(10);
+/// Two nodes in a session of their own, so that no process of another test is in it. The second one starts at
+/// a word, and ends with the input.
+const TWO_NODES: &str = "\"$@\" 2> killed.log & first=$!; echo $first > pid.new; mv pid.new pid
+    read word; cd \"$OTHER\"; \"$@\" 2> neighbour.log & second=$!
+    read end; kill $first $second 2> /dev/null; wait $second";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn nodes_that_hide_themselves_do_not_pass_for_programs_that_a_killed_one_left_behind() {
@@ -158,20 +167,26 @@ async fn nodes_that_hide_themselves_do_not_pass_for_programs_that_a_killed_one_l
              command = [\"sh\", \"-c\", \"{script}\"]\n"
         ))
     };
-    let shop = site("test -e first && echo > second; echo > first; exec tail -f /dev/null");
+    let shop = site("test -e first && exec touch second; echo > first; exec tail -f /dev/null");
     let other = site("echo > first");
     push(&shop, &[QUEUE]).await;
     push(&other, &[QUEUE]).await;
-    let killed = serve(&shop, "killed.log", |_| {});
+    let mut both = shop.program("setsid", &["sh", "-c", TWO_NODES, "sh"]);
+    both.args(program()).env("OTHER", other.folder.path()).stdin(Stdio::piped());
+    let mut both = both.spawn().unwrap();
+    let mut input = both.stdin.take().unwrap();
     eventually("the job runs", async || shop.path("first").exists()).await;
-    let neighbour = serve(&other, "neighbour.log", |_| {});
+    let pid: i32 = fs::read_to_string(shop.path("pid")).unwrap().trim().parse().unwrap();
+    input.write_all(b"go\n").unwrap();
     eventually("the neighbour works", async || other.path("first").exists()).await;
-    killed.kill();
+    kill(pid, Signal::KILL);
+    eventually("it is dead", async || !is_alive(pid)).await;
     let restarted = Instant::now();
     let successor = serve(&shop, "successor.log", |_| {});
     eventually("the key runs again", async || shop.path("second").exists()).await;
     let log = fs::read_to_string(shop.path("successor.log")).unwrap();
     assert!(restarted.elapsed() < SOON, "{:?}: {log}", restarted.elapsed());
-    successor.kill();
-    neighbour.stop();
+    successor.stop();
+    drop(input);
+    assert!(both.wait().unwrap().success(), "the neighbour ended in order");
 }

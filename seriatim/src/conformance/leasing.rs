@@ -131,7 +131,7 @@ async fn a_node_that_said_goodbye_has_stopped_and_is_forgotten_after_a_day(mut b
 
 async fn what_a_node_held_that_is_known_to_be_gone_is_taken_over_at_once(mut bench: Bench) {
     bench.queue(Mode::Fifo).await;
-    let long = JobOptions { lease_ttl: Some(DAY), ..JobOptions::default() };
+    let long = JobOptions { lease_ttl: Some(LEASE * 10), ..JobOptions::default() };
     let mut patient = job("b").key("patient");
     patient.options = long;
     bench.push_all(vec![job("a").key("usual"), patient]).await;

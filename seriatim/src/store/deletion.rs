@@ -72,7 +72,7 @@ async fn check_unused(store: &dyn Store, queue: &str) -> Result<()> {
     });
     let Some(node) = works else { return Ok(()) };
     let message = format!(
-        "node {} works on queue {queue:?} and would declare it again: take the queue out of its configuration or stop \
+        "node {} works on queue {queue:?} and may declare it again: take the queue out of its configuration or stop \
          the node; by force it is deleted all the same",
         node.info.id
     );

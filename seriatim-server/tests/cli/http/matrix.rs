@@ -108,6 +108,7 @@ fn row(method: &str, path: &str) -> Row {
             "post",
             "/queues/{queue}/pause"
             | "/queues/{queue}/resume"
+            | "/queues/{queue}/drain"
             | "/queues/{queue}/perform-all-now"
             | "/queues/{queue}/bury-failed"
             | "/queues/{queue}/delete-failed"
@@ -115,8 +116,7 @@ fn row(method: &str, path: &str) -> Row {
             | "/queues/{queue}/lane/resume"
             | "/queues/{queue}/lane/retry"
             | "/queues/{queue}/lane/delete"
-            | "/queues/{queue}/lane/release"
-            | "/queues/{queue}/drain",
+            | "/queues/{queue}/lane/release",
         ) => (Administer, Forbidden, Body::None),
         ("post", "/queues/{queue}/morgue/requeue" | "/queues/{queue}/morgue/delete") => {
             (Administer, Forbidden, body(json!({ "all": true })))
@@ -127,8 +127,8 @@ fn row(method: &str, path: &str) -> Row {
             | "/nodes/{node}/resume"
             | "/nodes/{node}/stop"
             | "/nodes/{node}/release",
-        )
-        | ("delete", "/queues/{queue}") => (Administer, Forbidden, Body::None),
+        ) => (Administer, Forbidden, Body::None),
+        ("delete", "/queues/{queue}") => (Administer, Forbidden, Body::None),
         ("post", "/work/claim") => {
             (Work, Forbidden, body(json!({ "worker": "w", "queues": ["work"] })))
         }
@@ -196,8 +196,8 @@ impl Matrix {
         };
         let tokens: Vec<String> = TOKENS.iter().map(entry).collect();
         let store = store.map(|url| format!("[store]\nurl = \"{url}\"\n")).unwrap_or_default();
-        let queues =
-            ["orders", "mails", "work"].map(|q| format!("[queues.{q}]\nmode = \"fifo\"\n"));
+        let queues = ["orders", "mails", "work", "release"]
+            .map(|q| format!("[queues.{q}]\nmode = \"fifo\"\n"));
         let config =
             format!("{store}[http]\ntokens = [{}]\n{}", tokens.join(", "), queues.concat());
         let site = Site::new(&config);
@@ -273,8 +273,9 @@ impl Matrix {
                     }
                 }
                 body => {
-                    let mut path = self.path(pattern);
+                    let mut path = self.path(pattern).await;
                     if method == "delete" {
+                        // The configuration declares the queue, so the server makes it again.
                         path += "?force=true";
                     }
                     let body = if let Body::Json(body) = body { Some(body) } else { None };
@@ -284,12 +285,13 @@ impl Matrix {
                 }
             }
         }
-        self.no_token(method, pattern, row.0);
+        self.no_token(method, pattern, row.0).await;
     }
 
     /// Without a token, and with one that nobody has.
-    fn no_token(&mut self, method: &str, pattern: &str, may: May) {
-        let request = || Request::new(&method.to_uppercase(), &self.path(pattern));
+    async fn no_token(&mut self, method: &str, pattern: &str, may: May) {
+        let path = self.path(pattern).await;
+        let request = || Request::new(&method.to_uppercase(), &path);
         let (none, wrong) = (request(), request().token("not-a-token-of-anybody"));
         let (none, wrong) = (none.status(&self.api.address), wrong.status(&self.api.address));
         if may == May::Anybody {
@@ -303,19 +305,19 @@ impl Matrix {
     }
 
     /// The path, filled with what is there: a job that waits, its queue and lane, a remote worker's node.
-    fn path(&self, pattern: &str) -> String {
+    async fn path(&self, pattern: &str) -> String {
+        if pattern.ends_with("/lane/release") {
+            let key = fastrand::u64(..).to_string();
+            self.done("admin", "/api/v1/queues/release/jobs", json!({ "key": key }));
+            let body = json!({ "worker": "w", "queues": ["release"] });
+            let lanes = self.done("admin", "/api/v1/work/claim", body);
+            let lane = lanes["lanes"][0]["lane"].as_str().unwrap();
+            return pattern.replace("{queue}", "release") + "?lane=" + lane;
+        }
         let body = json!({ "key": "k", "delay": "1h" });
         let pushed = self.done("admin", "/api/v1/queues/orders/jobs", body);
         let id = pushed["jobs"][0]["job_id"].as_str().unwrap();
         let path = pattern.replace("{job_id}", id).replace("{queue}", "orders");
-        if path.ends_with("/release") {
-            self.done("admin", "/api/v1/queues/orders/jobs", json!({ "key": "held" }));
-            let claim = json!({ "worker": "w", "queues": ["orders"] });
-            self.done("worker", "/api/v1/work/claim", claim);
-        }
-        if path.ends_with("/lane/release") {
-            return path + "?key=held";
-        }
         let key = if path.contains("/lane") && !path.ends_with("/lanes") { "?key=k" } else { "" };
         path.replace("{node}", "remote:worker%2Fw") + key
     }
