@@ -126,13 +126,6 @@ fn row(method: &str, path: &str) -> Row {
         ("post", "/queues/{queue}/morgue/requeue" | "/queues/{queue}/morgue/delete") => {
             (Administer, Forbidden, body(json!({ "all": true })))
         }
-        (
-            "post",
-            "/nodes/{node}/quiet"
-            | "/nodes/{node}/resume"
-            | "/nodes/{node}/stop"
-            | "/nodes/{node}/release",
-        ) => (Administer, Forbidden, Body::None),
         ("post", "/work/claim") => {
             (Work, Forbidden, body(json!({ "worker": "w", "queues": ["work"] })))
         }
