@@ -270,7 +270,11 @@ impl Matrix {
                     }
                 }
                 body => {
-                    let path = self.path(pattern);
+                    let mut path = self.path(pattern);
+                    if method == "delete" {
+                        // The configuration declares the queue, so the server makes it again.
+                        path += "?force=true";
+                    }
                     let body = if let Body::Json(body) = body { Some(body) } else { None };
                     let status = self.send(name, method, &path, body);
                     assert_eq!(status, expected(&row, name, None), "{name}: {method} {path}");
