@@ -49,6 +49,10 @@ fn serve(store: &str) -> Api {
     })
 }
 
+fn ask(who: &str, method: &str, path: &str) -> Request {
+    Request::new(method, path).token(&secret(who))
+}
+
 /// One place that is attacked, and when that ends.
 struct Siege<'a> {
     api: &'a Api,
@@ -66,13 +70,8 @@ impl<'a> Siege<'a> {
         self.began.elapsed() < self.lasts && !self.is_over.load(Ordering::Relaxed)
     }
 
-    fn ask(&self, who: &str, method: &str, path: &str) -> Request {
-        assert!(TOKENS.iter().any(|(name, _)| *name == who), "{method} {path} as {who}");
-        Request::new(method, path).token(&secret(who))
-    }
-
     fn post(&self, who: &str, path: &str, body: &Value) -> Answer {
-        self.ask(who, "POST", path).json(body).send(&self.api.address)
+        ask(who, "POST", path).json(body).send(&self.api.address)
     }
 
     /// Connections that do what keeps the server busy, a few of them new each time.
@@ -90,7 +89,7 @@ impl<'a> Siege<'a> {
     fn millions_of_jobs(&self) {
         let body = format!("[{}{{}}]", "{},".repeat(14 * MIB / 3));
         while self.goes_on() {
-            let push = self.ask("flood", "POST", JOBS).body("application/json", body.clone());
+            let push = ask("flood", "POST", JOBS).body("application/json", body.clone());
             let status = push.send(&self.api.address).status;
             assert!([400, 429].contains(&status), "{status}");
         }
@@ -98,14 +97,14 @@ impl<'a> Siege<'a> {
 
     fn pages_of_large_jobs(&self) {
         while self.goes_on() {
-            let page = self.ask("spy", "GET", "/api/v1/jobs?queue=large&limit=1000");
+            let page = ask("spy", "GET", "/api/v1/jobs?queue=large&limit=1000");
             let status = page.send(&self.api.address).status;
             assert!([200, 429].contains(&status), "{status}");
         }
     }
 
     fn unread_events(&self) {
-        let listen = self.ask("spy", "GET", "/api/v1/events").header("Last-Event-ID", "1");
+        let listen = ask("spy", "GET", "/api/v1/events").header("Last-Event-ID", "1");
         self.besiege(300, 10, || listen.start(&self.api.address));
     }
 
@@ -127,7 +126,7 @@ impl<'a> Siege<'a> {
 
     fn waiting_claims(&self) {
         let body = json!({ "worker": "h", "queues": ["empty"], "wait_ms": 60_000 });
-        let claim = self.ask("hoard", "POST", "/api/v1/work/claim").json(&body);
+        let claim = ask("hoard", "POST", "/api/v1/work/claim").json(&body);
         self.besiege(700, 10, || claim.start(&self.api.address));
     }
 
@@ -183,10 +182,7 @@ impl<'a> Siege<'a> {
                 did += 1;
             }
             let started = Instant::now();
-            assert_eq!(
-                self.ask("ops", "GET", "/api/v1/queues").send(&self.api.address).status,
-                200
-            );
+            assert_eq!(ask("ops", "GET", "/api/v1/queues").send(&self.api.address).status, 200);
             slowest = slowest.max(started.elapsed());
             std::thread::park_timeout(Duration::from_millis(100));
         }
@@ -217,11 +213,10 @@ fn all_at_once(store: &str) {
     let all = rustix::process::Rlimit { current: most.maximum, maximum: most.maximum };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, all).unwrap();
     let api = serve(store);
-    let before = Siege::new(&api, lasts);
     let payload = "x".repeat(4 * MIB - 2);
     for _ in 0..30 {
         let body = format!("{{\"payload\":\"{payload}\"}}");
-        let push = before.ask("ops", "POST", "/api/v1/queues/large/jobs");
+        let push = ask("ops", "POST", "/api/v1/queues/large/jobs");
         push.body("application/json", body).send(&api.address).done();
     }
     let siege = Siege::new(&api, lasts);
