@@ -44,17 +44,16 @@ fn run(arguments: Vec<OsString>) -> Result<ExitCode, Failure> {
     config::environment()?;
     let json = asks_for_json(&arguments);
     let program = cli();
-    let arguments = commands::grammar::normal(&program, arguments);
-    let cli = match program.try_get_matches_from(arguments) {
-        Ok(matches) => Cli::from_arg_matches(&matches),
-        Err(error) => Err(error),
-    };
-    let cli = match cli {
-        Ok(cli) => cli,
+    let read = program.clone();
+    let read = read.try_get_matches_from(commands::grammar::normal(&program, arguments.clone()));
+    let read = read.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match read {
+        Ok(read) => read,
         Err(error) if json && error.use_stderr() => return Err(misused(&error)),
         // Help and version too: they are written, and the process ends.
         Err(error) => error.exit(),
     };
+    commands::deed::audit(&matches, &arguments)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
     runtime.block_on(cli.command.run()).map(|()| ExitCode::SUCCESS)

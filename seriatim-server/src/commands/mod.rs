@@ -9,6 +9,7 @@ mod check;
 mod completions;
 mod config_check;
 pub(crate) mod cron;
+pub(crate) mod deed;
 mod demo;
 mod doctor;
 pub(crate) mod examples;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use seriatim::Timestamp;
 use tokio::time::Instant;
 
-pub(crate) use chain::verify;
+pub(crate) use chain::{Chain, verify};
 
 use super::around::REQUEST_ID;
 use super::auth::{Role, Who};
@@ -24,7 +24,6 @@ use super::limits::{AUDIT_REFUSED_PER_SECOND_MAX, off_thread};
 use super::server::Peer;
 use crate::output::text::one_line;
 use crate::output::time::absolute;
-use chain::Chain;
 
 /// Longest header that is taken over, in bytes.
 const HEADER_BYTES_MAX: usize = 256;

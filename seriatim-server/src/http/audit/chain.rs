@@ -17,7 +17,7 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 const FIELD: &str = ",\"prev\":\"";
 
 /// A file that is appended to. Several processes may share it.
-pub(super) struct Chain {
+pub(crate) struct Chain {
     file: File,
     /// How long the file was when this process wrote last, and the hash of its last line then.
     length: u64,
@@ -25,14 +25,14 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file =
             OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(path)?;
         Ok(Self { file, length: 0, last: blake3::Hash::from_bytes(BEGINNING) })
     }
 
     /// Appends a JSON object as a line, with the hash of the line before.
-    pub(super) fn append(&mut self, document: &str) -> io::Result<()> {
+    pub(crate) fn append(&mut self, document: &str) -> io::Result<()> {
         // Others that share the file wait; so do they not write between the reading and the writing.
         flock(&self.file, FlockOperation::LockExclusive)?;
         let done = self.locked_append(document);

@@ -207,3 +207,29 @@ fn what_holds_payloads_or_names_is_readable_by_its_owner_alone() {
         assert_eq!(mode, 0o600, "{}", file.display());
     }
 }
+
+#[test]
+fn what_the_command_line_changes_is_audited_before_it_is_done() {
+    let site =
+        Site::new("[http]\naudit_file = \"audit.ndjson\"\n[queues.orders]\nmode = \"fifo\"\n");
+    assert!(site.run(&["push", "orders", "1", "--key", "a"]).status.success());
+    assert!(site.run(&["queues", "list"]).status.success());
+    assert!(!site.path("audit.ndjson").exists(), "pushes are for `audit = \"all\"`");
+    assert!(site.run(&["queues", "pause", "orders"]).status.success());
+    assert!(site.run(&["lanes", "delete", "orders", "a", "--yes"]).status.success());
+    let written = std::fs::read_to_string(site.path("audit.ndjson")).unwrap();
+    let lines: Vec<Value> =
+        written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let actions: Vec<&Value> = lines.iter().map(|line| &line["action"]).collect();
+    assert_eq!(actions, ["queues pause", "lanes delete"]);
+    assert_eq!(lines[1]["asked"], "lanes delete orders a --yes");
+    assert_eq!(lines[1]["role"], "command line");
+    assert!(site.run(&["audit", "verify", "audit.ndjson"]).status.success());
+    // What cannot be audited is not done.
+    std::fs::remove_file(site.path("audit.ndjson")).unwrap();
+    std::fs::create_dir(site.path("audit.ndjson")).unwrap();
+    let refused = site.run(&["queues", "resume", "orders"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused).contains("nothing was done: the audit log"), "{}", text(&refused));
+    assert!(text(&site.run(&["queues", "show", "orders"])).contains("paused"));
+}
