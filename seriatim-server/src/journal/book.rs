@@ -236,6 +236,10 @@ impl Writer {
 }
 
 #[cfg(test)]
+#[path = "book_fuzz.rs"]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::event::Event;

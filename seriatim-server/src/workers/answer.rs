@@ -472,5 +472,8 @@ fn words(known: &[&str]) -> String {
 }
 
 #[cfg(test)]
+#[path = "answer_fuzz.rs"]
+mod fuzz;
+#[cfg(test)]
 #[path = "answer_tests.rs"]
 mod tests;
