@@ -74,9 +74,8 @@ async fn talk(client: DuplexStream, input: &[u8]) -> Vec<u8> {
         let _ = writer.write_all(input).await;
         std::future::pending::<()>().await;
     };
-    let listening = async {
-        while let Ok(Ok(1..)) = timeout_at(end, reader.read_buf(&mut answer)).await {}
-    };
+    let listening =
+        async { while let Ok(Ok(1..)) = timeout_at(end, reader.read_buf(&mut answer)).await {} };
     tokio::select! {
         () = sending => {}
         () = listening => {}
@@ -145,9 +144,9 @@ fn requests(line: &str) -> Vec<Vec<u8>> {
         })
         .collect();
     let sent = |how: fn(&Request<'_>) -> String| requests.iter().map(how).collect::<String>();
-    let mut all = vec![sent(Request::plain)];
+    let mut all = vec![sent(|request| request.plain())];
     if requests.iter().any(|request| !request.body.is_empty()) {
-        all.extend([sent(Request::chunked), sent(Request::asking)]);
+        all.extend([sent(|request| request.chunked()), sent(|request| request.asking())]);
     }
     all.into_iter().map(String::into_bytes).collect()
 }
@@ -183,7 +182,9 @@ fn with_length(input: &[u8]) -> Option<Vec<u8>> {
 
 /// The status codes of what a connection answered.
 fn statuses(answer: &str) -> impl Iterator<Item = &str> {
-    answer.match_indices("HTTP/1.1 ").filter_map(|(at, start)| answer.get(at + start.len()..)?.get(..4))
+    answer
+        .match_indices("HTTP/1.1 ")
+        .filter_map(|(at, start)| answer.get(at + start.len()..)?.get(..4))
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! What the URLs of the database servers say alike: the values behind `name=`.
 
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::text::one_line;
 
 /// Connections of one store, when the URL names no number.
 pub(super) const CONNECTIONS: usize = 8;
@@ -49,6 +52,12 @@ pub(super) fn connections(value: &str) -> Result<usize> {
 pub(super) fn length(name: &'static str, value: &str) -> Result<Duration> {
     let length = crate::duration::parse(value).ok().filter(|length| !length.is_zero());
     length.ok_or_else(|| Error::invalid(name, "is a length such as 30s"))
+}
+
+/// What is wrong with a file that an option names.
+pub(super) fn unreadable(option: &'static str, path: &Path, error: &io::Error) -> Error {
+    let path = one_line(&path.to_string_lossy());
+    Error::invalid(option, format!("{path} cannot be read: {error}"))
 }
 
 /// Refuses an option that a URL with this query names and that there is not.

@@ -2,9 +2,9 @@
 
 use std::fmt::Display;
 
-use seriatim_testkit::fuzz::Surface;
 use serde::Deserialize;
 use serde_json::Value;
+use seriatim_testkit::fuzz::Surface;
 
 use crate::canonical::canonical;
 use crate::checker::{Event, History, check};
@@ -152,7 +152,8 @@ fn histories_are_judged_or_refused_and_torn_ones_are_read() {
             check_told(line);
         }
         // Wherever its writer is killed.
-        let killed_at = input.iter().map(|byte| usize::from(*byte)).sum::<usize>() % (input.len() + 1);
+        let killed_at =
+            input.iter().map(|byte| usize::from(*byte)).sum::<usize>() % (input.len() + 1);
         let mut torn = History::new();
         torn.read(&input[..killed_at], "history").unwrap();
         assert!(torn.events().len() <= history.events().len());

@@ -14,15 +14,61 @@ const PIECE_BYTES_MAX: usize = 64;
 
 /// Numbers at which readers go wrong.
 const NUMBERS: [&str; 26] = [
-    "0", "-0", "1", "-1", "00", "+1", "0.1", "1e999", "-1e999", "1e-999", "1e18", "9e18", "NaN", "inf",
-    "127", "255", "256", "65535", "65536", "2147483648", "4294967296", "9007199254740993",
-    "9223372036854775807", "-9223372036854775808", "18446744073709551615", "18446744073709551616",
+    "0",
+    "-0",
+    "1",
+    "-1",
+    "00",
+    "+1",
+    "0.1",
+    "1e999",
+    "-1e999",
+    "1e-999",
+    "1e18",
+    "9e18",
+    "NaN",
+    "inf",
+    "127",
+    "255",
+    "256",
+    "65535",
+    "65536",
+    "2147483648",
+    "4294967296",
+    "9007199254740993",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "18446744073709551615",
+    "18446744073709551616",
 ];
 /// Bytes at which they do, too: no text, half a character, ends of lines, escapes, directions of writing.
 const BYTES: [&[u8]; 26] = [
-    b"\0", b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf0\x9f", b"\xe2\x82", b"\r", b"\n", b"\r\n", b"\n\n",
-    b"\t", b" ", b"\x1b[2J", b"\x7f", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xae", b"\xef\xbb\xbf",
-    b"\"", b"\\", b"\\u0000", b"\\ud800", b"%00", b"%", b"'", b"\xcc\x81",
+    b"\0",
+    b"\xff",
+    b"\xc0\x80",
+    b"\xed\xa0\x80",
+    b"\xf0\x9f",
+    b"\xe2\x82",
+    b"\r",
+    b"\n",
+    b"\r\n",
+    b"\n\n",
+    b"\t",
+    b" ",
+    b"\x1b[2J",
+    b"\x7f",
+    b"\xc2\x85",
+    b"\xe2\x80\xa8",
+    b"\xe2\x80\xae",
+    b"\xef\xbb\xbf",
+    b"\"",
+    b"\\",
+    b"\\u0000",
+    b"\\ud800",
+    b"%00",
+    b"%",
+    b"'",
+    b"\xcc\x81",
 ];
 /// What is nested: its beginning and its end.
 const NESTS: [(&str, &str); 6] =
@@ -74,7 +120,9 @@ impl<'a> Mutator<'a> {
         let at = chance.usize(..=input.len());
         match chance.u8(..18) {
             0 => flip(input, at, chance),
-            1 => drop(input.splice(at..at, chance.choice(BYTES).unwrap_or_default().iter().copied())),
+            1 => {
+                drop(input.splice(at..at, chance.choice(BYTES).unwrap_or_default().iter().copied()))
+            }
             2 | 3 => drop(input.drain(piece(input, at, chance))),
             4 => {
                 let copy = input[piece(input, at, chance)].to_vec();

@@ -27,7 +27,8 @@ fn listen() {
         panic::set_hook(Box::new(move |panic| {
             let is_heard = HEARD.try_with(|heard| {
                 let heard = heard.try_borrow_mut().ok();
-                let told = heard.and_then(|mut heard| Some(heard.as_mut()?.push(panic.to_string())));
+                let told =
+                    heard.and_then(|mut heard| Some(heard.as_mut()?.push(panic.to_string())));
                 told.is_some()
             });
             if !is_heard.unwrap_or(false) {

@@ -11,7 +11,9 @@ fn an_audit_log_is_followed_to_where_it_breaks() {
     let path = folder.path().join("audit");
     let mut chain = Chain::open(&path).unwrap();
     for action in ["pause", "delete", "requeue"] {
-        let line = format!("{{\"at\":\"2026-01-31T12:00:00Z\",\"action\":\"{action}\",\"on\":\"orders\"}}");
+        let line = format!(
+            "{{\"at\":\"2026-01-31T12:00:00Z\",\"action\":\"{action}\",\"on\":\"orders\"}}"
+        );
         chain.append(&line).unwrap();
     }
     let mut whole = 0;
