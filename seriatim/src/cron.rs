@@ -167,7 +167,7 @@ fn parse(expression: &str, zone: &str) -> Result<Crontab> {
         return Err(Error::invalid("schedule", message));
     }
     jiff::tz::TimeZone::get(zone)
-        .map_err(|e| Error::invalid("time_zone", format!("{zone:?} is not known")).because(e))?;
+        .map_err(|_| Error::invalid("time_zone", format!("{zone:?} is not known")))?;
     parse_crontab(&format!("{expression} {zone}"))
         .map_err(|e| Error::invalid("schedule", format!("{expression:?}: {}", reason(&e))))
 }

@@ -10,7 +10,7 @@ const NAME: &str = "seriatim.toml";
 #[test]
 fn configurations_and_variables_are_understood_or_explained() {
     let mut understood = 0;
-    Surface::new("config").inputs(1_500).attack(|input| {
+    Surface::new("config").inputs(4_000).attack(|input| {
         let text = String::from_utf8_lossy(input);
         let variables = text.lines().filter_map(|line| line.strip_prefix("#!")?.split_once('='));
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));

@@ -191,7 +191,7 @@ fn statuses(answer: &str) -> impl Iterator<Item = &str> {
 fn whatever_a_connection_sends_is_answered_in_time_and_never_with_our_own_failure() {
     let corpus = Surface::made("http", requests).and(routes().iter().map(request_of));
     let (mut server, mut number, mut done) = (Server::start(false), 0, 0);
-    corpus.bytes_max(32 << 10).inputs(400).attack(|input| {
+    corpus.bytes_max(32 << 10).inputs(1_500).attack(|input| {
         number += 1;
         if number % INPUTS_OF_A_SERVER == 0 {
             server = Server::start(number % (2 * INPUTS_OF_A_SERVER) == 0);

@@ -9,7 +9,7 @@ use super::super::lines::Lines;
 use super::*;
 
 /// Shorter than in earnest, so that lines are cut.
-const BYTES_MAX: usize = 1_000;
+const BYTES_MAX: usize = 3_000;
 /// What is said of a message that cannot be used goes into the error of each job of its call.
 const WHY_BYTES_MAX: usize = 2_000;
 
@@ -56,7 +56,7 @@ fn whatever_a_worker_prints_is_output_or_a_message_or_explained() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let lane = |number| LaneId { queue: 1, shard: 0, number };
     let held = Held { batch: "1-0-7-3".to_owned(), lanes: vec![(lane(7), 2), (lane(8), 1)] };
-    Surface::new("worker").inputs(5_000).attack(|input| {
+    Surface::new("worker").inputs(10_000).attack(|input| {
         let lines = runtime.block_on(lines_of(input));
         // However it arrives.
         let (first, rest) = input.split_at(input.len() / 3);

@@ -22,7 +22,7 @@ fn check_told(error: impl Display) {
 #[test]
 fn store_urls_of_every_kind_are_read_or_refused_without_the_password() {
     const SECRET: &str = "s3cr3t";
-    Surface::new("store-urls").inputs(2_000).attack(|input| {
+    Surface::new("store-urls").inputs(10_000).attack(|input| {
         let url = String::from_utf8_lossy(input);
         let Err(error) = crate::connect::read_url(&url) else { return };
         check_told(&error);
@@ -137,7 +137,7 @@ fn ticks_of_whatever_schedule_lie_ahead() {
 
 #[test]
 fn histories_are_judged_or_refused_and_torn_ones_are_read() {
-    Surface::new("histories").inputs(1_500).attack(|input| {
+    Surface::new("histories").inputs(4_000).attack(|input| {
         let mut history = History::new();
         if let Err(error) = history.read(input, "history") {
             return check_told(error);
