@@ -54,11 +54,17 @@ pub struct Surface {
 impl Surface {
     /// The surface with the corpus `testkit/corpus/NAME`: each file is an entry, and each line of a file whose
     /// name ends in `.lines`. Empty lines and those that begin with `##` are none.
+    ///
+    /// # Panics
+    /// When the corpus cannot be read.
     pub fn new(name: &'static str) -> Self {
         Self::made(name, |line| vec![line.as_bytes().to_vec()])
     }
 
     /// The same, where entries are made of each line.
+    ///
+    /// # Panics
+    /// When the corpus cannot be read.
     pub fn made(name: &'static str, make: impl Fn(&str) -> Vec<Vec<u8>>) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
         let entries = read(&folder, make);

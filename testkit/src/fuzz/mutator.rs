@@ -120,20 +120,18 @@ impl<'a> Mutator<'a> {
         let at = chance.usize(..=input.len());
         match chance.u8(..18) {
             0 => flip(input, at, chance),
-            1 => {
-                drop(input.splice(at..at, chance.choice(BYTES).unwrap_or_default().iter().copied()))
-            }
+            1 => put(input, at..at, chance.choice(BYTES).unwrap_or_default()),
             2 | 3 => drop(input.drain(piece(input, at, chance))),
             4 => {
                 let copy = input[piece(input, at, chance)].to_vec();
-                drop(input.splice(at..at, copy));
+                put(input, at..at, &copy);
             }
-            5 => drop(input.splice(at..at, self.word(chance).iter().copied())),
-            6..=9 => drop(input.splice(word_at(input, at), self.word(chance).iter().copied())),
+            5 => put(input, at..at, self.word(chance)),
+            6..=9 => put(input, word_at(input, at), self.word(chance)),
             10 => {
                 let place = number_at(input, at);
                 let number = chance.choice(NUMBERS).unwrap_or_default();
-                drop(input.splice(place, number.bytes()));
+                put(input, place, number.as_bytes());
             }
             11 => {
                 let other = self.entry(chance);
@@ -145,7 +143,7 @@ impl<'a> Mutator<'a> {
                 let other = self.entry(chance);
                 let from = chance.usize(..=other.len());
                 let piece = other[piece(other, from, chance)].to_vec();
-                drop(input.splice(at..at, piece));
+                put(input, at..at, &piece);
             }
             13 => input.truncate(at),
             14 => self.repeat(input, at, chance),
@@ -159,7 +157,7 @@ impl<'a> Mutator<'a> {
     fn repeat(&self, input: &mut Vec<u8>, at: usize, chance: &mut Rng) {
         let copy = input[piece(input, at, chance)].to_vec();
         let times = self.times(copy.len(), chance);
-        drop(input.splice(at..at, copy.repeat(times)));
+        put(input, at..at, &copy.repeat(times));
     }
 
     /// Brackets in brackets, closed again or not.
@@ -168,9 +166,9 @@ impl<'a> Mutator<'a> {
         let times = self.times(open.len() + close.len(), chance);
         if chance.bool() {
             let end = piece(input, at, chance).end;
-            drop(input.splice(end..end, close.repeat(times).into_bytes()));
+            put(input, end..end, close.repeat(times).as_bytes());
         }
-        drop(input.splice(at..at, open.repeat(times).into_bytes()));
+        put(input, at..at, open.repeat(times).as_bytes());
     }
 
     /// How often something of this length is repeated: mostly a few times.
@@ -185,7 +183,7 @@ impl<'a> Mutator<'a> {
         let other = self.entry(chance);
         let from = line_at(other, chance.usize(..=other.len()));
         let line = other[from].to_vec();
-        drop(input.splice(line_at(input, at), line));
+        put(input, line_at(input, at), &line);
     }
 }
 
@@ -197,6 +195,11 @@ fn flip(input: &mut [u8], at: usize, chance: &mut Rng) {
     if let Some(byte) = input.get_mut(at) {
         *byte = if chance.bool() { *byte ^ (1 << chance.u8(..8)) } else { chance.u8(..) };
     }
+}
+
+/// Bytes in the place of others.
+fn put(input: &mut Vec<u8>, place: Range<usize>, bytes: &[u8]) {
+    input.splice(place, bytes.iter().copied());
 }
 
 /// Some bytes from `at` on.
@@ -234,7 +237,7 @@ fn swap(input: &mut Vec<u8>, at: usize, chance: &mut Rng) {
     let other = word_at(input, chance.usize(one.end..=input.len()));
     if one.end < other.start {
         let (first, second) = (input[one.clone()].to_vec(), input[other.clone()].to_vec());
-        drop(input.splice(other, first));
-        drop(input.splice(one, second));
+        put(input, other, &first);
+        put(input, one, &second);
     }
 }

@@ -26,10 +26,10 @@ fn listen() {
         let print = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
             let is_heard = HEARD.try_with(|heard| {
-                let heard = heard.try_borrow_mut().ok();
-                let told =
-                    heard.and_then(|mut heard| Some(heard.as_mut()?.push(panic.to_string())));
-                told.is_some()
+                let Ok(mut heard) = heard.try_borrow_mut() else { return false };
+                let Some(heard) = heard.as_mut() else { return false };
+                heard.push(panic.to_string());
+                true
             });
             if !is_heard.unwrap_or(false) {
                 print(panic);
