@@ -50,20 +50,24 @@ class Seriatim:
             return json.load(answer)
 
 
+def named(lane):
+    """A claim as the API wants it named: the secret proves that it is ours, so it is not for logs."""
+    return {name: lane[name] for name in ("lane", "token", "secret")}
+
+
 class Pulse(threading.Thread):
     """Extends what is held, and learns what is cancelled or lost."""
 
     def __init__(self, api, lanes):
         super().__init__(daemon=True)
         self.api, self.done = api, threading.Event()
-        self.held = {lane["lane"]: lane["token"] for lane in lanes}
+        self.held = {lane["lane"]: named(lane) for lane in lanes}
         self.cancelled, self.lost = set(), set()
 
     def run(self):
         while not self.done.wait(LEASE_S / 3):
-            claims = [{"lane": lane, "token": token} for lane, token in list(self.held.items())]
             try:
-                answer = self.api.call("heartbeat", claims=claims)
+                answer = self.api.call("heartbeat", claims=list(self.held.values()))
             except OSError as error:
                 print("heartbeat:", error, file=sys.stderr)
                 continue
@@ -79,7 +83,7 @@ def work(api, lanes):
         for lane in lanes:
             if lane["lane"] in pulse.lost:
                 continue  # Somebody else has it now: nothing that we say of it would count.
-            result = {"lane": lane["lane"], "token": lane["token"], "outcome": "done"}
+            result = named(lane) | {"outcome": "done"}
             try:
                 perform(lane, pulse.cancelled)
             except Exception as error:

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
+use seriatim::limits::QUEUES_MAX;
 use seriatim::names::did_you_mean;
 use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
 use toml::{Table, Value};
@@ -66,8 +67,8 @@ pub(crate) struct HttpConfig {
     /// Where the audit log goes; without it, into the log.
     pub(crate) audit_file: Option<PathBuf>,
     pub(crate) audit: Audited,
-    /// Whether a push makes a queue that is neither declared nor there. On if unset.
-    pub(crate) implied_queues: Option<bool>,
+    /// How many queues pushes may make that are neither declared nor there.
+    pub(crate) implied_queues: Option<ImpliedQueues>,
     pub(crate) tokens: Vec<TokenConfig>,
 }
 
@@ -78,6 +79,10 @@ pub(crate) struct TokenConfig {
     pub(crate) name: String,
     pub(crate) token_env: String,
     pub(crate) role: Role,
+    /// The queues that its bearer may use; all if unset.
+    pub(crate) queues: Option<Vec<String>>,
+    /// The consumer groups that its bearer may name; all if unset.
+    pub(crate) groups: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -131,6 +136,31 @@ pub(crate) enum SplitterConfig {
     ByNode,
 }
 
+/// How many queues pushes may make: a number, `true` for as many as the store holds, `false` for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ImpliedQueues(pub(crate) usize);
+
+impl<'de> Deserialize<'de> for ImpliedQueues {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl de::Visitor<'_> for Read {
+            type Value = ImpliedQueues;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a number from 0 to {QUEUES_MAX}, true or false")
+            }
+            fn visit_bool<E: de::Error>(self, any: bool) -> Result<Self::Value, E> {
+                Ok(ImpliedQueues(if any { QUEUES_MAX as usize } else { 0 }))
+            }
+            fn visit_i64<E: de::Error>(self, most: i64) -> Result<Self::Value, E> {
+                let wrong = || E::invalid_value(de::Unexpected::Signed(most), &self);
+                let fits = u32::try_from(most).ok().filter(|most| *most <= QUEUES_MAX);
+                fits.map(|most| ImpliedQueues(most as usize)).ok_or_else(wrong)
+            }
+        }
+        from.deserialize_any(Read)
+    }
+}
+
 /// The settings of a queue; what is not set is the default's.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -148,6 +178,8 @@ pub(crate) struct QueueConfig {
     timeout: Option<Duration>,
     #[serde(deserialize_with = "length")]
     lease: Option<Duration>,
+    #[serde(deserialize_with = "length")]
+    lease_max: Option<Duration>,
     #[serde(deserialize_with = "length")]
     retain_completed: Option<Duration>,
     #[serde(deserialize_with = "length")]
@@ -201,6 +233,8 @@ impl Config {
     }
 
     fn validate(&self, name: &str) -> Result<(), Failure> {
+        let tokens: Vec<&str> =
+            self.http.tokens.iter().map(|token| token.token_env.as_str()).collect();
         for (i, worker) in self.workers.iter().enumerate() {
             let wrong = |what: &str| {
                 Failure::usage(format!("{name}: workers[{i}] (queue {:?}): {what}", worker.queue))
@@ -214,6 +248,7 @@ impl Config {
             // A queue without a mode is refused when it is declared, with its own message.
             let mode = queue.mode.or(self.defaults.mode).unwrap_or(Mode::Parallel);
             worker.read_kind(mode).map_err(|what| wrong(&what))?;
+            worker.environment().check(&tokens).map_err(|what| wrong(&what))?;
         }
         self.validate_journal(name)?;
         self.validate_cron(name)
@@ -330,6 +365,7 @@ impl QueueConfig {
         queue.exhausted = self.exhausted.unwrap_or(queue.exhausted);
         queue.timeout = self.timeout.or(queue.timeout);
         queue.lease = self.lease.or(queue.lease);
+        queue.lease_max = self.lease_max.unwrap_or(queue.lease_max);
         queue.retain_completed = self.retain_completed.or(queue.retain_completed);
         queue.retain_dead = self.retain_dead.unwrap_or(queue.retain_dead);
         queue.retain_dead_max = self.retain_dead_max.unwrap_or(queue.retain_dead_max);

@@ -158,6 +158,10 @@ impl fmt::Display for Token {
     }
 }
 
+/// How the names of remote workers begin. No engine has such a name, so that neither can take what is
+/// bound to the other.
+pub const REMOTE_NAME_START: &str = "remote:";
+
 /// One running process: unique for each start, unlike the node's configured name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

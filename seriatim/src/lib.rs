@@ -53,7 +53,7 @@ pub use context::Context;
 #[cfg(feature = "cron")]
 pub use cron::{Cron, Missed};
 pub use error::{Error, ErrorKind, Result};
-pub use id::{JobId, LaneId, NodeId, Token};
+pub use id::{JobId, LaneId, NodeId, REMOTE_NAME_START, Token};
 pub use job::{Job, JobOptions, RunAt, validate_queue_name};
 pub use middleware::Next;
 pub use observe::Observer;

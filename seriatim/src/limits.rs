@@ -46,6 +46,9 @@ pub const PRIORITY_DEFAULT: u16 = 100;
 /// Furthest that a job can be delayed, and longest that anything is retained: ten years.
 pub const DELAY_MAX: Duration = Duration::from_secs(3_650 * 86_400);
 
+/// The longest lease that a claim or a job may ask for, unless its queue says otherwise (`lease_max`).
+pub const LEASE_MAX: Duration = Duration::from_secs(3_600);
+
 /// Most attempts of a job, and most retries that a queue gives.
 pub const ATTEMPTS_MAX: u32 = 1_000_000;
 /// Most lanes that one claim promotes from scheduled to ready. When more than this fall due

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::job::validate_queue_name;
-use crate::limits::{ATTEMPTS_MAX, DELAY_MAX, TURN_JOBS_MAX};
+use crate::limits::{ATTEMPTS_MAX, DELAY_MAX, LEASE_MAX, TURN_JOBS_MAX};
 use crate::retry::{Backoff, Exhaustion};
 
 /// How the jobs of a queue relate to each other.
@@ -149,6 +149,11 @@ pub enum DueRule {
     Earliest,
 }
 
+/// What definitions written before there was a `lease_max` have.
+fn lease_max() -> Duration {
+    LEASE_MAX
+}
+
 /// The definition of a queue, kept in the store so that all nodes and producers agree.
 ///
 /// ```
@@ -183,6 +188,10 @@ pub struct Queue {
     /// How long a claim stands without a heartbeat, where it differs from the node's.
     #[serde(with = "crate::duration::optional")]
     pub lease: Option<Duration>,
+    /// The longest lease that a claim may ask for, or a job by its `lease_ttl`. After a crash a key stands still for
+    /// as long as its lease, and heartbeats extend a lease, so long ones are rarely needed.
+    #[serde(with = "crate::duration", default = "lease_max")]
+    pub lease_max: Duration,
     /// How long finished jobs are kept; default 1 h in `exclusive`, 0 elsewhere.
     #[serde(with = "crate::duration::optional")]
     pub retain_completed: Option<Duration>,
@@ -217,6 +226,7 @@ impl Queue {
             max_crashes: 5,
             timeout: None,
             lease: None,
+            lease_max: LEASE_MAX,
             retain_completed: None,
             retain_dead: Duration::from_secs(180 * 86_400),
             retain_dead_max: 100_000,
@@ -316,6 +326,13 @@ impl Queue {
         self
     }
 
+    /// Sets the longest lease that a claim or a job may ask for.
+    #[must_use]
+    pub fn lease_max(mut self, length: Duration) -> Self {
+        self.lease_max = length;
+        self
+    }
+
     /// How long finished jobs are kept, with the mode's default.
     pub fn retention(&self) -> Duration {
         let default = match self.mode {
@@ -338,6 +355,29 @@ impl Queue {
             _ => return Ok(()),
         };
         Err(Error::invalid("key", format!("{message} (queue {:?} is {})", self.name, self.mode)))
+    }
+
+    /// Refuses a claim's lease that is longer than this queue allows.
+    pub fn check_lease(&self, length: Duration) -> Result<()> {
+        self.check_length("lease", length)
+    }
+
+    /// Refuses a job's own lease that is longer than this queue allows.
+    pub(crate) fn check_job_lease(&self, length: Option<Duration>) -> Result<()> {
+        length.map_or(Ok(()), |length| self.check_length("lease_ttl", length))
+    }
+
+    fn check_length(&self, field: &'static str, length: Duration) -> Result<()> {
+        if length <= self.lease_max {
+            return Ok(());
+        }
+        Err(Error::invalid(field, self.longest_lease()))
+    }
+
+    /// What is said of a longer lease.
+    pub(crate) fn longest_lease(&self) -> String {
+        let most = crate::duration::format(self.lease_max);
+        format!("must be at most {most}, the lease_max of queue {:?}", self.name)
     }
 
     /// Refuses a definition that contradicts itself; the error names the field.
@@ -380,7 +420,14 @@ impl Queue {
             ("idempotency_ttl", Some(self.idempotency_ttl)),
             ("timeout", self.timeout),
             ("lease", self.lease),
+            ("lease_max", Some(self.lease_max)),
         ];
+        if self.lease_max.is_zero() {
+            return Err(Error::invalid("lease_max", "must be more than nothing"));
+        }
+        if let Some(lease) = self.lease {
+            self.check_lease(lease)?;
+        }
         match lengths.into_iter().find(|(_, length)| length.is_some_and(|l| l > DELAY_MAX)) {
             Some((field, _)) => Err(Error::invalid(field, "must be at most ten years")),
             None => Ok(()),

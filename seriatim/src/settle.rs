@@ -88,6 +88,12 @@ impl From<Outcome> for Verdict {
     }
 }
 
+/// The settlement of a turn whose holder has lost its claim: it counts as a crash.
+pub(crate) fn crash(turn: &Turn, queue: &Queue, error: &str) -> Settlement {
+    let outcome = Outcome::Crash { error: error.into() };
+    plan(turn, queue, &outcome.into(), &|_| Duration::ZERO)
+}
+
 /// What becomes of one job of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {

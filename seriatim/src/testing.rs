@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::PAGE_ROWS_MAX;
+use crate::limits::{LEASE_MAX, PAGE_ROWS_MAX};
 use crate::runtime::{Engine, EngineBuilder, Summary};
 use crate::store::{DueQuery, JobOrder, JobQuery, JobState, JobView, Memory, SharedStore};
 
@@ -86,8 +86,10 @@ impl Lab {
     /// An engine on it, to be given the workers that are tested.
     pub fn engine(&self) -> EngineBuilder {
         // Long, so that paused time need not stop at every beat of a year.
-        let day = Duration::from_secs(86_400);
-        Engine::builder(self.store.clone()).lease(day).heartbeat(day / 4).poll_interval(LOOK_MAX)
+        Engine::builder(self.store.clone())
+            .lease(LEASE_MAX)
+            .heartbeat(LEASE_MAX / 3)
+            .poll_interval(LOOK_MAX)
     }
 
     /// The jobs that wait in a queue, due or not, in the order of their arrival.

@@ -37,6 +37,15 @@ pub(crate) async fn repeat(store: &dyn Store, bulk: Bulk) -> Result<u64, Failure
     }
 }
 
+/// Deletes what waits in a queue. Of how many lanes.
+pub(crate) async fn drain(store: &SharedStore, queue: &str) -> Result<u64, Failure> {
+    let (queue_name, lanes) = (queue.into(), LaneSelection::All);
+    let act = Act { now: None, queue: queue_name, lanes, action: LaneAction::Delete };
+    let count = repeat(&**store, Bulk::Act(act)).await?;
+    // Behind many lanes that run the calls above reach no others.
+    Ok(count + on_all(store, queue, LaneAction::Delete).await?)
+}
+
 /// Acts on every lane of a queue.
 ///
 /// One call reaches the oldest lanes only, and those stay: the next would reach the same ones. So

@@ -33,6 +33,8 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim queues list", "all of them"),
             ("seriatim queues show orders", "one in full"),
             ("seriatim queues pause orders", "no new claims"),
+            ("seriatim queues drain orders --yes", "delete what waits"),
+            ("seriatim queues delete orders --yes", "the queue and all that is in it"),
         ],
     ),
     (
@@ -49,6 +51,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ("seriatim lanes list orders --by retries", "those that fail most"),
             ("seriatim lanes show orders order-42", "what runs and waits for a key"),
             ("seriatim lanes retry orders order-42", "make it due now"),
+            ("seriatim lanes release orders order-42", "take it from a worker that hangs"),
         ],
     ),
     (
@@ -64,6 +67,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("seriatim nodes list", "who works, and on what"),
             ("seriatim nodes quiet a", "node a takes no new work"),
+            ("seriatim nodes release w1", "take all that worker w1 has claimed"),
         ],
     ),
     ("cron", &[("seriatim cron list --config /etc/seriatim.toml", "what is due when")]),

@@ -2,7 +2,10 @@
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use seriatim::store::{Act, JobView, LaneAction, LaneSelection, LaneState, LaneView, Page};
+use seriatim::store::{
+    Act, ClaimSelection, JobView, LaneAction, LaneSelection, LaneState, LaneView, Page,
+    release_claims,
+};
 use seriatim::{LaneId, Store, Timestamp};
 
 use super::args::{Common, PageArgs, Yes};
@@ -55,6 +58,8 @@ enum Action {
     Resume(Which),
     /// Makes lanes due now; ends a hold
     Retry(Which),
+    /// Takes claims from their holders: each counts as a crash, and the holder can settle no more
+    Release(Which),
     /// Deletes all that waits in lanes
     Delete {
         #[command(flatten)]
@@ -92,6 +97,7 @@ impl Lanes {
                     Some(Action::Retry(which)) => {
                         self.act(&*store, which, LaneAction::RunNow).await
                     }
+                    Some(Action::Release(which)) => self.release(&*store, which).await,
                     Some(Action::Delete { which, yes }) => {
                         yes.confirm(&format!(
                             "deletes all that waits in {} of {}",
@@ -221,6 +227,32 @@ impl Lanes {
         Ok(())
     }
 
+    async fn release(&self, store: &dyn Store, which: &Which) -> Result<(), Failure> {
+        let queue = || self.queue.as_str().into();
+        let keys = which.keys.iter().cloned();
+        let keys = keys.map(|key| ClaimSelection::Key { queue: queue(), key });
+        let mut done = 0;
+        for claims in keys.chain(which.lane.map(ClaimSelection::Lane)) {
+            if release_claims(store, claims.clone()).await? == 0 {
+                if let ClaimSelection::Key { key, .. } = &claims {
+                    find::lane(store, &self.queue, key).await?;
+                }
+                let before = if done > 0 {
+                    format!(" ({} before it done)", count(done, "lane"))
+                } else {
+                    String::new()
+                };
+                return Err(Failure::conflict(format!("the lane is not claimed{before}")));
+            }
+            done += 1;
+        }
+        say(match self.common.json {
+            true => json!({ "count": done }).to_string(),
+            false => format!("{} released", count(done, "lane")),
+        });
+        Ok(())
+    }
+
     /// Why nothing was done: there is no such lane, or it is claimed.
     async fn why_not(&self, store: &dyn Store, lanes: &LaneSelection, done: u64) -> Failure {
         let before = match done {
@@ -236,7 +268,7 @@ impl Lanes {
         match find::lane(store, &self.queue, key).await {
             Err(failure) => failure,
             Ok(_) => Failure::conflict(format!(
-                "the lane of {:?} is claimed{before}: cancel its jobs (`seriatim jobs cancel`), or repeat this when its turn has ended",
+                "the lane of {:?} is claimed{before}: cancel its jobs (`seriatim jobs cancel`), release its claim (`seriatim lanes release`), or repeat this when its turn has ended",
                 one_line(key)
             )),
         }

@@ -2,7 +2,9 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use seriatim::store::{Command, NodeState, NodeView, Origin, QueueStats};
+use seriatim::store::{
+    ClaimSelection, Command, NodeState, NodeView, Origin, QueueStats, release_claims,
+};
 use seriatim::{NodeId, Store, Timestamp};
 
 use super::args::Common;
@@ -42,6 +44,11 @@ enum Action {
         /// The node's id, the beginning of it, or its name
         node: String,
     },
+    /// Takes all claims from a node or remote worker: each counts as a crash
+    Release {
+        /// The node's id, the beginning of it, or its name
+        node: String,
+    },
     /// Tells a node to finish what runs and exit
     Stop {
         /// The node's id, the beginning of it, or its name
@@ -59,6 +66,15 @@ impl Nodes {
                 Some(Action::Show { node }) => show(&*store, node, json).await,
                 Some(Action::Quiet { node }) => tell(&*store, node, Command::Quiet, json).await,
                 Some(Action::Resume { node }) => tell(&*store, node, Command::Resume, json).await,
+                Some(Action::Release { node }) => {
+                    let (node, lanes) = release(&*store, node).await?;
+                    let lanes_of = count(lanes, "lane");
+                    say(match json {
+                        true => json!({ "node": node, "count": lanes }).to_string(),
+                        false => format!("{lanes_of} of {node} released"),
+                    });
+                    Ok(())
+                }
                 Some(Action::Stop { node }) => tell(&*store, node, Command::Stop, json).await,
             })
             .await
@@ -173,6 +189,17 @@ pub(crate) async fn command(
     let node = find(store, wanted).await?.info;
     store.command_node(&node.id, command).await?;
     Ok(node.id)
+}
+
+/// Takes all its claims from a node; answers which, and of how many lanes. One that the store has forgotten may hold
+/// some, too.
+pub(crate) async fn release(store: &dyn Store, wanted: &str) -> Result<(NodeId, u64), Failure> {
+    let found = find(store, wanted).await;
+    let id = found.as_ref().map_or_else(|_| NodeId::from(wanted), |node| node.info.id.clone());
+    match release_claims(store, ClaimSelection::Node(id.clone())).await? {
+        0 => found.map(|_| (id, 0)),
+        lanes => Ok((id, lanes)),
+    }
 }
 
 /// The node that a person means: by id, by name, or by the beginning of its id.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use seriatim::store::{Act, LaneAction, LaneSelection, NodeView, QueueView};
+use seriatim::store::{Act, LaneAction, LaneSelection, NodeView, QueueView, delete_queue};
 use seriatim::{Mode, SharedStore, Store};
 
 use super::act::{self, Bulk};
@@ -52,6 +52,23 @@ enum Action {
         #[arg(long)]
         wait: bool,
     },
+    /// Deletes a queue with all that is in it; refused while somebody works on it
+    Delete {
+        /// The queue
+        queue: String,
+        /// Releases what is claimed, and deletes a queue that a node declares: that makes it again, empty
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        yes: Yes,
+    },
+    /// Deletes what waits in a queue; what runs, and what waits behind it, stays
+    Drain {
+        /// The queue
+        queue: String,
+        #[command(flatten)]
+        yes: Yes,
+    },
     /// Makes all that waits due now: scheduled jobs, and those that wait for a retry
     PerformAllNow {
         /// The queue
@@ -95,6 +112,30 @@ impl Action {
                 find::queue(&*store, &queue).await?;
                 let lanes = act::on_all(&store, &queue, LaneAction::RunNow).await?;
                 told(json, lanes, "is due now", "are due now");
+                Ok(())
+            }
+            Self::Delete { queue, force, yes } => {
+                let (_, figures) = find::queue_with_figures(&*store, &queue).await?;
+                let (jobs, dead) = (figures.stats.jobs, figures.stats.dead);
+                yes.confirm(&format!(
+                    "deletes {queue}, with {} that wait or run and {dead} dead",
+                    count(jobs, "job")
+                ))?;
+                let deleted = delete_queue(&*store, &queue, force).await?;
+                say(match json {
+                    true => {
+                        let (count, released) = (deleted.jobs, deleted.released);
+                        json!({ "queue": queue, "count": count, "released": released }).to_string()
+                    }
+                    false => format!("{queue} is deleted, with {}", count(deleted.jobs, "job")),
+                });
+                Ok(())
+            }
+            Self::Drain { queue, yes } => {
+                let (_, figures) = find::queue_with_figures(&*store, &queue).await?;
+                let lanes = count(figures.stats.lanes, "lane");
+                yes.confirm(&format!("deletes what waits in {lanes} of {queue}"))?;
+                told(json, act::drain(&store, &queue).await?, "is emptied", "are emptied");
                 Ok(())
             }
             Self::BuryFailed { queue } => {

@@ -18,7 +18,7 @@ use crate::config::{
     Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, SplitterConfig,
     WorkerConfig, closest,
 };
-use crate::http::{App, Audit, Entrance, Listening, Metered, Server, Setup};
+use crate::http::{App, Audit, Entrance, Listening, Metered, Server, Setup, unknown_queues};
 use crate::journal::{Book, Journal, Limits};
 use crate::output::text::count;
 use crate::output::{Failure, LogFilter, LogFormat, start_log};
@@ -67,23 +67,24 @@ pub(super) fn check(config: &Config) -> Result<Vec<String>, Failure> {
     let wrong = unstartable(config, |_| true);
     match config.node.strict && !wrong.is_empty() {
         true => Err(Failure::usage(wrong.join("; "))),
-        false => Ok(wrong.into_iter().chain(config.cron_slips()).collect()),
+        false => Ok([wrong, unknown_queues(config), config.cron_slips().collect()].concat()),
     }
 }
 
 /// The programs of those workers that cannot be started, each with the reason.
 fn unstartable(config: &Config, wants: impl Fn(&WorkerConfig) -> bool) -> Vec<String> {
     let reason = |worker: &WorkerConfig| {
-        let program = worker.command.as_ref().or(worker.process.as_ref())?.first()?;
-        let why = workers::why_not(program)?;
+        let launch = worker.launch()?;
+        let why = launch.why_not()?;
         let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
-        Some(format!("the {about} cannot start: {program}: {why}"))
+        Some(format!("the {about} cannot start: {}: {why}", launch.name()))
     };
     config.workers.iter().filter(|worker| wants(worker)).filter_map(reason).collect()
 }
 
 impl Serve {
     pub(crate) async fn run(self) -> Result<(), Failure> {
+        workers::hide()?;
         let config = self.store.config()?;
         self.check_queues(&config)?;
         let format = self.log_format.unwrap_or(config.log.format);
@@ -133,7 +134,7 @@ impl Serve {
             audit: audit(&config.http)?,
             cron: config.cron_entries()?,
             queues,
-            refuses_implied: config.http.implied_queues == Some(false),
+            implied_max: config.http.implied_queues.map(|most| most.0),
             ..Setup::default()
         };
         let server = listening.map(|listening| {
@@ -162,10 +163,18 @@ impl Serve {
     }
 
     fn log_start(&self, config: &Config, url: &str) {
+        if shows_password(url) {
+            tracing::warn!(
+                "the store's password stands on the command line, where every user of this machine and the programs of workers can read it: put the URL into SERIATIM_STORE"
+            );
+        }
         let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
         tracing::info!(store = without_password(url), workers = at_work, "serving");
         if at_work == 0 {
             tracing::warn!("{}", self.without_workers());
+        }
+        if !self.no_http {
+            unknown_queues(config).iter().for_each(|told| tracing::warn!("{told}"));
         }
     }
 
@@ -258,6 +267,14 @@ impl Serve {
             Ok(engine.with(workers.worker(worker, mode)?))
         })
     }
+}
+
+/// Whether the URL holds a password and stands on the command line, as the kernel shows it to everybody.
+fn shows_password(url: &str) -> bool {
+    let user = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
+    let mut words = std::env::args_os();
+    user.is_some_and(|(user, _)| user.contains(':'))
+        && words.any(|word| word.to_string_lossy().contains(url))
 }
 
 /// What the configuration and the flags say of the engine, without its workers.

@@ -141,6 +141,10 @@ fn a_contradiction_between_keys_of_a_worker_names_both() {
         ("builtin = \"http\"\nurl = \"http://a\"\nroots = []", "`roots` belongs to"),
         ("builtin = \"http\"\nurl = \"http://a\"\nheaders = { Host = \"b\" }", "set by"),
         ("builtin = \"ffmpeg\"\ncommand = [\"a\"]", "`command` and `builtin` contradict"),
+        ("builtin = \"ffmpeg\"", "needs `roots`: the folders whose files jobs may name, as in"),
+        ("builtin = \"replicate\"\nroots = []", "needs `roots`"),
+        ("builtin = \"replicate\"\nroots = [\"\"]", "needs `roots`"),
+        ("builtin = \"replicate\"\nroots = [\"a\"]\nenv = {}", "`env` belongs to `command`"),
         ("command = [\"a\"]\nurl = \"http://a\"", "`url` belongs to `http`"),
         ("task = \"x\"", "needs `command`, `process` or `builtin`"),
     ];
@@ -149,6 +153,37 @@ fn a_contradiction_between_keys_of_a_worker_names_both() {
         let error = format!("{:?}", read(&text, &[]).unwrap().validate("test.toml").unwrap_err());
         assert!(error.contains(message) && error.contains("workers[0]"), "{error}");
     }
+}
+
+#[test]
+fn no_program_gets_the_store_or_a_token_by_its_environment() {
+    let refused = |keys: &str| {
+        let text = format!(
+            "[http]\ntokens = [{{ name = \"ci\", token_env = \"CI_TOKEN\", role = \"producer\" }}]\n\
+             [queues.a]\nmode = \"fifo\"\n[[workers]]\nqueue = \"a\"\ncommand = [\"a\"]\n{keys}\n"
+        );
+        let validated = read(&text, &[]).unwrap().validate("test.toml");
+        validated.err().map(|failure| failure.to_string()).unwrap_or_default()
+    };
+    assert_eq!(refused("env = { MODE = \"fast\" }\nenv_pass = [\"DATABASE_URL\", \"HOME\"]"), "");
+    for (keys, message) in [
+        (
+            "env_pass = [\"SERIATIM_STORE\"]",
+            "`env_pass` names SERIATIM_STORE: variables that begin",
+        ),
+        ("env_pass = [\"SERIATIM_TOKEN\"]", "`env_pass` names SERIATIM_TOKEN: "),
+        ("env = { SERIATIM_ENGINE = \"x\" }", "`env` names SERIATIM_ENGINE: "),
+        ("env_pass = [\"CI_TOKEN\"]", "`env_pass` names CI_TOKEN, which holds a token"),
+        ("env_pass = [\"a\", \"b c\"]", "is not the name of a variable; write names"),
+        ("env = { \"A=B\" = \"x\" }", "is not the name of a variable; write names"),
+        ("env = { A = \"a\\u0000b\" }", "the value of A holds a zero byte"),
+        ("env = { A = \"x\" }\nenv_pass = [\"A\"]", "A stands in `env` and in `env_pass`"),
+    ] {
+        let error = refused(keys);
+        assert!(error.contains(message) && error.contains("workers[0]"), "{keys}: {error}");
+    }
+    let shown = read("[[workers]]\nqueue = \"a\"\nenv = { PIN = 4711 }", &[]).unwrap_err();
+    assert!(shown.contains("workers[0].env.PIN: ") && !shown.contains("4711"), "{shown}");
 }
 
 #[test]
@@ -250,7 +285,7 @@ fn the_page_has_the_defaults_of_queues() {
         assert_eq!(quoted(default_on_page("`[queues.NAME]`", key)), [written], "{key}");
         compared += 1;
     }
-    assert_eq!(compared, 13, "settings with a default: {queue}");
+    assert_eq!(compared, 14, "settings with a default: {queue}");
     let retained = quoted(default_on_page("`[queues.NAME]`", "retain_completed"));
     let of = |mode| seriatim::duration::format(Queue::new("a", mode).retention());
     assert_eq!(retained, [of(Mode::Exclusive), "exclusive".to_owned(), of(Mode::Fifo)]);

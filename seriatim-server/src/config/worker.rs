@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -12,10 +11,11 @@ use seriatim::Mode;
 
 use super::length;
 use crate::output::Failure;
+use crate::workers::environment::Environment;
 use crate::workers::ffmpeg::Ffmpeg;
-use crate::workers::files::Roots;
-use crate::workers::http;
 use crate::workers::replicate::Replicate;
+use crate::workers::roots::Roots;
+use crate::workers::{Launch, http};
 
 /// How long a call of a worker program takes at most, if neither the worker, its queue nor a job says.
 pub(crate) const TIMEOUT_DEFAULT: Duration = Duration::from_secs(3_600);
@@ -42,6 +42,12 @@ pub(crate) struct WorkerConfig {
     /// Files that are part of the program, besides those it is started with.
     #[serde(default)]
     pub(crate) watch: Option<Vec<PathBuf>>,
+    /// Variables that the program gets besides the default.
+    #[serde(default)]
+    pub(crate) env: Option<BTreeMap<String, String>>,
+    /// Variables of ours that it gets.
+    #[serde(default)]
+    pub(crate) env_pass: Option<Vec<String>>,
     /// Most calls at once: of this queue, or in each process.
     #[serde(default)]
     pub(crate) concurrency: Option<usize>,
@@ -104,8 +110,8 @@ pub(crate) enum OnRefusal {
 /// What runs the calls.
 #[derive(Clone, Debug)]
 pub(crate) enum WorkerKind {
-    Command(Arc<[String]>),
-    Process { program: Arc<[String]>, processes: usize, watched: Vec<PathBuf> },
+    Command(Launch),
+    Process { launch: Launch, processes: usize, watched: Vec<PathBuf> },
     Http(http::Settings),
     Ffmpeg(Ffmpeg),
     Replicate(Replicate),
@@ -136,10 +142,24 @@ impl WorkerConfig {
         match self.builtin {
             None => self.program_kind(kind),
             Some(Builtin::Http) => self.http(mode).map(WorkerKind::Http),
-            Some(Builtin::Ffmpeg) => Ok(WorkerKind::Ffmpeg(self.transcoder())),
+            Some(Builtin::Ffmpeg) => Ok(WorkerKind::Ffmpeg(self.transcoder(self.roots(kind)?))),
             Some(Builtin::Replicate) => {
-                Ok(WorkerKind::Replicate(Replicate { roots: self.roots() }))
+                Ok(WorkerKind::Replicate(Replicate { roots: self.roots(kind)? }))
             }
+        }
+    }
+
+    /// The program of a `command` or a `process`.
+    pub(crate) fn launch(&self) -> Option<Launch> {
+        let words = self.command.as_ref().or(self.process.as_ref())?;
+        Some(Launch::new(words, self.environment()))
+    }
+
+    /// What its program finds in its environment.
+    pub(super) fn environment(&self) -> Environment {
+        Environment {
+            set: self.env.clone().unwrap_or_default(),
+            passed: self.env_pass.clone().unwrap_or_default(),
         }
     }
 
@@ -167,25 +187,25 @@ impl WorkerConfig {
     }
 
     fn program_kind(&self, kind: &str) -> Result<WorkerKind, String> {
-        let program = self.command.as_ref().or(self.process.as_ref());
-        let program: Arc<[String]> = program.cloned().unwrap_or_default().into();
-        if program.first().is_none_or(String::is_empty) {
+        let Some(launch) = self.launch().filter(|launch| !launch.name().is_empty()) else {
             return Err(format!("`{kind}` is empty: write the program and its arguments"));
-        }
+        };
         if self.command.is_some() {
-            return Ok(WorkerKind::Command(program));
+            return Ok(WorkerKind::Command(launch));
         }
         let processes = self.processes.unwrap_or(1);
         if !(1..=PROCESSES_MAX).contains(&processes) {
             return Err(format!("`processes` is {processes}: from 1 to {PROCESSES_MAX}"));
         }
         let watched = self.watch.clone().unwrap_or_default();
-        Ok(WorkerKind::Process { program, processes, watched })
+        Ok(WorkerKind::Process { launch, processes, watched })
     }
 
     /// Refuses keys that say nothing for this kind.
     fn check_keys(&self, kind: &str) -> Result<(), String> {
-        let keys: [(&str, bool, &[&str]); 11] = [
+        let keys: [(&str, bool, &[&str]); 13] = [
+            ("env", self.env.is_some(), &["command", "process", "ffmpeg"]),
+            ("env_pass", self.env_pass.is_some(), &["command", "process", "ffmpeg"]),
             ("processes", self.processes.is_some(), &["process"]),
             ("watch", self.watch.is_some(), &["process"]),
             ("url", self.url.is_some(), &["http"]),
@@ -247,17 +267,25 @@ impl WorkerConfig {
         Ok(map)
     }
 
-    fn transcoder(&self) -> Ffmpeg {
+    fn transcoder(&self, roots: Roots) -> Ffmpeg {
         Ffmpeg {
             transcoder: self.ffmpeg.clone().unwrap_or_else(|| "ffmpeg".to_owned()),
             prober: self.ffprobe.clone().unwrap_or_else(|| "ffprobe".to_owned()),
             args: self.args.clone().unwrap_or_default(),
-            takes_args: self.payload_args.unwrap_or(true),
-            roots: self.roots(),
+            takes_args: self.payload_args.unwrap_or(false),
+            environment: self.environment(),
+            roots,
         }
     }
 
-    fn roots(&self) -> Roots {
-        Roots(self.roots.clone().unwrap_or_default())
+    /// Payloads name files: nothing but the configuration can say which they may.
+    fn roots(&self, kind: &str) -> Result<Roots, String> {
+        let roots = self.roots.clone().unwrap_or_default();
+        if roots.is_empty() || roots.iter().any(|root| root.as_os_str().is_empty()) {
+            return Err(format!(
+                "`builtin = \"{kind}\"` needs `roots`: the folders whose files jobs may name, as in roots = [\"/srv/media\"]"
+            ));
+        }
+        Ok(Roots::new(roots))
     }
 }

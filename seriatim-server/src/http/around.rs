@@ -1,7 +1,7 @@
 //! What happens around every request: it gets an id, is let in or not, and is counted.
 
 use axum::body::HttpBody;
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
@@ -21,6 +21,7 @@ use super::metrics::METRICS_PATH;
 use super::pool::Held;
 use super::problem::Problem;
 use super::route::{Met, method_word};
+use super::scope::{Reach, Scope};
 use super::server::Peer;
 use super::state::Shared;
 use crate::trace;
@@ -35,6 +36,7 @@ pub(super) struct Gate {
     pub(super) app: Shared,
     pub(super) access: Access,
     pub(super) path: &'static str,
+    pub(super) reach: Reach,
     pub(super) outlives_drain: bool,
     pub(super) is_traffic: bool,
 }
@@ -105,7 +107,7 @@ impl Gate {
         }
     }
 
-    async fn pass(&self, who: &Who, mut request: Request, next: Next) -> Response {
+    async fn pass(&self, who: &Who, request: Request, next: Next) -> Response {
         if let Err(problem) = who.admit(self.access) {
             return problem.into_response();
         }
@@ -115,6 +117,12 @@ impl Gate {
         }
         // Probes need no place.
         let Some(class) = Class::of(self.access) else { return next.run(request).await };
+        let scope = who.scope();
+        if self.reach == Reach::All && scope.is_limited() {
+            return scope
+                .refuse("may not use this endpoint, which is about all queues")
+                .into_response();
+        }
         let party = Party::of(who, request.extensions().get::<Peer>());
         let budgets = &self.app.budgets;
         if self.path == METRICS_PATH {
@@ -126,12 +134,41 @@ impl Gate {
         let Some(_place) = budgets.requests.of(class).try_take(&party, 1) else {
             return too_many();
         };
+        let mut request = match self.within(&scope, request).await {
+            Ok(request) => request,
+            Err(problem) => return problem.into_response(),
+        };
         let bytes = self.answer_bytes(class);
         let Some(share) = budgets.answers.take(&party, bytes, ANSWER_WAIT_MAX).await else {
             return too_many();
         };
-        request.extensions_mut().insert(Caller { party, class });
+        request.extensions_mut().insert(Caller { party, class, scope });
         held(next.run(request).await, share)
+    }
+
+    /// Refuses a token the queues that it is not for, by what the path names.
+    async fn within(&self, scope: &Scope, request: Request) -> Result<Request, Problem> {
+        let name = match self.reach {
+            Reach::Queue => "queue",
+            Reach::Job => "job_id",
+            Reach::Handler | Reach::All => return Ok(request),
+        };
+        if !scope.is_limited() {
+            return Ok(request);
+        }
+        let (mut parts, body) = request.into_parts();
+        let path = RawPathParams::from_request_parts(&mut parts, &()).await;
+        let path = path.map_err(|rejection| Problem::invalid("path", rejection.body_text()))?;
+        let value = path.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value);
+        if self.reach == Reach::Queue {
+            scope.check_queue(value)?;
+        } else if let Ok(id) = value.parse() {
+            let job = self.app.store.job(id).await?;
+            if !job.is_some_and(|job| scope.has_queue(&job.queue)) {
+                return Err(scope.no_job(id));
+            }
+        }
+        Ok(Request::from_parts(parts, body))
     }
 
     /// What the answer may take of memory.
@@ -192,7 +229,8 @@ impl Gate {
         entry: &mut Entry,
     ) -> Result<(Request, Body), Problem> {
         let party = Party::of(who, request.extensions().get::<Peer>());
-        let caller = Caller { party, class: Class::of(self.access).unwrap_or(Class::Admins) };
+        let class = Class::of(self.access).unwrap_or(Class::Admins);
+        let caller = Caller { party, class, scope: who.scope() };
         let (parts, body) = request.into_parts();
         let read = self.app.budgets.read(&caller, body, BODY_BYTES_MAX).await?;
         let (bytes, mut words) = (read.bytes.clone(), entry.clone());

@@ -170,7 +170,7 @@ impl Entry {
         let (name, role) = match who {
             None => ("unknown".to_owned(), None),
             Some(Who::Anybody) => ("anybody".to_owned(), None),
-            Some(Who::Token { name, role }) => (name.clone(), Some(*role)),
+            Some(Who::Token { name, role, .. }) => (name.clone(), Some(*role)),
         };
         let peer = request.extensions().get::<Peer>();
         let target = request.uri().path_and_query().map_or("", |target| target.as_str());
@@ -260,6 +260,8 @@ mod tests {
             (Method::POST, "/api/v1/queues/{queue}/lane/delete", "lane delete"),
             (Method::POST, "/api/v1/queues/{queue}/morgue/requeue", "morgue requeue"),
             (Method::POST, "/api/v1/queues/{queue}/jobs", "job push"),
+            (Method::POST, "/api/v1/queues/{queue}/lane/release", "lane release"),
+            (Method::DELETE, "/api/v1/queues/{queue}", "queue delete"),
             (Method::PUT, "/api/v1/queues", "queue define"),
             (Method::PUT, "/api/v1/queues/{queue}", "queue define"),
             (Method::POST, "/api/v1/jobs/{job_id}/retry", "job retry"),

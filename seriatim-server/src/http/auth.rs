@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::problem::Problem;
+use super::scope::Scope;
 
 /// What a token lets its bearer do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -72,6 +73,7 @@ pub(crate) struct KnownToken {
     pub(crate) name: String,
     hash: blake3::Hash,
     role: Role,
+    scope: Scope,
 }
 
 /// Who asks.
@@ -80,12 +82,12 @@ pub(super) enum Who {
     /// Nobody needs a token here.
     Anybody,
     /// The bearer of a token.
-    Token { name: String, role: Role },
+    Token { name: String, role: Role, scope: Scope },
 }
 
 impl KnownToken {
-    pub(crate) fn new(name: String, secret: &str, role: Role) -> Self {
-        Self { name, hash: blake3::hash(secret.as_bytes()), role }
+    pub(crate) fn new(name: String, secret: &str, role: Role, scope: Scope) -> Self {
+        Self { name, hash: blake3::hash(secret.as_bytes()), role, scope }
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
@@ -124,7 +126,8 @@ impl Guard {
             refused("send a token of this server with Authorization: Bearer TOKEN")
         })?;
         let token = self.token(secret).ok_or_else(|| refused("this token is not known"))?;
-        Ok(Who::Token { name: token.name.clone(), role: token.role })
+        let scope = token.scope.clone();
+        Ok(Who::Token { name: token.name.clone(), role: token.role, scope })
     }
 
     /// Compares with every token, in constant time: hashes are compared so by blake3.
@@ -137,6 +140,14 @@ impl Guard {
 }
 
 impl Who {
+    /// What the token is limited to.
+    pub(super) fn scope(&self) -> Scope {
+        match self {
+            Self::Anybody => Scope::default(),
+            Self::Token { scope, .. } => scope.clone(),
+        }
+    }
+
     /// Refuses whoever may not.
     pub(super) fn admit(&self, access: Access) -> Result<(), Problem> {
         match self {
@@ -214,8 +225,8 @@ mod tests {
     #[test]
     fn a_token_is_known_by_its_hash() {
         let tokens = vec![
-            KnownToken::new("a".to_owned(), "one", Role::Reader),
-            KnownToken::new("b".to_owned(), "two", Role::Worker),
+            KnownToken::new("a".to_owned(), "one", Role::Reader, Scope::default()),
+            KnownToken::new("b".to_owned(), "two", Role::Worker, Scope::default()),
         ];
         let guard = Guard { tokens, ..Guard::default() };
         let role = |secret| guard.token(secret).map(|token| token.role);

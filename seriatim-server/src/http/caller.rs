@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 
 use super::auth::{Access, Who};
 use super::line::Line;
+use super::scope::Scope;
 use super::server::Peer;
 use super::state::Shared;
 
@@ -35,6 +36,18 @@ pub(super) enum Class {
 pub(super) struct Caller {
     pub(super) party: Party,
     pub(super) class: Class,
+    /// What its token is limited to.
+    pub(super) scope: Scope,
+}
+
+impl Caller {
+    /// The name of the token; none where nobody needs one.
+    pub(super) fn bearer(&self) -> Option<Arc<str>> {
+        match &self.party {
+            Party::Token(name) => Some(name.clone()),
+            Party::Address(_) | Party::Unknown => None,
+        }
+    }
 }
 
 impl Class {
@@ -75,7 +88,9 @@ impl FromRequestParts<Shared> for Caller {
     type Rejection = Infallible;
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Infallible> {
         let known = parts.extensions.get::<Self>().cloned();
-        Ok(known.unwrap_or(Self { party: Party::Unknown, class: Class::Readers }))
+        let unknown =
+            || Self { party: Party::Unknown, class: Class::Readers, scope: Scope::default() };
+        Ok(known.unwrap_or_else(unknown))
     }
 }
 

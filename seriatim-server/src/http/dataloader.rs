@@ -12,6 +12,7 @@ use seriatim::store::{Cancel, Cancelled, JobState, JobView, PushStatus};
 use seriatim::{Backoff, Job, JobId, Payload, RunAt};
 
 use super::auth::Access;
+use super::caller::Caller;
 use super::input::{Json, Part};
 use super::limits::JOB_BYTES;
 use super::problem::Problem;
@@ -34,6 +35,7 @@ pub(super) fn routes() -> Vec<Route> {
             .says("Pushes a job; the same job for a repeated idempotency_key")
             .body(Schema::named("Trigger"))
             .traffic()
+            .keeps_scope()
             .answers(pushed),
         Route::get("/api/v1/jobs/{job_id}/status", Access::Follow, status)
             .says("How far a job is")
@@ -123,10 +125,16 @@ impl Trigger {
 
 async fn trigger(
     State(app): State<Shared>,
+    caller: Caller,
     headers: HeaderMap,
     Json(trigger): Json<Trigger>,
 ) -> Result<Answer, Problem> {
     let mut job = trigger.into_job()?;
+    caller.scope.check_queue(&job.queue)?;
+    job.options
+        .consumer_group
+        .as_deref()
+        .map_or(Ok(()), |group| caller.scope.check_group(group))?;
     let sending = app.traces.sending(&job.queue, traceparent(&headers));
     job.options.traceparent = sending.traceparent();
     let pushed = match app.queues.makes(&*app.store, &job.queue).await {

@@ -207,7 +207,11 @@ mod tests {
     #[tokio::test]
     async fn who_does_not_read_is_cut_off_and_leaves_its_place() {
         let app = App::open(Arc::new(Memory::new()));
-        let caller = Caller { party: Party::Unknown, class: Class::Readers };
+        let caller = Caller {
+            party: Party::Unknown,
+            class: Class::Readers,
+            scope: super::super::scope::Scope::default(),
+        };
         let listen = || {
             let wish = Query(Wish { queue: None });
             listen(

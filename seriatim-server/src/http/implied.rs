@@ -1,10 +1,10 @@
-//! Queues that pushes make: the server tells of them, and refuses them if it is told to.
+//! Queues that pushes make: the server tells of them, and refuses them beyond a number.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use seriatim::store::declare_each;
+use seriatim::store::{QueueView, declare_each};
 use seriatim::{Queue, Store};
 
 use super::problem::Problem;
@@ -17,15 +17,17 @@ const KNOWN_FOR: Duration = Duration::from_secs(10);
 pub(super) struct Queues {
     /// As the configuration declares them.
     declared: Vec<Queue>,
-    /// Whether pushes make no others.
-    refuses_implied: bool,
+    /// So many others may stand in the store that only a push made.
+    implied_max: usize,
     /// Others that were in the store, and when.
     seen: Mutex<HashMap<String, Instant>>,
+    /// Those that pushes are making, and since when: the store may not have them yet.
+    making: Mutex<HashMap<String, Instant>>,
 }
 
 impl Queues {
-    pub(super) fn new(declared: Vec<Queue>, implied: bool) -> Self {
-        Self { declared, refuses_implied: !implied, seen: Mutex::default() }
+    pub(super) fn new(declared: Vec<Queue>, implied_max: usize) -> Self {
+        Self { declared, implied_max, seen: Mutex::default(), making: Mutex::default() }
     }
 
     pub(super) fn declares(&self, name: &str) -> bool {
@@ -43,34 +45,62 @@ impl Queues {
         Ok(undeclared.is_empty())
     }
 
-    /// Whether a push makes this queue. Refuses it where pushes make none.
+    /// Whether a push makes this queue. Refuses it where pushes may make no more.
     pub(super) async fn makes(&self, store: &dyn Store, name: &str) -> Result<bool, Problem> {
         let is_known = |seen: &HashMap<String, Instant>| {
             seen.get(name).is_some_and(|at| at.elapsed() < KNOWN_FOR)
         };
-        if self.declares(name) || is_known(&self.lock()) {
+        if self.declares(name) || is_known(&lock(&self.seen)) {
             return Ok(false);
         }
         let views = store.queues().await?;
         if views.iter().any(|view| view.queue.name == name) {
             let now = Instant::now();
             let names = views.into_iter().map(|view| (view.queue.name, now));
-            *self.lock() = names.collect();
+            *lock(&self.seen) = names.collect();
             return Ok(false);
         }
-        if !self.refuses_implied {
+        if self.may_make(&views, name) {
             return Ok(true);
         }
         let stored = views.iter().map(|view| view.queue.name.as_str());
         let known = stored.chain(self.declared.iter().map(|queue| queue.name.as_str()));
         let near = seriatim::names::did_you_mean(name, known);
-        Err(Problem::missing(format!(
-            "there is no queue {name:?}{near}, and this server lets no push make one (http.implied_queues): declare it first"
-        ))
-        .about("queue"))
+        let declare = "declare it first, in the configuration or with PUT /api/v1/queues/{queue}";
+        let problem = match self.implied_max {
+            0 => Problem::missing(format!(
+                "there is no queue {name:?}{near}, and this server lets no push make one (http.implied_queues): {declare}"
+            )),
+            most => Problem::conflict(format!(
+                "there is no queue {name:?}{near}, and pushes have made {most} queues, the most that this server lets them \
+                 make (http.implied_queues): {declare}, or delete queues that nobody needs"
+            )),
+        };
+        Err(problem.about("queue"))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instant>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether there is room for one more that nobody declared.
+    fn may_make(&self, views: &[QueueView], name: &str) -> bool {
+        let mut making = lock(&self.making);
+        let declared: HashSet<&String> =
+            views.iter().filter(|view| view.declared).map(|view| &view.queue.name).collect();
+        making.retain(|name, since| since.elapsed() < KNOWN_FOR && !declared.contains(name));
+        let stored = views.iter().filter(|view| !view.declared).map(|view| &view.queue.name);
+        let implied: HashSet<&String> = stored.chain(making.keys()).collect();
+        let fits = implied.iter().any(|other| *other == name) || implied.len() < self.implied_max;
+        if fits {
+            making.insert(name.to_owned(), Instant::now());
+        }
+        fits
     }
+
+    /// A queue was deleted: its name means none from here on.
+    pub(super) fn forget(&self, name: &str) {
+        lock(&self.seen).remove(name);
+        lock(&self.making).remove(name);
+    }
+}
+
+fn lock(names: &Mutex<HashMap<String, Instant>>) -> MutexGuard<'_, HashMap<String, Instant>> {
+    names.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,6 +8,7 @@ use seriatim::store::{Change, JobState};
 use seriatim::{JobId, Timestamp};
 
 use super::auth::Access;
+use super::caller::Caller;
 use super::input::{Json, Part, Query};
 use super::limits::PAGE_ROWS_DEFAULT;
 use super::problem::Problem;
@@ -38,6 +39,7 @@ pub(super) fn routes() -> Vec<Route> {
             .query("queue", Schema::queue(), "Only of this queue")
             .query("key", Schema::text(), "Only of this key")
             .paged()
+            .keeps_scope()
             .answers(page),
         Route::get("/api/v1/jobs/{job_id}", Access::Follow, show)
             .says("One job in full")
@@ -117,8 +119,16 @@ struct Listing {
 
 async fn list(
     State(app): State<Shared>,
+    caller: Caller,
     Query(listing): Query<Listing>,
 ) -> Result<Written, Problem> {
+    match &listing.queue {
+        Some(queue) => caller.scope.check_queue(queue)?,
+        None if caller.scope.is_limited() => {
+            return Err(caller.scope.refuse("must name one of its queues here").about("queue"));
+        }
+        None => {}
+    }
     if listing.after.as_ref().is_some_and(|after| !after.contains('/')) {
         return Err(Problem::invalid("after", "write what `next` of the page before says"));
     }

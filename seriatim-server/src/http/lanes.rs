@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use serde::Deserialize;
-use seriatim::store::{Act, LaneAction, LaneSelection, LaneView};
+use seriatim::store::{Act, ClaimSelection, LaneAction, LaneSelection, LaneView, release_claims};
 use seriatim::{LaneId, Store};
 
 use super::auth::Access;
@@ -56,6 +56,8 @@ pub(super) fn routes() -> Vec<Route> {
             .says("Makes a lane due now; ends a hold")),
         done(Route::post("/api/v1/queues/{queue}/lane/delete", Access::Admin, delete)
             .says("Deletes all that waits in a lane")),
+        done(Route::post("/api/v1/queues/{queue}/lane/release", Access::Admin, release)
+            .says("Takes a claim from its holder: it counts as a crash, and the holder can settle no more")),
     ]
 }
 
@@ -189,6 +191,38 @@ action!(resume, LaneAction::Resume);
 action!(retry, LaneAction::RunNow);
 action!(delete, LaneAction::Delete);
 
+async fn release(
+    State(app): State<Shared>,
+    Part(queue): Part<String>,
+    Query(which): Query<Which>,
+) -> Result<Answer, Problem> {
+    let store = &*app.store;
+    let number = find::queue(store, &queue).await?.number;
+    let claims = match which.chosen()? {
+        LaneSelection::Lane(lane) if lane.queue == number => ClaimSelection::Lane(lane),
+        LaneSelection::Key(key) => ClaimSelection::Key { queue: queue.as_str().into(), key },
+        _ => return Err(Problem::missing("there is no such lane")),
+    };
+    let released = release_claims(store, claims.clone()).await?;
+    if released > 0 {
+        return Ok(Answer(count(released)));
+    }
+    if let ClaimSelection::Key { key, .. } = &claims {
+        find::lane(store, &queue, key).await?;
+    }
+    Err(Problem::conflict("the lane is not claimed"))
+}
+
+impl Which {
+    fn chosen(self) -> Result<LaneSelection, Problem> {
+        match (self.key, self.lane) {
+            (Some(key), None) => Ok(LaneSelection::Key(key)),
+            (None, Some(lane)) => Ok(LaneSelection::Lane(lane)),
+            _ => Err(Problem::invalid("key", "say which lane: ?key=… or ?lane=…")),
+        }
+    }
+}
+
 async fn act(
     store: &dyn Store,
     queue: &str,
@@ -196,11 +230,7 @@ async fn act(
     action: LaneAction,
 ) -> Result<Answer, Problem> {
     find::queue(store, queue).await?;
-    let lanes = match (which.key, which.lane) {
-        (Some(key), None) => LaneSelection::Key(key),
-        (None, Some(lane)) => LaneSelection::Lane(lane),
-        _ => return Err(Problem::invalid("key", "say which lane: ?key=… or ?lane=…")),
-    };
+    let lanes = which.chosen()?;
     let request = Act { now: None, queue: queue.into(), lanes: lanes.clone(), action };
     let acted = store.act(request).await?.count;
     if acted > 0 {
@@ -208,7 +238,7 @@ async fn act(
     }
     if let LaneSelection::Key(key) = &lanes {
         find::lane(store, queue, key).await?;
-        let detail = "the lane runs: cancel its jobs, or repeat this when its turn has ended";
+        let detail = "the lane runs: cancel its jobs, release its claim, or repeat this when its turn has ended";
         return Err(Problem::conflict(detail));
     }
     Err(Problem::missing("there is no such lane, or it runs"))

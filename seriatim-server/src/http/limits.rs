@@ -103,12 +103,16 @@ pub(super) const NODES_MAX: usize = 1_000;
 pub(super) const CLAIM_QUEUES_MAX: usize = 100;
 /// Most claims of one heartbeat, and most results of one settle.
 pub(super) const NAMED_LANES_MAX: usize = 10_000;
+/// How many queues pushes may make that nobody declared, if `http.implied_queues` is unset.
+pub(super) const IMPLIED_QUEUES_MAX: usize = 100;
 /// Shortest and longest lease of a remote claim, in seconds.
 pub(super) const LEASE_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
 /// The lease of a remote claim by default.
 pub(super) const LEASE_DEFAULT: Duration = Duration::from_secs(60);
-/// Most remote workers that this process remembers; the ones silent for longest are forgotten.
-pub(super) const WORKERS_MAX: usize = 10_000;
+/// Most remote workers of one token, or of all where there are no tokens.
+pub(super) const WORKERS_PER_TOKEN_MAX: usize = 1_000;
+/// A remote worker that is silent for so long makes room for another.
+pub(super) const WORKER_SILENT_MAX: Duration = Duration::from_secs(3_600);
 /// How long open connections may go on when the server ends.
 pub(super) const CLOSE_MAX: Duration = Duration::from_secs(5);
 

@@ -16,6 +16,7 @@ mod implied;
 mod input;
 mod jobs;
 mod lanes;
+mod leases;
 mod limits;
 mod line;
 mod logins;
@@ -30,6 +31,7 @@ mod push;
 mod queues;
 mod route;
 mod schema;
+mod scope;
 mod server;
 mod state;
 mod stats;
@@ -48,6 +50,7 @@ pub(crate) use metrics::{Meter, Metered};
 pub(crate) use server::LISTEN_DEFAULT;
 pub(crate) use server::{Entrance, Listening, Server};
 pub(crate) use state::{App, Setup};
+pub(crate) use tokens::unknown_queues;
 
 use around::Gate;
 use route::Route;
@@ -109,6 +112,7 @@ fn build(app: &Shared) -> Router {
             app: app.clone(),
             access: route.access,
             path: route.path,
+            reach: route.reach,
             outlives_drain: route.outlives_drain,
             is_traffic: route.is_traffic,
         };

@@ -36,6 +36,9 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/api/v1/nodes/{node}/stop", Access::Admin, stop)
             .says("Tells a node to finish what runs and exit")
             .answers(told()),
+        Route::post("/api/v1/nodes/{node}/release", Access::Admin, release)
+            .says("Takes all claims from a node or remote worker: each counts as a crash; of how many lanes")
+            .answers(Schema::object(&[("node", Schema::text()), ("count", Schema::integer())])),
     ]
 }
 
@@ -110,6 +113,11 @@ async fn resume(State(app): State<Shared>, Part(node): Part<String>) -> Result<A
 
 async fn stop(State(app): State<Shared>, Part(node): Part<String>) -> Result<Answer, Problem> {
     tell(&*app.store, &node, Command::Stop).await
+}
+
+async fn release(State(app): State<Shared>, Part(node): Part<String>) -> Result<Answer, Problem> {
+    let (node, count) = nodes::release(&*app.store, &node).await?;
+    Ok(Answer(json!({ "node": node, "count": count })))
 }
 
 async fn tell(store: &dyn Store, node: &str, command: Command) -> Result<Answer, Problem> {

@@ -20,6 +20,7 @@ use super::limits::{
 use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::schema::Schema;
+use super::scope::Scope;
 use super::state::{App, Shared};
 use crate::job_input::JobInput;
 use crate::trace::Sending;
@@ -93,7 +94,7 @@ async fn push(
     seriatim::validate_queue_name(&queue)?;
     let (parts, body) = request.into_parts();
     let sending = app.traces.sending(&queue, traceparent(&parts.headers));
-    let target = Target { queue: &queue, sending: &sending };
+    let target = Target { queue: &queue, sending: &sending, scope: &caller.scope };
     let answer = async {
         let made = app.queues.makes(&*app.store, &queue).await?;
         let Answer(mut answer) = match media {
@@ -114,6 +115,15 @@ async fn push(
 struct Target<'a> {
     queue: &'a str,
     sending: &'a Sending,
+    scope: &'a Scope,
+}
+
+impl Target<'_> {
+    /// Refuses a job that is bound to a group which is not the token's.
+    fn check(&self, job: &Job) -> Result<(), Problem> {
+        let group = job.options.consumer_group.as_deref();
+        group.map_or(Ok(()), |group| self.scope.check_group(group))
+    }
 }
 
 /// The job, in the trace of its request unless it names its own.
@@ -154,6 +164,10 @@ async fn at_once(
         }
     };
     let jobs = off_thread(held.bytes.len(), read).await??;
+    for (i, job) in jobs.iter().enumerate() {
+        let place = |problem: Problem| problem.inside(&format!("jobs[{i}]"));
+        target.check(job).map_err(|problem| if is_array { place(problem) } else { problem })?;
+    }
     // The text is copied by now; what was made of it takes its place.
     held.bytes.clear();
     held.hold(app.budgets.hold(caller, jobs.len() * JOB_BYTES)?);
@@ -251,7 +265,8 @@ impl<'a> Loading<'a> {
         if text.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
         }
-        match self.read(text).await {
+        let read = self.read(text).await;
+        match read.and_then(|job| self.target.check(&job).map(|()| job)) {
             Ok(job) => self.jobs.push(job),
             Err(problem) => return Err(self.stop(problem).await),
         }

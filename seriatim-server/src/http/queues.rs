@@ -7,10 +7,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use seriatim::Store;
 use seriatim::limits::{ATTEMPTS_MAX, TURN_JOBS_MAX};
-use seriatim::store::{Act, Declare, LaneAction, LaneSelection};
+use seriatim::store::{Act, Declare, LaneAction, LaneSelection, delete_queue};
 
 use super::auth::Access;
-use super::input::{Json, Object, Part};
+use super::caller::Caller;
+use super::input::{Json, Object, Part, Query};
 use super::limits::JOB_BYTES;
 use super::problem::Problem;
 use super::route::{Answer, Route, Written};
@@ -29,8 +30,16 @@ pub(super) fn routes() -> Vec<Route> {
         Schema::object(&[("queues", Schema::map(settings()))]).requiring(&["queues"]).closed();
     let paused = || Schema::object(&[("queue", Schema::text()), ("paused", Schema::truth())]);
     let count = || Schema::object(&[("count", Schema::integer())]);
+    let deleted = Schema::object(&[
+        ("queue", Schema::text()),
+        ("count", Schema::integer()),
+        ("released", Schema::integer()),
+    ]);
     vec![
-        Route::get("/api/v1/queues", Access::Read, list_all).says("All queues").answers(list()),
+        Route::get("/api/v1/queues", Access::Read, list_all)
+            .says("All queues")
+            .keeps_scope()
+            .answers(list()),
         Route::put("/api/v1/queues", Access::Admin, define_all)
             .says("Defines several queues, all or none: {name: settings}")
             .body(several)
@@ -42,6 +51,13 @@ pub(super) fn routes() -> Vec<Route> {
             .says("Defines a queue; a setting that is left out has its default, but for the mode")
             .body(settings())
             .answers(queue()),
+        Route::delete("/api/v1/queues/{queue}", Access::Admin, delete)
+            .says("Deletes a queue with all that is in it; refused while somebody works on it, unless by force")
+            .query("force", Schema::truth(), "Releases what is claimed, and deletes a queue that a node declares")
+            .answers(deleted),
+        Route::post("/api/v1/queues/{queue}/drain", Access::Admin, drain)
+            .says("Deletes what waits in a queue; what runs, and what waits behind it, stays; of how many lanes")
+            .answers(count()),
         Route::post("/api/v1/queues/{queue}/pause", Access::Admin, pause)
             .says("Stops claims of a queue; what runs goes on to its end")
             .answers(paused()),
@@ -90,6 +106,7 @@ pub(super) fn settings_schema() -> Schema {
         ("max_crashes", Schema::within(1, 1_000)),
         ("timeout", length()),
         ("lease", length()),
+        ("lease_max", length()),
         ("retain_completed", length()),
         ("retain_dead", length()),
         ("retain_dead_max", Schema(json!({ "type": "integer", "minimum": 0 }))),
@@ -100,8 +117,10 @@ pub(super) fn settings_schema() -> Schema {
     .closed()
 }
 
-async fn list_all(State(app): State<Shared>) -> Result<Written, Problem> {
-    let document = queues::all(&*app.store).await?;
+async fn list_all(State(app): State<Shared>, caller: Caller) -> Result<Written, Problem> {
+    let mut document = queues::all(&*app.store).await?;
+    let is_its = |queue: &Value| queue["queue"].as_str().is_some_and(|q| caller.scope.has_queue(q));
+    document["queues"].as_array_mut().into_iter().for_each(|queues| queues.retain(is_its));
     let queues = document["queues"].as_array().map_or(0, Vec::len);
     Written::of(queues * JOB_BYTES, move || document).await
 }
@@ -142,6 +161,30 @@ async fn define(
     let queues = vec![settings.define(&name, mode)?];
     app.store.declare(Declare { now: None, queues }).await?;
     Ok(Answer(queues::one(&*app.store, &name).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct How {
+    #[serde(default)]
+    force: bool,
+}
+
+async fn delete(
+    State(app): State<Shared>,
+    Part(queue): Part<String>,
+    Query(How { force }): Query<How>,
+) -> Result<Answer, Problem> {
+    find::queue(&*app.store, &queue).await?;
+    let deleted = delete_queue(&*app.store, &queue, force).await?;
+    app.queues.forget(&queue);
+    let (jobs, released) = (deleted.jobs, deleted.released);
+    Ok(Answer(json!({ "queue": queue, "count": jobs, "released": released })))
+}
+
+async fn drain(State(app): State<Shared>, Part(queue): Part<String>) -> Result<Answer, Problem> {
+    find::queue(&*app.store, &queue).await?;
+    Ok(Answer(count(act::drain(&app.store, &queue).await?)))
 }
 
 async fn pause(State(app): State<Shared>, Part(queue): Part<String>) -> Result<Answer, Problem> {

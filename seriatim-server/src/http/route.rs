@@ -18,6 +18,7 @@ use super::input::JSON;
 use super::limits::{JOB_BYTES, off_thread};
 use super::problem::Problem;
 use super::schema::Schema;
+use super::scope::Reach;
 use super::state::Shared;
 use crate::output::document;
 
@@ -26,6 +27,7 @@ pub(super) struct Route {
     pub(super) method: Method,
     pub(super) path: &'static str,
     pub(super) access: Access,
+    pub(super) reach: Reach,
     pub(super) says: &'static str,
     pub(super) query: Vec<Parameter>,
     pub(super) body: Option<Schema>,
@@ -74,6 +76,14 @@ impl Route {
         Self::new(Method::PUT, path, access, on(MethodFilter::PUT, handler))
     }
 
+    pub(super) fn delete<H, T>(path: &'static str, access: Access, handler: H) -> Self
+    where
+        H: Handler<T, Shared>,
+        T: 'static,
+    {
+        Self::new(Method::DELETE, path, access, on(MethodFilter::DELETE, handler))
+    }
+
     fn new(
         method: Method,
         path: &'static str,
@@ -84,6 +94,7 @@ impl Route {
             method,
             path,
             access,
+            reach: Reach::of(path),
             says: "",
             query: Vec::new(),
             body: None,
@@ -138,6 +149,12 @@ impl Route {
 
     pub(super) fn media(mut self, media: &'static str) -> Self {
         self.media = media;
+        self
+    }
+
+    /// The handler itself keeps to the queues that a token is limited to.
+    pub(super) fn keeps_scope(mut self) -> Self {
+        self.reach = Reach::Handler;
         self
     }
 

@@ -8,7 +8,8 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 use super::audit::Audit;
 use super::auth::Guard;
 use super::implied::Queues;
-use super::limits::Budgets;
+use super::leases::Leases;
+use super::limits::{Budgets, IMPLIED_QUEUES_MAX};
 use super::logins::Logins;
 use super::metrics::{Meter, Metered};
 use super::work::Workers;
@@ -37,6 +38,7 @@ pub(crate) struct App {
     pub(super) audit: Audit,
     pub(super) cron: Vec<Cron>,
     pub(super) queues: Queues,
+    pub(super) leases: Leases,
     /// Held by what goes on although its client may be gone; see [`App::finished`].
     unfinished: Arc<RwLock<()>>,
     draining: watch::Sender<bool>,
@@ -62,8 +64,8 @@ pub(crate) struct Setup {
     pub(crate) cron: Vec<Cron>,
     /// The queues of the configuration.
     pub(crate) queues: Vec<Queue>,
-    /// Whether a push to another queue is refused, unless it exists.
-    pub(crate) refuses_implied: bool,
+    /// How many other queues pushes may make; [`IMPLIED_QUEUES_MAX`] if unset.
+    pub(crate) implied_max: Option<usize>,
 }
 
 impl App {
@@ -88,7 +90,8 @@ impl App {
             traces: setup.traces,
             audit: setup.audit,
             cron: setup.cron,
-            queues: Queues::new(setup.queues, !setup.refuses_implied),
+            queues: Queues::new(setup.queues, setup.implied_max.unwrap_or(IMPLIED_QUEUES_MAX)),
+            leases: Leases::default(),
             budgets: Budgets::default(),
             logins: Logins::default(),
             unfinished: Arc::default(),

@@ -3,6 +3,7 @@
 use axum::extract::State;
 
 use super::auth::Access;
+use super::caller::Caller;
 use super::limits::JOB_BYTES;
 use super::problem::Problem;
 use super::route::{Route, Written};
@@ -23,6 +24,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/api/v1/stats", Access::Read, stats)
             .says("The figures of all queues, in all and one by one")
+            .keeps_scope()
             .answers(answer),
     ]
 }
@@ -37,7 +39,8 @@ pub(super) fn mode() -> Schema {
     Schema::one_of(&["parallel", "accumulate", "fifo", "exclusive"])
 }
 
-async fn stats(State(app): State<Shared>) -> Result<Written, Problem> {
-    let figures = Figures::all(&*app.store).await?;
+async fn stats(State(app): State<Shared>, caller: Caller) -> Result<Written, Problem> {
+    let mut figures = Figures::all(&*app.store).await?;
+    figures.retain(|of| caller.scope.has_queue(&of.stats.queue));
     Written::of(figures.len() * JOB_BYTES, move || as_json(&figures)).await
 }

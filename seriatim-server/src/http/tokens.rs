@@ -2,11 +2,15 @@
 
 use super::Role;
 use super::auth::KnownToken;
-use crate::config::HttpConfig;
+use super::scope::Scope;
+use crate::config::{Config, HttpConfig, TokenConfig};
 use crate::output::Failure;
+use crate::workers::environment::is_variable;
 
 /// Holds a token with role admin, without any configuration.
 pub(super) const TOKEN_VARIABLE: &str = "SERIATIM_TOKEN";
+/// Longest name of a token, in bytes.
+const NAME_BYTES_MAX: usize = 64;
 /// Shortest token, in bytes.
 const TOKEN_BYTES_MIN: usize = 16;
 
@@ -21,12 +25,19 @@ pub(super) fn tokens(config: &HttpConfig) -> Result<Vec<KnownToken>, Failure> {
                 "{place}.token_env: what stands there is not the name of an environment variable; put the token into a variable, and write its name here, as in CI_TOKEN"
             )));
         }
+        check_name(&place, &token.name)?;
+        let scope = scope(&place, token)?;
         let secret = secret(&place, &token.token_env)?;
-        tokens.push(KnownToken::new(token.name.clone(), &secret, token.role));
+        tokens.push(KnownToken::new(token.name.clone(), &secret, token.role, scope));
     }
     if std::env::var_os(TOKEN_VARIABLE).is_some() {
         let secret = secret(TOKEN_VARIABLE, TOKEN_VARIABLE)?;
-        tokens.push(KnownToken::new("environment".to_owned(), &secret, Role::Admin));
+        tokens.push(KnownToken::new(
+            "environment".to_owned(),
+            &secret,
+            Role::Admin,
+            Scope::default(),
+        ));
     }
     for (i, token) in tokens.iter().enumerate() {
         if let Some(other) = tokens[..i].iter().find(|other| other.is_same(token)) {
@@ -45,11 +56,55 @@ pub(super) fn tokens(config: &HttpConfig) -> Result<Vec<KnownToken>, Failure> {
     Ok(tokens)
 }
 
-fn is_variable(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    !name.is_empty()
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && name.chars().all(is_plain)
+/// Queues that tokens are limited to and that the configuration does not have: a slip, or one that a push or
+/// another server makes.
+pub(crate) fn unknown_queues(config: &Config) -> Vec<String> {
+    let mut told = Vec::new();
+    for (i, token) in config.http.tokens.iter().enumerate() {
+        let unknown = |queue: &&String| !config.queues.contains_key(*queue);
+        for queue in token.queues.iter().flatten().filter(unknown) {
+            let near = seriatim::names::did_you_mean(queue, config.queues.keys().map(|q| &**q));
+            told.push(format!(
+                "http.tokens[{i}] (name {:?}): queues: {queue:?} has no [queues] entry{near}: the token may use that queue once a push or another server makes it",
+                token.name
+            ));
+        }
+    }
+    told
+}
+
+/// The names of a token's remote workers begin with its name and a slash.
+fn check_name(place: &str, name: &str) -> Result<(), Failure> {
+    let is_odd = |c: char| c == '/' || c.is_control();
+    if !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains(is_odd) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{place}.name: write 1 to {NAME_BYTES_MAX} bytes without slashes and control characters"
+    )))
+}
+
+/// What the token is limited to.
+fn scope(place: &str, token: &TokenConfig) -> Result<Scope, Failure> {
+    let wrong = |what: String| Failure::usage(format!("{place} (name {:?}): {what}", token.name));
+    for (key, names) in [("queues", &token.queues), ("groups", &token.groups)] {
+        if names.as_ref().is_some_and(Vec::is_empty) {
+            return Err(wrong(format!(
+                "{key}: the list is empty: name some, or leave it out for all"
+            )));
+        }
+    }
+    for queue in token.queues.iter().flatten() {
+        seriatim::validate_queue_name(queue)
+            .map_err(|e| wrong(format!("queues: {queue:?}: {e}")))?;
+    }
+    if token.groups.iter().flatten().any(String::is_empty) {
+        return Err(wrong("groups: a group has a name".to_owned()));
+    }
+    if token.groups.is_some() && token.role == Role::Reader {
+        return Err(wrong("groups: a reader neither pushes nor claims: leave it out".to_owned()));
+    }
+    Ok(Scope::new(token.queues.clone(), token.groups.clone()))
 }
 
 /// The token in a variable, without the line end that a file or a here-document leaves behind it.

@@ -13,6 +13,8 @@ pub(super) struct WireTurn<'a> {
     queue: &'a str,
     key: Option<&'a str>,
     token: Token,
+    /// Without it nothing can be said of the claim.
+    secret: String,
     retry_count: i32,
     crashes: u32,
     attempt: u32,
@@ -31,12 +33,13 @@ struct WireJob<'a> {
 
 impl<'a> WireTurn<'a> {
     /// The turn with those of its jobs that `is_given` lets through.
-    pub(super) fn new(turn: &'a Turn, is_given: impl Fn(&TurnJob) -> bool) -> Self {
+    pub(super) fn new(turn: &'a Turn, secret: String, is_given: impl Fn(&TurnJob) -> bool) -> Self {
         Self {
             lane: turn.lane,
             queue: &turn.queue,
             key: turn.key.as_deref(),
             token: turn.token,
+            secret,
             retry_count: turn.retry_count,
             crashes: turn.crashes,
             attempt: turn.attempt(),

@@ -1,15 +1,15 @@
 //! Command workers: one process for each call, the call as one JSON document on its stdin.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
-use std::sync::Arc;
+use std::process::{ExitStatus, Stdio};
 
 use seriatim::{Batch, Context, Failure, Outcome, Outcomes, Payload, Unstartable};
 use tokio::io::{AsyncRead, AsyncWriteExt};
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, ChildStdin};
 
 use super::answer::{self, Fault, Heard, Held, Said};
 use super::group::Group;
+use super::launch::Launch;
 use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
 use super::printed::Printed;
 use super::protocol::{Call, SNOOZE};
@@ -23,15 +23,14 @@ const EXIT_BURY: i32 = 65;
 
 /// Runs the command for one call.
 pub(crate) async fn run(
-    command: Arc<[String]>,
+    launch: Launch,
     printed: Printed,
     batch: Batch<Payload>,
     context: Context,
 ) -> Result<Outcomes, Failure> {
     let call = Call::document(&batch)?;
-    let (group, mut child) = start(&command, &batch).map_err(|error| {
-        Unstartable(format!("{}: {error}", command.first().map_or("", String::as_str)))
-    })?;
+    let (group, mut child) = start(&launch, &batch)
+        .map_err(|error| Unstartable(format!("{}: {error}", launch.name())))?;
     let mut stdout = child.stdout.take().map(|from| Lines::new(from, LINE_BYTES_MAX));
     let mut stderr = child.stderr.take().map(|from| Lines::new(from, LOG_LINE_BYTES_MAX));
     let mut answer =
@@ -62,10 +61,9 @@ pub(crate) async fn run(
     Ok(conclude(answer, status, &tail, &context)?)
 }
 
-fn start(command: &[String], batch: &Batch<Payload>) -> std::io::Result<(Group, Child)> {
-    let (program, arguments) = command.split_first().ok_or(std::io::ErrorKind::NotFound)?;
-    let mut process = Command::new(program);
-    process.args(arguments).env("SERIATIM_JOB_QUEUE", batch.queue());
+fn start(launch: &Launch, batch: &Batch<Payload>) -> std::io::Result<(Group, Child)> {
+    let mut process = launch.command()?;
+    process.env("SERIATIM_JOB_QUEUE", batch.queue());
     if let [lane] = batch.lanes() {
         // A variable cannot hold a zero byte; such a key stands in the document only.
         if let Some(key) = lane.turn().key.as_deref().filter(|key| !key.contains('\0')) {
@@ -82,7 +80,7 @@ fn start(command: &[String], batch: &Batch<Payload>) -> std::io::Result<(Group, 
     if let Some(traceparent) = call.as_deref().or_else(of_lane) {
         process.env("TRACEPARENT", traceparent);
     }
-    Group::spawn(&mut process)
+    Group::spawn(&mut process, Stdio::piped())
 }
 
 async fn feed(stdin: Option<ChildStdin>, document: String) {

@@ -1,9 +1,11 @@
 //! The ready-made `ffmpeg` worker: probe → transcode → verify → publish. Each step leaves a mark
 //! in a folder beside the output, so that a repeat goes on where the last attempt ended.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
@@ -11,9 +13,12 @@ use serde_json::json;
 use seriatim::{Context, JobId};
 use tokio::process::Command;
 
-use super::files::{FileJob, FileWorker, Progress, Roots, Trouble, publish};
+use super::environment::Environment;
+use super::files::{FileJob, FileWorker, Progress, Trouble, publish};
 use super::group::Group;
+use super::launch;
 use super::lines::{LOG_LINE_BYTES_MAX, Lines, Tail};
+use super::roots::{Input, Roots};
 
 /// Most options of one job.
 const ARGS_MAX: usize = 256;
@@ -23,6 +28,21 @@ const LENGTH_SLACK_PART: f64 = 0.02;
 /// Options after which a result need not be as long as its input.
 const CUTTING: [&str; 6] = ["-ss", "-sseof", "-t", "-to", "-frames", "-shortest"];
 const FILTERING: [&str; 4] = ["-vf", "-af", "-filter", "-lavfi"];
+/// What the programs call their input: the file that was opened for them as their stdin. By a name it could
+/// be another file by then, a pattern of names, or read as an option.
+const INPUT: &str = "file:/proc/self/fd/0";
+/// The formats of input that are read, in ffmpeg's words: those of one file, which opens no other. Not among
+/// them are playlists (hls, dash, concat, imf, vobsub), names of streams (sdp), scripts and drawings that
+/// refer to files (svg).
+const FORMATS: &str = "aac,ac3,aiff,amr,apng,ape,asf,ass,au,av1,avi,bmp_pipe,caf,dirac,dnxhd,dpx_pipe,dsf,\
+    dts,dtshd,dv,eac3,exr_pipe,flac,flv,gif,gxf,h261,h263,h264,hevc,ico,ivf,j2k_pipe,jpeg_pipe,jpegxl_anim,\
+    jpegxl_pipe,m4v,matroska,mjpeg,mov,mp3,mpc,mpc8,mpeg,mpegts,mpegvideo,mxf,nut,obu,ogg,png_pipe,\
+    ppm_pipe,psd_pipe,qoi_pipe,rm,srt,tak,tiff_pipe,tta,vc1,voc,vvc,w64,wav,webp_pipe,webvtt,wtv,wv,\
+    yuv4mpegpipe";
+/// Before each input: nothing but this file, whatever stands in it.
+const CONFINED: [&str; 4] = ["-protocol_whitelist", "file", "-format_whitelist", FORMATS];
+/// Longest extension of an output, in bytes.
+const EXTENSION_BYTES_MAX: usize = 16;
 
 /// Which programs to run, and what payloads may ask for.
 #[derive(Clone, Debug)]
@@ -33,6 +53,7 @@ pub(crate) struct Ffmpeg {
     pub(crate) args: Vec<String>,
     /// Whether a payload may add its own.
     pub(crate) takes_args: bool,
+    pub(crate) environment: Environment,
     pub(crate) roots: Roots,
 }
 
@@ -58,7 +79,7 @@ struct Probed {
 /// The folder in which a job works, beside its output so that a rename is enough in the end.
 struct Bench {
     folder: PathBuf,
-    input: PathBuf,
+    input: Input,
     output: PathBuf,
     args: Vec<String>,
 }
@@ -83,32 +104,44 @@ impl FileWorker for Ffmpeg {
 impl Ffmpeg {
     fn bench(&self, order: &Order, id: JobId) -> Result<Bench, Trouble> {
         if !order.args.is_empty() && !self.takes_args {
-            let what = "args: this worker takes none from payloads (see `payload_args`)";
+            let what =
+                "args: this worker takes none from payloads, as `payload_args = true` is not set";
             return Err(Trouble::Bury(what.to_owned()));
         }
         if order.args.len() > ARGS_MAX {
             let count = order.args.len();
             return Err(Trouble::Bury(format!("args: {count}; at most {ARGS_MAX}")));
         }
-        let input = self.roots.resolve(&order.input)?;
+        let input = self.roots.open(&order.input)?;
         let output = self.roots.resolve_new(&order.output)?;
         if output.extension().is_none() {
             let what = format!("{} has no extension to tell its format", output.display());
             return Err(Trouble::Bury(what));
         }
-        if input == output {
+        let extension = output.extension().unwrap_or_default().as_encoded_bytes();
+        if extension.len() > EXTENSION_BYTES_MAX || !extension.iter().all(u8::is_ascii_alphanumeric)
+        {
+            let path = output.display();
+            return Err(Trouble::Bury(format!(
+                "{path}: its extension must be of ASCII letters and digits, at most {EXTENSION_BYTES_MAX}"
+            )));
+        }
+        if input.path == output {
             return Err(Trouble::Bury("the output is the input".to_owned()));
         }
         let name = output.file_name().unwrap_or_default().display();
         let folder = output.with_file_name(format!(".{name}.seriatim-{id}"));
+        if folder.symlink_metadata().is_ok_and(|there| !there.is_dir()) {
+            return Err(Trouble::Bury(format!("{} is not a folder", folder.display())));
+        }
         let args = [&self.args[..], &order.args[..]].concat();
         Ok(Bench { folder, input, output, args })
     }
 
     /// What was done for another state of the input, or with other options, is thrown away.
     async fn probe(&self, bench: &Bench, job: &FileJob<Order>) -> Result<Probed, Trouble> {
-        let at = |error| Trouble::at(&bench.input, error);
-        let about = bench.input.metadata().map_err(at)?;
+        let at = |error| Trouble::at(&bench.input.path, error);
+        let about = bench.input.file.metadata().map_err(at)?;
         let modified = about.modified().map_err(at)?.duration_since(UNIX_EPOCH);
         let mut now = Probed {
             bytes: about.len(),
@@ -124,7 +157,8 @@ impl Ffmpeg {
             std::fs::remove_dir_all(&bench.folder).map_err(at)?;
         }
         job.tell(&json!({ "step": "probe", "percent": 0 }));
-        now.duration_s = self.duration(&bench.input, &job.context).await?;
+        let Input { file, path } = &bench.input;
+        now.duration_s = self.duration(file, path, &job.context).await?;
         let mark = serde_json::to_vec(&now).map_err(|e| Trouble::Retry(e.to_string()))?;
         let leave = || {
             std::fs::create_dir_all(&bench.folder)?;
@@ -145,12 +179,13 @@ impl Ffmpeg {
             return Ok(());
         }
         let part = bench.mark("part").with_extension(bench.extension());
-        let mut command = Command::new(&self.transcoder);
-        command.args(["-hide_banner", "-nostdin", "-nostats", "-y", "-progress", "pipe:1", "-i"]);
-        command.arg(&bench.input).args(&bench.args).arg(&part);
+        let mut command = launch::command(&self.transcoder, &self.environment);
+        command.args(["-hide_banner", "-nostdin", "-nostats", "-y", "-progress", "pipe:1"]);
+        command.args(CONFINED).args(["-i", INPUT]).args(&bench.args).arg(as_file(&part));
+        let Input { file, path } = &bench.input;
         let (progress, duration_s) = (job.progress(), probed.duration_s);
         let follow = |line: &str| follow(line, &progress, duration_s);
-        run(&self.transcoder, command, &job.context, follow).await?;
+        run(command, (file, path), &job.context, follow).await?;
         std::fs::rename(&part, bench.transcoded()).map_err(|error| Trouble::at(&part, error))
     }
 
@@ -164,7 +199,9 @@ impl Ffmpeg {
             return Ok(());
         }
         job.tell(&json!({ "step": "verify", "percent": 100 }));
-        let length = self.duration(&bench.transcoded(), &job.context).await;
+        let result = bench.transcoded();
+        let file = File::open(&result).map_err(|error| Trouble::at(&result, error))?;
+        let length = self.duration(&file, &result, &job.context).await;
         let wrong = match (length, probed.duration_s) {
             (Err(Trouble::Retry(error)), _) => Some(error),
             (Err(other), _) => return Err(other),
@@ -178,29 +215,33 @@ impl Ffmpeg {
         };
         if let Some(wrong) = wrong {
             // The next attempt transcodes again.
-            let _ = std::fs::remove_file(bench.transcoded());
+            let _ = std::fs::remove_file(&result);
             return Err(Trouble::Retry(format!("the result is not as it should be: {wrong}")));
         }
-        let (result, mark) = (bench.transcoded(), bench.mark("verified"));
+        let mark = bench.mark("verified");
         on_a_thread(move || {
             // The mark must not survive a power cut that the result does not.
-            let flushed = File::open(&result).and_then(|file| file.sync_all());
-            let marked = flushed.and_then(|()| std::fs::write(&mark, ""));
+            let marked = file.sync_all().and_then(|()| std::fs::write(&mark, ""));
             marked.map_err(|error| Trouble::at(&result, error))
         })
         .await
     }
 
     /// In seconds; none for what has no duration, such as a picture.
-    async fn duration(&self, file: &Path, context: &Context) -> Result<Option<f64>, Trouble> {
-        let mut command = Command::new(&self.prober);
+    async fn duration(
+        &self,
+        file: &File,
+        path: &Path,
+        context: &Context,
+    ) -> Result<Option<f64>, Trouble> {
+        let mut command = launch::command(&self.prober, &self.environment);
         command.args(["-v", "error", "-show_entries", "format=duration"]);
-        command.args(["-of", "default=noprint_wrappers=1:nokey=1"]).arg(file);
+        command.args(["-of", "default=noprint_wrappers=1:nokey=1"]).args(CONFINED).arg(INPUT);
         let mut first = None;
         let keep = |line: &str| {
             first.get_or_insert_with(|| line.to_owned());
         };
-        run(&self.prober, command, context, keep).await?;
+        run(command, (file, path), context, keep).await?;
         let duration = first.and_then(|text| text.trim().parse().ok());
         Ok(duration.filter(|length: &f64| length.is_finite() && *length > 0.0))
     }
@@ -245,14 +286,23 @@ async fn on_a_thread(
     ended.unwrap_or_else(|error| Err(Trouble::Retry(error.to_string())))
 }
 
-/// Runs a program to its end; `hear` gets the lines of its output.
+/// A path as ffmpeg takes it: neither an option nor an address.
+fn as_file(path: &Path) -> OsString {
+    let mut name = OsString::from("file:");
+    name.push(path);
+    name
+}
+
+/// Runs a program on a file to its end; `hear` gets the lines of its output.
 async fn run(
-    name: &str,
     mut command: Command,
+    (file, path): (&File, &Path),
     context: &Context,
     hear: impl FnMut(&str) + Send,
 ) -> Result<(), Trouble> {
-    let (group, mut child) = Group::spawn(&mut command).map_err(|error| {
+    let name = command.as_std().get_program().to_string_lossy().into_owned();
+    let stdin = file.try_clone().map_err(|error| Trouble::at(path, error))?;
+    let (group, mut child) = Group::spawn(&mut command, Stdio::from(stdin)).map_err(|error| {
         let hint = if error.kind() == ErrorKind::NotFound {
             ": install it, or say where it is with `ffmpeg` and `ffprobe`"
         } else {
@@ -260,7 +310,6 @@ async fn run(
         };
         Trouble::Unstartable(format!("{name}: {error}{hint}"))
     })?;
-    drop(child.stdin.take());
     let mut words = Tail::default();
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let reading = async {
@@ -274,6 +323,8 @@ async fn run(
         Ok(status) if status.success() => Ok(()),
         Ok(status) => {
             let words = words.text().map(|words| format!(":\n{words}")).unwrap_or_default();
+            let words = words.replace(INPUT, &path.display().to_string());
+            let words = words.replace(FORMATS, "see docs/workers.md");
             Err(Trouble::Retry(format!("{name} ended with {status}{words}")))
         }
         Err(error) => Err(Trouble::Retry(format!("{name}: its end cannot be learned: {error}"))),

@@ -1,10 +1,10 @@
-//! What the ready-made workers of files share: one job after the other, folders they may use,
-//! checksums, and names that appear all at once.
+//! What the ready-made workers of files share: one job after the other, checksums, and names that appear
+//! all at once.
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io::{self, Read, Seek};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -124,32 +124,6 @@ pub(crate) async fn run<W: FileWorker>(
     Ok(outcomes)
 }
 
-/// The folders that payloads may name; none: all.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Roots(pub(crate) Vec<PathBuf>);
-
-impl Roots {
-    /// The path without links and dots, if it is there and within a root.
-    pub(crate) fn resolve(&self, path: &Path) -> Result<PathBuf, Trouble> {
-        let real = path.canonicalize().map_err(|error| Trouble::at(path, error))?;
-        let is_within = |root: &PathBuf| root.canonicalize().is_ok_and(|r| real.starts_with(r));
-        if self.0.is_empty() || self.0.iter().any(is_within) {
-            return Ok(real);
-        }
-        let what = format!("{} is not within the worker's `roots`", path.display());
-        Err(Trouble::Bury(what))
-    }
-
-    /// The same for a file that need not be there yet, in a folder that must.
-    pub(crate) fn resolve_new(&self, path: &Path) -> Result<PathBuf, Trouble> {
-        let name = path
-            .file_name()
-            .ok_or_else(|| Trouble::Bury(format!("{} does not name a file", path.display())))?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        Ok(self.resolve(folder.unwrap_or(Path::new(".")))?.join(name))
-    }
-}
-
 /// Tells work on a thread of its own to stop, when the one who waits for it does not any more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StopSign(Arc<AtomicBool>);
@@ -175,12 +149,13 @@ impl StopSign {
     }
 }
 
-/// The SHA-256 of a file; `read` is told how many bytes are read each time.
+/// The SHA-256 of a whole file; `read` is told how many bytes are read each time.
 pub(crate) fn sha256(
+    mut file: &File,
     path: &Path,
     mut read: impl FnMut(u64) -> Result<(), Trouble>,
 ) -> Result<String, Trouble> {
-    let mut file = File::open(path).map_err(|error| Trouble::at(path, error))?;
+    file.rewind().map_err(|error| Trouble::at(path, error))?;
     let mut hash = Sha256::new();
     let mut piece = vec![0; PIECE_BYTES];
     loop {

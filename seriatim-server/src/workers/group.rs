@@ -19,8 +19,6 @@ const TERM_GRACE: Duration = Duration::from_secs(3);
 /// How long the output of a program that has ended is read: something that left its group may hold
 /// the pipe open for ever.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(1);
-/// With it, Python writes what a program prints at once, and not when 8 KiB have come together.
-const PYTHON_VARIABLE: &str = "PYTHONUNBUFFERED";
 
 /// All groups that live: a process that ends at once must not leave them behind.
 static LIVING: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
@@ -34,18 +32,17 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Starts `command` as the leader of a group, its three streams being pipes.
-    pub(crate) fn spawn(command: &mut Command) -> std::io::Result<(Self, Child)> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if std::env::var_os(PYTHON_VARIABLE).is_none() {
-            command.env(PYTHON_VARIABLE, "1");
-        }
+    /// Starts `command` as the leader of a group, its output being pipes.
+    pub(crate) fn spawn(command: &mut Command, stdin: Stdio) -> std::io::Result<(Self, Child)> {
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.envs(leftovers::mark());
         // Locked meanwhile: whoever looks for children that are not ours must not find this one.
         let mut living = living();
         let child = command.process_group(0).kill_on_drop(true).spawn().map_err(|error| {
-            let program = command.as_std().get_program().to_string_lossy();
-            match program::why_not(&program) {
+            let command = command.as_std();
+            let path = command.get_envs().find(|(name, _)| *name == "PATH");
+            let path = path.and_then(|(_, value)| value);
+            match program::why_not(&command.get_program().to_string_lossy(), path) {
                 // Says more: the system's words for a missing interpreter are those for a missing file.
                 Some(why) => std::io::Error::new(error.kind(), why),
                 None => error,

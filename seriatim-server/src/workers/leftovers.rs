@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -34,10 +35,16 @@ pub(crate) async fn end(origin: Origin) -> Result<(), String> {
     let (began, mut clean) = (Instant::now(), 0);
     let mut told = BTreeSet::new();
     loop {
-        let found = look(&origin)?;
-        clean = if found.is_empty() { clean + 1 } else { 0 };
+        let (found, unknown) = look(&origin)?;
+        clean = if found.is_empty() && unknown.is_none() { clean + 1 } else { 0 };
         if clean == CLEAN_LOOKS {
             return Ok(());
+        }
+        // A program that is just being started cannot be looked at until it runs.
+        if let Some(pid) = unknown.filter(|_| began.elapsed() > TERM_GRACE) {
+            return Err(format!(
+                "process {pid} of its session may be a program of it, and cannot be looked at"
+            ));
         }
         if began.elapsed() > END_MAX {
             let pids: Vec<String> = found.iter().map(|one| one.pid.to_string()).collect();
@@ -79,12 +86,12 @@ impl Leftover {
     }
 }
 
-/// All living processes with the mark of this one.
-fn look(origin: &Origin) -> Result<Vec<Leftover>, String> {
+/// All living processes with the mark of this one, and one that may be, as it cannot be looked at.
+fn look(origin: &Origin) -> Result<(Vec<Leftover>, Option<i32>), String> {
     let mark = format!("{MARK}={}", origin.mark());
     let cannot =
         |what: &str, error: &dyn std::fmt::Display| format!("{what} cannot be read: {error}");
-    let mut found = Vec::new();
+    let (mut found, mut unknown) = (Vec::new(), None);
     for entry in std::fs::read_dir("/proc").map_err(|error| cannot("/proc", &error))? {
         let name = entry.map_err(|error| cannot("/proc", &error))?.file_name();
         let Some((name, pid)) = name.to_str().and_then(|name| Some((name, name.parse().ok()?)))
@@ -102,11 +109,11 @@ fn look(origin: &Origin) -> Result<Vec<Leftover>, String> {
                 }
             }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                // Of another user, as a program is that changed its user. Its session is told to all.
-                if stat.session == origin.session && stat.started >= origin.started {
-                    return Err(format!(
-                        "process {pid} of its session may be a program of it, and is another user's"
-                    ));
+                // Of another user, as a program is that changed its user; or hidden. Its session is
+                // told to all.
+                let may_be = stat.session == origin.session && stat.started >= origin.started;
+                if may_be && !is_a_node(name) {
+                    unknown = Some(pid);
                 }
             }
             // It has ended meanwhile.
@@ -115,7 +122,16 @@ fn look(origin: &Origin) -> Result<Vec<Leftover>, String> {
             Err(error) => return Err(cannot(&format!("/proc/{name}/environ"), &error)),
         }
     }
-    Ok(found)
+    Ok((found, unknown))
+}
+
+/// Whether it is a process as this one is: they hide themselves from the programs of their workers. Its
+/// user and its name are told to all.
+fn is_a_node(pid: &str) -> bool {
+    let user = |pid: &str| std::fs::metadata(format!("/proc/{pid}")).ok().map(|about| about.uid());
+    let name = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    user(pid).is_some_and(|of| user("self") == Some(of))
+        && name(pid).is_some_and(|of| name("self") == Some(of))
 }
 
 #[cfg(test)]

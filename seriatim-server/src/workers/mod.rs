@@ -3,10 +3,13 @@
 mod answer;
 mod call;
 mod command;
+pub(crate) mod environment;
 pub(crate) mod ffmpeg;
 pub(crate) mod files;
 mod group;
+mod hidden;
 pub(crate) mod http;
+mod launch;
 mod leftovers;
 mod lines;
 mod orphans;
@@ -16,6 +19,7 @@ mod program;
 mod protocol;
 mod reload;
 pub(crate) mod replicate;
+pub(crate) mod roots;
 mod seats;
 mod stopped;
 mod supervisor;
@@ -40,8 +44,9 @@ use supervisor::Team;
 use told::Told;
 
 pub(crate) use group::kill_all;
+pub(crate) use hidden::hide;
+pub(crate) use launch::Launch;
 pub(crate) use leftovers::end as end_leftovers;
-pub(crate) use program::why_not;
 
 /// The processes behind the workers of this node.
 pub(crate) struct Workers {
@@ -66,21 +71,20 @@ impl Workers {
     pub(crate) fn worker(&mut self, config: &WorkerConfig, mode: Mode) -> Result<Worker, Failure> {
         let queue = config.queue.as_str();
         let mut worker = match config.kind(mode)? {
-            WorkerKind::Command(command) => {
+            WorkerKind::Command(launch) => {
                 let printed = Printed::new(queue.into(), None);
                 self.watchers.spawn(printed.clone().keep_count());
                 let task = config.task.as_deref().map(Arc::from);
-                let name = command.first().cloned().unwrap_or_default();
-                self.commands.push(Program { queue: queue.into(), task, name });
+                self.commands.push(Program { queue: queue.into(), task, launch: launch.clone() });
                 Worker::raw(queue, move |batch, context| {
-                    command::run(command.clone(), printed.clone(), batch, context)
+                    command::run(launch.clone(), printed.clone(), batch, context)
                 })
             }
-            WorkerKind::Process { program, processes, watched } => {
+            WorkerKind::Process { launch, processes, watched } => {
                 let per_process = config.concurrency.unwrap_or(1).max(1);
                 let task = config.task.as_deref().map(Arc::from);
                 let seats =
-                    self.team((queue.into(), task), program, processes, per_process, watched);
+                    self.team((queue.into(), task), launch, processes, per_process, watched);
                 let told = self.told.clone();
                 let handler =
                     move |batch, context| call::run(seats.clone(), told.clone(), batch, context);
@@ -111,17 +115,17 @@ impl Workers {
     fn team(
         &mut self,
         (queue, task): (Arc<str>, Option<Arc<str>>),
-        program: Arc<[String]>,
+        launch: Launch,
         processes: usize,
         per_process: usize,
         mut watched: Vec<PathBuf>,
     ) -> Arc<Seats> {
         let seats = Seats::new(per_process);
         let version = watch::Sender::new(0);
-        watched.extend(program.iter().map(PathBuf::from).filter(|path| path.is_file()));
+        watched.extend(launch.words().iter().map(PathBuf::from).filter(|path| path.is_file()));
         let (stop, changes) = (self.stop.subscribe(), version.subscribe());
         let (told, held) = (self.told.clone(), seats.clone());
-        let team = Team { queue, task, program, seats: held, told, version: changes, stop };
+        let team = Team { queue, task, launch, seats: held, told, version: changes, stop };
         for _ in 0..processes {
             self.keepers.spawn(supervisor::keep(team.clone()));
         }

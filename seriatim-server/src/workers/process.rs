@@ -1,6 +1,7 @@
 //! One running worker process: what is said to it, what it answers, and its end.
 
 use std::collections::HashMap;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,13 +9,14 @@ use std::time::Duration;
 use rustix::process::Signal;
 use seriatim::Context;
 use tokio::io::{AsyncRead, AsyncWriteExt};
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, ChildStdin};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
 
 use super::answer::{self, Fault, Heard, Held, Said};
 use super::group::{DRAIN_MAX, Group};
+use super::launch::Launch;
 use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
 use super::printed::Printed;
 use super::protocol::{self, Call};
@@ -122,11 +124,8 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts a process, and a task that goes with it to its end.
-    pub(crate) fn start(queue: &Arc<str>, program: &[String]) -> std::io::Result<Arc<Self>> {
-        let (name, arguments) = program.split_first().ok_or(std::io::ErrorKind::NotFound)?;
-        let mut command = Command::new(name);
-        command.args(arguments);
-        let (group, child) = Group::spawn(&mut command)?;
+    pub(crate) fn start(queue: &Arc<str>, launch: &Launch) -> std::io::Result<Arc<Self>> {
+        let (group, child) = Group::spawn(&mut launch.command()?, Stdio::piped())?;
         let (messages, to_write) = mpsc::channel(MESSAGES_WAITING_MAX);
         let pid = child.id().unwrap_or_default();
         let process = Arc::new(Self {

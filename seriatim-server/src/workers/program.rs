@@ -1,5 +1,6 @@
 //! Whether a program can be started: looked up as a start would, and said in words where it cannot.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use rustix::fs::{Access, access};
 
+use super::launch::Launch;
 use super::told::Told;
 
 /// The first line of a script is read so far, as Linux does.
@@ -23,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 pub(crate) struct Program {
     pub(crate) queue: Arc<str>,
     pub(crate) task: Option<Arc<str>>,
-    pub(crate) name: String,
+    pub(crate) launch: Launch,
 }
 
 impl Program {
@@ -35,11 +37,11 @@ impl Program {
         let mut known = None;
         loop {
             looks.tick().await;
-            let why = why_not(&self.name);
+            let why = self.launch.why_not();
             if why != known {
                 match &why {
                     Some(why) => {
-                        told.cannot_start(queue, task, &format!("{}: {why}", self.name));
+                        told.cannot_start(queue, task, &format!("{}: {why}", self.launch.name()));
                     }
                     None => told.started(queue, task),
                 }
@@ -49,16 +51,16 @@ impl Program {
     }
 }
 
-/// Why `program` cannot be started; none when nothing speaks against it.
-pub(crate) fn why_not(program: &str) -> Option<String> {
-    match find(program) {
+/// Why `program` cannot be started with this `PATH`; none when nothing speaks against it.
+pub(super) fn why_not(program: &str, path: Option<&OsStr>) -> Option<String> {
+    match find(program, path) {
         Err(why) => Some(why),
-        Ok(path) => why_no_script(&path),
+        Ok(file) => why_no_script(&file, path),
     }
 }
 
 /// The file that a start of `program` would run.
-fn find(program: &str) -> Result<PathBuf, String> {
+fn find(program: &str, path: Option<&OsStr>) -> Result<PathBuf, String> {
     if program.is_empty() {
         return Err("its name is empty".to_owned());
     }
@@ -66,9 +68,8 @@ fn find(program: &str) -> Result<PathBuf, String> {
         let path = PathBuf::from(program);
         return why_not_run(&path).map_or(Ok(path), Err);
     }
-    let folders = std::env::var_os("PATH").unwrap_or_else(|| PATH_UNSET.into());
     let mut why = None;
-    for folder in std::env::split_paths(&folders) {
+    for folder in std::env::split_paths(path.unwrap_or(OsStr::new(PATH_UNSET))) {
         let path = folder.join(program);
         if !path.exists() {
             continue;
@@ -96,12 +97,12 @@ fn why_not_run(path: &Path) -> Option<String> {
 }
 
 /// Why a script cannot be run: its first line names an interpreter that is not there.
-fn why_no_script(path: &Path) -> Option<String> {
+fn why_no_script(file: &Path, path: Option<&OsStr>) -> Option<String> {
     let mut head = Vec::new();
     // A program may be run and not read.
-    File::open(path).ok()?.take(FIRST_LINE_BYTES_MAX).read_to_end(&mut head).ok()?;
+    File::open(file).ok()?.take(FIRST_LINE_BYTES_MAX).read_to_end(&mut head).ok()?;
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    let line = std::ffi::OsStr::from_bytes(line).to_string_lossy();
+    let line = OsStr::from_bytes(line).to_string_lossy();
     // Not by any white space: a carriage return at the end belongs to the name.
     let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
     let interpreter = words.next()?;
@@ -115,14 +116,17 @@ fn why_no_script(path: &Path) -> Option<String> {
         return None;
     }
     let named = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
-    find(named).err().and_then(|why| missing(named, why))
+    find(named, path).err().and_then(|why| missing(named, why))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    fn why_not(program: &str) -> Option<String> {
+        super::why_not(program, std::env::var_os("PATH").as_deref())
+    }
 
     fn why(text: &str, mode: u32) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();

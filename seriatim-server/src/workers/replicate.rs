@@ -1,19 +1,21 @@
 //! The ready-made `replicate` worker: copies a file into several folders, and makes sure of it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::files::{
-    FileJob, FileWorker, PIECE_BYTES, Progress, Roots, StopSign, Trouble, publish, sha256,
-};
+use super::files::{FileJob, FileWorker, PIECE_BYTES, Progress, StopSign, Trouble, sha256};
+use super::roots::{Folder, Input, Roots};
 
 /// Most targets of one job.
 const TARGETS_MAX: usize = 64;
 /// Digits of the checksum in the name of a part: another content gets another part.
 const PART_DIGITS: usize = 16;
+/// What a copy keeps of the rights of its source. It has another owner, as whom nothing is to run.
+const RIGHTS: u32 = 0o777;
 
 /// Copies files within some folders.
 #[derive(Clone, Debug)]
@@ -60,7 +62,7 @@ impl FileWorker for Replicate {
 
 /// A job at work.
 struct Copying {
-    source: PathBuf,
+    source: Input,
     name: PathBuf,
     targets: Vec<PathBuf>,
     roots: Roots,
@@ -83,11 +85,11 @@ impl Copying {
             let count = targets.len();
             return Err(Trouble::Bury(format!("targets: {count}; from 1 to {TARGETS_MAX}")));
         }
-        let source = roots.resolve(&order.source)?;
-        let about = source.metadata().map_err(|error| Trouble::at(&source, error))?;
-        let name = order.source.file_name().map(PathBuf::from).filter(|_| about.is_file());
-        let name =
-            name.ok_or_else(|| Trouble::Bury(format!("{} is not a file", source.display())))?;
+        let source = roots.open(&order.source)?;
+        let name = order.source.file_name().map(PathBuf::from).ok_or_else(|| {
+            Trouble::Bury(format!("{} does not name a file", order.source.display()))
+        })?;
+        let about = source.file.metadata().map_err(|error| Trouble::at(&source.path, error))?;
         let bytes = about.len();
         // Each target is written and read again.
         let total_bytes = bytes * (1 + 2 * targets.len() as u64);
@@ -96,8 +98,8 @@ impl Copying {
 
     /// A target that fails does not keep the others from their copy.
     fn run(mut self) -> Result<(), Trouble> {
-        let source = self.source.clone();
-        let checksum = sha256(&source, |bytes| self.passed(bytes))?;
+        let (source, path) = self.source()?;
+        let checksum = sha256(&source, &path, |bytes| self.passed(bytes))?;
         let mut troubles = Vec::new();
         for (place, target) in std::mem::take(&mut self.targets).iter().enumerate() {
             match self.copy_into(target, &checksum) {
@@ -113,55 +115,63 @@ impl Copying {
 
     fn copy_into(&mut self, folder: &Path, checksum: &str) -> Result<(), Trouble> {
         // A folder that is missing may be a disk that is not mounted: it is not made.
-        let folder = self.roots.resolve(folder)?;
-        let copy = folder.join(&self.name);
-        if copy == self.source || self.is_equal(&copy, checksum)? {
+        let folder = self.roots.folder(folder)?;
+        let copy = folder.path.join(&self.name);
+        if copy == self.source.path || self.is_equal(&folder, checksum)? {
             return Ok(());
         }
         let digits = &checksum[..PART_DIGITS];
-        let part = folder.join(format!(".{}.{digits}.part", self.name.display()));
-        self.fill(&part)?;
-        if sha256(&part, |bytes| self.passed(bytes))? != checksum {
+        let name = PathBuf::from(format!(".{}.{digits}.part", self.name.display()));
+        let part = self.fill(&folder, &name)?;
+        let path = folder.path.join(&name);
+        let read = folder.open(&name)?;
+        let read = read.ok_or_else(|| Trouble::Retry(format!("{} is gone", path.display())))?;
+        if sha256(&read, &path, |bytes| self.passed(bytes))? != checksum {
             // The source has changed meanwhile, or a disk lies.
-            let _ = std::fs::remove_file(&part);
+            folder.remove(&name);
             let what = "differs from its source after the copy: it is copied again";
             return Err(Trouble::Retry(format!("{} {what}", copy.display())));
         }
         // Only now: a part that may not be written could not be resumed.
-        let rights = self.source.metadata().map(|about| about.permissions());
-        let rights = rights.and_then(|rights| std::fs::set_permissions(&part, rights));
-        rights.map_err(|error| Trouble::at(&part, error))?;
-        publish(&part, &copy)
+        let rights = self.source.file.metadata().map(|about| about.permissions().mode() & RIGHTS);
+        let given = rights.and_then(|mode| part.set_permissions(Permissions::from_mode(mode)));
+        given.map_err(|error| Trouble::at(&path, error))?;
+        folder.publish(&part, &name, &self.name)
     }
 
-    fn is_equal(&self, copy: &Path, checksum: &str) -> Result<bool, Trouble> {
-        match copy.metadata() {
-            Ok(about) if about.is_file() && about.len() == self.bytes => {
-                Ok(sha256(copy, |_| self.stop.check())? == checksum)
-            }
-            _ => Ok(false),
-        }
+    fn is_equal(&self, folder: &Folder, checksum: &str) -> Result<bool, Trouble> {
+        let Some(copy) = folder.open(&self.name)? else { return Ok(false) };
+        let path = folder.path.join(&self.name);
+        let bytes = copy.metadata().map_err(|error| Trouble::at(&path, error))?.len();
+        Ok(bytes == self.bytes && sha256(&copy, &path, |_| self.stop.check())? == checksum)
+    }
+
+    /// The source, to be read beside its other readers here, and its path.
+    fn source(&self) -> Result<(File, PathBuf), Trouble> {
+        let file = self.source.file.try_clone();
+        let file = file.map_err(|error| Trouble::at(&self.source.path, error))?;
+        Ok((file, self.source.path.clone()))
     }
 
     /// Appends to the part what it lacks.
-    fn fill(&mut self, part: &Path) -> Result<(), Trouble> {
-        let at = |error| Trouble::at(part, error);
-        let mut to = OpenOptions::new().create(true).append(true).open(part).map_err(at)?;
+    fn fill(&mut self, folder: &Folder, part: &Path) -> Result<File, Trouble> {
+        let path = folder.path.join(part);
+        let at = |error| Trouble::at(&path, error);
+        let mut to = folder.append(part)?;
         let mut there = to.metadata().map_err(at)?.len();
         if there > self.bytes {
             to.set_len(0).map_err(at)?;
             there = 0;
         }
-        let source = self.source.clone();
+        let (mut from, source) = self.source()?;
         let at_source = |error| Trouble::at(&source, error);
-        let mut from = File::open(&source).map_err(at_source)?;
         from.seek(SeekFrom::Start(there)).map_err(at_source)?;
         self.passed(there)?;
         let mut piece = vec![0; PIECE_BYTES];
         loop {
             let count = from.read(&mut piece).map_err(at_source)?;
             if count == 0 {
-                return Ok(());
+                return Ok(to);
             }
             to.write_all(&piece[..count]).map_err(at)?;
             self.passed(count as u64)?;

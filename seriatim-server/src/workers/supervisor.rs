@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::launch::Launch;
 use super::process::{Order, Process};
 use super::seats::Seats;
 use super::told::Told;
@@ -35,7 +36,7 @@ const TRIAL_DEATHS_MAX: u32 = 2;
 pub(crate) struct Team {
     pub(crate) queue: Arc<str>,
     pub(crate) task: Option<Arc<str>>,
-    pub(crate) program: Arc<[String]>,
+    pub(crate) launch: Launch,
     pub(crate) seats: Arc<Seats>,
     /// Who is told when it cannot be started.
     pub(crate) told: Told,
@@ -81,8 +82,8 @@ struct Keeper {
 impl Keeper {
     /// Starts a process and sees it live for a while. None when all is to stop.
     async fn start(&mut self, trial: Duration) -> Result<Option<Arc<Process>>, NotStarted> {
-        let name = self.team.program.first().map_or("", String::as_str);
-        let process = Process::start(&self.team.queue, &self.team.program)
+        let name = self.team.launch.name();
+        let process = Process::start(&self.team.queue, &self.team.launch)
             .map_err(|error| NotStarted { why: format!("{name}: {error}"), has_lived: false })?;
         tokio::select! {
             end = process.ended() => {

@@ -237,17 +237,20 @@ async fn http_without_an_answer_is_tried_again() {
     }
 }
 
-const FFMPEG: &str = "builtin = \"ffmpeg\"\nffmpeg = \"./ffmpeg\"\nffprobe = \"./ffprobe\"";
-/// A file says itself how long it is.
-const FFPROBE: &str = "for last; do :; done; echo \"probe $(basename \"$last\")\" >> calls
-    case $last in *transcoded*) test -e hold && { touch held; while test -e hold; do :; done; } ;; esac
+const FFMPEG: &str =
+    "builtin = \"ffmpeg\"\nffmpeg = \"./ffmpeg\"\nffprobe = \"./ffprobe\"\nroots = [\".\"]";
+/// A file says itself how long it is. As the real one it opens its input by the name that it is told.
+const FFPROBE: &str = "for last; do :; done; last=${last#file:}; name=$(readlink /proc/$$/fd/0)
+    echo \"probe $(basename \"$name\")\" >> calls; echo \"$@\" >> options
+    case $name in *transcoded*) test -e hold && { touch held; while test -e hold; do :; done; } ;; esac
     test -s \"$last\" || { echo 'Invalid data found' >&2; exit 1; }
     sed -n 's/^duration=//p' \"$last\"";
-const TRANSCODER: &str = "for last; do :; done; echo transcode \"$@\" >> calls
+const TRANSCODER: &str = "for last; do :; done; last=${last#file:}; echo transcode \"$@\" >> calls
+    echo \"$@\" >> options
     while test \"$1\" != -i; do shift; done
     echo out_time_us=N/A; echo out_time_us=4000000; echo progress=continue
     while test -e wait; do :; done
-    if test -e cut; then rm cut; echo duration=3 > \"$last\"; else cat \"$2\" > \"$last\"; fi";
+    if test -e cut; then rm cut; echo duration=3 > \"$last\"; else cat \"${2#file:}\" > \"$last\"; fi";
 
 async fn with_ffmpeg(queue: &str, worker: &str) -> Ready {
     let ready = Ready::new("fifo", queue, &format!("{FFMPEG}\n{worker}")).await;
@@ -259,7 +262,7 @@ async fn with_ffmpeg(queue: &str, worker: &str) -> Ready {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n13_ffmpeg_tells_its_progress_and_publishes_all_at_once() {
-    let ready = with_ffmpeg("", "args = [\"-preset\", \"fast\"]").await;
+    let ready = with_ffmpeg("", "args = [\"-preset\", \"fast\"]\npayload_args = true").await;
     ready.write("wait", "");
     let serving = ready.serve();
     let order = json!({"input": "film.mov", "output": "film.mp4", "args": ["-crf", "23"]});
@@ -274,7 +277,7 @@ async fn n13_ffmpeg_tells_its_progress_and_publishes_all_at_once() {
     serving.stop();
     assert_eq!(ready.read("film.mp4"), "duration=10\n");
     assert!(
-        ready.read("calls").contains("film.mov -preset fast -crf 23 "),
+        ready.read("calls").contains("-i file:/proc/self/fd/0 -preset fast -crf 23 file:/"),
         "{}",
         ready.read("calls")
     );
@@ -303,7 +306,7 @@ async fn n13_ffmpeg_goes_on_at_the_step_where_it_was_killed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn n13_ffmpeg_does_not_publish_what_is_cut_short() {
-    let ready = with_ffmpeg("max_retries = 1", "roots = [\".\"]").await;
+    let ready = with_ffmpeg("max_retries = 1", "").await;
     ready.write("cut", "");
     ready.write("empty.mov", "");
     let serving = ready.serve();
@@ -317,6 +320,7 @@ async fn n13_ffmpeg_does_not_publish_what_is_cut_short() {
         (json!({"input": "/etc/passwd", "output": "x.mp4"}), "is not within the worker's `roots`"),
         (json!({"input": "film.mov", "output": "../x.mp4"}), "is not within the worker's `roots`"),
         (json!({"input": "film.mov", "output": "film"}), "has no extension"),
+        (json!({"input": "film.mov", "output": "film.%d"}), "extension must be of ASCII letters"),
         (json!({"input": "film.mov"}), "payload: cannot be decoded"),
     ] {
         let id = ready.push(error, order).await;
@@ -380,6 +384,100 @@ async fn files_that_were_done_before_a_stop_are_not_done_again() {
     assert_eq!((second.state, second.retry_count), (JobState::Queued, -1), "{second:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn ffmpeg_takes_no_options_from_payloads_unless_told() {
+    let ready = with_ffmpeg("max_retries = 0", "").await;
+    let serving = ready.serve();
+    let args = ["-f", "data", "-i", "/proc/self/environ", "-map", "1", "-f", "data", "out.txt"];
+    let order = json!({"input": "film.mov", "output": "film.mp4", "args": args});
+    let id = ready.push("film.mp4", order).await;
+    ready.fails(id, "this worker takes none from payloads").await;
+    serving.stop();
+    assert_eq!(ready.read("calls"), "", "nothing was started");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn names_of_files_are_neither_options_nor_addresses_and_no_input_may_name_other_files() {
+    let ready = with_ffmpeg("max_retries = 0", "").await;
+    let names = ["-f.mov", "concat:film.mov|x.mov", "http:x", "file:film.mov", "film%03d.mov"];
+    for name in names {
+        ready.write(name, "duration=10\n");
+    }
+    let serving = ready.serve();
+    for name in names {
+        let output = format!("{name}.mp4");
+        let id = ready.push(name, json!({"input": name, "output": &output})).await;
+        assert_eq!(ready.ends(id).await.state, JobState::Succeeded, "{name}");
+        assert_eq!(ready.read(&output), "duration=10\n", "{name}");
+    }
+    for address in ["concat:film.mov|film.mov", "https://127.0.0.1/x.mov", "file:///etc/passwd"] {
+        let id = ready.push(address, json!({"input": address, "output": "x.mp4"})).await;
+        ready.fails(id, "No such file").await;
+    }
+    serving.stop();
+    let options = ready.read("options");
+    assert_eq!(options.lines().count(), 3 * names.len(), "{options}");
+    for line in options.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let after = |option: &str| words[1 + words.iter().position(|w| *w == option).unwrap()];
+        assert_eq!(after("-protocol_whitelist"), "file", "{line}");
+        let formats: Vec<&str> = after("-format_whitelist").split(',').collect();
+        assert!(formats.contains(&"mov") && formats.contains(&"matroska"), "{line}");
+        let nested =
+            ["hls", "dash", "concat", "imf", "vobsub", "sdp", "image2", "lavfi", "svg_pipe"];
+        assert!(nested.iter().all(|format| !formats.contains(format)), "{line}");
+        assert_eq!(words.iter().filter(|word| word.starts_with("file:/")).count(), {
+            // Its input, and of a transcoder its output.
+            1 + usize::from(words.contains(&"-i"))
+        });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn files_of_the_kernel_devices_and_pipes_are_not_read_whatever_the_roots() {
+    let replicate = "builtin = \"replicate\"\nroots = [\"/\"]";
+    let ready = Ready::new("fifo", "max_retries = 0", replicate).await;
+    ready.write("copies/.keep", "");
+    let made = std::process::Command::new("mkfifo").arg(ready.site.path("pipe")).status().unwrap();
+    assert!(made.success());
+    std::os::unix::fs::symlink("/proc/self/environ", ready.site.path("link")).unwrap();
+    let serving = ready.serve();
+    for (source, error) in [
+        ("/proc/self/environ", "it is the kernel's"),
+        ("link", "it is the kernel's"),
+        ("/proc/self/fd/0", "is not a regular file"),
+        ("/dev/zero", "is not a regular file"),
+        ("pipe", "is not a regular file"),
+    ] {
+        let order = json!({"source": source, "targets": ["copies"]});
+        let id = ready.push(source, order).await;
+        ready.fails(id, error).await;
+    }
+    serving.stop();
+    let copies = fs::read_dir(ready.site.path("copies")).unwrap();
+    assert_eq!(copies.count(), 1, "nothing was copied");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn replicate_writes_through_no_link_and_gives_nobody_elses_rights() {
+    let ready = Ready::new("fifo", "", "builtin = \"replicate\"\nroots = [\".\"]").await;
+    ready.write("film.mp4", "a film");
+    let rights = fs::Permissions::from_mode(0o4755);
+    fs::set_permissions(ready.site.path("film.mp4"), rights).unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("film.mp4"), "mine").unwrap();
+    ready.write("copies/.keep", "");
+    let link = ready.site.path("copies/film.mp4");
+    std::os::unix::fs::symlink(outside.path().join("film.mp4"), &link).unwrap();
+    let serving = ready.serve();
+    let id = ready.push("film", json!({"source": "film.mp4", "targets": ["copies"]})).await;
+    assert_eq!(ready.ends(id).await.state, JobState::Succeeded);
+    serving.stop();
+    assert_eq!(fs::read_to_string(outside.path().join("film.mp4")).unwrap(), "mine");
+    let copy = fs::symlink_metadata(link).unwrap();
+    assert!(copy.is_file() && copy.permissions().mode() & 0o7777 == 0o755, "{copy:?}");
+}
+
 /// Some megabytes that do not repeat.
 fn film() -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(7);
@@ -433,7 +531,7 @@ async fn n13_replicate_does_what_it_can_and_says_what_it_cannot() {
         (json!({"source": "film.mp4", "targets": ["missing", "there"]}), "missing: No such file"),
         (json!({"source": "film.mp4", "targets": []}), "targets: 0; from 1 to 64"),
         (json!({"source": "film.mp4", "targets": ["/"]}), "is not within the worker's `roots`"),
-        (json!({"source": "there", "targets": ["there"]}), "is not a file"),
+        (json!({"source": "there", "targets": ["there"]}), "is not a regular file"),
         (json!({"source": "film.mp4"}), "cannot be decoded"),
     ] {
         let id = ready.push(error, order).await;

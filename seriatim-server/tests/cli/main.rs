@@ -17,6 +17,7 @@ mod people;
 mod predecessor;
 mod processes;
 mod receiver;
+mod secrets;
 mod site;
 mod unstartable;
 mod workers;

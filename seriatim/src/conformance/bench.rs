@@ -160,6 +160,28 @@ impl Bench {
         self.store.rescue(request).await.expect("rescue is answered")
     }
 
+    /// Takes claims away from their holders.
+    pub async fn release(&mut self, claims: ClaimSelection) -> Vec<Turn> {
+        let request = Release { now: Some(self.now), claims, made_by: None, lanes_max: 1_000 };
+        self.store.release(request).await.expect("release is answered")
+    }
+
+    /// Deletes queue `q`, at most so many rows in a step; of how many jobs, in how many steps.
+    pub async fn delete_queue(&mut self, rows_max: usize) -> (u64, usize) {
+        let (mut count, mut steps) = (0, 0);
+        loop {
+            let acted = self.delete_step(rows_max).await.expect("a step is answered");
+            (count, steps) = (count + acted.count, steps + 1);
+            if !acted.more {
+                return (count, steps);
+            }
+        }
+    }
+
+    pub async fn delete_step(&mut self, rows_max: usize) -> crate::Result<Acted> {
+        self.store.delete_queue(DeleteQueue { queue: "q".into(), rows_max }).await
+    }
+
     /// Declares a node dead whose last beat was then.
     pub async fn declare_dead(&mut self, node: &NodeInfo, heartbeat_at: Timestamp) -> bool {
         let request = DeclareDead { now: Some(self.now), node: node.id.clone(), heartbeat_at };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::bench::*;
 use super::{Case, listed};
 use crate::store::{
-    Beat, Claim, Command, GiveUp, Lease, NodeInfo, NodeState, Rescue, Settled, Sweep,
+    Beat, Claim, Command, GiveUp, Lease, NodeInfo, NodeState, Rescue, Secret, Settled, Sweep,
 };
 use crate::{ErrorKind, JobOptions, Mode, Outcome, Queue};
 
@@ -31,6 +31,8 @@ pub(super) fn cases() -> Vec<Case> {
         n11_progress_is_kept_and_stale_lanes_are_told,
         progress_stays_until_a_turn_ends_with_nothing_left,
         an_unknown_token_is_nobody_s_turn,
+        the_first_secret_that_is_offered_is_everybody_s,
+        of_secrets_that_are_offered_at_once_one_is_everybody_s,
         a_claim_that_arrives_after_it_was_given_up_takes_nothing,
         a_rescue_that_arrives_after_it_was_given_up_takes_nothing,
         a_flagged_job_is_told_to_its_holder,
@@ -129,7 +131,7 @@ async fn a_node_that_said_goodbye_has_stopped_and_is_forgotten_after_a_day(mut b
 
 async fn what_a_node_held_that_is_known_to_be_gone_is_taken_over_at_once(mut bench: Bench) {
     bench.queue(Mode::Fifo).await;
-    let long = JobOptions { lease_ttl: Some(DAY), ..JobOptions::default() };
+    let long = JobOptions { lease_ttl: Some(LEASE * 10), ..JobOptions::default() };
     let mut patient = job("b").key("patient");
     patient.options = long;
     bench.push_all(vec![job("a").key("usual"), patient]).await;
@@ -344,6 +346,21 @@ async fn progress_stays_until_a_turn_ends_with_nothing_left(mut bench: Bench) {
 async fn give_up(bench: &Bench, node: &NodeInfo, ticket: u64) {
     let request = GiveUp { node: node.id.clone(), ticket };
     bench.store.give_up(request).await.expect("it is given up");
+}
+
+async fn the_first_secret_that_is_offered_is_everybody_s(bench: Bench) {
+    let first = Secret([1; 32]);
+    assert_eq!(bench.store.secret(first).await.unwrap(), first);
+    assert_eq!(bench.store.secret(Secret([2; 32])).await.unwrap(), first);
+    bench.store.migrate().await.unwrap();
+    assert_eq!(bench.store.secret(Secret([3; 32])).await.unwrap(), first);
+}
+
+async fn of_secrets_that_are_offered_at_once_one_is_everybody_s(bench: Bench) {
+    let offers = (1..=16).map(|i| bench.store.secret(Secret([i; 32])));
+    let answers = futures_util::future::try_join_all(offers).await.unwrap();
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{}", answers.len());
+    assert!((1..=16).any(|i| answers[0] == Secret([i; 32])));
 }
 
 async fn a_claim_that_arrives_after_it_was_given_up_takes_nothing(mut bench: Bench) {

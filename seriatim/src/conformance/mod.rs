@@ -21,6 +21,7 @@ mod leasing;
 mod people;
 mod pushing;
 mod random;
+mod taking_back;
 mod views;
 
 use std::future::Future;
@@ -72,6 +73,7 @@ pub fn cases() -> Vec<Case> {
         people::cases(),
         views::cases(),
         figures::cases(),
+        taking_back::cases(),
         random::cases(),
     ]
     .concat()

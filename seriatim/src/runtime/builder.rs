@@ -22,6 +22,7 @@ use crate::batch::Batch;
 use crate::codec::Codec;
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::id::REMOTE_NAME_START;
 use crate::job::validate_queue_name;
 use crate::middleware::{self, Next};
 use crate::observe::Observer;
@@ -362,6 +363,10 @@ impl EngineBuilder {
             let message = format!("must be 1 to {CONCURRENCY_MAX}");
             return Err(Error::invalid("concurrency", message));
         }
+        if settings.node_name.starts_with(REMOTE_NAME_START) {
+            let message = format!("names of remote workers begin with {REMOTE_NAME_START:?}");
+            return Err(Error::invalid("node_name", message));
+        }
         if settings.heartbeat.is_zero() || settings.poll_interval.is_zero() {
             let field = if settings.heartbeat.is_zero() { "heartbeat" } else { "poll_interval" };
             return Err(Error::invalid(field, "must be more than nothing"));
@@ -401,6 +406,13 @@ impl EngineBuilder {
         let own = self.queues.iter().filter_map(|queue| Some((queue.name.as_str(), queue.lease?)));
         let named = own.map(|(queue, lease)| (format!("queues.{queue}.lease"), lease));
         let nodes = ("lease".to_owned(), self.settings.lease);
+        let too_long = self
+            .queues
+            .iter()
+            .find(|queue| queue.lease.is_none() && self.settings.lease > queue.lease_max);
+        if let Some(queue) = too_long {
+            queue.check_lease(self.settings.lease)?;
+        }
         match named.chain([nodes]).find(|(_, lease)| *lease < least) {
             Some((field, lease)) => {
                 let [lease, least, heartbeat] =

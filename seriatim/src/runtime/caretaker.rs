@@ -17,9 +17,12 @@ use super::takeover::Neighbours;
 use crate::clock::Timestamp;
 use crate::error::{ErrorKind, Result};
 use crate::queue::{Mode, Queue};
-use crate::settle::{Outcome, Settlement, plan};
+use crate::settle::{Settlement, crash};
 use crate::store::{Lead, QueueView, Rescue, Settled, Sweep};
 use crate::turn::Turn;
+
+/// What is kept with a job or lane whose holder has lost it.
+const WHY: &str = "its process died or lost its lease";
 
 /// Takes care until the engine ends.
 pub(super) async fn run(core: Arc<Core>) {
@@ -108,7 +111,7 @@ impl Caretaker {
         core.counters.rescued(turns.len());
         let queues = core.read_definitions().await.unwrap_or_default();
         let settlements: Vec<Settlement> =
-            turns.iter().map(|turn| crash(turn, &definition(core, &queues, turn))).collect();
+            turns.iter().map(|turn| crash(turn, &definition(core, &queues, turn), WHY)).collect();
         if let Some(observer) = &core.observer {
             for turn in &turns {
                 observer.rescued(turn);
@@ -156,11 +159,6 @@ impl Caretaker {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
-}
-
-fn crash(turn: &Turn, queue: &Queue) -> Settlement {
-    let outcome = Outcome::Crash { error: "its process died or lost its lease".into() };
-    plan(turn, queue, &outcome.into(), &|_| Duration::ZERO)
 }
 
 fn definition(core: &Core, queues: &[QueueView], turn: &Turn) -> Queue {

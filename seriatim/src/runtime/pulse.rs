@@ -1,6 +1,6 @@
 //! The heartbeat: once for all that the node holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::limits::{GOODBYE_MAX, LOAD_EVERY, PROGRESS_EVERY};
 use super::outage::Pauses;
 use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::id::NodeId;
+use crate::id::{LaneId, NodeId};
 use crate::store::{Beat, Command, Heartbeat, NodeInfo, Pulse, SharedStore, Store};
 
 /// What the node tells of itself with every beat.
@@ -30,6 +30,8 @@ pub(super) struct Pulser {
     command: Option<Command>,
     /// What the last beat told.
     told: Load,
+    /// When turns that run for long were last named.
+    named: Instant,
 }
 
 /// What a node has to do.
@@ -83,8 +85,9 @@ impl Pulser {
             troubles: Vec::new(),
             origin: core.extras.origin.clone(),
         };
-        let told = Load::default();
-        Self { core, line: None, apart: false, info, untold: Vec::new(), command: None, told }
+        let (told, named) = (Load::default(), Instant::now());
+        let untold = Vec::new();
+        Self { core, line: None, apart: false, info, untold, command: None, told, named }
     }
 
     /// The last beat, of a node that holds nothing any more: the others need not wait for its lease
@@ -151,15 +154,30 @@ impl Pulser {
         self.untold.extend(self.core.running.take_progress());
         let sent = Instant::now();
         let store = self.store().await?;
-        let pulse = self.send(&*store, self.info.id.clone(), self.untold.clone()).await?;
+        let beats = self.beats(sent);
+        let pulse = self.send(&*store, self.info.id.clone(), beats.clone()).await?;
         self.untold.clear();
         self.core.running.progress_arrived();
         if !pulse.alive {
             return self.rename(&*store).await;
         }
         self.core.lease.beat(sent);
-        self.heed(pulse);
+        self.heed(pulse, &beats);
         self.core.read_clock_of(&*store).await
+    }
+
+    /// What this beat says of turns: progress; and, once in each heartbeat, those that have run for longer than one.
+    /// A person may have released their claims, and only who names a turn hears that it is lost.
+    fn beats(&mut self, now: Instant) -> Vec<Beat> {
+        let mut beats = self.untold.clone();
+        let heartbeat = self.core.settings.heartbeat;
+        if now.duration_since(self.named) >= heartbeat / 2 {
+            self.named = now;
+            let told: HashSet<LaneId> = beats.iter().map(|beat| beat.lane).collect();
+            let long = self.core.running.longer_than(heartbeat);
+            beats.extend(long.into_iter().filter(|beat| !told.contains(&beat.lane)));
+        }
+        beats
     }
 
     /// Whether heartbeats have a connection of their own, which any thread may open.
@@ -192,17 +210,19 @@ impl Pulser {
         Ok(pulse)
     }
 
-    fn heed(&mut self, pulse: Pulse) {
+    fn heed(&mut self, pulse: Pulse, named: &[Beat]) {
         let core = &self.core;
         for notice in &pulse.cancel {
             core.running.flag(notice);
         }
         core.flags.replace(pulse.cancel);
         for lane in pulse.lost {
+            // The lane may be claimed again by now, under another token.
+            let Some(beat) = named.iter().find(|beat| beat.lane == lane) else { continue };
             // A call of one lane has nothing left to work for; one of several still has.
-            let alone = |turns: usize| turns == 1;
-            core.running.stop(Stop::LeaseLost, |call| {
-                alone(call.turns.len()) && call.turn_of(lane).is_some()
+            core.running.stop(Stop::LeaseLost, |call| match &call.turns[..] {
+                [turn] => (turn.lane, turn.token) == (lane, beat.token),
+                _ => false,
             });
         }
         let before = std::mem::replace(&mut self.command, pulse.command);

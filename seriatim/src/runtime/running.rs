@@ -83,6 +83,19 @@ impl Running {
         beats
     }
 
+    /// Turns whose handlers have waited for longer than this. What one has settled by itself is not held any more.
+    pub(super) fn longer_than(&self, length: Duration) -> Vec<Beat> {
+        let calls = lock(&self.calls);
+        let long = calls
+            .by_number
+            .values()
+            .filter(|(call, since)| since.elapsed() >= length && !call.control.is_committed());
+        let turns = long.flat_map(|(call, _)| &call.turns);
+        turns
+            .map(|turn| Beat { lane: turn.lane, token: turn.token, progress: None, extend: None })
+            .collect()
+    }
+
     /// The progress that was taken has arrived.
     pub(super) fn progress_arrived(&self) {
         for (call, _) in lock(&self.calls).by_number.values() {

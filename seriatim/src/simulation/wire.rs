@@ -221,6 +221,9 @@ impl Store for Wire {
     async fn check(&self) -> Result<()> {
         self.world.store.check().await
     }
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        self.world.store.secret(offered).await
+    }
     async fn declare(&self, r: Declare) -> Result<()> {
         deed!(self, "declare", |world, now| world.store.declare(Declare { now, ..r }).await)
     }
@@ -270,6 +273,13 @@ impl Store for Wire {
             Ok(turns)
         })
     }
+    async fn release(&self, r: Release) -> Result<Vec<Turn>> {
+        deed!(self, "release", |world, now| {
+            let turns = world.store.release(Release { now, ..r }).await?;
+            world.rescued(&turns);
+            Ok(turns)
+        })
+    }
     async fn give_up(&self, r: GiveUp) -> Result<()> {
         if self.is_mutant(Mutant::CallsNotGivenUp) {
             return Ok(());
@@ -299,6 +309,9 @@ impl Store for Wire {
     async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
         let queue = queue.to_owned();
         deed!(self, "pause_queue", |world, _now| world.store.pause_queue(&queue, paused).await)
+    }
+    async fn delete_queue(&self, r: DeleteQueue) -> Result<Acted> {
+        deed!(self, "delete_queue", |world, _now| world.store.delete_queue(r).await)
     }
     async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {
         let queue = queue.to_owned();

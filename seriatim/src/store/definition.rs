@@ -1,7 +1,7 @@
 //! What becomes of a queue when it is declared: the rule of every store, and of everyone who wants to
 //! know it beforehand.
 
-#[cfg(all(test, any(feature = "mysql", feature = "postgres", feature = "redis")))]
+#[cfg(test)]
 pub(in crate::store) mod tests;
 
 use super::Store;

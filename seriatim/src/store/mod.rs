@@ -5,6 +5,7 @@
 //! a list, and each line of these lists is a case of the conformance suite.
 
 mod definition;
+mod deletion;
 mod gone;
 mod memory;
 #[cfg(feature = "mysql")]
@@ -14,6 +15,7 @@ mod origin;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+mod release;
 mod request;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -36,6 +38,7 @@ use async_trait::async_trait;
 #[cfg(feature = "redis")]
 pub use self::redis::{Redis, bare_limit as redis_bare_limit, size as redis_size};
 pub use definition::{Declaration, Undeclared, declare_each};
+pub use deletion::{Deleted, delete_queue};
 #[cfg(feature = "conformance")]
 pub use memory::Fault;
 pub use memory::Memory;
@@ -44,6 +47,7 @@ pub use mysql::{Mysql, bare_limit as mysql_bare_limit, size as mysql_size};
 pub use origin::Origin;
 #[cfg(feature = "postgres")]
 pub use postgres::{Postgres, bare_limit as postgres_bare_limit, size as postgres_size};
+pub use release::release_claims;
 pub use request::*;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, Sqlite, bare_limit as sqlite_bare_limit};
@@ -55,6 +59,7 @@ pub use wake::{Bell, Wakeups};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{JobId, LaneId, NodeId, Token};
+use crate::job::Job;
 use crate::queue::Queue;
 use crate::turn::Turn;
 
@@ -84,6 +89,14 @@ pub trait Store: Send + Sync + 'static {
     /// - Where no store was ever set up it is `NotFound`; one of another version is `Conflict`.
     async fn check(&self) -> Result<()>;
 
+    /// The secret of this store, the same for all who use it: a server knows by it the claims that any
+    /// server of the store handed out. `offered` is random.
+    ///
+    /// - The first call keeps what it offers; every later one answers that, whatever it offers.
+    /// - Of several first calls at once one wins, and all answer the same.
+    /// - No listing shows it. A store that was emptied keeps the next offer.
+    async fn secret(&self, offered: Secret) -> Result<Secret>;
+
     /// Declares queues, so that all nodes and producers agree on them.
     ///
     /// - A new queue is created; an existing one with the same mode and merge gets the new settings.
@@ -98,6 +111,7 @@ pub trait Store: Send + Sync + 'static {
     /// - When one job is invalid nothing is pushed, and the error names it: `jobs[3].key: …`.
     /// - An undeclared queue is created: `exclusive` for a job with a key, `parallel` for one without.
     /// - A key on a `parallel` queue, or none on a keyed one, is `Invalid` (field `key`).
+    /// - A `lease_ttl` longer than the queue's `lease_max` is `Invalid` (field `lease_ttl`).
     /// - A repeated (queue, key, idempotency key) answers `Duplicate` with the first job's id.
     /// - In `accumulate`, a payload equal to one that waits merges into it: `Merged` with its id.
     ///   The score becomes the merge's, the priority the sooner; the rest stays the waiting job's.
@@ -117,6 +131,8 @@ pub trait Store: Send + Sync + 'static {
     ///   handing over, at most 10,000 or 16 MiB, and stop at the first job of another task.
     /// - Each token is higher than any earlier one of its lane and its key.
     /// - With `declared`, a queue that only a push made is `NotFound`, as one that does not exist.
+    /// - A lease longer than the queue's `lease_max` is `Invalid` (field `lease`). A job's own `lease_ttl` makes
+    ///   a lease longer, up to `lease_max`.
     /// - A claim by a node that never beat, or was declared dead, is `NodeGone`; one that was
     ///   [given up](Self::give_up) is `Conflict`.
     /// - `next_due` says when a claim of this queue may next find something: nothing but a
@@ -143,7 +159,8 @@ pub trait Store: Send + Sync + 'static {
     /// - The first beat registers the node. A node once declared dead stays dead: `alive` is false.
     /// - A beat with a lease of nothing is a goodbye: the node has stopped. It is as if declared
     ///   dead, but shown as stopped; what it still holds stands until its leases run out.
-    /// - All claims with a node lease are extended; those with their own lease only when named.
+    /// - All claims with a node lease are extended; those with their own lease only when named, and by no more
+    ///   than the queue's `lease_max`.
     /// - Progress is kept with the turn. A named lane whose token is stale comes back as `lost`.
     /// - Jobs flagged for cancellation come back for every claim of this node, and for every named one.
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse>;
@@ -155,6 +172,17 @@ pub trait Store: Send + Sync + 'static {
     /// - The turns hold the same jobs (without payload); crash counts are unchanged: the caller
     ///   settles them with [`crate::Outcome::Crash`], which counts.
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>>;
+
+    /// Takes claims away from their holders: to release a claim is to let it expire now. Answers the turns, as
+    /// [`Self::rescue`] does; [`release_claims`] also settles them.
+    ///
+    /// - From then on the old holder's writes are refused, and a heartbeat that names the lane tells it `lost`.
+    /// - Each lane gets a new token that no node holds and whose lease has run out. The caller settles it with
+    ///   [`crate::Outcome::Crash`]; if it does not, the next rescue takes it over. Crash counts are unchanged
+    ///   until then.
+    /// - Lanes that are not claimed are left alone, and so are claims that were made after `made_by`.
+    /// - A queue that does not exist is `NotFound`.
+    async fn release(&self, request: Release) -> Result<Vec<Turn>>;
 
     /// Gives up the claims and rescues of a node up to a ticket, because their answers were lost.
     ///
@@ -198,8 +226,21 @@ pub trait Store: Send + Sync + 'static {
     /// Changes one waiting job: another time, another node, or deletes it.
     async fn amend(&self, request: Amend) -> Result<()>;
 
-    /// Pauses or resumes a queue: while paused none of its lanes is claimed.
+    /// Pauses or resumes a queue: while paused none of its lanes is claimed. One that is being deleted is `Conflict`.
     async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()>;
+
+    /// Deletes a queue: its jobs, whether they wait, are dead or have finished, what is known of its idempotency
+    /// keys, its figures, and at last its definition. Removes about `rows_max` rows of each kind in one call; `more`
+    /// says to call again. The count is of jobs. [`delete_queue`] calls until it is done.
+    ///
+    /// - While a lane of it is claimed it is `Conflict`.
+    /// - The first call closes the queue. Until the last call, pushes to it, declarations of it and resuming it are
+    ///   `Conflict`, and nothing of it is claimed. So a job whose push was answered is deleted if it came before,
+    ///   and otherwise stays.
+    /// - A deletion that was broken off leaves the queue closed; the next call goes on with it.
+    /// - Afterwards the name is free. No id, lane or token of the old queue fits a queue that gets its name or its
+    ///   number.
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted>;
 
     /// Splits a queue into another number of shards, while everybody works on.
     ///
@@ -316,7 +357,10 @@ pub fn validate_push(request: &Push) -> Result<()> {
         .try_for_each(|(i, job)| job.validate().map_err(|e| e.in_field(format!("jobs[{i}]"))))
 }
 
-/// Refuses a key on a `parallel` queue and none on a keyed one. `i` is the job's place in its batch.
-pub fn validate_key(queue: &Queue, has_key: bool, i: usize) -> Result<()> {
-    queue.check_key(has_key).map_err(|e| e.in_field(format!("jobs[{i}]")))
+/// Refuses a job that its queue does not take: with a key in a `parallel` one, without one in a keyed one, or with a
+/// longer lease than the queue allows. `i` is the job's place in its batch.
+pub(crate) fn validate_job(queue: &Queue, job: &Job, i: usize) -> Result<()> {
+    let checked = queue.check_key(job.key.is_some());
+    let checked = checked.and_then(|()| queue.check_job_lease(job.options.lease_ttl));
+    checked.map_err(|e| e.in_field(format!("jobs[{i}]")))
 }

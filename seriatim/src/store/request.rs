@@ -1,6 +1,7 @@
 //! What the store's methods take and answer: one struct each, with an explicit `now`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,16 @@ pub struct Capabilities {
     pub claim_split: Option<usize>,
     /// Whether the administrative half of the contract (listings, actions, sweep, …) is there.
     pub complete: bool,
+}
+
+/// A secret that all users of a store share. `Debug` does not show it. See [`crate::Store::secret`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret(pub [u8; 32]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
 }
 
 /// See [`crate::Store::declare`].
@@ -335,6 +346,46 @@ pub struct Rescue {
     pub lanes_max: usize,
     /// As that of a [`Claim`].
     pub ticket: u64,
+}
+
+/// See [`crate::Store::release`].
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// The time; the store's when none.
+    pub now: Option<Timestamp>,
+    /// Which claims.
+    pub claims: ClaimSelection,
+    /// Only claims that were made by then: those that stood when the first of several calls was made.
+    pub made_by: Option<Timestamp>,
+    /// Most lanes to release.
+    pub lanes_max: usize,
+}
+
+/// Which claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimSelection {
+    /// The one that holds the lane of this key.
+    Key {
+        /// The queue.
+        queue: Arc<str>,
+        /// The key.
+        key: String,
+    },
+    /// The one that holds this lane.
+    Lane(LaneId),
+    /// All of a queue.
+    Queue(Arc<str>),
+    /// All of a node, in every queue.
+    Node(NodeId),
+}
+
+/// See [`crate::Store::delete_queue`].
+#[derive(Clone, Debug)]
+pub struct DeleteQueue {
+    /// The queue.
+    pub queue: Arc<str>,
+    /// Most rows of each kind to remove in one call.
+    pub rows_max: usize,
 }
 
 /// See [`crate::Store::give_up`].

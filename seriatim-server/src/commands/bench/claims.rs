@@ -21,7 +21,7 @@ const PRIORITIES: usize = 1_000;
 /// Jobs and lanes in one request while the backlog is made.
 const BATCH: u64 = 1_000;
 /// The claims are held for longer than the measuring lasts.
-const LEASE: Duration = Duration::from_secs(86_400);
+const LEASE: Duration = Duration::from_secs(3_600);
 const TOMORROW: Duration = Duration::from_secs(86_400);
 
 struct Bench<'s> {

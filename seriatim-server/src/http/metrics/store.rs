@@ -95,6 +95,10 @@ impl Store for Metered {
         self.told("check", self.inner.check().await)
     }
 
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        self.told("secret", self.inner.secret(offered).await)
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.told("declare", self.inner.declare(request).await)
     }
@@ -134,6 +138,12 @@ impl Store for Metered {
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
         let turns = self.told("rescue", self.inner.rescue(request).await)?;
+        self.journal.rescued(&turns);
+        Ok(turns)
+    }
+
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        let turns = self.told("release", self.inner.release(request).await)?;
         self.journal.rescued(&turns);
         Ok(turns)
     }
@@ -180,6 +190,10 @@ impl Store for Metered {
 
     async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
         self.told("pause_queue", self.inner.pause_queue(queue, paused).await)
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        self.told("delete_queue", self.inner.delete_queue(request).await)
     }
 
     async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {

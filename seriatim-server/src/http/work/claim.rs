@@ -7,13 +7,14 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use seriatim::store::{Claim, DueQuery, Lease, Settle};
+use seriatim::store::{Claim, DueQuery, Lease, QueueView, Settle};
 use seriatim::{ErrorKind, NodeId, Timestamp, Turn};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::super::caller::{Caller, Connection};
 use super::super::input::Json;
+use super::super::leases::Leases;
 use super::super::limits::{
     CLAIM_BYTES_MAX, CLAIM_LANES_MAX, CLAIM_QUEUES_MAX, CLAIM_STEP_LANES, LEASE_DEFAULT,
     WAIT_MS_MAX,
@@ -21,7 +22,7 @@ use super::super::limits::{
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::taken::{Taken, expired};
-use super::workers::{check_name, lease};
+use super::workers::{Remote, lease};
 
 /// Without a wake-up a claim that waits looks again after this.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
@@ -44,7 +45,7 @@ pub(super) struct Wish {
 /// A wish that can be granted.
 struct Order {
     app: Shared,
-    worker: String,
+    worker: Remote,
     queues: Vec<String>,
     groups: Vec<Arc<str>>,
     lanes_max: usize,
@@ -58,7 +59,9 @@ pub(super) async fn claim(
     client: Connection,
     Json(wish): Json<Wish>,
 ) -> Result<Response, Problem> {
-    let order = wish.check(app.clone())?;
+    let (bearer, order) = (caller.bearer(), wish.check(app.clone(), &caller)?);
+    let is_meant = |view: &QueueView| order.queues.contains(&view.queue.name);
+    app.leases.check(&*app.store, order.lease, is_meant).await?;
     let full = || Problem::too_many("too many claims wait for work: ask again, or without wait_ms");
     let _place = match order.wait.is_zero() {
         true => None,
@@ -75,15 +78,15 @@ pub(super) async fn claim(
     let gone = |_| Problem::unavailable("the claim was given up");
     tokio::select! {
         biased;
-        answer = answered => answer.map_err(gone)??.answer(client.clone()).await,
+        answer = answered => answer.map_err(gone)??.answer(client.clone(), bearer).await,
         // It may only have closed its side; what is taken for it goes back.
-        () = client.left() => Taken::new(app).answer(client.clone()).await,
+        () = client.left() => Taken::new(app).answer(client.clone(), None).await,
     }
 }
 
 impl Wish {
-    fn check(self, app: Shared) -> Result<Order, Problem> {
-        check_name(&self.worker)?;
+    fn check(self, app: Shared, caller: &Caller) -> Result<Order, Problem> {
+        let worker = Remote::new(caller, &self.worker)?;
         if self.queues.is_empty() || self.queues.len() > CLAIM_QUEUES_MAX {
             let detail = format!("name 1 to {CLAIM_QUEUES_MAX} queues");
             return Err(Problem::invalid("queues", detail));
@@ -93,6 +96,8 @@ impl Wish {
                 Problem::invalid(format!("queues[{i}]"), error.message().to_owned())
             };
             seriatim::validate_queue_name(queue).map_err(wrong)?;
+            let its = caller.scope.check_queue(queue);
+            its.map_err(|problem| problem.about(&format!("queues[{i}]")))?;
         }
         let lanes_max = self.limit.unwrap_or(1);
         if !(1..=CLAIM_LANES_MAX).contains(&lanes_max) {
@@ -107,9 +112,13 @@ impl Wish {
             let detail = format!("name at most {CLAIM_QUEUES_MAX} groups");
             return Err(Problem::invalid("consumer_groups", detail));
         }
+        for (i, group) in groups.iter().enumerate() {
+            let its = caller.scope.check_group(group);
+            its.map_err(|problem| problem.about(&format!("consumer_groups[{i}]")))?;
+        }
         Ok(Order {
             app,
-            worker: self.worker,
+            worker,
             queues: self.queues,
             groups: groups.into_iter().map(Into::into).collect(),
             lanes_max,
@@ -254,7 +263,7 @@ impl Order {
                 Ok(claimed) => return Ok(Some((claimed.turns, claimed.next_due))),
                 Err(error) if error.kind() == ErrorKind::NodeGone && !is_renamed => {
                     is_renamed = true;
-                    app.workers.rename(&self.worker, &node);
+                    app.workers.rename(&self.worker, &node)?;
                     (node, _) = app.workers.beat(store, &self.worker, Vec::new()).await?;
                 }
                 // The store lost it, or a push made it: it is declared before anything is claimed.
@@ -266,6 +275,9 @@ impl Order {
                 }
                 // Its first push will create it.
                 Err(error) if is_missing(&error) => return Ok(None),
+                Err(error) if error.field() == Some("lease") => {
+                    return Err(Leases::refusal(&error));
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -283,7 +295,7 @@ impl Order {
             queue: queue.clone(),
             shard: None,
             node: node.clone(),
-            node_name: Some(self.worker.as_str().into()),
+            node_name: Some(self.worker.name.clone()),
             groups: self.groups.clone(),
             lanes_max,
             crashed_max,

@@ -7,15 +7,17 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use seriatim::limits::PROGRESS_BYTES_MAX;
-use seriatim::store::{Beat, CancelNotice};
+use seriatim::store::{Beat, CancelNotice, QueueView};
 use seriatim::{LaneId, Token};
 
+use super::super::caller::Caller;
 use super::super::input::{AtMost, BulkJson, Object};
 use super::super::limits::NAMED_LANES_MAX;
 use super::super::problem::Problem;
 use super::super::route::Answer;
 use super::super::state::Shared;
-use super::workers::{check_name, lease};
+use super::secret::{Named, refused};
+use super::workers::{Remote, lease};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,19 +32,34 @@ pub(super) struct Said {
 struct Claimed {
     lane: LaneId,
     token: Token,
+    secret: String,
     progress: Option<Box<RawValue>>,
 }
 
 pub(super) async fn heartbeat(
     State(app): State<Shared>,
+    caller: Caller,
     BulkJson(said, _share): BulkJson<Said>,
 ) -> Result<Answer, Problem> {
-    check_name(&said.worker)?;
+    let worker = Remote::new(&caller, &said.worker)?;
     said.check()?;
     let asked = lease(said.lease_ttl_sec)?;
-    let extend = Some(asked.unwrap_or_else(|| app.workers.lease_of(&said.worker)));
+    let claims = said.claims.0.iter().map(|Object(claim)| Named {
+        lane: claim.lane,
+        token: claim.token,
+        secret: &claim.secret,
+    });
+    let (secrets, bearer) = (&app.workers.secrets, caller.bearer());
+    if let Some(i) = secrets.first_wrong(&*app.store, bearer.as_deref(), claims).await? {
+        return Err(refused(format!("claims[{i}].secret")));
+    }
+    let extend = Some(asked.unwrap_or_else(|| app.workers.lease_of(&worker)));
     let named: HashSet<(LaneId, Token)> =
         said.claims.0.iter().map(|Object(claim)| (claim.lane, claim.token)).collect();
+    if let Some(asked) = asked {
+        let is_meant = |view: &QueueView| named.iter().any(|(lane, _)| lane.queue == view.number);
+        app.leases.check(&*app.store, asked, is_meant).await?;
+    }
     let beat = |claim: Claimed| Beat {
         lane: claim.lane,
         token: claim.token,
@@ -50,7 +67,7 @@ pub(super) async fn heartbeat(
         extend,
     };
     let beats = said.claims.0.into_iter().map(|Object(claim)| beat(claim)).collect();
-    let (_, pulse) = app.workers.beat(&*app.store, &said.worker, beats).await?;
+    let (_, pulse) = app.workers.beat(&*app.store, &worker, beats).await?;
     // Several processes may work under one name: each learns of what it holds itself.
     let own = |notice: &&CancelNotice| named.contains(&(notice.lane, notice.token));
     let cancel = pulse.cancel.iter().filter(own);

@@ -1,10 +1,11 @@
 //! Remote workers: they claim, beat and settle by HTTP.
 //!
-//! Each worker name is a node of the store. A claim has its own lease, so that the death of the
+//! Each worker is a node of the store, under a name that no engine and no other token can take. A claim has its own lease, so that the death of the
 //! process that served it does not touch it; only the worker's heartbeats extend it.
 
 mod claim;
 mod heartbeat;
+mod secret;
 mod settle;
 mod taken;
 mod workers;
@@ -32,6 +33,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/api/v1/work/claim", Access::Work, claim::claim)
             .says("Takes lanes for execution, and waits for some if there are none")
             .body(Schema::named("Claim"))
+            .keeps_scope()
             .answers(Schema::object(&[
                 ("lanes", Schema::list(Schema::named("Turn"))),
                 ("unknown_queues", Schema::list(text())),
@@ -39,14 +41,16 @@ pub(super) fn routes() -> Vec<Route> {
         Route::post("/api/v1/work/heartbeat", Access::Work, heartbeat::heartbeat)
             .says("Extends claims, tells how far they are, and learns what is cancelled or lost")
             .body(Schema::named("Beat"))
+            .keeps_scope()
             .answers(Schema::object(&[
                 ("cancel", Schema::list(cancel)),
                 ("lost", Schema::list(text())),
             ]))
             .outlives_drain(),
         Route::post("/api/v1/work/settle", Access::Work, settle::settle)
-            .says("Ends turns; a result whose token is not the newest is stale and changes nothing")
+            .says("Ends turns, by the token that claimed them; a result whose fencing token is not the newest is stale and changes nothing")
             .body(Schema::named("Results"))
+            .keeps_scope()
             .answers(Schema::object(&[("results", Schema::list(settled))]))
             .outlives_drain(),
     ]
@@ -82,6 +86,11 @@ fn lease() -> Schema {
     Schema(json!({ "type": "number", "minimum": least, "maximum": most }))
 }
 
+/// What the holder of a claim is known by.
+fn secret() -> Schema {
+    Schema(json!({ "type": "string", "pattern": "^[0-9a-f]{64}$" }))
+}
+
 /// The name of a worker: no control characters.
 fn worker() -> Schema {
     Schema(json!({ "type": "string", "pattern": "^[ -~]{1,256}$" }))
@@ -100,6 +109,7 @@ pub(super) fn turn_schema() -> Schema {
         ("queue", text()),
         ("key", text().or_null()),
         ("token", number()),
+        ("secret", secret()),
         ("retry_count", number()),
         ("crashes", number()),
         ("attempt", number()),
@@ -112,12 +122,13 @@ pub(super) fn beat_schema() -> Schema {
     let claim = Schema::object(&[
         ("lane", Schema::lane()),
         ("token", Schema::integer()),
+        ("secret", secret()),
         ("progress", Schema::any()),
     ]);
     Schema::object(&[
         ("worker", worker()),
         ("lease_ttl_sec", lease()),
-        ("claims", listed(claim.requiring(&["lane", "token"]))),
+        ("claims", listed(claim.requiring(&["lane", "token", "secret"]))),
     ])
     .requiring(&["worker", "claims"])
     .closed()
@@ -127,6 +138,7 @@ pub(super) fn results_schema() -> Schema {
     let result = Schema::object(&[
         ("lane", Schema::lane()),
         ("token", Schema::integer()),
+        ("secret", secret()),
         ("outcome", Schema::one_of(&settle::OUTCOMES)),
         ("error", Schema::text()),
         ("retry_in", Schema::length()),
@@ -134,7 +146,7 @@ pub(super) fn results_schema() -> Schema {
     ]);
     Schema::object(&[
         ("worker", worker()),
-        ("results", listed(result.requiring(&["lane", "token", "outcome"]))),
+        ("results", listed(result.requiring(&["lane", "token", "secret", "outcome"]))),
     ])
     .requiring(&["worker", "results"])
     .closed()

@@ -13,11 +13,13 @@ use seriatim::{
     Error, LaneId, Outcome, Settlement, Token, Turn, TurnLog, Verdict, backoff_of, plan,
 };
 
+use super::super::caller::Caller;
 use super::super::input::{AtMost, BulkJson, Object};
 use super::super::limits::NAMED_LANES_MAX;
 use super::super::problem::Problem;
 use super::super::route::Answer;
-use super::super::state::Shared;
+use super::super::state::{App, Shared};
+use super::secret::{Named, refused};
 use super::taken::drop_payloads;
 use super::workers::check_name;
 use crate::job_input::Length;
@@ -40,6 +42,7 @@ pub(super) struct Said {
 struct Ended {
     lane: LaneId,
     token: Token,
+    secret: String,
     outcome: Word,
     error: Option<String>,
     retry_in: Option<Length>,
@@ -59,9 +62,11 @@ enum Word {
 
 pub(super) async fn settle(
     State(app): State<Shared>,
+    caller: Caller,
     BulkJson(said, _share): BulkJson<Said>,
 ) -> Result<Answer, Problem> {
     said.check()?;
+    said.check_secrets(&app, &caller).await?;
     let queues = app.store.queues().await?;
     let find = |Object(ended): &Object<Ended>| {
         let (store, lane, token) = (app.store.clone(), ended.lane, ended.token);
@@ -131,6 +136,19 @@ impl Word {
 }
 
 impl Said {
+    async fn check_secrets(&self, app: &App, caller: &Caller) -> Result<(), Problem> {
+        let claims = self.results.0.iter().map(|Object(ended)| Named {
+            lane: ended.lane,
+            token: ended.token,
+            secret: &ended.secret,
+        });
+        let (secrets, bearer) = (&app.workers.secrets, caller.bearer());
+        match secrets.first_wrong(&*app.store, bearer.as_deref(), claims).await? {
+            None => Ok(()),
+            Some(i) => Err(refused(format!("results[{i}].secret"))),
+        }
+    }
+
     fn check(&self) -> Result<(), Problem> {
         check_name(&self.worker)?;
         let is_far = |Object(ended): &Object<Ended>| {

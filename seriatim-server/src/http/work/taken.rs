@@ -1,6 +1,7 @@
 //! Claimed lanes on their way to a worker. Those that do not get there go back.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
-use seriatim::store::Settle;
+use seriatim::store::{Secret, Settle};
 use seriatim::{Error, ErrorKind, Outcome, Payload, Queue, Settlement, Store, Turn, Verdict, plan};
 
 use super::super::caller::Connection;
@@ -18,6 +19,7 @@ use super::super::limits::off_thread;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::super::wire::WireTurn;
+use super::secret::secret_of;
 
 /// How often lanes are given back to a store that fails, and the pause between.
 const RELEASE_TRIES_MAX: u32 = 5;
@@ -38,14 +40,27 @@ impl Taken {
 
     /// The answer, which releases the lanes unless it is sent to its end. To a client that has closed its
     /// side it is not: it may be gone, and lanes that nobody got would wait for their leases.
-    pub(super) async fn answer(mut self, client: Connection) -> Result<Response, Problem> {
+    pub(super) async fn answer(
+        mut self,
+        client: Connection,
+        bearer: Option<Arc<str>>,
+    ) -> Result<Response, Problem> {
+        let key = match self.turns.is_empty() {
+            true => None,
+            false => Some(self.app.workers.secrets.key(&*self.app.store).await?),
+        };
         let jobs = self.turns.iter().flat_map(|turn| &turn.jobs);
         let bytes = jobs.map(|job| job.payload.as_bytes().len()).sum();
         // Payloads are shared by the copies.
         let (turns, unknown) = (self.turns.clone(), self.unknown.clone());
         let write = move || {
-            let lane = |turn| WireTurn::new(turn, |job| !job.has_expired(turn.claimed_at));
-            let lanes: Vec<WireTurn<'_>> = turns.iter().map(lane).collect();
+            let lane = |(turn, key): (_, Secret)| {
+                let turn: &Turn = turn;
+                let secret = secret_of(key, bearer.as_deref(), turn.lane, turn.token);
+                WireTurn::new(turn, secret, |job| !job.has_expired(turn.claimed_at))
+            };
+            let lanes: Vec<WireTurn<'_>> =
+                turns.iter().zip(key.into_iter().cycle()).map(lane).collect();
             // Written at once: on the way through a value, payloads would lose what only their text has.
             serde_json::to_string(&Lanes { lanes, unknown_queues: &unknown })
         };
@@ -180,8 +195,6 @@ pub(super) fn expired(turn: &Turn, queue: &Queue) -> Settlement {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::sync::Arc;
-
     use http_body_util::BodyExt;
     use seriatim::store::{Claim, Heartbeat, Lease, NodeInfo};
     use seriatim::{Client, Job, Memory, NodeId, SharedStore};
@@ -227,7 +240,7 @@ mod tests {
     async fn an_answer_that_is_sent_to_its_end_is_delivered() {
         let (store, taken) = taken().await;
         let body = taken
-            .answer(Connection::default())
+            .answer(Connection::default(), None)
             .await
             .unwrap()
             .into_body()
@@ -243,10 +256,10 @@ mod tests {
     #[tokio::test]
     async fn lanes_whose_answer_is_dropped_go_back() {
         let (store, taken) = taken().await;
-        drop(taken.answer(Connection::default()).await.unwrap());
+        drop(taken.answer(Connection::default(), None).await.unwrap());
         assert_eq!(running(&store).await, 0);
         let (store, taken) = self::taken().await;
-        let mut body = taken.answer(Connection::default()).await.unwrap().into_body();
+        let mut body = taken.answer(Connection::default(), None).await.unwrap().into_body();
         // All of the text is with the connection, which then breaks.
         assert!(body.frame().await.unwrap().unwrap().is_data());
         drop(body);

@@ -1,24 +1,43 @@
 //! The remote workers that this process knows, each as a node of the store.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use seriatim::store::{Beat, Heartbeat, NodeInfo, Pulse};
-use seriatim::{NodeId, Store, Timestamp};
+use seriatim::{NodeId, REMOTE_NAME_START, Store, Timestamp};
 use tokio::time::Instant;
 
-use super::super::limits::{LEASE_DEFAULT, LEASE_SECONDS, WORKERS_MAX};
+use super::super::caller::Caller;
+use super::super::limits::{
+    LEASE_DEFAULT, LEASE_SECONDS, WORKER_SILENT_MAX, WORKERS_PER_TOKEN_MAX,
+};
 use super::super::problem::Problem;
+use super::secret::Secrets;
 
 /// A node is told of to the store as often as so many times in its lease.
 const BEATS_PER_LEASE: u32 = 3;
 /// Longest name of a worker, in bytes.
 const WORKER_BYTES_MAX: usize = 256;
+/// After what it is worth to try again with another name.
+const FULL_RETRY: Duration = Duration::from_secs(60);
 
-/// All of them, by name.
+/// By the token that they come with, and by name.
+type ByToken = HashMap<Option<Arc<str>>, HashMap<Arc<str>, Known>>;
+
+/// What this process knows of them.
 #[derive(Default)]
-pub(crate) struct Workers(Mutex<HashMap<String, Known>>);
+pub(crate) struct Workers {
+    known: Mutex<ByToken>,
+    pub(super) secrets: Secrets,
+}
+
+/// A remote worker.
+pub(super) struct Remote {
+    bearer: Option<Arc<str>>,
+    /// Its name as a node: `remote:TOKEN/WORKER`, or `remote:WORKER` where there are no tokens.
+    pub(super) name: Arc<str>,
+}
 
 /// What is known of one.
 #[derive(Clone)]
@@ -26,7 +45,21 @@ struct Known {
     info: NodeInfo,
     /// The lease that its last claim asked for.
     lease: Duration,
+    heard_at: Instant,
     beat_at: Option<Instant>,
+}
+
+impl Remote {
+    /// The worker that calls itself so. It can neither be an engine nor the worker of another token.
+    pub(super) fn new(caller: &Caller, worker: &str) -> Result<Self, Problem> {
+        check_name(worker)?;
+        let bearer = caller.bearer();
+        let name = match &bearer {
+            Some(token) => format!("{REMOTE_NAME_START}{token}/{worker}").into(),
+            None => format!("{REMOTE_NAME_START}{worker}").into(),
+        };
+        Ok(Self { bearer, name })
+    }
 }
 
 /// Refuses a name that no node may have.
@@ -55,20 +88,22 @@ pub(super) fn lease(seconds: Option<f64>) -> Result<Option<Duration>, Problem> {
 }
 
 impl Workers {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> MutexGuard<'_, ByToken> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The lease that the worker's last claim asked for.
-    pub(super) fn lease_of(&self, worker: &str) -> Duration {
-        self.all().get(worker).map_or(LEASE_DEFAULT, |known| known.lease)
+    pub(super) fn lease_of(&self, worker: &Remote) -> Duration {
+        let all = self.all();
+        let known = all.get(&worker.bearer).and_then(|workers| workers.get(&worker.name));
+        known.map_or(LEASE_DEFAULT, |known| known.lease)
     }
 
     /// The node as which the worker claims; the store is told of it when that is due.
     pub(super) async fn claiming(
         &self,
         store: &dyn Store,
-        worker: &str,
+        worker: &Remote,
         queues: &[String],
         lanes_max: usize,
         lease: Duration,
@@ -78,7 +113,7 @@ impl Workers {
             known.info.lease = lease.max(LEASE_DEFAULT);
             known.info.queues = queues.to_vec();
             known.info.concurrency = u32::try_from(lanes_max).unwrap_or(u32::MAX);
-        });
+        })?;
         let beats_every = known.info.lease / BEATS_PER_LEASE;
         if known.beat_at.is_none_or(|at| at.elapsed() >= beats_every) {
             return self.beat(store, worker, Vec::new()).await.map(|(node, _)| node);
@@ -90,50 +125,100 @@ impl Workers {
     pub(super) async fn beat(
         &self,
         store: &dyn Store,
-        worker: &str,
+        worker: &Remote,
         beats: Vec<Beat>,
     ) -> Result<(NodeId, Pulse), Problem> {
-        let mut node = self.change(worker, |_| {}).info;
+        let mut node = self.change(worker, |_| {})?.info;
         let beat =
             |node: &NodeInfo| Heartbeat { now: None, node: node.clone(), beats: beats.clone() };
         let mut pulse = store.heartbeat(beat(&node)).await?;
         if !pulse.alive {
-            node = self.rename(worker, &node.id);
+            node = self.rename(worker, &node.id)?;
             pulse = store.heartbeat(beat(&node)).await?;
         }
-        self.change(worker, |known| known.beat_at = Some(Instant::now()));
+        // In a store that was emptied a node must beat again before it claims, so that no claim is made
+        // there before its key is known.
+        self.secrets.learn(store).await?;
+        self.change(worker, |known| known.beat_at = Some(Instant::now()))?;
         Ok((node.id, pulse))
     }
 
     /// Takes a new name for a worker that was declared dead under this one.
-    pub(super) fn rename(&self, worker: &str, dead: &NodeId) -> NodeInfo {
+    pub(super) fn rename(&self, worker: &Remote, dead: &NodeId) -> Result<NodeInfo, Problem> {
         let known = self.change(worker, |known| {
             if known.info.id == *dead {
-                known.info.id = NodeId::unique(worker);
+                known.info.id = NodeId::unique(&worker.name);
                 known.info.started_at = Timestamp::of_this_machine();
                 known.beat_at = None;
             }
         });
-        known.info
+        known.map(|known| known.info)
     }
 
-    fn change(&self, worker: &str, change: impl FnOnce(&mut Known)) -> Known {
+    fn change(&self, worker: &Remote, change: impl FnOnce(&mut Known)) -> Result<Known, Problem> {
         let mut all = self.all();
-        if !all.contains_key(worker) && all.len() >= WORKERS_MAX {
-            let silent =
-                all.iter().min_by_key(|(_, known)| known.beat_at).map(|(name, _)| name.clone());
-            silent.and_then(|name| all.remove(&name));
+        let workers = all.entry(worker.bearer.clone()).or_default();
+        if !workers.contains_key(&worker.name) && workers.len() >= WORKERS_PER_TOKEN_MAX {
+            workers.retain(|_, known| known.heard_at.elapsed() < WORKER_SILENT_MAX);
+            if workers.len() >= WORKERS_PER_TOKEN_MAX {
+                let silent = seriatim::duration::format(WORKER_SILENT_MAX);
+                let detail = format!(
+                    "{WORKERS_PER_TOKEN_MAX} workers came with this token: use their names again; one that is silent for {silent} makes room"
+                );
+                return Err(Problem::too_many(detail).about("worker").after(FULL_RETRY));
+            }
         }
-        let known = all.entry(worker.to_owned()).or_insert_with(|| Known::new(worker));
+        let known = workers.entry(worker.name.clone());
+        let known = known.or_insert_with(|| Known::new(&worker.name));
+        known.heard_at = Instant::now();
         change(known);
-        known.clone()
+        Ok(known.clone())
     }
 }
 
 impl Known {
-    fn new(worker: &str) -> Self {
-        let mut info = NodeInfo::new(NodeId::unique(worker), LEASE_DEFAULT);
-        (info.name, info.host, info.pid) = (worker.into(), "remote".to_owned(), 0);
-        Self { info, lease: LEASE_DEFAULT, beat_at: None }
+    fn new(name: &Arc<str>) -> Self {
+        let mut info = NodeInfo::new(NodeId::unique(name), LEASE_DEFAULT);
+        (info.name, info.host, info.pid) = (name.clone(), "remote".to_owned(), 0);
+        Self { info, lease: LEASE_DEFAULT, heard_at: Instant::now(), beat_at: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use axum::http::StatusCode;
+
+    use super::super::super::caller::{Class, Party};
+    use super::super::super::scope::Scope;
+    use super::*;
+
+    fn remote(token: Option<&str>, worker: &str) -> Remote {
+        let party = token.map_or(Party::Unknown, |name| Party::Token(name.into()));
+        let caller = Caller { party, class: Class::Workers, scope: Scope::default() };
+        Remote::new(&caller, worker).unwrap()
+    }
+
+    #[test]
+    fn no_two_tokens_have_a_worker_of_one_name() {
+        assert_eq!(&*remote(None, "w").name, "remote:w");
+        assert_eq!(&*remote(Some("robot"), "w").name, "remote:robot/w");
+        assert_ne!(remote(Some("a"), "b/c").name, remote(Some("b"), "a/c").name);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn made_up_names_fill_the_share_of_their_token_alone() {
+        let workers = Workers::default();
+        let call = |token, name: &str| workers.change(&remote(Some(token), name), |_| {});
+        for i in 0..WORKERS_PER_TOKEN_MAX {
+            call("robot", &format!("w{i}")).unwrap();
+        }
+        let refused = call("robot", "one more").err().unwrap();
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert!(call("robot", "w7").is_ok(), "one that is known works on");
+        assert!(call("other", "w").is_ok());
+        tokio::time::advance(WORKER_SILENT_MAX).await;
+        assert!(call("robot", "one more").is_ok());
+        assert_eq!(workers.all()[&Some("robot".into())].len(), 1);
     }
 }

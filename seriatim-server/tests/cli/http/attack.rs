@@ -73,12 +73,12 @@ fn millions_of_empty_jobs_are_refused_before_they_are_built() {
 fn lists_of_workers_are_counted_while_they_are_read() {
     let api = Api::start("");
     grows_little(&api, "a million claims and results", || {
-        let claim = "{\"lane\":\"1-0-1\",\"token\":1},";
+        let claim = "{\"lane\":\"1-0-1\",\"token\":1,\"secret\":\"\"},";
         let claims = claim.repeat(30 * MIB / claim.len());
         let body = format!("{{\"worker\":\"w\",\"claims\":[{}]}}", claims.trim_end_matches(','));
         let answer = json_body("POST", "/api/v1/work/heartbeat", body).send(&api.address);
         assert_eq!(answer.refused(400).0, "claims");
-        let result = "{\"lane\":\"1-0-1\",\"token\":1,\"outcome\":\"done\"},";
+        let result = "{\"lane\":\"1-0-1\",\"token\":1,\"secret\":\"\",\"outcome\":\"done\"},";
         let results = result.repeat(30 * MIB / result.len());
         let body = format!("{{\"worker\":\"w\",\"results\":[{}]}}", results.trim_end_matches(','));
         let answer = json_body("POST", "/api/v1/work/settle", body).send(&api.address);
@@ -231,9 +231,8 @@ fn half_sent_bodies_of_one_producer_keep_nobody_else_from_anything() {
     as_who(&api, "billing", jobs, json!({ "key": "c" })).done();
     let claim = json!({ "worker": "w", "queues": ["orders"], "limit": 2 });
     let lanes = as_who(&api, "robot", "/api/v1/work/claim", claim).done()["lanes"].clone();
-    let lane =
-        |name: &str| json!({ "lane": lanes[0]["lane"], "token": lanes[0]["token"], name: "done" });
-    let beat = json!({ "worker": "w", "claims": [{ "lane": lanes[0]["lane"], "token": lanes[0]["token"] }] });
+    let lane = |name: &str| json!({ "lane": lanes[0]["lane"], "token": lanes[0]["token"], "secret": lanes[0]["secret"], name: "done" });
+    let beat = json!({ "worker": "w", "claims": [{ "lane": lanes[0]["lane"], "token": lanes[0]["token"], "secret": lanes[0]["secret"] }] });
     as_who(&api, "robot", "/api/v1/work/heartbeat", beat).done();
     let settle = json!({ "worker": "w", "results": [lane("outcome")] });
     as_who(&api, "robot", "/api/v1/work/settle", settle).done();

@@ -33,7 +33,7 @@ fn every_metric_of_the_dashboard_and_of_the_alerts_is_there() {
     api.post("/api/v1/queues/orders/jobs", &json!({ "key": "k" })).done();
     let claim = json!({ "worker": "w", "queues": ["orders"] });
     let lane = api.post("/api/v1/work/claim", &claim).done()["lanes"][0].clone();
-    let result = json!({ "lane": lane["lane"], "token": lane["token"], "outcome": "done" });
+    let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": "done" });
     api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] })).done();
     let text = api.get("/metrics").text();
     let there = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());

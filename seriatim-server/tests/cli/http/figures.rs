@@ -110,7 +110,7 @@ fn work_remotely(api: &Api) {
                 jobs.iter().map(|job| job["payload"]["do"].as_str().unwrap()).collect();
             let (done, what) = outcome(lane["queue"].as_str().unwrap(), &says);
             let mut said = json!({
-                "lane": lane["lane"], "token": lane["token"], "outcome": what, "error": "told to",
+                "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": what, "error": "told to",
                 "done": done,
             });
             if what == "snooze" {
@@ -445,7 +445,7 @@ async fn what_a_node_has_claimed_ahead_is_prefetched_and_not_running_on_every_su
     let node = api.get("/api/v1/nodes/hand-1").done();
     let figures = ["busy", "claimed", "running", "prefetched"].map(|name| node[name].clone());
     assert_eq!(figures, [1, 4, 1, 3].map(|n| json!(n)));
-    let remote = api.get("/api/v1/nodes/w").done();
+    let remote = api.get("/api/v1/nodes/remote:w").done();
     assert_eq!((&remote["claimed"], &remote["running"]), (&json!(1), &json!(1)));
     // What was told before counts for no more than what is claimed now.
     hand.node.prefetched = [("orders".to_owned(), 100)].into();

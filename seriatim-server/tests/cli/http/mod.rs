@@ -3,6 +3,8 @@
 mod attack;
 mod audit;
 mod auth;
+mod back;
+mod claims;
 mod client;
 mod clients;
 mod dataloader;
@@ -13,6 +15,7 @@ mod figures;
 mod fuzz;
 mod health;
 mod limits;
+mod matrix;
 mod openapi;
 mod people;
 mod push;

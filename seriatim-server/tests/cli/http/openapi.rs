@@ -69,8 +69,7 @@ fn bounds_of_the_document_are_those_of_the_api() {
     let beat = |lease: f64| json!({ "worker": "w", "claims": [], "lease_ttl_sec": lease });
     api.post("/api/v1/work/heartbeat", &beat(0.5)).refused(400);
     let result = |more: Value| {
-        let mut result =
-            json!({ "lane": lane["lane"], "token": lane["token"], "outcome": "retry" });
+        let mut result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": "retry" });
         result.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         api.post("/api/v1/work/settle", &json!({ "worker": "w", "results": [result] }))
     };

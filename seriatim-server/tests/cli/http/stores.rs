@@ -69,7 +69,7 @@ impl Walk {
     }
 
     fn settle(&self, lane: &Value, outcome: &str) {
-        let result = json!({ "lane": lane["lane"], "token": lane["token"], "outcome": outcome, "error": "down" });
+        let result = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "outcome": outcome, "error": "down" });
         let body = json!({ "worker": "walker", "results": [result] });
         assert_eq!(self.post("/api/v1/work/settle", &[], body)["results"][0]["status"], "ok");
     }
@@ -114,14 +114,16 @@ impl Walk {
         let lane = self.claim("a");
         let running = self.get("/api/v1/queues/{queue}/running", &["a"]);
         assert_eq!(running["lanes"][0]["lane"], lane["lane"]);
-        let claim =
-            json!({ "lane": lane["lane"], "token": lane["token"], "progress": { "done": 1 } });
+        let claim = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"], "progress": { "done": 1 } });
         let beat = json!({ "worker": "walker", "claims": [claim] });
         let beat = self.post("/api/v1/work/heartbeat", &[], beat);
         assert_eq!(beat, json!({ "cancel": [], "lost": [] }));
         let nodes = self.get("/api/v1/nodes", &[]);
         assert!(nodes["nodes"].as_array().unwrap().len() >= 2, "{nodes}");
-        assert_eq!(self.get("/api/v1/nodes/{node}", &["walker"])["lanes"][0]["key"], lane["key"]);
+        assert_eq!(
+            self.get("/api/v1/nodes/{node}", &["remote:walker"])["lanes"][0]["key"],
+            lane["key"]
+        );
         self.settle(&lane, "retry");
         assert_eq!(self.act("/api/v1/queues/{queue}/bury-failed", &["a"])["count"], 1);
         let lane = self.claim("a");
@@ -160,11 +162,25 @@ impl Walk {
         assert!(self.get("/api/v1/stats", &[])["by_worker"]["etl"].is_object());
     }
 
+    /// What a person takes back: claims, what waits, a queue.
+    fn taking_back(&self) {
+        self.push("b", "k2");
+        self.claim("b");
+        let release = "/api/v1/queues/{queue}/lane/release?key=k2";
+        assert_eq!(self.act(release, &["b"])["count"], 1);
+        assert_eq!(self.claim("b")["crashes"], 1);
+        assert_eq!(self.act("/api/v1/nodes/{node}/release", &["remote:walker"])["count"], 1);
+        assert_eq!(self.act("/api/v1/queues/{queue}/drain", &["b"])["count"], 1);
+        self.push("c", "k");
+        let deleted = self.call("DELETE", "/api/v1/queues/{queue}", &["c"], None);
+        assert_eq!(deleted, json!({ "queue": "c", "count": 1, "released": 0 }));
+    }
+
     /// Last, as the node that answers takes no more work then, and stops.
     fn nodes(&self) {
         for command in ["quiet", "resume", "stop"] {
             let pattern = format!("/api/v1/nodes/{{node}}/{command}");
-            assert_eq!(self.act(&pattern, &["walker"])["command"], command);
+            assert_eq!(self.act(&pattern, &["remote:walker"])["command"], command);
         }
     }
 }
@@ -175,6 +191,7 @@ fn walk(site: Site) {
     walk.queues();
     walk.lanes();
     walk.jobs();
+    walk.taking_back();
     walk.nodes();
     let document = walk.api.get("/openapi.json").done();
     let paths = document["paths"].as_object().unwrap().iter();

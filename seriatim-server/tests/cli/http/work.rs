@@ -26,7 +26,9 @@ fn claim(api: &Api, queue: &str) -> Vec<Value> {
 
 fn settle(api: &Api, lane: &Value, result: Value) -> String {
     let mut result = result;
-    (result["lane"], result["token"]) = (lane["lane"].clone(), lane["token"].clone());
+    for name in ["lane", "token", "secret"] {
+        result[name] = lane[name].clone();
+    }
     let body = json!({ "worker": "w", "results": [result] });
     let answer = api.post("/api/v1/work/settle", &body).done();
     answer["results"][0]["status"].as_str().unwrap().to_owned()
@@ -134,8 +136,7 @@ fn wrong_wishes_and_results_name_the_field() {
     for (body, field) in claims {
         assert_eq!(api.post("/api/v1/work/claim", &body).refused(400).0, field, "{body}");
     }
-    let result =
-        |lane: &str, outcome: &str| json!({ "lane": lane, "token": 1, "outcome": outcome });
+    let result = |lane: &str, outcome: &str| json!({ "lane": lane, "token": 1, "secret": "", "outcome": outcome });
     let results = [
         (json!([result("x", "done")]), "results[0].lane"),
         (json!([result("1-0-1", "done"), result("1-0-2", "finished")]), "results[1].outcome"),
@@ -201,11 +202,11 @@ async fn a_remote_claim_outlives_the_node_that_served_it() {
     assert_eq!(store.rescue(rescue).await.unwrap(), []);
     store.close().await.unwrap();
     let api = Api::with(api.site, |_| {});
-    let named = json!({ "lane": lane["lane"], "token": lane["token"] });
+    let named = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
     let beat = api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] }));
     assert_eq!(beat.done(), json!({ "cancel": [], "lost": [] }));
     assert_eq!(settle(&api, &lane, json!({ "outcome": "done" })), "ok");
-    let named = json!({ "lane": lane["lane"], "token": lane["token"] });
+    let named = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
     let beat = api.post("/api/v1/work/heartbeat", &json!({ "worker": "w", "claims": [named] }));
     assert_eq!(beat.done()["lost"], json!([lane["lane"]]));
 }

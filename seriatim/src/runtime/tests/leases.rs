@@ -176,3 +176,29 @@ async fn a_lane_with_a_crash_behind_it_gets_its_turn_under_load() {
     assert_eq!(rig.state(crashed).await, None);
     running.kill();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_whose_claim_a_person_released_is_told_with_a_heartbeat() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("mail", &1).unwrap()).await;
+    let running = Running::start(until_told(&rig, &log).concurrency(1));
+    log.reaches(1).await;
+    let page = store::LaneQuery {
+        queue: "mail".into(),
+        key: None,
+        claimed: true,
+        order: store::LaneOrder::Age,
+        after: None,
+        rows_max: 1,
+    };
+    let lane = rig.lanes(page).await.unwrap().rows.remove(0).lane;
+    let claims = store::ClaimSelection::Lane(lane);
+    assert_eq!(store::release_claims(&rig, claims).await.unwrap(), 1);
+    // Twice a heartbeat: it names what has run for longer than one.
+    pass(secs(11)).await;
+    log.reaches(3).await;
+    assert_eq!(log.lines()[1..3], ["told", "start 2"]);
+    let summary = running.stop().await;
+    assert_eq!(summary.stale, 1);
+    assert_eq!(rig.state(id).await, Some(JobState::Queued));
+}

@@ -215,6 +215,9 @@ impl Store for Rig {
     async fn check(&self) -> Result<()> {
         self.inner.check().await
     }
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        self.inner.secret(offered).await
+    }
     async fn declare(&self, r: Declare) -> Result<()> {
         self.faults.declares.fetch_add(1, Ordering::SeqCst);
         self.inner.declare(Declare { now: Some(self.at(r.now)), ..r }).await
@@ -271,6 +274,9 @@ impl Store for Rig {
         let turns = self.inner.rescue(Rescue { now: Some(self.at(r.now)), ..r }).await?;
         if !turns.is_empty() && take(&self.faults.lost_rescues) { lost() } else { Ok(turns) }
     }
+    async fn release(&self, r: Release) -> Result<Vec<Turn>> {
+        self.inner.release(Release { now: Some(self.at(r.now)), ..r }).await
+    }
     async fn give_up(&self, r: GiveUp) -> Result<()> {
         self.check()?;
         self.inner.give_up(r).await
@@ -296,6 +302,9 @@ impl Store for Rig {
     }
     async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
         self.inner.pause_queue(queue, paused).await
+    }
+    async fn delete_queue(&self, r: DeleteQueue) -> Result<Acted> {
+        self.inner.delete_queue(r).await
     }
     async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {
         self.inner.reshard(queue, shards).await

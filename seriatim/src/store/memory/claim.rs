@@ -10,7 +10,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::id::{LaneId, NodeId, Token};
 use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
 use crate::store::check_ticket;
-use crate::store::request::{Claim, Claimed, GiveUp, Lease, Rescue, SourceDue};
+use crate::store::release::{NO_LEASE, NOBODY};
+use crate::store::request::{
+    Claim, ClaimSelection, Claimed, GiveUp, Lease, Release, Rescue, SourceDue,
+};
 use crate::turn::Turn;
 
 impl State {
@@ -106,7 +109,8 @@ impl State {
         let lane = self.lanes.get_mut(&number)?;
         let closed = lane.close(&definition, now);
         let longest = closed.iter().filter_map(|job| job.options.as_ref()?.lease_ttl).max();
-        let ttl = request.lease.ttl().max(longest.unwrap_or_default());
+        let longest = longest.unwrap_or_default().min(definition.lease_max);
+        let ttl = request.lease.ttl().max(longest);
         lane.next_due = (!lane.open.is_empty()).then_some(lane.due);
         lane.token = token;
         lane.hold = Some(Hold {
@@ -160,7 +164,43 @@ impl State {
         let expired: Vec<u64> =
             self.claimed.iter().copied().filter(|number| self.has_expired(*number, now)).collect();
         let most = request.lanes_max.min(CLAIM_LANES_MAX);
-        Ok(expired.into_iter().take(most).filter_map(|n| self.take_over(now, n, request)).collect())
+        let lease = Lease::Node { ttl: request.lease };
+        let take_over = |number| self.take_over(now, number, &request.node, lease);
+        Ok(expired.into_iter().take(most).filter_map(take_over).collect())
+    }
+
+    pub(in crate::store) fn release(
+        &mut self,
+        now: Timestamp,
+        request: &Release,
+    ) -> Result<Vec<Turn>> {
+        let queue = match &request.claims {
+            ClaimSelection::Key { queue, .. } | ClaimSelection::Queue(queue) => {
+                Some(self.queue(queue)?.number)
+            }
+            ClaimSelection::Lane(_) | ClaimSelection::Node(_) => None,
+        };
+        let is_chosen = |number: &u64| {
+            let Some(lane) = self.lanes.get(number) else { return false };
+            let chosen = match &request.claims {
+                ClaimSelection::Key { key, .. } => lane.key.as_deref() == Some(key.as_str()),
+                ClaimSelection::Lane(id) => lane.id == *id,
+                ClaimSelection::Queue(_) => true,
+                ClaimSelection::Node(node) => {
+                    lane.hold.as_ref().is_some_and(|hold| hold.node == *node)
+                }
+            };
+            chosen
+                && queue.is_none_or(|queue| lane.id.queue == queue)
+                && request
+                    .made_by
+                    .is_none_or(|by| lane.hold.as_ref().is_some_and(|hold| hold.claimed_at <= by))
+        };
+        let most = request.lanes_max.min(CLAIM_LANES_MAX);
+        let held: Vec<u64> = self.claimed.iter().copied().filter(is_chosen).take(most).collect();
+        let nobody = NodeId::from(NOBODY);
+        let release = |number| self.take_over(now, number, &nobody, NO_LEASE);
+        Ok(held.into_iter().filter_map(release).collect())
     }
 
     fn has_expired(&self, number: u64, now: Timestamp) -> bool {
@@ -175,20 +215,26 @@ impl State {
         }
     }
 
-    fn take_over(&mut self, now: Timestamp, number: u64, request: &Rescue) -> Option<Turn> {
+    fn take_over(
+        &mut self,
+        now: Timestamp,
+        number: u64,
+        node: &NodeId,
+        lease: Lease,
+    ) -> Option<Turn> {
         let token = self.next_token(now);
         let lane = self.lanes.get_mut(&number)?;
         lane.token = token;
         let hold = lane.hold.as_mut()?;
-        hold.node = request.node.clone();
-        hold.lease = Lease::Node { ttl: request.lease };
-        hold.until = now + request.lease;
+        hold.node = node.clone();
+        hold.lease = lease;
+        hold.until = now + lease.ttl();
         self.turn_of(number, false)
     }
 
     pub(in crate::store) fn due(&self, queues: &[Arc<str>]) -> Vec<SourceDue> {
         let wanted = |name: &Arc<str>| queues.is_empty() || queues.contains(name);
-        let rows = self.queues.iter().filter(|row| wanted(&row.name));
+        let rows = self.queues.values().filter(|row| wanted(&row.name));
         rows.map(|row| SourceDue {
             queue: row.name.clone(),
             shard: 0,

@@ -5,6 +5,7 @@
 //! it, so every method is atomic by construction.
 
 pub(in crate::store) mod claim;
+pub(in crate::store) mod deletion;
 #[cfg(feature = "conformance")]
 mod fault;
 pub(in crate::store) mod lane;
@@ -121,6 +122,10 @@ impl Store for Memory {
         self.open().map(drop)
     }
 
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        Ok(*self.open()?.secret.get_or_insert(offered))
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.open()?.declare(self.at(request.now), request.queues)
     }
@@ -148,6 +153,10 @@ impl Store for Memory {
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
         self.open()?.rescue(self.at(request.now), &request)
+    }
+
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        self.open()?.release(self.at(request.now), &request)
     }
 
     async fn give_up(&self, request: GiveUp) -> Result<()> {
@@ -188,9 +197,13 @@ impl Store for Memory {
     }
 
     async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
-        self.open()?.queue_mut(queue)?.paused = paused;
+        self.open()?.pause_queue(queue, paused)?;
         self.bell.ring();
         Ok(())
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        self.open()?.delete_queue(&request)
     }
 
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {

@@ -59,7 +59,8 @@ impl State {
             lane.progress.clone_from(&beat.progress);
         }
         if let Some(length) = beat.extend {
-            hold.until = hold.until.max(now + length);
+            let most = self.queues.get(&lane.id.queue).map(|row| row.queue.lease_max);
+            hold.until = hold.until.max(now + most.map_or(length, |most| length.min(most)));
         }
         true
     }

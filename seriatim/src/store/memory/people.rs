@@ -257,7 +257,7 @@ impl State {
     }
 
     fn sweep_dead(&mut self, now: Timestamp, rows_max: usize, swept: &mut Swept) {
-        for row in &self.queues {
+        for row in self.queues.values() {
             let mut dead: Vec<(Timestamp, JobId)> = self
                 .dead
                 .values()

@@ -12,8 +12,9 @@ use crate::job::Job;
 use crate::limits::QUEUES_MAX;
 use crate::queue::{DueRule, Mode, Queue};
 use crate::store::definition::Found;
+use crate::store::deletion::is_closing;
 use crate::store::request::{PushStatus, Pushed};
-use crate::store::validate_key;
+use crate::store::validate_job;
 
 /// The node and the group that something is bound to.
 type Route<'a> = (Option<&'a str>, Option<&'a str>);
@@ -45,6 +46,9 @@ impl State {
         let Ok(row) = self.queue(&queue.name) else {
             return Ok(());
         };
+        if row.closing {
+            return Err(is_closing(&queue.name));
+        }
         let (mode, merge, declared) = (row.queue.mode, row.queue.merge, row.declared);
         if (mode, merge) == (queue.mode, queue.merge) {
             return Ok(());
@@ -56,27 +60,21 @@ impl State {
     }
 
     fn create_queue(&mut self, queue: Queue, declared: bool) -> Result<u32> {
-        let number = self.queues.len() as u32 + 1;
-        if number > QUEUES_MAX {
+        let free = (1..=QUEUES_MAX).find(|number| !self.queues.contains_key(number));
+        let number = free.ok_or_else(|| {
             let message = format!("the store holds {QUEUES_MAX} queues, which is the most");
-            return Err(Error::invalid("queue", message));
-        }
+            Error::invalid("queue", message)
+        })?;
         let name = Arc::from(queue.name.as_str());
         let (processed, failed) = (0, 0);
-        self.queues.push(QueueRow {
-            number,
-            name,
-            queue,
-            declared,
-            paused: false,
-            processed,
-            failed,
-        });
+        let (paused, closing) = (false, false);
+        let row = QueueRow { number, name, queue, declared, paused, closing, processed, failed };
+        self.queues.insert(number, row);
         Ok(number)
     }
 
     fn redefine(&mut self, now: Timestamp, number: u32, queue: Queue) {
-        let Some(row) = self.queues.get_mut(number as usize - 1) else {
+        let Some(row) = self.queues.get_mut(&number) else {
             return;
         };
         let changes = (row.queue.mode, row.queue.merge) != (queue.mode, queue.merge);
@@ -137,10 +135,13 @@ impl State {
         let mut routes: HashMap<(&str, &str), Route<'_>> = HashMap::new();
         for (i, job) in jobs.iter().enumerate() {
             let queue = match self.queue(&job.queue) {
+                Ok(row) if row.closing => {
+                    return Err(is_closing(&job.queue).in_field(format!("jobs[{i}]")));
+                }
                 Ok(row) => &row.queue,
                 Err(_) => created.entry(&job.queue).or_insert_with(|| undeclared(job)),
             };
-            validate_key(queue, job.key.is_some(), i)?;
+            validate_job(queue, job, i)?;
             let Some(key) = job.key.as_deref().filter(|_| queue.mode.route_belongs_to_lane())
             else {
                 continue;
@@ -179,7 +180,7 @@ impl State {
             Ok(row) => row.number,
             Err(_) => self.create_queue(undeclared(&job), false)?,
         };
-        let queue = self.queues[number as usize - 1].queue.clone();
+        let queue = self.queues[&number].queue.clone();
         let repeat =
             job.options.idempotency_key.clone().map(|name| (number, job.key.clone(), name));
         if let Some(first) = repeat.as_ref().and_then(|repeat| self.remembered(now, repeat)) {
@@ -207,7 +208,7 @@ impl State {
     /// Puts a new job into its lane.
     fn put(&mut self, now: Timestamp, queue: u32, key: Option<Arc<str>>, entry: Entry) -> Put {
         let number = self.lane_for(queue, key, &entry, entry.route);
-        let definition = self.queues[queue as usize - 1].queue.clone();
+        let definition = self.queues[&queue].queue.clone();
         #[cfg(feature = "conformance")]
         if let Some(into) = self.swallowed(number, &entry) {
             return Put::Merged(into);
@@ -253,7 +254,7 @@ impl State {
         // A number is never used twice: what comes back to a key that has no lane opens a new one.
         let is_new = !self.jobs.contains_key(&entry.id);
         let number = if key.is_none() || is_new { entry.id.seq() } else { self.next_seq() };
-        let mode = self.queues[queue as usize - 1].queue.mode;
+        let mode = self.queues[&queue].queue.mode;
         let id = LaneId { queue, shard: 0, number };
         if let Some(key) = &key {
             self.keys.insert((queue, key.clone()), number);
@@ -272,7 +273,7 @@ impl State {
         route: u32,
         mut entry: Entry,
     ) -> u64 {
-        let definition = self.queues[queue as usize - 1].queue.clone();
+        let definition = self.queues[&queue].queue.clone();
         if definition.merges() && entry.digest.is_none() {
             entry.digest = Some(crate::payload::digest(entry.task.as_deref(), &entry.payload));
         }
@@ -290,7 +291,7 @@ impl State {
         let Some(lane) = self.lanes.get_mut(&number) else {
             return;
         };
-        let merge = self.queues[lane.id.queue as usize - 1].queue.merge;
+        let merge = self.queues[&lane.id.queue].queue.merge;
         let equal = entry.digest.and_then(|digest| lane.by_digest.get(&digest).copied());
         let Some(other) = equal.and_then(|rank| lane.take(rank)) else {
             self.jobs.insert(entry.id, Place::Lane(number));

@@ -113,7 +113,7 @@ impl State {
     }
 
     fn count(&mut self, queue: u32, settlement: &Settlement, fates: &[Fate]) {
-        let Some(row) = self.queues.get_mut(queue as usize - 1) else {
+        let Some(row) = self.queues.get_mut(&queue) else {
             return;
         };
         row.processed += fates.iter().filter(|fate| **fate == Fate::Done).count() as u64;

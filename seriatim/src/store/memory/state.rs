@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{JobId, NodeId, Token};
 use crate::queue::Queue;
-use crate::store::request::{Claim, Command, NodeInfo};
+use crate::store::request::{Claim, Command, NodeInfo, Secret};
 use crate::store::view::JobState;
 
 /// A queue of the model.
@@ -19,6 +19,8 @@ pub(in crate::store) struct QueueRow {
     pub queue: Queue,
     pub declared: bool,
     pub paused: bool,
+    /// It is being deleted.
+    pub closing: bool,
     pub processed: u64,
     pub failed: u64,
 }
@@ -72,7 +74,7 @@ pub(in crate::store) struct State {
     pub fault: Option<super::Fault>,
     pub seq: u64,
     pub token: i64,
-    pub queues: Vec<QueueRow>,
+    pub queues: BTreeMap<u32, QueueRow>,
     pub lanes: BTreeMap<u64, Lane>,
     pub keys: HashMap<(u32, Arc<str>), u64>,
     /// By (queue, class).
@@ -89,6 +91,7 @@ pub(in crate::store) struct State {
     pub routes: Vec<(Option<String>, Option<String>)>,
     pub nodes: BTreeMap<NodeId, NodeRow>,
     pub leaders: HashMap<Arc<str>, (NodeId, Timestamp)>,
+    pub secret: Option<Secret>,
 }
 
 impl State {
@@ -98,23 +101,24 @@ impl State {
     }
 
     pub(in crate::store) fn queue(&self, name: &str) -> Result<&QueueRow> {
-        self.queues.iter().find(|row| &*row.name == name).ok_or_else(|| no_queue(name))
+        self.queues.values().find(|row| &*row.name == name).ok_or_else(|| no_queue(name))
     }
 
     /// The queue of a claim.
     pub(in crate::store) fn queue_to_claim(&self, request: &Claim) -> Result<&QueueRow> {
-        self.queue(&request.queue).and_then(|row| match request.declared && !row.declared {
-            true => Err(undeclared(&request.queue)),
-            false => Ok(row),
-        })
+        let row = self.queue(&request.queue)?;
+        if request.declared && !row.declared {
+            return Err(undeclared(&request.queue));
+        }
+        row.queue.check_lease(request.lease.ttl()).map(|()| row)
     }
 
     pub(in crate::store) fn queue_mut(&mut self, name: &str) -> Result<&mut QueueRow> {
-        self.queues.iter_mut().find(|row| &*row.name == name).ok_or_else(|| no_queue(name))
+        self.queues.values_mut().find(|row| &*row.name == name).ok_or_else(|| no_queue(name))
     }
 
     pub(in crate::store) fn queue_row(&self, number: u32) -> Option<&QueueRow> {
-        self.queues.get((number as usize).checked_sub(1)?)
+        self.queues.get(&number)
     }
 
     pub(in crate::store) fn next_seq(&mut self) -> u64 {

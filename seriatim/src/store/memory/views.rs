@@ -18,7 +18,7 @@ impl State {
     pub(in crate::store) fn queue_views(&self) -> Vec<QueueView> {
         let mut views: Vec<QueueView> = self
             .queues
-            .iter()
+            .values()
             .map(|row| QueueView {
                 number: row.number,
                 queue: row.queue.clone(),
@@ -32,7 +32,7 @@ impl State {
 
     pub(in crate::store) fn stats(&self, now: Timestamp) -> Vec<QueueStats> {
         let mut stats: Vec<QueueStats> =
-            self.queues.iter().map(|row| self.queue_stats(row, now)).collect();
+            self.queues.values().map(|row| self.queue_stats(row, now)).collect();
         stats.sort_unstable_by(|a, b| a.queue.cmp(&b.queue));
         stats
     }

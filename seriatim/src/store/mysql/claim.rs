@@ -9,7 +9,7 @@ use super::load::{Bodies, Need, nodes};
 use super::plain::PlainLane;
 use super::pool::Answer;
 use super::sight::{first_wakes, look, looks, mine, sight_of, wake_of};
-use super::sql::{Columns, LIST_MAX, list};
+use super::sql::{Columns, LIST_MAX, list, text};
 use super::work::{CLOCK, Known, Work};
 use crate::clock::Timestamp;
 use crate::error::Result;
@@ -17,7 +17,7 @@ use crate::id::{JobId, LaneId, NodeId, Token};
 use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
 use crate::store::check_ticket;
 use crate::store::memory::state::State;
-use crate::store::request::{Claim, Claimed, Rescue};
+use crate::store::request::{Claim, ClaimSelection, Claimed, Release, Rescue};
 use crate::turn::Turn;
 
 /// How many lanes are promoted at a time.
@@ -30,7 +30,7 @@ const CLASSES_AHEAD: usize = 8;
 /// looked at again, and the lanes to take if none must be now.
 pub(super) fn ahead(known: Known, request: &Claim, asked: &AtomicU32) -> String {
     asked.store(0, Ordering::Relaxed);
-    let Some(row) = known.queues.iter().find(|row| *row.name == *request.queue) else {
+    let Some(row) = known.queues.values().find(|row| *row.name == *request.queue) else {
         return String::new();
     };
     let queue = row.number;
@@ -348,7 +348,7 @@ pub(super) async fn rescue(work: &mut Work<'_>, request: &Rescue) -> Try<Result<
         return Ok(Err(e));
     }
     let most = request.lanes_max.min(CLAIM_LANES_MAX);
-    let queues = list(work.state.queues.iter().map(|row| u64::from(row.number)));
+    let queues = list(work.state.queues.keys().map(|number| u64::from(*number)));
     let at = now.as_micros();
     let sql = format!(
         "SELECT l.id FROM seriatim_lane l FORCE INDEX (lane_ready) LEFT JOIN seriatim_node n ON n.id = l.node \
@@ -371,22 +371,57 @@ pub(super) async fn rescue(work: &mut Work<'_>, request: &Rescue) -> Try<Result<
     if here.is_empty() {
         return Ok(Ok(Vec::new()));
     }
-    work.load_closed(&here).await?;
+    Ok(Ok(take_over(work, &here, |state| state.rescue(now, request)).await?))
+}
+
+pub(super) async fn release(work: &mut Work<'_>, request: &Release) -> Try<Vec<Turn>> {
+    let filter = match &request.claims {
+        ClaimSelection::Key { queue, key } => {
+            format!("q = {} AND k = {}", work.state.queue(queue)?.number, text(key))
+        }
+        ClaimSelection::Lane(lane) => format!("q = {} AND id = {}", lane.queue, lane.number),
+        ClaimSelection::Queue(queue) => format!("q = {}", work.state.queue(queue)?.number),
+        ClaimSelection::Node(node) => {
+            let queues = list(work.state.queues.keys().map(|number| u64::from(*number)));
+            format!("q IN ({queues}) AND node = {}", text(&node.0))
+        }
+    };
+    let made_by = request.made_by.map_or(i64::MAX, Timestamp::as_micros);
+    let most = request.lanes_max.min(CLAIM_LANES_MAX);
+    let sql = format!(
+        "SELECT id FROM seriatim_lane WHERE {filter} AND st = 2 AND claimed_at <= {made_by} ORDER BY id LIMIT {most}"
+    );
+    let mut ids = BTreeSet::new();
+    for row in work.rows(&sql).await? {
+        ids.insert(Columns::of(row).int()? as u64);
+    }
+    work.lock_lanes(&ids).await?;
+    let here: Vec<u64> = work.lanes.keys().copied().collect();
+    if here.is_empty() {
+        return Ok(Vec::new());
+    }
+    let now = work.now;
+    take_over(work, &here, |state| state.release(now, request)).await
+}
+
+/// Takes lanes over that are locked and read, under one new token: the model draws one for each.
+async fn take_over(
+    work: &mut Work<'_>,
+    lanes: &[u64],
+    carry_out: impl FnOnce(&mut State) -> Result<Vec<Turn>>,
+) -> Try<Vec<Turn>> {
+    work.load_closed(lanes).await?;
     let (token, _) = draw_token(work).await?;
     work.state.token = token - 1;
-    let tokens_before = work.state.token;
-    let mut turns = work.state.rescue(now, request)?;
-    // The model drew one for each lane; here they share one.
-    if work.state.token > tokens_before {
-        for turn in &mut turns {
-            turn.token = Token(token);
-            if let Some(lane) = work.state.lanes.get_mut(&turn.lane.number) {
-                lane.token = Token(token);
-            }
+    let mut turns = carry_out(&mut work.state)?;
+    for turn in &mut turns {
+        turn.token = Token(token);
+        if let Some(lane) = work.state.lanes.get_mut(&turn.lane.number) {
+            lane.token = Token(token);
         }
     }
     work.save().await?;
-    Ok(Ok(turns))
+    Ok(turns)
 }
 
 pub(super) async fn turn(work: &mut Work<'_>, lane: LaneId, token: Token) -> Try<Option<Turn>> {

@@ -7,7 +7,7 @@ use super::work::CLOCK;
 use crate::error::{Error, ErrorKind};
 
 /// The version that this build writes and reads.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 const SCHEMA: &str = include_str!("schema.sql");
 /// How many seconds a node waits for another that is setting the store up.
 const LOCK_SECONDS: u32 = 60;
@@ -51,7 +51,7 @@ async fn create(loan: &mut Loan<'_>) -> Try<()> {
     match version(loan).await? {
         Some(VERSION) => return Ok(()),
         Some(other) if other > VERSION => return Err(other_version(other).into()),
-        // What version 2 has more is a table, and the schema makes what is missing.
+        // What later versions have more are tables, and the schema makes what is missing.
         Some(_) | None => {}
     }
     loan.run(SCHEMA).await?;

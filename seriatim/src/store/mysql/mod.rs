@@ -6,6 +6,7 @@
 //! what stands here is which part of the store an operation needs.
 
 mod claim;
+mod deletion;
 mod error;
 mod job_row;
 mod lane_row;
@@ -240,6 +241,12 @@ impl Inner {
     }
 }
 
+impl Mysql {
+    async fn kept_secret(&self) -> Result<Option<Secret>> {
+        transact!(self.inner, Hold::Look, None, work => nodes::secret(work))
+    }
+}
+
 #[async_trait]
 impl Store for Mysql {
     fn capabilities(&self) -> Capabilities {
@@ -264,6 +271,16 @@ impl Store for Mysql {
 
     async fn check(&self) -> Result<()> {
         Ok(migrate::check(&self.inner.pool).await?)
+    }
+
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        if let Some(secret) = self.kept_secret().await? {
+            return Ok(secret);
+        }
+        transact!(self.inner, Hold::Shared, None, work => nodes::keep_secret(work, offered))?;
+        // A transaction of its own: it sees what another one kept meanwhile.
+        let gone = || Error::new(ErrorKind::Corrupt, "the secret of the store is gone");
+        self.kept_secret().await?.ok_or_else(gone)
     }
 
     async fn declare(&self, request: Declare) -> Result<()> {
@@ -315,6 +332,10 @@ impl Store for Mysql {
         transact!(self.inner, Hold::Shared, request.now, work => claim::rescue(work, &request))?
     }
 
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        transact!(self.inner, Hold::Shared, request.now, work => claim::release(work, &request))
+    }
+
     async fn give_up(&self, request: GiveUp) -> Result<()> {
         transact!(self.inner, Hold::Shared, None, work => nodes::give_up(work, &request))
     }
@@ -360,6 +381,10 @@ impl Store for Mysql {
         transact!(self.inner, Hold::Alone, None, work => people::pause(work, queue, paused))?;
         self.inner.bell.ring();
         Ok(())
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        transact!(self.inner, Hold::Alone, None, work => deletion::delete_queue(work, &request))
     }
 
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {

@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::error::Try;
 use super::load::Bodies;
-use super::sql::{Columns, json, list, text};
+use super::sql::{Columns, bytes, corrupt, json, list, text};
 use super::work::Work;
 use crate::id::NodeId;
-use crate::store::request::{Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse};
+use crate::store::request::{Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse, Secret};
 use crate::store::view::NodeView;
 
 pub(super) async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
@@ -135,6 +135,20 @@ pub(super) async fn lead(work: &mut Work<'_>, request: &Lead) -> Try<bool> {
         work.run(&sql).await?;
     }
     Ok(leads)
+}
+
+pub(super) async fn secret(work: &mut Work<'_>) -> Try<Option<Secret>> {
+    let rows = work.rows("SELECT bytes FROM seriatim_secret").await?;
+    let Some(row) = rows.into_iter().next() else { return Ok(None) };
+    let bytes = Columns::of(row).bytes()?.and_then(|bytes| bytes.try_into().ok());
+    bytes.map(|bytes| Some(Secret(bytes))).ok_or_else(corrupt)
+}
+
+/// Keeps it unless there is one.
+pub(super) async fn keep_secret(work: &mut Work<'_>, offered: Secret) -> Try<()> {
+    let sql =
+        format!("INSERT IGNORE INTO seriatim_secret (id, bytes) VALUES (1, {})", bytes(&offered.0));
+    work.run(&sql).await.map(drop)
 }
 
 pub(super) async fn views(work: &mut Work<'_>) -> Try<Vec<NodeView>> {

@@ -215,7 +215,7 @@ async fn sweep_ended(work: &mut Work<'_>, rows_max: usize, swept: &mut Swept) ->
     swept.completed = done.len() as u64;
     let counts = format!(
         "SELECT q, COUNT(*) FROM seriatim_ended FORCE INDEX (ended_state) WHERE q IN ({}) AND state = {DEAD} GROUP BY q",
-        list(work.state.queues.iter().map(|row| u64::from(row.number)))
+        list(work.state.queues.keys().map(|number| u64::from(*number)))
     );
     let mut dead = Vec::new();
     for row in work.rows(&counts).await? {
@@ -277,7 +277,7 @@ async fn forget_names(work: &mut Work<'_>, most: usize) -> Try<()> {
 }
 
 pub(super) async fn pause(work: &mut Work<'_>, queue: &str, paused: bool) -> Try<()> {
-    work.state.queue_mut(queue)?.paused = paused;
+    work.state.pause_queue(queue, paused)?;
     work.save().await?;
     Ok(())
 }

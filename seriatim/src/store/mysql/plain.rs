@@ -107,7 +107,7 @@ impl Deletion {
             return Err(Fail::NotPlain);
         }
         for turn in turns {
-            if let Some(row) = work.state.queues.get_mut(turn.lane.queue as usize - 1) {
+            if let Some(row) = work.state.queues.get_mut(&turn.lane.queue) {
                 row.processed += 1;
             }
         }
@@ -117,8 +117,8 @@ impl Deletion {
 }
 
 /// Whether something is kept of a job that is done.
-fn is_kept(queues: &[QueueRow], turn: &Settlement) -> bool {
-    let row = queues.get((turn.lane.queue as usize).wrapping_sub(1));
+fn is_kept(queues: &BTreeMap<u32, QueueRow>, turn: &Settlement) -> bool {
+    let row = queues.get(&turn.lane.queue);
     row.is_none_or(|row| !row.queue.retention().is_zero())
 }
 

@@ -6,8 +6,9 @@ use super::error::{Fail, Try};
 use super::job_row::{BODY_COLUMNS, JobRow, Table, WAITING, generation};
 use super::lane_row::{LANE_COLUMNS, LaneRow, st};
 use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, json, list, maybe_text, text};
-use super::work::{Hold, UNNUMBERED, Work};
+use super::work::{CLOSING, Hold, UNNUMBERED, Work};
 use crate::id::JobId;
+use crate::store::memory::state::QueueRow;
 
 /// In how many rows the turns of a queue are counted.
 const TALLY_SLOTS: u8 = 16;
@@ -390,7 +391,7 @@ impl Work<'_> {
             "INSERT INTO seriatim_tally (q, slot, processed, failed) VALUES ",
             " ON DUPLICATE KEY UPDATE processed = processed + VALUES(processed), failed = failed + VALUES(failed)",
         );
-        for row in &mut self.state.queues {
+        for row in self.state.queues.values_mut() {
             if (row.processed, row.failed) != (0, 0) {
                 batch.add(&format!("({},{slot},{},{})", row.number, row.processed, row.failed));
                 (row.processed, row.failed) = (0, 0);
@@ -407,13 +408,16 @@ impl Work<'_> {
             "INSERT INTO seriatim_queue (number, name, definition, declared, paused) VALUES ",
             " ON DUPLICATE KEY UPDATE definition = VALUES(definition), declared = VALUES(declared), paused = VALUES(paused)",
         );
-        for (i, row) in self.state.queues.iter().enumerate() {
-            let same = self.queues_before.get(i).is_some_and(|old| {
-                (old.declared, old.paused) == (row.declared, row.paused) && old.queue == row.queue
-            });
+        for (number, row) in &self.state.queues {
+            let flags = |row: &QueueRow| (row.declared, row.paused, row.closing);
+            let same = self
+                .queues_before
+                .get(number)
+                .is_some_and(|old| flags(old) == flags(row) && old.queue == row.queue);
             if !same {
                 let (name, definition) = (text(&row.name), text(&json(&row.queue)?));
-                let (declared, paused) = (i64::from(row.declared), i64::from(row.paused));
+                let paused = if row.closing { CLOSING } else { i64::from(row.paused) };
+                let declared = i64::from(row.declared);
                 queues.add(&format!("({},{name},{definition},{declared},{paused})", row.number));
             }
         }
@@ -422,7 +426,9 @@ impl Work<'_> {
             let (node, group) = (maybe_text(node.as_deref()), maybe_text(group.as_deref()));
             routes.add(&format!("({},{node},{group})", i + 1));
         }
-        let statements: Vec<_> = queues.finish().into_iter().chain(routes.finish()).collect();
+        let gone = self.queues_before.keys().filter(|old| !self.state.queues.contains_key(old));
+        let gone = gone.map(|number| format!("DELETE FROM seriatim_queue WHERE number = {number}"));
+        let statements: Vec<_> = gone.chain(queues.finish()).chain(routes.finish()).collect();
         if statements.is_empty() {
             return Ok(());
         }

@@ -1,10 +1,16 @@
--- Version 2. Times are microseconds since 1970. Text is kept as bytes, and so compared byte by byte.
+-- Version 3. Times are microseconds since 1970. Text is kept as bytes, and so compared byte by byte.
 -- Each statement ends with a semicolon at the end of a line; none is lost by running it twice.
 
 CREATE TABLE IF NOT EXISTS seriatim_meta (
   id TINYINT NOT NULL PRIMARY KEY,
   version INT NOT NULL,                      -- of this schema
   definitions BIGINT NOT NULL DEFAULT 1      -- raised with every change of a queue or route
+) ENGINE = InnoDB;
+
+-- What the servers of the store share. No view shows it.
+CREATE TABLE IF NOT EXISTS seriatim_secret (
+  id TINYINT NOT NULL PRIMARY KEY,
+  bytes VARBINARY(32) NOT NULL
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS seriatim_queue (

@@ -79,7 +79,7 @@ pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<Sour
     let queues: Vec<(u32, Arc<str>, bool)> = work
         .state
         .queues
-        .iter()
+        .values()
         .filter(|row| wanted(&row.name))
         .map(|row| (row.number, row.name.clone(), row.paused))
         .collect();

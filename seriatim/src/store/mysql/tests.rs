@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod connecting;
+mod deletion;
 mod emptied;
 mod plain;
 mod plans;
@@ -153,7 +154,7 @@ async fn a_store_of_a_newer_version_is_refused() {
     session(&database).await.query_drop(newer).await.unwrap();
     let error = store.migrate().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 2"));
+    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 3"));
 }
 
 /// Pushers and workers of several processes on few keys: each job is handed over exactly once, in

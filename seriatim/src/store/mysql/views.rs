@@ -21,7 +21,7 @@ use crate::store::view::{
 
 pub(super) async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
     let now = work.now;
-    let queues = list(work.state.queues.iter().map(|row| u64::from(row.number)));
+    let queues = list(work.state.queues.keys().map(|number| u64::from(*number)));
     let sql = format!(
         "SELECT q, COUNT(*), SUM(n + c), SUM(st = {}), SUM(retry >= 0), MIN(IF(st = {}, due, wake)) FROM seriatim_lane GROUP BY q; \
          SELECT q, COUNT(*) FROM seriatim_ended WHERE q IN ({queues}) AND state = {DEAD} GROUP BY q; \
@@ -49,7 +49,7 @@ pub(super) async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
     let mut stats: Vec<QueueStats> = work
         .state
         .queues
-        .iter()
+        .values()
         .map(|row| QueueStats {
             queue: row.name.clone(),
             mode: Some(row.queue.mode),

@@ -25,6 +25,9 @@ pub(super) const UNNUMBERED: u64 = 1 << 47;
 /// The server's time, in microseconds since 1970, whatever the time zone of the session.
 pub(super) const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
+/// What `paused` holds of a queue that is being deleted; 1 of one that is paused.
+pub(super) const CLOSING: i64 = 2;
+
 type Routes = Vec<(Option<String>, Option<String>)>;
 
 /// The queues and routes, as they were at the last look. They change rarely, and each change has a
@@ -35,7 +38,7 @@ pub(super) struct Definitions(Mutex<Known>);
 #[derive(Clone, Default)]
 pub(super) struct Known {
     pub stamp: i64,
-    pub queues: Vec<QueueRow>,
+    pub queues: BTreeMap<u32, QueueRow>,
     pub routes: Routes,
 }
 
@@ -66,7 +69,7 @@ pub(super) struct Work<'a> {
     pub parts: HashMap<u64, Parts>,
     /// Rows of lanes that this transaction opened, to be the first at their key.
     pub reserved: HashMap<(u32, Arc<str>), u64>,
-    pub queues_before: Vec<QueueRow>,
+    pub queues_before: BTreeMap<u32, QueueRow>,
     pub routes_before: usize,
     pub stamp: i64,
     /// Jobs of which only the length of the payload was read.
@@ -136,7 +139,7 @@ impl<'a> Work<'a> {
             jobs: HashMap::new(),
             parts: HashMap::new(),
             reserved: HashMap::new(),
-            queues_before: Vec::new(),
+            queues_before: BTreeMap::new(),
             routes_before: 0,
             stamp,
             lengths_only: HashSet::new(),
@@ -168,7 +171,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    fn give_definitions(&mut self, queues: Vec<QueueRow>, routes: Routes) {
+    fn give_definitions(&mut self, queues: BTreeMap<u32, QueueRow>, routes: Routes) {
         self.routes_before = routes.len();
         self.queues_before.clone_from(&queues);
         (self.state.queues, self.state.routes) = (queues, routes);
@@ -180,24 +183,23 @@ impl<'a> Work<'a> {
         Known { stamp: self.stamp, queues, routes }
     }
 
-    async fn read_definitions(&mut self) -> Try<(Vec<QueueRow>, Routes)> {
+    async fn read_definitions(&mut self) -> Try<(BTreeMap<u32, QueueRow>, Routes)> {
         let sql = "SELECT number, name, definition, declared, paused FROM seriatim_queue ORDER BY number; \
                    SELECT node, grp FROM seriatim_route ORDER BY number";
         let mut answers = self.run(sql).await?.into_iter();
         let mut next = || answers.next().map(|answer| answer.rows).unwrap_or_default();
         let queue = |row| {
             let mut row = Columns::of(row);
-            Ok(QueueRow {
-                number: row.int()? as u32,
-                name: row.text()?,
-                queue: row.json()?.ok_or_else(super::sql::corrupt)?,
-                declared: row.int()? != 0,
-                paused: row.int()? != 0,
-                processed: 0,
-                failed: 0,
-            })
+            let (number, name) = (row.int()? as u32, row.text()?);
+            let queue = row.json()?.ok_or_else(super::sql::corrupt)?;
+            let (declared, paused) = (row.int()? != 0, row.int()?);
+            let (paused, closing) = (paused != 0, paused == CLOSING);
+            let (processed, failed) = (0, 0);
+            let row =
+                QueueRow { number, name, queue, declared, paused, closing, processed, failed };
+            Ok((number, row))
         };
-        let queues: Try<Vec<QueueRow>> = next().into_iter().map(queue).collect();
+        let queues: Try<BTreeMap<u32, QueueRow>> = next().into_iter().map(queue).collect();
         let owned = |text: Option<Arc<str>>| text.map(|text| text.to_string());
         let route = |row| {
             let mut row = Columns::of(row);

@@ -1,24 +1,30 @@
 //! Claiming lanes, taking over expired claims, and reading turns.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_postgres::Row;
 
-use super::Postgres;
 use super::convert::{
     column, count, job_id, kept, lane_id, lane_number, micros, micros_of, options, text, time,
 };
+use super::{Postgres, error};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{LaneId, Token};
 use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use crate::payload::Payload;
-use crate::store::request::{Claim, Claimed, DueQuery, Lease, Rescue, SourceDue};
+use crate::queue::{Mode, Queue};
+use crate::store::release::NOBODY;
+use crate::store::request::{
+    Claim, ClaimSelection, Claimed, DueQuery, Lease, Release, Rescue, SourceDue,
+};
 use crate::turn::{Turn, TurnJob};
 
 const CLAIM: &str = "SELECT * \
     FROM seriatim.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
 const RESCUE: &str = "SELECT * FROM seriatim.rescue($1, $2, $3, $4, $5)";
+const RELEASE: &str = "SELECT * FROM seriatim.release($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const TURN: &str = "SELECT * FROM seriatim.turn_job WHERE lane = $1 AND queue = $2 AND token = $3 \
     ORDER BY score, seq";
 const DUE: &str = "SELECT q.name, CASE WHEN NOT q.paused THEN \
@@ -41,7 +47,7 @@ impl Postgres {
         let (promote_max, jobs_max) = (PROMOTE_LANES_MAX as i32, TURN_JOBS_MAX as i32);
         let rows = self
             .pool
-            .query(
+            .query_or(
                 CLAIM,
                 &[
                     &now,
@@ -59,6 +65,7 @@ impl Postgres {
                     &request.declared,
                     &(request.ticket as i64),
                 ],
+                |e| claim_error(e, &request),
             )
             .await?;
         let Some((last, jobs)) = rows.split_last() else {
@@ -83,6 +90,24 @@ impl Postgres {
         turns(jobs, false)
     }
 
+    pub(super) async fn release_lanes(&self, request: Release) -> Result<Vec<Turn>> {
+        let now = request.now.map(micros);
+        let (mut name, mut key, mut lane, mut node) = (None, None, None, None);
+        match &request.claims {
+            ClaimSelection::Key { queue, key: of } => (name, key) = (Some(queue), Some(kept(of))),
+            ClaimSelection::Lane(of) => lane = Some(*of),
+            ClaimSelection::Queue(queue) => name = Some(queue),
+            ClaimSelection::Node(of) => node = Some(kept(&of.0)),
+        }
+        let name = name.map(|name| kept(name));
+        let (queue, number) = (lane.map(|lane| i64::from(lane.queue)), lane.map(lane_number));
+        let made_by = request.made_by.map_or(i64::MAX, micros);
+        let lanes_max = count(request.lanes_max, CLAIM_LANES_MAX);
+        let params: super::pool::Params<'_> =
+            &[&now, &name, &key, &queue, &number, &node, &made_by, &NOBODY, &lanes_max];
+        turns(&self.pool.query(RELEASE, params).await?, false)
+    }
+
     pub(super) async fn read_turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
         let (number, queue) = (lane_number(lane), lane.queue as i32);
         let rows = self.pool.query(TURN, &[&number, &queue, &token.0]).await?;
@@ -97,6 +122,16 @@ impl Postgres {
             Ok(SourceDue { queue, shard: 0, due: time(row, "due")? })
         };
         rows.iter().map(source).collect()
+    }
+}
+
+fn claim_error(e: tokio_postgres::Error, request: &Claim) -> Error {
+    let Some(("SR009", detail)) = error::ours(&e) else { return error::common(e) };
+    let most = detail.split(' ').nth(1).and_then(|most| most.parse().ok()).unwrap_or_default();
+    let queue = Queue::new(&*request.queue, Mode::Parallel).lease_max(Duration::from_micros(most));
+    match queue.check_lease(request.lease.ttl()) {
+        Err(refusal) => refusal,
+        Ok(()) => error::of_driver(e),
     }
 }
 

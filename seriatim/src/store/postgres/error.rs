@@ -3,6 +3,7 @@
 use tokio_postgres::error::{DbError, SqlState};
 
 use crate::error::{Error, ErrorKind};
+use crate::store::deletion::is_closing;
 use crate::store::was_given_up;
 
 /// The error of a call. Its cause is the server's own, or the driver's; neither holds a password.
@@ -57,6 +58,7 @@ pub(super) fn common(e: tokio_postgres::Error) -> Error {
             Error::invalid("queue", format!("the store holds {most} queues at most"))
         }
         Some(("SR008", _)) => was_given_up(),
+        Some(("SR010", name)) => is_closing(name),
         Some(("SR007", _)) => {
             Error::invalid("transaction", "must be at isolation level READ COMMITTED")
         }

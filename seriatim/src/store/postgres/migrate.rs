@@ -6,7 +6,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// What brings the store from each version to the next. A step that was released never changes: what
 /// comes later is a step of its own.
-const STEPS: [&[&str]; 4] = [BEFORE_RELEASE, BEFORE_RELEASE, BEFORE_RELEASE, FIRST];
+const STEPS: [&[&str]; 6] =
+    [BEFORE_RELEASE, BEFORE_RELEASE, BEFORE_RELEASE, FIRST, SECRET, TAKEN_BACK];
 /// The version that this build writes and reads.
 const VERSION: usize = STEPS.len();
 
@@ -16,8 +17,16 @@ const BEFORE_RELEASE: &[&str] = &[];
 /// The version that [`FIRST`] makes.
 const FIRST_RELEASED: usize = 4;
 
-const FIRST: &[&str] = &[
-    include_str!("sql/schema.sql"),
+const FIRST: &[&str] = &[include_str!("sql/schema.sql")];
+
+/// Where somebody emptied all tables it is done again.
+const SECRET: &[&str] = &[include_str!("sql/secret.sql")];
+/// Queues can be deleted, and bound leases. Done again likewise.
+const TAKEN_BACK: &[&str] = &[include_str!("sql/taken_back.sql")];
+
+/// What holds no data: each version makes it anew, after the steps.
+const FUNCTIONS: &[&str] = &[
+    include_str!("sql/drop.sql"),
     include_str!("sql/base.sql"),
     include_str!("sql/queue.sql"),
     include_str!("sql/push.sql"),
@@ -25,6 +34,7 @@ const FIRST: &[&str] = &[
     include_str!("sql/settle.sql"),
     include_str!("sql/node.sql"),
     include_str!("sql/people.sql"),
+    include_str!("sql/deletion.sql"),
     include_str!("sql/sweep.sql"),
     include_str!("sql/views.sql"),
     include_str!("sql/entry.sql"),
@@ -45,7 +55,7 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
     step.batch_execute(quiet).await.map_err(error::of_driver)?;
     let found = match version(&step, &pool.schema).await? {
         Some(VERSION) => return Ok(()),
-        Some(other) if other > VERSION || other < FIRST_RELEASED => {
+        Some(other) if !(FIRST_RELEASED..=VERSION).contains(&other) => {
             return Err(other_version(other));
         }
         Some(older) => older,
@@ -57,7 +67,7 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
         let create = format!("CREATE SCHEMA {}", pool.schema);
         step.batch_execute(&create).await.map_err(error::of_driver)?;
     }
-    let scripts: Vec<&str> = STEPS[found..].concat();
+    let scripts: Vec<&str> = [&STEPS[found..].concat()[..], FUNCTIONS].concat();
     for script in scripts {
         step.batch_execute(&sql(script)).await.map_err(error::of_driver)?;
     }

@@ -131,6 +131,10 @@ impl Store for Postgres {
         migrate::check(&self.pool).await
     }
 
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        self.keep_secret(offered).await
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.declare_queues(request).await?;
         self.ring();
@@ -159,6 +163,10 @@ impl Store for Postgres {
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
         self.rescue_lanes(request).await
+    }
+
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        self.release_lanes(request).await
     }
 
     async fn give_up(&self, request: GiveUp) -> Result<()> {
@@ -199,6 +207,10 @@ impl Store for Postgres {
         self.pause(queue, paused).await?;
         self.ring();
         Ok(())
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        self.delete_whole_queue(request).await
     }
 
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {

@@ -10,7 +10,7 @@ use crate::id::{NodeId, Token};
 use crate::limits::PROGRESS_BYTES_MAX;
 use crate::store::gone;
 use crate::store::request::{
-    Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, NodeInfo, Pulse,
+    Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, NodeInfo, Pulse, Secret,
 };
 use crate::store::view::NodeView;
 
@@ -21,6 +21,8 @@ const GIVE_UP: &str = "SELECT seriatim.give_up($1, $2)";
 const DECLARE_DEAD: &str = "UPDATE seriatim.node SET dead_at = coalesce($1, seriatim.clock()), beat_at = $2 \
      WHERE id = $3 AND dead_at IS NULL AND beat_at = $4 RETURNING id";
 const LEAD: &str = "SELECT seriatim.lead($1, $2, $3, $4)";
+const SECRET: &str = "SELECT bytes FROM seriatim.secret";
+const KEEP_SECRET: &str = "INSERT INTO seriatim.secret (bytes) VALUES ($1) ON CONFLICT DO NOTHING";
 const NODES: &str = "SELECT * FROM seriatim.node ORDER BY id";
 
 impl Postgres {
@@ -79,9 +81,29 @@ impl Postgres {
         column(&row, "lead")
     }
 
+    pub(super) async fn keep_secret(&self, offered: Secret) -> Result<Secret> {
+        if let Some(secret) = self.kept_secret().await? {
+            return Ok(secret);
+        }
+        self.pool.query(KEEP_SECRET, &[&offered.0.to_vec()]).await?;
+        // A statement of its own: it sees what another one kept meanwhile.
+        self.kept_secret().await?.ok_or_else(|| no_secret("is gone"))
+    }
+
+    async fn kept_secret(&self) -> Result<Option<Secret>> {
+        let rows = self.pool.query(SECRET, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let bytes: &[u8] = column(row, "bytes")?;
+        bytes.try_into().map(|bytes| Some(Secret(bytes))).map_err(|_| no_secret("is none"))
+    }
+
     pub(super) async fn node_views(&self) -> Result<Vec<NodeView>> {
         self.pool.query(NODES, &[]).await?.iter().map(node_view).collect()
     }
+}
+
+fn no_secret(why: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("the secret of the store {why}"))
 }
 
 fn node_view(row: &Row) -> Result<NodeView> {

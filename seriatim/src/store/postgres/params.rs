@@ -43,5 +43,6 @@ kinds! {
     FLOAT8_ARRAY: Vec<Option<f64>>;
     TEXT: String, Option<String>, &str, Option<&str>, Cow<'_, str>, Option<Cow<'_, str>>;
     TEXT_ARRAY: Vec<Option<&str>>, Vec<Option<String>>, Vec<Cow<'_, str>>, Vec<Option<Cow<'_, str>>>;
+    BYTEA: Vec<u8>;
     BYTEA_ARRAY: Vec<&[u8]>, Vec<Option<Vec<u8>>>;
 }

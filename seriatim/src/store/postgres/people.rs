@@ -6,14 +6,15 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::convert::{JobKeys, column, count, job_ids, kept, lane_number, micros, micros_of};
-use super::error::no_queue;
+use super::error::{self, no_queue};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::JobId;
 use crate::job::JobOptions;
 use crate::limits::ACTION_ROWS_MAX;
+use crate::store::deletion::{is_claimed, is_closing};
 use crate::store::request::{
-    Act, Acted, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection, Selected, Selection,
-    Sweep, Swept,
+    Act, Acted, Amend, Cancel, Cancelled, Change, DeleteQueue, LaneAction, LaneSelection, Selected,
+    Selection, Sweep, Swept,
 };
 
 const CANCEL: &str = "SELECT * FROM seriatim.cancel($1, $2, $3, $4)";
@@ -21,7 +22,9 @@ const REQUEUE: &str = "SELECT * FROM seriatim.requeue($1, $2, $3, $4, $5, $6, $7
 const DELETE_DEAD: &str = "SELECT * FROM seriatim.delete_dead($1, $2, $3, $4, $5, $6, $7)";
 const ACT: &str = "SELECT * FROM seriatim.act($1, $2, $3, $4, $5, $6, $7)";
 const AMEND: &str = "SELECT seriatim.amend($1, $2, $3, $4, $5, $6, $7, $8)";
-const PAUSE: &str = "UPDATE seriatim.queue SET paused = $2 WHERE name = $1 RETURNING number";
+const PAUSE: &str =
+    "UPDATE seriatim.queue SET paused = closing OR $2 WHERE name = $1 RETURNING closing";
+const DELETE_QUEUE: &str = "SELECT * FROM seriatim.delete_queue($1, $2)";
 const SWEEP: &str = "SELECT * FROM seriatim.sweep($1, $2, $3)";
 
 /// How long a dead node is shown.
@@ -111,10 +114,20 @@ impl Postgres {
     }
 
     pub(super) async fn pause(&self, queue: &str, paused: bool) -> Result<()> {
-        match self.pool.query(PAUSE, &[&kept(queue), &paused]).await?.is_empty() {
-            false => Ok(()),
-            true => Err(no_queue(queue)),
-        }
+        let rows = self.pool.query(PAUSE, &[&kept(queue), &paused]).await?;
+        let row = rows.first().ok_or_else(|| no_queue(queue))?;
+        if column(row, "closing")? { Err(is_closing(queue)) } else { Ok(()) }
+    }
+
+    pub(super) async fn delete_whole_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        let rows_max = request.rows_max.clamp(1, ACTION_ROWS_MAX) as i32;
+        let refused = |e| match error::ours(&e) {
+            Some(("SR011", lanes)) => is_claimed(&request.queue, lanes.parse().unwrap_or(1)),
+            _ => error::common(e),
+        };
+        let params: super::pool::Params<'_> = &[&kept(&request.queue), &rows_max];
+        let rows = self.pool.query_or(DELETE_QUEUE, params, refused).await?;
+        rows.first().map_or_else(|| Ok(Acted::default()), acted)
     }
 
     pub(super) async fn sweep_old(&self, request: Sweep) -> Result<Swept> {

@@ -1,5 +1,7 @@
 //! Declaring queues and pushing jobs.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::Postgres;
@@ -13,7 +15,7 @@ use crate::limits::QUEUES_MAX;
 use crate::queue::{DueRule, Merge, Mode, Queue};
 use crate::store::definition::Found;
 use crate::store::request::{Declare, Push, PushStatus, Pushed};
-use crate::store::{validate_key, validate_push};
+use crate::store::{validate_job, validate_push};
 
 const DECLARE: &str = "SELECT seriatim.declare($1, $2::text::jsonb)";
 pub(super) const PUSH: &str = "SELECT * FROM seriatim.push($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
@@ -79,6 +81,7 @@ fn policy(queue: &Queue) -> Result<Value> {
         "retain_dead": micros_of(queue.retain_dead),
         "retain_dead_max": i64::try_from(queue.retain_dead_max).unwrap_or(i64::MAX),
         "idempotency_ttl": micros_of(queue.idempotency_ttl),
+        "lease_max": micros_of(queue.lease_max),
         "definition": definition,
         "queues_max": QUEUES_MAX,
     }))
@@ -202,7 +205,11 @@ fn written(options: &JobOptions) -> Result<Option<String>> {
 
 pub(super) fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {
     let (code, place, mode) = match error::ours(&e) {
-        Some((code @ ("SR001" | "SR003"), detail)) => {
+        Some(("SR010", name)) => {
+            let place = jobs.iter().position(|job| job.queue == name).unwrap_or_default();
+            return error::common(e).in_field(format!("jobs[{place}]"));
+        }
+        Some((code @ ("SR001" | "SR003" | "SR009"), detail)) => {
             let mut words = detail.split(' ').map(|word| word.parse::<usize>().unwrap_or_default());
             (code, words.next().unwrap_or_default(), words.next().unwrap_or_default())
         }
@@ -214,9 +221,14 @@ pub(super) fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {
     if code == "SR003" {
         return route_conflict(job, place);
     }
-    let mode = MODES.get(mode).copied().unwrap_or(Mode::Parallel);
-    let queue = Queue::new(job.queue.clone(), mode);
-    match validate_key(&queue, job.key.is_some(), place) {
+    let queue = match code {
+        "SR009" => {
+            let own = Queue::new(job.queue.clone(), Mode::of_undeclared(job.key.is_some()));
+            own.lease_max(Duration::from_micros(mode as u64))
+        }
+        _ => Queue::new(job.queue.clone(), MODES.get(mode).copied().unwrap_or(Mode::Parallel)),
+    };
+    match validate_job(&queue, job, place) {
         Err(refusal) => refusal,
         Ok(()) => error::of_driver(e),
     }
@@ -231,8 +243,13 @@ fn route_conflict(job: &Job, place: usize) -> Error {
 }
 
 fn declare_error(e: tokio_postgres::Error, queues: &[Queue]) -> Error {
-    let Some(("SR002", detail)) = error::ours(&e) else {
-        return error::common(e);
+    let detail = match error::ours(&e) {
+        Some(("SR002", detail)) => detail,
+        Some(("SR010", name)) => {
+            let place = queues.iter().position(|queue| queue.name == name).unwrap_or_default();
+            return error::common(e).in_field(format!("queues[{place}]"));
+        }
+        _ => return error::common(e),
     };
     let words: Vec<usize> = detail.split(' ').filter_map(|word| word.parse().ok()).collect();
     let [place, mode, merge, declared, runs] = words[..] else { return error::of_driver(e) };

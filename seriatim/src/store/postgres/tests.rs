@@ -14,6 +14,7 @@ use crate::store::{
 use crate::{ErrorKind, Job, Merge, Queue, Settlement, Timestamp, Token, Turn};
 
 mod connecting;
+mod deletion;
 mod emptied;
 mod giving_up;
 mod reading;
@@ -117,7 +118,7 @@ async fn a_store_of_a_newer_version_is_refused() {
     session().await.batch_execute(&newer).await.unwrap();
     let error = store.migrate().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 4"));
+    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 6"));
 }
 
 /// Pushers and workers of several processes on few keys: each job is handed over exactly once, in

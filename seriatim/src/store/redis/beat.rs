@@ -29,6 +29,8 @@ impl Redis {
     pub(super) async fn do_beat(&self, request: Heartbeat) -> Result<Pulse> {
         check(&request)?;
         let mut args = Args::at(request.now);
+        let mut request = request;
+        self.cap(&mut request.beats).await?;
         let info = serde_json::to_string(&request.node)
             .map_err(|e| Error::new(ErrorKind::Internal, "a node cannot be written").because(e))?;
         args.text(&request.node.id.0).micros(request.node.lease).text(&info);
@@ -52,6 +54,17 @@ impl Redis {
         pulse.lost = lost.into_iter().filter_map(|i| Some(request.beats.get(i)?.lane)).collect();
         pulse.cancel.sort_by_key(|notice| notice.lane);
         Ok(pulse)
+    }
+
+    /// Cuts how much longer claims shall stand to what their queues allow.
+    async fn cap(&self, beats: &mut [Beat]) -> Result<()> {
+        for beat in beats {
+            let Some(length) = &mut beat.extend else { continue };
+            if let Some(known) = self.numbered(beat.lane.queue).await? {
+                *length = known.queue.lease_max.min(*length);
+            }
+        }
+        Ok(())
     }
 
     async fn beat_in(

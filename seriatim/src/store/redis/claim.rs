@@ -1,5 +1,7 @@
 //! Claiming lanes.
 
+use std::time::Duration;
+
 use futures_util::future::try_join_all;
 
 use super::Redis;
@@ -25,6 +27,7 @@ impl Redis {
         for _ in 0..ATTEMPTS {
             let refused = request.declared && !known.declared;
             if !refused {
+                known.queue.check_lease(request.lease.ttl())?;
                 let mut tally = self.claim_as_known(&known, &request).await?;
                 if !tally.stale {
                     return Ok(tally.claimed);
@@ -47,7 +50,7 @@ impl Redis {
 
     async fn claim_as_known(&self, known: &Known, request: &Claim) -> Result<Tally> {
         let mut tally = Tally {
-            version: known.version,
+            seen: Seen { version: known.version, lease_max: known.queue.lease_max },
             stale: false,
             lanes_left: request.lanes_max.min(CLAIM_LANES_MAX),
             crashed_left: request.crashed_max.min(CLAIM_LANES_MAX),
@@ -80,7 +83,7 @@ impl Redis {
         if count > 1 && lanes > 0 {
             let claims = shards
                 .iter()
-                .map(|shard| self.claim_in(*shard, request, tally.version, lanes, crashed));
+                .map(|shard| self.claim_in(*shard, request, tally.seen, lanes, crashed));
             let whole = crashed > 0 || tally.crashed_left == 0;
             for got in try_join_all(claims).await? {
                 tally.add(got);
@@ -93,7 +96,7 @@ impl Redis {
         tally.claimed.next_due = None;
         for shard in shards {
             let got = self
-                .claim_in(*shard, request, tally.version, tally.lanes_left, tally.crashed_left)
+                .claim_in(*shard, request, tally.seen, tally.lanes_left, tally.crashed_left)
                 .await?;
             tally.add(got);
         }
@@ -118,7 +121,7 @@ impl Redis {
         &self,
         shard: Shard,
         request: &Claim,
-        version: i64,
+        seen: Seen,
         lanes_max: usize,
         crashed_max: usize,
     ) -> Result<(Claimed, Option<i64>)> {
@@ -132,7 +135,7 @@ impl Redis {
         args.int(PROMOTE_LANES_MAX as i64).int(TURN_JOBS_MAX as i64).int(TURN_BYTES_MAX as i64);
         args.int(request.ticket);
         let alive = (!self.link.is_cluster()).then(|| self.global("alive"));
-        args.flag(alive.is_some()).int(version);
+        args.flag(alive.is_some()).int(seen.version).micros(seen.lease_max);
         routes(&mut args, request);
         let key = self.key(shard, "");
         // A token that a failover forgets would leave the one before it in force.
@@ -182,10 +185,16 @@ impl Redis {
     }
 }
 
+/// Of a definition, as far as this process knows it.
+#[derive(Clone, Copy)]
+struct Seen {
+    version: i64,
+    lease_max: Duration,
+}
+
 /// What a claim has got so far, and may still get.
 struct Tally {
-    /// The definition's, as far as this process knows.
-    version: i64,
+    seen: Seen,
     /// Whether a shard has another, or has not heard of the queue.
     stale: bool,
     lanes_left: usize,
@@ -195,7 +204,7 @@ struct Tally {
 
 impl Tally {
     fn add(&mut self, (got, version): (Claimed, Option<i64>)) {
-        self.stale |= version != Some(self.version);
+        self.stale |= version != Some(self.seen.version);
         let crashed = got.turns.iter().filter(|turn| turn.crashes > 0).count();
         self.lanes_left -= got.turns.len().min(self.lanes_left);
         self.crashed_left -= crashed.min(self.crashed_left);

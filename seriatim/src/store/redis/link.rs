@@ -35,15 +35,18 @@ pub(super) type Lazy = LazyLock<Code>;
 /// The scripts of one shard begin with what they share.
 macro_rules! shard_scripts {
     ($($name:ident = $file:literal),* $(,)?) => {
-        $(pub(super) static $name: Lazy = LazyLock::new(|| {
-            let shared = [
-                include_str!("lua/shard.lua"),
-                include_str!("lua/compact.lua"),
-                include_str!("lua/lane.lua"),
-            ];
-            Code::new([&shared.concat(), include_str!($file)].concat())
-        });)*
+        $(pub(super) static $name: Lazy = LazyLock::new(|| of_shard(&[include_str!($file)]));)*
     };
+}
+
+/// What the scripts of a shard share, and then these.
+fn of_shard(parts: &[&str]) -> Code {
+    let shared = [
+        include_str!("lua/shard.lua"),
+        include_str!("lua/compact.lua"),
+        include_str!("lua/lane.lua"),
+    ];
+    Code::new([&shared, parts].concat().concat())
 }
 
 macro_rules! global_scripts {
@@ -67,14 +70,21 @@ shard_scripts! {
     MOVED = "lua/moved.lua",
     PAUSE = "lua/pause.lua",
     PUSH = "lua/push.lua",
-    RESCUE = "lua/rescue.lua",
     SETTLE = "lua/settle.lua",
     STATS = "lua/stats.lua",
     SWEEP = "lua/sweep.lua",
     TAKE_IN = "lua/take_in.lua",
     TURN = "lua/turn.lua",
     VIEW = "lua/view.lua",
+    WIPE = "lua/wipe.lua",
 }
+
+pub(super) static RESCUE: Lazy = LazyLock::new(|| {
+    of_shard(&[include_str!("lua/take_over.lua"), include_str!("lua/rescue.lua")])
+});
+pub(super) static RELEASE: Lazy = LazyLock::new(|| {
+    of_shard(&[include_str!("lua/take_over.lua"), include_str!("lua/release.lua")])
+});
 
 global_scripts! {
     GLOBAL_BEAT = "lua/global_beat.lua",
@@ -88,6 +98,7 @@ global_scripts! {
     GLOBAL_REGISTER = "lua/global_register.lua",
     GLOBAL_SWEEP = "lua/global_sweep.lua",
     GLOBAL_UNFLAG = "lua/global_unflag.lua",
+    GLOBAL_UNREGISTER = "lua/global_unregister.lua",
     GIVE_UP = "lua/give_up.lua",
 }
 

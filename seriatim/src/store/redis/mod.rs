@@ -11,6 +11,7 @@ mod beat;
 mod claim;
 mod compact;
 mod dead;
+mod deletion;
 mod durability;
 mod fleet;
 mod layout;
@@ -215,6 +216,10 @@ impl Store for Redis {
         self.do_check().await
     }
 
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        self.keep_secret(offered).await
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.do_declare(request).await?;
         self.bell.ring();
@@ -242,6 +247,10 @@ impl Store for Redis {
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
         self.do_rescue(request).await
+    }
+
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        self.do_release(request).await
     }
 
     async fn give_up(&self, request: GiveUp) -> Result<()> {
@@ -282,6 +291,10 @@ impl Store for Redis {
         self.do_pause(queue, paused).await?;
         self.bell.ring();
         Ok(())
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        self.do_delete_queue(request).await
     }
 
     async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {

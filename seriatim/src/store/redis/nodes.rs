@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
+use redis::Value;
 
 use super::Redis;
 use super::link::{Args, GIVE_UP, GLOBAL_COMMAND, GLOBAL_GONE, GLOBAL_LEAD};
@@ -12,7 +13,7 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::NodeId;
 use crate::store::gone;
-use crate::store::request::{Command, DeclareDead, GiveUp, Lead, NodeInfo};
+use crate::store::request::{Command, DeclareDead, GiveUp, Lead, NodeInfo, Secret};
 use crate::store::view::NodeView;
 
 /// For how long a shard refuses what was given up: much longer than a call can be on its way.
@@ -61,6 +62,25 @@ impl Redis {
         let mut args = Args::at(request.now);
         args.text(&request.role).text(&request.node.0).micros(request.ttl);
         single(self.link.run(&GLOBAL_LEAD, &self.global(""), &args).await?)?.flag()
+    }
+
+    pub(super) async fn keep_secret(&self, offered: Secret) -> Result<Secret> {
+        if let Some(secret) = self.kept_secret().await? {
+            return Ok(secret);
+        }
+        let mut cmd = redis::cmd("HSETNX");
+        cmd.arg(self.global("meta")).arg("secret").arg(&offered.0[..]);
+        self.link.query(&cmd).await?;
+        self.kept_secret().await?.ok_or_else(corrupt)
+    }
+
+    async fn kept_secret(&self) -> Result<Option<Secret>> {
+        let cmd = redis::cmd("HGET").arg(self.global("meta")).arg("secret").to_owned();
+        let bytes = match self.link.query(&cmd).await? {
+            Value::Nil => return Ok(None),
+            there => single(there)?.bytes()?,
+        };
+        bytes.try_into().map(|bytes| Some(Secret(bytes))).map_err(|_| corrupt())
     }
 
     pub(super) async fn node_views(&self) -> Result<Vec<NodeView>> {

@@ -17,8 +17,9 @@ use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Job, JobOptions, RunAt};
 use crate::queue::{Mode, Queue};
+use crate::store::deletion::is_closing;
 use crate::store::request::{Push, PushStatus, Pushed};
-use crate::store::{validate_key, validate_push};
+use crate::store::{validate_job, validate_push};
 
 /// In place of a status: the shard has nothing that the job belongs to.
 const NOT_TAKEN: i64 = 3;
@@ -158,9 +159,15 @@ impl Redis {
                     None => drop(missing.insert(job.queue.clone(), undeclared(job))),
                 }
             }
-            let queue = known.get(&job.queue).map(|known| &known.queue);
+            let there = known.get(&job.queue);
+            if there.is_some_and(|known| known.closing) {
+                // What this process remembers may be old: the next push looks again.
+                self.memo.forget(&job.queue);
+                return Err(is_closing(&job.queue).in_field(format!("jobs[{i}]")));
+            }
+            let queue = there.map(|known| &known.queue);
             if let Some(queue) = queue.or_else(|| missing.get(&job.queue)) {
-                validate_key(queue, job.key.is_some(), i)?;
+                validate_job(queue, job, i)?;
             }
         }
         Ok((known, missing))

@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::QUEUES_MAX;
 use crate::queue::{Merge, Mode, Queue};
 use crate::store::definition::Found;
+use crate::store::deletion::is_closing;
 use crate::store::request::Declare;
 use crate::store::view::QueueView;
 
@@ -31,6 +32,8 @@ pub(super) struct Known {
     pub queue: Queue,
     pub declared: bool,
     pub paused: bool,
+    /// It is being deleted.
+    pub closing: bool,
     pub layout: Layout,
 }
 
@@ -83,6 +86,8 @@ impl Memo {
 enum Answer {
     Ok,
     Exists,
+    /// It is being deleted.
+    Closing,
     /// It has another number of shards.
     Shards,
     /// The number is another queue's by now, of which it holds jobs.
@@ -136,6 +141,7 @@ impl Redis {
             "span",
             "floor",
             "lanes",
+            "closing",
         ]);
         let mut fields = self.link.fields(&cmd).await?;
         let Some(version) = fields.opt_int()? else {
@@ -148,6 +154,7 @@ impl Redis {
         let paused = fields.opt_int()? == Some(1);
         let layout = Layout::read(queue.shards, &mut fields)?;
         let is_empty = fields.opt_int()?.unwrap_or(0) == 0;
+        let closing = fields.opt_int()? == Some(1);
         if queue.name != name {
             // The store was wiped while a definition was on its way, which the next one replaces; or
             // between the two reads, and the number is another queue's by now.
@@ -158,7 +165,7 @@ impl Redis {
             return Err(lost(name, &queue.name));
         }
         let name = name.into();
-        let known = Known { number, name, version, queue, declared, paused, layout };
+        let known = Known { number, name, version, queue, declared, paused, closing, layout };
         Ok(Some(self.memo.put(known)))
     }
 
@@ -216,6 +223,7 @@ impl Redis {
         let check = Definition { dry: true, ..Definition::of_first(true) };
         match self.define_in(Known::home(known.number), &queue, check).await? {
             Answer::Refused(error) => Err(error),
+            Answer::Closing => Err(is_closing(&queue.name)),
             _ => Ok(()),
         }
     }
@@ -231,6 +239,7 @@ impl Redis {
             let queue = Queue { shards, ..queue.clone() };
             match self.define_in(home, &queue, Definition::of_first(true)).await? {
                 Answer::Shards => continue,
+                Answer::Closing => return Err(is_closing(&queue.name)),
                 Answer::Other(other) => {
                     refused = lost(&queue.name, &other);
                     continue;
@@ -256,10 +265,15 @@ impl Redis {
                     refused = lost(&queue.name, &other);
                     continue;
                 }
+                Answer::Closing => return Err(is_closing(&queue.name)),
                 Answer::Refused(error) => return Err(error),
                 Answer::Ok | Answer::Exists | Answer::Shards => {}
             }
-            return self.reload(&queue.name).await?.ok_or_else(|| no_queue(&queue.name));
+            // None: a deletion took the name out of the register meanwhile.
+            match self.reload(&queue.name).await? {
+                Some(known) => return Ok(known),
+                None => refused = changing(&queue.name),
+            }
         }
         Err(refused)
     }
@@ -277,7 +291,7 @@ impl Redis {
             match self.define_in(shard, &known.queue, how).await? {
                 Answer::Refused(error) => Err(error),
                 Answer::Other(other) => Err(lost(&known.name, &other)),
-                Answer::Ok | Answer::Exists | Answer::Shards => Ok(()),
+                Answer::Ok | Answer::Exists | Answer::Closing | Answer::Shards => Ok(()),
             }
         };
         try_join_all(known.shards().skip(1).map(adopt)).await.map(drop)
@@ -307,6 +321,7 @@ impl Redis {
         let refused = match &*answer.text()? {
             "OK" => return Ok(Answer::Ok),
             "EXISTS" => return Ok(Answer::Exists),
+            "CLOSING" => return Ok(Answer::Closing),
             "SHARDS" => return Ok(Answer::Shards),
             "OTHER" => return Ok(Answer::Other(answer.text()?)),
             "BIG" => too_big(queue, answer.int()?),
@@ -331,11 +346,29 @@ impl Redis {
     }
 
     pub(super) async fn do_pause(&self, queue: &str, paused: bool) -> Result<()> {
-        let known = self.current(queue).await?;
+        for _ in 0..ATTEMPTS {
+            let known = self.current(queue).await?;
+            if known.closing {
+                return Err(is_closing(queue));
+            }
+            if self.set_flags(&known, paused, false).await? {
+                return self.adopt(&*self.current(queue).await?).await;
+            }
+        }
+        Err(changing(queue))
+    }
+
+    /// Pauses or closes a queue in its first shard; false when it is not as it was known.
+    pub(super) async fn set_flags(
+        &self,
+        known: &Known,
+        paused: bool,
+        closing: bool,
+    ) -> Result<bool> {
         let mut args = Args::default();
-        args.flag(paused);
-        self.link.run(&PAUSE, &self.key(Known::home(known.number), ""), &args).await?;
-        self.adopt(&*self.current(queue).await?).await
+        args.flag(paused).flag(closing).int(known.version);
+        single(self.link.run(&PAUSE, &self.key(Known::home(known.number), ""), &args).await?)?
+            .flag()
     }
 }
 

@@ -1,17 +1,20 @@
 //! Taking over claims whose lease has run out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use redis::Value;
 
 use super::Redis;
 use super::claim::node_gone;
-use super::link::{Args, GLOBAL_DYING, RESCUE};
+use super::link::{Args, GLOBAL_DYING, RELEASE, RESCUE};
+use super::queues::Known;
 use super::reply::{Fields, Shard};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::limits::CLAIM_LANES_MAX;
-use crate::store::request::Rescue;
+use crate::store::release::NOBODY;
+use crate::store::request::{ClaimSelection, Release, Rescue};
 use crate::turn::Turn;
 
 /// Last beats by node; `-` is a node that is forgotten.
@@ -36,6 +39,47 @@ impl Redis {
             }
         }
         Ok(turns)
+    }
+
+    pub(super) async fn do_release(&self, request: Release) -> Result<Vec<Turn>> {
+        let (what, name, places) = self.places_of(&request.claims).await?;
+        let made_by = request.made_by.unwrap_or(Timestamp::MAX);
+        let (most, mut turns) = (request.lanes_max.min(CLAIM_LANES_MAX), Vec::new());
+        for (queue, shard) in places {
+            if turns.len() == most {
+                break;
+            }
+            let mut args = Args::at(request.now);
+            args.text(NOBODY).int((most - turns.len()) as i64).time(made_by);
+            args.text(what).text(&name);
+            let taken = self.link.call_durably(&RELEASE, &self.key(shard, ""), &args).await?;
+            turns.extend(taken.turns(shard, &queue)?);
+        }
+        Ok(turns)
+    }
+
+    /// How `release.lua` is told of claims, and the shards in which they may be, with their queues.
+    async fn places_of(&self, claims: &ClaimSelection) -> Result<Places> {
+        let all = |known: &Arc<Known>| -> Vec<(Arc<str>, Shard)> {
+            known.shards().map(|shard| (known.name.clone(), shard)).collect()
+        };
+        Ok(match claims {
+            ClaimSelection::Key { queue, key } => {
+                ("key", key.clone(), all(&self.current(queue).await?))
+            }
+            ClaimSelection::Lane(lane) => {
+                let known = self.numbered(lane.queue).await?;
+                let shard = |known: Arc<Known>| (known.name.clone(), Shard::of_lane(*lane));
+                ("lane", lane.number.to_string(), known.map(shard).into_iter().collect())
+            }
+            ClaimSelection::Queue(queue) => {
+                ("queue", String::new(), all(&self.current(queue).await?))
+            }
+            ClaimSelection::Node(node) => {
+                let queues = self.all_queues().await?;
+                ("node", node.0.to_string(), queues.iter().flat_map(all).collect())
+            }
+        })
     }
 
     /// Declares dead who has been silent for too long; the caller may be among them.
@@ -93,6 +137,9 @@ impl Redis {
         Ok(())
     }
 }
+
+/// What of claims is named, its name, and where they may be.
+type Places = (&'static str, String, Vec<(Arc<str>, Shard)>);
 
 /// What every shard is asked.
 #[derive(Clone, Copy)]

@@ -2,6 +2,7 @@
 //! queues of several shards.
 #![allow(clippy::unwrap_used)]
 
+mod deletion;
 mod emptied;
 mod listed;
 mod listings;

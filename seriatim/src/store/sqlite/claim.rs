@@ -189,6 +189,7 @@ impl Tx<'_> {
         if request.declared && !queue.declared {
             return Err(undeclared(&request.queue));
         }
+        queue.queue.check_lease(request.lease.ttl())?;
         if queue.paused {
             return Ok(Claimed::default());
         }
@@ -331,7 +332,8 @@ impl Tx<'_> {
             jobs.push(job.turn_job(queue.number, payload));
         }
         let own = jobs.iter().filter_map(|job| job.options.as_ref()?.lease_ttl).max();
-        let ttl = micros(request.lease.ttl().max(own.unwrap_or_default()));
+        let own = own.unwrap_or_default().min(queue.queue.lease_max);
+        let ttl = micros(request.lease.ttl().max(own));
         Ok(Taken { lane, jobs, close, leaves_some, ttl })
     }
 

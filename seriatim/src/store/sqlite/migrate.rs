@@ -10,10 +10,14 @@ use crate::error::{Error, ErrorKind, Result};
 const APPLICATION_ID: i64 = 0x5365_7269;
 
 /// What leads from each version of the schema to the next: the first creates version 1.
-const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), GIVEN_UP];
+const MIGRATIONS: [&str; 3] = [include_str!("schema.sql"), GIVEN_UP, SECRET];
 
 /// Claims and rescues of a node up to this ticket take nothing any more.
 const GIVEN_UP: &str = "ALTER TABLE node ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;";
+
+/// What the servers of the store share.
+const SECRET: &str =
+    "CREATE TABLE secret (id INTEGER PRIMARY KEY CHECK (id = 1), bytes BLOB NOT NULL);";
 
 /// The version of the schema that this build reads and writes.
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;

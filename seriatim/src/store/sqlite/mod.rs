@@ -6,6 +6,7 @@
 
 mod body;
 mod claim;
+mod deletion;
 mod fault;
 mod lane;
 mod limit;
@@ -261,6 +262,13 @@ impl Store for Sqlite {
         }
     }
 
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        match self.look(|tx| tx.at(None).secret()).await? {
+            Some(secret) => Ok(secret),
+            None => self.change(move |tx| tx.at(None).keep_secret(offered)).await,
+        }
+    }
+
     async fn declare(&self, request: Declare) -> Result<()> {
         self.change(move |tx| tx.at(request.now).declare(&request.queues)).await
     }
@@ -284,6 +292,10 @@ impl Store for Sqlite {
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
         self.change(move |tx| tx.at(request.now).rescue(&request)).await
+    }
+
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        self.change(move |tx| tx.at(request.now).release(&request)).await
     }
 
     async fn give_up(&self, request: GiveUp) -> Result<()> {
@@ -321,6 +333,10 @@ impl Store for Sqlite {
     async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
         let name = queue.to_owned();
         self.change(move |tx| tx.at(None).pause_queue(&name, paused)).await
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        self.change(move |tx| tx.at(None).delete_queue(&request)).await
     }
 
     async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::id::{LaneId, NodeId, Token};
 use crate::limits::PROGRESS_BYTES_MAX;
 use crate::store::gone;
 use crate::store::request::{
-    Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse,
+    Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse, Secret,
 };
 use crate::store::view::NodeView;
 
@@ -47,6 +47,8 @@ impl Tx<'_> {
             return Ok(false);
         }
         if let Some(length) = beat.extend {
+            let row = self.queue_number(lane.queue)?;
+            let length = row.map_or(length, |row| length.min(row.queue.lease_max));
             let sql =
                 "UPDATE claim SET until = max(until, ?2) WHERE tok = ?1 AND until IS NOT NULL";
             self.execute(sql, params![beat.token.0, self.now.saturating_add(micros(length))])?;
@@ -107,6 +109,17 @@ impl Tx<'_> {
         let until = self.now.saturating_add(micros(request.ttl));
         let row = params![request.role, &*request.node.0, until, self.now];
         Ok(self.execute(sql, row)? == 1)
+    }
+
+    pub(super) fn secret(&mut self) -> Result<Option<Secret>> {
+        let rows: Vec<[u8; 32]> = self.rows("SELECT bytes FROM secret", [], |row| row.get(0))?;
+        Ok(rows.first().copied().map(Secret))
+    }
+
+    /// Keeps it unless there is one; answers the one that is there.
+    pub(super) fn keep_secret(&mut self, offered: Secret) -> Result<Secret> {
+        self.execute("INSERT OR IGNORE INTO secret VALUES (1, ?1)", params![offered.0])?;
+        Ok(self.secret()?.unwrap_or(offered))
     }
 
     pub(super) fn node_views(&mut self) -> Result<Vec<NodeView>> {

@@ -14,8 +14,9 @@ use crate::job::{Job as NewJob, JobOptions};
 use crate::limits::QUEUES_MAX;
 use crate::queue::{DueRule, Merge, Mode, Queue};
 use crate::store::definition::Found;
+use crate::store::deletion::is_closing;
 use crate::store::request::{PushStatus, Pushed};
-use crate::store::validate_key;
+use crate::store::validate_job;
 
 impl Tx<'_> {
     pub(super) fn declare(&mut self, queues: &[Queue]) -> Result<()> {
@@ -30,6 +31,9 @@ impl Tx<'_> {
         let Some(row) = self.queue(&queue.name)? else {
             return self.create_queue(queue, true).map(drop);
         };
+        if row.closing {
+            return Err(is_closing(&queue.name));
+        }
         let old = row.queue.clone();
         let changes = (old.mode, old.merge) != (queue.mode, queue.merge);
         let moved = if changes { self.take_queue_apart(&row, queue)? } else { Vec::new() };
@@ -71,22 +75,33 @@ impl Tx<'_> {
     }
 
     fn create_queue(&mut self, queue: &Queue, declared: bool) -> Result<QueueRow> {
-        let count = self.all_queues()?.len() as u32;
-        if count >= QUEUES_MAX {
+        let taken: Vec<u32> = self.all_queues()?.iter().map(|row| row.number).collect();
+        let free = (1..=QUEUES_MAX).find(|number| taken.binary_search(number).is_err());
+        let number = free.ok_or_else(|| {
             let message = format!("the store holds {QUEUES_MAX} queues, which is the most");
-            return Err(Error::invalid("queue", message));
-        }
-        let (number, name) = (count + 1, Arc::from(queue.name.as_str()));
-        let queue = Arc::new(queue.clone());
-        let row = QueueRow { number, name, queue, declared, paused: false };
+            Error::invalid("queue", message)
+        })?;
+        let (name, queue) = (Arc::from(queue.name.as_str()), Arc::new(queue.clone()));
+        let row = QueueRow { number, name, queue, declared, paused: false, closing: false };
         self.store_queue(row.clone())?;
         Ok(row)
     }
 
     pub(super) fn pause_queue(&mut self, name: &str, paused: bool) -> Result<()> {
         let row = self.known_queue(name)?;
+        if row.closing {
+            return Err(is_closing(name));
+        }
         self.ring();
         self.store_queue(QueueRow { paused, ..row })
+    }
+
+    /// Lets nothing more into a queue that is being deleted.
+    pub(super) fn close_queue(&mut self, row: QueueRow) -> Result<()> {
+        match row.closing {
+            true => Ok(()),
+            false => self.store_queue(QueueRow { closing: true, paused: true, ..row }),
+        }
     }
 
     pub(super) fn push(&mut self, jobs: &[NewJob]) -> Result<Vec<Pushed>> {
@@ -97,7 +112,10 @@ impl Tx<'_> {
                 Some(row) => row,
                 None => self.queue_for(job)?,
             };
-            validate_key(&queue.queue, job.key.is_some(), i)?;
+            if queue.closing {
+                return Err(is_closing(&job.queue).in_field(format!("jobs[{i}]")));
+            }
+            validate_job(&queue.queue, job, i)?;
             pushed.push(self.push_one(&queue, job, i)?);
             last = Some(queue);
         }

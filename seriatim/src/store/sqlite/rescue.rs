@@ -11,10 +11,19 @@ use super::row::{JOB_COLUMNS, Job};
 use super::tx::Tx;
 use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::id::Token;
+use crate::id::{NodeId, Token};
 use crate::limits::CLAIM_LANES_MAX;
-use crate::store::request::Rescue;
+use crate::store::release::{NO_LEASE, NOBODY};
+use crate::store::request::{ClaimSelection, Lease, Release, Rescue};
 use crate::turn::Turn;
+
+/// Who takes claims over: under which name and lease, those that were made by then, and so many lanes at most.
+struct Taker {
+    node: NodeId,
+    lease: Lease,
+    made_by: i64,
+    most: usize,
+}
 
 impl Tx<'_> {
     pub(super) fn rescue(&mut self, request: &Rescue) -> Result<Vec<Turn>> {
@@ -28,34 +37,77 @@ impl Tx<'_> {
             })?;
         let mut turns = Vec::new();
         let most = request.lanes_max.min(CLAIM_LANES_MAX);
+        let lease = Lease::Node { ttl: request.lease };
+        let taker = Taker { node: request.node.clone(), lease, made_by: i64::MAX, most };
         for (token, queue, lanes) in expired {
             if turns.len() >= most {
                 break;
             }
-            self.take_over(request, token, queue, &lanes, most, &mut turns)?;
+            self.take_over(&taker, (token, queue, &lanes), &mut turns)?;
         }
         Ok(turns)
     }
 
-    /// Takes over the lanes of one claim, so far as there is room for their turns.
-    fn take_over(
-        &mut self,
-        request: &Rescue,
-        old: i64,
-        queue: u32,
-        lanes: &[u8],
-        most: usize,
-        turns: &mut Vec<Turn>,
-    ) -> Result<()> {
-        let token = self.next_token();
-        let mut claim = ClaimRow { token, ttl: micros(request.lease), lanes: Vec::new() };
-        let sql = "UPDATE lane SET tok = ?3 WHERE id = ?1 AND tok = ?2 AND st = 2";
-        let (ids, _) = lanes.as_chunks::<8>();
-        for id in ids.iter().map(|bytes| i64::from_le_bytes(*bytes)) {
+    pub(super) fn release(&mut self, request: &Release) -> Result<Vec<Turn>> {
+        let made_by = request.made_by.map_or(i64::MAX, Timestamp::as_micros);
+        let most = request.lanes_max.min(CLAIM_LANES_MAX);
+        let mut turns = Vec::new();
+        let taker = Taker { node: NodeId::from(NOBODY), lease: NO_LEASE, made_by, most };
+        for (token, queue, lanes) in self.claims_of(&request.claims)? {
             if turns.len() >= most {
                 break;
             }
-            if self.execute(sql, params![id, old, token])? == 1 {
+            self.take_over(&taker, (token, queue, &lanes), &mut turns)?;
+        }
+        Ok(turns)
+    }
+
+    /// Tokens of claims, their queues, and of their lanes those that are chosen.
+    fn claims_of(&mut self, claims: &ClaimSelection) -> Result<Vec<(i64, u32, Vec<u8>)>> {
+        let one = |row: &rusqlite::Row<'_>| {
+            let id: i64 = row.get(2)?;
+            Ok((row.get(0)?, row.get(1)?, id.to_le_bytes().to_vec()))
+        };
+        let whole = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        match claims {
+            ClaimSelection::Key { queue, key } => {
+                let queue = self.known_queue(queue)?.number;
+                let sql = "SELECT tok, q, id FROM lane WHERE q = ?1 AND key = ?2 AND st = 2";
+                self.rows(sql, params![queue, key], one)
+            }
+            ClaimSelection::Lane(lane) => {
+                let sql = "SELECT tok, q, id FROM lane WHERE id = ?1 AND q = ?2 AND st = 2";
+                self.rows(sql, params![lane.number as i64, lane.queue], one)
+            }
+            ClaimSelection::Queue(queue) => {
+                let queue = self.known_queue(queue)?.number;
+                let sql = "SELECT tok, q, lanes FROM claim WHERE q = ?1 ORDER BY tok";
+                self.rows(sql, [queue], whole)
+            }
+            ClaimSelection::Node(node) => {
+                let sql = "SELECT tok, q, lanes FROM claim WHERE node = ?1 ORDER BY tok";
+                self.rows(sql, [&*node.0], whole)
+            }
+        }
+    }
+
+    /// Takes over lanes of one claim (its token, its queue, the lanes), so far as there is room for their turns.
+    fn take_over(
+        &mut self,
+        taker: &Taker,
+        (old, queue, lanes): (i64, u32, &[u8]),
+        turns: &mut Vec<Turn>,
+    ) -> Result<()> {
+        let token = self.next_token();
+        let mut claim = ClaimRow { token, ttl: micros(taker.lease.ttl()), lanes: Vec::new() };
+        let sql =
+            "UPDATE lane SET tok = ?3 WHERE id = ?1 AND tok = ?2 AND st = 2 AND claimed_at <= ?4";
+        let (ids, _) = lanes.as_chunks::<8>();
+        for id in ids.iter().map(|bytes| i64::from_le_bytes(*bytes)) {
+            if turns.len() >= taker.most {
+                break;
+            }
+            if self.execute(sql, params![id, old, token, taker.made_by])? == 1 {
                 claim.add(id);
                 turns.extend(self.held_turn(id, false)?);
             }
@@ -64,7 +116,8 @@ impl Tx<'_> {
         if claim.count() == 0 {
             return Ok(());
         }
-        self.store_claims(queue, &request.node, false, &[claim])
+        let own = matches!(taker.lease, Lease::Own { .. });
+        self.store_claims(queue, &taker.node, own, &[claim])
     }
 
     /// So many lanes of each claim row are not its any more.

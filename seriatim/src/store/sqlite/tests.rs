@@ -1,6 +1,8 @@
 //! What the file shows: several processes on it, and what becomes of it.
 #![allow(clippy::unwrap_used)]
 
+mod deletion;
+
 use std::time::Duration;
 
 use super::Sqlite;

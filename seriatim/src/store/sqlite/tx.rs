@@ -31,7 +31,12 @@ pub(super) struct QueueRow {
     pub queue: Arc<Queue>,
     pub declared: bool,
     pub paused: bool,
+    /// It is being deleted.
+    pub closing: bool,
 }
+
+/// What `paused` holds of a queue that is being deleted; 1 of one that is paused.
+const CLOSING: i64 = 2;
 
 /// The node and the group that something is bound to.
 pub(super) type Route = (Option<Arc<str>>, Option<Arc<str>>);
@@ -252,9 +257,21 @@ impl<'c> Tx<'c> {
         let sql = "INSERT INTO queue (number, name, definition, declared, paused) VALUES (?1, ?2, ?3, ?4, ?5)
                    ON CONFLICT (number) DO UPDATE SET definition = ?3, declared = ?4, paused = ?5";
         let definition = super::push::json(&*row.queue)?;
-        let values = params![row.number, &*row.name, definition, row.declared, row.paused];
+        let paused = if row.closing { CLOSING } else { i64::from(row.paused) };
+        let values = params![row.number, &*row.name, definition, row.declared, paused];
         self.execute(sql, values)?;
         self.redefine()?.insert(row);
+        Ok(())
+    }
+
+    /// Removes a queue of which nothing is left.
+    pub(super) fn remove_queue(&mut self, number: u32) -> Result<()> {
+        self.execute("DELETE FROM queue WHERE number = ?1", [number])?;
+        self.deltas.remove(&number);
+        let definitions = self.redefine()?;
+        if let Some(row) = definitions.queues.remove(&number) {
+            definitions.names.remove(&row.name);
+        }
         Ok(())
     }
 
@@ -304,9 +321,17 @@ pub(super) fn no_queue(name: &str) -> Error {
 fn read_queue(row: &Row<'_>) -> Sql<Result<QueueRow>> {
     let definition: String = row.get(2)?;
     let (number, name) = (row.get(0)?, row.get(1)?);
-    let (declared, paused) = (row.get(3)?, row.get(4)?);
+    let (declared, paused): (bool, i64) = (row.get(3)?, row.get(4)?);
+    let (paused, closing) = (paused != 0, paused == CLOSING);
     let read = serde_json::from_str(&definition).map_err(|e| {
         Error::new(ErrorKind::Corrupt, "a queue's definition cannot be read").because(e)
     });
-    Ok(read.map(|queue| QueueRow { number, name, queue: Arc::new(queue), declared, paused }))
+    Ok(read.map(|queue| QueueRow {
+        number,
+        name,
+        queue: Arc::new(queue),
+        declared,
+        paused,
+        closing,
+    }))
 }

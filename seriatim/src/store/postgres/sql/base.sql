@@ -30,7 +30,7 @@ BEGIN
   PERFORM pg_advisory_xact_lock_shared(hashtext('seriatim.'), 0);
 END $$;
 
--- Held by all who depend on a queue's mode; declare takes it alone to change the mode.
+-- Held by all who depend on a queue's mode or existence; who changes the mode or deletes it takes it alone.
 CREATE FUNCTION seriatim.share_queue(_queue int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(hashtext('seriatim.'), _queue);
@@ -63,6 +63,27 @@ BEGIN
   END IF;
   RETURN _number;
 END $$;
+
+-- A queue that must exist, held as share_queue() does.
+CREATE FUNCTION seriatim.shared_queue(_name text) RETURNS seriatim.queue LANGUAGE plpgsql AS $$
+DECLARE
+  _q seriatim.queue;
+  _number int;
+BEGIN
+  LOOP
+    _number := seriatim.queue_number(_name);
+    PERFORM seriatim.share_queue(_number);
+    -- By a statement after the lock: it may have been deleted meanwhile, and made again under another number.
+    SELECT * INTO _q FROM seriatim.queue WHERE name = _name AND number = _number;
+    EXIT WHEN FOUND;
+  END LOOP;
+  RETURN _q;
+END $$;
+
+-- A length of a lease, as far as a queue allows it. Not called for a job that has none of its own.
+CREATE FUNCTION seriatim.capped(_queue int, _length bigint) RETURNS bigint LANGUAGE sql STABLE STRICT AS $$
+  SELECT least(_length, lease_max) FROM seriatim.queue WHERE number = _queue
+$$;
 
 -- The jobs that these ids stand for: an id is its number, its queue and the millisecond of its
 -- arrival, and all three must be right. What is not known is left out.

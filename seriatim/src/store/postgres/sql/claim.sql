@@ -123,7 +123,7 @@ CREATE FUNCTION seriatim.hold_packed(_name text, _lanes bigint[], _rows tid[], _
 BEGIN
   RETURN QUERY UPDATE seriatim.lane l
   SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
-    ttl = greatest(_ttl, l.lease_ttl), until = seriatim.later(_now, greatest(_ttl, l.lease_ttl)),
+    ttl = greatest(_ttl, seriatim.capped(l.queue, l.lease_ttl)), until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, l.lease_ttl))),
     claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL
   FROM unnest(_lanes, _rows) w (number, row)
   WHERE l.ctid = w.row AND l.number = w.number AND l.payload IS NOT NULL
@@ -152,7 +152,7 @@ BEGIN
   ), held AS (
     UPDATE seriatim.lane l
     SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
-      ttl = greatest(_ttl, k.ttl), until = seriatim.later(_now, greatest(_ttl, k.ttl)),
+      ttl = greatest(_ttl, seriatim.capped(l.queue, k.ttl)), until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, k.ttl))),
       claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, next_due = NULL,
       taken = k.last
     FROM looked k
@@ -170,7 +170,7 @@ CREATE FUNCTION seriatim.hold_one(_lanes bigint[], _mode smallint, _node text, _
 BEGIN
   UPDATE seriatim.lane l
   SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
-    ttl = greatest(_ttl, h.lease_ttl), until = seriatim.later(_now, greatest(_ttl, h.lease_ttl)),
+    ttl = greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl)), until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl))),
     claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL, next_due = NULL,
     taken = h.seq, due = h.run_at, retry_count = h.retry_count, crashes = h.crashes, error = h.error,
     priority = h.priority
@@ -194,8 +194,8 @@ CREATE FUNCTION seriatim.hold_lanes(_lanes bigint[], _mode smallint, _node text,
 BEGIN
   UPDATE seriatim.lane l
   SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
-    ttl = greatest(_ttl, h.lease_ttl),
-    until = seriatim.later(_now, greatest(_ttl, h.lease_ttl)),
+    ttl = greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl)),
+    until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, h.lease_ttl))),
     claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL,
     next_due = CASE WHEN _mode = 1 AND EXISTS (
         SELECT FROM seriatim.item o WHERE o.lane = l.number AND NOT o.closed) THEN l.due END,
@@ -298,11 +298,13 @@ DECLARE
   _packed boolean;
 BEGIN
   PERFORM seriatim.check_node(_node, _ticket);
-  PERFORM seriatim.share_queue(seriatim.queue_number(_name));
+  SELECT * INTO _q FROM seriatim.shared_queue(_name);
   PERFORM seriatim.draw_tokens();
-  SELECT * INTO _q FROM seriatim.queue WHERE name = _name;
   IF _declared AND NOT _q.declared THEN
     RAISE EXCEPTION 'the queue is not declared' USING ERRCODE = 'SR005', DETAIL = _name;
+  END IF;
+  IF _ttl > _q.lease_max THEN
+    RAISE EXCEPTION 'the lease is too long' USING ERRCODE = 'SR009', DETAIL = format('0 %s', _q.lease_max);
   END IF;
   IF _q.paused THEN
     RETURN NEXT;
@@ -357,4 +359,26 @@ BEGIN
     ttl = _ttl, until = seriatim.later(_t, _ttl)
   WHERE number = ANY (_lanes);
   RETURN QUERY SELECT NULL::bigint, false, t.* FROM seriatim.turns_of(_lanes) t;
+END $$;
+
+-- Takes claims away from their holders: under a new token nobody holds them, and their lease has run out. They are
+-- locked as all lanes are, and then looked at again. Of a key, a lane, a queue, or a node.
+CREATE FUNCTION seriatim.release(_now bigint, _name text, _key text, _queue bigint, _lane bigint, _node text,
+  _made_by bigint, _nobody text, _lanes_max int) RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
+DECLARE
+  _t bigint := coalesce(_now, seriatim.clock());
+  _number int := CASE WHEN _name IS NULL THEN _queue ELSE seriatim.queue_number(_name) END;
+  _lanes bigint[];
+BEGIN
+  PERFORM seriatim.draw_tokens();
+  _lanes := ARRAY(SELECT number FROM seriatim.lane
+    WHERE claimed AND claimed_at <= _made_by AND (_number IS NULL OR queue = _number) AND (_key IS NULL OR key = _key)
+      AND (_lane IS NULL OR number = _lane) AND (_node IS NULL OR holder = _node)
+    ORDER BY number LIMIT _lanes_max);
+  PERFORM seriatim.lock_lanes(_lanes);
+  _lanes := ARRAY(SELECT number FROM seriatim.lane
+    WHERE number = ANY (_lanes) AND claimed AND claimed_at <= _made_by AND (_node IS NULL OR holder = _node) ORDER BY number);
+  UPDATE seriatim.lane SET token = nextval('seriatim.token'), holder = _nobody, own_lease = true, ttl = 0, until = _t
+  WHERE number = ANY (_lanes);
+  RETURN QUERY SELECT t.* FROM seriatim.turns_of(_lanes) t;
 END $$;

@@ -23,7 +23,7 @@ BEGIN
     UPDATE seriatim.lane l
     SET beat_at = _t, progress = coalesce(w.progress, l.progress),
       until = CASE WHEN w.extend IS NULL THEN l.until
-        ELSE greatest(l.until, seriatim.later(_t, w.extend)) END
+        ELSE greatest(l.until, seriatim.later(_t, seriatim.capped(l.queue, w.extend))) END
     FROM unnest(_lane, _queue, _token, _progress, _extend) w (lane, queue, token, progress, extend)
     CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) n
     -- A cast, so that no index of claimed lanes is walked from end to end when they seem to be few.

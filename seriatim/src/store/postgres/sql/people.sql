@@ -84,8 +84,7 @@ DECLARE
   _zeros smallint[];
   _priorities smallint[];
 BEGIN
-  PERFORM seriatim.share_queue(seriatim.queue_number(_name));
-  SELECT * INTO _q FROM seriatim.queue WHERE name = _name;
+  SELECT * INTO _q FROM seriatim.shared_queue(_name);
   _jobs := seriatim.select_dead(_q.number, _which, _seq, _queues, _millis, _keys, _rows_max + 1);
   o_more := cardinality(_jobs) > _rows_max;
   _jobs := ARRAY(SELECT seq FROM seriatim.ended WHERE seq = ANY (_jobs[:_rows_max]) AND state = 3
@@ -168,8 +167,7 @@ DECLARE
   _q seriatim.queue;
   _lanes bigint[];
 BEGIN
-  PERFORM seriatim.share_queue(seriatim.queue_number(_name));
-  SELECT * INTO _q FROM seriatim.queue WHERE name = _name;
+  SELECT * INTO _q FROM seriatim.shared_queue(_name);
   _lanes := seriatim.select_lanes(_q, _which, _key, _lane, _rows_max + 1);
   o_more := cardinality(_lanes) > _rows_max;
   _lanes := ARRAY(SELECT number FROM seriatim.lane

@@ -66,16 +66,21 @@ BEGIN
   END IF;
 END $$;
 
-CREATE FUNCTION seriatim.check_keys(_queue int[], _key text[]) RETURNS void LANGUAGE plpgsql AS $$
+-- Refuses jobs with a key, or without one, where the mode forbids it, and those with too long a lease.
+CREATE FUNCTION seriatim.check_jobs(_queue int[], _key text[], _lease_ttl bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE
   _bad record;
 BEGIN
-  SELECT w.place, q.mode INTO _bad
-  FROM unnest(_queue, _key) WITH ORDINALITY w (queue, key, place)
+  SELECT w.place, q.mode, q.lease_max, (q.mode <> 0) <> (w.key IS NOT NULL) AS of_key INTO _bad
+  FROM unnest(_queue, _key, _lease_ttl) WITH ORDINALITY w (queue, key, lease_ttl, place)
   JOIN seriatim.queue q ON q.number = w.queue
-  WHERE (q.mode <> 0) <> (w.key IS NOT NULL)
+  WHERE (q.mode <> 0) <> (w.key IS NOT NULL) OR w.lease_ttl > q.lease_max
   ORDER BY w.place LIMIT 1;
-  IF FOUND THEN
+  IF FOUND AND NOT _bad.of_key THEN
+    RAISE EXCEPTION 'the lease is too long' USING ERRCODE = 'SR009',
+      DETAIL = format('%s %s', _bad.place - 1, _bad.lease_max);
+  ELSIF FOUND THEN
     RAISE EXCEPTION 'key and mode' USING ERRCODE = 'SR001',
       DETAIL = format('%s %s', _bad.place - 1, _bad.mode);
   END IF;
@@ -240,7 +245,7 @@ DECLARE
 BEGIN
   PERFORM seriatim.check_isolation();
   _numbers := ARRAY(SELECT _known[p] FROM unnest(_queue) WITH ORDINALITY w (p, o) ORDER BY o);
-  PERFORM seriatim.check_keys(_numbers, _key);
+  PERFORM seriatim.check_jobs(_numbers, _key, _lease_ttl);
   _routes := seriatim.routes_for(_node, _group);
   _run_at := ARRAY(SELECT coalesce(w.at, seriatim.later(_t, w.delay))
     FROM unnest(_at, _delay) WITH ORDINALITY w (at, delay, o) ORDER BY o);

@@ -3,41 +3,55 @@
 -- Adds a queue and returns its number. The caller has locked the table.
 CREATE FUNCTION seriatim.create_queue(_p jsonb, _declared boolean) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
-  _number int := (SELECT coalesce(max(number), 0) + 1 FROM seriatim.queue);
+  -- That of a queue that was deleted is given again.
+  _number int := (SELECT n FROM generate_series(1, (_p->>'queues_max')::int) n
+    WHERE NOT EXISTS (SELECT FROM seriatim.queue q WHERE q.number = n) ORDER BY n LIMIT 1);
 BEGIN
-  IF _number > (_p->>'queues_max')::int THEN
+  IF _number IS NULL THEN
     RAISE EXCEPTION 'too many queues' USING ERRCODE = 'SR006';
   END IF;
   INSERT INTO seriatim.queue (number, name, mode, merge, earliest, take, retain, retain_dead,
-    retain_dead_max, idempotency_ttl, definition, declared)
+    retain_dead_max, idempotency_ttl, lease_max, definition, declared)
   VALUES (_number, _p->>'name', (_p->>'mode')::smallint, (_p->>'merge')::smallint,
     (_p->>'earliest')::boolean, (_p->>'take')::int, (_p->>'retain')::bigint,
     (_p->>'retain_dead')::bigint, (_p->>'retain_dead_max')::bigint,
-    (_p->>'idempotency_ttl')::bigint, _p->>'definition', _declared);
+    (_p->>'idempotency_ttl')::bigint, (_p->>'lease_max')::bigint, _p->>'definition', _declared);
   RETURN _number;
 END $$;
 
 -- The numbers of queues that are pushed to, in the order given, created as needed. Afterwards
--- nobody can change their modes until this transaction ends.
+-- nobody can change their modes, or delete them, until this transaction ends.
 CREATE FUNCTION seriatim.queues_for(_queues jsonb) RETURNS int[] LANGUAGE plpgsql AS $$
 DECLARE
   _p jsonb;
   _numbers int[];
+  _found bigint;
+  _closing text;
 BEGIN
-  IF EXISTS (SELECT FROM jsonb_array_elements(_queues) p
-      WHERE NOT EXISTS (SELECT FROM seriatim.queue q WHERE q.name = p->>'name')) THEN
-    LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE;
-    FOR _p IN SELECT p FROM jsonb_array_elements(_queues) WITH ORDINALITY w (p, place) ORDER BY place
-    LOOP
-      IF NOT EXISTS (SELECT FROM seriatim.queue WHERE name = _p->>'name') THEN
-        PERFORM seriatim.create_queue(_p, false);
-      END IF;
-    END LOOP;
-  END IF;
-  SELECT array_agg(q.number ORDER BY place) INTO _numbers
-  FROM jsonb_array_elements(_queues) WITH ORDINALITY w (p, place)
-  JOIN seriatim.queue q ON q.name = p->>'name';
-  PERFORM seriatim.share_queue(n.number) FROM (SELECT unnest(_numbers) AS number ORDER BY 1) n;
+  LOOP
+    SELECT array_agg(q.number ORDER BY place) INTO _numbers
+    FROM jsonb_array_elements(_queues) WITH ORDINALITY w (p, place)
+    LEFT JOIN seriatim.queue q ON q.name = p->>'name';
+    IF array_position(_numbers, NULL) IS NOT NULL THEN
+      LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE;
+      FOR _p IN SELECT p FROM jsonb_array_elements(_queues) WITH ORDINALITY w (p, place) ORDER BY place
+      LOOP
+        IF NOT EXISTS (SELECT FROM seriatim.queue WHERE name = _p->>'name') THEN
+          PERFORM seriatim.create_queue(_p, false);
+        END IF;
+      END LOOP;
+      CONTINUE;
+    END IF;
+    PERFORM seriatim.share_queue(n.number) FROM (SELECT unnest(_numbers) AS number ORDER BY 1) n;
+    -- By a statement after the locks: one may have been deleted meanwhile, and its number may be another's.
+    SELECT count(q.number), min(q.name) FILTER (WHERE q.closing) INTO _found, _closing
+    FROM jsonb_array_elements(_queues) WITH ORDINALITY w (p, place)
+    JOIN seriatim.queue q ON q.name = p->>'name' AND q.number = _numbers[place];
+    IF _closing IS NOT NULL THEN
+      RAISE EXCEPTION 'the queue is being deleted' USING ERRCODE = 'SR010', DETAIL = _closing;
+    END IF;
+    EXIT WHEN _found = cardinality(_numbers);
+  END LOOP;
   RETURN _numbers;
 END $$;
 
@@ -57,6 +71,9 @@ BEGIN
       PERFORM seriatim.create_queue(_p, true);
       CONTINUE;
     END IF;
+    IF _old.closing THEN
+      RAISE EXCEPTION 'the queue is being deleted' USING ERRCODE = 'SR010', DETAIL = _old.name;
+    END IF;
     IF _old.mode <> (_p->>'mode')::smallint OR _old.merge <> (_p->>'merge')::smallint THEN
       PERFORM seriatim.may_change(_old, _p, _place);
     END IF;
@@ -64,7 +81,7 @@ BEGIN
       earliest = (_p->>'earliest')::boolean, take = (_p->>'take')::int,
       retain = (_p->>'retain')::bigint, retain_dead = (_p->>'retain_dead')::bigint,
       retain_dead_max = (_p->>'retain_dead_max')::bigint,
-      idempotency_ttl = (_p->>'idempotency_ttl')::bigint,
+      idempotency_ttl = (_p->>'idempotency_ttl')::bigint, lease_max = (_p->>'lease_max')::bigint,
       definition = _p->>'definition', declared = true
     WHERE number = _old.number;
     IF _old.mode <> (_p->>'mode')::smallint OR _old.merge <> (_p->>'merge')::smallint THEN

@@ -1,6 +1,6 @@
 -- Takes lanes. ARGV: now, node, kind of lease, ttl, lanes_max, crashed_max, promote_max, turn_jobs,
 -- turn_bytes, ticket, whether KEYS[2] holds the living nodes (else somebody has looked), the version that the caller
--- knows of the queue, then the routes that the caller may take besides "anybody".
+-- knows of the queue, the longest lease of a job's own, then the routes that the caller may take besides "anybody".
 -- Answers {now, turns, next_due, token, version, members of indexes without a lane}; nil when the queue is not here, or
 -- has another version: in a store that was wiped, its number may be another queue's. A turn is what `turn_of`
 -- answers, or held by the token: an id and then the compact record of its lane; or the record of a job in a
@@ -14,6 +14,7 @@ NOW = clock(ARGV[1])
 even_when_full()
 local node, kind, lease = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local lanes_max, crashed_left = tonumber(ARGV[5]), tonumber(ARGV[6])
+local lease_max = tonumber(ARGV[13])
 local turn_jobs_max, turn_bytes_max = tonumber(ARGV[8]), tonumber(ARGV[9])
 if S.paused then return { NOW, {}, false, 0, S.version, 0 } end
 
@@ -50,8 +51,8 @@ local function look(class, most)
   local from = struct.pack('>I3', class)
   return call('ZRANGEBYLEX', K.ready, '[' .. from, '(' .. from .. '\255', 'LIMIT', 0, most)
 end
-for i = 12, #ARGV do
-  local route = i == 12 and 0 or call('HGET', K.routes, ARGV[i])
+for i = 13, #ARGV do
+  local route = i == 13 and 0 or call('HGET', K.routes, ARGV[i])
   if route then
     classes[#classes + 1] = route * 2
     classes[#classes + 1] = route * 2 + 1
@@ -152,7 +153,7 @@ local function close(l)
   for i, j in ipairs(chosen) do
     take_chosen(l, j)
     closed[i] = j.seq
-    ttl = math.max(ttl, j.ttl)
+    ttl = math.max(ttl, math.min(j.ttl, lease_max))
   end
   local claim = claim_for(ttl)
   claim.lanes[#claim.lanes + 1] = id_of(l.n)

@@ -2,7 +2,7 @@
 -- ARGV: dry, version ('' in the first shard), declared, paused ('' = as it is), then the settings:
 -- number, shards, mode, merge, due, take, keep, remember, keep_dead, dead_max, definition; and the
 -- lowest token.
--- Answers {'OK', version}, {'EXISTS'}, {'SHARDS', n}, {'OTHER', name}, {'BIG', jobs} or
+-- Answers {'OK', version}, {'EXISTS'}, {'CLOSING'}, {'SHARDS', n}, {'OTHER', name}, {'BIG', jobs} or
 -- {'CONFLICT', mode, merge, declared, whether something runs}.
 local NAMES = { 'number', 'shards', 'mode', 'merge', 'due', 'take', 'keep', 'remember', 'keepdead',
   'deadmax', 'definition' }
@@ -74,6 +74,7 @@ if not S or other then
   if not dry then write(first) end
   return { 'OK', tonumber(first) }
 end
+if adopted == '' and call('HGET', K.meta, 'closing') == '1' then return { 'CLOSING' } end
 if adopted ~= '' and S.version >= tonumber(adopted) then return { 'OK', S.version } end
 if adopted ~= '' then even_when_full() end
 if adopted == '' and declared == '0' then return { 'EXISTS' } end

@@ -1,9 +1,11 @@
--- Pauses or resumes the queue, in its first shard. ARGV: 1 or 0. It is a new version, which the other
--- shards adopt: so neither a late adoption of an earlier one nor a change of shards undoes it.
-if not S then return 0 end
+-- Pauses or resumes the queue in its first shard, or closes it to be deleted. ARGV: whether it is paused, whether it
+-- is closed (1 or 0 each), the version that the caller saw. It is a new version, which the other shards adopt: so neither
+-- a late adoption of an earlier one nor a change of shards undoes it. Answers 0 when the version is another.
+if not S or num(S.version) ~= ARGV[3] then return 0 end
 even_when_full()
-if S.paused == (ARGV[1] == '1') then return 1 end
-call('HSET', K.meta, 'paused', ARGV[1], 'version', num(S.version + 1))
+local closing = call('HGET', K.meta, 'closing') or '0'
+if S.paused == (ARGV[1] == '1') and closing == ARGV[2] then return 1 end
+call('HSET', K.meta, 'paused', ARGV[1], 'closing', ARGV[2], 'version', num(S.version + 1))
 rings = true
 commit()
 return 1

@@ -38,26 +38,9 @@ while true do
   from = '(' .. head .. '~'
 end
 
-local token, taken, turns = next_token(), {}, {}
--- Re-fences the lanes that a claim still holds; the rest of them, if any, stays with it.
-local function take_over(old)
-  local list, count_taken = call('HGET', K.held, num(old)), 0
-  for at = 1, #list, 7 do
-    if lanes_left == 0 then break end
-    local l = lane_of(number_in(string.sub(list, at, at + 6)))
-    if l and l.claimed_at and l.token == old then
-      l.token = token
-      store_lane(l)
-      lanes_left, count_taken = lanes_left - 1, count_taken + 1
-      taken[#taken + 1] = id_of(l.n)
-      turns[#turns + 1] = turn_of(l, false)
-    end
-  end
-  release_claim(old, count_taken)
-end
 for _, old in ipairs(expired) do
   if lanes_left == 0 then break end
-  take_over(old)
+  lanes_left = take_over(old, call('HGET', K.held, num(old)), lanes_left)
 end
 if taken[1] then
   store_claim(node, 'node', lease, token, taken)

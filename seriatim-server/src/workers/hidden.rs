@@ -1,0 +1,16 @@
+//! Keeps what this process knows from the programs that it starts.
+
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+use crate::output::Failure;
+
+/// From now on no other process of this user can read the environment or the memory of this one, or
+/// trace it. One with `CAP_SYS_PTRACE`, `CAP_PERFMON` or `CAP_SYS_ADMIN` still can: root has them, unless they
+/// were taken away as in most containers.
+pub(crate) fn hide() -> Result<(), Failure> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| {
+        Failure::failed(format!(
+            "this process cannot be hidden from the programs of its workers (PR_SET_DUMPABLE): {error}"
+        ))
+    })
+}

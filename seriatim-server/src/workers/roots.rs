@@ -1,0 +1,280 @@
+//! The folders that a worker of files may use. What a payload names is opened in there without following a
+//! link, and only regular files are.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, fstat, fstatfs, openat, renameat,
+    statat, unlinkat,
+};
+
+use super::files::Trouble;
+
+/// The mark of the file system at `/sys`.
+const SYS_SUPER_MAGIC: u64 = 0x6265_6572;
+const FOLDER: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Of files. What is no regular one after all must not hold up whoever opens it.
+const PLAIN: OFlags =
+    OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// The folders.
+#[derive(Clone, Debug)]
+pub(crate) struct Roots(Vec<PathBuf>);
+
+/// A regular file, open for reading.
+pub(crate) struct Input {
+    pub(crate) file: File,
+    /// Where it is, without links and dots.
+    pub(crate) path: PathBuf,
+}
+
+/// A folder. It stays the same one, whatever its name means later.
+pub(crate) struct Folder {
+    folder: OwnedFd,
+    /// Where it is, without links and dots.
+    pub(crate) path: PathBuf,
+}
+
+/// Where something is: within a root, without links and dots.
+struct Place {
+    root: PathBuf,
+    below: PathBuf,
+}
+
+impl Roots {
+    pub(crate) fn new(folders: Vec<PathBuf>) -> Self {
+        Self(folders)
+    }
+
+    /// Opens a file that is there.
+    pub(crate) fn open(&self, path: &Path) -> Result<Input, Trouble> {
+        let place = self.place(path)?;
+        let no_file = || Trouble::Bury(format!("{} is not a regular file", path.display()));
+        let name = place.below.file_name().ok_or_else(no_file)?;
+        let folder = place.folder(place.below.parent()).map_err(|e| Trouble::at(path, e))?;
+        if is_of_the_kernel(&folder).map_err(|error| Trouble::at(path, error))? {
+            let what = format!("{} is not on a disk: it is the kernel's", path.display());
+            return Err(Trouble::Bury(what));
+        }
+        let file = plain(folder.as_fd(), Path::new(name), OFlags::RDONLY);
+        let file = file.map_err(|error| Trouble::at(path, error))?.ok_or_else(no_file)?;
+        Ok(Input { file, path: place.path() })
+    }
+
+    /// A folder that is there.
+    pub(crate) fn folder(&self, path: &Path) -> Result<Folder, Trouble> {
+        let place = self.place(path)?;
+        let folder = place.folder(Some(&place.below)).map_err(|e| Trouble::at(path, e))?;
+        Ok(Folder { folder, path: place.path() })
+    }
+
+    /// Where a file is that need not be there yet, in a folder that must.
+    pub(crate) fn resolve_new(&self, path: &Path) -> Result<PathBuf, Trouble> {
+        let name = path
+            .file_name()
+            .ok_or_else(|| Trouble::Bury(format!("{} does not name a file", path.display())))?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        Ok(self.folder(folder.unwrap_or(Path::new(".")))?.path.join(name))
+    }
+
+    /// Follows the links of a path. Of what lies elsewhere it is not even told whether it is there.
+    fn place(&self, path: &Path) -> Result<Place, Trouble> {
+        let elsewhere = || {
+            let what = format!("{} is not within the worker's `roots`", path.display());
+            Trouble::Bury(what)
+        };
+        let real = match path.canonicalize() {
+            Ok(real) => real,
+            Err(error) if self.begins(path) => return Err(Trouble::at(path, error)),
+            Err(_) => return Err(elsewhere()),
+        };
+        let within = |root: &PathBuf| {
+            let root = root.canonicalize().ok()?;
+            let below = real.strip_prefix(&root).ok()?.to_owned();
+            Some(Place { root, below })
+        };
+        self.0.iter().find_map(within).ok_or_else(elsewhere)
+    }
+
+    /// Whether a path lies within a root by its words.
+    fn begins(&self, path: &Path) -> bool {
+        let plain = |path: &Path| std::path::absolute(path).ok();
+        let has_dots = path.components().any(|part| part == Component::ParentDir);
+        let Some(path) = plain(path).filter(|_| !has_dots) else { return false };
+        let is_root = |root: &PathBuf| {
+            let real = root.canonicalize().ok();
+            [plain(root), real].into_iter().flatten().any(|root| path.starts_with(root))
+        };
+        self.0.iter().any(is_root)
+    }
+}
+
+impl Place {
+    fn path(&self) -> PathBuf {
+        // Nothing below it adds a slash otherwise.
+        if self.below.as_os_str().is_empty() {
+            self.root.clone()
+        } else {
+            self.root.join(&self.below)
+        }
+    }
+
+    /// The folder at this path below the root. A link in it was put there since the path was resolved, and
+    /// is not followed.
+    fn folder(&self, below: Option<&Path>) -> io::Result<OwnedFd> {
+        let root = openat(CWD, &self.root, FOLDER, Mode::empty())?;
+        let mut parts = below.unwrap_or(Path::new("")).iter();
+        Ok(parts.try_fold(root, |folder, part| openat(&folder, part, FOLDER, Mode::empty()))?)
+    }
+}
+
+impl Folder {
+    /// A regular file of this name; none where there is none.
+    pub(crate) fn open(&self, name: &Path) -> Result<Option<File>, Trouble> {
+        match plain(self.folder.as_fd(), name, OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened.map_err(|error| self.trouble(name, error)),
+        }
+    }
+
+    /// A file of this name to append to; made where it is missing.
+    pub(crate) fn append(&self, name: &Path) -> Result<File, Trouble> {
+        let flags = PLAIN | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        let file = openat(&self.folder, name, flags, Mode::from_raw_mode(0o666));
+        let file = file.map(File::from).map_err(|error| self.trouble(name, error.into()))?;
+        match is_regular(&file) {
+            Ok(true) => Ok(file),
+            Ok(false) => {
+                let path = self.path.join(name);
+                Err(Trouble::Bury(format!("{} is not a regular file", path.display())))
+            }
+            Err(error) => Err(self.trouble(name, error)),
+        }
+    }
+
+    pub(crate) fn remove(&self, name: &Path) {
+        // What cannot be removed is found at the next attempt.
+        let _ = unlinkat(&self.folder, name, AtFlags::empty());
+    }
+
+    /// Gives a finished file its name: nobody ever sees a part of it, also after a power cut.
+    pub(crate) fn publish(&self, part: &File, from: &Path, to: &Path) -> Result<(), Trouble> {
+        let steps = || {
+            part.sync_all()?;
+            renameat(&self.folder, from, &self.folder, to)?;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            File::from(openat(&self.folder, ".", flags, Mode::empty())?).sync_all()
+        };
+        steps().map_err(|error| self.trouble(to, error))
+    }
+
+    fn trouble(&self, name: &Path, error: io::Error) -> Trouble {
+        Trouble::at(&self.path.join(name), error)
+    }
+}
+
+/// Opens a regular file; none where there is something else, which is not even opened.
+fn plain(folder: impl AsFd, name: &Path, how: OFlags) -> io::Result<Option<File>> {
+    let about = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(about.st_mode) != FileType::RegularFile {
+        return Ok(None);
+    }
+    let file = File::from(openat(&folder, name, PLAIN | how, Mode::empty())?);
+    // It may be another one by now.
+    Ok(is_regular(&file)?.then_some(file))
+}
+
+fn is_regular(file: &File) -> io::Result<bool> {
+    Ok(FileType::from_raw_mode(fstat(file)?.st_mode) == FileType::RegularFile)
+}
+
+/// Whether it is a folder of `/proc` or `/sys`, wherever these are mounted: their files are regular ones, and
+/// tell of processes.
+fn is_of_the_kernel(folder: &OwnedFd) -> io::Result<bool> {
+    let kind = fstatfs(folder)?.f_type;
+    Ok([PROC_SUPER_MAGIC as u64, SYS_SUPER_MAGIC].contains(&(kind as u64)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn said<T>(result: Result<T, Trouble>) -> String {
+        match result {
+            Ok(_) => "opened".to_owned(),
+            Err(Trouble::Retry(error)) => format!("again: {error}"),
+            Err(Trouble::Bury(error)) => format!("never: {error}"),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn only_regular_files_within_the_roots_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("root/inner")).unwrap();
+        std::fs::write(at("root/film"), "x").unwrap();
+        std::fs::write(at("secret"), "x").unwrap();
+        symlink(at("root/film"), at("root/inside")).unwrap();
+        symlink(at("secret"), at("root/outside")).unwrap();
+        symlink(folder.path(), at("root/inner/up")).unwrap();
+        symlink("/dev/zero", at("root/zero")).unwrap();
+        let fifo = at("root/fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        let _socket = std::os::unix::net::UnixListener::bind(at("root/socket")).unwrap();
+        let roots = Roots::new(vec![at("root")]);
+        for (name, word) in [
+            ("root/film", "opened"),
+            ("root/inside", "opened"),
+            ("root/inner/../film", "opened"),
+            ("root/outside", "is not within"),
+            ("root/inner/up/secret", "is not within"),
+            ("root/../secret", "is not within"),
+            ("secret", "is not within"),
+            ("root/../missing", "is not within"),
+            ("missing", "is not within"),
+            ("root/missing", "again: "),
+            ("root/zero", "is not within"),
+            ("root/fifo", "never: "),
+            ("root/socket", "is not a regular file"),
+            ("root/inner", "is not a regular file"),
+            ("root", "is not a regular file"),
+        ] {
+            let said = said(roots.open(&at(name)));
+            assert!(said.contains(word), "{name}: {said}");
+        }
+        let all = Roots::new(vec!["/".into()]);
+        for name in ["/proc/self/environ", "/proc/1/environ", "/sys/kernel/notes", "/dev/null"] {
+            let said = said(all.open(Path::new(name)));
+            let is_refused = said.contains("the kernel's") || said.contains("not a regular file");
+            assert!(is_refused, "{name}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_is_put_in_the_place_of_a_folder_or_a_file_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("root/inner")).unwrap();
+        std::fs::write(at("secret"), "x").unwrap();
+        let roots = Roots::new(vec![at("root")]);
+        let inner = roots.folder(&at("root/inner")).unwrap();
+        let place = roots.place(&at("root/inner")).unwrap();
+        std::fs::rename(at("root/inner"), at("root/moved")).unwrap();
+        symlink(folder.path(), at("root/inner")).unwrap();
+        assert!(place.folder(Some(&place.below)).is_err(), "the link is not followed");
+        assert!(inner.open(Path::new("secret")).unwrap().is_none(), "it is the folder of before");
+        symlink(at("secret"), at("root/moved/part")).unwrap();
+        assert!(inner.append(Path::new("part")).is_err());
+        assert!(inner.open(Path::new("part")).unwrap().is_none());
+        assert_eq!(std::fs::read_to_string(at("secret")).unwrap(), "x");
+    }
+}

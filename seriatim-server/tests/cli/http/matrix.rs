@@ -1,0 +1,364 @@
+//! Who may do what, and with whose claim: every role, every endpoint, every holder.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use seriatim::store::{Claim, Heartbeat, Lease, NodeInfo};
+use seriatim::{LaneId, NodeId, SharedStore, Token};
+
+use super::Api;
+use super::client::Request;
+use crate::faults::Server;
+use crate::site::{PATIENCE, Site};
+
+/// Name, role, and whether it is limited to the queue `mails`, which nothing here is about.
+const TOKENS: [(&str, &str, bool); 9] = [
+    ("reader", "reader", false),
+    ("producer", "producer", false),
+    ("worker", "worker", false),
+    ("worker2", "worker", false),
+    ("admin", "admin", false),
+    ("narrow_reader", "reader", true),
+    ("narrow_producer", "producer", true),
+    ("narrow_worker", "worker", true),
+    ("narrow_admin", "admin", true),
+];
+/// Who holds claims. The engine is no token.
+const HOLDERS: [&str; 4] = ["worker", "worker2", "admin", "engine"];
+
+/// Who is let in.
+#[derive(Clone, Copy, PartialEq)]
+enum May {
+    Anybody,
+    Read,
+    Follow,
+    Produce,
+    Work,
+    Administer,
+}
+
+/// What is left of it for a token that is limited to another queue.
+#[derive(Clone, Copy)]
+enum Narrow {
+    /// As for others: it answers with the token's queues alone.
+    Done,
+    /// The queue is not the token's, or it is about all queues.
+    Forbidden,
+    /// It does not even learn whether there is such a job.
+    Unknown,
+}
+
+/// What is sent.
+enum Body {
+    None,
+    Json(Value),
+    /// Names the claim of each holder in turn.
+    Claim(fn(Value) -> Value),
+}
+
+type Row = (May, Narrow, Body);
+
+/// One row for each endpoint.
+fn row(method: &str, path: &str) -> Row {
+    use May::*;
+    use Narrow::*;
+    let body = |value: Value| Body::Json(value);
+    let path = path.strip_prefix("/api/v1").unwrap_or(path);
+    match (method, path) {
+        ("get", "/" | "/health" | "/ready" | "/info" | "/openapi.json" | "/docs" | "/docs.css") => {
+            (Anybody, Done, Body::None)
+        }
+        ("get", "/metrics" | "/events" | "/nodes" | "/nodes/{node}" | "/cron") => {
+            (Read, Forbidden, Body::None)
+        }
+        ("get", "/stats" | "/queues") => (Read, Done, Body::None),
+        (
+            "get",
+            "/jobs"
+            | "/queues/{queue}"
+            | "/queues/{queue}/lanes"
+            | "/queues/{queue}/lane"
+            | "/queues/{queue}/running"
+            | "/queues/{queue}/morgue",
+        ) => (Read, Forbidden, Body::None),
+        ("get", "/jobs/{job_id}" | "/jobs/{job_id}/status" | "/jobs/{job_id}/events") => {
+            (Follow, Unknown, Body::None)
+        }
+        ("post", "/queues/{queue}/jobs") => {
+            (Produce, Forbidden, body(json!({ "key": "p", "delay": "1h" })))
+        }
+        ("post", "/jobs/trigger") => (
+            Produce,
+            Forbidden,
+            body(json!({ "queue": "orders", "task": "t", "lock_key": "t", "available_at": 4e9 })),
+        ),
+        ("post", "/jobs/{job_id}/cancel") => (Produce, Unknown, Body::None),
+        ("post", "/jobs/{job_id}/retry" | "/jobs/{job_id}/delete") => {
+            (Administer, Unknown, Body::None)
+        }
+        ("post", "/jobs/{job_id}/reschedule") => {
+            (Administer, Unknown, body(json!({ "delay": "1h" })))
+        }
+        ("post", "/jobs/{job_id}/reassign") => (Administer, Unknown, body(json!({ "node": null }))),
+        ("put", "/queues") => {
+            (Administer, Forbidden, body(json!({ "queues": { "mails": { "mode": "fifo" } } })))
+        }
+        ("put", "/queues/{queue}") => (Administer, Forbidden, body(json!({ "mode": "fifo" }))),
+        (
+            "post",
+            "/queues/{queue}/pause"
+            | "/queues/{queue}/resume"
+            | "/queues/{queue}/drain"
+            | "/queues/{queue}/perform-all-now"
+            | "/queues/{queue}/bury-failed"
+            | "/queues/{queue}/delete-failed"
+            | "/queues/{queue}/lane/pause"
+            | "/queues/{queue}/lane/resume"
+            | "/queues/{queue}/lane/retry"
+            | "/queues/{queue}/lane/delete"
+            | "/queues/{queue}/lane/release",
+        ) => (Administer, Forbidden, Body::None),
+        ("post", "/queues/{queue}/morgue/requeue" | "/queues/{queue}/morgue/delete") => {
+            (Administer, Forbidden, body(json!({ "all": true })))
+        }
+        (
+            "post",
+            "/nodes/{node}/quiet"
+            | "/nodes/{node}/resume"
+            | "/nodes/{node}/stop"
+            | "/nodes/{node}/release",
+        ) => (Administer, Forbidden, Body::None),
+        ("delete", "/queues/{queue}") => (Administer, Forbidden, Body::None),
+        ("post", "/work/claim") => {
+            (Work, Forbidden, body(json!({ "worker": "w", "queues": ["work"] })))
+        }
+        ("post", "/work/heartbeat") => (Work, Forbidden, Body::Claim(beat)),
+        ("post", "/work/settle") => (Work, Forbidden, Body::Claim(settle)),
+        _ => panic!(
+            "{method} {path} has no row: say who may, and what is left of it for a token that is limited to other queues"
+        ),
+    }
+}
+
+fn beat(mut claim: Value) -> Value {
+    claim["progress"] = json!({ "by": "the matrix" });
+    json!({ "worker": "w", "lease_ttl_sec": 3_600, "claims": [claim] })
+}
+
+fn settle(mut claim: Value) -> Value {
+    claim["outcome"] = "done".into();
+    json!({ "worker": "w", "results": [claim] })
+}
+
+impl May {
+    fn admits(self, role: &str) -> bool {
+        let roles: &[&str] = match self {
+            Self::Anybody => return true,
+            Self::Read => &["reader"],
+            Self::Follow => &["reader", "producer"],
+            Self::Produce => &["producer"],
+            Self::Work => &["worker"],
+            Self::Administer => &[],
+        };
+        role == "admin" || roles.contains(&role)
+    }
+}
+
+/// The status that an endpoint answers to a token; `holder` has the claim that is named, if one is.
+fn expected((may, narrow, _): &Row, name: &str, holder: Option<&str>) -> u16 {
+    let (_, role, is_narrow) = TOKENS.iter().find(|(known, ..)| *known == name).unwrap();
+    match (may, narrow) {
+        (May::Anybody, _) => 200,
+        _ if !may.admits(role) => 403,
+        (_, Narrow::Forbidden) if *is_narrow => 403,
+        (_, Narrow::Unknown) if *is_narrow => 404,
+        _ if holder.is_some_and(|holder| holder != name) => 403,
+        _ => 200,
+    }
+}
+
+fn secret(name: &str) -> String {
+    format!("the-long-secret-of-{name}")
+}
+
+struct Matrix {
+    api: Api,
+    store: SharedStore,
+    engine: NodeId,
+    cells: u32,
+}
+
+impl Matrix {
+    async fn on(store: Option<&str>) -> Self {
+        let entry = |(name, role, is_narrow): &(&str, &str, bool)| {
+            let queues = if *is_narrow { ", queues = [\"mails\"]" } else { "" };
+            format!("{{ name = \"{name}\", token_env = \"T_{name}\", role = \"{role}\"{queues} }}")
+        };
+        let tokens: Vec<String> = TOKENS.iter().map(entry).collect();
+        let store = store.map(|url| format!("[store]\nurl = \"{url}\"\n")).unwrap_or_default();
+        let queues = ["orders", "mails", "work", "release"]
+            .map(|q| format!("[queues.{q}]\nmode = \"fifo\"\n"));
+        let config =
+            format!("{store}[http]\ntokens = [{}]\n{}", tokens.join(", "), queues.concat());
+        let site = Site::new(&config);
+        let url = store.split('"').nth(1).map_or_else(
+            || format!("sqlite:{}", site.path("seriatim.db").display()),
+            str::to_owned,
+        );
+        let api = Api::with(site, |command| {
+            for (name, ..) in TOKENS {
+                command.env(format!("T_{name}"), secret(name));
+            }
+        });
+        let store = seriatim::connect(&url).await.unwrap();
+        let engine = NodeInfo::new(NodeId::from("engine-1"), PATIENCE * 10);
+        let beat = Heartbeat { now: None, node: engine.clone(), beats: Vec::new() };
+        store.heartbeat(beat).await.unwrap();
+        Self { api, store, engine: engine.id, cells: 0 }
+    }
+
+    fn send(&self, name: &str, method: &str, path: &str, body: Option<&Value>) -> u16 {
+        let request = Request::new(&method.to_uppercase(), path).token(&secret(name));
+        body.into_iter().fold(request, Request::json).status(&self.api.address)
+    }
+
+    fn done(&self, name: &str, path: &str, body: Value) -> Value {
+        let request = Request::new("POST", path).json(&body).token(&secret(name));
+        request.send(&self.api.address).done()
+    }
+
+    /// A lane that `holder` has claimed, as that one would name it.
+    async fn claim_of(&self, holder: &str) -> Value {
+        let key = format!("{holder}-{}", fastrand::u64(..));
+        self.done("admin", "/api/v1/queues/work/jobs", json!({ "key": key }));
+        if holder != "engine" {
+            let body = json!({ "worker": "w", "queues": ["work"] });
+            let lane = self.done(holder, "/api/v1/work/claim", body)["lanes"][0].clone();
+            assert_eq!(lane["key"], key);
+            return json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
+        }
+        let claim = Claim {
+            now: None,
+            queue: "work".into(),
+            shard: None,
+            node: self.engine.clone(),
+            node_name: None,
+            groups: Vec::new(),
+            lanes_max: 1,
+            crashed_max: 0,
+            lease: Lease::Node { ttl: PATIENCE * 10 },
+            declared: true,
+            ticket: 0,
+        };
+        let turn = self.store.claim(claim).await.unwrap().turns.remove(0);
+        assert_eq!(turn.key.as_deref(), Some(&*key));
+        // The true fencing token, and a secret of the right form.
+        json!({ "lane": turn.lane, "token": turn.token, "secret": "0".repeat(64) })
+    }
+
+    /// Every token at one endpoint, once for each holder if it names a claim.
+    async fn all_tokens(&mut self, method: &str, pattern: &str) {
+        let row = row(method, pattern);
+        for (name, ..) in TOKENS {
+            match &row.2 {
+                Body::Claim(body) => {
+                    for holder in HOLDERS {
+                        let claim = self.claim_of(holder).await;
+                        let status = self.send(name, method, pattern, Some(&body(claim.clone())));
+                        let what = format!("{name}: {pattern} of a claim of {holder}");
+                        assert_eq!(status, expected(&row, name, Some(holder)), "{what}");
+                        self.has_changed(&claim, status == 200 && pattern.ends_with("settle"))
+                            .await;
+                        self.cells += 1;
+                    }
+                }
+                body => {
+                    let path = self.path(pattern).await;
+                    let body = if let Body::Json(body) = body { Some(body) } else { None };
+                    let status = self.send(name, method, &path, body);
+                    assert_eq!(status, expected(&row, name, None), "{name}: {method} {path}");
+                    self.cells += 1;
+                }
+            }
+        }
+        self.no_token(method, pattern, row.0).await;
+    }
+
+    /// Without a token, and with one that nobody has.
+    async fn no_token(&mut self, method: &str, pattern: &str, may: May) {
+        let path = self.path(pattern).await;
+        let request = || Request::new(&method.to_uppercase(), &path);
+        let (none, wrong) = (request(), request().token("not-a-token-of-anybody"));
+        let (none, wrong) = (none.status(&self.api.address), wrong.status(&self.api.address));
+        if may == May::Anybody {
+            assert_eq!((none, wrong), (200, 200), "{method} {pattern}");
+        } else {
+            assert_eq!(none, 401, "{method} {pattern}");
+            // So many wrong ones come from one address that it is not heard any more.
+            assert!(matches!(wrong, 401 | 429), "{method} {pattern}: {wrong}");
+        }
+        self.cells += 2;
+    }
+
+    /// The path, filled with what is there: a job that waits, its queue and lane, a remote worker's node.
+    async fn path(&self, pattern: &str) -> String {
+        if pattern.ends_with("/lane/release") {
+            let key = fastrand::u64(..).to_string();
+            self.done("admin", "/api/v1/queues/release/jobs", json!({ "key": key }));
+            let body = json!({ "worker": "w", "queues": ["release"] });
+            let lanes = self.done("admin", "/api/v1/work/claim", body);
+            let lane = lanes["lanes"][0]["lane"].as_str().unwrap();
+            return pattern.replace("{queue}", "release") + "?lane=" + lane;
+        }
+        let body = json!({ "key": "k", "delay": "1h" });
+        let pushed = self.done("admin", "/api/v1/queues/orders/jobs", body);
+        let id = pushed["jobs"][0]["job_id"].as_str().unwrap();
+        let path = pattern.replace("{job_id}", id).replace("{queue}", "orders");
+        let key = if path.contains("/lane") && !path.ends_with("/lanes") { "?key=k" } else { "" };
+        path.replace("{node}", "remote:worker%2Fw") + key
+    }
+
+    /// Whether the turn has ended, and nothing but that.
+    async fn has_changed(&self, claim: &Value, ended: bool) {
+        let lane: LaneId = claim["lane"].as_str().unwrap().parse().unwrap();
+        let token = Token(claim["token"].as_i64().unwrap());
+        let turn = self.store.turn(lane, token).await.unwrap();
+        assert_eq!(turn.is_none(), ended, "{claim}");
+    }
+}
+
+async fn matrix(store: Option<&str>) {
+    let mut matrix = Matrix::on(store).await;
+    // An address that sends wrong tokens is still heard with those that it has used before.
+    for (name, ..) in TOKENS {
+        matrix.send(name, "get", "/api/v1/stats", None);
+    }
+    // Makes the node that is named in paths.
+    let idle = json!({ "worker": "w", "queues": ["work"] });
+    matrix.done("worker", "/api/v1/work/claim", idle);
+    let document = matrix.api.get("/openapi.json").done();
+    let mut routes = BTreeSet::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            matrix.all_tokens(method, path).await;
+            routes.insert((method.clone(), path.clone()));
+        }
+    }
+    println!("{} cells, {} endpoints", matrix.cells, routes.len());
+    let tokens = TOKENS.len();
+    let naming = 2 * tokens * (HOLDERS.len() - 1);
+    assert_eq!(matrix.cells as usize, routes.len() * (tokens + 2) + naming);
+    assert!(routes.len() >= 49, "{}", routes.len());
+    matrix.store.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn every_role_may_what_its_row_says_at_every_endpoint_with_every_claim_on_sqlite() {
+    matrix(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn every_role_may_what_its_row_says_at_every_endpoint_with_every_claim_on_postgresql() {
+    let server = Server::postgres();
+    matrix(Some(&server.url())).await;
+}

@@ -1,0 +1,52 @@
+-- Deleting a queue.
+
+-- Removes what a closed queue holds, about _rows_max rows of each kind, and at last the queue. Nobody pushes to it or
+-- claims from it meanwhile: they hold its lock shared. Lanes go when their jobs have gone.
+CREATE FUNCTION seriatim.delete_queue(_name text, _rows_max int, OUT o_count bigint, OUT o_more boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+  _number int;
+  _claimed bigint;
+  _lanes bigint[];
+  _jobs bigint[];
+  _ended bigint[];
+  _names bigint;
+BEGIN
+  LOCK TABLE seriatim.queue IN SHARE ROW EXCLUSIVE MODE;
+  _number := seriatim.queue_number(_name);
+  PERFORM pg_advisory_xact_lock(hashtext('seriatim.'), _number);
+  SELECT count(*) INTO _claimed FROM seriatim.lane WHERE queue = _number AND claimed AND number > 0;
+  IF _claimed > 0 THEN
+    RAISE EXCEPTION 'lanes are claimed' USING ERRCODE = 'SR011', DETAIL = _claimed;
+  END IF;
+  UPDATE seriatim.queue SET closing = true, paused = true WHERE number = _number AND NOT closing;
+
+  _jobs := ARRAY(SELECT seq FROM seriatim.item
+    WHERE queue = _number AND queue IS NOT NULL ORDER BY seq LIMIT _rows_max);
+  PERFORM seriatim.lock_lanes(ARRAY(SELECT DISTINCT lane FROM seriatim.item WHERE seq = ANY (_jobs)));
+  PERFORM seriatim.forget(_jobs);
+  o_count := cardinality(_jobs);
+  o_more := cardinality(_jobs) = _rows_max;
+  IF NOT o_more THEN
+    _lanes := ARRAY(SELECT number FROM seriatim.lane
+      WHERE queue = _number AND number > 0 ORDER BY number LIMIT _rows_max);
+    PERFORM seriatim.lock_lanes(_lanes);
+    -- Packed ones are a job each.
+    o_count := o_count + (SELECT count(*) FROM seriatim.lane WHERE number = ANY (_lanes) AND payload IS NOT NULL);
+    DELETE FROM seriatim.lane WHERE number = ANY (_lanes);
+    o_more := cardinality(_lanes) = _rows_max;
+  END IF;
+
+  _ended := ARRAY(SELECT seq FROM seriatim.ended
+    WHERE queue = _number AND queue IS NOT NULL AND state IN (2, 3, 4) LIMIT _rows_max FOR UPDATE);
+  PERFORM seriatim.forget(_ended);
+  o_count := o_count + cardinality(_ended);
+  DELETE FROM seriatim.idempotency WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM seriatim.idempotency WHERE queue = _number LIMIT _rows_max));
+  GET DIAGNOSTICS _names = ROW_COUNT;
+  o_more := o_more OR cardinality(_ended) = _rows_max OR _names = _rows_max;
+  IF NOT o_more THEN
+    DELETE FROM seriatim.tally WHERE queue = _number;
+    DELETE FROM seriatim.queue WHERE number = _number;
+  END IF;
+END $$;

@@ -1,0 +1,35 @@
+-- Takes claims away from their holders: under a new token nobody holds them, and their lease has run out.
+-- ARGV: now, nobody's name, lanes_max, by when they were made, then key, lane, queue or node, and its name.
+-- Answers the turns.
+if not S then return {} end
+NOW = clock(ARGV[1])
+even_when_full()
+local nobody, lanes_left, made_by = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local what, name = ARGV[5], ARGV[6]
+
+-- The tokens of the claims that are chosen, oldest first.
+local function chosen()
+  local list, all = {}, call('HGETALL', K.claims)
+  for i = 1, #all, 2 do
+    local holder, _, _, _, made_at = cmsgpack.unpack(all[i + 1])
+    if made_at <= made_by and (what == 'queue' or holder == name) then list[#list + 1] = tonumber(all[i]) end
+  end
+  table.sort(list)
+  return list
+end
+
+if what == 'key' or what == 'lane' then
+  local l
+  if what == 'key' then l = lane_of_key(name) else l = lane_of(tonumber(name)) end
+  if l and l.claimed_at and l.claimed_at <= made_by then take_over(l.token, id_of(l.n), lanes_left) end
+else
+  for _, old in ipairs(chosen()) do
+    if lanes_left == 0 then break end
+    lanes_left = take_over(old, call('HGET', K.held, num(old)), lanes_left)
+  end
+end
+if taken[1] then
+  store_claim(nobody, 'own', 0, token, taken)
+  commit()
+end
+return turns

@@ -1,0 +1,23 @@
+-- What rescue.lua and release.lua share: taking lanes from their holders, under one new token.
+local token, taken, turns = false, {}, {}
+
+-- Re-fences, of these lanes, those that a claim still holds; the rest of them, if any, stays with it.
+-- Answers how many more may be taken.
+local function take_over(old, list, lanes_left)
+  token = token or next_token()
+  local before = #taken
+  for at = 1, #list, 7 do
+    if lanes_left == 0 then break end
+    local l = lane_of(number_in(string.sub(list, at, at + 6)))
+    if l and l.claimed_at and l.token == old then
+      l.token = token
+      store_lane(l)
+      lanes_left = lanes_left - 1
+      taken[#taken + 1] = id_of(l.n)
+      turns[#turns + 1] = turn_of(l, false)
+    end
+  end
+  release_claim(old, #taken - before)
+  return lanes_left
+end
+

@@ -1,0 +1,21 @@
+-- Removes what a shard holds of a queue that is being deleted. ARGV: the version of the queue, whether its settings go,
+-- too. The server frees the memory besides, however much it is.
+-- What stays are the last numbers of jobs and tokens: a queue that gets this number goes on from there.
+-- Answers how many jobs there were; -1 when the queue is another, -2 when a lane is claimed.
+if not S then return 0 end
+if num(S.version) ~= ARGV[1] then return -1 end
+if tonumber(call('HGET', K.meta, 'running') or '0') > 0 then return -2 end
+even_when_full()
+local jobs = tonumber(call('HGET', K.meta, 'jobs') or '0') + call('ZCARD', K.dead) + call('ZCARD', K.done)
+for _, name in ipairs({ 'lanes', 'busy', 'keys', 'jobs', 'runs', 'bodies', 'closed', 'progress', 'flags', 'open',
+  'later', 'prios', 'equal', 'ready', 'wake', 'trouble', 'failing', 'claims', 'left', 'held', 'holders', 'leases', 'done',
+  'dead', 'deadkeys', 'expiring', 'aliases', 'idem', 'idemold', 'given_up', 'routes' }) do
+  call('UNLINK', K[name])
+end
+if ARGV[2] == '1' then
+  call('DEL', K.meta)
+  call('HSET', K.meta, 'seq', num(S.seq), 'token', num(S.token))
+else
+  call('HDEL', K.meta, 'lanes', 'jobs', 'running', 'processed', 'failed', 'routes')
+end
+return jobs
