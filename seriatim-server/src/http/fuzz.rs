@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use serde_json::{Value, json};
 use seriatim::Memory;
 use seriatim_testkit::fuzz::Surface;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -17,12 +18,19 @@ use super::auth::{Guard, KnownToken, Role};
 use super::limits::{HEADER_READ_MAX, WAIT_MS_MAX};
 use super::line::Line;
 use super::route::Route;
+use super::scope::Scope;
 use super::server::connection;
 use super::{App, Metered, Setup, build, routes};
 
 const TOKEN: &str = "0123456789abcdef";
 /// Inputs that one server is given: what some of them leave behind is there for others.
-const INPUTS_OF_A_SERVER: u64 = 64;
+const INPUTS_OF_A_SERVER: usize = 64;
+/// Lanes that are claimed on a server.
+const CLAIMS: usize = 16;
+/// What stands for lane, token and secret of one of them.
+const LANE: &str = "L-A-NE";
+const FENCE: &str = "777777777";
+const SECRET: &str = "SECRET";
 /// How long a client listens: longer than any answer takes, but those without end.
 const LISTEN_MAX: Duration = Duration::from_millis(WAIT_MS_MAX + 20_000);
 /// How long a connection may go on without its client.
@@ -32,20 +40,61 @@ const END_MAX: Duration = Duration::from_secs(2 * HEADER_READ_MAX.as_secs());
 struct Server {
     runtime: Runtime,
     router: Router,
+    /// What corpus and inputs write for lane, token and secret of a claim, and those of one that stands.
+    claims: Vec<[(&'static str, String); 3]>,
 }
 
 impl Server {
     fn start(asks_for_tokens: bool) -> Self {
         let runtime =
             Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        let token = KnownToken::new("own".to_owned(), TOKEN, Role::Admin);
+        let token = KnownToken::new("own".to_owned(), TOKEN, Role::Admin, Scope::default());
         let tokens = if asks_for_tokens { vec![token] } else { Vec::new() };
         let guard = Guard { refuses_sites: tokens.is_empty(), tokens, local_only: false };
         let (store, meter) = Metered::wrap(Arc::new(Memory::new()), Arc::default());
         let router = runtime.block_on(async {
             build(&App::new(store, meter, Setup { guard, ..Setup::default() }))
         });
-        Self { runtime, router }
+        let mut server = Self { runtime, router, claims: Vec::new() };
+        server.claim();
+        server
+    }
+
+    /// Claims some lanes: settles and heartbeats of others are refused before much of them is read.
+    fn claim(&mut self) {
+        let jobs: Vec<_> = (0..CLAIMS).map(|key| json!({ "key": key, "payload": key })).collect();
+        let jobs = serde_json::to_string(&jobs).unwrap();
+        let wish = format!("{{\"worker\":\"w\",\"queues\":[\"held\"],\"limit\":{CLAIMS}}}");
+        let post = |path, body: &str| {
+            Request { method: "POST", path, media: "application/json", body }.plain()
+        };
+        self.answer(post("/api/v1/queues/held/jobs", &jobs).as_bytes());
+        let answer = self.answer(post("/api/v1/work/claim", &wish).as_bytes());
+        let answer = String::from_utf8(answer).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let claimed: Value = serde_json::from_str(body).unwrap();
+        let lanes = claimed["lanes"].as_array().unwrap();
+        assert_eq!(lanes.len(), CLAIMS, "{answer}");
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let named = lanes.iter().map(|lane| {
+            [
+                (LANE, text(&lane["lane"])),
+                (FENCE, text(&lane["token"])),
+                (SECRET, text(&lane["secret"])),
+            ]
+        });
+        self.claims = named.collect();
+    }
+
+    /// The input with a claim that stands, wherever it names one.
+    fn filled(&self, input: &[u8], number: usize) -> Vec<u8> {
+        let mut filled = input.to_vec();
+        for (name, value) in &self.claims[number % CLAIMS] {
+            while let Some(at) = find(&filled, name.as_bytes()) {
+                filled.splice(at..at + name.len(), value.bytes());
+            }
+        }
+        filled
     }
 
     /// What is answered to these bytes.
@@ -167,11 +216,14 @@ fn request_of(route: &Route) -> Vec<u8> {
 const JOB: &str = "01a1fd84-a548-7000-8001-00000000ffff";
 const LENGTH: &[u8] = b"Content-Length: ";
 
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|here| here == what)
+}
+
 /// The same with the length of its body in the head: otherwise most changes of a body would be no more than
 /// a wrong length.
 fn with_length(input: &[u8]) -> Option<Vec<u8>> {
-    let find = |what: &[u8]| input.windows(what.len()).position(|here| here == what);
-    let (place, body) = (find(LENGTH)? + LENGTH.len(), find(b"\r\n\r\n")? + 4);
+    let (place, body) = (find(input, LENGTH)? + LENGTH.len(), find(input, b"\r\n\r\n")? + 4);
     let requests = input.windows(9).filter(|here| here == b"HTTP/1.1\r").count();
     let digits = input[place..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     (requests == 1 && place < body).then(|| {
@@ -196,8 +248,9 @@ fn whatever_a_connection_sends_is_answered_in_time_and_never_with_our_own_failur
         if number % INPUTS_OF_A_SERVER == 0 {
             server = Server::start(number % (2 * INPUTS_OF_A_SERVER) == 0);
         }
-        let repaired = with_length(input).filter(|_| number % 4 != 0);
-        let answer = server.answer(repaired.as_deref().unwrap_or(input));
+        let input = server.filled(input, number);
+        let repaired = with_length(&input).filter(|_| number % 4 != 0);
+        let answer = server.answer(repaired.as_deref().unwrap_or(&input));
         let answer = String::from_utf8_lossy(&answer);
         let failed = statuses(&answer).find(|status| status.starts_with('5'));
         assert!(failed.is_none(), "{answer}");
