@@ -67,7 +67,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         &[
             ("seriatim nodes list", "who works, and on what"),
             ("seriatim nodes quiet a", "node a takes no new work"),
-            ("seriatim nodes release w1", "take all that worker w1 has claimed"),
+            ("seriatim nodes release remote:w1", "take all that worker w1 has claimed"),
         ],
     ),
     ("cron", &[("seriatim cron list --config /etc/seriatim.toml", "what is due when")]),

@@ -176,8 +176,16 @@ async fn delete(
     Query(How { force }): Query<How>,
 ) -> Result<Answer, Problem> {
     find::queue(&*app.store, &queue).await?;
+    let declares = app.queues.declares(&queue);
+    if declares && !force {
+        let detail = "this server's configuration declares the queue: take it out there; by force it is deleted, and made again, empty";
+        return Err(Problem::conflict(detail));
+    }
     let deleted = delete_queue(&*app.store, &queue, force).await?;
     app.queues.forget(&queue);
+    if declares {
+        app.queues.restore(&*app.store, &queue).await?;
+    }
     let (jobs, released) = (deleted.jobs, deleted.released);
     Ok(Answer(json!({ "queue": queue, "count": jobs, "released": released })))
 }

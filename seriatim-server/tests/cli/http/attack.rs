@@ -33,6 +33,18 @@ fn grows_little(api: &Api, what: &str, attack: impl FnOnce()) {
     assert!(most < before + GROWTH_MIB_MAX, "{what}: from {before} to {most} MiB");
 }
 
+/// Does it to a server on SQLite, and to one on PostgreSQL. It is given how to start one, with that much of
+/// configuration besides the store.
+fn on_each_store(attack: impl Fn(&dyn Fn(&str) -> Site)) {
+    attack(&|config| Site::new(config));
+    let server = Server::postgres();
+    attack(&|config| Site::new(&format!("[store]\nurl = \"{}\"\n{config}", server.url())));
+}
+
+fn start(site: Site) -> Api {
+    Api::with(site, |_| {})
+}
+
 fn json_body(method: &str, path: &str, body: String) -> Request {
     Request::new(method, path).body("application/json", body)
 }
@@ -57,49 +69,57 @@ where
 
 #[test]
 fn millions_of_empty_jobs_are_refused_before_they_are_built() {
-    let api = Api::start("");
-    let body = format!("[{}{{}}]", "{},".repeat(14 * MIB / 3));
-    grows_little(&api, "a push of [{},{},…]", || {
-        let push = json_body("POST", "/api/v1/queues/q/jobs", body);
-        let (answer, probe) = probes(&api, || push.send(&api.address));
-        let (field, detail) = answer.refused(400);
-        assert_eq!((&*field, detail.contains("10000")), ("jobs", true), "{detail}");
-        assert!(probe < Duration::from_millis(500), "{probe:?}");
+    on_each_store(|site| {
+        let api = start(site(""));
+        let body = format!("[{}{{}}]", "{},".repeat(14 * MIB / 3));
+        grows_little(&api, "a push of [{},{},…]", || {
+            let push = json_body("POST", "/api/v1/queues/q/jobs", body);
+            let (answer, probe) = probes(&api, || push.send(&api.address));
+            let (field, detail) = answer.refused(400);
+            assert_eq!((&*field, detail.contains("10000")), ("jobs", true), "{detail}");
+            assert!(probe < Duration::from_millis(500), "{probe:?}");
+        });
+        assert_eq!(api.get("/api/v1/stats").done()["total"]["length"], 0);
     });
-    assert_eq!(api.get("/api/v1/stats").done()["total"]["length"], 0);
 }
 
 #[test]
 fn lists_of_workers_are_counted_while_they_are_read() {
-    let api = Api::start("");
-    grows_little(&api, "a million claims and results", || {
-        let claim = "{\"lane\":\"1-0-1\",\"token\":1,\"secret\":\"\"},";
-        let claims = claim.repeat(30 * MIB / claim.len());
-        let body = format!("{{\"worker\":\"w\",\"claims\":[{}]}}", claims.trim_end_matches(','));
-        let answer = json_body("POST", "/api/v1/work/heartbeat", body).send(&api.address);
-        assert_eq!(answer.refused(400).0, "claims");
-        let result = "{\"lane\":\"1-0-1\",\"token\":1,\"secret\":\"\",\"outcome\":\"done\"},";
-        let results = result.repeat(30 * MIB / result.len());
-        let body = format!("{{\"worker\":\"w\",\"results\":[{}]}}", results.trim_end_matches(','));
-        let answer = json_body("POST", "/api/v1/work/settle", body).send(&api.address);
-        assert_eq!(answer.refused(400).0, "results");
+    on_each_store(|site| {
+        let api = start(site(""));
+        grows_little(&api, "a million claims and results", || {
+            let claim = "{\"lane\":\"1-0-1\",\"token\":1,\"secret\":\"\"},";
+            let claims = claim.repeat(30 * MIB / claim.len());
+            let body =
+                format!("{{\"worker\":\"w\",\"claims\":[{}]}}", claims.trim_end_matches(','));
+            let answer = json_body("POST", "/api/v1/work/heartbeat", body).send(&api.address);
+            assert_eq!(answer.refused(400).0, "claims");
+            let result = "{\"lane\":\"1-0-1\",\"token\":1,\"secret\":\"\",\"outcome\":\"done\"},";
+            let results = result.repeat(30 * MIB / result.len());
+            let body =
+                format!("{{\"worker\":\"w\",\"results\":[{}]}}", results.trim_end_matches(','));
+            let answer = json_body("POST", "/api/v1/work/settle", body).send(&api.address);
+            assert_eq!(answer.refused(400).0, "results");
+        });
     });
 }
 
 #[test]
 fn a_payload_is_never_a_tree_of_values() {
-    let api = Api::start("[queues.orders]\nmode = \"accumulate\"\n");
-    grows_little(&api, "a payload of [{\"\":0},…]", || {
-        let payload = format!("[{}0]", "{\"\":0},".repeat((4 * MIB - 10) / 7));
-        let body = format!("{{\"key\":\"k\",\"payload\":{payload}}}");
-        let pushed = json_body("POST", "/api/v1/queues/orders/jobs", body.clone());
-        let id = pushed.send(&api.address).done()["jobs"][0]["job_id"].clone();
-        let again = json_body("POST", "/api/v1/queues/orders/jobs", body).send(&api.address);
-        assert_eq!(again.done()["jobs"][0]["status"], "merged");
-        let shown = api.get(&format!("/api/v1/jobs/{}", id.as_str().unwrap()));
-        assert!(shown.status == 200 && shown.text().contains(&payload));
-        let shown = api.get("/api/v1/queues/orders/lane?key=k");
-        assert!(shown.status == 200 && shown.text().contains(&payload));
+    on_each_store(|site| {
+        let api = start(site("[queues.orders]\nmode = \"accumulate\"\n"));
+        grows_little(&api, "a payload of [{\"\":0},…]", || {
+            let payload = format!("[{}0]", "{\"\":0},".repeat((4 * MIB - 10) / 7));
+            let body = format!("{{\"key\":\"k\",\"payload\":{payload}}}");
+            let pushed = json_body("POST", "/api/v1/queues/orders/jobs", body.clone());
+            let id = pushed.send(&api.address).done()["jobs"][0]["job_id"].clone();
+            let again = json_body("POST", "/api/v1/queues/orders/jobs", body).send(&api.address);
+            assert_eq!(again.done()["jobs"][0]["status"], "merged");
+            let shown = api.get(&format!("/api/v1/jobs/{}", id.as_str().unwrap()));
+            assert!(shown.status == 200 && shown.text().contains(&payload));
+            let shown = api.get("/api/v1/queues/orders/lane?key=k");
+            assert!(shown.status == 200 && shown.text().contains(&payload));
+        });
     });
 }
 
@@ -136,43 +156,39 @@ fn large_jobs_are_listed_in_pages(api: &Api) {
 
 #[test]
 fn a_page_of_large_jobs_is_bounded_in_bytes() {
-    large_jobs_are_listed_in_pages(&Api::start(""));
-}
-
-#[test]
-fn a_page_of_large_jobs_is_bounded_in_bytes_on_postgresql() {
-    let server = Server::postgres();
-    let site = Site::new(&format!("[store]\nurl = \"{}\"\n", server.url()));
-    large_jobs_are_listed_in_pages(&Api::with(site, |_| {}));
+    on_each_store(|site| large_jobs_are_listed_in_pages(&start(site(""))));
 }
 
 #[test]
 fn listeners_that_do_not_read_cost_little_with_ten_thousand_queues() {
-    let api = Api::start("");
-    for part in 0..10 {
-        let queues: serde_json::Map<String, Value> = (0..1_000)
-            .map(|i| (format!("{}-{part}-{i}", "q".repeat(60)), json!({ "mode": "parallel" })))
-            .collect();
-        let defined = api.put("/api/v1/queues", &json!({ "queues": queues }));
-        assert_eq!(defined.status, 200, "{}", defined.text());
-    }
-    grows_little(&api, "/events unread", || {
-        let listen = Request::new("GET", "/api/v1/events").header("Last-Event-ID", "1");
-        let mut unread: Vec<TcpStream> = Vec::new();
-        let started = Instant::now();
-        // A new version of the numbers each second, of which each listener could hold another.
-        while started.elapsed() < Duration::from_secs(3) {
-            let mut fresh: Vec<TcpStream> = (0..20).map(|_| listen.start(&api.address)).collect();
-            let mut start = [0; 12];
-            fresh.iter_mut().for_each(|stream| stream.read_exact(&mut start).unwrap());
-            unread.extend(fresh);
-            unread.drain(..unread.len().saturating_sub(200));
-            assert_eq!(api.get("/health").status, 200);
+    on_each_store(|site| {
+        let api = start(site(""));
+        for part in 0..10 {
+            let queues: serde_json::Map<String, Value> = (0..1_000)
+                .map(|i| (format!("{}-{part}-{i}", "q".repeat(60)), json!({ "mode": "parallel" })))
+                .collect();
+            let defined = api.put("/api/v1/queues", &json!({ "queues": queues }));
+            assert_eq!(defined.status, 200, "{}", defined.text());
         }
-        let metrics = api.get("/metrics");
-        assert_eq!(metrics.status, 200);
-        assert!(metrics.body.len() < 2 * MIB, "{}", metrics.body.len());
-        assert!(metrics.text().contains("seriatim_queue_jobs{queue=\"other\"} 0"));
+        grows_little(&api, "/events unread", || {
+            let listen = Request::new("GET", "/api/v1/events").header("Last-Event-ID", "1");
+            let mut unread: Vec<TcpStream> = Vec::new();
+            let started = Instant::now();
+            // A new version of the numbers each second, of which each listener could hold another.
+            while started.elapsed() < Duration::from_secs(3) {
+                let mut fresh: Vec<TcpStream> =
+                    (0..20).map(|_| listen.start(&api.address)).collect();
+                let mut start = [0; 12];
+                fresh.iter_mut().for_each(|stream| stream.read_exact(&mut start).unwrap());
+                unread.extend(fresh);
+                unread.drain(..unread.len().saturating_sub(200));
+                assert_eq!(api.get("/health").status, 200);
+            }
+            let metrics = api.get("/metrics");
+            assert_eq!(metrics.status, 200);
+            assert!(metrics.body.len() < 2 * MIB, "{}", metrics.body.len());
+            assert!(metrics.text().contains("seriatim_queue_jobs{queue=\"other\"} 0"));
+        });
     });
 }
 
@@ -188,13 +204,13 @@ fn secret(name: &str) -> String {
     format!("the-long-secret-of-{name}")
 }
 
-fn guarded() -> Api {
+fn guarded(site: &dyn Fn(&str) -> Site) -> Api {
     let tokens = TOKENS.map(|(name, role)| {
         format!("{{ name = \"{name}\", token_env = \"T_{name}\", role = \"{role}\" }}")
     });
     let config =
         format!("[http]\ntokens = [{}]\n[queues.orders]\nmode = \"fifo\"\n", tokens.join(", "));
-    Api::with(Site::new(&config), |command| {
+    Api::with(site(&config), |command| {
         for (name, _) in TOKENS {
             command.env(format!("T_{name}"), secret(name));
         }
@@ -207,66 +223,70 @@ fn as_who(api: &Api, who: &str, path: &str, body: Value) -> super::Answer {
 
 #[test]
 fn half_sent_bodies_of_one_producer_keep_nobody_else_from_anything() {
-    let api = guarded();
-    let jobs = "/api/v1/queues/orders/jobs";
-    as_who(&api, "billing", jobs, json!([{ "key": "a" }, { "key": "b" }])).done();
-    let head = format!(
-        "POST {jobs} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n[",
-        api.address,
-        secret("shop"),
-        30 * MIB
-    );
-    let mut half_sent: Vec<TcpStream> = (0..9)
-        .map(|_| {
-            let mut stream = TcpStream::connect(&api.address).unwrap();
-            stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
-            stream.write_all(head.as_bytes()).unwrap();
-            // As much as it takes; who is refused reads no more.
-            let _ = stream.write_all(&vec![b' '; 29 * MIB]);
-            stream
-        })
-        .collect();
-    let own = json_body("POST", jobs, format!("[{}{{\"key\":\"c\"}}]", " ".repeat(8 * MIB)));
-    own.token(&secret("shop")).send(&api.address).refused(429);
-    as_who(&api, "billing", jobs, json!({ "key": "c" })).done();
-    let claim = json!({ "worker": "w", "queues": ["orders"], "limit": 2 });
-    let lanes = as_who(&api, "robot", "/api/v1/work/claim", claim).done()["lanes"].clone();
-    let lane = |name: &str| json!({ "lane": lanes[0]["lane"], "token": lanes[0]["token"], "secret": lanes[0]["secret"], name: "done" });
-    let beat = json!({ "worker": "w", "claims": [{ "lane": lanes[0]["lane"], "token": lanes[0]["token"], "secret": lanes[0]["secret"] }] });
-    as_who(&api, "robot", "/api/v1/work/heartbeat", beat).done();
-    let settle = json!({ "worker": "w", "results": [lane("outcome")] });
-    as_who(&api, "robot", "/api/v1/work/settle", settle).done();
-    as_who(&api, "ops", "/api/v1/queues/orders/pause", json!({})).done();
-    half_sent.clear();
+    on_each_store(|site| {
+        let api = guarded(site);
+        let jobs = "/api/v1/queues/orders/jobs";
+        as_who(&api, "billing", jobs, json!([{ "key": "a" }, { "key": "b" }])).done();
+        let head = format!(
+            "POST {jobs} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n[",
+            api.address,
+            secret("shop"),
+            30 * MIB
+        );
+        let mut half_sent: Vec<TcpStream> = (0..9)
+            .map(|_| {
+                let mut stream = TcpStream::connect(&api.address).unwrap();
+                stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+                stream.write_all(head.as_bytes()).unwrap();
+                // As much as it takes; who is refused reads no more.
+                let _ = stream.write_all(&vec![b' '; 29 * MIB]);
+                stream
+            })
+            .collect();
+        let own = json_body("POST", jobs, format!("[{}{{\"key\":\"c\"}}]", " ".repeat(8 * MIB)));
+        own.token(&secret("shop")).send(&api.address).refused(429);
+        as_who(&api, "billing", jobs, json!({ "key": "c" })).done();
+        let claim = json!({ "worker": "w", "queues": ["orders"], "limit": 2 });
+        let lanes = as_who(&api, "robot", "/api/v1/work/claim", claim).done()["lanes"].clone();
+        let lane = |name: &str| json!({ "lane": lanes[0]["lane"], "token": lanes[0]["token"], "secret": lanes[0]["secret"], name: "done" });
+        let beat = json!({ "worker": "w", "claims": [{ "lane": lanes[0]["lane"], "token": lanes[0]["token"], "secret": lanes[0]["secret"] }] });
+        as_who(&api, "robot", "/api/v1/work/heartbeat", beat).done();
+        let settle = json!({ "worker": "w", "results": [lane("outcome")] });
+        as_who(&api, "robot", "/api/v1/work/settle", settle).done();
+        as_who(&api, "ops", "/api/v1/queues/orders/pause", json!({})).done();
+        half_sent.clear();
+    });
 }
 
 #[test]
 fn claims_of_one_token_leave_places_for_those_of_another() {
-    let api = guarded();
-    let body = json!({ "worker": "w", "queues": ["orders"], "wait_ms": 60_000 });
-    let claim = Request::new("POST", "/api/v1/work/claim").json(&body).token(&secret("robot"));
-    let mut waiting = Vec::new();
-    let refused = loop {
-        let mut stream = claim.start(&api.address);
-        stream
-            .set_read_timeout(Some(Duration::from_millis(if waiting.len() < 512 {
-                1
-            } else {
-                300
-            })))
-            .unwrap();
-        let mut answer = [0; 12];
-        if stream.read_exact(&mut answer).is_ok() {
-            break answer;
-        }
-        waiting.push(stream);
-        assert!(waiting.len() < 600, "it was never too much");
-    };
-    assert_eq!(&refused, b"HTTP/1.1 429");
-    let other = json!({ "worker": "v", "queues": ["orders"], "wait_ms": 1 });
-    as_who(&api, "robot2", "/api/v1/work/claim", other).done();
-    let beat = json!({ "worker": "w", "claims": [] });
-    as_who(&api, "robot", "/api/v1/work/heartbeat", beat).done();
+    on_each_store(|site| {
+        let api = guarded(site);
+        let body = json!({ "worker": "w", "queues": ["orders"], "wait_ms": 60_000 });
+        let claim = Request::new("POST", "/api/v1/work/claim").json(&body).token(&secret("robot"));
+        let mut waiting = Vec::new();
+        let refused = loop {
+            let mut stream = claim.start(&api.address);
+            stream
+                .set_read_timeout(Some(Duration::from_millis(if waiting.len() < 512 {
+                    1
+                } else {
+                    300
+                })))
+                .unwrap();
+            let mut answer = [0; 12];
+            if stream.read_exact(&mut answer).is_ok() {
+                break answer;
+            }
+            waiting.push(stream);
+            assert!(waiting.len() < 600, "it was never too much");
+        };
+        assert_eq!(&refused, b"HTTP/1.1 429");
+        let other = json!({ "worker": "v", "queues": ["orders"], "wait_ms": 1 });
+        as_who(&api, "robot2", "/api/v1/work/claim", other).done();
+        let beat = json!({ "worker": "w", "claims": [] });
+        as_who(&api, "robot", "/api/v1/work/heartbeat", beat).done();
+    });
 }
 
 #[test]

@@ -119,6 +119,10 @@ fn filled(site: Site) {
     push("declared").done();
     api.put("/api/v1/queues/also-declared", &json!({ "mode": "parallel" })).done();
     push("also-declared").done();
+    let (_, detail) = delete(&api, "/api/v1/queues/declared").refused(409);
+    assert!(detail.contains("configuration"), "{detail}");
+    assert_eq!(delete(&api, "/api/v1/queues/declared?force=true").done()["count"], 1);
+    assert_eq!(api.get("/api/v1/queues/declared").done()["declared"], true);
     // What is deleted, or declared, counts no more.
     assert_eq!(delete(&api, "/api/v1/queues/made-up-7").done()["count"], 1);
     push("one-more").done();

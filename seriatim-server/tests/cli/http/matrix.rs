@@ -116,19 +116,16 @@ fn row(method: &str, path: &str) -> Row {
             | "/queues/{queue}/lane/resume"
             | "/queues/{queue}/lane/retry"
             | "/queues/{queue}/lane/delete"
-            | "/queues/{queue}/lane/release",
-        ) => (Administer, Forbidden, Body::None),
-        ("post", "/queues/{queue}/morgue/requeue" | "/queues/{queue}/morgue/delete") => {
-            (Administer, Forbidden, body(json!({ "all": true })))
-        }
-        (
-            "post",
-            "/nodes/{node}/quiet"
+            | "/queues/{queue}/lane/release"
+            | "/nodes/{node}/quiet"
             | "/nodes/{node}/resume"
             | "/nodes/{node}/stop"
             | "/nodes/{node}/release",
-        ) => (Administer, Forbidden, Body::None),
-        ("delete", "/queues/{queue}") => (Administer, Forbidden, Body::None),
+        )
+        | ("delete", "/queues/{queue}") => (Administer, Forbidden, Body::None),
+        ("post", "/queues/{queue}/morgue/requeue" | "/queues/{queue}/morgue/delete") => {
+            (Administer, Forbidden, body(json!({ "all": true })))
+        }
         ("post", "/work/claim") => {
             (Work, Forbidden, body(json!({ "worker": "w", "queues": ["work"] })))
         }
@@ -273,7 +270,11 @@ impl Matrix {
                     }
                 }
                 body => {
-                    let path = self.path(pattern).await;
+                    let mut path = self.path(pattern);
+                    if method == "delete" {
+                        // The configuration declares the queue, so the server makes it again.
+                        path += "?force=true";
+                    }
                     let body = if let Body::Json(body) = body { Some(body) } else { None };
                     let status = self.send(name, method, &path, body);
                     assert_eq!(status, expected(&row, name, None), "{name}: {method} {path}");
@@ -281,12 +282,12 @@ impl Matrix {
                 }
             }
         }
-        self.no_token(method, pattern, row.0).await;
+        self.no_token(method, pattern, row.0);
     }
 
     /// Without a token, and with one that nobody has.
-    async fn no_token(&mut self, method: &str, pattern: &str, may: May) {
-        let path = self.path(pattern).await;
+    fn no_token(&mut self, method: &str, pattern: &str, may: May) {
+        let path = self.path(pattern);
         let request = || Request::new(&method.to_uppercase(), &path);
         let (none, wrong) = (request(), request().token("not-a-token-of-anybody"));
         let (none, wrong) = (none.status(&self.api.address), wrong.status(&self.api.address));
@@ -301,7 +302,7 @@ impl Matrix {
     }
 
     /// The path, filled with what is there: a job that waits, its queue and lane, a remote worker's node.
-    async fn path(&self, pattern: &str) -> String {
+    fn path(&self, pattern: &str) -> String {
         if pattern.ends_with("/lane/release") {
             let key = fastrand::u64(..).to_string();
             self.done("admin", "/api/v1/queues/release/jobs", json!({ "key": key }));

@@ -19,6 +19,7 @@ mod matrix;
 mod openapi;
 mod people;
 mod push;
+mod siege;
 #[cfg(feature = "otlp")]
 mod spans;
 mod stores;

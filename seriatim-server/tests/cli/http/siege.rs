@@ -143,7 +143,8 @@ impl<'a> Siege<'a> {
     fn holds_its_lanes(&self) -> Duration {
         let keys: Vec<Value> = (0..20).map(|i| json!({ "key": i.to_string() })).collect();
         self.post("ops", JOBS, &keys.into()).done();
-        let wish = json!({ "worker": "w", "queues": ["orders"], "limit": 20, "lease_ttl_sec": LEASE_S });
+        let wish =
+            json!({ "worker": "w", "queues": ["orders"], "limit": 20, "lease_ttl_sec": LEASE_S });
         let lanes = self.post("robot", "/api/v1/work/claim", &wish).done()["lanes"].clone();
         let lanes = lanes.as_array().unwrap();
         assert_eq!(lanes.len(), 20);
@@ -182,7 +183,10 @@ impl<'a> Siege<'a> {
                 did += 1;
             }
             let started = Instant::now();
-            assert_eq!(self.ask("ops", "GET", "/api/v1/queues").send(&self.api.address).status, 200);
+            assert_eq!(
+                self.ask("ops", "GET", "/api/v1/queues").send(&self.api.address).status,
+                200
+            );
             slowest = slowest.max(started.elapsed());
             std::thread::park_timeout(Duration::from_millis(100));
         }
@@ -238,7 +242,10 @@ fn all_at_once(store: &str) {
         scope.spawn(|| siege.silent_connections());
         (holds.join().unwrap(), administers.join().unwrap())
     });
-    println!("{lasts:?}: slowest heartbeat {beat:?}, slowest action {action:?}, at most {} MiB", memory(&api));
+    println!(
+        "{lasts:?}: slowest heartbeat {beat:?}, slowest action {action:?}, at most {} MiB",
+        memory(&api)
+    );
     // In a run of all tests others use the machine.
     assert!(asked.is_none() || action < ACTION_MAX, "{action:?}");
 }
