@@ -105,7 +105,8 @@ impl Server {
             let serving = tokio::spawn(async move {
                 let (_open, closing) = watch::channel(false);
                 let line = Line::new(Arc::default(), peer.ip());
-                connection(server, peer, router, closing, line).await;
+                connection(server, peer, router, closing, line.clone()).await;
+                line.end();
             });
             let answer = talk(client, input).await;
             timeout(END_MAX, serving).await.expect("the connection ends").unwrap();
