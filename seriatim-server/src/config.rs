@@ -3,6 +3,8 @@
 mod cron;
 mod explain;
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;
 mod worker;
 

@@ -40,16 +40,48 @@ pub async fn connect_existing(url: &str) -> Result<SharedStore> {
 }
 
 async fn reach(url: &str) -> Result<SharedStore> {
+    match kind(url)? {
+        Kind::Memory => Ok(Arc::new(crate::Memory::new())),
+        Kind::Sqlite(rest) => sqlite(rest),
+        Kind::Postgres => postgres(url).await,
+        Kind::Mysql => mysql(url).await,
+        Kind::Redis => redis(url).await,
+    }
+}
+
+/// What a URL names, by its scheme.
+enum Kind<'a> {
+    Memory,
+    /// What stands behind the scheme.
+    Sqlite(&'a str),
+    Postgres,
+    Mysql,
+    Redis,
+}
+
+fn kind(url: &str) -> Result<Kind<'_>> {
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err(unknown(&format!("{url:?} is not a store URL")));
     };
     match scheme {
-        "memory" => Ok(Arc::new(crate::Memory::new())),
-        "sqlite" => sqlite(rest),
-        "postgres" | "postgresql" => postgres(url).await,
-        "mysql" | "mariadb" => mysql(url).await,
-        "redis" | "rediss" | "redis-cluster" | "redis-sentinel" => redis(url).await,
+        "memory" => Ok(Kind::Memory),
+        "sqlite" => Ok(Kind::Sqlite(rest)),
+        "postgres" | "postgresql" => Ok(Kind::Postgres),
+        "mysql" | "mariadb" => Ok(Kind::Mysql),
+        "redis" | "rediss" | "redis-cluster" | "redis-sentinel" => Ok(Kind::Redis),
         _ => Err(unknown(&format!("there is no kind of store called {scheme:?}"))),
+    }
+}
+
+/// Reads a URL as [`connect`] does, and opens nothing.
+#[cfg(all(test, feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis"))]
+pub(crate) fn read_url(url: &str) -> Result<()> {
+    match kind(url)? {
+        Kind::Memory => Ok(()),
+        Kind::Sqlite(rest) => sqlite_path(rest).map(drop),
+        Kind::Postgres => crate::Postgres::read_url(url),
+        Kind::Mysql => crate::Mysql::read_url(url),
+        Kind::Redis => crate::Redis::read_url(url),
     }
 }
 

@@ -10,6 +10,10 @@ use crate::error::{Error, Result};
 use crate::job::{Job, RunAt, validate_queue_name};
 use crate::limits::NAME_BYTES_MAX;
 use crate::queue::Queue;
+use crate::text::one_line;
+
+/// Longest schedule, in bytes. One that names each minute, hour and day takes half of it.
+const SCHEDULE_BYTES_MAX: usize = 1_000;
 
 /// What becomes of ticks that fell due while no node was running.
 ///
@@ -151,6 +155,11 @@ fn is_repeated(time: &jiff::Zoned) -> bool {
 }
 
 fn parse(expression: &str, zone: &str) -> Result<Crontab> {
+    if expression.len() > SCHEDULE_BYTES_MAX {
+        let message =
+            format!("has {} bytes; at most {SCHEDULE_BYTES_MAX} are taken", expression.len());
+        return Err(Error::invalid("schedule", message));
+    }
     if expression.split_whitespace().count() != 5 {
         let message = format!(
             "{expression:?} must have five fields: minute, hour, day of month, month, day of week"
@@ -158,7 +167,14 @@ fn parse(expression: &str, zone: &str) -> Result<Crontab> {
         return Err(Error::invalid("schedule", message));
     }
     jiff::tz::TimeZone::get(zone)
-        .map_err(|e| Error::invalid("time_zone", format!("{zone:?} is not known")).because(e))?;
+        .map_err(|_| Error::invalid("time_zone", format!("{zone:?} is not known")))?;
     parse_crontab(&format!("{expression} {zone}"))
-        .map_err(|e| Error::invalid("schedule", format!("{expression:?}: {e}")))
+        .map_err(|e| Error::invalid("schedule", format!("{expression:?}: {}", reason(&e))))
+}
+
+/// What the reader says is wrong, without the schedule and the arrow that it draws below.
+fn reason(error: &cronexpr::Error) -> String {
+    let told = error.to_string();
+    let last = told.lines().last().unwrap_or_default();
+    one_line(last.trim_start_matches([' ', '^']))
 }

@@ -1,4 +1,4 @@
-//! Private database servers for tests and benchmarks.
+//! Private database servers for tests and benchmarks, and [`fuzz`]ing.
 //!
 //! [`Postgres`], [`Mysql`] and [`Redis`] start a real server in a directory of its own, on a free port of
 //! 127.0.0.1. Nothing of the machine is shared or changed: a server that already runs there is
@@ -23,6 +23,7 @@
 mod account;
 mod authority;
 mod directory;
+pub mod fuzz;
 mod mysql;
 mod pgbouncer;
 mod port;

@@ -5,6 +5,7 @@ mod coverage;
 mod deny;
 mod faults;
 mod files;
+mod fuzz;
 mod packages;
 mod peers;
 mod seeds;
@@ -30,6 +31,9 @@ Developer commands of Seriatim.
     cargo xtask faults [--jobs N]
                                 killed, paused and restarted processes and servers under a load of
                                 20,000 jobs (or N) in each mode, with the judgement of each
+    cargo xtask fuzz --minutes N [--seed S]
+                                all readers of what others wrote (HTTP, workers, configuration, files, URLs,
+                                …), N minutes in all: no panic, no 5xx, no hang, memory flat
     cargo xtask seeds           the rows of docs/parity.md, and the tests that show them
     cargo xtask servers         a private PostgreSQL, MariaDB and Redis to develop and measure against,
                                 until Ctrl-C
@@ -78,6 +82,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["coverage"] => coverage::run(&root())?,
         ["deny"] => deny::run(&root())?,
         ["faults", rest @ ..] => faults::run(&root(), rest)?,
+        ["fuzz", rest @ ..] => fuzz::run(&root(), rest)?,
         ["seeds"] => seeds::run(&root())?,
         ["simulate", rest @ ..] => simulate::run(&root(), rest)?,
         ["bench-peers", rest @ ..] => peers::run(&root(), rest)?,

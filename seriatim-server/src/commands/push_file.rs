@@ -312,6 +312,10 @@ fn unreadable(error: &serde_json::Error) -> Failure {
 }
 
 #[cfg(test)]
+#[path = "push_file_fuzz.rs"]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -8,6 +8,8 @@ mod caller;
 mod cron;
 mod dataloader;
 mod events;
+#[cfg(test)]
+mod fuzz;
 mod health;
 mod home;
 mod implied;

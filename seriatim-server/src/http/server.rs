@@ -314,7 +314,7 @@ fn hurry(stream: &TcpStream) {
 pub(super) struct Peer(pub(super) SocketAddr);
 
 /// Serves one connection until it ends, or until the server does.
-async fn connection(
+pub(super) async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     router: Router,

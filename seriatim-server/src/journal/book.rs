@@ -112,10 +112,11 @@ fn find(limits: &Limits, job: JobId) -> io::Result<Vec<Value>> {
     for (path, ..) in files(&limits.folder)? {
         // Another process may have removed it by now.
         let Ok(file) = File::open(&path) else { continue };
-        for line in BufReader::new(file).lines() {
+        for line in BufReader::new(file).split(b'\n') {
             let line = line?;
-            let event = Some(&line).filter(|line| line.contains(&name));
-            let event = event.and_then(|line| serde_json::from_str::<Value>(line).ok());
+            // What is no text is no event: a writer was killed, or a disk is damaged.
+            let text = std::str::from_utf8(&line).ok().filter(|text| text.contains(&name));
+            let event = text.and_then(|text| serde_json::from_str::<Value>(text).ok());
             let is_its = |event: &Value| {
                 event["job_id"] == *job.to_string() && event["at"].as_str() >= Some(&oldest)
             };
@@ -234,6 +235,10 @@ impl Writer {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "book_fuzz.rs"]
+mod fuzz;
 
 #[cfg(test)]
 mod tests {

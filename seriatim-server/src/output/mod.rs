@@ -20,6 +20,9 @@ pub(crate) use log::DEFAULT_LEVEL;
 pub(crate) use log::{LogFilter, LogFormat, check_log, start_log};
 pub(crate) use terminal::Terminal;
 
+/// Most of a message that is told to people, in bytes: it may quote what somebody else wrote.
+const MESSAGE_BYTES_MAX: usize = 16 << 10;
+
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -92,11 +95,25 @@ impl Failure {
         if !self.message.is_empty() {
             let told = match json {
                 true => self.document().to_string(),
-                false => format!("seriatim: {}", self.message),
+                false => format!("seriatim: {}", self.told()),
             };
             let _ = writeln!(std::io::stderr(), "{told}");
         }
         ExitCode::from(self.code)
+    }
+
+    /// The message for a terminal: a file that it quotes moves no cursor and fills no screen.
+    pub(crate) fn told(&self) -> String {
+        let lines = text::lines(&self.message);
+        seriatim::text::cut_middle(&lines, MESSAGE_BYTES_MAX).into_owned()
+    }
+
+    /// What people read under fuzz.
+    #[cfg(test)]
+    pub(crate) fn check_told(&self) {
+        let told = self.told();
+        assert!(told.len() <= MESSAGE_BYTES_MAX, "{} bytes", told.len());
+        assert!(told.lines().all(|line| line.chars().all(seriatim::text::is_plain)), "{told:?}");
     }
 
     /// What programs read. Absent is what there is not.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use seriatim::limits::DELAY_MAX;
+use seriatim::text::cut_middle;
 use seriatim::{Batch, LaneId, Outcome, Outcomes, Payload};
 
 use super::lines::{LINE_BYTES_MAX, Line};
@@ -24,6 +25,8 @@ const LANE_FIELDS: [&str; 5] = ["lane", "outcome", "error", "retry_in", "done"];
 const ANSWER: &str = r#"{"type":"result","results":[{"lane":…,"outcome":…}]}"#;
 /// How much of a wrong value an error shows, in bytes.
 const SHOWN_BYTES_MAX: usize = 80;
+/// How much of what the reader of JSON says of a line.
+const SHOWN_ERROR_BYTES_MAX: usize = 200;
 /// A `type` that differs from another one by at most so many letters was meant to be that one.
 const SLIP_MAX: usize = 2;
 /// How many names of lanes an error shows.
@@ -81,7 +84,11 @@ pub(crate) fn read(line: &Line) -> Heard {
     let parsed = if line.is_cut {
         Err(format!("is longer than {LINE_BYTES_MAX} bytes"))
     } else {
-        fields_of(text, &mut fields).map_err(|error| format!("is not a JSON object ({error})"))
+        fields_of(text, &mut fields).map_err(|error| {
+            // It may quote all of the line.
+            let error = one_line(&error.to_string());
+            format!("is not a JSON object ({})", cut_middle(&error, SHOWN_ERROR_BYTES_MAX))
+        })
     };
     let is_marked = fields.iter().any(|(name, _)| MARKS.contains(&name.as_str()));
     let about = Fault {
@@ -471,6 +478,9 @@ fn words(known: &[&str]) -> String {
     }
 }
 
+#[cfg(test)]
+#[path = "answer_fuzz.rs"]
+mod fuzz;
 #[cfg(test)]
 #[path = "answer_tests.rs"]
 mod tests;

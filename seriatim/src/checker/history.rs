@@ -9,9 +9,12 @@ use crate::id::{JobId, LaneId, Token};
 use crate::queue::{Merge, Mode};
 use crate::settle::Fate;
 use crate::store::{JobState, PushStatus};
+use crate::text::{cut_middle, one_line};
 
 /// Longest line of a history, in bytes.
 const LINE_BYTES_MAX: usize = 16 << 20;
+/// Most of what an error quotes of a line, in bytes.
+const TOLD_BYTES_MAX: usize = 1_000;
 
 /// Something that a producer or a worker saw. Times are microseconds of one clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -261,10 +264,11 @@ impl History {
     /// Reads lines of JSON. A last line that ends in the middle is counted and left out; any other
     /// that cannot be read is an error that names it.
     pub fn read(&mut self, reader: impl BufRead, name: &str) -> Result<(), HistoryError> {
-        let mut pending: Option<HistoryError> = None;
-        for (i, line) in reader.lines().enumerate() {
+        let mut pending: Option<(HistoryError, bool)> = None;
+        // Bytes, as a writer can be killed in the middle of a character.
+        for (i, line) in reader.split(b'\n').enumerate() {
             let at = i as u64 + 1;
-            if let Some(error) = pending.take() {
+            if let Some((error, _)) = pending.take() {
                 return Err(error);
             }
             let wrong = |message: String| HistoryError::new(name, at, message);
@@ -272,16 +276,20 @@ impl History {
             if line.len() > LINE_BYTES_MAX {
                 return Err(wrong(format!("is longer than {LINE_BYTES_MAX} bytes")));
             }
-            if line.trim().is_empty() {
+            if line.trim_ascii().is_empty() {
                 continue;
             }
-            match serde_json::from_str(&line) {
+            match serde_json::from_slice(&line) {
                 Ok(event) => self.events.push(event),
-                Err(e) => pending = Some(wrong(format!("is not an event: {e}"))),
+                Err(e) => {
+                    let told = one_line(&e.to_string());
+                    let told = cut_middle(&told, TOLD_BYTES_MAX);
+                    pending = Some((wrong(format!("is not an event: {told}")), e.is_eof()));
+                }
             }
         }
         match pending {
-            Some(error) if !error.message.contains("EOF") => Err(error),
+            Some((error, false)) => Err(error),
             Some(_) => {
                 self.torn += 1;
                 Ok(())

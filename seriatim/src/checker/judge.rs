@@ -1,6 +1,7 @@
 //! The judgements about claims and deliveries. Order and loss are in `order.rs`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
 
 use super::history::{Event, Handed, History, JobFate, PushResult};
 use super::order;
@@ -246,9 +247,14 @@ fn token_times(facts: &Facts<'_>) -> HashMap<Entity, BTreeMap<Token, i64>> {
     times
 }
 
+/// All higher tokens.
+fn above(token: Token) -> (Bound<Token>, Bound<Token>) {
+    (Bound::Excluded(token), Bound::Unbounded)
+}
+
 /// When a token was superseded: when the next higher one was taken.
 fn superseded_at(times: &BTreeMap<Token, i64>, token: Token) -> i64 {
-    times.range(Token(token.0 + 1)..).map(|(_, at)| *at).min().unwrap_or(i64::MAX)
+    times.range(above(token)).map(|(_, at)| *at).min().unwrap_or(i64::MAX)
 }
 
 fn overlaps(facts: &Facts<'_>, report: &mut Report) {
@@ -341,7 +347,7 @@ fn unseen_takeovers<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = JobId> + '
     let was_taken = move |turn: &&Turn<'_>| {
         let held = (&turn.entity, turn.token);
         let next = times.get(&turn.entity);
-        let next = next.and_then(|times| times.range(Token(turn.token.0 + 1)..).next());
+        let next = next.and_then(|times| times.range(above(turn.token)).next());
         let by_claim = next.is_some_and(|(token, _)| !rescued.contains(&(&turn.entity, *token)));
         by_claim && !accepted.contains(&held) && (turn.died || refused.contains(&held))
     };

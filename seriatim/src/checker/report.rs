@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::text::one_line;
+
 /// Violations kept with their text; the others are counted.
 const KEPT_MAX: usize = 20;
 
@@ -105,7 +107,8 @@ impl Report {
         let verdict = self.verdicts.entry(judgement).or_default();
         verdict.violations += 1;
         if verdict.examples.len() < KEPT_MAX {
-            verdict.examples.push(what());
+            // It names keys and the like as the history has them.
+            verdict.examples.push(one_line(&what()));
         }
     }
 }
@@ -120,8 +123,11 @@ impl fmt::Display for Report {
         )?;
         writeln!(f, "deliveries               {:>9}   (in {} turns)", self.deliveries, self.turns)?;
         let again: u64 = self.duplicates.values().sum();
-        let causes: Vec<String> =
-            self.duplicates.iter().map(|(cause, count)| format!("{count} after {cause}")).collect();
+        let causes: Vec<String> = self
+            .duplicates
+            .iter()
+            .map(|(cause, count)| format!("{count} after {}", one_line(cause)))
+            .collect();
         let causes = if causes.is_empty() { "none".to_owned() } else { causes.join(", ") };
         writeln!(f, "delivered again          {again:>9}   ({causes})")?;
         writeln!(

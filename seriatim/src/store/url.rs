@@ -1,8 +1,11 @@
 //! What the URLs of the database servers say alike: the values behind `name=`.
 
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::text::one_line;
 
 /// Connections of one store, when the URL names no number.
 pub(super) const CONNECTIONS: usize = 8;
@@ -13,6 +16,8 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a call may take, the wait for a free connection included.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// What stands behind the `?` may be a part of a password, which no error quotes.
+const UNESCAPED: &str = "has an @ behind a ?: in a password write ? as %3F and @ as %40";
 /// Letters of an unknown option's name that are shown.
 const NAME_CHARS_MAX: usize = 40;
 /// Words that differ by at most so many letters are taken for a slip of the pen.
@@ -21,7 +26,10 @@ const SLIP_EDITS_MAX: usize = 3;
 /// `name=value` without the value's %-escapes.
 pub(super) fn name_and_value(pair: &str) -> Result<(&str, String)> {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-    let broken = || Error::invalid(name.to_owned(), "holds a broken %-escape");
+    let broken = || match pair.contains('@') {
+        true => Error::invalid("store", UNESCAPED),
+        false => Error::invalid(shown(name), "holds a broken %-escape"),
+    };
     Ok((name, decoded(value).ok_or_else(broken)?))
 }
 
@@ -51,14 +59,24 @@ pub(super) fn length(name: &'static str, value: &str) -> Result<Duration> {
     length.ok_or_else(|| Error::invalid(name, "is a length such as 30s"))
 }
 
+/// The name of an option, as errors show it.
+fn shown(name: &str) -> String {
+    one_line(&name.chars().take(NAME_CHARS_MAX).collect::<String>())
+}
+
+/// What is wrong with a file that an option names.
+pub(super) fn unreadable(option: &'static str, path: &Path, error: &io::Error) -> Error {
+    let path = one_line(&path.to_string_lossy());
+    Error::invalid(option, format!("{path} cannot be read: {error}"))
+}
+
 /// Refuses an option that a URL with this query names and that there is not.
 pub(super) fn unknown_option(query: &str, name: &str, known: &[&str]) -> Error {
     // Then the `?` may stand in a password, which no error quotes.
     if query.contains('@') {
-        let message = "has an @ behind a ?: in a password write ? as %3F and @ as %40";
-        return Error::invalid("store", message);
+        return Error::invalid("store", UNESCAPED);
     }
-    let shown: String = name.chars().take(NAME_CHARS_MAX).collect();
+    let shown = shown(name);
     let plain = |name: &str| name.to_ascii_lowercase().replace(['-', '_'], "");
     let near = known.iter().map(|known| (edits(&plain(&shown), &plain(known)), known));
     let near = near.min().filter(|(edits, _)| *edits <= SLIP_EDITS_MAX);

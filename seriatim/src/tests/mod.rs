@@ -1,6 +1,7 @@
-//! Tests of the pure part: ids, payloads, retries, durations, and what a settlement decides.
+//! Tests of the pure part: ids, payloads, retries, durations, what a settlement decides, and readers under fuzz.
 #![allow(clippy::unwrap_used)]
 
+mod fuzz;
 mod naming;
 mod planning;
 #[cfg(feature = "cron")]

@@ -108,6 +108,10 @@ pub(crate) fn verify(file: impl BufRead, before: Option<String>) -> io::Result<V
 }
 
 #[cfg(test)]
+#[path = "chain_fuzz.rs"]
+mod fuzz;
+
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;

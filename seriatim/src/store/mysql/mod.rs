@@ -174,6 +174,12 @@ fn timed_out(limit: Duration) -> Error {
 }
 
 impl Mysql {
+    /// Reads a URL and connects to nothing.
+    #[cfg(test)]
+    pub(crate) fn read_url(url: &str) -> Result<()> {
+        Options::parse(url).map(drop)
+    }
+
     /// Opens the store in the database that `url` names: `mysql://user:password@host:port/database`, or
     /// the same with `mariadb:`.
     ///

@@ -116,10 +116,7 @@ impl Ours {
                 return Err(Error::invalid("ssl-ca", message));
             }
             Some(path) => {
-                let pem = std::fs::read(path).map_err(|e| {
-                    let message = format!("{} cannot be read: {e}", path.display());
-                    Error::invalid("ssl-ca", message)
-                })?;
+                let pem = std::fs::read(path).map_err(|e| url::unreadable("ssl-ca", path, &e))?;
                 tls = tls.with_root_certs(vec![pem.into()]).with_disable_built_in_roots(true);
             }
             None => {}

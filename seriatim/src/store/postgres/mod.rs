@@ -56,6 +56,12 @@ pub struct Postgres {
 }
 
 impl Postgres {
+    /// Reads a URL and connects to nothing.
+    #[cfg(test)]
+    pub(crate) fn read_url(url: &str) -> Result<()> {
+        Options::parse(url).map(drop)
+    }
+
     /// Opens the store that `url` names: `postgres://user:password@host:port/database`.
     ///
     /// Behind a `?` it may hold what the driver knows (`connect_timeout`, in seconds, 10 when it is

@@ -21,6 +21,7 @@ use tokio_rustls::rustls::{
 use tokio_rustls::{TlsConnector, client};
 
 use crate::error::{Error, Result};
+use crate::text::one_line;
 
 /// How connections are encrypted, where the URL does not rule it out.
 #[derive(Clone)]
@@ -69,7 +70,8 @@ impl Tls {
 
 fn add_file(store: &mut RootCertStore, path: &Path) -> Result<()> {
     let wrong = |e: &dyn std::fmt::Display| {
-        let message = format!("{} holds no certificates in PEM: {e}", path.display());
+        let path = one_line(&path.to_string_lossy());
+        let message = format!("{path} holds no certificates in PEM: {e}");
         Error::invalid("sslrootcert", message)
     };
     for certificate in CertificateDer::pem_file_iter(path).map_err(|e| wrong(&e))? {

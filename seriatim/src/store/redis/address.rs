@@ -7,7 +7,7 @@
 use redis::{Client, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 
 use crate::error::{Error, Result};
-use crate::store::url::{name_and_value, unknown_option};
+use crate::store::url::{name_and_value, unknown_option, unreadable};
 
 /// Most replicas that a batch can be made to wait for.
 const WAIT_REPLICAS_MAX: u32 = 100;
@@ -126,8 +126,7 @@ fn read_query(query: &str) -> Result<(Options, String)> {
 }
 
 fn read_ca(path: &str) -> Result<Vec<u8>> {
-    std::fs::read(path)
-        .map_err(|error| Error::invalid("ca", format!("{path} cannot be read: {error}")))
+    std::fs::read(path).map_err(|error| unreadable("ca", path.as_ref(), &error))
 }
 
 fn flag(name: &'static str, value: &str) -> Result<bool> {

@@ -78,6 +78,12 @@ pub struct Redis {
 }
 
 impl Redis {
+    /// Reads a URL and connects to nothing.
+    #[cfg(test)]
+    pub(crate) fn read_url(url: &str) -> Result<()> {
+        address::read(url).map(drop)
+    }
+
     /// Opens the store with prefix `seriatim` on the server at `url`: `redis://…`, `rediss://…`,
     /// `redis-cluster://a:port,b:port` or `redis-sentinel://a:port,b:port/MASTER`; `docs/redis-layout.md`
     /// says what may stand behind a `?`.

@@ -1,0 +1,121 @@
+//! `cargo xtask fuzz`: every reader of what others wrote, under fuzz for as long as one likes.
+
+use std::path::Path;
+use std::process::Output;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use seriatim_testkit::fuzz::{REPORT, SECONDS_VARIABLE, SEED_VARIABLE};
+
+use crate::{Failure, cargo, step};
+
+/// Where there are surfaces. Debug builds, as for the tests: arithmetic that overflows is found.
+const PACKAGES: [&str; 2] = ["seriatim", "seriatim-server"];
+/// What the paths of their tests have in common.
+const FILTER: &str = "fuzz::";
+const USAGE: &str = "write it as: cargo xtask fuzz --minutes N [--seed S]";
+
+/// A test that attacks one surface.
+struct Surface {
+    package: &'static str,
+    test: String,
+}
+
+/// `args`: `--minutes N`, and perhaps `--seed S`.
+pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
+    let (minutes, seed) = match args {
+        ["--minutes", minutes] => (minutes.parse().ok(), Some(chance())),
+        ["--minutes", minutes, "--seed", seed] => (minutes.parse().ok(), seed.parse().ok()),
+        _ => (None, None),
+    };
+    let (Some(minutes @ 1..), Some(seed)) = (minutes, seed) else {
+        return Err(Failure::Usage(USAGE.to_owned()));
+    };
+    let mut surfaces: Vec<Surface> = Vec::new();
+    for package in PACKAGES {
+        surfaces.extend(list(root, package)?);
+    }
+    let seconds = (minutes * 60_u64 / surfaces.len().max(1) as u64).max(1);
+    step::announce(&format!("{} surfaces, {seconds} s each, seed {seed}", surfaces.len()));
+    let (mut inputs, mut failed) = (0, Vec::new());
+    for surface in &surfaces {
+        match surface.attack(root, seconds, seed)? {
+            Ok(number) => inputs += number,
+            Err(()) => failed.push(surface.test.as_str()),
+        }
+    }
+    println!("{inputs} inputs in all");
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Failed(format!("something was found: {}", failed.join(", ")))),
+    }
+}
+
+fn chance() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn list(root: &Path, package: &'static str) -> Result<Vec<Surface>, String> {
+    let output = output(root, package, &[FILTER, "--list", "--format", "terse"], &[])?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let tests = text.lines().filter_map(|line| line.strip_suffix(": test"));
+    Ok(tests.map(|test| Surface { package, test: test.to_owned() }).collect())
+}
+
+fn output(
+    root: &Path,
+    package: &str,
+    args: &[&str],
+    variables: &[(&str, String)],
+) -> Result<Output, String> {
+    let mut command = cargo::command(root, &["test", "--all-features", "--lib", "--package"]);
+    command.arg(package).arg("--").args(args).envs(variables.iter().cloned());
+    command.output().map_err(|error| format!("cargo test: {error}"))
+}
+
+impl Surface {
+    /// In a process of its own, whose memory is this surface's. How many inputs there were; nothing when one
+    /// did harm.
+    fn attack(&self, root: &Path, seconds: u64, seed: u64) -> Result<Result<u64, ()>, String> {
+        let variables =
+            [(SECONDS_VARIABLE, seconds.to_string()), (SEED_VARIABLE, seed.to_string())];
+        let args = ["--exact", &self.test, "--nocapture"];
+        let output = output(root, self.package, &args, &variables)?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let report = text.lines().find_map(report);
+        match (output.status.success(), report) {
+            (true, Some((report, inputs))) => {
+                println!("{report}");
+                Ok(Ok(inputs))
+            }
+            _ => {
+                eprintln!("{}: {}", self.test, output.status);
+                eprintln!("{text}{}", String::from_utf8_lossy(&output.stderr));
+                Ok(Err(()))
+            }
+        }
+    }
+}
+
+/// What a surface says at its end, and the number of inputs in it.
+fn report(line: &str) -> Option<(&str, u64)> {
+    // The name of the test may stand before it, on the same line.
+    let (_, report) = line.split_once(REPORT)?;
+    let (_, inputs) = report.split_once(": ")?;
+    Some((report, inputs.split_once(" inputs")?.0.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::report;
+
+    #[test]
+    fn the_number_of_inputs_is_read_of_a_report() {
+        let line = "test tests::fuzz::x ... fuzz cron: 1234 inputs, 99 a second; 8 MiB resident";
+        let told = "cron: 1234 inputs, 99 a second; 8 MiB resident";
+        assert_eq!(report(line), Some((told, 1_234)));
+        assert_eq!(report("running 1 test"), None);
+    }
+}
