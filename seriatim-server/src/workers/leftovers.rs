@@ -110,8 +110,10 @@ fn look(origin: &Origin) -> Result<(Vec<Leftover>, Option<i32>), String> {
             }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 // Of another user, as a program is that changed its user; or hidden. Its session is
-                // told to all.
-                let may_be = stat.session == origin.session && stat.started >= origin.started;
+                // told to all. Who leads it was there before, if only in the same tick of the clock.
+                let may_be = stat.session == origin.session
+                    && pid != origin.session
+                    && stat.started >= origin.started;
                 if may_be && !is_a_node(name) {
                     unknown = Some(pid);
                 }
