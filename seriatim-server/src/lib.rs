@@ -34,6 +34,8 @@ struct Cli {
 
 /// The program `seriatim`, with the arguments of this process.
 pub fn main() -> ExitCode {
+    // First of all: programs that another one of this user left behind may be looking. `serve` needs it.
+    let _ = workers::hide();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let json = asks_for_json(&arguments);
     run(arguments).unwrap_or_else(|failure| failure.report(json))

@@ -214,9 +214,11 @@ impl Gate {
             },
         };
         let (status, count) = (response.status(), response.extensions().get().copied());
-        match is_refusal(status) {
-            true => self.app.audit.refused(entry, status).await,
-            false => self.app.audit.write(entry, status, count).await,
+        if is_refusal(status) {
+            self.app.audit.refused(entry, status).await;
+        } else if !self.app.audit.write(entry, status, count).await && status.is_success() {
+            let said = "it was carried out, but the audit log cannot be written: see the log";
+            return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, said).into_response();
         }
         response
     }

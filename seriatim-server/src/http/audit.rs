@@ -113,8 +113,13 @@ impl Audit {
         self.storm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a line. It is in the file when this is ready.
-    pub(super) async fn write(&self, mut entry: Entry, status: StatusCode, count: Option<Count>) {
+    /// Writes a line. It is in the file when this is ready. Whether it could be written.
+    pub(super) async fn write(
+        &self,
+        mut entry: Entry,
+        status: StatusCode,
+        count: Option<Count>,
+    ) -> bool {
         entry.status = status.as_u16();
         entry.count = count.map(|Count(count)| count);
         entry.left_out = std::mem::take(&mut self.storm().left_out);
@@ -122,16 +127,18 @@ impl Audit {
         let line = serde_json::to_string(&entry).unwrap_or_default();
         let Some(file) = self.file.clone() else {
             tracing::info!(target: "seriatim::audit", "{line}");
-            return;
+            return true;
         };
         let append = move || {
             let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Err(error) = file.append(&line) {
-                tracing::error!(%error, "the audit log cannot be written: {line}");
-            }
+            file.append(&line)
+                .inspect_err(
+                    |error| tracing::error!(%error, "the audit log cannot be written: {line}"),
+                )
+                .is_ok()
         };
         // It can wait for the disk and for other processes, however short the line is.
-        let _ = off_thread(usize::MAX, append).await;
+        off_thread(usize::MAX, append).await.unwrap_or(false)
     }
 
     /// Writes down a request that was refused, unless there are too many of them.
@@ -183,7 +190,7 @@ impl Entry {
             on: names(request, pattern),
             asked: None,
             method: request.method().to_string(),
-            target: target.chars().take(TARGET_BYTES_MAX).collect(),
+            target: one_line(&target.chars().take(TARGET_BYTES_MAX).collect::<String>()),
             request_id: text(request.headers(), REQUEST_ID.as_str()),
             status: 0,
             count: None,

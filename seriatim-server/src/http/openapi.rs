@@ -1,5 +1,6 @@
 //! The OpenAPI 3.1 document, made of the same list as the router.
 
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -8,9 +9,9 @@ use serde_json::{Map, Value, json};
 use super::auth::Access;
 use super::input::{JSON, NDJSON};
 use super::problem::PROBLEM_JSON;
-use super::route::{Answer, Parameter, Route};
+use super::route::{Parameter, Route};
 use super::schema::Schema;
-use super::state::Shared;
+use super::state::{App, Shared};
 use super::{dataloader, jobs, lanes, morgue, nodes, push, queues, work};
 
 pub(super) fn routes() -> Vec<Route> {
@@ -32,8 +33,22 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
+/// What is answered to those who want to know the API.
+pub(super) struct Described {
+    document: Bytes,
+    page: Bytes,
+}
+
+fn described(app: &App) -> &Described {
+    app.described.get_or_init(|| {
+        let document = super::openapi(&app.base_path);
+        let page = super::page::of(&document).into();
+        Described { document: document.to_string().into(), page }
+    })
+}
+
 async fn page(State(app): State<Shared>) -> Response {
-    super::page::served(super::page::of(&super::openapi(&app.base_path)))
+    super::page::served(described(&app).page.clone())
 }
 
 async fn style() -> Response {
@@ -41,8 +56,9 @@ async fn style() -> Response {
     (head, super::page::STYLE).into_response()
 }
 
-async fn serve(State(app): State<Shared>) -> Answer {
-    Answer(super::openapi(&app.base_path))
+async fn serve(State(app): State<Shared>) -> Response {
+    let head = [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))];
+    (head, described(&app).document.clone()).into_response()
 }
 
 /// The document of these endpoints.

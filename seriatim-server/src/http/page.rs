@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use axum::body::Bytes;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
@@ -15,13 +16,13 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 );
 
 /// A page as the answer, which runs no script and is shown in no frame.
-pub(super) fn served(page: String) -> Response {
+pub(super) fn served(page: impl Into<Bytes>) -> Response {
     let head = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     ];
-    (head, page).into_response()
+    (head, page.into()).into_response()
 }
 
 /// The page of a document.

@@ -171,6 +171,8 @@ async fn at_once(
     // The text is copied by now; what was made of it takes its place.
     held.bytes.clear();
     held.hold(app.budgets.hold(caller, jobs.len() * JOB_BYTES)?);
+    // Once more: while a slow body was read, others made queues.
+    app.queues.makes(&*app.store, target.queue).await?;
     let pushed = match is_array {
         true if jobs.is_empty() => Vec::new(),
         true => app.client.push_all(jobs).await?,
@@ -300,6 +302,8 @@ impl<'a> Loading<'a> {
         let (jobs, lines) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.lines));
         self.bytes = 0;
         let Some(first) = lines.first().copied() else { return Ok(()) };
+        let room = self.app.queues.makes(&*self.app.store, self.target.queue).await;
+        room.map_err(|problem| self.tell(problem))?;
         match self.app.client.push_all(jobs).await {
             Ok(pushed) => {
                 self.target.sending.sent(&pushed);

@@ -1,6 +1,6 @@
 //! What all requests share.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use seriatim::{Client, Cron, Ending, Observer, Queue, SharedStore, Summary, TurnLog};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
@@ -12,6 +12,7 @@ use super::leases::Leases;
 use super::limits::{Budgets, IMPLIED_QUEUES_MAX};
 use super::logins::Logins;
 use super::metrics::{Meter, Metered};
+use super::openapi::Described;
 use super::work::Workers;
 use crate::journal::Journal;
 use crate::trace::Traces;
@@ -41,6 +42,8 @@ pub(crate) struct App {
     pub(super) leases: Leases,
     /// Held by what goes on although its client may be gone; see [`App::finished`].
     unfinished: Arc<RwLock<()>>,
+    /// The OpenAPI document and its page, made when first asked for: anybody may ask, at any rate.
+    pub(super) described: OnceLock<Described>,
     draining: watch::Sender<bool>,
 }
 
@@ -95,6 +98,7 @@ impl App {
             budgets: Budgets::default(),
             logins: Logins::default(),
             unfinished: Arc::default(),
+            described: OnceLock::new(),
             draining: watch::Sender::new(false),
         })
     }

@@ -233,3 +233,26 @@ fn what_the_command_line_changes_is_audited_before_it_is_done() {
     assert!(text(&refused).contains("nothing was done: the audit log"), "{}", text(&refused));
     assert!(text(&site.run(&["queues", "show", "orders"])).contains("paused"));
 }
+
+#[test]
+fn an_action_whose_line_cannot_be_written_is_not_acknowledged() {
+    let site = Site::new(&format!(
+        "[http]\naudit_file = \"/dev/full\"\n{TOKENS}[queues.orders]\nmode = \"fifo\"\n"
+    ));
+    let api = Api::with(site, |command| {
+        command.env("T_OPS", "the-secret-of-ops").env("T_SHOP", "the-secret-of-shop");
+    });
+    let pause = Request::new("POST", "/api/v1/queues/orders/pause").token("the-secret-of-ops");
+    let (_, detail) = pause.send(&api.address).refused(500);
+    assert!(detail.contains("it was carried out, but the audit log cannot be written"), "{detail}");
+}
+
+#[test]
+fn no_line_holds_a_control_character_that_a_client_sent() {
+    let api = audited("");
+    let path = "/api/v1/queues/x/pause?key=\u{9b}2J\u{202e}\u{85}";
+    assert_eq!(Request::new("POST", path).status(&api.address), 401);
+    let written = std::fs::read_to_string(api.site.path("audit.ndjson")).unwrap();
+    let is_raw = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+    assert!(written.contains("pause") && !written.contains(is_raw), "{written}");
+}
