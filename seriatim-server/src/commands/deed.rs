@@ -24,7 +24,7 @@ const ASKED_BYTES_MAX: usize = 1_000;
 /// What a command changes, as `lanes delete`; nothing if it only reads.
 fn action(matches: &ArgMatches) -> Option<String> {
     let (noun, of) = matches.subcommand()?;
-    if matches!(noun, "push" | "migrate") {
+    if matches!(noun, "push" | "migrate" | "bench") {
         return Some(noun.to_owned());
     }
     let verb = of.subcommand_name().filter(|verb| !READS.contains(verb))?;
@@ -38,26 +38,41 @@ pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), 
     let deepest =
         std::iter::successors(Some(matches), |of| of.subcommand().map(|(_, of)| of)).last();
     let file = deepest.and_then(|of| of.get_one::<PathBuf>("config"));
-    let http = Config::read(file.map(PathBuf::as_path))?.http;
-    let Some(path) = http.audit_file else { return Ok(()) };
-    if action == "push" && http.audit != Audited::All {
+    let config = Config::read(file.map(PathBuf::as_path))?;
+    if action == "push" && config.http.audit != Audited::All {
         return Ok(());
     }
-    let document = json!({
-        "at": absolute(Timestamp::of_this_machine()),
-        "who": format!("user {}", rustix::process::getuid().as_raw()),
-        "role": "command line",
-        "from": format!("process {}", std::process::id()),
-        "action": action,
-        "asked": asked(&action, arguments),
-    });
-    let written = Chain::open(&path).and_then(|mut chain| chain.append(&document.to_string()));
-    written.map_err(|error| {
-        Failure::failed(format!(
-            "nothing was done: the audit log {} cannot be written: {error}",
-            path.display()
-        ))
-    })
+    Book::of(&config).write(&action, &asked(&action, arguments))
+}
+
+/// Where deeds are written down.
+#[derive(Clone, Default)]
+pub(crate) struct Book(Option<PathBuf>);
+
+impl Book {
+    pub(crate) fn of(config: &Config) -> Self {
+        Self(config.http.audit_file.clone())
+    }
+
+    /// Writes a line about what is to be done, if there is an audit log. Where that fails, it must not be done.
+    pub(crate) fn write(&self, action: &str, asked: &str) -> Result<(), Failure> {
+        let Some(path) = &self.0 else { return Ok(()) };
+        let document = json!({
+            "at": absolute(Timestamp::of_this_machine()),
+            "who": format!("user {}", rustix::process::getuid().as_raw()),
+            "role": "command line",
+            "from": format!("process {}", std::process::id()),
+            "action": action,
+            "asked": asked,
+        });
+        let written = Chain::open(path).and_then(|mut chain| chain.append(&document.to_string()));
+        written.map_err(|error| {
+            Failure::failed(format!(
+                "nothing was done: the audit log {} cannot be written: {error}",
+                path.display()
+            ))
+        })
+    }
 }
 
 /// The command line, without passwords and payloads.
@@ -65,13 +80,12 @@ fn asked(action: &str, arguments: &[OsString]) -> String {
     if action == "push" {
         return String::new();
     }
-    let shown = arguments.iter().skip(1).map(|one| match one.to_string_lossy().split_once("://") {
-        Some((start, _)) if start.starts_with("--store=") => {
-            let url = one.to_string_lossy()["--store=".len()..].to_owned();
-            format!("--store={}", without_password(&url))
+    let shown = arguments.iter().skip(1).map(|one| {
+        let one = one.to_string_lossy();
+        match one.strip_prefix("--store=") {
+            Some(url) => format!("--store={}", without_password(url)),
+            None => without_password(&one),
         }
-        Some(_) => without_password(&one.to_string_lossy()),
-        None => one.to_string_lossy().into_owned(),
     });
     let mut line = one_line(&shown.collect::<Vec<_>>().join(" "));
     line.truncate(line.floor_char_boundary(ASKED_BYTES_MAX));

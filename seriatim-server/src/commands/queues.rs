@@ -52,7 +52,7 @@ enum Action {
         #[arg(long)]
         wait: bool,
     },
-    /// Deletes a queue with all that is in it; refused while somebody works on it
+    /// Deletes a queue with all that is in it; refused while a node works on it
     Delete {
         /// The queue
         queue: String,

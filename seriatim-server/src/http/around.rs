@@ -11,7 +11,7 @@ use tracing::Instrument;
 
 use super::audit::{Entry, is_refusal};
 use super::auth::{Access, Who};
-use super::caller::{Caller, Class, Party, site};
+use super::caller::{Caller, Class, site};
 use super::events::EVENTS_PATH;
 use super::limits::{
     ANSWER_WAIT_MAX, BODY_BYTES_MAX, Body, INLINE_BYTES_MAX, JOB_ANSWER_BYTES, PAGE_ANSWER_BYTES,
@@ -123,15 +123,15 @@ impl Gate {
                 .refuse("may not use this endpoint, which is about all queues")
                 .into_response();
         }
-        let party = Party::of(who, request.extensions().get::<Peer>());
-        let budgets = &self.app.budgets;
+        let caller = Caller::new(who, class, &request);
+        let (party, budgets) = (&caller.party, &self.app.budgets);
         if self.path == METRICS_PATH {
-            return match budgets.metrics.try_take(&party, 1) {
+            return match budgets.metrics.try_take(party, 1) {
                 Some(place) => held(next.run(request).await, place),
                 None => too_many(),
             };
         }
-        let Some(_place) = budgets.requests.of(class).try_take(&party, 1) else {
+        let Some(_place) = budgets.requests.of(class).try_take(party, 1) else {
             return too_many();
         };
         let mut request = match self.within(&scope, request).await {
@@ -139,10 +139,10 @@ impl Gate {
             Err(problem) => return problem.into_response(),
         };
         let bytes = self.answer_bytes(class);
-        let Some(share) = budgets.answers.take(&party, bytes, ANSWER_WAIT_MAX).await else {
+        let Some(share) = budgets.answers.take(party, bytes, ANSWER_WAIT_MAX).await else {
             return too_many();
         };
-        request.extensions_mut().insert(Caller { party, class, scope });
+        request.extensions_mut().insert(caller);
         held(next.run(request).await, share)
     }
 
@@ -230,9 +230,7 @@ impl Gate {
         request: Request,
         entry: &mut Entry,
     ) -> Result<(Request, Body), Problem> {
-        let party = Party::of(who, request.extensions().get::<Peer>());
-        let class = Class::of(self.access).unwrap_or(Class::Admins);
-        let caller = Caller { party, class, scope: who.scope() };
+        let caller = Caller::new(who, Class::of(self.access).unwrap_or(Class::Admins), &request);
         let (parts, body) = request.into_parts();
         let read = self.app.budgets.read(&caller, body, BODY_BYTES_MAX).await?;
         let (bytes, mut words) = (read.bytes.clone(), entry.clone());

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 
 use super::auth::{Access, Who};
@@ -41,6 +41,11 @@ pub(super) struct Caller {
 }
 
 impl Caller {
+    pub(super) fn new(who: &Who, class: Class, request: &Request) -> Self {
+        let party = Party::of(who, request.extensions().get::<Peer>());
+        Self { party, class, scope: who.scope() }
+    }
+
     /// The name of the token; none where nobody needs one.
     pub(super) fn bearer(&self) -> Option<Arc<str>> {
         match &self.party {
@@ -64,7 +69,7 @@ impl Class {
 }
 
 impl Party {
-    pub(super) fn of(who: &Who, peer: Option<&Peer>) -> Self {
+    fn of(who: &Who, peer: Option<&Peer>) -> Self {
         match (who, peer) {
             (Who::Token { name, .. }, _) => Self::Token(name.as_str().into()),
             (Who::Anybody, Some(Peer(address))) => Self::Address(site(address.ip())),

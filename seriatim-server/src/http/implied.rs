@@ -2,15 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use seriatim::store::{QueueView, declare_each};
 use seriatim::{Queue, Store};
 
 use super::problem::Problem;
-
-/// For so long a queue that was there is taken to be there still: a store may be emptied.
-const KNOWN_FOR: Duration = Duration::from_secs(10);
+use super::seen::{KNOWN_FOR, Seen};
 
 /// The queues that this server knows.
 #[derive(Default)]
@@ -19,15 +17,15 @@ pub(super) struct Queues {
     declared: Vec<Queue>,
     /// So many others may stand in the store that only a push made.
     implied_max: usize,
-    /// Others that were in the store, and when.
-    seen: Mutex<HashMap<String, Instant>>,
+    /// All that were in the store a moment ago.
+    pub(super) seen: Seen,
     /// Those that pushes are making, and since when: the store may not have them yet.
     making: Mutex<HashMap<String, Instant>>,
 }
 
 impl Queues {
     pub(super) fn new(declared: Vec<Queue>, implied_max: usize) -> Self {
-        Self { declared, implied_max, seen: Mutex::default(), making: Mutex::default() }
+        Self { declared, implied_max, seen: Seen::default(), making: Mutex::default() }
     }
 
     pub(super) fn declares(&self, name: &str) -> bool {
@@ -47,20 +45,16 @@ impl Queues {
 
     /// Whether a push makes this queue. Refuses it where pushes may make no more.
     pub(super) async fn makes(&self, store: &dyn Store, name: &str) -> Result<bool, Problem> {
-        let is_known = |seen: &HashMap<String, Instant>| {
-            seen.get(name).is_some_and(|at| at.elapsed() < KNOWN_FOR)
-        };
-        if self.declares(name) || is_known(&lock(&self.seen)) {
+        let seen = self.seen.recent();
+        if self.declares(name) || seen.is_some_and(|known| known.named(name).is_some()) {
             return Ok(false);
         }
-        let views = store.queues().await?;
-        if views.iter().any(|view| view.queue.name == name) {
-            let now = Instant::now();
-            let names = views.into_iter().map(|view| (view.queue.name, now));
-            *lock(&self.seen) = names.collect();
+        let known = self.seen.read(store).await?;
+        if known.named(name).is_some() {
             return Ok(false);
         }
-        if self.may_make(&views, name) {
+        let views = &known.views;
+        if self.may_make(views, name) {
             return Ok(true);
         }
         let stored = views.iter().map(|view| view.queue.name.as_str());
@@ -81,7 +75,7 @@ impl Queues {
 
     /// Whether there is room for one more that nobody declared.
     fn may_make(&self, views: &[QueueView], name: &str) -> bool {
-        let mut making = lock(&self.making);
+        let mut making = self.making();
         let declared: HashSet<&String> =
             views.iter().filter(|view| view.declared).map(|view| &view.queue.name).collect();
         making.retain(|name, since| since.elapsed() < KNOWN_FOR && !declared.contains(name));
@@ -96,11 +90,11 @@ impl Queues {
 
     /// A queue was deleted: its name means none from here on.
     pub(super) fn forget(&self, name: &str) {
-        lock(&self.seen).remove(name);
-        lock(&self.making).remove(name);
+        self.seen.forget();
+        self.making().remove(name);
     }
-}
 
-fn lock(names: &Mutex<HashMap<String, Instant>>) -> MutexGuard<'_, HashMap<String, Instant>> {
-    names.lock().unwrap_or_else(PoisonError::into_inner)
+    fn making(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -30,8 +30,8 @@ impl Logins {
     /// Whether the token that was sent from there may be used. `token` is the name of the one that it
     /// is, if it is any. What is left of the window, if it may not.
     ///
-    /// An address beyond its limit may still use tokens that it has used before: who shares an address
-    /// with somebody who guesses goes on working.
+    /// An address beyond its limit may still use tokens that it has used before: a client that shares
+    /// its address with one that guesses goes on working.
     pub(super) fn admit(&self, from: IpAddr, token: Option<&str>) -> Result<(), Duration> {
         let (mut all, now) = (self.all(), Instant::now());
         if token.is_none() && !all.contains_key(&from) && all.len() >= LOGINS_ADDRESSES_MAX {

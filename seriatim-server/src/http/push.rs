@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
-use serde_json::json;
+use serde_json::{Value, json};
 use seriatim::Job;
 use seriatim::limits::PUSH_JOBS_MAX;
 use seriatim::store::PushStatus;
@@ -96,13 +96,11 @@ async fn push(
     let sending = app.traces.sending(&queue, traceparent(&parts.headers));
     let target = Target { queue: &queue, sending: &sending, scope: &caller.scope };
     let answer = async {
-        let made = app.queues.makes(&*app.store, &queue).await?;
-        let Answer(mut answer) = match media {
+        let (mut answer, made) = match media {
             NDJSON => stream(&app, &caller, &target, body).await?,
             _ => at_once(&app, &caller, &target, body).await?,
         };
-        let nothing = answer["jobs"] == json!([]) || answer["pushed"] == 0;
-        if made && !nothing {
+        if made {
             // A slip in its name shows.
             answer["created"] = true.into();
         }
@@ -144,13 +142,13 @@ pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
     crate::trace::id(said).map(|_| said.to_owned())
 }
 
-/// Pushes a job or an array of them.
+/// Pushes a job or an array of them. The answer, and whether that made the queue.
 async fn at_once(
     app: &App,
     caller: &Caller,
     target: &Target<'_>,
     body: Body,
-) -> Result<Answer, Problem> {
+) -> Result<(Value, bool), Problem> {
     let mut held = app.budgets.read(caller, body, BULK_BODY_BYTES_MAX).await?;
     let first = held.bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     let is_array = first == Some(&b'[');
@@ -171,10 +169,12 @@ async fn at_once(
     // The text is copied by now; what was made of it takes its place.
     held.bytes.clear();
     held.hold(app.budgets.hold(caller, jobs.len() * JOB_BYTES)?);
-    // Once more: while a slow body was read, others made queues.
-    app.queues.makes(&*app.store, target.queue).await?;
+    if jobs.is_empty() {
+        return Ok((json!({ "jobs": [] }), false));
+    }
+    // Behind the body, which may have come slowly: others make queues meanwhile.
+    let made = app.queues.makes(&*app.store, target.queue).await?;
     let pushed = match is_array {
-        true if jobs.is_empty() => Vec::new(),
         true => app.client.push_all(jobs).await?,
         false => match jobs.into_iter().next() {
             Some(job) => vec![app.client.push(job).await?],
@@ -182,7 +182,7 @@ async fn at_once(
         },
     };
     target.sending.sent(&pushed);
-    Ok(Answer(json!({ "jobs": pushed })))
+    Ok((json!({ "jobs": pushed }), made))
 }
 
 /// Reads an array job by job: none is built before it is known that it may be one more.
@@ -213,7 +213,7 @@ async fn stream(
     caller: &Caller,
     target: &Target<'_>,
     body: Body,
-) -> Result<Answer, Problem> {
+) -> Result<(Value, bool), Problem> {
     let place = app.budgets.streams.try_take(&caller.party, 1);
     let _place =
         place.ok_or_else(|| Problem::too_many("too many streams of jobs are under way"))?;
@@ -238,7 +238,7 @@ async fn stream(
     }
     loading.line(&rest).await?;
     loading.send().await?;
-    Ok(Answer(loading.counted()))
+    Ok((loading.counted(), loading.made))
 }
 
 /// A stream on its way into the store.
@@ -254,12 +254,15 @@ struct Loading<'a> {
     pushed: u64,
     merged: u64,
     duplicate: u64,
+    /// The queue is new.
+    made: bool,
 }
 
 impl<'a> Loading<'a> {
     fn new(app: &'a App, target: &'a Target<'a>) -> Self {
         let (jobs, lines) = (Vec::new(), Vec::new());
-        Self { app, target, jobs, lines, bytes: 0, number: 0, pushed: 0, merged: 0, duplicate: 0 }
+        let (bytes, number, pushed, merged, duplicate, made) = (0, 0, 0, 0, 0, false);
+        Self { app, target, jobs, lines, bytes, number, pushed, merged, duplicate, made }
     }
 
     async fn line(&mut self, text: &[u8]) -> Result<(), Problem> {
@@ -302,8 +305,8 @@ impl<'a> Loading<'a> {
         let (jobs, lines) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.lines));
         self.bytes = 0;
         let Some(first) = lines.first().copied() else { return Ok(()) };
-        let room = self.app.queues.makes(&*self.app.store, self.target.queue).await;
-        room.map_err(|problem| self.tell(problem))?;
+        let made = self.app.queues.makes(&*self.app.store, self.target.queue).await;
+        self.made |= made.map_err(|problem| self.tell(problem))?;
         match self.app.client.push_all(jobs).await {
             Ok(pushed) => {
                 self.target.sending.sent(&pushed);
@@ -330,7 +333,7 @@ impl<'a> Loading<'a> {
         problem.with("pushed", self.pushed)
     }
 
-    fn counted(&self) -> serde_json::Value {
+    fn counted(&self) -> Value {
         json!({ "pushed": self.pushed, "merged": self.merged, "duplicate": self.duplicate })
     }
 }

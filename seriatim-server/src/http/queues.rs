@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use seriatim::Store;
 use seriatim::limits::{ATTEMPTS_MAX, TURN_JOBS_MAX};
 use seriatim::store::{Act, Declare, LaneAction, LaneSelection, delete_queue};
+use seriatim::{Queue, Store};
 
 use super::auth::Access;
 use super::caller::Caller;
@@ -52,7 +52,7 @@ pub(super) fn routes() -> Vec<Route> {
             .body(settings())
             .answers(queue()),
         Route::delete("/api/v1/queues/{queue}", Access::Admin, delete)
-            .says("Deletes a queue with all that is in it; refused while somebody works on it, unless by force")
+            .says("Deletes a queue with all that is in it; refused while a node works on it, unless by force")
             .query("force", Schema::truth(), "Releases what is claimed, and deletes a queue that a node declares")
             .answers(deleted),
         Route::post("/api/v1/queues/{queue}/drain", Access::Admin, drain)
@@ -147,7 +147,7 @@ async fn define_all(
         let queue = settings.define(name, known.map(|view| view.queue.mode));
         queues.push(queue.map_err(|error| error.in_field(format!("queues.{name}")))?);
     }
-    app.store.declare(Declare { now: None, queues }).await?;
+    declare(&app, queues).await?;
     Ok(Answer(queues::all(&*app.store).await?))
 }
 
@@ -159,8 +159,14 @@ async fn define(
     let known = app.store.queues().await?;
     let mode = known.iter().find(|view| view.queue.name == name).map(|view| view.queue.mode);
     let queues = vec![settings.define(&name, mode)?];
-    app.store.declare(Declare { now: None, queues }).await?;
+    declare(&app, queues).await?;
     Ok(Answer(queues::one(&*app.store, &name).await?))
+}
+
+async fn declare(app: &Shared, queues: Vec<Queue>) -> Result<(), Problem> {
+    app.store.declare(Declare { now: None, queues }).await?;
+    app.queues.seen.forget();
+    Ok(())
 }
 
 #[derive(Deserialize)]

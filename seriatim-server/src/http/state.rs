@@ -8,7 +8,6 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 use super::audit::Audit;
 use super::auth::Guard;
 use super::implied::Queues;
-use super::leases::Leases;
 use super::limits::{Budgets, IMPLIED_QUEUES_MAX};
 use super::logins::Logins;
 use super::metrics::{Meter, Metered};
@@ -39,7 +38,6 @@ pub(crate) struct App {
     pub(super) audit: Audit,
     pub(super) cron: Vec<Cron>,
     pub(super) queues: Queues,
-    pub(super) leases: Leases,
     /// Held by what goes on although its client may be gone; see [`App::finished`].
     unfinished: Arc<RwLock<()>>,
     /// The OpenAPI document and its page, made when first asked for: anybody may ask, at any rate.
@@ -94,7 +92,6 @@ impl App {
             audit: setup.audit,
             cron: setup.cron,
             queues: Queues::new(setup.queues, setup.implied_max.unwrap_or(IMPLIED_QUEUES_MAX)),
-            leases: Leases::default(),
             budgets: Budgets::default(),
             logins: Logins::default(),
             unfinished: Arc::default(),

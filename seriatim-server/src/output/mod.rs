@@ -20,7 +20,7 @@ pub(crate) use log::DEFAULT_LEVEL;
 pub(crate) use log::{LogFilter, LogFormat, check_log, start_log};
 pub(crate) use terminal::Terminal;
 
-/// Most of a message that is told to people, in bytes: it may quote what somebody else wrote.
+/// Most of a message that is told to people, in bytes: it may quote what others wrote.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;
 
 /// Why a command did not do what it was asked to.

@@ -17,7 +17,7 @@ use super::files::Trouble;
 const SYS_SUPER_MAGIC: u64 = 0x6265_6572;
 const FOLDER: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Of files. What is no regular one after all must not hold up whoever opens it.
+/// Of files. What is no regular one after all must not hold up the caller.
 const PLAIN: OFlags =
     OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
@@ -92,24 +92,33 @@ impl Roots {
             Err(error) if self.begins(path) => return Err(Trouble::at(path, error)),
             Err(_) => return Err(elsewhere()),
         };
-        let within = |root: &PathBuf| {
+        self.within(&real).ok_or_else(elsewhere)
+    }
+
+    fn within(&self, real: &Path) -> Option<Place> {
+        self.0.iter().find_map(|root| {
             let root = root.canonicalize().ok()?;
             let below = real.strip_prefix(&root).ok()?.to_owned();
             Some(Place { root, below })
-        };
-        self.0.iter().find_map(within).ok_or_else(elsewhere)
+        })
     }
 
-    /// Whether a path lies within a root by its words.
+    /// Whether a path leads into a root, as far as it is there; or into one that is missing itself, as a disk
+    /// that is not mounted.
     fn begins(&self, path: &Path) -> bool {
         let plain = |path: &Path| std::path::absolute(path).ok();
+        let Some(path) = plain(path) else { return false };
+        let there = path.ancestors().find(|part| part.symlink_metadata().is_ok());
+        // A link to nothing leads nowhere.
+        let real = there.and_then(|part| part.canonicalize().ok());
+        if real.is_some_and(|real| self.within(&real).is_some()) {
+            return true;
+        }
         let has_dots = path.components().any(|part| part == Component::ParentDir);
-        let Some(path) = plain(path).filter(|_| !has_dots) else { return false };
-        let is_root = |root: &PathBuf| {
-            let real = root.canonicalize().ok();
-            [plain(root), real].into_iter().flatten().any(|root| path.starts_with(root))
-        };
-        self.0.iter().any(is_root)
+        let is_missing = |root: &PathBuf| root.symlink_metadata().is_err();
+        let mut missing =
+            self.0.iter().filter(|root| is_missing(root)).filter_map(|root| plain(root));
+        !has_dots && missing.any(|root| path.starts_with(root))
     }
 }
 
@@ -226,6 +235,7 @@ mod tests {
         symlink(at("secret"), at("root/outside")).unwrap();
         symlink(folder.path(), at("root/inner/up")).unwrap();
         symlink("/dev/zero", at("root/zero")).unwrap();
+        symlink(at("missing"), at("root/nowhere")).unwrap();
         let fifo = at("root/fifo");
         let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
         assert!(made.success());
@@ -242,6 +252,8 @@ mod tests {
             ("root/../missing", "is not within"),
             ("missing", "is not within"),
             ("root/missing", "again: "),
+            ("root/inner/up/missing", "is not within"),
+            ("root/nowhere", "is not within"),
             ("root/zero", "is not within"),
             ("root/fifo", "never: "),
             ("root/socket", "is not a regular file"),
@@ -251,6 +263,8 @@ mod tests {
             let said = said(roots.open(&at(name)));
             assert!(said.contains(word), "{name}: {said}");
         }
+        let away = Roots::new(vec![at("away")]);
+        assert!(said(away.open(&at("away/film"))).starts_with("again: "), "a disk comes back");
         let all = Roots::new(vec!["/".into()]);
         for name in ["/proc/self/environ", "/proc/1/environ", "/sys/kernel/notes", "/dev/null"] {
             let said = said(all.open(Path::new(name)));

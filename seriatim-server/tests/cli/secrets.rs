@@ -143,7 +143,7 @@ async fn a_program_cannot_read_the_environment_or_the_memory_of_the_server() {
     assert!(read("parent").contains("serve"), "it looked at the server");
     assert!(read("own").contains("SERIATIM_JOB_QUEUE=orders"), "and could look at all");
     for name in ["environment", "memory", "files"] {
-        // Not shown: it would be the environment of whoever runs the tests.
+        // Not shown: it would be the environment of the user who runs the tests.
         assert!(read(name).contains("Permission denied"), "{name} was read");
     }
     for (name, secret) in SECRETS {

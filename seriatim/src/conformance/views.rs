@@ -81,19 +81,24 @@ async fn running_lanes_show_their_holder(mut bench: Bench) {
     assert_eq!(lane.claimed_at, Some(bench.now));
 }
 
-async fn jobs_are_listed_page_by_page(mut bench: Bench) {
-    bench.queue(Mode::Accumulate).await;
-    let jobs = (0..10).map(|i| loose(&i.to_string()).key(format!("k{}", i % 3)));
-    let pushed = bench.push_all(jobs.collect()).await;
-    bench.claim(1).await;
-    let mut query = JobQuery {
+/// The jobs that wait, four on a page.
+fn queued() -> JobQuery {
+    JobQuery {
         queue: "q".into(),
         state: JobState::Queued,
         key: None,
         order: JobOrder::Arrival,
         after: None,
         rows_max: 4,
-    };
+    }
+}
+
+async fn jobs_are_listed_page_by_page(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    let jobs = (0..10).map(|i| loose(&i.to_string()).key(format!("k{}", i % 3)));
+    let pushed = bench.push_all(jobs.collect()).await;
+    bench.claim(1).await;
+    let mut query = queued();
     let mut ids = Vec::new();
     loop {
         let page = bench.store.jobs(query.clone()).await.unwrap();
@@ -111,14 +116,7 @@ async fn a_page_of_large_jobs_ends_early_and_the_next_goes_on(mut bench: Bench) 
     let large = "x".repeat(PAGE_BYTES_MAX / 2 - 2);
     let jobs = (0..5).map(|i| Job::new("q", &large).unwrap().key(format!("k{i}")));
     bench.push_all(jobs.collect()).await;
-    let mut query = JobQuery {
-        queue: "q".into(),
-        state: JobState::Queued,
-        key: None,
-        order: JobOrder::Arrival,
-        after: None,
-        rows_max: 4,
-    };
+    let mut query = queued();
     assert_eq!(sizes(&bench, &mut query).await, [2, 2, 1]);
     for turn in bench.claim(10).await {
         bench.end(&turn, Outcome::Bury { error: "hopeless".into() }).await;

@@ -6,6 +6,7 @@ pub(in crate::store) mod tests;
 use super::Store;
 use super::release::release_claims;
 use super::request::{ClaimSelection, DeleteQueue};
+use super::view::NodeState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::ACTION_ROWS_MAX;
 
@@ -63,12 +64,13 @@ async fn delete(store: &dyn Store, queue: &str) -> Result<u64> {
     }
 }
 
-/// Refuses a queue on which somebody works.
+/// Refuses a queue on which a node works.
 async fn check_unused(store: &dyn Store, queue: &str) -> Result<()> {
     let (nodes, now) = (store.nodes().await?, store.now().await?);
     let works = nodes.iter().find(|node| {
-        let lives = !node.dead && node.heartbeat_at + node.info.lease >= now;
-        lives && node.info.queues.iter().any(|name| name == queue)
+        let is_gone =
+            matches!(node.state(now), NodeState::Stopped | NodeState::Dead | NodeState::Late);
+        !is_gone && node.info.queues.iter().any(|name| name == queue)
     });
     let Some(node) = works else { return Ok(()) };
     let message = format!(

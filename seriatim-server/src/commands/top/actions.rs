@@ -6,6 +6,7 @@ use seriatim::store::{Act, LaneAction, LaneSelection, Selected, Selection};
 use seriatim::{LaneId, SharedStore};
 
 use crate::commands::act::{self, Bulk};
+use crate::commands::deed::Book;
 use crate::commands::running::Running;
 use crate::output::Failure;
 use crate::output::text::{count, one_line};
@@ -39,8 +40,27 @@ impl Action {
         }
     }
 
-    /// Does it, and says what was done.
-    pub(super) async fn carry_out(self, store: &SharedStore) -> Result<String, Failure> {
+    /// The command that does the same, and to what.
+    fn deed(&self) -> (&'static str, String) {
+        match self {
+            Self::PauseQueue(queue, true) => ("queues pause", queue.to_string()),
+            Self::PauseQueue(queue, false) => ("queues resume", queue.to_string()),
+            Self::PerformAllNow(queue) => ("queues perform-all-now", queue.to_string()),
+            Self::RequeueAll(queue) => ("morgue requeue", queue.to_string()),
+            Self::Lane(_, _, name, LaneAction::Pause) => ("lanes pause", name.clone()),
+            Self::Lane(_, _, name, LaneAction::Resume) => ("lanes resume", name.clone()),
+            Self::Lane(_, _, name, _) => ("lanes retry", name.clone()),
+        }
+    }
+
+    /// Does it, and says what was done. Without its line in the audit log nothing is.
+    pub(super) async fn carry_out(
+        self,
+        store: &SharedStore,
+        book: &Book,
+    ) -> Result<String, Failure> {
+        let (action, on) = self.deed();
+        book.write(action, &format!("top: {on}"))?;
         match self {
             Self::PauseQueue(queue, paused) => {
                 store.pause_queue(&queue, paused).await?;
@@ -91,7 +111,25 @@ mod tests {
         let lane = store.lanes(query).await.unwrap().rows.remove(0);
         let one = Running { queue: "orders".into(), lane };
         let action = Action::on_lane(&one, LaneAction::Pause);
-        let said = action.carry_out(&store).await.unwrap();
+        let said = action.carry_out(&store, &Book::default()).await.unwrap();
         assert_eq!(said, "key \"order-42\" of orders: paused");
+    }
+
+    #[tokio::test]
+    async fn what_is_done_here_is_audited_as_the_command_that_does_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = crate::config::Config::default();
+        config.http.audit_file = Some(folder.path().join("audit.ndjson"));
+        let store: SharedStore = Arc::new(Memory::new());
+        Client::new(store.clone()).push(Job::new("orders", &1).unwrap().key("a")).await.unwrap();
+        let pause = || Action::PauseQueue("orders".into(), true);
+        pause().carry_out(&store, &Book::of(&config)).await.unwrap();
+        let written = std::fs::read_to_string(folder.path().join("audit.ndjson")).unwrap();
+        assert!(written.contains(r#""action":"queues pause""#), "{written}");
+        store.pause_queue("orders", false).await.unwrap();
+        config.http.audit_file = Some(folder.path().to_owned());
+        let refused = pause().carry_out(&store, &Book::of(&config)).await.unwrap_err();
+        assert!(refused.to_string().contains("nothing was done"), "{refused}");
+        assert!(!store.queues().await.unwrap()[0].paused);
     }
 }

@@ -13,6 +13,7 @@ use ratatui::Terminal as Screen;
 use ratatui::backend::TestBackend;
 
 use super::args::Common;
+use super::deed::Book;
 use crate::output::{Failure, Terminal, say};
 use sample::Sample;
 use state::State;
@@ -40,12 +41,16 @@ impl Top {
             return Err(Failure::usage("top needs a terminal: use --once to print one frame"));
         }
         let (once, json) = (self.once, self.common.json);
+        let book = match once {
+            true => Book::default(),
+            false => Book::of(&self.common.store.config()?),
+        };
         self.common
             .store
             .using(async |store| {
                 if !once {
                     let terminal = Terminal::of_stdout();
-                    return screen::run(store, State::new(shown, terminal.colour)).await;
+                    return screen::run(store, State::new(shown, terminal.colour), book).await;
                 }
                 let sample = Sample::take(&*store).await?;
                 say(if json { sample.document().to_string() } else { frame(shown, sample)? });

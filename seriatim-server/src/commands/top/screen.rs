@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::draw::draw;
 use super::sample::Sample;
 use super::state::{State, Step};
+use crate::commands::deed::Book;
 use crate::output::Failure;
 
 /// How often the store is looked at.
@@ -30,7 +31,7 @@ enum Happened {
 }
 
 /// Shows the store until somebody quits. The terminal is as it was afterwards, also after a panic.
-pub(super) async fn run(store: SharedStore, mut state: State) -> Result<(), Failure> {
+pub(super) async fn run(store: SharedStore, mut state: State, book: Book) -> Result<(), Failure> {
     let (sender, mut events) = mpsc::channel(EVENTS_MAX);
     let again = Arc::new(Notify::new());
     let mut tasks = tokio::task::JoinSet::new();
@@ -51,8 +52,9 @@ pub(super) async fn run(store: SharedStore, mut state: State) -> Result<(), Fail
                 Step::Nothing => {}
                 Step::Do(action) => {
                     let (store, sender, again) = (store.clone(), sender.clone(), again.clone());
+                    let book = book.clone();
                     tasks.spawn(async move {
-                        let done = action.carry_out(&store).await;
+                        let done = action.carry_out(&store, &book).await;
                         let _ = sender.send(Happened::Acted(done)).await;
                         again.notify_one();
                     });

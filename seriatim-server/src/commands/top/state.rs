@@ -260,7 +260,10 @@ mod tests {
         state.show(Sample::take(&*store).await.unwrap());
         state.other_pane();
         let Step::Do(action) = press(&mut state, 'p') else { panic!("nothing was done") };
-        assert_eq!(action.carry_out(&store).await.unwrap(), "key \"order-7\" of orders: paused");
+        assert_eq!(
+            action.carry_out(&store, &crate::commands::deed::Book::default()).await.unwrap(),
+            "key \"order-7\" of orders: paused"
+        );
     }
 
     #[test]

@@ -7,19 +7,19 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use seriatim::store::{Claim, DueQuery, Lease, QueueView, Settle};
+use seriatim::store::{Claim, DueQuery, Lease, Settle};
 use seriatim::{ErrorKind, NodeId, Timestamp, Turn};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::super::caller::{Caller, Connection};
 use super::super::input::Json;
-use super::super::leases::Leases;
 use super::super::limits::{
     CLAIM_BYTES_MAX, CLAIM_LANES_MAX, CLAIM_QUEUES_MAX, CLAIM_STEP_LANES, LEASE_DEFAULT,
     WAIT_MS_MAX,
 };
 use super::super::problem::Problem;
+use super::super::seen::{check_lease, lease_refused};
 use super::super::state::Shared;
 use super::taken::{Taken, expired};
 use super::workers::{Remote, lease};
@@ -60,8 +60,8 @@ pub(super) async fn claim(
     Json(wish): Json<Wish>,
 ) -> Result<Response, Problem> {
     let (bearer, order) = (caller.bearer(), wish.check(app.clone(), &caller)?);
-    let is_meant = |view: &QueueView| order.queues.contains(&view.queue.name);
-    app.leases.check(&*app.store, order.lease, is_meant).await?;
+    let known = app.queues.seen.known(&*app.store).await?;
+    check_lease(order.lease, order.queues.iter().filter_map(|name| known.named(name)))?;
     let full = || Problem::too_many("too many claims wait for work: ask again, or without wait_ms");
     let _place = match order.wait.is_zero() {
         true => None,
@@ -276,7 +276,7 @@ impl Order {
                 // Its first push will create it.
                 Err(error) if is_missing(&error) => return Ok(None),
                 Err(error) if error.field() == Some("lease") => {
-                    return Err(Leases::refusal(&error));
+                    return Err(lease_refused(&error));
                 }
                 Err(error) => return Err(error.into()),
             }

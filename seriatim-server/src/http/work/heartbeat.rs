@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use seriatim::limits::PROGRESS_BYTES_MAX;
-use seriatim::store::{Beat, CancelNotice, QueueView};
+use seriatim::store::{Beat, CancelNotice};
 use seriatim::{LaneId, Token};
 
 use super::super::caller::Caller;
@@ -15,6 +15,7 @@ use super::super::input::{AtMost, BulkJson, Object};
 use super::super::limits::NAMED_LANES_MAX;
 use super::super::problem::Problem;
 use super::super::route::Answer;
+use super::super::seen::check_lease;
 use super::super::state::Shared;
 use super::secret::{Named, refused};
 use super::workers::{Remote, lease};
@@ -57,8 +58,9 @@ pub(super) async fn heartbeat(
     let named: HashSet<(LaneId, Token)> =
         said.claims.0.iter().map(|Object(claim)| (claim.lane, claim.token)).collect();
     if let Some(asked) = asked {
-        let is_meant = |view: &QueueView| named.iter().any(|(lane, _)| lane.queue == view.number);
-        app.leases.check(&*app.store, asked, is_meant).await?;
+        let numbers = || named.iter().map(|(lane, _)| lane.queue);
+        let known = app.queues.seen.with(&*app.store, numbers()).await?;
+        check_lease(asked, numbers().filter_map(|number| known.numbered(number)))?;
     }
     let beat = |claim: Claimed| Beat {
         lane: claim.lane,

@@ -1,14 +1,11 @@
 //! A Redis master dies under load, and a replica takes over that may not have heard of the last writes.
 //! What is lost is counted and printed; everything else must hold.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use seriatim::checker::{Judgement, Report};
 use seriatim::{Mode, Queue, SharedStore};
 use seriatim_testkit::{RedisCluster, RedisSentinel};
 
-use super::fleet::{Fleet, push};
+use super::fleet::Fleet;
 use crate::site::QUEUE;
 
 /// So that each master has some.
@@ -27,16 +24,12 @@ async fn under_load(url: &str, what: &str, fail_over: impl FnOnce()) -> Report {
     let mut fleet = Fleet::new(open(url).await, url, queue).await;
     fleet.start_nodes();
     fleet.is_up().await;
-    let pushed = Arc::new(AtomicU64::new(0));
-    let pushing = {
-        let (store, recorder, pushed) =
-            (fleet.store.clone(), fleet.recorder.clone(), pushed.clone());
-        let jobs = fleet.jobs;
-        tokio::spawn(async move { push(store, recorder, &pushed, mode, jobs).await })
-    };
-    let half = fleet.jobs / 2;
-    let is_half = async || pushed.load(Ordering::Relaxed) >= half;
+    let (pushing, allowed) = fleet.push(mode);
+    let half = fleet.jobs as usize / 2;
+    allowed.add_permits(half);
+    let is_half = async || allowed.available_permits() == 0;
     fleet.eventually("half of the load is pushed", is_half).await;
+    allowed.add_permits(fleet.jobs as usize - half);
     tokio::task::block_in_place(fail_over);
     let answers = async || fleet.store.stats(None).await.is_ok();
     fleet.eventually("the store answers again", answers).await;

@@ -1,17 +1,19 @@
 //! Three nodes on one database server, killed, paused, stopped and started again under load, while the
 //! server itself restarts: judged by the histories of all.
 
+use std::cell::Cell;
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
 use seriatim::checker::{Report, check_files};
-use seriatim::store::{Declare, QueueStats};
+use seriatim::store::{Declare, LaneOrder, LaneQuery, NodeView, QueueStats};
 use seriatim::{Client, Error, Job, Mode, Queue, SharedStore, Timestamp};
 use seriatim_testkit::{Cut, Proxy};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use super::Server;
 use crate::site::{PATIENCE, QUEUE, Serving, Site, eventually, happens};
@@ -28,20 +30,20 @@ const PUSH_JOBS: u64 = 20;
 /// Connections that are cut in a run. Each makes its node pause, the longer the oftener: without an end,
 /// little would get done.
 const CUTS_MAX: u64 = 60;
-/// Pushing waits while more are open or the store is away, so that the faults find work under way.
+/// Pushing waits while more are open or the store is away.
 const OPEN_MAX: u64 = 1_500;
 
 const WORKER: &str = "
 import random, threading
 from seriatim_worker import *
 def handle(lane):
-    threading.Event().wait(0.001)
+    threading.Event().wait(random.choices([0.001, 0.1], [19, 1])[0])
     if random.random() < 0.01:
         return retry('now and then')
 serve(handle, concurrency=8)
 ";
 
-pub(super) type Recorder = Arc<seriatim::checker::Recorder<std::io::BufWriter<fs::File>>>;
+type Recorder = Arc<seriatim::checker::Recorder<std::io::BufWriter<fs::File>>>;
 
 /// The nodes, and what has been recorded of them.
 pub(super) struct Fleet {
@@ -98,6 +100,48 @@ impl Fleet {
             self.nodes.iter().all(|node| is_up(node.0.id()))
         };
         self.eventually("all nodes are up", are_up).await;
+    }
+
+    /// Pushes the load, as far as it is allowed.
+    pub(super) fn push(&self, mode: Mode) -> (JoinHandle<()>, Arc<Semaphore>) {
+        let allowed = Arc::new(Semaphore::new(0));
+        let (store, recorder) = (self.store.clone(), self.recorder.clone());
+        (tokio::spawn(push(store, recorder, allowed.clone(), mode, self.jobs)), allowed)
+    }
+
+    /// Stops a node (`SIGSTOP`) that holds lanes.
+    async fn stopped_at_work(&self) -> usize {
+        let found = Cell::new(None);
+        let is_found = async || {
+            for (i, node) in self.nodes.iter().enumerate() {
+                node.signal(Signal::STOP);
+                if self.holds_lanes(node.0.id()).await {
+                    found.set(Some(i));
+                    return true;
+                }
+                node.signal(Signal::CONT);
+            }
+            false
+        };
+        self.eventually("a node is at work", is_found).await;
+        found.get().unwrap()
+    }
+
+    /// Whether the process holds lanes; none that is known of when the store does not answer.
+    async fn holds_lanes(&self, pid: u32) -> bool {
+        let of_it = |node: &NodeView| node.info.pid == pid && !node.dead;
+        let nodes = self.store.nodes().await.unwrap_or_default();
+        let Some(node) = nodes.iter().find(|node| of_it(node)) else { return false };
+        let claimed = LaneQuery {
+            queue: QUEUE.into(),
+            key: None,
+            claimed: true,
+            order: LaneOrder::default(),
+            after: None,
+            rows_max: 1_000,
+        };
+        let lanes = self.store.lanes(claimed).await.map(|page| page.rows).unwrap_or_default();
+        lanes.iter().any(|lane| lane.node.as_ref() == Some(&node.info.id))
     }
 
     fn log(&self, history: &str) -> String {
@@ -161,11 +205,12 @@ impl Fleet {
     }
 }
 
-/// Pushes the whole load; what the store refuses while it is away is recorded as unknown.
-pub(super) async fn push(
+/// Pushes the load, as far as it is allowed: one permit a job. What the store refuses while it is away is
+/// recorded as unknown.
+async fn push(
     store: SharedStore,
     recorder: Recorder,
-    pushed: &AtomicU64,
+    allowed: Arc<Semaphore>,
     mode: Mode,
     jobs: u64,
 ) {
@@ -181,6 +226,7 @@ pub(super) async fn push(
             }
         };
         let jobs: Vec<Job> = batch.iter().map(job).collect();
+        allowed.acquire_many(jobs.len() as u32).await.unwrap().forget();
         let sent_at = Timestamp::of_this_machine();
         let answers: Vec<_> = match client.push_all(jobs.clone()).await {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
@@ -192,7 +238,6 @@ pub(super) async fn push(
         for (job, answer) in jobs.iter().zip(&answers) {
             recorder.pushed(sent_at, job, Some(answer));
         }
-        pushed.fetch_add(batch.len() as u64, Ordering::Relaxed);
         let waiting = tokio::time::timeout(PATIENCE, until_few_are_open(&store));
         waiting.await.expect("the store is away, or its jobs are not done");
     }
@@ -256,6 +301,7 @@ impl Blow {
         let victim = fastrand::usize(..fleet.nodes.len());
         match self {
             Self::Kill => {
+                let victim = fleet.stopped_at_work().await;
                 let actor = fleet.nodes.swap_remove(victim).kill();
                 fleet.recorder.died(&actor);
                 fleet.start_node();
@@ -269,9 +315,8 @@ impl Blow {
             Self::Forget => server.send(&["SCRIPT", "FLUSH"]),
             Self::Reshard(shards) => reshard(&fleet.store, shards).await,
             Self::Pause => {
-                let node = &fleet.nodes[victim];
+                let node = &fleet.nodes[fleet.stopped_at_work().await];
                 let pid = node.0.id();
-                node.signal(Signal::STOP);
                 let is_dead = async || {
                     let nodes = fleet.store.nodes().await.unwrap_or_default();
                     nodes.iter().any(|node| node.info.pid == pid && node.dead)
@@ -300,20 +345,15 @@ async fn nothing_is_lost_and_nothing_overlaps(mut server: Server, mode: Mode) {
     }
     let mut fleet = Fleet::new(server.store().await, &server.url(), queue).await;
     fleet.start_nodes();
-    let pushed = Arc::new(AtomicU64::new(0));
-    let pushing = {
-        let (store, recorder, pushed) =
-            (fleet.store.clone(), fleet.recorder.clone(), pushed.clone());
-        let jobs = fleet.jobs;
-        tokio::spawn(async move { push(store, recorder, &pushed, mode, jobs).await })
-    };
-    for (i, blow) in blows.iter().enumerate() {
-        let at = fleet.jobs * (i as u64 + 1) / (blows.len() as u64 + 1);
-        let is_pushed = async || pushed.load(Ordering::Relaxed) >= at;
-        fleet.eventually("the load goes on", is_pushed).await;
+    let (pushing, allowed) = fleet.push(mode);
+    let jobs = fleet.jobs as usize;
+    let share = jobs / (blows.len() + 1);
+    for blow in blows {
         fleet.is_up().await;
+        allowed.add_permits(share);
         blow.fall(&mut fleet, &mut server).await;
     }
+    allowed.add_permits(jobs - blows.len() * share);
     pushing.await.unwrap();
     let report = fleet.judge().await;
     assert!(report.rescued > 0, "what dead nodes held was taken over: {report}");
@@ -329,18 +369,19 @@ async fn nothing_is_lost_over_bad_connections(server: Server) {
             .await;
     fleet.start_nodes();
     fleet.is_up().await;
-    let (store, recorder, jobs) = (fleet.store.clone(), fleet.recorder.clone(), fleet.jobs);
-    let pushed = AtomicU64::new(0);
+    let (pushing, allowed) = fleet.push(mode);
+    allowed.add_permits(fleet.jobs as usize);
     let cutting = async {
         let mut looks = tokio::time::interval(Duration::from_millis(30));
-        while pushed.load(Ordering::Relaxed) < jobs && proxy.cuts() < CUTS_MAX {
+        while !pushing.is_finished() && proxy.cuts() < CUTS_MAX {
             let cut = if fastrand::bool() { Cut::BeforeRequest } else { Cut::BeforeReply };
             proxy.cut(fastrand::u32(..8), cut);
             looks.tick().await;
         }
         proxy.spare();
     };
-    tokio::join!(push(store, recorder, &pushed, mode, jobs), cutting);
+    cutting.await;
+    pushing.await.unwrap();
     assert!(proxy.cuts() > 10, "{} cuts", proxy.cuts());
     let first = fleet.histories[0].clone();
     let log = fleet.log(&first);

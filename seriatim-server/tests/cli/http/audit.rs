@@ -86,7 +86,7 @@ fn send_and_reset(api: &Api, path: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_is_done_is_written_down_whoever_hangs_up() {
+async fn what_is_done_is_written_down_even_if_the_client_hangs_up() {
     const LANES: usize = 200;
     let api = audited("");
     let jobs: Vec<Value> = (0..LANES).map(|i| json!({ "key": format!("k{i}") })).collect();

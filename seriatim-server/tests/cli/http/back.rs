@@ -87,9 +87,15 @@ fn long_leases(site: Site) {
     assert_eq!((&*field, detail.contains("at most 1h")), ("lease_ttl_sec", true), "{detail}");
     let lane = lanes(claim(&api, "w", 1, 3_600)).remove(0);
     let held = json!({ "lane": lane["lane"], "token": lane["token"], "secret": lane["secret"] });
-    let beat = json!({ "worker": "w", "lease_ttl_sec": 86_400, "claims": [held] });
-    let (field, detail) = api.post("/api/v1/work/heartbeat", &beat).refused(400);
+    let beat = |seconds: u64| {
+        let beat = json!({ "worker": "w", "lease_ttl_sec": seconds, "claims": [held] });
+        api.post("/api/v1/work/heartbeat", &beat)
+    };
+    let (field, detail) = beat(86_400).refused(400);
     assert_eq!((&*field, detail.contains("at most 1h")), ("lease_ttl_sec", true), "{detail}");
+    // Another definition of the queue holds at once.
+    api.put("/api/v1/queues/orders", &json!({ "lease_max": "2d" })).done();
+    beat(86_400).done();
 }
 
 #[test]

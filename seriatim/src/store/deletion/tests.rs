@@ -67,7 +67,7 @@ pub(in crate::store) async fn no_push_is_lost_behind_a_deletion(
     others.close().await.unwrap();
 }
 
-/// Deletes every queue, whoever uses it.
+/// Deletes every queue, also those in use.
 pub(in crate::store) async fn delete_all(store: SharedStore) {
     for view in store.queues().await.unwrap() {
         delete_queue(&*store, &view.queue.name, true).await.unwrap();
