@@ -42,8 +42,11 @@ pub(crate) struct JobInput {
 impl JobInput {
     /// The job, for this queue.
     pub(crate) fn into_job(self, queue: &str) -> Result<Job> {
-        let text = self.payload.as_ref().map_or("null", |payload| payload.get());
-        let mut job = Job::with_payload(queue, Payload::from_json_text(text)?);
+        let payload = match self.payload {
+            Some(document) => Payload::from_raw(document),
+            None => Payload::from_json_text("null")?,
+        };
+        let mut job = Job::with_payload(queue, payload);
         (job.key, job.task, job.score) = (self.key, self.task, self.score);
         job.priority = self.priority.unwrap_or(job.priority);
         job.run_at = match (self.delay, self.run_at) {

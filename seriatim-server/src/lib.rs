@@ -1,5 +1,7 @@
 //! The one binary of Seriatim, thin over the library, and its HTTP API for services that mount it.
 
+#![forbid(unsafe_code)]
+
 mod commands;
 mod config;
 mod figures;

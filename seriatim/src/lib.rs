@@ -4,6 +4,8 @@
 //! Jobs of one key never overlap and run in order; all that waits for a key can be handed over
 //! together. Data flows one way: *push → store → claim → handler → settle*.
 
+#![forbid(unsafe_code)]
+
 mod batch;
 mod canonical;
 pub mod checker;

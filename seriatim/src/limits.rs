@@ -27,6 +27,8 @@ pub const CLAIM_LANES_MAX: usize = 10_000;
 pub const TURN_JOBS_MAX: usize = 10_000;
 /// Most payload bytes in one turn (a single job may always be taken).
 pub const TURN_BYTES_MAX: usize = 16 << 20;
+/// What a job counts of the bytes of a claim, besides its payload.
+pub const CLAIM_JOB_BYTES: usize = 512;
 /// Most turns in one settle.
 pub const SETTLE_TURNS_MAX: usize = 10_000;
 /// Most rows in one page of a listing.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::canonical::canonical;
 use crate::error::{Error, Result};
@@ -25,9 +26,14 @@ impl Payload {
 
     /// A payload from JSON text, checked to be one JSON document.
     pub fn from_json_text(text: &str) -> Result<Self> {
-        let raw: &serde_json::value::RawValue = serde_json::from_str(text)
+        let raw: &RawValue = serde_json::from_str(text)
             .map_err(|e| Error::invalid("payload", "is not a JSON document").because(e))?;
         Ok(Self(Bytes::copy_from_slice(raw.get().as_bytes())))
+    }
+
+    /// The text of a JSON document that was read, without a copy.
+    pub fn from_raw(document: Box<RawValue>) -> Self {
+        Self(Box::<str>::from(document).into_boxed_bytes().into())
     }
 
     /// Bytes as they are: what a codec made, or what a store kept.

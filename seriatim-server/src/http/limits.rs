@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::body::{Bytes, HttpBody};
 use futures_util::StreamExt;
 use seriatim::ErrorKind;
+use seriatim::limits::{CLAIM_JOB_BYTES, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::caller::{Caller, Class};
@@ -37,15 +38,19 @@ pub(super) const BODY_BYTES_MAX: usize = 1 << 20;
 pub(super) const BULK_BODY_BYTES_MAX: usize = 32 << 20;
 /// Bytes of bodies that are in memory at once, and of what is made of them.
 pub(super) const BODIES_BYTES: ByClass<Shares> = ByClass {
-    producers: Shares { all: 128 << 20, party: 32 << 20 },
-    workers: Shares { all: 128 << 20, party: 32 << 20 },
+    producers: Shares { all: 136 << 20, party: 34 << 20 },
+    workers: Shares { all: 136 << 20, party: 34 << 20 },
     readers: Shares { all: 4 << 20, party: 2 << 20 },
     admins: Shares { all: 16 << 20, party: 8 << 20 },
 };
+/// What is made of a large body may have one such part more than it, for which there is room from the beginning.
+const MADE_OF_BODY_PART: u32 = 16;
 /// What a job in memory counts, besides its payload.
 pub(super) const JOB_BYTES: usize = 1 << 10;
 /// Larger documents are read and written on threads that may block.
 pub(super) const INLINE_BYTES_MAX: usize = 64 << 10;
+/// Bytes of claimed lanes that are in memory at once, as they were read and as they are sent.
+pub(super) const CLAIMED_BYTES: Shares = Shares { all: 256 << 20, party: 64 << 20 };
 /// Bytes that answers to readers may take while they are made and sent.
 pub(super) const ANSWERS_BYTES: Shares = Shares { all: 256 << 20, party: 64 << 20 };
 /// What a page is counted for, and what a single job is.
@@ -93,10 +98,12 @@ pub(super) const LOGINS_WINDOW: Duration = Duration::from_secs(60);
 pub(super) const LOGINS_ADDRESSES_MAX: usize = 10_000;
 /// Most lanes of one claim.
 pub(super) const CLAIM_LANES_MAX: usize = 1_000;
-/// Lanes that are claimed in one step; a turn can hold 16 MiB.
-pub(super) const CLAIM_STEP_LANES: usize = 16;
-/// A claim takes no further step when it has so many bytes of payload.
-pub(super) const CLAIM_BYTES_MAX: usize = 32 << 20;
+/// What one step of a claim may take, in bytes, unless a single turn has more.
+pub(super) const CLAIM_STEP_BYTES: usize = 1 << 20;
+/// What a single turn may have.
+pub(super) const CLAIM_TURN_BYTES: usize = TURN_BYTES_MAX + TURN_JOBS_MAX * CLAIM_JOB_BYTES;
+/// A claim takes no further step when it has so many bytes.
+pub(super) const CLAIM_BYTES_MAX: usize = 16 << 20;
 /// Most nodes of one answer; those that live come first.
 pub(super) const NODES_MAX: usize = 1_000;
 /// Most queues that one claim names.
@@ -164,6 +171,7 @@ pub(super) struct Budgets {
     pub(super) requests: ByClass<Pool>,
     pub(super) bodies: ByClass<Pool>,
     pub(super) answers: Pool,
+    pub(super) claimed: Pool,
     pub(super) metrics: Pool,
     pub(super) streams: Pool,
     pub(super) claims: Pool,
@@ -182,6 +190,7 @@ impl Default for Budgets {
             requests: REQUESTS.pools(),
             bodies: BODIES_BYTES.pools(),
             answers: ANSWERS_BYTES.pool(),
+            claimed: CLAIMED_BYTES.pool(),
             metrics: METRICS.pool(),
             streams: STREAMS.pool(),
             claims: WAITING_CLAIMS.pool(),
@@ -194,23 +203,27 @@ impl Budgets {
     /// Takes so many bytes of the caller's share of memory for bodies.
     pub(super) fn hold(&self, caller: &Caller, bytes: usize) -> Result<Held, Problem> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.bodies.of(caller.class).try_take(&caller.party, bytes).ok_or_else(|| {
-            Problem::too_many("other requests fill the memory set aside for bodies of this kind")
-        })
+        self.bodies.of(caller.class).try_take(&caller.party, bytes).ok_or_else(full)
     }
 
-    /// Reads a body of at most so many bytes.
+    /// Reads a body of at most so many bytes. One that says how long it is waits for others of its party, and
+    /// then has room for all of it: were it to take that bit by bit, several large ones would refuse each other.
     pub(super) async fn read(
         &self,
         caller: &Caller,
         body: axum::body::Body,
         bytes_max: usize,
     ) -> Result<Body, Problem> {
-        if body.size_hint().lower() > bytes_max as u64 {
+        let announced = body.size_hint().lower();
+        if announced > bytes_max as u64 {
             return Err(Problem::too_large(bytes_max));
         }
+        let pool = self.bodies.of(caller.class);
+        // What is made of a large body has little more.
+        let room = announced as u32 + announced as u32 / MADE_OF_BODY_PART;
+        let share = pool.take(&caller.party, room, ANSWER_WAIT_MAX).await;
+        let mut read = Body { bytes: Bytes::new(), share: Some(share.ok_or_else(full)?) };
         let mut frames = body.into_data_stream();
-        let mut read = Body { bytes: Bytes::new(), share: None };
         let mut all = Vec::new();
         let end = Instant::now() + BODY_READ_MAX;
         while let Some(frame) =
@@ -220,7 +233,10 @@ impl Budgets {
             if all.len() + frame.len() > bytes_max {
                 return Err(Problem::too_large(bytes_max));
             }
-            read.hold(self.hold(caller, frame.len())?);
+            let beyond = (all.len() + frame.len()).saturating_sub(announced as usize);
+            if beyond > 0 {
+                read.hold(self.hold(caller, beyond.min(frame.len()))?);
+            }
             all.extend_from_slice(&frame);
         }
         read.bytes = all.into();
@@ -228,7 +244,16 @@ impl Budgets {
     }
 }
 
+fn full() -> Problem {
+    Problem::too_many("other requests fill the memory set aside for bodies of this kind")
+}
+
 impl Body {
+    /// How many bytes it may take.
+    pub(super) fn room(&self) -> usize {
+        self.share.as_ref().map_or(0, Held::amount)
+    }
+
     /// Holds that too, until the body is dropped.
     pub(super) fn hold(&mut self, more: Held) {
         match &mut self.share {

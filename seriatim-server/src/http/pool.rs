@@ -65,6 +65,17 @@ impl Pool {
 }
 
 impl Held {
+    pub(super) fn amount(&self) -> usize {
+        self.own.num_permits()
+    }
+
+    /// Gives back all but so much.
+    pub(super) fn keep(&mut self, amount: usize) {
+        for permit in [&mut self.own, &mut self.all] {
+            drop(permit.split(permit.num_permits().saturating_sub(amount)));
+        }
+    }
+
     /// Holds that too.
     pub(super) fn add(&mut self, more: Self) {
         self.own.merge(more.own);
@@ -89,6 +100,8 @@ mod tests {
         first.add(pool.try_take(&party("a"), 2).unwrap());
         let second = pool.try_take(&party("b"), 4).unwrap();
         assert!(pool.try_take(&party("b"), 1).is_none(), "all of it is taken");
+        first.keep(4);
+        assert!(pool.try_take(&party("b"), 2).is_some());
         drop(first);
         assert!(pool.try_take(&party("b"), 2).is_some());
         drop(second);

@@ -168,7 +168,10 @@ async fn at_once(
     }
     // The text is copied by now; what was made of it takes its place.
     held.bytes.clear();
-    held.hold(app.budgets.hold(caller, jobs.len() * JOB_BYTES)?);
+    let made: usize = jobs.iter().map(|job| job.payload.as_bytes().len() + JOB_BYTES).sum();
+    if made > held.room() {
+        held.hold(app.budgets.hold(caller, made - held.room())?);
+    }
     if jobs.is_empty() {
         return Ok((json!({ "jobs": [] }), false));
     }

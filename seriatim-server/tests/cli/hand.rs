@@ -50,6 +50,7 @@ impl Hand {
             groups: Vec::new(),
             lanes_max: 100,
             crashed_max: 100,
+            bytes_max: None,
             lease: Lease::Node { ttl: LEASE },
             declared: false,
             ticket: 0,

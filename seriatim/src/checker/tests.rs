@@ -104,6 +104,7 @@ impl World {
             groups: Vec::new(),
             lanes_max: 2,
             crashed_max: 2,
+            bytes_max: None,
             lease: Lease::Node { ttl: LEASE },
             declared: false,
             ticket: 0,

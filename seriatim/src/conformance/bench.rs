@@ -93,6 +93,7 @@ impl Bench {
             groups: Vec::new(),
             lanes_max,
             crashed_max: lanes_max,
+            bytes_max: None,
             lease: Lease::Node { ttl: LEASE },
             declared: false,
             ticket: 0,

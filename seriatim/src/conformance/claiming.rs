@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bench::*;
 use super::{Case, listed};
-use crate::store::{Claim, DueQuery};
+use crate::store::{Claim, DueQuery, Lease};
 use crate::{ErrorKind, Job, Mode, Outcome, Queue};
 
 pub(super) fn cases() -> Vec<Case> {
@@ -30,6 +30,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_key_goes_to_one_place_only,
         an_unknown_node_may_not_claim,
         crashed_lanes_are_taken_up_to_their_limit,
+        a_claim_ends_before_the_turn_that_exceeds_its_bytes,
         d6_many_priorities_and_scheduled_lanes_do_not_hide_what_is_due,
         due_answers_for_all_queues_at_once,
     ]
@@ -304,6 +305,44 @@ async fn crashed_lanes_are_taken_up_to_their_limit(mut bench: Bench) {
         (turns.iter().flat_map(tags).collect::<Vec<_>>(), turns[0].crashes),
         (vec!["a".to_owned()], 1)
     );
+}
+
+async fn a_claim_ends_before_the_turn_that_exceeds_its_bytes(mut bench: Bench) {
+    for (mode, take) in [
+        (Mode::Parallel, 1),
+        (Mode::Accumulate, 1),
+        (Mode::Fifo, 1),
+        (Mode::Fifo, 3),
+        (Mode::Exclusive, 1),
+    ] {
+        let name = format!("{mode}{take}");
+        bench.declare(Queue { take, ..Queue::new(&name, mode) }).await;
+        // Each job counts 2,000 bytes, its quotes included; of a key with three jobs a turn takes one, or all.
+        let job = |(i, key)| {
+            let job = Job::new(&name, &format!("{i}{}", "x".repeat(1_485))).unwrap();
+            if mode == Mode::Parallel { job } else { job.key(key) }
+        };
+        let keys = ["a", "b", "c", "c", "c", "d"];
+        bench.push_all(keys.into_iter().enumerate().map(job).collect()).await;
+        for kind in [Lease::Node { ttl: WAIT }, Lease::Own { ttl: WAIT }] {
+            let within = |bench: &Bench, lanes_max: usize, bytes| Claim {
+                bytes_max: Some(bytes),
+                lease: kind,
+                ..bench.claim_request(&name, lanes_max)
+            };
+            let claimed = bench.claimed(within(&bench, 10, 1_999)).await;
+            assert_eq!((claimed.turns.len(), claimed.cut), (0, true), "{name}");
+            assert!(claimed.next_due.is_some_and(|due| due <= bench.now), "{name}: {claimed:?}");
+            let claimed = bench.claimed(within(&bench, 10, 5_999)).await;
+            assert_eq!((claimed.turns.len(), claimed.cut), (2, true), "{name}");
+            let third = bench.claimed(within(&bench, 1, 10_000)).await;
+            let jobs = if mode == Mode::Accumulate || take == 3 { 3 } else { 1 };
+            assert_eq!((third.turns[0].jobs.len(), third.cut), (jobs, false), "{name}");
+            for turn in claimed.turns.iter().chain(&third.turns) {
+                bench.end(turn, Outcome::Release).await;
+            }
+        }
+    }
 }
 
 async fn d6_many_priorities_and_scheduled_lanes_do_not_hide_what_is_due(mut bench: Bench) {

@@ -415,6 +415,7 @@ fn request(core: &Core, place: usize, node: NodeId, want: Want) -> Claim {
         groups: core.settings.groups.clone(),
         lanes_max: want.lanes,
         crashed_max: want.crashed,
+        bytes_max: None,
         lease: Lease::Node { ttl: lease.unwrap_or(core.settings.lease) },
         declared: source.is_declared(),
         ticket: core.next_ticket(),

@@ -17,6 +17,7 @@ mod postgres;
 mod redis;
 mod release;
 mod request;
+mod room;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod transaction;

@@ -118,6 +118,10 @@ pub struct Claim {
     /// Most of them with a crash behind them: the number of free slots, since such a lane must
     /// not wait in a prefetch buffer.
     pub crashed_max: usize,
+    /// Most bytes of all turns together: of payloads, and [`CLAIM_JOB_BYTES`](crate::limits::CLAIM_JOB_BYTES) for
+    /// each job. The claim ends before the first lane whose turn would exceed it. None: each turn has its own limits
+    /// alone.
+    pub bytes_max: Option<usize>,
     /// How long the claim stands.
     pub lease: Lease,
     /// Only if the queue is declared: the caller knows how it should be, and a queue that a push made is
@@ -161,6 +165,8 @@ pub struct Claimed {
     pub turns: Vec<Turn>,
     /// When a claim of this queue may next find something; `None` when nothing waits.
     pub next_due: Option<Timestamp>,
+    /// Whether it ended at a lane for which [`Claim::bytes_max`] left no room.
+    pub cut: bool,
 }
 
 /// See [`crate::Store::settle`].

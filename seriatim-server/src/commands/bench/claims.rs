@@ -123,6 +123,7 @@ impl Bench<'_> {
             groups: Vec::new(),
             lanes_max,
             crashed_max: 0,
+            bytes_max: None,
             lease: Lease::Node { ttl: LEASE },
             declared: false,
             ticket: 0,

@@ -251,6 +251,7 @@ mod tests {
             groups: Vec::new(),
             lanes_max: 1,
             crashed_max: 1,
+            bytes_max: None,
             lease: Lease::Node { ttl: Duration::from_secs(60) },
             declared: false,
             ticket: 0,

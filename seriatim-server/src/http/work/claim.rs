@@ -7,21 +7,22 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use seriatim::store::{Claim, DueQuery, Lease, Settle};
+use seriatim::store::{Claim, Claimed, DueQuery, Lease, Settle};
 use seriatim::{ErrorKind, NodeId, Timestamp, Turn};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::super::caller::{Caller, Connection};
+use super::super::caller::{Caller, Connection, Party};
 use super::super::input::Json;
 use super::super::limits::{
-    CLAIM_BYTES_MAX, CLAIM_LANES_MAX, CLAIM_QUEUES_MAX, CLAIM_STEP_LANES, LEASE_DEFAULT,
-    WAIT_MS_MAX,
+    ANSWER_WAIT_MAX, CLAIM_BYTES_MAX, CLAIM_LANES_MAX, CLAIM_QUEUES_MAX, CLAIM_STEP_BYTES,
+    CLAIM_TURN_BYTES, LEASE_DEFAULT, WAIT_MS_MAX,
 };
+use super::super::pool::Held;
 use super::super::problem::Problem;
 use super::super::seen::{check_lease, lease_refused};
 use super::super::state::Shared;
-use super::taken::{Taken, expired};
+use super::taken::{Taken, bytes_of, expired};
 use super::workers::{Remote, lease};
 
 /// Without a wake-up a claim that waits looks again after this.
@@ -46,6 +47,7 @@ pub(super) struct Wish {
 struct Order {
     app: Shared,
     worker: Remote,
+    party: Party,
     queues: Vec<String>,
     groups: Vec<Arc<str>>,
     lanes_max: usize,
@@ -119,6 +121,7 @@ impl Wish {
         Ok(Order {
             app,
             worker,
+            party: caller.party.clone(),
             queues: self.queues,
             groups: groups.into_iter().map(Into::into).collect(),
             lanes_max,
@@ -173,37 +176,61 @@ impl Order {
     async fn take(&self, taken: &mut Taken) -> Result<Option<Timestamp>, Problem> {
         taken.unknown.clear();
         let (queues, mut next_due) = self.by_lag(&mut taken.unknown).await?;
-        let mut bytes = 0;
         for queue in queues {
-            loop {
-                let room = self.lanes_max - taken.turns.len();
-                if room == 0 || bytes >= CLAIM_BYTES_MAX {
-                    return Ok(next_due);
-                }
-                let asked = room.min(CLAIM_STEP_LANES);
-                let has_crash = taken.turns.iter().any(|turn| turn.crashes > 0);
-                let crashed_max = if has_crash { 0 } else { CRASHED_MAX };
-                let (turns, due) = match self.step(&queue, asked, crashed_max).await {
-                    Ok(Some(step)) => step,
-                    Ok(None) => {
-                        taken.unknown.push(queue.to_string());
-                        break;
-                    }
-                    // What is taken already is worth more than the error, which will come again.
-                    Err(_) if !taken.turns.is_empty() => return Ok(next_due),
-                    Err(problem) => return Err(problem),
-                };
-                let came = turns.len();
-                let jobs = turns.iter().flat_map(|turn| &turn.jobs);
-                bytes += jobs.map(|job| job.payload.as_bytes().len()).sum::<usize>();
-                taken.turns.extend(turns);
-                if came < asked {
-                    next_due = [next_due, due].into_iter().flatten().min();
-                    break;
-                }
+            match self.take_of(&queue, taken).await {
+                Ok(due) => next_due = [next_due, due].into_iter().flatten().min(),
+                // What is taken already is worth more than the error, which will come again.
+                Err(_) if !taken.turns.is_empty() => return Ok(next_due),
+                Err(problem) => return Err(problem),
             }
         }
         Ok(next_due)
+    }
+
+    /// Of one queue what there is, as far as it is wanted and there is room, and when there may be more.
+    async fn take_of(
+        &self,
+        queue: &Arc<str>,
+        taken: &mut Taken,
+    ) -> Result<Option<Timestamp>, Problem> {
+        let mut step_bytes = CLAIM_STEP_BYTES;
+        loop {
+            let room = self.lanes_max - taken.turns.len();
+            if room == 0 || taken.bytes() >= CLAIM_BYTES_MAX {
+                return Ok(None);
+            }
+            let Some(mut share) = self.share(step_bytes, taken.turns.is_empty()).await? else {
+                return Ok(None);
+            };
+            let lanes_max = if step_bytes > CLAIM_STEP_BYTES { 1 } else { room };
+            let has_crash = taken.turns.iter().any(|turn| turn.crashes > 0);
+            let crashed_max = if has_crash { 0 } else { CRASHED_MAX };
+            let request = self.request(queue, lanes_max, crashed_max, step_bytes);
+            let Some(claimed) = self.step(queue, request).await? else {
+                taken.unknown.push(queue.to_string());
+                return Ok(None);
+            };
+            let came = claimed.turns.len();
+            share.keep(twice(bytes_of(&claimed.turns)) as usize);
+            taken.add(claimed.turns, share);
+            step_bytes = match claimed.cut {
+                // The next turn has more than a step may take: it comes alone.
+                true if came == 0 && step_bytes == CLAIM_STEP_BYTES => CLAIM_TURN_BYTES,
+                true if came > 0 => CLAIM_STEP_BYTES,
+                _ if came < lanes_max => return Ok(claimed.next_due),
+                _ => CLAIM_STEP_BYTES,
+            };
+        }
+    }
+
+    /// Memory for what a step reads and for what is sent of it. For more than the first lanes nobody waits.
+    async fn share(&self, bytes: usize, is_first: bool) -> Result<Option<Held>, Problem> {
+        let (pool, bytes) = (&self.app.budgets.claimed, twice(bytes));
+        if !is_first {
+            return Ok(pool.try_take(&self.party, bytes));
+        }
+        let full = || Problem::too_many("other claims fill the memory set aside for their answers");
+        pool.take(&self.party, bytes, ANSWER_WAIT_MAX).await.map(Some).ok_or_else(full)
     }
 
     /// The queues that may have something, longest due first, and when the next of the others may.
@@ -247,30 +274,25 @@ impl Order {
         workers.claiming(store, &self.worker, &self.queues, self.lanes_max, self.lease).await
     }
 
-    /// What a claim brings, and when there may be more; nothing when there is no such queue.
-    async fn step(
-        &self,
-        queue: &Arc<str>,
-        lanes_max: usize,
-        crashed_max: usize,
-    ) -> Result<Option<(Vec<Turn>, Option<Timestamp>)>, Problem> {
+    /// What a claim brings; nothing when there is no such queue.
+    async fn step(&self, queue: &Arc<str>, mut request: Claim) -> Result<Option<Claimed>, Problem> {
         let (app, store) = (&self.app, &*self.app.store);
-        let mut node = self.node().await?;
+        request.node = self.node().await?;
         // A store that was wiped has lost the node and the queue, and tells of either first.
         let (mut is_renamed, mut is_restored) = (false, false);
         loop {
-            match store.claim(self.request(queue, &node, lanes_max, crashed_max)).await {
-                Ok(claimed) => return Ok(Some((claimed.turns, claimed.next_due))),
+            match store.claim(request.clone()).await {
+                Ok(claimed) => return Ok(Some(claimed)),
                 Err(error) if error.kind() == ErrorKind::NodeGone && !is_renamed => {
                     is_renamed = true;
-                    app.workers.rename(&self.worker, &node)?;
-                    (node, _) = app.workers.beat(store, &self.worker, Vec::new()).await?;
+                    app.workers.rename(&self.worker, &request.node)?;
+                    (request.node, _) = app.workers.beat(store, &self.worker, Vec::new()).await?;
                 }
                 // The store lost it, or a push made it: it is declared before anything is claimed.
                 Err(error) if is_missing(&error) && app.queues.declares(queue) && !is_restored => {
                     is_restored = true;
                     if !app.queues.restore(store, queue).await? {
-                        return Ok(Some((Vec::new(), None)));
+                        return Ok(Some(Claimed::default()));
                     }
                 }
                 // Its first push will create it.
@@ -286,19 +308,20 @@ impl Order {
     fn request(
         &self,
         queue: &Arc<str>,
-        node: &NodeId,
         lanes_max: usize,
         crashed_max: usize,
+        bytes_max: usize,
     ) -> Claim {
         Claim {
             now: None,
             queue: queue.clone(),
             shard: None,
-            node: node.clone(),
+            node: NodeId::from(""),
             node_name: Some(self.worker.name.clone()),
             groups: self.groups.clone(),
             lanes_max,
             crashed_max,
+            bytes_max: Some(bytes_max),
             lease: Lease::Own { ttl: self.lease },
             declared: self.app.queues.declares(queue),
             ticket: 0,
@@ -322,6 +345,11 @@ impl Order {
         taken.turns.retain(|turn| !is_over(turn));
         Ok(true)
     }
+}
+
+/// What lanes take of memory: as they were read, and as they are sent.
+fn twice(bytes: usize) -> u32 {
+    u32::try_from(bytes * 2).unwrap_or(u32::MAX)
 }
 
 fn is_missing(error: &seriatim::Error) -> bool {

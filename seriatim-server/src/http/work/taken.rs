@@ -10,12 +10,14 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
+use seriatim::limits::CLAIM_JOB_BYTES;
 use seriatim::store::{Secret, Settle};
 use seriatim::{Error, ErrorKind, Outcome, Payload, Queue, Settlement, Store, Turn, Verdict, plan};
 
 use super::super::caller::Connection;
 use super::super::input::JSON;
 use super::super::limits::off_thread;
+use super::super::pool::Held;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::super::wire::WireTurn;
@@ -31,11 +33,25 @@ pub(super) struct Taken {
     pub(super) turns: Vec<Turn>,
     /// Queues of the claim that do not exist.
     pub(super) unknown: Vec<String>,
+    /// What they take of the memory set aside for claimed lanes.
+    share: Option<Held>,
 }
 
 impl Taken {
     pub(super) fn new(app: Shared) -> Self {
-        Self { app, turns: Vec::new(), unknown: Vec::new() }
+        Self { app, turns: Vec::new(), unknown: Vec::new(), share: None }
+    }
+
+    pub(super) fn add(&mut self, turns: Vec<Turn>, share: Held) {
+        self.turns.extend(turns);
+        match &mut self.share {
+            Some(held) => held.add(share),
+            None => self.share = Some(share),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        bytes_of(&self.turns)
     }
 
     /// The answer, which releases the lanes unless it is sent to its end. To a client that has closed its
@@ -49,8 +65,7 @@ impl Taken {
             true => None,
             false => Some(self.app.workers.secrets.key(&*self.app.store).await?),
         };
-        let jobs = self.turns.iter().flat_map(|turn| &turn.jobs);
-        let bytes = jobs.map(|job| job.payload.as_bytes().len()).sum();
+        let bytes = self.bytes();
         // Payloads are shared by the copies.
         let (turns, unknown) = (self.turns.clone(), self.unknown.clone());
         let write = move || {
@@ -68,6 +83,9 @@ impl Taken {
         let text = text.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
         // They can go back without their payloads, which are in the text now.
         self.turns.iter_mut().for_each(drop_payloads);
+        if let Some(share) = &mut self.share {
+            share.keep(text.len().max(bytes));
+        }
         let body = Delivery {
             left: text.len() + END.len(),
             text: Some(text.into()),
@@ -101,6 +119,12 @@ impl Drop for Taken {
             });
         }
     }
+}
+
+/// What turns count of the bytes of a claim.
+pub(super) fn bytes_of(turns: &[Turn]) -> usize {
+    let jobs = turns.iter().flat_map(|turn| &turn.jobs);
+    jobs.map(|job| job.payload.as_bytes().len() + CLAIM_JOB_BYTES).sum()
 }
 
 /// Leaves of a turn what it takes to settle it.
@@ -219,6 +243,7 @@ mod tests {
             groups: Vec::new(),
             lanes_max: 1,
             crashed_max: 0,
+            bytes_max: None,
             lease: Lease::Own { ttl: Duration::from_secs(60) },
             declared: false,
             ticket: 0,

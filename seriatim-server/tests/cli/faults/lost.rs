@@ -90,6 +90,7 @@ impl Rig {
             groups: Vec::new(),
             lanes_max: 10,
             crashed_max: 10,
+            bytes_max: None,
             lease: Lease::Own { ttl: TTL },
             declared: false,
             ticket: 0,

@@ -288,6 +288,55 @@ fn claims_of_one_token_leave_places_for_those_of_another() {
 }
 
 #[test]
+fn pushes_of_the_largest_bodies_over_several_connections_leave_little_memory_behind() {
+    on_each_store(|site| {
+        let api = start(site("[queues.orders]\nmode = \"parallel\"\n"));
+        let job = format!("{{\"payload\":\"{}\"}}", "x".repeat(4 * MIB - 2));
+        let body = format!("[{}]", vec![job; 3].join(","));
+        grows_little(&api, "bodies of 12 MiB over six connections", || {
+            let push = || {
+                let push = json_body("POST", "/api/v1/queues/orders/jobs", body.clone());
+                (0..5).filter(|_| push.send(&api.address).status == 200).count()
+            };
+            let pushed: usize = std::thread::scope(|scope| {
+                let pushes: Vec<_> = (0..6).map(|_| scope.spawn(push)).collect();
+                pushes.into_iter().map(|pushed| pushed.join().unwrap()).sum()
+            });
+            assert_eq!(pushed, 30, "one waits for the other");
+        });
+    });
+}
+
+/// Turns of 16 MiB, each larger than a step of a claim, and many who claim them and read nothing.
+#[test]
+fn claims_of_the_largest_turns_take_little_memory_also_when_nobody_reads_them() {
+    on_each_store(|site| {
+        let api = start(site("[queues.orders]\nmode = \"accumulate\"\n"));
+        grows_little(&api, "20 unread claims of lanes of 16 MiB", || {
+            let payload = "x".repeat(4 * MIB - 10);
+            for i in 0..32 {
+                let body = format!("{{\"key\":\"{}\",\"payload\":\"{payload}{i}\"}}", i / 4);
+                let push = json_body("POST", "/api/v1/queues/orders/jobs", body);
+                push.send(&api.address).done();
+            }
+            let body = json!({ "worker": "w", "queues": ["orders"], "limit": 16 });
+            let claim = Request::new("POST", "/api/v1/work/claim").json(&body);
+            let unread: Vec<_> = (0..20).map(|_| claim.start(&api.address)).collect();
+            let mut largest = 0;
+            for mut stream in unread {
+                let mut answer = Vec::new();
+                stream.read_to_end(&mut answer).unwrap();
+                let is_known =
+                    answer.starts_with(b"HTTP/1.1 200") || answer.starts_with(b"HTTP/1.1 429");
+                assert!(is_known, "{}", String::from_utf8_lossy(&answer[..500]));
+                largest = largest.max(answer.len());
+            }
+            assert!(largest > 16 * MIB - 1_000, "a whole turn was handed over: {largest}");
+        });
+    });
+}
+
+#[test]
 fn connections_that_never_send_a_request_keep_no_probe_out() {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let all = rustix::process::Rlimit { current: most.maximum, maximum: most.maximum };

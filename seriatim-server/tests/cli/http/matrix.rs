@@ -243,6 +243,7 @@ impl Matrix {
             groups: Vec::new(),
             lanes_max: 1,
             crashed_max: 0,
+            bytes_max: None,
             lease: Lease::Node { ttl: PATIENCE * 10 },
             declared: true,
             ticket: 0,

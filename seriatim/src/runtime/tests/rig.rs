@@ -168,6 +168,7 @@ impl Rig {
             groups: Vec::new(),
             lanes_max: 100,
             crashed_max: 100,
+            bytes_max: None,
             lease: Lease::Node { ttl },
             declared: false,
             ticket: 0,

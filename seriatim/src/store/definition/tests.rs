@@ -29,6 +29,7 @@ async fn claim(store: &SharedStore, queue: &str, declared: bool) -> crate::Resul
         groups: Vec::new(),
         lanes_max: 10,
         crashed_max: 10,
+        bytes_max: None,
         lease: Lease::Node { ttl: LEASE },
         ticket: 0,
         declared,

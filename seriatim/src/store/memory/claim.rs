@@ -14,6 +14,7 @@ use crate::store::release::{NO_LEASE, NOBODY};
 use crate::store::request::{
     Claim, ClaimSelection, Claimed, GiveUp, Lease, Release, Rescue, SourceDue,
 };
+use crate::store::room::Room;
 use crate::turn::Turn;
 
 impl State {
@@ -27,12 +28,14 @@ impl State {
         self.promote(queue, now);
         let mut turns = Vec::new();
         let mut crashed_left = request.crashed_max;
+        let mut room = Room::of(request);
         while turns.len() < request.lanes_max.min(CLAIM_LANES_MAX) {
             let Some((class, number)) = self.best_lane(queue, request, crashed_left > 0) else {
                 break;
             };
+            let Some(turn) = self.claim_lane(now, number, request, &mut room) else { break };
             crashed_left -= usize::from(class % 2 == 1);
-            turns.extend(self.claim_lane(now, number, request));
+            turns.push(turn);
         }
         #[cfg(feature = "conformance")]
         self.claim_busy(queue, &mut turns);
@@ -40,7 +43,7 @@ impl State {
             Some(_) => Some(now),
             None => self.first_wake(queue),
         };
-        Ok(Claimed { turns, next_due })
+        Ok(Claimed { turns, next_due, cut: room.is_full })
     }
 
     /// A node that never beat or was declared dead may not hold anything, nor may a call get
@@ -98,16 +101,19 @@ impl State {
             && group.is_none_or(|group| request.groups.iter().any(|mine| &**mine == group))
     }
 
+    /// A turn of the lane, unless there is no room for it.
     pub(in crate::store) fn claim_lane(
         &mut self,
         now: Timestamp,
         number: u64,
         request: &Claim,
+        room: &mut Room,
     ) -> Option<Turn> {
-        let token = self.next_token(now);
         let definition = self.queue(&request.queue).ok()?.queue.clone();
         let lane = self.lanes.get_mut(&number)?;
-        let closed = lane.close(&definition, now);
+        let closed = lane.close(&definition, now, room)?;
+        let token = self.next_token(now);
+        let lane = self.lanes.get_mut(&number)?;
         let longest = closed.iter().filter_map(|job| job.options.as_ref()?.lease_ttl).max();
         let longest = longest.unwrap_or_default().min(definition.lease_max);
         let ttl = request.lease.ttl().max(longest);

@@ -9,6 +9,7 @@ use crate::job::JobOptions;
 use crate::payload::{Digest, Payload};
 use crate::queue::{Mode, Queue};
 use crate::store::request::Lease;
+use crate::store::room::Room;
 use crate::turn::TurnJob;
 
 /// A job of the model.
@@ -284,11 +285,16 @@ impl Lane {
         Position { ready: None, wake: Some(due), due: Some(due) }
     }
 
-    /// What a turn would close now, in the order of handing over.
-    pub(in crate::store) fn close(&mut self, queue: &Queue, now: Timestamp) -> Vec<Entry> {
+    /// What a turn closes now, in the order of handing over; none, and nothing done, if there is no room for it.
+    pub(in crate::store) fn close(
+        &mut self,
+        queue: &Queue,
+        now: Timestamp,
+        room: &mut Room,
+    ) -> Option<Vec<Entry>> {
         self.promote(now);
         let Some((&first, head)) = self.open.iter().next() else {
-            return Vec::new();
+            return Some(Vec::new());
         };
         let most = match self.mode {
             Mode::Accumulate => crate::limits::TURN_JOBS_MAX,
@@ -312,6 +318,7 @@ impl Lane {
             .take_while(|(rank, job)| fits(rank, job))
             .map(|(rank, _)| *rank)
             .collect();
-        ranks.into_iter().filter_map(|rank| self.take(rank)).collect()
+        let payloads = ranks.iter().map(|rank| self.open[rank].payload.as_bytes().len());
+        room.take(payloads).then(|| ranks.into_iter().filter_map(|rank| self.take(rank)).collect())
     }
 }

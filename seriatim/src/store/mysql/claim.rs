@@ -18,6 +18,7 @@ use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
 use crate::store::check_ticket;
 use crate::store::memory::state::State;
 use crate::store::request::{Claim, ClaimSelection, Claimed, Release, Rescue};
+use crate::store::room::Room;
 use crate::turn::Turn;
 
 /// How many lanes are promoted at a time.
@@ -96,17 +97,17 @@ pub(super) async fn claim(
             (candidates(work, queue, request, &sight.classes).await?, Some(sight))
         }
     };
-    let (mut turns, mut plain) = (Vec::new(), Vec::new());
+    let (mut turns, mut plain, mut room) = (Vec::new(), Vec::new(), Room::of(request));
     if !taken.is_empty() {
-        turns = take(work, request, &taken).await?;
-        plain.extend(taken.iter().filter_map(|id| work.plain(*id)));
+        turns = take(work, request, &taken, &mut room).await?;
+        plain.extend(turns.iter().filter_map(|turn| work.plain(turn.lane.number)));
         fill(work, &mut turns).await?;
         let sql = looks(&work.state, queue, request);
         sight = Some(sight_of(work.finish(&sql).await?)?);
     }
     let sight = sight.ok_or_else(super::sql::corrupt)?;
     let next_due = if sight.classes.is_empty() { sight.wake } else { Some(work.now) };
-    Ok((Claimed { turns, next_due }, plain))
+    Ok((Claimed { turns, next_due, cut: room.is_full }, plain))
 }
 
 /// Keeps a call from being given up until it ends. Only what has a ticket can be.
@@ -138,7 +139,12 @@ fn is_due(wake: Option<Timestamp>, now: Timestamp) -> bool {
 }
 
 /// Claims lanes that are locked.
-async fn take(work: &mut Work<'_>, request: &Claim, lanes: &[u64]) -> Try<Vec<Turn>> {
+async fn take(
+    work: &mut Work<'_>,
+    request: &Claim,
+    lanes: &[u64],
+    room: &mut Room,
+) -> Try<Vec<Turn>> {
     let (token, locked_at) = draw_token(work).await?;
     work.load_jobs(lanes, Need::Turn, false, Bodies::Lengths, &HashMap::new()).await?;
     // A lane may have been freed after this call began: it was claimed when it was locked.
@@ -147,7 +153,8 @@ async fn take(work: &mut Work<'_>, request: &Claim, lanes: &[u64]) -> Try<Vec<Tu
     for id in lanes {
         // One token for all lanes of a call.
         work.state.token = token - 1;
-        turns.extend(work.state.claim_lane(now, *id, request));
+        let Some(turn) = work.state.claim_lane(now, *id, request, room) else { break };
+        turns.push(turn);
     }
     for turn in &mut turns {
         turn.claimed_at = claimed_at;

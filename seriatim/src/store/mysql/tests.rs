@@ -73,6 +73,7 @@ async fn claim(store: &Mysql, queue: &str, lanes_max: usize) -> Claimed {
         groups: Vec::new(),
         lanes_max,
         crashed_max: lanes_max,
+        bytes_max: None,
         lease: Lease::Node { ttl: LEASE },
         declared: false,
         ticket: 0,

@@ -12,7 +12,9 @@ use super::{Postgres, error};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{LaneId, Token};
-use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
+use crate::limits::{
+    CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
+};
 use crate::payload::Payload;
 use crate::queue::{Mode, Queue};
 use crate::store::release::NOBODY;
@@ -22,7 +24,7 @@ use crate::store::request::{
 use crate::turn::{Turn, TurnJob};
 
 const CLAIM: &str = "SELECT * \
-    FROM seriatim.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
+    FROM seriatim.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
 const RESCUE: &str = "SELECT * FROM seriatim.rescue($1, $2, $3, $4, $5)";
 const RELEASE: &str = "SELECT * FROM seriatim.release($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const TURN: &str = "SELECT * FROM seriatim.turn_job WHERE lane = $1 AND queue = $2 AND token = $3 \
@@ -62,6 +64,8 @@ impl Postgres {
                     &promote_max,
                     &jobs_max,
                     &(TURN_BYTES_MAX as i64),
+                    &request.bytes_max.map(|bytes| bytes as i64),
+                    &(CLAIM_JOB_BYTES as i32),
                     &request.declared,
                     &(request.ticket as i64),
                 ],
@@ -71,7 +75,8 @@ impl Postgres {
         let Some((last, jobs)) = rows.split_last() else {
             return Ok(Claimed::default());
         };
-        Ok(Claimed { next_due: time(last, "o_next_due")?, turns: turns(jobs, true)? })
+        let cut = column::<Option<bool>>(last, "o_cut")?.unwrap_or(false);
+        Ok(Claimed { next_due: time(last, "o_next_due")?, turns: turns(jobs, true)?, cut })
     }
 
     pub(super) async fn rescue_lanes(&self, request: Rescue) -> Result<Vec<Turn>> {

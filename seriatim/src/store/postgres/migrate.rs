@@ -6,8 +6,15 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// What brings the store from each version to the next. A step that was released never changes: what
 /// comes later is a step of its own.
-const STEPS: [&[&str]; 6] =
-    [BEFORE_RELEASE, BEFORE_RELEASE, BEFORE_RELEASE, FIRST, SECRET, TAKEN_BACK];
+const STEPS: [&[&str]; 7] = [
+    BEFORE_RELEASE,
+    BEFORE_RELEASE,
+    BEFORE_RELEASE,
+    FIRST,
+    SECRET,
+    TAKEN_BACK,
+    CLAIMS_WITHIN_BYTES,
+];
 /// The version that this build writes and reads.
 const VERSION: usize = STEPS.len();
 
@@ -23,6 +30,8 @@ const FIRST: &[&str] = &[include_str!("sql/schema.sql")];
 const SECRET: &[&str] = &[include_str!("sql/secret.sql")];
 /// Queues can be deleted, and bound leases. Done again likewise.
 const TAKEN_BACK: &[&str] = &[include_str!("sql/taken_back.sql")];
+/// Other functions alone.
+const CLAIMS_WITHIN_BYTES: &[&str] = &[];
 
 /// What holds no data: each version makes it anew, after the steps.
 const FUNCTIONS: &[&str] = &[

@@ -62,6 +62,7 @@ fn claiming(queue: &str, lanes_max: usize) -> Claim {
         groups: Vec::new(),
         lanes_max,
         crashed_max: lanes_max,
+        bytes_max: None,
         lease: Lease::Node { ttl: LEASE },
         declared: false,
         ticket: 0,
@@ -118,7 +119,7 @@ async fn a_store_of_a_newer_version_is_refused() {
     session().await.batch_execute(&newer).await.unwrap();
     let error = store.migrate().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 6"));
+    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 7"));
 }
 
 /// Pushers and workers of several processes on few keys: each job is handed over exactly once, in

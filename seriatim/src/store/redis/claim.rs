@@ -11,7 +11,9 @@ use super::queues::{Known, changing};
 use super::reply::{Fields, Shard};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{LaneId, NodeId, Token};
-use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
+use crate::limits::{
+    CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
+};
 use crate::store::memory::state::undeclared;
 use crate::store::request::{Claim, Claimed, Lease};
 use crate::turn::Turn;
@@ -52,8 +54,11 @@ impl Redis {
         let mut tally = Tally {
             seen: Seen { version: known.version, lease_max: known.queue.lease_max },
             stale: false,
-            lanes_left: request.lanes_max.min(CLAIM_LANES_MAX),
-            crashed_left: request.crashed_max.min(CLAIM_LANES_MAX),
+            left: Share {
+                lanes: request.lanes_max.min(CLAIM_LANES_MAX),
+                crashed: request.crashed_max.min(CLAIM_LANES_MAX),
+                bytes: request.bytes_max,
+            },
             claimed: Claimed::default(),
         };
         let (own, others) = self.shards_of_claim(known, request);
@@ -79,25 +84,23 @@ impl Redis {
         tally: &mut Tally,
     ) -> Result<()> {
         let count = shards.len().max(1);
-        let (lanes, crashed) = (tally.lanes_left / count, tally.crashed_left / count);
-        if count > 1 && lanes > 0 {
-            let claims = shards
-                .iter()
-                .map(|shard| self.claim_in(*shard, request, tally.seen, lanes, crashed));
-            let whole = crashed > 0 || tally.crashed_left == 0;
+        let part = tally.left.part(count);
+        if count > 1 && part.lanes > 0 {
+            let claims =
+                shards.iter().map(|shard| self.claim_in(*shard, request, tally.seen, part));
+            // A shard may have had more than its part would hold.
+            let whole = part.bytes.is_none() && (part.crashed > 0 || tally.left.crashed == 0);
             for got in try_join_all(claims).await? {
                 tally.add(got);
             }
             let nothing = tally.claimed.turns.is_empty();
-            if whole && (nothing || tally.lanes_left == 0 || tally.is_idle()) {
+            if tally.left.lanes == 0 || tally.is_idle() && whole || nothing && whole {
                 return Ok(());
             }
         }
         tally.claimed.next_due = None;
         for shard in shards {
-            let got = self
-                .claim_in(*shard, request, tally.seen, tally.lanes_left, tally.crashed_left)
-                .await?;
+            let got = self.claim_in(*shard, request, tally.seen, tally.left).await?;
             tally.add(got);
         }
         Ok(())
@@ -122,8 +125,7 @@ impl Redis {
         shard: Shard,
         request: &Claim,
         seen: Seen,
-        lanes_max: usize,
-        crashed_max: usize,
+        share: Share,
     ) -> Result<(Claimed, Option<i64>)> {
         let mut args = Args::at(request.now);
         args.text(&request.node.0);
@@ -131,11 +133,12 @@ impl Redis {
             Lease::Node { .. } => "node",
             Lease::Own { .. } => "own",
         });
-        args.micros(request.lease.ttl()).int(lanes_max as i64).int(crashed_max as i64);
+        args.micros(request.lease.ttl()).int(share.lanes as i64).int(share.crashed as i64);
         args.int(PROMOTE_LANES_MAX as i64).int(TURN_JOBS_MAX as i64).int(TURN_BYTES_MAX as i64);
         args.int(request.ticket);
         let alive = (!self.link.is_cluster()).then(|| self.global("alive"));
         args.flag(alive.is_some()).int(seen.version).micros(seen.lease_max);
+        args.text(&share.bytes.map(|bytes| bytes.to_string()).unwrap_or_default());
         routes(&mut args, request);
         let key = self.key(shard, "");
         // A token that a failover forgets would leave the one before it in force.
@@ -149,6 +152,7 @@ impl Redis {
         }
         let (now, turns, next_due) = (answer.time()?, answer.list()?, answer.opt_time()?);
         let (token, version, dangling) = (Token(answer.int()?), answer.int()?, answer.int()?);
+        let cut = answer.int()? == 1;
         if dangling > 0 {
             let (queue, shard) = (&*request.queue, shard.shard);
             tracing::error!(
@@ -159,7 +163,7 @@ impl Redis {
             );
         }
         let turns = turns.claimed(shard, &request.queue, now, token)?;
-        Ok((Claimed { turns, next_due }, Some(version)))
+        Ok((Claimed { turns, next_due, cut }, Some(version)))
     }
 
     /// A node that never beat or was declared dead may not hold anything.
@@ -197,17 +201,39 @@ struct Tally {
     seen: Seen,
     /// Whether a shard has another, or has not heard of the queue.
     stale: bool,
-    lanes_left: usize,
-    crashed_left: usize,
+    left: Share,
     claimed: Claimed,
+}
+
+/// What one shard, or all together, may hand over.
+#[derive(Clone, Copy)]
+struct Share {
+    lanes: usize,
+    crashed: usize,
+    bytes: Option<usize>,
+}
+
+impl Share {
+    fn part(self, of: usize) -> Self {
+        let bytes = self.bytes.map(|bytes| bytes / of);
+        Self { lanes: self.lanes / of, crashed: self.crashed / of, bytes }
+    }
+
+    fn take(&mut self, turns: &[Turn]) {
+        let crashed = turns.iter().filter(|turn| turn.crashes > 0).count();
+        self.lanes = self.lanes.saturating_sub(turns.len());
+        self.crashed = self.crashed.saturating_sub(crashed);
+        let jobs = turns.iter().flat_map(|turn| &turn.jobs);
+        let bytes: usize = jobs.map(|job| job.payload.as_bytes().len() + CLAIM_JOB_BYTES).sum();
+        self.bytes = self.bytes.map(|left| left.saturating_sub(bytes));
+    }
 }
 
 impl Tally {
     fn add(&mut self, (got, version): (Claimed, Option<i64>)) {
         self.stale |= version != Some(self.seen.version);
-        let crashed = got.turns.iter().filter(|turn| turn.crashes > 0).count();
-        self.lanes_left -= got.turns.len().min(self.lanes_left);
-        self.crashed_left -= crashed.min(self.crashed_left);
+        self.left.take(&got.turns);
+        self.claimed.cut |= got.cut;
         self.claimed.turns.extend(got.turns);
         let due = self.claimed.next_due;
         self.claimed.next_due = due.into_iter().chain(got.next_due).min();

@@ -65,6 +65,7 @@ fn claim_request(queue: &str, lanes_max: usize) -> Claim {
         groups: Vec::new(),
         lanes_max,
         crashed_max: lanes_max,
+        bytes_max: None,
         lease: Lease::Node { ttl: LEASE },
         declared: false,
         ticket: 0,

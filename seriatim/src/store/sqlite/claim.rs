@@ -19,6 +19,7 @@ use crate::queue::Mode;
 use crate::store::check_ticket;
 use crate::store::memory::state::undeclared;
 use crate::store::request::{Claim, Claimed, Lease};
+use crate::store::room::Room;
 use crate::turn::{Turn, TurnJob};
 
 /// Of a lane with more items than this, the turn is chosen before any payload is read.
@@ -156,6 +157,22 @@ impl Close {
     }
 }
 
+/// What a turn would take of a lane.
+struct Chosen {
+    jobs: Vec<Waiting>,
+    close: Close,
+    /// Items that are marked one by one when they are taken.
+    marked: Vec<i64>,
+    leaves_some: bool,
+}
+
+impl Chosen {
+    /// The slot's job alone.
+    fn slot(slot: Waiting, close: Close) -> Self {
+        Self { jobs: vec![slot], close, marked: Vec::new(), leaves_some: false }
+    }
+}
+
 /// What a turn takes of a lane.
 struct Taken {
     lane: Candidate,
@@ -197,8 +214,10 @@ impl Tx<'_> {
         let classes = self.classes(queue.number, request)?;
         let lanes = self.best_lanes(queue.number, request, &classes)?;
         let mut taken = Vec::with_capacity(lanes.len());
+        let mut room = Room::of(request);
         for lane in lanes {
-            taken.push(self.choose(&queue, request, lane)?);
+            let Some(turn) = self.choose(&queue, request, lane, &mut room)? else { break };
+            taken.push(turn);
         }
         let turns = self.close_lanes(&queue, request, &classes, taken)?;
         self.delta(queue.number).running += turns.len() as i64;
@@ -206,7 +225,8 @@ impl Tx<'_> {
             true => Some(self.now),
             false => self.first_wake(queue.number)?,
         };
-        Ok(Claimed { turns, next_due: next_due.map(Timestamp::from_micros) })
+        let next_due = next_due.map(Timestamp::from_micros);
+        Ok(Claimed { turns, next_due, cut: room.is_full })
     }
 
     /// A node that never beat or was declared dead may not hold anything.
@@ -305,12 +325,18 @@ impl Tx<'_> {
         Ok(false)
     }
 
-    /// What a turn takes of a lane now.
-    fn choose(&mut self, queue: &QueueRow, request: &Claim, mut lane: Candidate) -> Result<Taken> {
+    /// What a turn takes of a lane now, if there is room for it.
+    fn choose(
+        &mut self,
+        queue: &QueueRow,
+        request: &Claim,
+        mut lane: Candidate,
+        room: &mut Room,
+    ) -> Result<Option<Taken>> {
         let slot = lane.slot.take();
         let mode = queue.queue.mode;
-        let (waiting, close, leaves_some) = match (slot, mode) {
-            (Some(slot), Mode::Accumulate) if lane.items == 0 => (vec![slot], Close::All, false),
+        let chosen = match (slot, mode) {
+            (Some(slot), Mode::Accumulate) if lane.items == 0 => Chosen::slot(slot, Close::All),
             (slot, Mode::Accumulate) => self.choose_by_score(&lane, slot)?,
             (Some(slot), Mode::Fifo)
                 if lane.items > 0
@@ -318,31 +344,39 @@ impl Tx<'_> {
                     && lane.retry < 0
                     && lane.crashes == 0 =>
             {
-                (self.choose_following(queue, &lane, slot)?, Close::Slot, false)
+                self.choose_following(queue, &lane, slot)?
             }
-            (Some(slot), _) => (vec![slot], Close::Slot, false),
-            (None, _) => (Vec::new(), Close::Items, false),
+            (Some(slot), _) => Chosen::slot(slot, Close::Slot),
+            (None, _) => Chosen {
+                jobs: Vec::new(),
+                close: Close::Items,
+                marked: Vec::new(),
+                leaves_some: false,
+            },
         };
-        let mut jobs = Vec::with_capacity(waiting.len());
-        for mut job in waiting {
+        let mut jobs = Vec::with_capacity(chosen.jobs.len());
+        for mut job in chosen.jobs {
             let payload = match job.payload.take() {
                 Some(payload) => payload,
                 None => self.body(job.seq)?,
             };
             jobs.push(job.turn_job(queue.number, payload));
         }
+        if !room.take(jobs.iter().map(|job| job.payload.as_bytes().len())) {
+            return Ok(None);
+        }
+        for seq in chosen.marked {
+            self.execute("UPDATE item SET gen = ?2 WHERE seq = ?1", params![seq, TAKEN])?;
+        }
         let own = jobs.iter().filter_map(|job| job.options.as_ref()?.lease_ttl).max();
         let own = own.unwrap_or_default().min(queue.queue.lease_max);
         let ttl = micros(request.lease.ttl().max(own));
-        Ok(Taken { lane, jobs, close, leaves_some, ttl })
+        let (close, leaves_some) = (chosen.close, chosen.leaves_some);
+        Ok(Some(Taken { lane, jobs, close, leaves_some, ttl }))
     }
 
     /// All that waits, by score, as far as the limits and the task allow.
-    fn choose_by_score(
-        &mut self,
-        lane: &Candidate,
-        slot: Option<Waiting>,
-    ) -> Result<(Vec<Waiting>, Close, bool)> {
+    fn choose_by_score(&mut self, lane: &Candidate, slot: Option<Waiting>) -> Result<Chosen> {
         let slot_seq = slot.as_ref().map(|slot| slot.seq);
         let light = lane.items > ITEMS_READ_AT_ONCE;
         let mut jobs = self.waiting_items(lane, light)?;
@@ -356,9 +390,8 @@ impl Tx<'_> {
             true => Close::Slot,
             false => Close::Items,
         };
-        if leaves_some {
-            self.mark_taken(jobs.iter().filter(|job| Some(job.seq) != slot_seq))?;
-        }
+        let items = jobs.iter().map(|job| job.seq).filter(|seq| Some(*seq) != slot_seq);
+        let marked = if leaves_some { items.collect() } else { Vec::new() };
         if light {
             let sql = format!("SELECT {WAITING_COLUMNS} FROM item WHERE seq = ?1");
             for job in jobs.iter_mut().filter(|job| Some(job.seq) != slot_seq) {
@@ -366,7 +399,7 @@ impl Tx<'_> {
                 *job = full.unwrap_or_else(|| job.clone());
             }
         }
-        Ok((jobs, close, leaves_some))
+        Ok(Chosen { jobs, close, marked, leaves_some })
     }
 
     /// The items of an unclaimed lane; the first by (score, arrival) of many, then without what
@@ -390,7 +423,7 @@ impl Tx<'_> {
         queue: &QueueRow,
         lane: &Candidate,
         slot: Waiting,
-    ) -> Result<Vec<Waiting>> {
+    ) -> Result<Chosen> {
         let sql = format!(
             "SELECT {WAITING_COLUMNS}, retry < 0 AND crashes = 0 AND run_at <= ?4 FROM item
              WHERE lane = ?1 AND gen = ?2 ORDER BY ord LIMIT ?3"
@@ -402,8 +435,8 @@ impl Tx<'_> {
         jobs.extend(following.into_iter().take_while(|(_, fresh)| *fresh).map(|(job, _)| job));
         let count = self.how_many(&jobs, queue.queue.take as usize, false)?;
         jobs.truncate(count);
-        self.mark_taken(jobs.iter().skip(1))?;
-        Ok(jobs)
+        let marked = jobs.iter().skip(1).map(|job| job.seq).collect();
+        Ok(Chosen { jobs, close: Close::Slot, marked, leaves_some: false })
     }
 
     /// So many jobs from the front go together: of one task, within the limits.
@@ -427,13 +460,6 @@ impl Tx<'_> {
             }
         }
         Ok(jobs.len().min(most))
-    }
-
-    fn mark_taken<'j>(&self, jobs: impl Iterator<Item = &'j Waiting>) -> Result<()> {
-        for job in jobs {
-            self.execute("UPDATE item SET gen = ?2 WHERE seq = ?1", params![job.seq, TAKEN])?;
-        }
-        Ok(())
     }
 
     /// Marks the lanes, and notes who holds them.

@@ -77,6 +77,43 @@ BEGIN
   INTO o_lanes, o_rows, o_packed FROM chosen;
 END $$;
 
+-- The jobs that a turn of a lane takes, best first: in accumulate all that waits, in fifo, while the lane is in
+-- order, as many as the queue says. No more than fit in a turn.
+CREATE FUNCTION seriatim.next_jobs(_lane bigint, _in_order boolean, _mode smallint, _take int, _now bigint,
+  _jobs_max int, _bytes_max bigint) RETURNS TABLE (item tid, bytes bigint) LANGUAGE sql STABLE AS $$
+  SELECT j.row, j.own FROM (
+    SELECT o.row, o.bytes AS own, row_number() OVER (ORDER BY o.score, o.seq) AS rank,
+      bool_and(o.fits) OVER (ORDER BY o.score, o.seq) AS fit,
+      sum(o.bytes) OVER (ORDER BY o.score, o.seq) AS bytes
+    FROM (
+      SELECT c.ctid AS row, c.seq, c.score, octet_length(c.payload)::bigint AS bytes,
+        c.task IS NOT DISTINCT FROM first_value(c.task) OVER (ORDER BY c.score, c.seq)
+          AND (_mode = 1 OR row_number() OVER (ORDER BY c.score, c.seq) = 1
+            OR c.run_at <= _now AND c.retry_count < 0 AND c.crashes = 0) AS fits
+      FROM seriatim.item c
+      WHERE c.lane = _lane AND NOT c.closed
+      ORDER BY c.score, c.seq
+      LIMIT CASE WHEN _mode = 1 THEN _jobs_max WHEN _in_order THEN _take ELSE 1 END) o
+  ) j
+  WHERE j.rank = 1 OR j.fit AND j.bytes <= _bytes_max
+$$;
+
+-- Whether a turn is one job.
+CREATE FUNCTION seriatim.takes_one(_q seriatim.queue) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+  SELECT _q.mode IN (0, 3) OR _q.mode = 2 AND _q.take = 1
+$$;
+
+-- The job of such a turn: in fifo the first, in exclusive the best that is due.
+CREATE FUNCTION seriatim.first_job(_lane bigint, _mode smallint, _due bigint) RETURNS SETOF seriatim.item
+LANGUAGE sql STABLE AS $$
+  (SELECT i.* FROM seriatim.item i WHERE _mode <> 3 AND i.lane = _lane
+    ORDER BY i.score, i.seq LIMIT 1)
+  UNION ALL
+  (SELECT i.* FROM seriatim.item i
+    WHERE _mode = 3 AND i.lane = _lane AND i.loose AND NOT i.closed AND i.run_at <= _due
+    ORDER BY i.priority, i.run_at, i.seq LIMIT 1)
+$$;
+
 -- What the turns of these lanes own from now on. A statement of its own, after the lanes are
 -- locked: its snapshot sees whatever a push committed before the lock.
 CREATE FUNCTION seriatim.close_jobs(_lanes bigint[], _mode smallint, _take int, _now bigint,
@@ -84,27 +121,13 @@ CREATE FUNCTION seriatim.close_jobs(_lanes bigint[], _mode smallint, _take int, 
 BEGIN
   UPDATE seriatim.item i SET closed = true
   FROM (
-    SELECT j.row
+    SELECT j.item
     FROM unnest(_lanes) w (number)
     CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) l
-    CROSS JOIN LATERAL (
-      SELECT o.row, row_number() OVER (ORDER BY o.score, o.seq) AS rank,
-        bool_and(o.fits) OVER (ORDER BY o.score, o.seq) AS fit,
-        sum(o.bytes) OVER (ORDER BY o.score, o.seq) AS bytes
-      FROM (
-        SELECT c.ctid AS row, c.seq, c.score, octet_length(c.payload) AS bytes,
-          c.task IS NOT DISTINCT FROM first_value(c.task) OVER (ORDER BY c.score, c.seq)
-            AND (_mode = 1 OR row_number() OVER (ORDER BY c.score, c.seq) = 1
-              OR c.run_at <= _now AND c.retry_count < 0 AND c.crashes = 0) AS fits
-        FROM seriatim.item c
-        WHERE c.lane = l.number AND NOT c.closed
-        ORDER BY c.score, c.seq
-        LIMIT CASE WHEN _mode = 1 THEN _jobs_max
-          WHEN l.retry_count < 0 AND l.crashes = 0 THEN _take ELSE 1 END) o
-    ) j
-    WHERE j.rank = 1 OR j.fit AND j.bytes <= _bytes_max
+    CROSS JOIN LATERAL seriatim.next_jobs(l.number, l.retry_count < 0 AND l.crashes = 0, _mode, _take, _now,
+      _jobs_max, _bytes_max) j
   ) t
-  WHERE i.ctid = t.row;
+  WHERE i.ctid = t.item;
 END $$;
 
 -- What the holder of a lane gets, one row for each job.
@@ -117,18 +140,24 @@ CREATE TYPE seriatim.taken AS (
 -- The claims themselves, in four forms. Tokens are drawn here, under the locks of the lanes: drawn
 -- before, a later claim of a lane could get a lower one.
 
--- Of packed lanes: all that there is to write, and to tell.
+-- Of packed lanes: all that there is to write, and to tell. In the order in which they are given: that of an
+-- UPDATE is the planner's.
 CREATE FUNCTION seriatim.hold_packed(_name text, _lanes bigint[], _rows tid[], _node text, _own boolean,
   _ttl bigint, _now bigint) RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
 BEGIN
-  RETURN QUERY UPDATE seriatim.lane l
-  SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
-    ttl = greatest(_ttl, seriatim.capped(l.queue, l.lease_ttl)), until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, l.lease_ttl))),
-    claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL
-  FROM unnest(_lanes, _rows) w (number, row)
-  WHERE l.ctid = w.row AND l.number = w.number AND l.payload IS NOT NULL
-  RETURNING l.number, l.queue, _name, l.key, l.token, l.retry_count, l.crashes, l.error, l.claimed_at,
-    l.number, l.created_at, l.task, l.payload, l.score, l.priority, l.packed_run_at, 1, l.options;
+  RETURN QUERY WITH held AS (
+    UPDATE seriatim.lane l
+    SET token = nextval('seriatim.token'), claimed = true, holder = _node, own_lease = _own,
+      ttl = greatest(_ttl, seriatim.capped(l.queue, l.lease_ttl)),
+      until = seriatim.later(_now, greatest(_ttl, seriatim.capped(l.queue, l.lease_ttl))),
+      claimed_at = _now, beat_at = _now, class = NULL, at = NULL, wake = NULL
+    FROM unnest(_lanes, _rows) WITH ORDINALITY w (number, row, place)
+    WHERE l.ctid = w.row AND l.number = w.number AND l.payload IS NOT NULL
+    RETURNING w.place, l.*
+  )
+  SELECT l.number, l.queue, _name, l.key, l.token, l.retry_count, l.crashes, l.error, l.claimed_at,
+    l.number, l.created_at, l.task, l.payload, l.score, l.priority, l.packed_run_at, 1, l.options
+  FROM held l ORDER BY l.place;
 END $$;
 
 -- In accumulate, where all that waits is taken: what arrives later has higher numbers. Returns the
@@ -163,8 +192,7 @@ BEGIN
   RETURN _parts;
 END $$;
 
--- Where a turn is one job: in fifo the first, in exclusive the best that is due. A lane that is ready
--- stays so when the clock steps back.
+-- Where a turn is one job. A lane that is ready stays so when the clock steps back.
 CREATE FUNCTION seriatim.hold_one(_lanes bigint[], _mode smallint, _node text, _own boolean,
   _ttl bigint, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -177,14 +205,7 @@ BEGIN
   FROM unnest(_lanes) w (number)
   CROSS JOIN LATERAL (SELECT n.ctid AS row, n.number, n.at FROM seriatim.lane n
     WHERE n.number = w.number OFFSET 0) n
-  CROSS JOIN LATERAL (
-    (SELECT i.* FROM seriatim.item i WHERE _mode <> 3 AND i.lane = n.number
-      ORDER BY i.score, i.seq LIMIT 1)
-    UNION ALL
-    (SELECT i.* FROM seriatim.item i
-      WHERE _mode = 3 AND i.lane = n.number AND i.loose AND NOT i.closed
-        AND i.run_at <= greatest(_now, n.at)
-      ORDER BY i.priority, i.run_at, i.seq LIMIT 1)) h
+  CROSS JOIN LATERAL seriatim.first_job(n.number, _mode, greatest(_now, n.at)) h
   WHERE l.ctid = n.row;
 END $$;
 
@@ -230,6 +251,30 @@ BEGIN
       ELSE (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL) END);
 END $$;
 
+-- The first of these locked lanes whose turns have no more than so many bytes together.
+CREATE FUNCTION seriatim.fitting(_q seriatim.queue, _lanes bigint[], _now bigint, _jobs_max int, _bytes_max bigint,
+  _room bigint, _job_bytes int) RETURNS bigint[] LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (
+    SELECT array_agg(x.number ORDER BY x.place) FROM (
+      SELECT w.number, w.place, sum(t.bytes + t.jobs * _job_bytes) OVER (ORDER BY w.place) AS bytes
+      FROM unnest(_lanes) WITH ORDINALITY w (number, place)
+      CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = w.number OFFSET 0) l
+      CROSS JOIN LATERAL (
+        SELECT octet_length(l.payload) AS bytes, 1 AS jobs WHERE l.payload IS NOT NULL
+        UNION ALL
+        SELECT octet_length(o.payload), 1
+        FROM seriatim.first_job(l.number, _q.mode, greatest(_now, l.at)) o
+        WHERE l.payload IS NULL AND seriatim.takes_one(_q)
+        UNION ALL
+        SELECT sum(o.bytes), count(*)
+        FROM seriatim.next_jobs(l.number, l.retry_count < 0 AND l.crashes = 0, _q.mode, _q.take, _now,
+          _jobs_max, _bytes_max) o
+        WHERE l.payload IS NULL AND NOT seriatim.takes_one(_q)
+        HAVING count(*) > 0) t) x
+    WHERE x.bytes <= _room);
+END $$;
+
 -- Claims locked lanes, each in the cheapest form. Statements of their own, after the lanes are
 -- locked: their snapshots see whatever a push committed before the lock.
 CREATE FUNCTION seriatim.hold(_q seriatim.queue, _lanes bigint[], _node text, _own boolean,
@@ -248,7 +293,7 @@ BEGIN
   IF _lanes IS NULL THEN
     RETURN;
   END IF;
-  IF _q.mode IN (0, 3) OR _q.mode = 2 AND _q.take = 1 THEN
+  IF seriatim.takes_one(_q) THEN
     PERFORM seriatim.hold_one(_lanes, _q.mode, _node, _own, _ttl, _now);
     RETURN;
   END IF;
@@ -283,8 +328,8 @@ $$;
 -- The last row answers for the whole: when there may be more. The others are the jobs, turn by turn.
 CREATE FUNCTION seriatim.claim(_now bigint, _name text, _node text, _node_name text, _groups text[],
   _lanes_max int, _crashed_max int, _own boolean, _ttl bigint, _promote_max int, _jobs_max int,
-  _bytes_max bigint, _declared boolean, _ticket bigint)
-RETURNS TABLE (o_next_due bigint, o_gone boolean, lane bigint, queue int, name text, key text,
+  _bytes_max bigint, _room bigint, _job_bytes int, _declared boolean, _ticket bigint)
+RETURNS TABLE (o_next_due bigint, o_cut boolean, lane bigint, queue int, name text, key text,
   token bigint, retry_count int, crashes int, error text, claimed_at bigint, seq bigint,
   created_at bigint, task text, payload bytea, score float8, priority smallint, run_at bigint,
   attempt int, options text) LANGUAGE plpgsql AS $$
@@ -296,6 +341,7 @@ DECLARE
   _lanes bigint[];
   _rows tid[];
   _packed boolean;
+  _ready int;
 BEGIN
   PERFORM seriatim.check_node(_node, _ticket);
   SELECT * INTO _q FROM seriatim.shared_queue(_name);
@@ -315,6 +361,12 @@ BEGIN
   FROM seriatim.lock_ready(_q.number, _routes, _lanes_max, _crashed_max);
   -- A lane may have been freed after this call began: it is claimed at the time at which it was locked.
   _t := coalesce(_now, seriatim.clock());
+  IF _room IS NOT NULL THEN
+    _ready := cardinality(_lanes);
+    _lanes := seriatim.fitting(_q, _lanes, _t, _jobs_max, _bytes_max, _room, _job_bytes);
+    _packed := false;
+    o_cut := coalesce(cardinality(_lanes), 0) < _ready;
+  END IF;
   IF _packed THEN
     RETURN QUERY SELECT NULL::bigint, NULL::boolean, t.*
       FROM seriatim.hold_packed(_q.name, _lanes, _rows, _node, _own, _ttl, _t) t;

@@ -1,7 +1,8 @@
 -- Takes lanes. ARGV: now, node, kind of lease, ttl, lanes_max, crashed_max, promote_max, turn_jobs,
 -- turn_bytes, ticket, whether KEYS[2] holds the living nodes (else somebody has looked), the version that the caller
--- knows of the queue, the longest lease of a job's own, then the routes that the caller may take besides "anybody".
--- Answers {now, turns, next_due, token, version, members of indexes without a lane}; nil when the queue is not here, or
+-- knows of the queue, the longest lease of a job's own, how many bytes of payload may be handed over, then the routes that the caller may take besides "anybody".
+-- Answers {now, turns, next_due, token, version, members of indexes without a lane, whether
+-- a turn had no room}; nil when the queue is not here, or
 -- has another version: in a store that was wiped, its number may be another queue's. A turn is what `turn_of`
 -- answers, or held by the token: an id and then the compact record of its lane; or the record of a job in a
 -- listed lane; or 'M' and a number of jobs (4 bytes), and then their records, in no order.
@@ -16,7 +17,8 @@ local node, kind, lease = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local lanes_max, crashed_left = tonumber(ARGV[5]), tonumber(ARGV[6])
 local lease_max = tonumber(ARGV[13])
 local turn_jobs_max, turn_bytes_max = tonumber(ARGV[8]), tonumber(ARGV[9])
-if S.paused then return { NOW, {}, false, 0, S.version, 0 } end
+local room = tonumber(ARGV[14]) or math.huge
+if S.paused then return { NOW, {}, false, 0, S.version, 0, 0 } end
 
 local dangling = 0
 local function promote_lanes()
@@ -51,8 +53,8 @@ local function look(class, most)
   local from = struct.pack('>I3', class)
   return call('ZRANGEBYLEX', K.ready, '[' .. from, '(' .. from .. '\255', 'LIMIT', 0, most)
 end
-for i = 13, #ARGV do
-  local route = i == 13 and 0 or call('HGET', K.routes, ARGV[i])
+for i = 14, #ARGV do
+  local route = i == 14 and 0 or call('HGET', K.routes, ARGV[i])
   if route then
     classes[#classes + 1] = route * 2
     classes[#classes + 1] = route * 2 + 1
@@ -146,9 +148,17 @@ local function take_chosen(l, j)
   open_no_more(l, j, later)
 end
 
+local JOB_BYTES = 512
+local is_full = false
+local function fits_in(chosen)
+  for _, j in ipairs(chosen) do room = room - j.size - JOB_BYTES end
+  is_full = room < 0
+  return not is_full
+end
+
 local function close(l)
   local chosen, closed, ttl = choose(l), {}, lease
-  if not chosen[1] then return place(l) end
+  if not chosen[1] or not fits_in(chosen) then return place(l) end
   if S.mode ~= 'accumulate' then show(l, chosen[1].retry) end
   for i, j in ipairs(chosen) do
     take_chosen(l, j)
@@ -168,6 +178,8 @@ local function close(l)
 end
 
 local turns, taken, closing, busy, simple = {}, 0, {}, {}, false
+-- The light forms have no lease of their own, and are not weighed.
+local is_light = kind == 'node' and room == math.huge
 
 local function claim_simple(member, id)
   if not simple then
@@ -224,7 +236,7 @@ local function tell_jobs()
   wanted, places = {}, {}
 end
 
-while taken < lanes_max do
+while taken < lanes_max and not is_full do
   local members = candidates(lanes_max - taken)
   if not members[1] then break end
   local lane_ids = {}
@@ -233,10 +245,12 @@ while taken < lanes_max do
     local crashed = string.byte(members[i], 3) % 2
     if not record then
       dangling, closing[#closing + 1] = dangling + 1, members[i]
-    elseif kind == 'node' and is_compact(record) then
+    elseif is_full then
+      break
+    elseif is_light and is_compact(record) then
       close_simple(members[i], lane_ids[i], record)
       taken = taken + 1
-    elseif kind == 'node' and is_listed(record) and is_whole(record) then
+    elseif is_light and is_listed(record) and is_whole(record) then
       close_listed(members[i], lane_ids[i], record)
       taken = taken + 1
     elseif crashed <= crashed_left then
@@ -272,4 +286,4 @@ if not next_due then
   local wake = call('ZRANGE', K.wake, 0, 0, 'WITHSCORES')[2]
   next_due = wake and tonumber(wake) or false
 end
-return { NOW, turns, next_due, simple and simple.claim.token or 0, S.version, dangling }
+return { NOW, turns, next_due, simple and simple.claim.token or 0, S.version, dangling, is_full and 1 or 0 }
