@@ -7,10 +7,8 @@
 #![forbid(unsafe_code)]
 
 mod batch;
-mod canonical;
 pub mod checker;
 mod client;
-mod clock;
 mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -18,21 +16,11 @@ mod connect;
 mod context;
 #[cfg(feature = "cron")]
 mod cron;
-pub mod duration;
-mod error;
-mod id;
-mod job;
-pub mod limits;
 mod middleware;
-#[doc(hidden)]
-pub mod names;
+mod model;
 mod observe;
 mod outcomes;
-mod payload;
-mod queue;
-mod retry;
 mod runtime;
-mod settle;
 #[cfg(feature = "conformance")]
 pub mod simulation;
 mod steps;
@@ -42,35 +30,37 @@ pub mod store;
 pub mod testing;
 #[cfg(test)]
 mod tests;
-pub mod text;
-mod turn;
 mod worker;
 
 pub use batch::{Batch, Lane};
 pub use client::Client;
-pub use clock::Timestamp;
 pub use codec::Codec;
 pub use connect::{connect, connect_existing};
 pub use context::Context;
 #[cfg(feature = "cron")]
 pub use cron::{Cron, Missed};
-pub use error::{Error, ErrorKind, Result};
-pub use id::{JobId, LaneId, NodeId, REMOTE_NAME_START, Token};
-pub use job::{Job, JobOptions, RunAt, validate_queue_name};
 pub use middleware::Next;
+pub use model::clock::Timestamp;
+pub use model::error::{Error, ErrorKind, Result};
+pub use model::id::{JobId, LaneId, NodeId, REMOTE_NAME_START, Token};
+pub use model::job::{Job, JobOptions, RunAt, validate_queue_name};
+#[doc(hidden)]
+pub use model::names;
+pub use model::payload::{Digest, Payload, digest};
+pub use model::queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
+pub use model::retry::{Backoff, Exhaustion};
+pub use model::settle::{
+    Due, EndKind, Ending, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan,
+};
+pub use model::turn::{Turn, TurnJob};
+pub use model::{duration, limits, text};
 pub use observe::Observer;
 pub use outcomes::Outcomes;
-pub use payload::{Digest, Payload, digest};
-pub use queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
-pub use retry::{Backoff, Exhaustion};
 #[doc(hidden)]
 pub use runtime::ProcessStat;
 pub use runtime::{
     Engine, EngineBuilder, Exhausted, Fleet, Handle, Periodic, PeriodicState, PeriodicView, Prefer,
     RunningCall, Scheduler, Splitter, Summary, Tick, TurnLog,
-};
-pub use settle::{
-    Due, EndKind, Ending, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan,
 };
 pub use steps::Steps;
 pub use stopping::shutdown_signal;
@@ -83,5 +73,4 @@ pub use store::Redis;
 #[cfg(feature = "sqlite")]
 pub use store::Sqlite;
 pub use store::{Memory, SharedStore, Store};
-pub use turn::{Turn, TurnJob};
 pub use worker::{Failure, Fatal, Perform, Unstartable, Worker};

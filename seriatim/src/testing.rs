@@ -25,9 +25,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{LEASE_MAX, PAGE_ROWS_MAX};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::limits::{LEASE_MAX, PAGE_ROWS_MAX};
 use crate::runtime::{Engine, EngineBuilder, Summary};
 use crate::store::{DueQuery, JobOrder, JobQuery, JobState, JobView, Memory, SharedStore};
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::judge::{Entity, Facts, Turn};
 use super::report::{Judgement, Report};
-use crate::id::JobId;
-use crate::queue::{Merge, Mode};
-use crate::settle::Fate;
+use crate::model::id::JobId;
+use crate::model::queue::{Merge, Mode};
+use crate::model::settle::Fate;
 use crate::store::{JobState, PushStatus};
 
 /// (score, arrival).

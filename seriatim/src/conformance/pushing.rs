@@ -81,7 +81,7 @@ async fn one_invalid_job_refuses_the_whole_batch(mut bench: Bench) {
 
 async fn each_wrong_field_is_named(mut bench: Bench) {
     bench.queue(Mode::Accumulate).await;
-    let large = Payload::from_bytes(vec![b'1'; crate::limits::PAYLOAD_BYTES_MAX + 1]);
+    let large = Payload::from_bytes(vec![b'1'; crate::model::limits::PAYLOAD_BYTES_MAX + 1]);
     let wrong = [
         ("queue", Job::new("no spaces", &1).unwrap()),
         ("key", loose("a").key("")),

@@ -2,7 +2,7 @@
 
 use super::bench::*;
 use super::{Case, listed};
-use crate::limits::PAGE_BYTES_MAX;
+use crate::model::limits::PAGE_BYTES_MAX;
 use crate::store::*;
 use crate::{Job, Mode, Outcome, Queue};
 

@@ -22,8 +22,8 @@ use super::pulse::Pulser;
 use super::shield::shielded_future;
 use super::summary::Summary;
 use super::{caretaker, definitions, fetch, guard, periodic, settle, slot};
-use crate::error::{Error, ErrorKind, Result};
-use crate::queue::Queue;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::queue::Queue;
 use crate::store::SharedStore;
 
 /// Runs handlers for the jobs of some queues.

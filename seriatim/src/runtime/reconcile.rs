@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use super::core::Core;
 use super::settle::{keep_refused, send, will_pass};
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{LaneId, NodeId, Token};
-use crate::limits::PAGE_ROWS_MAX;
-use crate::queue::Queue;
-use crate::settle::{Outcome, plan};
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::limits::PAGE_ROWS_MAX;
+use crate::model::queue::Queue;
+use crate::model::settle::{Outcome, plan};
 use crate::store::{GiveUp, LaneOrder, LaneQuery};
 
 /// Compares what the store says that `node` holds of the suspect queues with the node's own

@@ -3,7 +3,7 @@
 
 use super::core::Core;
 use super::shield::shielded_future;
-use crate::error::{ErrorKind, Result};
+use crate::model::error::{ErrorKind, Result};
 use crate::store::{DeclareDead, NodeView, Origin};
 
 /// Nodes of this machine that lived when they were last looked for.

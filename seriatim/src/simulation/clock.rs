@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::gate::Gate;
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 /// What all clocks show at the start of a run.
 pub(super) const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);

@@ -6,8 +6,8 @@ use tokio::time::sleep;
 
 use super::wire::Wire;
 use super::world::World;
-use crate::error::{ErrorKind, Result};
-use crate::id::JobId;
+use crate::model::error::{ErrorKind, Result};
+use crate::model::id::JobId;
 use crate::store::{
     Act, Amend, Cancel, Change, Command, LaneAction, LaneSelection, Selected, Selection, Store,
 };

@@ -7,8 +7,8 @@ pub(in crate::store) mod tests;
 use super::Store;
 use super::request::Declare;
 use super::view::{QueueStats, QueueView};
-use crate::error::{Error, ErrorKind, Result};
-use crate::queue::{Merge, Mode, Queue};
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::queue::{Merge, Mode, Queue};
 
 /// What becomes of a queue when it is declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use super::Store;
 use super::release::release_claims;
 use super::request::{ClaimSelection, DeleteQueue};
 use super::view::NodeState;
-use crate::error::{Error, ErrorKind, Result};
-use crate::limits::ACTION_ROWS_MAX;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::limits::ACTION_ROWS_MAX;
 
 /// How often claims are released that were made before the pause of the queue reached everybody.
 const ATTEMPTS: usize = 5;

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 /// Longer than any lease, and so long that no such time can be taken for a real one.
 const EARLIER: Duration = Duration::from_secs(200 * 365 * 86_400);

@@ -57,12 +57,12 @@ pub use trouble::{Trouble, TroubleKind};
 pub use view::*;
 pub use wake::{Bell, Wakeups};
 
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{JobId, LaneId, NodeId, Token};
-use crate::job::Job;
-use crate::queue::Queue;
-use crate::turn::Turn;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::job::Job;
+use crate::model::queue::Queue;
+use crate::model::turn::Turn;
 
 /// A store that is being opened.
 pub type Opening = std::pin::Pin<Box<dyn Future<Output = Result<SharedStore>> + Send>>;
@@ -339,7 +339,7 @@ pub(crate) fn was_given_up() -> Error {
 
 /// Refuses a batch that is too large or holds an invalid job; the error names the job.
 pub fn validate_push(request: &Push) -> Result<()> {
-    use crate::limits::{PUSH_BYTES_MAX, PUSH_JOBS_MAX};
+    use crate::model::limits::{PUSH_BYTES_MAX, PUSH_JOBS_MAX};
     if request.jobs.len() > PUSH_JOBS_MAX {
         let message =
             format!("has {} jobs; at most {PUSH_JOBS_MAX} go in one push", request.jobs.len());

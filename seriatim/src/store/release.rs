@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::Store;
 use super::request::{ClaimSelection, Lease, Release, Settle};
-use crate::error::Result;
-use crate::queue::{Mode, Queue};
-use crate::settle::{Settlement, crash};
-use crate::turn::Turn;
+use crate::model::error::Result;
+use crate::model::queue::{Mode, Queue};
+use crate::model::settle::{Settlement, crash};
+use crate::model::turn::Turn;
 
 /// Who holds a lane that was released, until its turn is settled. No node can claim under this name, and the
 /// lease has run out.

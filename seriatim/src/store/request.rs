@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::origin::Origin;
 use super::trouble::Trouble;
-use crate::clock::Timestamp;
-use crate::id::{JobId, LaneId, NodeId, Token};
-use crate::job::Job;
-use crate::queue::Queue;
-use crate::settle::Settlement;
-use crate::turn::Turn;
+use crate::model::clock::Timestamp;
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::job::Job;
+use crate::model::queue::Queue;
+use crate::model::settle::Settlement;
+use crate::model::turn::Turn;
 
 /// What a store can and cannot do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -235,7 +235,7 @@ pub struct NodeInfo {
     pub started_at: Timestamp,
     /// Without a beat for so long it is declared dead. Nothing: this beat is its last, and it has
     /// stopped.
-    #[serde(with = "crate::duration")]
+    #[serde(with = "crate::model::duration")]
     pub lease: Duration,
     /// What is wrong with it right now, the oldest first.
     #[serde(default)]

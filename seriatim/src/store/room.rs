@@ -1,7 +1,7 @@
 //! How many bytes a claim may still hand over.
 
 use super::request::Claim;
-use crate::limits::CLAIM_JOB_BYTES;
+use crate::model::limits::CLAIM_JOB_BYTES;
 
 /// What is left of [`Claim::bytes_max`].
 #[derive(Debug)]

@@ -6,7 +6,7 @@ pub(in crate::store) mod tests;
 use async_trait::async_trait;
 
 use super::{Push, Pushed, Settle, Settled, Store};
-use crate::error::Result;
+use crate::model::error::Result;
 
 /// A transaction that the user began on the database of a store, with the driver of that database.
 ///

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 /// Something that is wrong with a node right now. It stays until it is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
-use crate::text::one_line;
+use crate::model::error::{Error, Result};
+use crate::model::text::one_line;
 
 /// Connections of one store, when the URL names no number.
 pub(super) const CONNECTIONS: usize = 8;
@@ -55,7 +55,7 @@ pub(super) fn connections(value: &str) -> Result<usize> {
 }
 
 pub(super) fn length(name: &'static str, value: &str) -> Result<Duration> {
-    let length = crate::duration::parse(value).ok().filter(|length| !length.is_zero());
+    let length = crate::model::duration::parse(value).ok().filter(|length| !length.is_zero());
     length.ok_or_else(|| Error::invalid(name, "is a length such as 30s"))
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Timestamp;
-use crate::id::{JobId, LaneId, NodeId, Token};
-use crate::job::JobOptions;
-use crate::payload::Payload;
-use crate::queue::{Mode, Queue};
+use crate::model::clock::Timestamp;
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::job::JobOptions;
+use crate::model::payload::Payload;
+use crate::model::queue::{Mode, Queue};
 use crate::store::request::{Command, NodeInfo};
 
 /// A page of a listing.
@@ -186,7 +186,7 @@ pub enum JobOrder {
 pub(crate) fn rows_of_page(lengths: impl IntoIterator<Item = usize>) -> usize {
     let (mut rows, mut bytes) = (0, 0);
     for length in lengths {
-        if bytes >= crate::limits::PAGE_BYTES_MAX {
+        if bytes >= crate::model::limits::PAGE_BYTES_MAX {
             break;
         }
         (rows, bytes) = (rows + 1, bytes + length);

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use super::lane::Hold;
 use super::state::State;
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{LaneId, NodeId, Token};
-use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
+use crate::model::turn::Turn;
 use crate::store::check_ticket;
 use crate::store::release::{NO_LEASE, NOBODY};
 use crate::store::request::{
     Claim, ClaimSelection, Claimed, GiveUp, Lease, Release, Rescue, SourceDue,
 };
 use crate::store::room::Room;
-use crate::turn::Turn;
 
 impl State {
     pub(in crate::store) fn claim(&mut self, now: Timestamp, request: &Claim) -> Result<Claimed> {

@@ -1,9 +1,9 @@
 //! Pausing and deleting a whole queue.
 
 use super::state::{Place, State};
-use crate::error::Result;
-use crate::id::JobId;
-use crate::limits::ACTION_ROWS_MAX;
+use crate::model::error::Result;
+use crate::model::id::JobId;
+use crate::model::limits::ACTION_ROWS_MAX;
 use crate::store::deletion::{is_claimed, is_closing};
 use crate::store::request::{Acted, DeleteQueue};
 
@@ -82,7 +82,7 @@ impl State {
         for job in &jobs {
             self.forget(job);
         }
-        self.position(number, crate::clock::Timestamp::default());
+        self.position(number, crate::model::clock::Timestamp::default());
         jobs.len() as u64
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::clock::Timestamp;
-use crate::id::{JobId, LaneId, NodeId, Token};
-use crate::job::JobOptions;
-use crate::payload::{Digest, Payload};
-use crate::queue::{Mode, Queue};
+use crate::model::clock::Timestamp;
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::job::JobOptions;
+use crate::model::payload::{Digest, Payload};
+use crate::model::queue::{Mode, Queue};
+use crate::model::turn::TurnJob;
 use crate::store::request::Lease;
 use crate::store::room::Room;
-use crate::turn::TurnJob;
 
 /// A job of the model.
 #[derive(Clone, Debug)]
@@ -297,7 +297,7 @@ impl Lane {
             return Some(Vec::new());
         };
         let most = match self.mode {
-            Mode::Accumulate => crate::limits::TURN_JOBS_MAX,
+            Mode::Accumulate => crate::model::limits::TURN_JOBS_MAX,
             Mode::Fifo if head.retry_count < 0 && head.crashes == 0 => queue.take as usize,
             _ => 1,
         };
@@ -307,7 +307,7 @@ impl Lane {
             bytes += job.payload.as_bytes().len();
             *rank == first
                 || (job.task == task
-                    && bytes <= crate::limits::TURN_BYTES_MAX
+                    && bytes <= crate::model::limits::TURN_BYTES_MAX
                     && (self.mode == Mode::Accumulate || fresh))
         };
         let mut fits = fits;

@@ -25,14 +25,14 @@ use tokio::time::Instant;
 pub use fault::Fault;
 use state::State;
 
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{JobId, LaneId, NodeId, Token};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::turn::Turn;
 use crate::store::request::*;
 use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
 use crate::store::{Store, validate_push};
-use crate::turn::Turn;
 
 /// A store in memory: the default of tests, and the model of all others.
 #[derive(Clone, Default)]

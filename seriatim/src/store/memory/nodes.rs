@@ -1,10 +1,10 @@
 //! Nodes: heartbeats, commands, leadership.
 
 use super::state::{NodeRow, State};
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::NodeId;
-use crate::limits::PROGRESS_BYTES_MAX;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::NodeId;
+use crate::model::limits::PROGRESS_BYTES_MAX;
 use crate::store::gone;
 use crate::store::request::{Beat, CancelNotice, Command, DeclareDead, Heartbeat, Lead, Pulse};
 use crate::store::view::NodeView;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::lane::{Entry, Lane};
 use super::state::{Ended, Place, State};
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::JobId;
-use crate::limits::ACTION_ROWS_MAX;
-use crate::queue::{Mode, Owner};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::JobId;
+use crate::model::limits::ACTION_ROWS_MAX;
+use crate::model::queue::{Mode, Owner};
 use crate::store::request::{
     Act, Acted, Amend, Cancelled, Change, LaneAction, LaneSelection, Selected, Selection, Swept,
 };

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::lane::{Entry, Lane};
 use super::state::{Place, QueueRow, State};
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{JobId, LaneId};
-use crate::job::Job;
-use crate::limits::QUEUES_MAX;
-use crate::queue::{DueRule, Mode, Queue};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, LaneId};
+use crate::model::job::Job;
+use crate::model::limits::QUEUES_MAX;
+use crate::model::queue::{DueRule, Mode, Queue};
 use crate::store::definition::Found;
 use crate::store::deletion::is_closing;
 use crate::store::request::{PushStatus, Pushed};
@@ -275,7 +275,8 @@ impl State {
     ) -> u64 {
         let definition = self.queues[&queue].queue.clone();
         if definition.merges() && entry.digest.is_none() {
-            entry.digest = Some(crate::payload::digest(entry.task.as_deref(), &entry.payload));
+            entry.digest =
+                Some(crate::model::payload::digest(entry.task.as_deref(), &entry.payload));
         }
         let number = self.lane_for(queue, key, &entry, route);
         if let Some(lane) = self.lanes.get_mut(&number) {
@@ -335,7 +336,7 @@ fn undeclared(job: &Job) -> Queue {
 
 fn entry_of(id: JobId, now: Timestamp, queue: &Queue, route: u32, job: Job) -> Entry {
     let default_score = if queue.mode == Mode::Fifo { 0.0 } else { now.as_secs_f64() };
-    let has_options = job.options != crate::job::JobOptions::default();
+    let has_options = job.options != crate::model::job::JobOptions::default();
     Entry {
         id,
         digest: queue.merges().then(|| job.payload_digest()),

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::lane::{Entry, Hold, Lane};
 use super::state::State;
-use crate::clock::Timestamp;
-use crate::id::{JobId, LaneId};
-use crate::queue::Mode;
-use crate::settle::{Due, Fate, Keep, Settlement};
+use crate::model::clock::Timestamp;
+use crate::model::id::{JobId, LaneId};
+use crate::model::queue::Mode;
+use crate::model::settle::{Due, Fate, Keep, Settlement};
 use crate::store::request::Settled;
 use crate::store::view::JobState;
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::lane::{Entry, Lane, Position};
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{JobId, NodeId, Token};
-use crate::queue::Queue;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, NodeId, Token};
+use crate::model::queue::Queue;
 use crate::store::request::{Claim, Command, NodeInfo, Secret};
 use crate::store::view::JobState;
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::lane::{Entry, Lane};
 use super::state::{Ended, Place, State};
-use crate::clock::Timestamp;
-use crate::error::{Error, Result};
-use crate::id::JobId;
-use crate::limits::PAGE_ROWS_MAX;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, Result};
+use crate::model::id::JobId;
+use crate::model::limits::PAGE_ROWS_MAX;
 use crate::store::request::Lease;
 use crate::store::view::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
@@ -137,7 +137,7 @@ impl State {
     pub(in crate::store) fn live_view(&self, lane: &Lane, job: &Entry) -> Option<JobView> {
         let hold = lane.hold.as_ref().filter(|hold| hold.closed.iter().any(|j| j.id == job.id));
         let mut view = self.view(lane.id.queue, lane.key.clone(), job)?;
-        if lane.mode == crate::queue::Mode::Accumulate {
+        if lane.mode == crate::model::queue::Mode::Accumulate {
             let (retry_count, crashes, error) = lane.trouble();
             (view.retry_count, view.crashes, view.error) = (retry_count, crashes, error.cloned());
         }
@@ -200,7 +200,7 @@ fn job_count(lane: &Lane) -> u64 {
 /// When a lane is due; of a claimed one, when it was.
 fn lane_due(lane: &Lane) -> Option<Timestamp> {
     match (&lane.hold, lane.mode) {
-        (_, crate::queue::Mode::Accumulate) => Some(lane.due),
+        (_, crate::model::queue::Mode::Accumulate) => Some(lane.due),
         (Some(hold), _) => hold.closed.first().map(|job| job.run_at),
         (None, _) => lane.head().map(|job| job.run_at),
     }
@@ -221,7 +221,7 @@ pub(in crate::store) fn lane_view(lane: &Lane) -> LaneView {
         },
         due: lane_due(lane),
         priority: match lane.mode {
-            crate::queue::Mode::Accumulate => priorities.min().unwrap_or_default(),
+            crate::model::queue::Mode::Accumulate => priorities.min().unwrap_or_default(),
             _ => all_jobs(lane).next().map(|job| job.priority).unwrap_or_default(),
         },
         jobs: job_count(lane),

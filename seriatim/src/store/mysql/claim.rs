@@ -11,15 +11,15 @@ use super::pool::Answer;
 use super::sight::{first_wakes, look, looks, mine, sight_of, wake_of};
 use super::sql::{Columns, LIST_MAX, list, text};
 use super::work::{CLOCK, Known, Work};
-use crate::clock::Timestamp;
-use crate::error::Result;
-use crate::id::{JobId, LaneId, NodeId, Token};
-use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
+use crate::model::turn::Turn;
 use crate::store::check_ticket;
 use crate::store::memory::state::State;
 use crate::store::request::{Claim, ClaimSelection, Claimed, Release, Rescue};
 use crate::store::room::Room;
-use crate::turn::Turn;
 
 /// How many lanes are promoted at a time.
 const PROMOTE_STEP: usize = 1_000;
@@ -472,12 +472,12 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn living(&self) -> BTreeSet<crate::id::NodeId> {
+    fn living(&self) -> BTreeSet<crate::model::id::NodeId> {
         let living = self.state.nodes.iter().filter(|(_, row)| row.dead_at.is_none());
         living.map(|(id, _)| id.clone()).collect()
     }
 
-    async fn save_dead(&mut self, dead: &BTreeSet<crate::id::NodeId>) -> Try<()> {
+    async fn save_dead(&mut self, dead: &BTreeSet<crate::model::id::NodeId>) -> Try<()> {
         if dead.is_empty() {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use mysql_async::{DriverError, Error as Driver, IoError, ServerError};
 
-use crate::error::{Error, ErrorKind};
+use crate::model::error::{Error, ErrorKind};
 
 /// Why an operation did not end as it should.
 pub(super) enum Fail {

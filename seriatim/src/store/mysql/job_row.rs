@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Try;
 use super::sql::{Columns, bytes, json, maybe, maybe_bytes, maybe_text};
-use crate::clock::Timestamp;
-use crate::id::JobId;
-use crate::job::JobOptions;
-use crate::payload::{Digest, Payload};
-use crate::queue::{Mode, Queue};
+use crate::model::clock::Timestamp;
+use crate::model::id::JobId;
+use crate::model::job::JobOptions;
+use crate::model::payload::{Digest, Payload};
+use crate::model::queue::{Mode, Queue};
 use crate::store::memory::lane::{Entry, score_rank};
 use crate::store::memory::state::Ended;
 use crate::store::view::JobState;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::error::Try;
 use super::job_row::{JobRow, read_body};
 use super::sql::{Columns, maybe, maybe_text};
-use crate::clock::Timestamp;
-use crate::id::{LaneId, NodeId, Token};
-use crate::queue::Mode;
+use crate::model::clock::Timestamp;
+use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::queue::Mode;
 use crate::store::memory::lane::{Hold, Lane, Position};
 use crate::store::request::Lease;
 

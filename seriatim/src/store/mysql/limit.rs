@@ -6,7 +6,7 @@ use super::error::Try;
 use super::options::Options;
 use super::pool::{Loan, Pool};
 use super::sql::{Columns, list};
-use crate::error::Result;
+use crate::model::error::Result;
 
 /// Jobs per second of the least statements in two transactions for each batch: claim (lock, read, mark),
 /// then delete, on one table with one index. The table `seriatim_bare` is created anew and dropped.

@@ -10,11 +10,11 @@ use super::job_row::{DEAD, ENDED_COLUMNS, JOB_COLUMNS, JobRow, WAITING, later_or
 use super::lane_row::{LaneRow, st};
 use super::sql::{Columns, LIST_MAX, bytes, list};
 use super::work::Work;
-use crate::clock::Timestamp;
-use crate::id::JobId;
-use crate::limits::{PAYLOAD_BYTES_MAX, TURN_JOBS_MAX};
-use crate::payload::{Digest, Payload};
-use crate::queue::Mode;
+use crate::model::clock::Timestamp;
+use crate::model::id::JobId;
+use crate::model::limits::{PAYLOAD_BYTES_MAX, TURN_JOBS_MAX};
+use crate::model::payload::{Digest, Payload};
+use crate::model::queue::Mode;
 use crate::store::memory::lane::score_rank;
 use crate::store::memory::state::{NodeRow, Place};
 use crate::store::request::{Command, NodeInfo};

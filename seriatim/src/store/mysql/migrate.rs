@@ -4,7 +4,7 @@ use super::error::Try;
 use super::pool::{Loan, Pool};
 use super::sql::Columns;
 use super::work::CLOCK;
-use crate::error::{Error, ErrorKind};
+use crate::model::error::{Error, ErrorKind};
 
 /// The version that this build writes and reads.
 const VERSION: i64 = 3;

@@ -43,15 +43,15 @@ use plain::Plain;
 use pool::Pool;
 use work::{Definitions, Hold, Known, Work};
 
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{JobId, LaneId, NodeId, Token};
-use crate::job::Job;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::job::Job;
+use crate::model::turn::Turn;
 use crate::store::request::*;
 use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
 use crate::store::{Opening, SharedStore, Store, validate_push};
-use crate::turn::Turn;
 
 pub use limit::bare_limit;
 pub use size::size;

@@ -6,7 +6,7 @@ use super::error::Try;
 use super::load::Bodies;
 use super::sql::{Columns, bytes, corrupt, json, list, text};
 use super::work::Work;
-use crate::id::NodeId;
+use crate::model::id::NodeId;
 use crate::store::request::{Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse, Secret};
 use crate::store::view::NodeView;
 
@@ -121,7 +121,7 @@ pub(super) async fn lead(work: &mut Work<'_>, request: &Lead) -> Try<bool> {
     let answers = work.run(&sql).await?;
     for row in answers.into_iter().skip(1).flat_map(|answer| answer.rows) {
         let mut row = Columns::of(row);
-        let leader = (NodeId(row.text()?), crate::clock::Timestamp::from_micros(row.int()?));
+        let leader = (NodeId(row.text()?), crate::model::clock::Timestamp::from_micros(row.int()?));
         work.state.leaders.insert(request.role.clone(), leader);
     }
     let now = work.now;

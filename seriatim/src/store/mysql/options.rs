@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mysql_async::{Opts, OptsBuilder, SslOpts};
 
-use crate::error::{Error, Result};
+use crate::model::error::{Error, Result};
 use crate::store::url;
 
 /// The largest packet that we send; the server may take less.

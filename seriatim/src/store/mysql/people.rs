@@ -9,10 +9,10 @@ use super::lane_row::micros;
 use super::load::{Bodies, Need};
 use super::sql::{Columns, LIST_MAX, bytes, list, literals};
 use super::work::Work;
-use crate::clock::Timestamp;
-use crate::id::JobId;
-use crate::limits::ACTION_ROWS_MAX;
-use crate::queue::Owner;
+use crate::model::clock::Timestamp;
+use crate::model::id::JobId;
+use crate::model::limits::ACTION_ROWS_MAX;
+use crate::model::queue::Owner;
 use crate::store::memory::people::DEAD_NODE_SHOWN;
 use crate::store::request::{
     Act, Acted, Amend, Cancelled, LaneSelection, Selected, Selection, Swept,

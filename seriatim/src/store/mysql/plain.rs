@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::error::{Fail, Try};
 use super::sql::{list, literals};
 use super::work::{Known, Work};
-use crate::settle::Settlement;
+use crate::model::settle::Settlement;
 use crate::store::memory::state::QueueRow;
 use crate::store::request::Settled;
 

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::error::Try;
 use super::options::Options;
-use crate::error::{Error, ErrorKind};
+use crate::model::error::{Error, ErrorKind};
 
 /// How many seconds a statement waits for a row that another holds.
 const LOCK_WAIT_SECONDS: u32 = 10;

@@ -7,10 +7,10 @@ use super::error::{Fail, Try};
 use super::load::{Bodies, Need};
 use super::sql::{Columns, bytes, text};
 use super::work::{Hold, Known, Work};
-use crate::clock::Timestamp;
-use crate::id::JobId;
-use crate::job::Job;
-use crate::queue::Queue;
+use crate::model::clock::Timestamp;
+use crate::model::id::JobId;
+use crate::model::job::Job;
+use crate::model::queue::Queue;
 use crate::store::memory::state::{IdempotencyKey, Place};
 use crate::store::request::Pushed;
 

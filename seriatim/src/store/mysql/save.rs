@@ -7,7 +7,7 @@ use super::job_row::{BODY_COLUMNS, JobRow, Table, WAITING, generation};
 use super::lane_row::{LANE_COLUMNS, LaneRow, st};
 use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, json, list, maybe_text, text};
 use super::work::{CLOSING, Hold, UNNUMBERED, Work};
-use crate::id::JobId;
+use crate::model::id::JobId;
 use crate::store::memory::state::QueueRow;
 
 /// In how many rows the turns of a queue are counted.

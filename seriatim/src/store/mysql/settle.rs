@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use super::error::Try;
 use super::load::{Bodies, Need};
 use super::work::Work;
-use crate::payload::Digest;
-use crate::settle::{Fate, Settlement};
+use crate::model::payload::Digest;
+use crate::model::settle::{Fate, Settlement};
 use crate::store::request::Settled;
 
 pub(super) async fn settle(work: &mut Work<'_>, turns: &[Settlement]) -> Try<Vec<Settled>> {

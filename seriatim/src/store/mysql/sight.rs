@@ -7,7 +7,7 @@ use super::error::Try;
 use super::pool::Answer;
 use super::sql::Columns;
 use super::work::Work;
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 use crate::store::memory::state::State;
 use crate::store::request::{Claim, SourceDue};
 

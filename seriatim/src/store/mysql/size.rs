@@ -4,7 +4,7 @@ use super::error::Try;
 use super::options::Options;
 use super::pool::{Loan, Pool};
 use super::sql::Columns;
-use crate::error::Result;
+use crate::model::error::Result;
 
 const SIZE: &str = "SELECT CAST(COALESCE(SUM(data_length + index_length + data_free), 0) AS SIGNED) \
     FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'seriatim\\_%'";

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use mysql_async::{Row, Value};
 
 use super::error::{Fail, Try};
-use crate::error::{Error, ErrorKind};
+use crate::model::error::{Error, ErrorKind};
 
 /// Statements are cut when they have grown to so many bytes. A single job may be larger.
 pub(super) const STATEMENT_BYTES_MAX: usize = 1 << 20;

@@ -8,8 +8,8 @@ use super::pool::{Session, Statements};
 use super::sql::{Columns, corrupt};
 use super::work::{CLOCK, Known, Work};
 use super::{Inner, Mysql, TRIES_MAX, error, push, settle};
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
 use crate::store::request::{Push, Pushed, Settle, Settled};
 use crate::store::{Store, Transaction, validate_push};
 

@@ -9,10 +9,10 @@ use super::lane_row::st;
 use super::load::{Bodies, Need};
 use super::sql::{Columns, LIST_MAX, list, text};
 use super::work::Work;
-use crate::clock::Timestamp;
-use crate::error::{Error, Result};
-use crate::id::JobId;
-use crate::limits::PAGE_ROWS_MAX;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, Result};
+use crate::model::id::JobId;
+use crate::model::limits::PAGE_ROWS_MAX;
 use crate::store::memory::views::lane_view;
 use crate::store::view::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Page, QueueStats,

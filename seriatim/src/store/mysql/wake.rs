@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use super::Inner;
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 /// How long after something new was found the store is asked again.
 const POLL_MIN: Duration = Duration::from_millis(20);

@@ -13,8 +13,8 @@ use super::lane_row::{Known as Parts, LANE_COLUMNS, LaneRow, st};
 use super::load::Bodies;
 use super::pool::{Answer, Pool, Session};
 use super::sql::{Columns, LIST_MAX, STATEMENT_BYTES_MAX, list, literals};
-use crate::clock::Timestamp;
-use crate::queue::Mode;
+use crate::model::clock::Timestamp;
+use crate::model::queue::Mode;
 use crate::store::memory::state::{QueueRow, State};
 
 /// How many arrivals a row of `seriatim_number` stands for.

@@ -9,19 +9,19 @@ use super::convert::{
     column, count, job_id, kept, lane_id, lane_number, micros, micros_of, options, text, time,
 };
 use super::{Postgres, error};
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{LaneId, Token};
-use crate::limits::{
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{LaneId, Token};
+use crate::model::limits::{
     CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
 };
-use crate::payload::Payload;
-use crate::queue::{Mode, Queue};
+use crate::model::payload::Payload;
+use crate::model::queue::{Mode, Queue};
+use crate::model::turn::{Turn, TurnJob};
 use crate::store::release::NOBODY;
 use crate::store::request::{
     Claim, ClaimSelection, Claimed, DueQuery, Lease, Release, Rescue, SourceDue,
 };
-use crate::turn::{Turn, TurnJob};
 
 const CLAIM: &str = "SELECT * \
     FROM seriatim.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";

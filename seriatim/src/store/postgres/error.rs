@@ -2,7 +2,7 @@
 
 use tokio_postgres::error::{DbError, SqlState};
 
-use crate::error::{Error, ErrorKind};
+use crate::model::error::{Error, ErrorKind};
 use crate::store::deletion::is_closing;
 use crate::store::was_given_up;
 
@@ -54,7 +54,7 @@ pub(super) fn common(e: tokio_postgres::Error) -> Error {
         }
         Some(("SR005", name)) => no_queue(name),
         Some(("SR006", _)) => {
-            let most = crate::limits::QUEUES_MAX;
+            let most = crate::model::limits::QUEUES_MAX;
             Error::invalid("queue", format!("the store holds {most} queues at most"))
         }
         Some(("SR008", _)) => was_given_up(),

@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 
 use super::error;
 use super::options::Options;
-use crate::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, ErrorKind, Result};
 
 const CREATE: &str = "DROP TABLE IF EXISTS seriatim.bare; \
     CREATE TABLE seriatim.bare (id bigint PRIMARY KEY, st smallint NOT NULL, due bigint NOT NULL, \

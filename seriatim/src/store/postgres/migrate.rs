@@ -2,7 +2,7 @@
 
 use super::error;
 use super::pool::{Pool, in_schema};
-use crate::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, ErrorKind, Result};
 
 /// What brings the store from each version to the next. A step that was released never changes: what
 /// comes later is a step of its own.

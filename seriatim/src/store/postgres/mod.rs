@@ -33,14 +33,14 @@ use pool::Pool;
 pub use limit::bare_limit;
 pub use size::size;
 
-use crate::clock::Timestamp;
-use crate::error::Result;
-use crate::id::{JobId, LaneId, NodeId, Token};
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::turn::Turn;
 use crate::store::request::*;
 use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
 use crate::store::{Opening, SharedStore, Store};
-use crate::turn::Turn;
 
 /// See [`Capabilities::claim_split`]: two sessions at once keep two of the server's cores busy, and share
 /// a flush of its log.

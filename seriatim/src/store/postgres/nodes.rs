@@ -4,10 +4,10 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::convert::{column, job_id, kept, lane_id, lane_number, micros, micros_of};
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{NodeId, Token};
-use crate::limits::PROGRESS_BYTES_MAX;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{NodeId, Token};
+use crate::model::limits::PROGRESS_BYTES_MAX;
 use crate::store::gone;
 use crate::store::request::{
     Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, NodeInfo, Pulse, Secret,

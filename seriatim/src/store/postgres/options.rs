@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_postgres::Config;
 
 use super::tls::Tls;
-use crate::error::{Error, Result};
+use crate::model::error::{Error, Result};
 use crate::store::url;
 
 /// What the store reads of a URL's parameters.

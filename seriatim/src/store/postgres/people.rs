@@ -7,10 +7,10 @@ use tokio_postgres::Row;
 use super::Postgres;
 use super::convert::{JobKeys, column, count, job_ids, kept, lane_number, micros, micros_of};
 use super::error::{self, no_queue};
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::JobId;
-use crate::job::JobOptions;
-use crate::limits::ACTION_ROWS_MAX;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::JobId;
+use crate::model::job::JobOptions;
+use crate::model::limits::ACTION_ROWS_MAX;
 use crate::store::deletion::{is_claimed, is_closing};
 use crate::store::request::{
     Act, Acted, Amend, Cancel, Cancelled, Change, DeleteQueue, LaneAction, LaneSelection, Selected,

@@ -13,7 +13,7 @@ use super::options::Options;
 pub(super) use super::params::Params;
 use super::params::typed;
 use super::tls::Tls;
-use crate::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, ErrorKind, Result};
 
 /// How often a call is repeated that the server undid because of others.
 const TRIES_MAX: usize = 5;
@@ -93,7 +93,7 @@ impl Pool {
         match tokio::time::timeout(self.call_timeout, call).await {
             Ok(result) => result,
             Err(_) => {
-                let limit = crate::duration::format(self.call_timeout);
+                let limit = crate::model::duration::format(self.call_timeout);
                 let message = format!(
                     "PostgreSQL has not answered within {limit}: it is overloaded, or somebody holds a \
                      lock that this call needs (call_timeout in the URL)"

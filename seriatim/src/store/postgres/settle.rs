@@ -8,11 +8,11 @@ use tokio_postgres::Row;
 use super::Postgres;
 use super::convert::{column, job_id, kept, lane_number, micros, micros_of};
 use super::params::Param;
-use crate::clock::Timestamp;
-use crate::error::{Error, Result};
-use crate::id::JobId;
-use crate::limits::SETTLE_TURNS_MAX;
-use crate::settle::{Due, Fate, Settlement};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, Result};
+use crate::model::id::JobId;
+use crate::model::limits::SETTLE_TURNS_MAX;
+use crate::model::settle::{Due, Fate, Settlement};
 use crate::store::request::{Settle, Settled};
 
 pub(super) const SETTLE: &str = "SELECT * FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \

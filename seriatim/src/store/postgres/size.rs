@@ -2,7 +2,7 @@
 
 use super::Postgres;
 use super::convert::column;
-use crate::error::Result;
+use crate::model::error::Result;
 
 const SIZE: &str = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint AS bytes FROM pg_class \
     WHERE relnamespace = rtrim('seriatim.', '.')::regnamespace AND relkind = 'r'";

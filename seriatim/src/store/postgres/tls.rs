@@ -20,8 +20,8 @@ use tokio_rustls::rustls::{
 };
 use tokio_rustls::{TlsConnector, client};
 
-use crate::error::{Error, Result};
-use crate::text::one_line;
+use crate::model::error::{Error, Result};
+use crate::model::text::one_line;
 
 /// How connections are encrypted, where the URL does not rule it out.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use super::params::typed;
 use super::push::PushBatch;
 use super::settle::SettleBatch;
 use super::{Postgres, error, push, settle, wake};
-use crate::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, ErrorKind, Result};
 use crate::store::{Push, Pushed, Settle, Settled, Store, Transaction};
 
 #[async_trait]

@@ -8,12 +8,12 @@ use super::Postgres;
 use super::convert::{JobKeys, column, count, job_id, kept, lane_id, micros, options, text, time};
 use super::error::no_queue;
 use super::push::MODES;
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{JobId, NodeId, Token};
-use crate::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
-use crate::payload::Payload;
-use crate::queue::Queue;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, NodeId, Token};
+use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
+use crate::model::payload::Payload;
+use crate::model::queue::Queue;
 use crate::store::view::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
     QueueStats, QueueView,

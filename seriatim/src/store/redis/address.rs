@@ -6,7 +6,7 @@
 
 use redis::{Client, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 
-use crate::error::{Error, Result};
+use crate::model::error::{Error, Result};
 use crate::store::url::{name_and_value, unknown_option, unreadable};
 
 /// Most replicas that a batch can be made to wait for.

@@ -6,10 +6,10 @@ use super::Redis;
 use super::link::{Args, BEAT, GLOBAL_BEAT, GLOBAL_FLAG, GLOBAL_UNFLAG};
 use super::nodes::command_of;
 use super::reply::{Fields, Shard, corrupt};
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{LaneId, NodeId, Token};
-use crate::limits::{NAME_BYTES_MAX, PROGRESS_BYTES_MAX};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::limits::{NAME_BYTES_MAX, PROGRESS_BYTES_MAX};
 use crate::store::request::{Beat, CancelNotice, Heartbeat, Pulse};
 
 /// Longest id of a node: its configured name and what makes it unique. Four digits are its length

@@ -9,14 +9,14 @@ use super::link::{Args, CLAIM, TURN};
 use super::push::ATTEMPTS;
 use super::queues::{Known, changing};
 use super::reply::{Fields, Shard};
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{LaneId, NodeId, Token};
-use crate::limits::{
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::limits::{
     CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
 };
+use crate::model::turn::Turn;
 use crate::store::memory::state::undeclared;
 use crate::store::request::{Claim, Claimed, Lease};
-use crate::turn::Turn;
 
 impl Redis {
     pub(super) async fn do_claim(&self, request: Claim) -> Result<Claimed> {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::clock::Timestamp;
-use crate::error::Result;
-use crate::id::Token;
-use crate::payload::Payload;
-use crate::turn::{Turn, TurnJob};
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::id::Token;
+use crate::model::payload::Payload;
+use crate::model::turn::{Turn, TurnJob};
 
 use super::reply::{LANE_BYTES, Shard, corrupt, lane_number, score_of_order};
 

@@ -8,10 +8,10 @@ use super::link::{Args, MORGUE, MOVED, TAKE_IN};
 use super::push::ATTEMPTS;
 use super::queues::{Known, changing};
 use super::reply::{Fields, Shard, name_job};
-use crate::clock::Timestamp;
-use crate::error::Result;
-use crate::id::JobId;
-use crate::limits::ACTION_ROWS_MAX;
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::id::JobId;
+use crate::model::limits::ACTION_ROWS_MAX;
 use crate::store::request::{Acted, Selected, Selection};
 
 /// What `morgue.lua` does.

@@ -13,7 +13,7 @@ use super::link::{Args, GLOBAL_UNREGISTER, WIPE};
 use super::push::ATTEMPTS;
 use super::queues::{Known, changing};
 use super::reply::{Shard, single};
-use crate::error::Result;
+use crate::model::error::Result;
 use crate::store::deletion::is_claimed;
 use crate::store::request::{Acted, DeleteQueue};
 

@@ -5,7 +5,7 @@ use redis::Value;
 use super::address::Options;
 use super::link::translate;
 use super::wire::Wire;
-use crate::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, ErrorKind, Result};
 
 /// Oldest server with all the commands that the scripts use.
 const VERSION_MIN: (u32, u32) = (6, 2);

@@ -3,7 +3,7 @@
 use std::sync::{PoisonError, RwLock};
 
 use super::reply::Shard;
-use crate::id::NodeId;
+use crate::model::id::NodeId;
 
 /// The nodes that live, as the last heartbeat of this process was told.
 #[derive(Default)]

@@ -7,7 +7,7 @@
 //! therefore names the version of the layout that it was decided by, and is refused by another.
 
 use super::reply::{Fields, Shard, corrupt};
-use crate::error::Result;
+use crate::model::error::Result;
 
 /// Most older numbers at once: a push asks a shard of each.
 pub(super) const OLDER_MAX: usize = 4;

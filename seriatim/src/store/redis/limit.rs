@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::address;
 use super::link::translate;
 use super::wire::Wire;
-use crate::error::Result;
+use crate::model::error::Result;
 
 /// Takes the first of a ZSET and writes down who has them: KEYS ready, busy; ARGV how many.
 const CLAIM: &str = "

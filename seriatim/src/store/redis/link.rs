@@ -10,8 +10,8 @@ use super::address::{self, Options};
 use super::durability;
 use super::reply::Fields;
 use super::wire::Wire;
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
 use crate::store::was_given_up;
 
 /// How long replicas or the disk may take to confirm a batch.

@@ -44,14 +44,14 @@ use queues::Memo;
 use reply::{Shard, single};
 pub use size::size;
 
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{JobId, LaneId, NodeId, Token};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::turn::Turn;
 use crate::store::request::*;
 use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
 use crate::store::{Opening, SharedStore, Store};
-use crate::turn::Turn;
 
 /// The version of what is kept; a store written by a newer one is refused.
 const LAYOUT_VERSION: i64 = 3;

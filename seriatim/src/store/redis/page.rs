@@ -16,8 +16,8 @@ use super::Redis;
 use super::link::{Args, INDEX};
 use super::queues::Known;
 use super::reply::{Fields, Shard};
-use crate::error::{Error, Result};
-use crate::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
+use crate::model::error::{Error, Result};
+use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use crate::store::view::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Page,
 };

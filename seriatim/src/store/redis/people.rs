@@ -7,10 +7,10 @@ use super::link::{ACT, AMEND, Args, CANCEL};
 use super::page::Rows;
 use super::push::ATTEMPTS;
 use super::reply::{Shard, corrupt, lane_number, name_job, single};
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::JobId;
-use crate::job::JobOptions;
-use crate::limits::ACTION_ROWS_MAX;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::JobId;
+use crate::model::job::JobOptions;
+use crate::model::limits::ACTION_ROWS_MAX;
 use crate::store::request::{
     Act, Acted, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection,
 };

@@ -15,9 +15,9 @@ use super::link::{Args, DECLARE, GLOBAL_REGISTER, PAUSE};
 use super::push::ATTEMPTS;
 use super::reply::{Shard, corrupt, single};
 use super::{Redis, link};
-use crate::error::{Error, ErrorKind, Result};
-use crate::limits::QUEUES_MAX;
-use crate::queue::{Merge, Mode, Queue};
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::limits::QUEUES_MAX;
+use crate::model::queue::{Merge, Mode, Queue};
 use crate::store::definition::Found;
 use crate::store::deletion::is_closing;
 use crate::store::request::Declare;
@@ -397,8 +397,8 @@ fn settings(args: &mut Args, number: u32, queue: &Queue) -> Result<()> {
     })?;
     args.int(number).int(queue.shards).text(queue.mode.as_str()).text(queue.merge.as_str());
     args.text(match queue.due {
-        crate::queue::DueRule::First => "first",
-        crate::queue::DueRule::Earliest => "earliest",
+        crate::model::queue::DueRule::First => "first",
+        crate::model::queue::DueRule::Earliest => "earliest",
     });
     args.int(queue.take).micros(queue.retention()).micros(queue.idempotency_ttl);
     args.micros(queue.retain_dead)

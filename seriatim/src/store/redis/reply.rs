@@ -6,12 +6,12 @@ use redis::Value;
 
 use super::compact::{self, Begin, Compact};
 use super::link::Args;
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{JobId, LaneId, Token};
-use crate::job::JobOptions;
-use crate::payload::Payload;
-use crate::turn::{Turn, TurnJob};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, LaneId, Token};
+use crate::model::job::JobOptions;
+use crate::model::payload::Payload;
+use crate::model::turn::{Turn, TurnJob};
 
 /// A shard of a queue: what an id says of where a job or lane lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,12 +10,12 @@ use super::claim::node_gone;
 use super::link::{Args, GLOBAL_DYING, RELEASE, RESCUE};
 use super::queues::Known;
 use super::reply::{Fields, Shard};
-use crate::clock::Timestamp;
-use crate::error::Result;
-use crate::limits::CLAIM_LANES_MAX;
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::limits::CLAIM_LANES_MAX;
+use crate::model::turn::Turn;
 use crate::store::release::NOBODY;
 use crate::store::request::{ClaimSelection, Release, Rescue};
-use crate::turn::Turn;
 
 /// Last beats by node; `-` is a node that is forgotten.
 type Beats = BTreeMap<String, String>;

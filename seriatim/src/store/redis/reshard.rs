@@ -10,8 +10,8 @@ use super::link::{Args, GLOBAL_RUN, LAYOUT};
 use super::push::ATTEMPTS;
 use super::queues::{Known, changing, no_queue};
 use super::reply::{Fields, Shard, single};
-use crate::error::{Error, ErrorKind, Result};
-use crate::queue::Queue;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::queue::Queue;
 use crate::store::request::Resharded;
 
 /// How many entries of a hash are asked for at once.

@@ -7,9 +7,9 @@ use futures_util::future::join_all;
 use super::Redis;
 use super::link::{Args, SETTLE, micros};
 use super::reply::{Fields, Shard, corrupt, lane_bytes};
-use crate::error::{Error, Result};
-use crate::limits::SETTLE_TURNS_MAX;
-use crate::settle::{Due, Fate, Settlement};
+use crate::model::error::{Error, Result};
+use crate::model::limits::SETTLE_TURNS_MAX;
+use crate::model::settle::{Due, Fate, Settlement};
 use crate::store::request::{Settle, Settled};
 
 /// Stands for a job that no shard holds: their numbers begin at 1.

@@ -3,7 +3,7 @@
 use super::address;
 use super::link::translate;
 use super::wire::Wire;
-use crate::error::Result;
+use crate::model::error::Result;
 
 /// Bytes of memory that the server uses for everything in it (`used_memory`); of a cluster, one server of
 /// it.

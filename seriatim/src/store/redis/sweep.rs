@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::Redis;
 use super::link::{Args, GLOBAL_SWEEP, SWEEP};
-use crate::error::Result;
-use crate::limits::ACTION_ROWS_MAX;
+use crate::model::error::Result;
+use crate::model::limits::ACTION_ROWS_MAX;
 use crate::store::request::{Sweep, Swept};
 
 /// How long a dead node is shown.

@@ -430,7 +430,7 @@ async fn a_server_that_can_only_be_read_is_read() {
 /// Lua has limits of its own, on what a call takes and what a table becomes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_largest_batches_go_through() {
-    use crate::limits::{CLAIM_LANES_MAX, PUSH_JOBS_MAX};
+    use crate::model::limits::{CLAIM_LANES_MAX, PUSH_JOBS_MAX};
     let store = open(&new_prefix()).await;
     declare(&store, Queue::fifo("q")).await;
     let jobs = (0..PUSH_JOBS_MAX as u32).map(|i| job(&format!("k{i}"), i)).collect();

@@ -10,10 +10,10 @@ use super::Redis;
 use super::link::{Args, LANES, STATS, VIEW};
 use super::queues::Known;
 use super::reply::{Fields, Shard, corrupt, name_job, score_of};
-use crate::clock::Timestamp;
-use crate::error::Result;
-use crate::id::{JobId, NodeId, Token};
-use crate::payload::Payload;
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::id::{JobId, NodeId, Token};
+use crate::model::payload::Payload;
 use crate::store::request::{DueQuery, SourceDue};
 use crate::store::view::{JobState, JobView, LaneState, LaneView, QueueStats};
 

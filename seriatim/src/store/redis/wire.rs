@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::address::{Options, Place};
 use super::link::translate;
-use crate::error::Result;
+use crate::model::error::Result;
 
 /// How long to wait for an answer; a push of the largest batch takes a fraction of it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);

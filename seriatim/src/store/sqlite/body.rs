@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use super::row::Job;
 use super::tx::Tx;
-use crate::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, ErrorKind, Result};
 
 /// Payloads up to this size stand in the row of their job.
 pub(super) const INLINE_BYTES_MAX: usize = 2_000;

@@ -10,17 +10,17 @@ use rusqlite::{Row, params};
 use super::push::micros;
 use super::row::{Sql, TAKEN, score_rank};
 use super::tx::{QueueRow, Tx};
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{LaneId, NodeId, Token};
-use crate::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
-use crate::payload::Payload;
-use crate::queue::Mode;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
+use crate::model::payload::Payload;
+use crate::model::queue::Mode;
+use crate::model::turn::{Turn, TurnJob};
 use crate::store::check_ticket;
 use crate::store::memory::state::undeclared;
 use crate::store::request::{Claim, Claimed, Lease};
 use crate::store::room::Room;
-use crate::turn::{Turn, TurnJob};
 
 /// Of a lane with more items than this, the turn is chosen before any payload is read.
 const ITEMS_READ_AT_ONCE: i64 = 256;

@@ -3,8 +3,8 @@
 use rusqlite::params;
 
 use super::tx::Tx;
-use crate::error::Result;
-use crate::limits::ACTION_ROWS_MAX;
+use crate::model::error::Result;
+use crate::model::limits::ACTION_ROWS_MAX;
 use crate::store::deletion::is_claimed;
 use crate::store::request::{Acted, DeleteQueue};
 

@@ -2,7 +2,7 @@
 
 use rusqlite::ffi::ErrorCode;
 
-use crate::error::{Error, ErrorKind};
+use crate::model::error::{Error, ErrorKind};
 
 /// What a driver's error means for the caller.
 pub(super) fn translate(error: rusqlite::Error) -> Error {

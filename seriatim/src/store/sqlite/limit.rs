@@ -7,7 +7,7 @@ use rusqlite::{TransactionBehavior, params};
 
 use super::fault::translate;
 use super::{Durability, connect_writer};
-use crate::error::Result;
+use crate::model::error::Result;
 
 /// Jobs per second of two statements in two durable transactions for each batch: claim (`UPDATE …
 /// RETURNING`), then `DELETE`, on one table with one index. The file at `path` is created anew.

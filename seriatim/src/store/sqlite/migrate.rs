@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::fault::translate;
 use super::row::Sql;
-use crate::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, ErrorKind, Result};
 
 /// "Seri", so that `file` and the tools of `SQLite` can tell whose file it is.
 const APPLICATION_ID: i64 = 0x5365_7269;

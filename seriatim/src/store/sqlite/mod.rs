@@ -38,14 +38,14 @@ use place::Place;
 use thread::Worker;
 use tx::Tx;
 
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{JobId, LaneId, NodeId, Token};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::turn::Turn;
 use crate::store::request::*;
 use crate::store::view::*;
 use crate::store::wake::{Bell, Wakeups};
 use crate::store::{Opening, SharedStore, Store, validate_push};
-use crate::turn::Turn;
 
 /// How long another process may hold the file before an operation is answered `Unavailable`.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

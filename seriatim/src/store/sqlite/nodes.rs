@@ -5,10 +5,10 @@ use rusqlite::params;
 use super::push::{json, micros};
 use super::row::{Job, flag};
 use super::tx::Tx;
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{LaneId, NodeId, Token};
-use crate::limits::PROGRESS_BYTES_MAX;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::limits::PROGRESS_BYTES_MAX;
 use crate::store::gone;
 use crate::store::request::{
     Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse, Secret,

@@ -8,11 +8,11 @@ use super::lane::Work;
 use super::push::{json, micros};
 use super::row::{JOB_COLUMNS, Job, flag};
 use super::tx::Tx;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::JobId;
-use crate::limits::ACTION_ROWS_MAX;
-use crate::queue::{Mode, Owner};
-use crate::settle::Fate;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::JobId;
+use crate::model::limits::ACTION_ROWS_MAX;
+use crate::model::queue::{Mode, Owner};
+use crate::model::settle::Fate;
 use crate::store::request::{
     Act, Acted, Amend, Cancelled, Change, LaneAction, LaneSelection, Selected, Selection, Swept,
 };

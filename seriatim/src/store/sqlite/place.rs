@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, ErrorKind, Result};
 
 /// Where the file lay when it was opened. What is written to one that was removed or replaced since goes
 /// to a file without a name: it would be acknowledged, seen by no other process, and end with this one.

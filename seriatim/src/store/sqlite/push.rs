@@ -7,12 +7,12 @@ use rusqlite::params;
 use super::lane::Work;
 use super::row::{Job, flag, state};
 use super::tx::{QueueRow, Tx};
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::JobId;
-use crate::job::{Job as NewJob, JobOptions};
-use crate::limits::QUEUES_MAX;
-use crate::queue::{DueRule, Merge, Mode, Queue};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::JobId;
+use crate::model::job::{Job as NewJob, JobOptions};
+use crate::model::limits::QUEUES_MAX;
+use crate::model::queue::{DueRule, Merge, Mode, Queue};
 use crate::store::definition::Found;
 use crate::store::deletion::is_closing;
 use crate::store::request::{PushStatus, Pushed};
@@ -312,8 +312,8 @@ impl Tx<'_> {
     pub(super) fn put_back(&mut self, queue: u32, key: Option<&str>, mut job: Job) -> Result<()> {
         let Some(row) = self.queue_number(queue)? else { return Ok(()) };
         if row.queue.merges() && job.digest.is_none() {
-            let payload = crate::payload::Payload::from_bytes(self.payload_of(&job)?);
-            job.digest = Some(crate::payload::digest(job.task.as_deref(), &payload));
+            let payload = crate::model::payload::Payload::from_bytes(self.payload_of(&job)?);
+            job.digest = Some(crate::model::payload::digest(job.task.as_deref(), &payload));
         }
         let known = match key {
             Some(key) => self.lane_of_key(queue, key)?,

@@ -9,13 +9,13 @@ use super::lane::Work;
 use super::push::micros;
 use super::row::{JOB_COLUMNS, Job};
 use super::tx::Tx;
-use crate::clock::Timestamp;
-use crate::error::Result;
-use crate::id::{NodeId, Token};
-use crate::limits::CLAIM_LANES_MAX;
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::id::{NodeId, Token};
+use crate::model::limits::CLAIM_LANES_MAX;
+use crate::model::turn::Turn;
 use crate::store::release::{NO_LEASE, NOBODY};
 use crate::store::request::{ClaimSelection, Lease, Release, Rescue};
-use crate::turn::Turn;
 
 /// Who takes claims over: under which name and lease, those that were made by then, and so many lanes at most.
 struct Taker {

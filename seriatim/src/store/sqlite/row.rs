@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use rusqlite::Row;
 
-use crate::clock::Timestamp;
-use crate::id::{JobId, LaneId};
-use crate::job::JobOptions;
-use crate::payload::{Digest, Payload};
-use crate::queue::{Mode, Queue};
-use crate::turn::TurnJob;
+use crate::model::clock::Timestamp;
+use crate::model::id::{JobId, LaneId};
+use crate::model::job::JobOptions;
+use crate::model::payload::{Digest, Payload};
+use crate::model::queue::{Mode, Queue};
+use crate::model::turn::TurnJob;
 
 pub(super) type Sql<T> = rusqlite::Result<T>;
 

@@ -9,9 +9,9 @@ use super::lane::Work;
 use super::push::micros;
 use super::row::{Job, flag, state};
 use super::tx::{QueueRow, Tx};
-use crate::error::Result;
-use crate::queue::Mode;
-use crate::settle::{Due, Fate, Keep, Settlement};
+use crate::model::error::Result;
+use crate::model::queue::Mode;
+use crate::model::settle::{Due, Fate, Keep, Settlement};
 use crate::store::request::Settled;
 use crate::store::view::JobState;
 

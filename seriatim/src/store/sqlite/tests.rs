@@ -6,8 +6,8 @@ mod deletion;
 use std::time::Duration;
 
 use super::Sqlite;
-use crate::error::ErrorKind;
-use crate::job::Job;
+use crate::model::error::ErrorKind;
+use crate::model::job::Job;
 use crate::store::{Push, Store};
 
 fn push(number: u32) -> Push {

@@ -13,7 +13,7 @@ use super::fault::translate;
 use super::migrate::migrate;
 use super::place::Place;
 use super::tx::{Definitions, Tx};
-use crate::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, ErrorKind, Result};
 use crate::store::wake::Bell;
 
 /// Most operations that share one commit.

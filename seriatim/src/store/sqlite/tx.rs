@@ -8,9 +8,9 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, para
 
 use super::fault::translate;
 use super::row::Sql;
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::queue::Queue;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::queue::Queue;
 
 /// What operations change of a queue's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,12 +9,12 @@ use super::lane::Work;
 use super::people::Place;
 use super::row::{JOB_COLUMNS, Job, LaneRow, flag, lane_columns};
 use super::tx::{QueueRow, Tx};
-use crate::clock::Timestamp;
-use crate::error::{Error, Result};
-use crate::id::{JobId, NodeId, Token};
-use crate::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
-use crate::payload::Payload;
-use crate::queue::Mode;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, Result};
+use crate::model::id::{JobId, NodeId, Token};
+use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
+use crate::model::payload::Payload;
+use crate::model::queue::Mode;
 use crate::store::request::SourceDue;
 use crate::store::view::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,

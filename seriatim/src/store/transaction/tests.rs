@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 
-use crate::error::{ErrorKind, Result};
+use crate::model::error::{ErrorKind, Result};
 use crate::store::{Declare, Push, Pushed, Settle, Settled, SharedStore};
 use crate::{Batch, Client, Context, Engine, Failure, Job, Queue, Settlement, Summary};
 

@@ -47,7 +47,7 @@ async fn a_store_of_the_version_before_deletions_is_brought_up() {
     assert_eq!(store.check().await.unwrap_err().kind(), ErrorKind::Conflict);
     store.migrate().await.unwrap();
     let view = store.queues().await.unwrap().remove(0);
-    assert_eq!(view.queue.lease_max, crate::limits::LEASE_MAX);
+    assert_eq!(view.queue.lease_max, crate::model::limits::LEASE_MAX);
     store.push(Push { now: None, jobs: vec![Job::new("orders", &2).unwrap()] }).await.unwrap();
     assert_eq!(delete_queue(&*store, "orders", false).await.unwrap().jobs, 2);
     store.close().await.unwrap();

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
-use crate::job::validate_queue_name;
-use crate::limits::{ATTEMPTS_MAX, DELAY_MAX, LEASE_MAX, TURN_JOBS_MAX};
-use crate::retry::{Backoff, Exhaustion};
+use crate::model::error::{Error, Result};
+use crate::model::job::validate_queue_name;
+use crate::model::limits::{ATTEMPTS_MAX, DELAY_MAX, LEASE_MAX, TURN_JOBS_MAX};
+use crate::model::retry::{Backoff, Exhaustion};
 
 /// How the jobs of a queue relate to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -183,25 +183,25 @@ pub struct Queue {
     /// After so many crashes the head is buried as poison.
     pub max_crashes: u32,
     /// How long a handler may take; none by default.
-    #[serde(with = "crate::duration::optional")]
+    #[serde(with = "crate::model::duration::optional")]
     pub timeout: Option<Duration>,
     /// How long a claim stands without a heartbeat, where it differs from the node's.
-    #[serde(with = "crate::duration::optional")]
+    #[serde(with = "crate::model::duration::optional")]
     pub lease: Option<Duration>,
     /// The longest lease that a claim may ask for, or a job by its `lease_ttl`. After a crash a key stands still for
     /// as long as its lease, and heartbeats extend a lease, so long ones are rarely needed.
-    #[serde(with = "crate::duration", default = "lease_max")]
+    #[serde(with = "crate::model::duration", default = "lease_max")]
     pub lease_max: Duration,
     /// How long finished jobs are kept; default 1 h in `exclusive`, 0 elsewhere.
-    #[serde(with = "crate::duration::optional")]
+    #[serde(with = "crate::model::duration::optional")]
     pub retain_completed: Option<Duration>,
     /// How long dead jobs are kept.
-    #[serde(with = "crate::duration")]
+    #[serde(with = "crate::model::duration")]
     pub retain_dead: Duration,
     /// Most dead jobs kept.
     pub retain_dead_max: u64,
     /// How long an idempotency key is remembered at least.
-    #[serde(with = "crate::duration")]
+    #[serde(with = "crate::model::duration")]
     pub idempotency_ttl: Duration,
     /// Its share under the `weighted` scheduler.
     pub weight: u32,
@@ -376,7 +376,7 @@ impl Queue {
 
     /// What is said of a longer lease.
     pub(crate) fn longest_lease(&self) -> String {
-        let most = crate::duration::format(self.lease_max);
+        let most = crate::model::duration::format(self.lease_max);
         format!("must be at most {most}, the lease_max of queue {:?}", self.name)
     }
 

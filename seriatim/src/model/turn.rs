@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::clock::Timestamp;
-use crate::id::{JobId, LaneId, Token};
-use crate::job::JobOptions;
-use crate::payload::Payload;
+use crate::model::clock::Timestamp;
+use crate::model::id::{JobId, LaneId, Token};
+use crate::model::job::JobOptions;
+use crate::model::payload::Payload;
 
 /// What a claim hands over for one lane. The holder owns exactly these jobs until it settles, and
 /// the set does not change: what is pushed meanwhile waits for the next turn.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::text::cut_middle;
+use crate::model::text::cut_middle;
 
 /// Longest queue name, in bytes.
 pub const QUEUE_NAME_BYTES_MAX: usize = 128;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serializer, de};
 
-use crate::error::{Error, Result};
+use crate::model::error::{Error, Result};
 
 /// The units, longest first, with their microseconds.
 const UNITS: [(&str, u64); 6] = [

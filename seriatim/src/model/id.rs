@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::clock::Timestamp;
-use crate::error::{Error, Result};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, Result};
 
 const SEQ_BITS: u32 = 48;
 const QUEUE_BITS: u32 = 14;

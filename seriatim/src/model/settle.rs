@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::id::{JobId, LaneId, Token};
-use crate::limits::{DELAY_MAX, cut_error};
-use crate::queue::{Owner, Queue};
-use crate::retry::{Backoff, Exhaustion};
-use crate::turn::{Turn, TurnJob};
+use crate::model::id::{JobId, LaneId, Token};
+use crate::model::limits::{DELAY_MAX, cut_error};
+use crate::model::queue::{Owner, Queue};
+use crate::model::retry::{Backoff, Exhaustion};
+use crate::model::turn::{Turn, TurnJob};
 
 /// What the handler (or the engine on its behalf) says of a turn.
 #[derive(Clone, Debug, PartialEq)]

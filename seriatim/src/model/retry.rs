@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::DELAY_MAX;
+use crate::model::limits::DELAY_MAX;
 
 /// How long to wait before retry number `retry_count` (0 for the first).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,22 +17,22 @@ pub enum Backoff {
     /// Always `base`.
     Constant {
         /// The wait.
-        #[serde(with = "crate::duration")]
+        #[serde(with = "crate::model::duration")]
         base: Duration,
     },
     /// `base * (retry_count + 1)`: Dataloader's 30 s × attempt (D9), node-daemons' 300 s × attempts (N6).
     Linear {
         /// The wait before the first retry.
-        #[serde(with = "crate::duration")]
+        #[serde(with = "crate::model::duration")]
         base: Duration,
     },
     /// `base * 2^retry_count`, at most `cap`, less a random part of up to `jitter` percent.
     Exponential {
         /// The wait before the first retry.
-        #[serde(with = "crate::duration")]
+        #[serde(with = "crate::model::duration")]
         base: Duration,
         /// The longest wait.
-        #[serde(with = "crate::duration")]
+        #[serde(with = "crate::model::duration")]
         cap: Duration,
         /// By how many percent at most a wait is shortened, 0 to 100.
         #[serde(default)]
@@ -51,17 +51,17 @@ pub enum Backoff {
 enum Written {
     Polynomial {},
     Constant {
-        #[serde(with = "crate::duration")]
+        #[serde(with = "crate::model::duration")]
         base: Duration,
     },
     Linear {
-        #[serde(with = "crate::duration")]
+        #[serde(with = "crate::model::duration")]
         base: Duration,
     },
     Exponential {
-        #[serde(with = "crate::duration")]
+        #[serde(with = "crate::model::duration")]
         base: Duration,
-        #[serde(with = "crate::duration")]
+        #[serde(with = "crate::model::duration")]
         cap: Duration,
         #[serde(default)]
         jitter: u8,

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::clock::Timestamp;
-use crate::error::{Error, Result};
-use crate::limits::{
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, Result};
+use crate::model::limits::{
     ATTEMPTS_MAX, DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX,
     QUEUE_NAME_BYTES_MAX,
 };
-use crate::payload::{Digest, Payload, digest};
+use crate::model::payload::{Digest, Payload, digest};
 
 /// A unit of work on its way into the store.
 ///
@@ -67,12 +67,12 @@ pub struct JobOptions {
     pub max_attempts: Option<u32>,
     /// Overrides the queue's backoff.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub backoff: Option<crate::retry::Backoff>,
+    pub backoff: Option<crate::model::retry::Backoff>,
     /// How long a handler may take.
-    #[serde(with = "crate::duration::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(with = "crate::model::duration::optional", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
     /// How long a claim of it stands without a heartbeat.
-    #[serde(with = "crate::duration::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(with = "crate::model::duration::optional", skip_serializing_if = "Option::is_none")]
     pub lease_ttl: Option<Duration>,
     /// If it has not started by then it is cancelled, with error `expired`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 
-use crate::queue::Queue;
+use crate::model::queue::Queue;
 
 /// What sort of thing went wrong, and so what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::canonical::canonical;
-use crate::error::{Error, Result};
-use crate::limits::PAYLOAD_BYTES_MAX;
+use crate::model::canonical::canonical;
+use crate::model::error::{Error, Result};
+use crate::model::limits::PAYLOAD_BYTES_MAX;
 
 /// The body of a job: data, never evaluated. Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
