@@ -16,6 +16,7 @@ mod connect;
 mod context;
 #[cfg(feature = "cron")]
 mod cron;
+mod machine;
 mod middleware;
 mod model;
 mod observe;

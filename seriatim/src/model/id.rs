@@ -167,14 +167,6 @@ pub const REMOTE_NAME_START: &str = "remote:";
 #[serde(transparent)]
 pub struct NodeId(pub Arc<str>);
 
-impl NodeId {
-    /// A new id, for a process that starts now, beginning with the node's configured name.
-    pub fn unique(name: &str) -> Self {
-        let micros = Timestamp::of_this_machine().as_micros();
-        Self(format!("{name}-{micros:x}-{:08x}", fastrand::u32(..)).into())
-    }
-}
-
 impl From<&str> for NodeId {
     fn from(id: &str) -> Self {
         Self(id.into())

@@ -31,8 +31,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-pub(crate) use clock::machine_time;
-pub(crate) use gate::of_this_node;
 pub use run::run;
 
 use crate::checker::Report;
