@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OnceCell, oneshot};
 
 use crate::codec::Codec;
+use crate::contract::{Declaration, Push, Pushed, SharedStore, Transaction, declare_each};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::job::Job;
 use crate::model::queue::Queue;
 use crate::observe::Observer;
-use crate::store::{Declaration, Push, Pushed, SharedStore, Transaction, declare_each};
 
 /// Most jobs in a group.
 const GROUP_JOBS_MAX: usize = 1_000;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::contract::SharedStore;
 use crate::model::error::{Error, Result};
-use crate::store::SharedStore;
 
 /// What a store URL may begin with.
 const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, mysql://…, redis://…, rediss://…, \

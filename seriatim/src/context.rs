@@ -9,6 +9,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::batch::Lane;
+use crate::contract::{Settle, Settled, SharedStore, Transaction};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, Token};
 use crate::model::limits::PROGRESS_BYTES_MAX;
@@ -16,7 +17,6 @@ use crate::model::settle::{Settlement, plan};
 use crate::model::turn::Turn;
 use crate::runtime::{Call, Stop, done_verdict};
 use crate::steps::Steps;
-use crate::store::{Settle, Settled, SharedStore, Transaction};
 
 /// The surroundings of one handler call. Cheap to clone.
 #[derive(Clone)]

@@ -14,6 +14,7 @@ mod codec;
 pub mod conformance;
 mod connect;
 mod context;
+mod contract;
 #[cfg(feature = "cron")]
 mod cron;
 mod machine;
@@ -26,7 +27,7 @@ mod runtime;
 pub mod simulation;
 mod steps;
 mod stopping;
-pub mod store;
+mod stores;
 #[cfg(feature = "testing")]
 pub mod testing;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use client::Client;
 pub use codec::Codec;
 pub use connect::{connect, connect_existing};
 pub use context::Context;
+pub use contract::{SharedStore, Store};
 #[cfg(feature = "cron")]
 pub use cron::{Cron, Missed};
 pub use middleware::Next;
@@ -65,13 +67,19 @@ pub use runtime::{
 };
 pub use steps::Steps;
 pub use stopping::shutdown_signal;
+pub use stores::Memory;
 #[cfg(feature = "mysql")]
-pub use store::Mysql;
+pub use stores::Mysql;
 #[cfg(feature = "postgres")]
-pub use store::Postgres;
+pub use stores::Postgres;
 #[cfg(feature = "redis")]
-pub use store::Redis;
+pub use stores::Redis;
 #[cfg(feature = "sqlite")]
-pub use store::Sqlite;
-pub use store::{Memory, SharedStore, Store};
+pub use stores::Sqlite;
 pub use worker::{Failure, Fatal, Perform, Unstartable, Worker};
+
+/// What a store does: the contract, its requests and answers. For those who write one, or look at one closely.
+pub mod store {
+    pub use crate::contract::*;
+    pub use crate::stores::*;
+}

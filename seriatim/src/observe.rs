@@ -1,12 +1,12 @@
 //! What somebody who watches an engine is told: enough to record a history and judge it.
 
+use crate::contract::{Pushed, Settled};
 use crate::model::clock::Timestamp;
 use crate::model::error::Error;
 use crate::model::id::Token;
 use crate::model::job::Job;
 use crate::model::settle::{Settlement, Verdict};
 use crate::model::turn::Turn;
-use crate::store::{Pushed, Settled};
 
 /// Watches one client or engine. Called from their tasks, so it must be quick and must not block.
 ///

@@ -5,11 +5,11 @@ use std::io::BufRead;
 
 use serde::{Deserialize, Serialize};
 
+use crate::contract::{JobState, PushStatus};
 use crate::model::id::{JobId, LaneId, Token};
 use crate::model::queue::{Merge, Mode};
 use crate::model::settle::Fate;
 use crate::model::text::{cut_middle, one_line};
-use crate::store::{JobState, PushStatus};
 
 /// Longest line of a history, in bytes.
 const LINE_BYTES_MAX: usize = 16 << 20;

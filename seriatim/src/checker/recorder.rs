@@ -4,6 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::history::{Event, Handed, JobFate, PushResult};
+use crate::contract::{JobOrder, JobQuery, JobState, Pushed, Settled, Store};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::JobId;
@@ -13,7 +14,6 @@ use crate::model::queue::Queue;
 use crate::model::settle::{Fate, Settlement, Verdict};
 use crate::model::turn::Turn;
 use crate::observe::Observer;
-use crate::store::{JobOrder, JobQuery, JobState, Pushed, Settled, Store};
 
 /// Records what one process sees, as lines of JSON. Everybody who records must use one clock:
 /// this uses the machine's.

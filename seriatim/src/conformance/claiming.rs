@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bench::*;
 use super::{Case, listed};
-use crate::store::{Claim, DueQuery, Lease};
+use crate::contract::{Claim, DueQuery, Lease};
 use crate::{ErrorKind, Job, Mode, Outcome, Queue};
 
 pub(super) fn cases() -> Vec<Case> {

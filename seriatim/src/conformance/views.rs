@@ -2,8 +2,8 @@
 
 use super::bench::*;
 use super::{Case, listed};
+use crate::contract::*;
 use crate::model::limits::PAGE_BYTES_MAX;
-use crate::store::*;
 use crate::{Job, Mode, Outcome, Queue};
 
 pub(super) fn cases() -> Vec<Case> {

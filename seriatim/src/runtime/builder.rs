@@ -21,6 +21,7 @@ use super::turn_log::TurnLog;
 use crate::batch::Batch;
 use crate::codec::Codec;
 use crate::context::Context;
+use crate::contract::{Origin, SharedStore};
 use crate::middleware::{self, Next};
 use crate::model::error::{Error, Result};
 use crate::model::id::REMOTE_NAME_START;
@@ -29,7 +30,6 @@ use crate::model::payload::Payload;
 use crate::model::queue::Queue;
 use crate::observe::Observer;
 use crate::outcomes::Outcomes;
-use crate::store::{Origin, SharedStore};
 use crate::worker::{Failure, Worker};
 
 /// The time between two heartbeats, unless the lease is short.

@@ -27,6 +27,7 @@ use super::splitter::{Fleet, Splitter};
 use super::summary::Counters;
 use super::surroundings::Surroundings;
 use super::troubles::Troubles;
+use crate::contract::{NodeView, QueueView, SharedStore, Store};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::NodeId;
@@ -34,7 +35,6 @@ use crate::model::queue::Queue;
 use crate::model::settle::{Outcome, plan};
 use crate::model::turn::Turn;
 use crate::observe::Observer;
-use crate::store::{NodeView, QueueView, SharedStore, Store};
 
 /// What an engine was told at its start.
 #[derive(Clone, Debug)]

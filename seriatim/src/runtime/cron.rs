@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::core::Core;
 use super::limits::{CRON_LATE_MARGIN, CRON_LOOK_BACK_MAX, CRON_REMEMBERED_MIN};
 use super::outage::Pauses;
+use crate::contract::{Push, QueueView};
 use crate::cron::{Cron, Missed};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::{Mode, Queue};
-use crate::store::{Push, QueueView};
 
 /// Most missed ticks that are caught up with.
 const CATCH_UP_MAX: usize = 100;

@@ -13,10 +13,10 @@ use super::core::Core;
 use super::limits::{DECLARE_EVERY, DECLARE_REST, DECLARE_TOLD_EVERY};
 use super::lock::lock;
 use super::outage::Pauses;
+use crate::contract::{QueueView, TroubleKind, Undeclared, declare_each};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::names::did_you_mean;
 use crate::model::queue::Queue;
-use crate::store::{QueueView, TroubleKind, Undeclared, declare_each};
 
 #[derive(Debug, Default)]
 pub(super) struct Definitions {

@@ -22,10 +22,10 @@ use super::pulse::Pulser;
 use super::shield::shielded_future;
 use super::summary::Summary;
 use super::{caretaker, definitions, fetch, guard, periodic, settle, slot};
+use crate::contract::SharedStore;
 use crate::machine;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::Queue;
-use crate::store::SharedStore;
 
 /// Runs handlers for the jobs of some queues.
 ///

@@ -14,6 +14,7 @@ use super::core::Core;
 use super::outage::Pauses;
 use crate::batch::Batch;
 use crate::context::Context;
+use crate::contract::{JobState, Push, SharedStore};
 use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::job::Job;
@@ -21,7 +22,6 @@ use crate::model::limits::PUSH_JOBS_MAX;
 use crate::model::queue::Queue;
 use crate::model::settle::{Fate, Outcome, Settlement};
 use crate::model::turn::Turn;
-use crate::store::{JobState, Push, SharedStore};
 use crate::worker::{Failure, Worker};
 
 /// The queue of the calls.

@@ -19,6 +19,7 @@ use super::source::Source;
 use super::turn_log::{TurnLog, in_a_word};
 use crate::batch::Undecodable;
 use crate::context::Context;
+use crate::contract::{Settled, Trouble, TroubleKind};
 use crate::middleware::wrap;
 use crate::model::clock::Timestamp;
 use crate::model::id::JobId;
@@ -27,7 +28,6 @@ use crate::model::settle::{Outcome, Settlement, Verdict, backoff_of, plan};
 use crate::model::turn::Turn;
 use crate::outcomes::Outcomes;
 use crate::steps::Interrupted;
-use crate::store::{Settled, Trouble, TroubleKind};
 use crate::worker::{Failure, Fatal, Handling, Prepared, Unstartable, Worker};
 
 /// How a handler ended.

@@ -34,7 +34,7 @@ use std::time::Duration;
 pub use run::run;
 
 use crate::checker::Report;
-use crate::store::Fault;
+use crate::stores::Fault;
 
 /// What a run is to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

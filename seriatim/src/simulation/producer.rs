@@ -8,12 +8,12 @@ use tokio::time::sleep;
 use super::wire::Wire;
 use super::world::World;
 use crate::client::Client;
+use crate::contract::Pushed;
 use crate::model::error::{ErrorKind, Result};
 use crate::model::job::Job;
 use crate::model::payload::Payload;
 use crate::model::queue::Queue;
 use crate::model::retry::Backoff;
-use crate::store::Pushed;
 
 /// Pushes all that it has to push.
 pub(super) async fn run(world: Arc<World>, number: usize) {

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::checker::{Event, Handed, History, JobFate, cause, tag};
+use crate::contract::{JobState, JobView, Pushed, Settled, Store};
 use crate::model::clock::Timestamp;
 use crate::model::id::{JobId, LaneId, Token};
 use crate::model::job::Job;
 use crate::model::queue::{Mode, Queue};
 use crate::model::settle::Settlement;
 use crate::model::turn::Turn;
-use crate::store::{JobState, JobView, Pushed, Settled, Store};
 
 use super::world::World;
 

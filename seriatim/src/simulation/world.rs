@@ -16,7 +16,7 @@ use super::scene::{Happening, Scene};
 use super::tape::Tape;
 use super::{Mutant, Options};
 use crate::model::clock::Timestamp;
-use crate::store::Memory;
+use crate::stores::Memory;
 
 /// The longest time between the loss of an answer and the deed. All are done before anybody may be called
 /// stuck.

@@ -9,13 +9,14 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::job::Job;
 use crate::model::turn::Turn;
 use crate::runtime::{Engine, EngineBuilder, Summary};
-use crate::store::*;
+use crate::stores::Memory;
 
 /// The store's clock at the start of a test.
 pub(super) const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
