@@ -13,7 +13,7 @@ use crate::engine::claim::scheduler::Scheduler;
 use crate::engine::claim::source::Source;
 use crate::engine::claim::splitter::Splitter;
 use crate::engine::core::{Core, Settings};
-use crate::engine::hooks::Extras;
+use crate::engine::hooks::Hooks;
 use crate::engine::lifecycle::Engine;
 use crate::engine::limits::{CANCEL_GRACE, PREFETCH_LANES_MAX};
 use crate::engine::settle::turn_log::TurnLog;
@@ -48,7 +48,7 @@ pub struct EngineBuilder {
     workers: Vec<Worker>,
     observer: Option<Arc<dyn Observer>>,
     takeover: bool,
-    extras: Extras,
+    hooks: Hooks,
 }
 
 impl EngineBuilder {
@@ -76,7 +76,7 @@ impl EngineBuilder {
             workers,
             observer: None,
             takeover: true,
-            extras: Extras::default(),
+            hooks: Hooks::default(),
         }
     }
 
@@ -184,7 +184,7 @@ impl EngineBuilder {
 
     /// Which queues this node prefers. Default: all alike.
     pub fn splitter(mut self, splitter: Splitter) -> Self {
-        self.extras.splitter = splitter;
+        self.hooks.splitter = splitter;
         self
     }
 
@@ -196,7 +196,7 @@ impl EngineBuilder {
 
     /// Logs the ends of turns with a log that others share. Default: one of the engine's own.
     pub fn turn_log(mut self, log: Arc<TurnLog>) -> Self {
-        self.extras.turn_log = log;
+        self.hooks.turn_log = log;
         self
     }
 
@@ -219,13 +219,13 @@ impl EngineBuilder {
         F: Fn(Context, Next) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcomes, Failure>> + Send + 'static,
     {
-        self.extras.middleware.push(middleware::erase(middleware));
+        self.hooks.middleware.push(middleware::erase(middleware));
         self
     }
 
     /// Decodes the payloads, as the clients encode them.
     pub fn codec(mut self, codec: impl Codec) -> Self {
-        self.extras.codec = Some(Arc::new(codec));
+        self.hooks.codec = Some(Arc::new(codec));
         self
     }
 
@@ -235,20 +235,20 @@ impl EngineBuilder {
         mut self,
         format: impl Fn(&Failure) -> String + Send + Sync + 'static,
     ) -> Self {
-        self.extras.format_error = Some(Arc::new(format));
+        self.hooks.format_error = Some(Arc::new(format));
         self
     }
 
     /// Pushes jobs by the clock. Entries of one name must be the same on all nodes.
     #[cfg(feature = "cron")]
     pub fn cron(mut self, cron: crate::cron::Cron) -> Self {
-        self.extras.crons.push(cron);
+        self.hooks.crons.push(cron);
         self
     }
 
     /// Does something again and again, beside the queues.
     pub fn periodic(mut self, periodic: Periodic) -> Self {
-        self.extras.periodic.push(periodic);
+        self.hooks.periodic.push(periodic);
         self
     }
 
@@ -269,14 +269,14 @@ impl EngineBuilder {
         F: Fn(Origin) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        self.extras.before_takeover = Some(Arc::new(move |origin| Box::pin(hook(origin))));
+        self.hooks.before_takeover = Some(Arc::new(move |origin| Box::pin(hook(origin))));
         self
     }
 
     /// Pretends that the engine runs in this process.
     #[cfg(test)]
     pub(in crate::engine) fn origin(mut self, origin: Origin) -> Self {
-        self.extras.origin = Some(origin);
+        self.hooks.origin = Some(origin);
         self
     }
 
@@ -286,14 +286,14 @@ impl EngineBuilder {
         F: FnOnce() -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        self.extras.on_start.push(Box::new(move || Box::pin(hook())));
+        self.hooks.on_start.push(Box::new(move || Box::pin(hook())));
         self
     }
 
     /// Is told when a handler fails with [`Fatal`](crate::Fatal), or a task of the engine has broken.
     /// The engine then stops as when it is asked to, and its run ends with an error of that kind.
     pub fn on_fatal(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.extras.on_fatal = Some(Arc::new(hook));
+        self.hooks.on_fatal = Some(Arc::new(hook));
         self
     }
 
@@ -305,7 +305,7 @@ impl EngineBuilder {
         F: Fn(Exhausted) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        self.extras.tells_exhausted = true;
+        self.hooks.tells_exhausted = true;
         let worker = exhausted::worker(self.store.clone(), hook);
         self.queue(exhausted::queue()).with(worker)
     }
@@ -330,16 +330,16 @@ impl EngineBuilder {
         }
         let sources = by_queue.into_iter().map(|(name, workers)| Source::new(name, workers));
         let core =
-            Core::new(self.store, self.settings, sources.collect(), self.observer, self.extras);
+            Core::new(self.store, self.settings, sources.collect(), self.observer, self.hooks);
         Ok(Engine::new(core, self.queues))
     }
 
     fn set_origin(&mut self) {
-        let extras = &mut self.extras;
-        let own = || extras.origin.take().or_else(Origin::of_this_process);
+        let hooks = &mut self.hooks;
+        let own = || hooks.origin.take().or_else(Origin::of_this_process);
         let origin = self.takeover.then(own).flatten();
-        let programs = extras.before_takeover.is_some();
-        extras.origin = origin.map(|origin| Origin { programs, ..origin });
+        let programs = hooks.before_takeover.is_some();
+        hooks.origin = origin.map(|origin| Origin { programs, ..origin });
     }
 
     /// The queues that there are workers for.
@@ -390,7 +390,7 @@ impl EngineBuilder {
 
     #[cfg(feature = "cron")]
     fn validate_crons(&self) -> Result<()> {
-        self.extras.crons.iter().try_for_each(|cron| {
+        self.hooks.crons.iter().try_for_each(|cron| {
             let queue = self.queues.iter().find(|queue| queue.name == cron.queue());
             cron.validate(queue).map_err(|e| e.in_field(format!("cron.{}", cron.name())))
         })

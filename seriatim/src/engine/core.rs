@@ -11,12 +11,12 @@ use crate::contract::{NodeView, QueueView, SharedStore, Store};
 use crate::engine::call::flags::Flags;
 use crate::engine::call::running::Running;
 use crate::engine::call::shield::shielded;
-use crate::engine::claim::dispatch::Pool;
+use crate::engine::claim::dispatch::Dispatch;
 use crate::engine::claim::held::Held;
 use crate::engine::claim::scheduler::Scheduler;
 use crate::engine::claim::source::Source;
 use crate::engine::claim::splitter::{Fleet, Splitter};
-use crate::engine::hooks::Extras;
+use crate::engine::hooks::Hooks;
 use crate::engine::outage::Outage;
 use crate::engine::phase::Phases;
 use crate::engine::settle::settler::{Ended, Settles};
@@ -26,7 +26,7 @@ use crate::engine::upkeep::lease::LeaseClock;
 use crate::engine::upkeep::periodic::{Account, Periodic};
 use crate::engine::upkeep::troubles::Troubles;
 use crate::handler::call::Call;
-use crate::handler::env::Surroundings;
+use crate::handler::env::CallEnv;
 use crate::lock::lock;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
@@ -58,12 +58,12 @@ pub(in crate::engine) struct Core {
     pub(in crate::engine) settings: Settings,
     pub(in crate::engine) sources: Vec<Source>,
     pub(in crate::engine) observer: Option<Arc<dyn Observer>>,
-    pub(in crate::engine) extras: Extras,
-    pub(in crate::engine) around: Arc<Surroundings>,
+    pub(in crate::engine) hooks: Hooks,
+    pub(in crate::engine) env: Arc<CallEnv>,
     pub(in crate::engine) periodic: Vec<(Periodic, Account)>,
     /// Why this process cannot go on, if somebody said so.
     pub(in crate::engine) fatal: Mutex<Option<String>>,
-    pub(in crate::engine) pool: Pool,
+    pub(in crate::engine) dispatch: Dispatch,
     pub(in crate::engine) held: Held,
     pub(in crate::engine) running: Running,
     pub(in crate::engine) flags: Flags,
@@ -101,14 +101,14 @@ impl Core {
         settings: Settings,
         sources: Vec<Source>,
         observer: Option<Arc<dyn Observer>>,
-        mut extras: Extras,
+        mut hooks: Hooks,
     ) -> Self {
-        let periodic = std::mem::take(&mut extras.periodic);
+        let periodic = std::mem::take(&mut hooks.periodic);
         let periodic = periodic.into_iter().map(|one| (one, Account::default())).collect();
-        let around = Arc::new(Surroundings::new(store.clone(), extras.codec.take()));
+        let env = Arc::new(CallEnv::new(store.clone(), hooks.codec.take()));
         let limits = sources.iter().map(Source::concurrency);
-        let pool =
-            Pool::new(limits, settings.scheduler, settings.concurrency, settings.prefetch_max);
+        let dispatch =
+            Dispatch::new(limits, settings.scheduler, settings.concurrency, settings.prefetch_max);
         let node = NodeId::unique(&settings.node_name);
         let preferred = Mutex::new(vec![true; sources.len()]);
         Self {
@@ -118,11 +118,11 @@ impl Core {
             settings,
             sources,
             observer,
-            extras,
-            around,
+            hooks,
+            env,
             periodic,
             fatal: Mutex::default(),
-            pool,
+            dispatch,
             held: Held::default(),
             running: Running::default(),
             flags: Flags::default(),
@@ -218,7 +218,7 @@ impl Core {
             return;
         }
         let queue = self.sources[source].definition_for(turns.first());
-        self.release_call(&Arc::new(Call::unstarted(self.around.clone(), queue, turns)));
+        self.release_call(&Arc::new(Call::unstarted(self.env.clone(), queue, turns)));
     }
 
     /// The same for turns that are a call already.
@@ -233,7 +233,7 @@ impl Core {
 
     /// Whether somebody wants to know of the turns that are settled.
     pub(in crate::engine) fn keeps_witness(&self) -> bool {
-        self.observer.is_some() || self.extras.tells_exhausted
+        self.observer.is_some() || self.hooks.tells_exhausted
     }
 
     /// A task of the engine is no more, and without it nothing would be right.
@@ -245,7 +245,7 @@ impl Core {
     pub(in crate::engine) fn fatal(&self, why: &str) {
         tracing::error!("fatal: {why}; stopping");
         if lock(&self.fatal).replace(why.to_owned()).is_none() {
-            self.extras.fatal(why);
+            self.hooks.fatal(why);
         }
         self.told_to_stop.notify_one();
     }
@@ -257,7 +257,7 @@ impl Core {
 
     /// Looks who is there, and so which sources this node prefers.
     pub(in crate::engine) async fn split(&self) -> Result<()> {
-        if matches!(self.extras.splitter, Splitter::All) {
+        if matches!(self.hooks.splitter, Splitter::All) {
             return Ok(());
         }
         let (node, now) = (self.node(), self.store_now());
@@ -269,7 +269,7 @@ impl Core {
         nodes.dedup();
         let fleet = Fleet::of(&node, &nodes);
         let prefers = |source: &Source| {
-            let prefers = shielded(|| self.extras.splitter.prefers(&fleet, &source.name));
+            let prefers = shielded(|| self.hooks.splitter.prefers(&fleet, &source.name));
             prefers.unwrap_or_else(|text| {
                 tracing::error!(queue = &*source.name, "the splitter panicked: {text}");
                 true
@@ -283,12 +283,12 @@ impl Core {
     /// Takes new work from now on, or none.
     pub(in crate::engine) fn take_work(&self, takes: bool) {
         self.quiet.store(!takes, Ordering::Relaxed);
-        self.pool.room.notify_one();
+        self.dispatch.room.notify_one();
     }
 
     /// Sends back all that waits for a slot.
     pub(in crate::engine) fn release_waiting(&self) {
-        for (source, turns) in self.pool.take_all() {
+        for (source, turns) in self.dispatch.take_all() {
             self.release(source, turns);
         }
     }

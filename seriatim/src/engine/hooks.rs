@@ -26,7 +26,7 @@ pub(in crate::engine) type FormatError = dyn Fn(&Failure) -> String + Send + Syn
 pub(in crate::engine) type OnFatal = dyn Fn(&str) + Send + Sync;
 
 #[derive(Default)]
-pub(in crate::engine) struct Extras {
+pub(in crate::engine) struct Hooks {
     pub(in crate::engine) middleware: Vec<Arc<Middleware>>,
     pub(in crate::engine) codec: Option<Arc<dyn Codec>>,
     pub(in crate::engine) format_error: Option<Arc<FormatError>>,
@@ -46,7 +46,7 @@ pub(in crate::engine) struct Extras {
     pub(in crate::engine) tells_exhausted: bool,
 }
 
-impl Extras {
+impl Hooks {
     /// A failure as it is kept with its jobs.
     pub(in crate::engine) fn text_of(&self, failure: &Failure) -> String {
         // Neither a formatter nor a `Display` that panics may take the outcome with it.
@@ -65,8 +65,8 @@ impl Extras {
     }
 }
 
-impl fmt::Debug for Extras {
+impl fmt::Debug for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Extras").field("middleware", &self.middleware.len()).finish_non_exhaustive()
+        f.debug_struct("Hooks").field("middleware", &self.middleware.len()).finish_non_exhaustive()
     }
 }

@@ -63,7 +63,7 @@ impl Engine {
     }
 
     pub(in crate::engine) fn new(mut core: Core, queues: Vec<Queue>) -> Self {
-        let on_start = std::mem::take(&mut core.extras.on_start);
+        let on_start = std::mem::take(&mut core.hooks.on_start);
         core.definitions = Definitions::new(queues);
         Self { core: Arc::new(core), on_start }
     }
@@ -95,7 +95,7 @@ impl Engine {
             let fatal = |text: String| Error::new(ErrorKind::Fatal, text);
             let started = shielded_future(async { hook().await }).await;
             started.map_err(|text| fatal(format!("on_start panicked: {text}")))?.map_err(
-                |failure| fatal(format!("on_start failed: {}", core.extras.text_of(&failure))),
+                |failure| fatal(format!("on_start failed: {}", core.hooks.text_of(&failure))),
             )?;
         }
         tokio::pin!(stop);
@@ -130,7 +130,7 @@ impl Engine {
         core.settles.close();
         let _ = timeout(FLUSH_MAX, settler.join_next()).await;
         upkeep.end().await;
-        core.extras.turn_log.tell_left_out(true);
+        core.hooks.turn_log.tell_left_out(true);
         let unsettled = core.held.count();
         if unsettled == 0 {
             let goodbye = Pulser::new(core.clone(), core.store_now()).goodbye();
@@ -189,7 +189,7 @@ async fn start(core: &Arc<Core>) -> Result<Upkeep> {
     spawn(&mut tasks, core, "definitions", definitions::run(core.clone()));
     spawn(&mut tasks, core, "maintenance", maintenance::run(core.clone()));
     #[cfg(feature = "cron")]
-    for cron in &core.extras.crons {
+    for cron in &core.hooks.crons {
         spawn(
             &mut tasks,
             core,
@@ -243,12 +243,12 @@ async fn drain(core: &Core, fetcher: &mut JoinSet<()>, slots: &mut JoinSet<()>) 
     let settings = &core.settings;
     let end = Instant::now() + settings.shutdown_timeout;
     core.phases.drain();
-    core.around.draining.store(true, Ordering::Relaxed);
+    core.env.draining.store(true, Ordering::Relaxed);
     core.release_waiting();
     // A claim in flight is awaited: cut off, its lanes would stay claimed until the lease ends.
     let _ = timeout_at(end, fetcher.join_next()).await;
     core.release_waiting();
-    core.pool.close();
+    core.dispatch.close();
     if timeout_at(end, join_all(slots)).await.is_ok() {
         return;
     }

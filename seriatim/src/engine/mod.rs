@@ -1,8 +1,8 @@
 //! The engine: fetch → execute → settle, in batches from end to end.
 //!
 //! One task claims (`fetch`), as many as `concurrency` run handlers (`slot`, `perform`), one
-//! settles (`settle`), one beats (`pulse`), one guards the lease by the monotonic clock (`guard`),
-//! and one takes over what dead nodes held (`caretaker`). They share a [`core::Core`] and nothing
+//! settles (`settle`), one beats (`heartbeat`), one guards the lease by the monotonic clock (`guard`),
+//! and one takes over what dead nodes held (`maintenance`). They share a [`core::Core`] and nothing
 //! else. The beat and the guard have a thread of their own (`beats`). A panic of the user's code stays
 //! where it was called (`shield`); a task of the engine that ends or panics stops the engine. No task is spawned for a job: a handler that ends without waiting costs a queue pop and
 //! a push.

@@ -135,7 +135,7 @@ impl<T> Batch<T> {
                     left_out.push(job.id);
                     continue;
                 }
-                let plain = match &call.around.codec {
+                let plain = match &call.env.codec {
                     None => Ok(Cow::Borrowed(&job.payload)),
                     Some(codec) => codec.decode(&job.payload).map(Cow::Owned),
                 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::handler::control::Control;
-use crate::handler::env::Surroundings;
+use crate::handler::env::CallEnv;
 use crate::model::id::{JobId, LaneId};
 use crate::model::queue::Queue;
 use crate::model::turn::Turn;
@@ -23,19 +23,15 @@ pub(crate) struct Call {
     pub(crate) timeout: Option<Duration>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) control: Control,
-    pub(crate) around: Arc<Surroundings>,
+    pub(crate) env: Arc<CallEnv>,
 }
 
 impl Call {
     /// A call of turns that go back without having started.
-    pub(crate) fn unstarted(
-        around: Arc<Surroundings>,
-        queue: Arc<Queue>,
-        turns: Vec<Turn>,
-    ) -> Self {
+    pub(crate) fn unstarted(env: Arc<CallEnv>, queue: Arc<Queue>, turns: Vec<Turn>) -> Self {
         let control = Control::default();
         let expired = Vec::new();
-        Self { queue, turns, expired, timeout: None, deadline: None, control, around }
+        Self { queue, turns, expired, timeout: None, deadline: None, control, env }
     }
 
     /// Whether all jobs of it are flagged for cancellation.

@@ -48,7 +48,7 @@ impl Context {
 
     /// The store that the call came from: to push what follows from it, for one.
     pub fn store(&self) -> &SharedStore {
-        &self.call.around.store
+        &self.call.env.store
     }
 
     /// Ends all turns of the call as done in `transaction`, and commits it: what the handler wrote in it
@@ -83,7 +83,7 @@ impl Context {
 
     /// Whether the node stops: a handler that can be taken up again later had better end.
     pub fn is_draining(&self) -> bool {
-        self.call.around.draining.load(Ordering::Relaxed)
+        self.call.env.draining.load(Ordering::Relaxed)
     }
 
     /// The steps of a lane, of which those that have ended already are not run again.
@@ -100,7 +100,7 @@ impl Context {
         self.tell(lane, progress);
         // Once pending, the call is listed among those whose progress is looked for.
         tokio::task::yield_now().await;
-        self.call.around.hurry.notify_one();
+        self.call.env.hurry.notify_one();
         self.call.control.all_arrived().await;
     }
 

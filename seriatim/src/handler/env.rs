@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use crate::contract::SharedStore;
 use crate::handler::codec::Codec;
 
-pub(crate) struct Surroundings {
+pub(crate) struct CallEnv {
     pub(crate) store: SharedStore,
     /// How payloads are read, where not as they are stored.
     pub(crate) codec: Option<Arc<dyn Codec>>,
@@ -19,14 +19,14 @@ pub(crate) struct Surroundings {
     pub(crate) draining: AtomicBool,
 }
 
-impl Surroundings {
+impl CallEnv {
     pub(crate) fn new(store: SharedStore, codec: Option<Arc<dyn Codec>>) -> Self {
         Self { store, codec, hurry: Notify::new(), draining: AtomicBool::new(false) }
     }
 }
 
-impl fmt::Debug for Surroundings {
+impl fmt::Debug for CallEnv {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Surroundings").field("draining", &self.draining).finish_non_exhaustive()
+        f.debug_struct("CallEnv").field("draining", &self.draining).finish_non_exhaustive()
     }
 }

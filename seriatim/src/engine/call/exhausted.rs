@@ -83,7 +83,7 @@ pub(in crate::engine) async fn announce<'t>(
     core: &Core,
     turns: impl Iterator<Item = (&'t Turn, &'t Settlement)>,
 ) {
-    if !core.extras.tells_exhausted {
+    if !core.hooks.tells_exhausted {
         return;
     }
     let jobs: Vec<Job> = turns.flat_map(|(turn, settlement)| calls(turn, settlement)).collect();

@@ -111,8 +111,8 @@ fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<
     let timeout = options().filter_map(|options| options.timeout).chain(usual).min();
     let timeout = timeout.or(worker.and_then(|worker| worker.timeout_default));
     let deadline = timeout.map(|length| Instant::now() + length);
-    let (control, around) = (Control::default(), core.around.clone());
-    Call { queue, turns, expired, timeout, deadline, control, around }
+    let (control, env) = (Control::default(), core.env.clone());
+    Call { queue, turns, expired, timeout, deadline, control, env }
 }
 
 async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Undecodable) {
@@ -130,7 +130,7 @@ async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Undecod
         return (Ending::Answered(Ok(Outcomes::new())), undecodable);
     };
     core.counters.called();
-    let mut handling = match core.extras.middleware.as_slice() {
+    let mut handling = match core.hooks.middleware.as_slice() {
         [] => handling,
         all => match shielded(|| wrap(all, &Context::new(call.clone()), handling)) {
             Ok(handling) => handling,
@@ -231,7 +231,7 @@ fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Ou
             if let Some(why) = failure.downcast_ref::<Fatal>() {
                 core.fatal(&why.0);
             }
-            let text = core.extras.text_of(&failure);
+            let text = core.hooks.text_of(&failure);
             match reason {
                 Some(Stop::TimedOut) => Err(failed(format!("{}: {text}", timed_out(call)))),
                 _ => Err(failed(text)),
@@ -315,7 +315,7 @@ fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
         let settled = Settled::Ok { cancelled: Vec::new() };
         core.counters
             .settled([Jobs::of(turn, settlement).ending(settlement, &settled)].into_iter());
-        core.extras.turn_log.settled(turn, settlement, &[]);
+        core.hooks.turn_log.settled(turn, settlement, &[]);
         if let Some(observer) = &core.observer {
             observer.ended(turn, &done_verdict(call, turn));
             observer.settling(turn, settlement);

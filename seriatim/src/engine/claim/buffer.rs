@@ -10,7 +10,7 @@ use crate::engine::limits::{
 use crate::model::turn::Turn;
 
 #[derive(Debug)]
-pub(in crate::engine) struct Lot {
+pub(in crate::engine) struct QueueBuffer {
     waiting: VecDeque<Waiting>,
     /// Most lanes in one call.
     pub(in crate::engine) batch: usize,
@@ -49,7 +49,7 @@ struct Fill {
     left: usize,
 }
 
-impl Lot {
+impl QueueBuffer {
     pub(in crate::engine) fn new(limit: usize, slots: usize, ahead: usize) -> Self {
         Self {
             waiting: VecDeque::new(),

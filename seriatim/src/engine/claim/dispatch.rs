@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::engine::claim::buffer::Lot;
+use crate::engine::claim::buffer::QueueBuffer;
 use crate::engine::claim::scheduler::{Scheduler, Waiting};
 use crate::engine::limits::{CRASHED_CHANCE_EVERY, PREFETCH_LANES_MAX};
 use crate::lock::lock;
@@ -14,7 +14,7 @@ use crate::model::turn::Turn;
 
 /// Between the fetcher, which fills it, and the slots, which empty it.
 #[derive(Debug)]
-pub(in crate::engine) struct Pool {
+pub(in crate::engine) struct Dispatch {
     state: Mutex<State>,
     /// Rung when there is something to run.
     work: Notify,
@@ -24,7 +24,7 @@ pub(in crate::engine) struct Pool {
 
 #[derive(Debug)]
 struct State {
-    lots: Vec<Lot>,
+    buffers: Vec<QueueBuffer>,
     scheduler: Scheduler,
     concurrency: usize,
     busy: usize,
@@ -71,7 +71,7 @@ impl Want {
     }
 }
 
-impl Pool {
+impl Dispatch {
     /// A pool for queues that may each run so many calls at once.
     pub(in crate::engine) fn new(
         limits: impl Iterator<Item = usize>,
@@ -79,9 +79,9 @@ impl Pool {
         concurrency: usize,
         ahead: usize,
     ) -> Self {
-        let lots = limits.map(|limit| Lot::new(limit, concurrency, ahead)).collect();
+        let buffers = limits.map(|limit| QueueBuffer::new(limit, concurrency, ahead)).collect();
         let state = State {
-            lots,
+            buffers,
             scheduler,
             concurrency,
             busy: 0,
@@ -116,12 +116,12 @@ impl Pool {
         let mut state = lock(&self.state);
         if let Some(finished) = finished {
             state.busy -= 1;
-            state.lots[finished.source].ended(finished.turns);
+            state.buffers[finished.source].ended(finished.turns);
         }
         let Some(picked) = state.pick() else {
             return if state.closed { Ok(None) } else { Err(()) };
         };
-        let low = state.lots[picked.source].is_low();
+        let low = state.buffers[picked.source].is_low();
         drop(state);
         if low {
             self.room.notify_one();
@@ -139,7 +139,7 @@ impl Pool {
         first: bool,
     ) -> Want {
         let mut state = lock(&self.state);
-        let lot = &mut state.lots[source];
+        let lot = &mut state.buffers[source];
         lot.batch = queue.map_or(1, |queue| queue.batch_size as usize).max(1);
         lot.weight = queue.map_or(1, |queue| queue.weight).max(1);
         state.want(source, most, first)
@@ -161,12 +161,12 @@ impl Pool {
         let mut state = lock(&self.state);
         if want.crashed > 0 {
             state.reserved = state.reserved.filter(|reserved| *reserved != source);
-            state.lots[source].crashed_chance = Instant::now();
+            state.buffers[source].crashed_chance = Instant::now();
         }
         let place = state.next_place;
         state.next_place += 1;
-        state.lots[source].add(turns, place, want.lanes);
-        let calls = state.lots[source].calls();
+        state.buffers[source].add(turns, place, want.lanes);
+        let calls = state.buffers[source].calls();
         let idle = state.concurrency - state.busy;
         drop(state);
         for _ in 0..calls.min(idle).max(1) {
@@ -177,22 +177,22 @@ impl Pool {
     /// Takes what has waited too long.
     pub(in crate::engine) fn take_old(&self) -> Vec<(usize, Vec<Turn>)> {
         let mut state = lock(&self.state);
-        let lots = state.lots.iter_mut().map(Lot::take_old).enumerate();
-        lots.filter(|(_, turns)| !turns.is_empty()).collect()
+        let buffers = state.buffers.iter_mut().map(QueueBuffer::take_old).enumerate();
+        buffers.filter(|(_, turns)| !turns.is_empty()).collect()
     }
 
     /// Takes all that waits of a queue.
     pub(in crate::engine) fn take_all_of(&self, source: usize) -> Vec<Turn> {
         let mut state = lock(&self.state);
         state.reserved = state.reserved.filter(|reserved| *reserved != source);
-        state.lots[source].take_all()
+        state.buffers[source].take_all()
     }
 
     /// Takes all that waits.
     pub(in crate::engine) fn take_all(&self) -> Vec<(usize, Vec<Turn>)> {
         let mut state = lock(&self.state);
-        let lots = state.lots.iter_mut().map(Lot::take_all).enumerate();
-        lots.filter(|(_, turns)| !turns.is_empty()).collect()
+        let buffers = state.buffers.iter_mut().map(QueueBuffer::take_all).enumerate();
+        buffers.filter(|(_, turns)| !turns.is_empty()).collect()
     }
 
     /// Lets the slots end when they are through.
@@ -203,13 +203,13 @@ impl Pool {
 
     /// Whether anything waits for a slot.
     pub(in crate::engine) fn is_waiting(&self) -> bool {
-        lock(&self.state).lots.iter().any(|lot| lot.calls() > 0)
+        lock(&self.state).buffers.iter().any(|lot| lot.calls() > 0)
     }
 
     /// Calls under way, and how many turns of each source wait for a slot.
     pub(in crate::engine) fn load(&self) -> (usize, Vec<usize>) {
         let state = lock(&self.state);
-        (state.busy, state.lots.iter().map(Lot::len).collect())
+        (state.busy, state.buffers.iter().map(QueueBuffer::len).collect())
     }
 }
 
@@ -219,22 +219,22 @@ impl State {
         if self.busy + usize::from(self.reserved.is_some()) >= self.concurrency {
             return None;
         }
-        let lots = self.lots.iter().enumerate();
-        let waiting = lots.filter_map(|(source, lot)| {
+        let buffers = self.buffers.iter().enumerate();
+        let waiting = buffers.filter_map(|(source, lot)| {
             let (claimed, served, weight) = (lot.next_place()?, lot.served, lot.weight);
             Some(Waiting { source, claimed, served, weight })
         });
         let source = self.scheduler.next(waiting)?;
         self.served += 1;
-        self.lots[source].served = self.served;
+        self.buffers[source].served = self.served;
         self.busy += 1;
-        Some(Picked { source, turns: self.lots[source].take_call() })
+        Some(Picked { source, turns: self.buffers[source].take_call() })
     }
 
     fn want(&mut self, source: usize, most: usize, first: bool) -> Want {
-        let waiting: usize = self.lots.iter().map(Lot::calls).sum();
+        let waiting: usize = self.buffers.iter().map(QueueBuffer::calls).sum();
         let slots = (self.concurrency - self.busy).saturating_sub(waiting);
-        let lot = &self.lots[source];
+        let lot = &self.buffers[source];
         let own = (lot.limit.saturating_sub(lot.busy)).saturating_sub(lot.calls());
         // What others have claimed ahead must not keep out whose turn it is: it gets in line.
         let in_line = usize::from(first && lot.calls() == 0 && waiting > 0);
@@ -242,7 +242,7 @@ impl State {
         if free == 0 && self.reserved.is_none() {
             self.reserve(source);
         }
-        let lot = &self.lots[source];
+        let lot = &self.buffers[source];
         let kept =
             self.reserved == Some(source) && self.busy < self.concurrency && lot.busy < lot.limit;
         let crashed = if kept { free.max(1) } else { free };
@@ -256,7 +256,7 @@ impl State {
     }
 
     fn reserve(&mut self, source: usize) {
-        let lot = &self.lots[source];
+        let lot = &self.buffers[source];
         // Its own limit must not be what keeps it waiting, or the slot would idle for others.
         let may_run = lot.busy < lot.limit || lot.limit >= self.concurrency;
         if lot.busy > 0 && may_run && lot.crashed_chance.elapsed() > CRASHED_CHANCE_EVERY {

@@ -99,10 +99,10 @@ impl Fetcher {
                 break;
             }
             if self.looks[place].is_aside() {
-                self.core.pool.unreserve(place);
+                self.core.dispatch.unreserve(place);
                 continue;
             }
-            if !self.core.prefers(place) && (claimed || self.core.pool.is_waiting()) {
+            if !self.core.prefers(place) && (claimed || self.core.dispatch.is_waiting()) {
                 // Another node's, and this one has enough to do.
                 continue;
             }
@@ -224,7 +224,7 @@ impl Fetcher {
             || source.paused_until().is_some()
             || !source.stands()
         {
-            core.pool.unreserve(place);
+            core.dispatch.unreserve(place);
             return Want::default();
         }
         let definition = source.definition();
@@ -236,7 +236,7 @@ impl Fetcher {
         let held =
             core.held.count() - core.settles.aside().min(PUT_ASIDE_MAX).min(core.held.count());
         let most = HELD_LANES_MAX.saturating_sub(held).min(look.most);
-        core.pool.want(place, definition.as_deref(), most, first)
+        core.dispatch.want(place, definition.as_deref(), most, first)
     }
 
     async fn claim(&mut self, place: usize, want: Want) -> bool {
@@ -263,7 +263,7 @@ impl Fetcher {
             let renamed = core.node() != node;
             got = self.took(place, want, claimed, renamed).await;
         } else {
-            core.pool.fill(place, Vec::new(), want);
+            core.dispatch.fill(place, Vec::new(), want);
         }
         if let Some(error) = error {
             self.failed(place, want, error).await;
@@ -285,14 +285,14 @@ impl Fetcher {
         if renamed {
             // Claimed under a name that is given up: nobody would keep the lease.
             core.release(place, claimed.turns);
-            core.pool.fill(place, Vec::new(), want);
+            core.dispatch.fill(place, Vec::new(), want);
             return got > 0;
         }
         if got > 0 && core.sources[place].definition().is_none() {
             // The queue was made by a push after this node had started.
             let _ = core.read_definitions().await;
         }
-        core.pool.fill(place, claimed.turns, want);
+        core.dispatch.fill(place, claimed.turns, want);
         got > 0
     }
 
@@ -350,7 +350,7 @@ impl Fetcher {
 
     /// What has waited too long for a slot goes back, so that other nodes can take it.
     fn release_old(&self) {
-        for (place, turns) in self.core.pool.take_old() {
+        for (place, turns) in self.core.dispatch.take_old() {
             tracing::debug!(
                 queue = &*self.core.sources[place].name,
                 lanes = turns.len(),
@@ -360,7 +360,7 @@ impl Fetcher {
         }
         for (place, source) in self.core.sources.iter().enumerate() {
             if source.paused_until().is_some() {
-                self.core.release(place, self.core.pool.take_all_of(place));
+                self.core.release(place, self.core.dispatch.take_all_of(place));
             }
         }
     }
@@ -377,7 +377,7 @@ impl Fetcher {
                     self.looks.iter_mut().for_each(|look| look.next = Next::Now);
                 }
             }
-            () = core.pool.room.notified() => {}
+            () = core.dispatch.room.notified() => {}
             () = core.phases.draining() => {}
         }
     }

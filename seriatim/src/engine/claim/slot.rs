@@ -11,7 +11,7 @@ use crate::engine::limits::CALLS_BEFORE_YIELD;
 pub(in crate::engine) async fn run(core: Arc<Core>) {
     let mut finished = None;
     let mut calls = 0u32;
-    while let Some(picked) = core.pool.next(finished.take()).await {
+    while let Some(picked) = core.dispatch.next(finished.take()).await {
         finished = Some(Finished { source: picked.source, turns: picked.turns.len() });
         perform(&core, picked).await;
         calls = calls.wrapping_add(1);

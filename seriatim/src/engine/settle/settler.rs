@@ -234,7 +234,7 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
         let (true, Some((call, place))) = (known, witness) else { continue };
         let turn = &call.turns[place];
         if let Settled::Ok { cancelled } = &settled {
-            core.extras.turn_log.settled(turn, &settlement, cancelled);
+            core.hooks.turn_log.settled(turn, &settlement, cancelled);
         }
         if let Some(observer) = &core.observer {
             observer.settled(turn, &settlement, &settled, sent_at);

@@ -19,7 +19,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(30);
 
 /// Refuses entries whose queues forget too soon which ticks have been pushed.
 pub(in crate::engine) fn check(core: &Core, queues: &[QueueView]) -> Result<()> {
-    core.extras.crons.iter().try_for_each(|cron| window(cron, queues).map(drop))
+    core.hooks.crons.iter().try_for_each(|cron| window(cron, queues).map(drop))
 }
 
 /// Pushes the jobs of one entry at its ticks.

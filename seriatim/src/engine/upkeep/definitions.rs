@@ -124,7 +124,7 @@ impl Core {
                 source.stand(refused.is_none());
             }
         }
-        self.pool.room.notify_one();
+        self.dispatch.room.notify_one();
     }
 
     fn tell_undeclared(&self, refused: &Undeclared) {
@@ -163,7 +163,7 @@ impl Core {
         };
         let workers = sources.clone().filter(|queue| !own.is_empty() && !declared(queue)).map(slip);
         #[cfg(feature = "cron")]
-        let entries = self.extras.crons.iter().filter_map(|cron| {
+        let entries = self.hooks.crons.iter().filter_map(|cron| {
             let queue = cron.queue();
             let is_known = declared(queue) || sources.clone().any(|source| source == queue);
             let near = did_you_mean(queue, own.iter().copied().chain(sources.clone()));

@@ -43,7 +43,7 @@ struct Load {
 
 impl Load {
     fn of(core: &Core) -> Self {
-        let (busy, waiting) = core.pool.load();
+        let (busy, waiting) = core.dispatch.load();
         let mut prefetched = BTreeMap::new();
         for (source, turns) in core.sources.iter().zip(waiting).filter(|(_, turns)| *turns > 0) {
             *prefetched.entry(source.name.to_string()).or_default() += turns as u32;
@@ -83,7 +83,7 @@ impl Pulser {
             started_at,
             lease: settings.lease,
             troubles: Vec::new(),
-            origin: core.extras.origin.clone(),
+            origin: core.hooks.origin.clone(),
         };
         let (told, named) = (Load::default(), Instant::now());
         let untold = Vec::new();
@@ -136,7 +136,7 @@ impl Pulser {
                 biased;
                 () = tokio::time::sleep(step) => {}
                 () = core.gone.notified() => return,
-                () = core.around.hurry.notified() => {}
+                () = core.env.hurry.notified() => {}
             }
             let news = core.running.has_progress() || core.troubles.changed();
             if Instant::now() >= until || news {

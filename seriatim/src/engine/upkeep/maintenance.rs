@@ -27,34 +27,34 @@ const WHY: &str = "its process died or lost its lease";
 /// Takes care until the engine ends.
 pub(in crate::engine) async fn run(core: Arc<Core>) {
     let (swept, defined) = (Instant::now(), Instant::now());
-    let mut caretaker = Caretaker { core, swept, defined, neighbours: Neighbours::default() };
+    let mut maintenance = Maintenance { core, swept, defined, neighbours: Neighbours::default() };
     // The first look does not wait: this may be the successor of a process that was killed.
-    if let Err(error) = caretaker.take_over().await {
-        caretaker.core.outage.failed("the look for nodes that are gone", &error);
+    if let Err(error) = maintenance.take_over().await {
+        maintenance.core.outage.failed("the look for nodes that are gone", &error);
     }
     loop {
         // The nodes of a fleet start together; their rounds should not stay together.
-        let interval = caretaker.core.settings.rescue_interval;
+        let interval = maintenance.core.settings.rescue_interval;
         tokio::time::sleep(interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
-        match caretaker.round().await {
+        match maintenance.round().await {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Unsupported => {}
-            Err(error) if error.kind() == ErrorKind::NodeGone => caretaker.core.gone.notify_one(),
-            Err(error) => caretaker.core.outage.failed("upkeep", &error),
+            Err(error) if error.kind() == ErrorKind::NodeGone => maintenance.core.gone.notify_one(),
+            Err(error) => maintenance.core.outage.failed("upkeep", &error),
         }
     }
 }
 
-struct Caretaker {
+struct Maintenance {
     core: Arc<Core>,
     swept: Instant,
     defined: Instant,
     neighbours: Neighbours,
 }
 
-impl Caretaker {
+impl Maintenance {
     async fn round(&mut self) -> Result<()> {
-        self.core.extras.turn_log.tell_left_out(false);
+        self.core.hooks.turn_log.tell_left_out(false);
         // What keeps it from rescuing must not keep it from the rest.
         let rescued = self.rescue_all().await;
         if self.neighbours.any_gone(&self.core) {
@@ -127,7 +127,7 @@ impl Caretaker {
         for (place, settled) in settled {
             let (turn, settlement) = (&turns[place], &settlements[place]);
             if let Settled::Ok { cancelled } = &settled {
-                core.extras.turn_log.settled(turn, settlement, cancelled);
+                core.hooks.turn_log.settled(turn, settlement, cancelled);
             }
             if let (true, Some(observer)) = (settled.is_ok() || !repeated, &core.observer) {
                 observer.settled(turn, settlement, &settled, sent_at);

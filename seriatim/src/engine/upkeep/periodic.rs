@@ -136,7 +136,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
             account.is(PeriodicState::Work);
             // A panic is a failure of this run, not the end of the worker.
             let tick = Tick { core: core.clone() };
-            let run = async { (periodic.run)(tick).await.map_err(|e| core.extras.text_of(&e)) };
+            let run = async { (periodic.run)(tick).await.map_err(|e| core.hooks.text_of(&e)) };
             let error = match shielded_future(run).await {
                 Ok(answer) => answer.err(),
                 Err(text) => Some(format!("it panicked: {text}")),

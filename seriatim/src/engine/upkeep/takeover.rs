@@ -13,13 +13,13 @@ pub(in crate::engine) struct Neighbours(Vec<Origin>);
 impl Neighbours {
     /// Whether one of them is gone since. Asks no store.
     pub(in crate::engine) fn any_gone(&self, core: &Core) -> bool {
-        let Some(here) = &core.extras.origin else { return false };
+        let Some(here) = &core.hooks.origin else { return false };
         self.0.iter().any(|origin| origin.is_gone_from(here))
     }
 
     /// Looks for them, and declares dead those that are gone. True if there was one.
     pub(in crate::engine) async fn look(&mut self, core: &Core) -> Result<bool> {
-        let Some(here) = &core.extras.origin else { return Ok(false) };
+        let Some(here) = &core.hooks.origin else { return Ok(false) };
         let own = core.node();
         let (mut any, mut living) = (false, Vec::new());
         for view in core.store.nodes().await? {
@@ -58,13 +58,13 @@ async fn declare_dead(core: &Core, view: &NodeView, origin: &Origin) -> Result<b
 
 /// Ends what the process has left behind. After an error its claims must stand.
 async fn clear_up(core: &Core, origin: &Origin) -> std::result::Result<(), String> {
-    match (&core.extras.before_takeover, origin.programs) {
+    match (&core.hooks.before_takeover, origin.programs) {
         (_, false) => Ok(()),
         (Some(hook), true) => {
             let cleared = shielded_future(async { hook(origin.clone()).await }).await;
             cleared
                 .map_err(|text| format!("before_takeover panicked: {text}"))?
-                .map_err(|failure| core.extras.text_of(&failure))
+                .map_err(|failure| core.hooks.text_of(&failure))
         }
         (None, true) => {
             Err("it may have left programs behind, and this engine cannot look for them".to_owned())
