@@ -43,10 +43,11 @@ pub use engine::{
 pub use handler::batch::{Batch, Lane};
 pub use handler::codec::Codec;
 pub use handler::context::Context;
+pub use handler::failure::{Failure, Fatal, Unstartable};
 pub use handler::middleware::Next;
 pub use handler::outcomes::Outcomes;
 pub use handler::steps::Steps;
-pub use handler::worker::{Failure, Fatal, Perform, Unstartable, Worker};
+pub use handler::worker::{Perform, Worker};
 pub use model::clock::Timestamp;
 pub use model::error::{Error, ErrorKind, Result};
 pub use model::id::{JobId, LaneId, NodeId, REMOTE_NAME_START, Token};

@@ -11,8 +11,8 @@ use crate::engine::claim::splitter::Splitter;
 use crate::engine::settle::turn_log::TurnLog;
 use crate::engine::upkeep::periodic::Periodic;
 use crate::handler::codec::Codec;
+use crate::handler::failure::Failure;
 use crate::handler::middleware::Middleware;
-use crate::handler::worker::Failure;
 
 pub(in crate::engine) type Starting = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 

@@ -25,7 +25,6 @@ mod upkeep;
 
 pub use builder::EngineBuilder;
 pub use call::exhausted::Exhausted;
-pub(crate) use call::perform::done_verdict;
 pub use claim::scheduler::Scheduler;
 pub use claim::splitter::{Fleet, Prefer, Splitter};
 pub use handle::{Handle, RunningCall};

@@ -7,13 +7,11 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 
 use crate::handler::call::Call;
+use crate::handler::control::Undecodable;
 use crate::model::error::{Error, Result};
 use crate::model::id::{JobId, LaneId, Token};
 use crate::model::payload::Payload;
 use crate::model::turn::{Turn, TurnJob};
-
-/// Jobs whose payloads cannot be decoded, and why.
-pub(crate) type Undecodable = Vec<(JobId, Arc<str>)>;
 
 /// The lanes of one handler call, up to the queue's `batch_size`; at least one.
 pub struct Batch<T> {

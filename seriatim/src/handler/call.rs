@@ -7,8 +7,10 @@ use tokio::time::Instant;
 
 use crate::handler::control::Control;
 use crate::handler::env::CallEnv;
+use crate::handler::outcomes::Outcomes;
 use crate::model::id::{JobId, LaneId};
 use crate::model::queue::Queue;
+use crate::model::settle::{Outcome, Verdict};
 use crate::model::turn::Turn;
 
 /// The turns that go to a handler together. Shared by the engine, the batch and the context, so
@@ -44,5 +46,27 @@ impl Call {
     /// Its turn of `lane`.
     pub(crate) fn turn_of(&self, lane: LaneId) -> Option<&Turn> {
         self.turns.iter().find(|turn| turn.lane == lane)
+    }
+
+    /// What it means for one of its turns that it is done.
+    pub(crate) fn done_verdict(&self, turn: &Turn) -> Verdict {
+        self.verdict(turn, &Ok(Outcomes::new()), &self.control.undecodable())
+    }
+
+    /// What an answer means for one of its turns.
+    pub(crate) fn verdict(
+        &self,
+        turn: &Turn,
+        answer: &Result<Outcomes, Outcome>,
+        undecodable: &[(JobId, Arc<str>)],
+    ) -> Verdict {
+        let mut verdict = match answer {
+            Ok(outcomes) => outcomes.of(turn.lane),
+            Err(outcome) => outcome.clone().into(),
+        };
+        let own = |id: JobId| turn.jobs.iter().any(|job| job.id == id);
+        verdict.undecodable = undecodable.iter().filter(|(id, _)| own(*id)).cloned().collect();
+        verdict.expired = self.expired.iter().filter(|id| own(**id)).copied().collect();
+        verdict
     }
 }

@@ -1,6 +1,6 @@
 //! How payloads are changed on their way into the store and out of it.
 
-use crate::handler::worker::Failure;
+use crate::handler::failure::Failure;
 use crate::model::error::Result;
 use crate::model::payload::Payload;
 

@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use super::call::Call;
 use super::control::Stop;
 use crate::contract::{Settle, Settled, SharedStore, Transaction};
-use crate::engine::done_verdict;
 use crate::handler::batch::Lane;
 use crate::handler::steps::Steps;
 use crate::model::error::{Error, ErrorKind, Result};
@@ -58,9 +57,8 @@ impl Context {
     /// Fails as `Conflict` when the claim has been taken over: then the transaction is rolled back,
     /// and the handler's writes with it. After any error the handler should answer with it.
     pub async fn commit_with(&self, mut transaction: impl Transaction) -> Result<()> {
-        let done = |turn| {
-            plan(turn, &self.call.queue, &done_verdict(&self.call, turn), &|_| Duration::ZERO)
-        };
+        let done =
+            |turn| plan(turn, &self.call.queue, &self.call.done_verdict(turn), &|_| Duration::ZERO);
         let turns: Vec<Settlement> = self.call.turns.iter().map(done).collect();
         let request = Settle { now: None, turns: turns.clone() };
         let taken_over = match transaction.settle(&**self.store(), request).await {

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::Notify;
 
-use crate::handler::batch::Undecodable;
 use crate::lock::lock;
 use crate::model::id::{JobId, LaneId};
 use crate::model::settle::Settlement;
+
+/// Jobs whose payloads cannot be decoded, and why.
+pub(crate) type Undecodable = Vec<(JobId, Arc<str>)>;
 
 /// Why a call is to end early, the mildest first. A harder reason replaces a milder one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,8 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use crate::handler::context::Context;
+use crate::handler::failure::Failure;
 use crate::handler::outcomes::Outcomes;
-use crate::handler::worker::{Failure, Handling};
+use crate::handler::worker::Handling;
 
 /// A middleware without its types.
 pub(crate) type Middleware = dyn Fn(Context, Next) -> Handling + Send + Sync;

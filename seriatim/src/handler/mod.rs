@@ -6,6 +6,7 @@ pub(crate) mod codec;
 pub(crate) mod context;
 pub(crate) mod control;
 pub(crate) mod env;
+pub(crate) mod failure;
 pub(crate) mod middleware;
 pub(crate) mod outcomes;
 pub(crate) mod steps;

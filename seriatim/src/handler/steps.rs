@@ -1,7 +1,6 @@
 //! Jobs in several steps.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::Future;
 
 use serde::de::DeserializeOwned;
@@ -10,7 +9,7 @@ use serde_json::Value;
 
 use crate::handler::batch::Lane;
 use crate::handler::context::Context;
-use crate::handler::worker::Failure;
+use crate::handler::failure::{Failure, Interrupted};
 use crate::model::error::{Error, Result};
 use crate::model::id::{JobId, LaneId};
 use crate::model::limits::{NAME_BYTES_MAX, PROGRESS_BYTES_MAX};
@@ -56,18 +55,6 @@ struct State {
     /// What those before it returned.
     done: BTreeMap<String, Value>,
 }
-
-/// Ends a call between two steps, because the node stops: it goes back uncounted.
-#[derive(Debug)]
-pub(crate) struct Interrupted;
-
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("interrupted between two steps: the node stops")
-    }
-}
-
-impl std::error::Error for Interrupted {}
 
 impl Steps {
     pub(crate) async fn resume<T>(context: &Context, lane: &Lane<T>) -> Result<Self> {

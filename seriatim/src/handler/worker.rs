@@ -1,7 +1,6 @@
 //! Workers: where user types end. A worker keeps an erased handler, so that the engine knows one
 //! shape only.
 
-use std::error::Error as StdError;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -10,41 +9,13 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use crate::handler::batch::{Batch, Undecodable};
+use crate::handler::batch::Batch;
 use crate::handler::call::Call;
 use crate::handler::context::Context;
+use crate::handler::control::Undecodable;
+use crate::handler::failure::{Failure, Interrupted};
 use crate::handler::outcomes::Outcomes;
-use crate::handler::steps::Interrupted;
 use crate::model::payload::Payload;
-
-/// Why a handler failed: any error, or a text (`Err("no such order".into())`).
-pub type Failure = Box<dyn StdError + Send + Sync>;
-
-/// A failure of the worker itself and not of the jobs: they go back uncounted, and the worker
-/// takes no more of them for a while.
-#[derive(Debug)]
-pub struct Unstartable(pub String);
-
-impl fmt::Display for Unstartable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl StdError for Unstartable {}
-
-/// A failure after which this process cannot go on. The turns of the call fail as with any other,
-/// and the engine stops as when it is asked to: see [`crate::EngineBuilder::on_fatal`].
-#[derive(Debug)]
-pub struct Fatal(pub String);
-
-impl fmt::Display for Fatal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl StdError for Fatal {}
 
 pub(crate) type Handling = Pin<Box<dyn Future<Output = Result<Outcomes, Failure>> + Send>>;
 pub(crate) type Wait = dyn Fn(u32) -> Duration + Send + Sync;

@@ -12,8 +12,9 @@ use super::scene::HandlerPlan;
 use super::world::World;
 use crate::handler::batch::{Batch, Lane};
 use crate::handler::context::Context;
+use crate::handler::failure::{Failure, Unstartable};
 use crate::handler::outcomes::Outcomes;
-use crate::handler::worker::{Failure, Unstartable, Worker};
+use crate::handler::worker::Worker;
 use crate::model::id::{LaneId, Token};
 use crate::model::settle::{Outcome, Verdict};
 

@@ -16,18 +16,18 @@ use crate::engine::limits::UNSTARTABLE_PAUSE;
 use crate::engine::settle::settler::{Ended, Jobs};
 use crate::engine::settle::turn_log::{TurnLog, in_a_word};
 use crate::engine::upkeep::lease::margin;
-use crate::handler::batch::Undecodable;
 use crate::handler::call::Call;
 use crate::handler::context::Context;
+use crate::handler::control::Undecodable;
 use crate::handler::control::{Control, Stop};
+use crate::handler::failure::Interrupted;
+use crate::handler::failure::{Failure, Fatal, Unstartable};
 use crate::handler::middleware::wrap;
 use crate::handler::outcomes::Outcomes;
-use crate::handler::steps::Interrupted;
-use crate::handler::worker::{Failure, Fatal, Handling, Prepared, Unstartable, Worker};
+use crate::handler::worker::{Handling, Prepared, Worker};
 use crate::model::clock::Timestamp;
-use crate::model::id::JobId;
 use crate::model::queue::Queue;
-use crate::model::settle::{Outcome, Settlement, Verdict, backoff_of, plan};
+use crate::model::settle::{Outcome, Settlement, backoff_of, plan};
 use crate::model::turn::Turn;
 
 /// How a handler ended.
@@ -295,7 +295,7 @@ fn conclude(
         return core.settles.add(ended);
     }
     let ended = call.turns.iter().enumerate().map(|(place, turn)| {
-        let verdict = verdict_of(call, turn, &answer, &undecodable);
+        let verdict = call.verdict(turn, &answer, &undecodable);
         if let Some(observer) = &core.observer {
             observer.ended(turn, &verdict);
         }
@@ -317,30 +317,9 @@ fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
             .settled([Jobs::of(turn, settlement).ending(settlement, &settled)].into_iter());
         core.hooks.turn_log.settled(turn, settlement, &[]);
         if let Some(observer) = &core.observer {
-            observer.ended(turn, &done_verdict(call, turn));
+            observer.ended(turn, &call.done_verdict(turn));
             observer.settling(turn, settlement);
             observer.settled(turn, settlement, &settled, sent_at);
         }
     }
-}
-
-/// What a call that is done means for one of its turns.
-pub(crate) fn done_verdict(call: &Call, turn: &Turn) -> Verdict {
-    verdict_of(call, turn, &Ok(Outcomes::new()), &call.control.undecodable())
-}
-
-fn verdict_of(
-    call: &Call,
-    turn: &Turn,
-    answer: &Result<Outcomes, Outcome>,
-    undecodable: &[(JobId, Arc<str>)],
-) -> Verdict {
-    let mut verdict = match answer {
-        Ok(outcomes) => outcomes.of(turn.lane),
-        Err(outcome) => outcome.clone().into(),
-    };
-    let own = |id: JobId| turn.jobs.iter().any(|job| job.id == id);
-    verdict.undecodable = undecodable.iter().filter(|(id, _)| own(*id)).cloned().collect();
-    verdict.expired = call.expired.iter().filter(|id| own(**id)).copied().collect();
-    verdict
 }

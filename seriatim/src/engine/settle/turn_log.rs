@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::limits::{LOG_ERROR_BYTES_MAX, LOG_LINES_MAX, LOG_WINDOW};
-use crate::handler::batch::Undecodable;
 use crate::handler::call::Call;
+use crate::handler::control::Undecodable;
 use crate::handler::outcomes::Outcomes;
 use crate::lock::lock;
 use crate::model::id::JobId;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::contract::{Lead, SharedStore};
 use crate::engine::call::shield::shielded_future;
 use crate::engine::core::Core;
-use crate::handler::worker::Failure;
+use crate::handler::failure::Failure;
 use crate::lock::lock;
 
 type Run = dyn Fn(Tick) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>> + Send + Sync;
