@@ -19,7 +19,8 @@ use crate::engine::claim::splitter::{Fleet, Splitter};
 use crate::engine::hooks::Hooks;
 use crate::engine::outage::Outage;
 use crate::engine::phase::Phases;
-use crate::engine::settle::settler::{Ended, Settles};
+use crate::engine::settle::ended::Ended;
+use crate::engine::settle::settles::Settles;
 use crate::engine::summary::Counters;
 use crate::engine::upkeep::definitions::Definitions;
 use crate::engine::upkeep::lease::LeaseClock;
@@ -70,7 +71,7 @@ pub(in crate::engine) struct Core {
     pub(in crate::engine) settles: Settles,
     pub(in crate::engine) lease: LeaseClock,
     pub(in crate::engine) outage: Outage,
-    pub(in crate::engine) phases: Phases,
+    pub(in crate::engine) phases: Arc<Phases>,
     pub(in crate::engine) counters: Counters,
     pub(in crate::engine) troubles: Troubles,
     /// Which of the sources this node prefers.
@@ -129,7 +130,7 @@ impl Core {
             settles: Settles::default(),
             lease: LeaseClock::new(),
             outage: Outage::default(),
-            phases: Phases::new(),
+            phases: Arc::new(Phases::new()),
             counters: Counters::default(),
             troubles: Troubles::default(),
             quiet: AtomicBool::new(false),

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::claim::{fetch, slot};
 use super::settle::settler;
-use super::upkeep::{definitions, guard, maintenance, periodic};
+use super::upkeep::{declaring, guard, maintenance, repeat};
 use crate::contract::SharedStore;
 use crate::engine::builder::EngineBuilder;
 use crate::engine::call::shield::shielded_future;
@@ -107,7 +107,7 @@ impl Engine {
         };
         let mut periodic = JoinSet::new();
         for place in 0..core.periodic.len() {
-            spawn(&mut periodic, &core, "periodic", periodic::run(core.clone(), place));
+            spawn(&mut periodic, &core, "periodic", repeat::run(core.clone(), place));
         }
         let mut settler = JoinSet::new();
         spawn(&mut settler, &core, "settle", settler::run(core.clone()));
@@ -186,7 +186,7 @@ async fn start(core: &Arc<Core>) -> Result<Upkeep> {
         spawn(&mut tasks, core, "guard", guard::run(core.clone()));
         None
     };
-    spawn(&mut tasks, core, "definitions", definitions::run(core.clone()));
+    spawn(&mut tasks, core, "definitions", declaring::run(core.clone()));
     spawn(&mut tasks, core, "maintenance", maintenance::run(core.clone()));
     #[cfg(feature = "cron")]
     for cron in &core.hooks.crons {

@@ -13,7 +13,7 @@ use crate::engine::claim::dispatch::Picked;
 use crate::engine::claim::source::Source;
 use crate::engine::core::Core;
 use crate::engine::limits::UNSTARTABLE_PAUSE;
-use crate::engine::settle::settler::{Ended, Jobs};
+use crate::engine::settle::ended::{Ended, Jobs};
 use crate::engine::settle::turn_log::{TurnLog, in_a_word};
 use crate::engine::upkeep::lease::margin;
 use crate::handler::call::Call;

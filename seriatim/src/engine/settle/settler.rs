@@ -5,185 +5,19 @@
 //! not pass is put aside and tried again seldom: it must keep no other from being carried out.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use std::sync::Arc;
 
 use crate::contract::{Settle, Settled, TroubleKind};
 use crate::engine::call::exhausted::announce;
 use crate::engine::core::Core;
 use crate::engine::limits::PUT_ASIDE_FOR;
 use crate::engine::outage::Pauses;
-use crate::engine::settle::turn_log::TurnLog;
-use crate::handler::call::Call;
-use crate::lock::lock;
+use crate::engine::settle::ended::Ended;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind};
-use crate::model::id::{JobId, LaneId};
+use crate::model::id::LaneId;
 use crate::model::limits::SETTLE_TURNS_MAX;
-use crate::model::settle::{EndKind, Ending, Settlement};
-use crate::model::turn::Turn;
-
-/// A turn that has ended, on its way to the store.
-pub(in crate::engine) struct Ended {
-    settlement: Settlement,
-    /// None: its end is counted elsewhere.
-    jobs: Option<Jobs>,
-    /// The turn itself, kept only for observers and for the log of failures.
-    witness: Option<(Arc<Call>, usize)>,
-    /// The store has refused it before.
-    aside: bool,
-}
-
-impl Ended {
-    pub(in crate::engine) fn new(
-        settlement: Settlement,
-        call: &Arc<Call>,
-        place: usize,
-        observed: bool,
-    ) -> Self {
-        let jobs = Jobs::of(&call.turns[place], &settlement);
-        let wanted = observed || TurnLog::tells(&settlement);
-        let witness = wanted.then(|| (call.clone(), place));
-        Self { settlement, jobs: Some(jobs), witness, aside: false }
-    }
-
-    /// One that nobody is told of.
-    fn unseen(settlement: Settlement) -> Self {
-        Self { settlement, jobs: None, witness: None, aside: false }
-    }
-}
-
-/// The jobs of a turn, as far as it takes them to say how it ended: the payloads need not wait for
-/// the store.
-pub(in crate::engine) enum Jobs {
-    /// All of so many are done.
-    Done(usize),
-    /// Each has a fate of its own.
-    Each(Vec<JobId>),
-}
-
-impl Jobs {
-    pub(in crate::engine) fn of(turn: &Turn, settlement: &Settlement) -> Self {
-        match settlement.is_all_done() {
-            true => Self::Done(turn.jobs.len()),
-            false => Self::Each(turn.jobs.iter().map(|job| job.id).collect()),
-        }
-    }
-
-    /// How their turn ended; none when its settlement was refused.
-    pub(in crate::engine) fn ending(
-        &self,
-        settlement: &Settlement,
-        settled: &Settled,
-    ) -> Option<Ending> {
-        match (settled, self) {
-            (Settled::Stale, _) => None,
-            (Settled::Ok { .. }, Self::Done(done)) => {
-                Some(Ending { kind: EndKind::Done, done: *done })
-            }
-            (Settled::Ok { cancelled }, Self::Each(jobs)) => {
-                Some(settlement.ending(jobs.iter().copied(), cancelled))
-            }
-        }
-    }
-}
-
-/// What waits to be settled.
-#[derive(Default)]
-pub(in crate::engine) struct Settles {
-    waiting: Mutex<Waiting>,
-    some: Notify,
-    aside: AtomicUsize,
-}
-
-#[derive(Default)]
-struct Waiting {
-    ended: Vec<Ended>,
-    /// What the store refuses: tried again seldom, so that it keeps nothing else waiting.
-    aside: Vec<Ended>,
-    aside_again: Option<Instant>,
-    closed: bool,
-    /// What was put aside has been tried since the queue was closed.
-    tried: bool,
-}
-
-impl Settles {
-    pub(in crate::engine) fn add(&self, ended: impl IntoIterator<Item = Ended>) {
-        let mut waiting = lock(&self.waiting);
-        let was_empty = waiting.ended.is_empty();
-        waiting.ended.extend(ended);
-        let wake = was_empty && !waiting.ended.is_empty();
-        drop(waiting);
-        if wake {
-            self.some.notify_one();
-        }
-    }
-
-    fn put_aside(&self, ended: Ended) {
-        let mut waiting = lock(&self.waiting);
-        waiting.aside.push(Ended { aside: true, ..ended });
-        waiting.aside_again.get_or_insert_with(|| Instant::now() + PUT_ASIDE_FOR);
-        self.aside.store(waiting.aside.len(), Ordering::Relaxed);
-        drop(waiting);
-        self.some.notify_one();
-    }
-
-    fn counts_aside(&self) {
-        self.aside.store(lock(&self.waiting).aside.len(), Ordering::Relaxed);
-    }
-
-    /// How many turns are put aside.
-    pub(in crate::engine) fn aside(&self) -> usize {
-        self.aside.load(Ordering::Relaxed)
-    }
-
-    /// Lets the settler end when it is through.
-    pub(in crate::engine) fn close(&self) {
-        lock(&self.waiting).closed = true;
-        self.some.notify_one();
-    }
-
-    /// All that waits; none when the queue is closed and empty.
-    async fn take(&self) -> Option<Vec<Ended>> {
-        loop {
-            let again = {
-                let mut waiting = lock(&self.waiting);
-                if let Some(aside) = waiting.take_aside() {
-                    return Some(aside);
-                }
-                if !waiting.ended.is_empty() {
-                    return Some(std::mem::take(&mut waiting.ended));
-                }
-                if waiting.closed {
-                    return None;
-                }
-                waiting.aside_again
-            };
-            match again {
-                None => self.some.notified().await,
-                Some(time) => {
-                    let _ = timeout_at(time, self.some.notified()).await;
-                }
-            }
-        }
-    }
-}
-
-impl Waiting {
-    /// What was put aside, when its time has come; once more when all else is settled at the end.
-    fn take_aside(&mut self) -> Option<Vec<Ended>> {
-        let last = self.closed && !self.tried && self.ended.is_empty();
-        if !last && self.aside_again.is_none_or(|time| time > Instant::now()) {
-            return None;
-        }
-        self.tried |= last;
-        self.aside_again = None;
-        (!self.aside.is_empty()).then(|| std::mem::take(&mut self.aside))
-    }
-}
+use crate::model::settle::Settlement;
 
 /// Settles until the queue is closed.
 pub(in crate::engine) async fn run(core: Arc<Core>) {

@@ -3,6 +3,7 @@
 pub(in crate::engine) mod beats;
 #[cfg(feature = "cron")]
 pub(in crate::engine) mod cron;
+pub(in crate::engine) mod declaring;
 pub(in crate::engine) mod definitions;
 pub(in crate::engine) mod guard;
 pub(in crate::engine) mod heartbeat;
@@ -10,5 +11,6 @@ pub(in crate::engine) mod lease;
 pub(in crate::engine) mod maintenance;
 pub(in crate::engine) mod origin;
 pub(in crate::engine) mod periodic;
+pub(in crate::engine) mod repeat;
 pub(in crate::engine) mod takeover;
 pub(in crate::engine) mod troubles;

@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::contract::{Lead, SharedStore};
-use crate::engine::call::shield::shielded_future;
-use crate::engine::core::Core;
+use crate::contract::SharedStore;
+use crate::engine::phase::Phases;
 use crate::handler::failure::Failure;
 use crate::lock::lock;
 
@@ -19,16 +18,17 @@ type Run = dyn Fn(Tick) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Se
 /// retry: what fails is logged, and done again after the pause.
 #[derive(Clone)]
 pub struct Periodic {
-    name: Arc<str>,
-    pause: Duration,
-    once_in_fleet: bool,
-    run: Arc<Run>,
+    pub(super) name: Arc<str>,
+    pub(super) pause: Duration,
+    pub(super) once_in_fleet: bool,
+    pub(super) run: Arc<Run>,
 }
 
 /// One run of a periodic worker.
 #[derive(Clone)]
 pub struct Tick {
-    core: Arc<Core>,
+    pub(super) store: SharedStore,
+    pub(super) phases: Arc<Phases>,
 }
 
 /// What a periodic worker does.
@@ -84,24 +84,24 @@ impl Periodic {
 impl Tick {
     /// The store of the engine.
     pub fn store(&self) -> &SharedStore {
-        &self.core.store
+        &self.store
     }
 
     /// Whether the engine stops: the run had better end.
     pub fn is_stopping(&self) -> bool {
-        self.core.phases.is_draining()
+        self.phases.is_draining()
     }
 
     /// Waits until the engine stops.
     pub async fn stopping(&self) {
-        self.core.phases.draining().await;
+        self.phases.draining().await;
     }
 }
 
 /// The account of one periodic worker.
 #[derive(Default)]
 pub(in crate::engine) struct Account {
-    runs: AtomicU64,
+    pub(super) runs: AtomicU64,
     failures: AtomicU64,
     now: Mutex<(PeriodicState, Option<String>)>,
 }
@@ -118,54 +118,13 @@ impl Account {
         }
     }
 
-    fn is(&self, state: PeriodicState) {
+    pub(super) fn is(&self, state: PeriodicState) {
         lock(&self.now).0 = state;
     }
 
-    fn failed(&self, error: String) {
+    pub(super) fn failed(&self, error: String) {
         self.failures.fetch_add(1, Ordering::Relaxed);
         lock(&self.now).1 = Some(error);
-    }
-}
-
-/// Runs until the engine stops; a run under way is waited for by whoever stops it.
-pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
-    let (periodic, account) = &core.periodic[place];
-    while !core.phases.is_draining() {
-        if !periodic.once_in_fleet || leads(&core, periodic).await {
-            account.is(PeriodicState::Work);
-            // A panic is a failure of this run, not the end of the worker.
-            let tick = Tick { core: core.clone() };
-            let run = async { (periodic.run)(tick).await.map_err(|e| core.hooks.text_of(&e)) };
-            let error = match shielded_future(run).await {
-                Ok(answer) => answer.err(),
-                Err(text) => Some(format!("it panicked: {text}")),
-            };
-            account.runs.fetch_add(1, Ordering::Relaxed);
-            if let Some(error) = error {
-                tracing::error!(worker = &*periodic.name, "a periodic worker failed: {error}");
-                account.failed(error);
-            }
-            account.is(PeriodicState::Idle);
-        }
-        tokio::select! {
-            () = tokio::time::sleep(periodic.pause) => {}
-            () = core.phases.draining() => {}
-        }
-    }
-    account.is(PeriodicState::Stop);
-}
-
-async fn leads(core: &Core, periodic: &Periodic) -> bool {
-    let role = format!("periodic/{}", periodic.name).into();
-    let ttl = core.settings.lease.max(periodic.pause.saturating_mul(3));
-    let lead = Lead { now: None, role, node: core.node(), ttl };
-    match core.store.lead(lead).await {
-        Ok(leads) => leads,
-        Err(error) => {
-            core.outage.failed("asking who leads", &error);
-            false
-        }
     }
 }
 
