@@ -216,6 +216,14 @@ impl Bench {
         self.store.cancel(request).await.expect("the store answers")[0]
     }
 
+    /// Takes a job away that waits or is dead.
+    pub async fn forget(&mut self, id: JobId) {
+        self.cancel(id).await;
+        let which = Selection::Jobs(vec![id]);
+        let request = Selected { now: Some(self.now), queue: "q".into(), which };
+        self.store.delete_dead(request).await.expect("the store answers");
+    }
+
     pub async fn requeue_all(&mut self) -> u64 {
         let request = Selected { now: Some(self.now), queue: "q".into(), which: Selection::All };
         self.store.requeue(request).await.expect("the store answers").count

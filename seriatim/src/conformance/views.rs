@@ -14,6 +14,8 @@ pub(super) fn cases() -> Vec<Case> {
         jobs_are_listed_page_by_page,
         a_page_of_large_jobs_ends_early_and_the_next_goes_on,
         dead_jobs_are_listed_by_key_and_by_time,
+        a_listing_of_lanes_goes_on_behind_a_row_that_is_gone,
+        a_listing_of_jobs_goes_on_behind_a_row_that_is_gone,
         numbers_follow_what_happens,
         lag_is_the_age_of_the_oldest_due_lane,
         n9_nodes_are_listed_with_their_state,
@@ -165,6 +167,74 @@ async fn dead_jobs_are_listed_by_key_and_by_time(mut bench: Bench) {
         let keys: Vec<_> = rows.map(|job| job.key.as_deref().unwrap_or("")).collect();
         assert_eq!(keys, expected, "{order:?}");
         assert!(second.next.is_none());
+    }
+}
+
+/// Of each page the last row is gone before the next page is asked for.
+async fn a_listing_of_lanes_goes_on_behind_a_row_that_is_gone(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    for order in [LaneOrder::Age, LaneOrder::Key, LaneOrder::Due, LaneOrder::RetryCount] {
+        let names: Vec<String> = (0..9).map(|i| format!("k{i}")).collect();
+        let job = |(i, key): (u32, &String)| loose("a").key(key.as_str()).run_in(WAIT / 10 * i);
+        let pushed = bench.push_all((0..).zip(&names).map(job).collect()).await;
+        if order == LaneOrder::RetryCount {
+            bench.pass(WAIT);
+            for turn in bench.claim(9).await {
+                bench.fail(&turn).await;
+            }
+        }
+        let (mut query, mut seen) = (all_lanes(order), Vec::new());
+        loop {
+            let page = bench.store.lanes(query.clone()).await.unwrap();
+            let keys = page.rows.iter().map(|lane| lane.key.as_deref().unwrap().to_owned());
+            seen.extend(keys);
+            let last = names.iter().position(|name| name == seen.last().unwrap()).unwrap();
+            bench.cancel(pushed[last].job_id).await;
+            let Some(next) = page.next else { break };
+            query.after = Some(next);
+        }
+        assert_eq!(seen, names, "{order:?}");
+        for job in &pushed {
+            bench.cancel(job.job_id).await;
+        }
+        assert_eq!(lane_keys(&bench, all_lanes(order)).await, [""; 0]);
+    }
+}
+
+async fn a_listing_of_jobs_goes_on_behind_a_row_that_is_gone(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    for (state, order) in [
+        (JobState::Queued, JobOrder::Arrival),
+        (JobState::Queued, JobOrder::Key),
+        (JobState::Dead, JobOrder::Arrival),
+        (JobState::Dead, JobOrder::Key),
+        (JobState::Dead, JobOrder::UpdatedAt),
+    ] {
+        let job = |i| loose(&format!("{i}")).key(format!("k{i}"));
+        let pushed = bench.push_all((0..8).map(job).collect()).await;
+        if state == JobState::Dead {
+            for turn in bench.claim(8).await {
+                bench.pass(WAIT / 10);
+                bench.end(&turn, Outcome::Bury { error: "enough".into() }).await;
+            }
+        }
+        let mut wanted: Vec<_> = pushed.iter().map(|job| job.job_id).collect();
+        if order == JobOrder::UpdatedAt {
+            wanted.reverse();
+        }
+        let mut query = JobQuery { state, order, rows_max: 3, ..queued() };
+        let mut seen = Vec::new();
+        loop {
+            let page = bench.store.jobs(query.clone()).await.unwrap();
+            seen.extend(page.rows.iter().map(|job| job.id));
+            bench.forget(*seen.last().unwrap()).await;
+            let Some(next) = page.next else { break };
+            query.after = Some(next);
+        }
+        assert_eq!(seen, wanted, "{state:?} {order:?}");
+        for id in wanted {
+            bench.forget(id).await;
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod canonical;
 pub(crate) mod clock;
+pub(crate) mod cursor;
 pub mod duration;
 pub(crate) mod error;
 pub(crate) mod id;

@@ -4,6 +4,8 @@ pub(crate) mod gone;
 pub(crate) mod memory;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+mod order;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(feature = "redis")]

@@ -14,9 +14,11 @@ use crate::contract::view::{
     rows_of_page,
 };
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, Result};
+use crate::model::cursor::Cursor;
+use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::limits::PAGE_ROWS_MAX;
+use crate::stores::order::Order;
 use crate::stores::state::views::lane_view;
 
 pub(super) async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
@@ -71,10 +73,10 @@ pub(super) async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
 pub(super) async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
     let queue = work.state.queue(&query.queue)?.number;
     let order = match query.order {
-        LaneOrder::Age => "l.id",
-        LaneOrder::Key => "l.k",
-        LaneOrder::Due => "l.due",
-        LaneOrder::RetryCount => "-l.retry",
+        LaneOrder::Age => Order::Number,
+        LaneOrder::Key => Order::Text("l.k"),
+        LaneOrder::Due => Order::Value("l.due"),
+        LaneOrder::RetryCount => Order::Value("-l.retry"),
     };
     let mut filter = format!("l.q = {queue}");
     if let Some(key) = &query.key {
@@ -86,18 +88,21 @@ pub(super) async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<La
     if query.order == LaneOrder::RetryCount {
         filter += " AND l.retry >= 0";
     }
-    if let Some(after) = query.after.as_deref().map(cursor).transpose()? {
-        let last = format!("SELECT {order} FROM seriatim_lane l WHERE l.id = {after}");
-        filter += &format!(" AND ({order} > ({last}) OR ({order} = ({last}) AND l.id > {after}))");
+    if let Some(after) = Cursor::read(query.after.as_deref())? {
+        filter += &format!(" AND {}", behind(order, &after, "l.id")?);
     }
     let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
     let sql = format!(
-        "SELECT l.id FROM seriatim_lane l WHERE {filter} ORDER BY {order}, l.id LIMIT {}",
+        "SELECT l.id, {} FROM seriatim_lane l WHERE {filter} ORDER BY {} LIMIT {}",
+        order.text(),
+        order.by("l.id"),
         most + 1
     );
-    let mut ids = Vec::new();
+    let (mut ids, mut places) = (Vec::new(), Vec::new());
     for row in work.rows(&sql).await? {
-        ids.push(Columns::of(row).int()? as u64);
+        let mut row = Columns::of(row);
+        ids.push(row.int()? as u64);
+        places.push(row.text()?);
     }
     let more = ids.len() > most;
     ids.truncate(most);
@@ -109,7 +114,8 @@ pub(super) async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<La
         let row = work.lanes.get(id)?;
         Some(LaneView { jobs: (row.n + row.c) as u64, ..view })
     };
-    let next = ids.last().filter(|_| more).map(|id| id.to_string());
+    let last = ids.iter().zip(&places).next_back().filter(|_| more);
+    let next = last.map(|(id, place)| Cursor::behind(id, place));
     Ok(Page { rows: ids.iter().filter_map(view).collect(), next })
 }
 
@@ -122,11 +128,11 @@ pub(super) async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobV
         JobState::Canceled => Some(CANCELED),
     };
     let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
-    let after = query.after.as_deref().map(cursor).transpose()?;
+    let after = Cursor::read(query.after.as_deref())?;
     // In order of arrival each table gives no more than what a page shows.
-    let bound = |number: &str| match (query.order, after) {
+    let bound = |number: &str| match (query.order, &after) {
         (JobOrder::Arrival, after) => {
-            let (after, limit) = (after.unwrap_or_default(), most + 1);
+            let (after, limit) = (after.as_ref().map_or(0, |after| after.number), most + 1);
             format!("AND {number} > {after} ORDER BY {number} LIMIT {limit}")
         }
         _ => String::new(),
@@ -146,22 +152,22 @@ pub(super) async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobV
         ),
     };
     let order = match query.order {
-        JobOrder::Arrival => "NULL",
-        JobOrder::Key => "j.k",
-        JobOrder::UpdatedAt => "-j.at",
+        JobOrder::Arrival => Order::Number,
+        JobOrder::Key => Order::Text("j.k"),
+        JobOrder::UpdatedAt => Order::Value("-j.at"),
     };
-    let filter = match (query.order, after) {
-        (JobOrder::Arrival, _) | (_, None) => String::new(),
-        (_, Some(after)) => {
-            let last = format!("SELECT {order} FROM {from} j WHERE j.seq = {after}");
-            format!("WHERE {order} > ({last}) OR ({order} = ({last}) AND j.seq > {after})")
-        }
+    let filter = match &after {
+        None => String::new(),
+        Some(after) => format!("WHERE {}", behind(order, after, "j.seq")?),
     };
     let sql = format!(
-        "SELECT j.seq, j.created, j.lane, j.bytes FROM {from} j {filter} ORDER BY {order}, j.seq LIMIT {}",
+        "SELECT j.seq, j.created, j.lane, j.bytes, {} FROM {from} j {filter} ORDER BY {} LIMIT {}",
+        order.text(),
+        order.by("j.seq"),
         most + 1
     );
     let (mut ids, mut lanes, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
+    let mut places = Vec::new();
     for row in work.rows(&sql).await? {
         let mut row = Columns::of(row);
         let seq = row.int()? as u64;
@@ -169,6 +175,7 @@ pub(super) async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobV
         ids.push(JobId::new(created, queue, 0, seq));
         lanes.push(row.maybe_int()?.map(|lane| lane as u64));
         lengths.push(row.maybe_int()?.unwrap_or_default() as usize);
+        places.push(row.text()?);
     }
     let most = rows_of_page(lengths).min(most);
     let more = ids.len() > most;
@@ -176,7 +183,8 @@ pub(super) async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobV
     let lanes = lanes.into_iter().take(most).flatten().collect();
     load_some(work, &ids, &lanes).await?;
     let rows = ids.iter().filter_map(|id| view_of(work, *id)).collect();
-    let next = ids.last().filter(|_| more).map(|id| id.seq().to_string());
+    let last = ids.iter().zip(&places).next_back().filter(|_| more);
+    let next = last.map(|(id, place)| Cursor::behind(id.seq(), place));
     Ok(Page { rows, next })
 }
 
@@ -209,8 +217,16 @@ pub(super) async fn job(work: &mut Work<'_>, id: JobId) -> Try<Option<JobView>> 
     Ok(view_of(work, id))
 }
 
-fn cursor(after: &str) -> Result<u64> {
-    after
-        .parse()
-        .map_err(|_| Error::invalid("after", "a page begins where `next` of the page before says"))
+/// The condition for the rows behind a cursor.
+fn behind(order: Order, after: &Cursor, number: &str) -> Result<String> {
+    let (order, last) = match order {
+        Order::Number => return Ok(format!("{number} > {}", after.number)),
+        Order::Text(order) if after.place.is_empty() => {
+            return Ok(format!("({order} IS NOT NULL OR {number} > {})", after.number));
+        }
+        Order::Value(order) => (order, after.place_number()?.to_string()),
+        Order::Text(order) => (order, text(&after.place)),
+    };
+    let number = format!("{number} > {}", after.number);
+    Ok(format!("({order} > {last} OR ({order} = {last} AND {number}))"))
 }

@@ -13,6 +13,7 @@ use crate::contract::view::{
     QueueStats, QueueView,
 };
 use crate::model::clock::Timestamp;
+use crate::model::cursor::Cursor;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, NodeId, Token};
 use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
@@ -160,14 +161,10 @@ impl Postgres {
     }
 }
 
-/// Where a page begins: `number:place` of the last row of the page before.
-fn cursor(after: Option<&str>) -> Result<(Option<&str>, Option<i64>)> {
-    let wrong = || Error::invalid("after", "a page begins where `next` of the page before says");
-    let Some(after) = after else {
-        return Ok((None, None));
-    };
-    let (number, place) = after.split_once(':').ok_or_else(wrong)?;
-    Ok((Some(place), Some(number.parse().map_err(|_| wrong())?)))
+/// The place and the number that a page begins behind.
+fn cursor(after: Option<&str>) -> Result<(Option<String>, Option<i64>)> {
+    let after = Cursor::read(after)?;
+    Ok(after.map_or((None, None), |after| (Some(after.place), Some(after.number))))
 }
 
 /// `found` is how many rows there are, perhaps more than came.
@@ -181,7 +178,7 @@ fn page<T>(
     let shown = &rows[..rows.len().min(most as usize)];
     let next = match shown.last().filter(|_| found > shown.len()) {
         Some(last) => {
-            Some(format!("{}:{}", column::<i64>(last, number)?, column::<&str>(last, "place")?))
+            Some(Cursor::behind(column::<i64>(last, number)?, column::<&str>(last, "place")?))
         }
         None => None,
     };

@@ -19,7 +19,8 @@ use super::reply::{Fields, Shard};
 use crate::contract::view::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Page,
 };
-use crate::model::error::{Error, Result};
+use crate::model::cursor::Cursor;
+use crate::model::error::Result;
 use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 
 /// About how many rows a step looks at: a script keeps all others waiting.
@@ -183,9 +184,7 @@ struct Chosen {
 
 impl Chosen {
     fn new(after: Option<&str>, by_text: bool, rows_max: usize) -> Result<Self> {
-        let wrong =
-            || Error::invalid("after", "a page begins where `next` of the page before says");
-        let read = |after| Entry::of_cursor(after, by_text).ok_or_else(wrong);
+        let read = |after| Entry::of_cursor(after, by_text).ok_or_else(Cursor::wrong);
         let after = after.map(read).transpose()?;
         Ok(Self { after, rows_max: rows_max.clamp(1, PAGE_ROWS_MAX), first: BTreeSet::new() })
     }

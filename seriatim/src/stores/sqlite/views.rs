@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::{params, params_from_iter, types::Value};
+use rusqlite::params;
+use rusqlite::types::Value;
 
 use super::lane::Work;
 use super::people::Place;
@@ -15,11 +16,13 @@ use crate::contract::view::{
     QueueStats, QueueView,
 };
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, Result};
+use crate::model::cursor::Cursor;
+use crate::model::error::Result;
 use crate::model::id::{JobId, NodeId, Token};
 use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use crate::model::payload::Payload;
 use crate::model::queue::Mode;
+use crate::stores::order::Order;
 
 impl Tx<'_> {
     pub(super) fn queue_views(&mut self) -> Result<Vec<QueueView>> {
@@ -106,29 +109,33 @@ impl Tx<'_> {
         let queue = self.known_queue(&query.queue)?;
         // What a lane is ordered by; the id decides between equals.
         let order = match query.order {
-            LaneOrder::Age => "id",
-            LaneOrder::Key => "key",
-            LaneOrder::Due => "due",
-            LaneOrder::RetryCount => "-retry",
+            LaneOrder::Age => Order::Number,
+            LaneOrder::Key => Order::Text("key"),
+            LaneOrder::Due => Order::Value("due"),
+            LaneOrder::RetryCount => Order::Value("-retry"),
         };
         let failed = if query.order == LaneOrder::RetryCount { "AND retry >= 0" } else { "" };
         let running = if query.claimed { "AND st = 2" } else { "" };
         let keyed = if query.key.is_some() { "key = ?3" } else { "?3 IS NULL" };
-        let after = match query.after.as_deref().map(cursor).transpose()? {
-            None => "?2 = ?2".to_owned(),
-            Some(_) => format!("({order}, id) > (SELECT {order}, id FROM lane WHERE id = ?2)"),
-        };
+        let after = Cursor::read(query.after.as_deref())?;
+        let (behind, last) = behind(order, after.as_ref(), "id")?;
         let sql = format!(
-            "SELECT {} FROM lane WHERE q = ?1 AND {after} AND {keyed} {failed} {running} ORDER BY {order}, id LIMIT ?4",
-            lane_columns()
+            "SELECT {} FROM lane WHERE q = ?1 AND {behind} AND {keyed} {failed} {running} ORDER BY {} LIMIT ?4",
+            lane_columns(),
+            order.by("id")
         );
         let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
-        let last = query.after.as_deref().map(cursor).transpose()?.unwrap_or_default();
-        let values = params![queue.number, last, query.key, most as i64 + 1];
+        let number = after.as_ref().map(|after| after.number);
+        let values = params![queue.number, number, query.key, most as i64 + 1, last];
         let mut lanes = self.rows(&sql, values, LaneRow::read)?;
         let more = lanes.len() > most;
         lanes.truncate(most);
-        let next = lanes.last().filter(|_| more).map(|lane| lane.head.id.to_string());
+        let next = lanes.last().filter(|_| more).map(|LaneRow { head, .. }| match query.order {
+            LaneOrder::Age => Cursor::behind(head.id, 0),
+            LaneOrder::Key => Cursor::behind(head.id, head.key.as_deref().unwrap_or_default()),
+            LaneOrder::Due => Cursor::behind(head.id, head.due),
+            LaneOrder::RetryCount => Cursor::behind(head.id, -head.retry),
+        });
         let mut rows = Vec::with_capacity(lanes.len());
         for lane in lanes {
             if let Some(work) = self.lane(lane.head.id)? {
@@ -167,13 +174,13 @@ impl Tx<'_> {
     pub(super) fn job_page(&mut self, query: &JobQuery) -> Result<Page<JobView>> {
         let queue = self.known_queue(&query.queue)?.number;
         let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
-        let after = query.after.as_deref().map(cursor).transpose()?;
+        let after = Cursor::read(query.after.as_deref())?;
         let seqs = match query.state {
             JobState::Queued | JobState::Running => self.live_page(queue, query, after, most)?,
             _ => self.ended_page(queue, query, after, most)?,
         };
         let (mut rows, mut bytes, mut shown) = (Vec::new(), 0, 0);
-        for (seq, created) in seqs.iter().take(most) {
+        for (seq, created, _) in seqs.iter().take(most) {
             if bytes >= PAGE_BYTES_MAX {
                 break;
             }
@@ -183,40 +190,56 @@ impl Tx<'_> {
             shown += 1;
         }
         let more = seqs.len() > shown;
-        let next = seqs[..shown].last().filter(|_| more).map(|(seq, _)| seq.to_string());
+        let last = seqs[..shown].last().filter(|_| more);
+        let next = last.map(|(seq, _, place)| Cursor::behind(seq, place));
         Ok(Page { rows, next })
     }
 
+    /// The number, the time of arrival and the place of each row, and of one more.
     fn live_page(
         &mut self,
         queue: u32,
         query: &JobQuery,
-        after: Option<i64>,
+        after: Option<Cursor>,
         most: usize,
-    ) -> Result<Vec<(i64, i64)>> {
+    ) -> Result<Vec<(i64, i64, String)>> {
         let keyed = if query.key.is_some() { "l.key = ?3" } else { "?3 IS NULL" };
+        // Those that wait or run have no time at which they ended.
+        let by_key = query.order == JobOrder::Key;
+        let place = if by_key { "l.key" } else { "NULL" };
+        let bound = |seq: &str| match by_key {
+            true => String::new(),
+            false => format!("AND {seq} > ifnull(?2, -1)"),
+        };
+        let order = if by_key { Order::Text("key") } else { Order::Number };
+        let (behind, last) = behind(order, after.as_ref(), "seq")?;
         let sql = format!(
-            "SELECT seq, created FROM (
-               SELECT l.seq AS seq, l.created AS created FROM lane l WHERE l.q = ?1 AND l.seq > ?2 AND {keyed}
+            "SELECT seq, created, CAST(ifnull(key, '') AS TEXT) FROM (
+               SELECT l.seq AS seq, l.created AS created, {place} AS key FROM lane l
+               WHERE l.q = ?1 AND l.seq IS NOT NULL {} AND {keyed}
                UNION ALL
-               SELECT i.seq, i.created FROM item i JOIN lane l ON l.id = i.lane WHERE l.q = ?1 AND i.seq > ?2 AND {keyed}
-             ) ORDER BY seq LIMIT ?4"
+               SELECT i.seq, i.created, {place} FROM item i JOIN lane l ON l.id = i.lane
+               WHERE l.q = ?1 {} AND {keyed}
+             ) WHERE {behind} ORDER BY key, seq LIMIT ?4",
+            bound("l.seq"),
+            bound("i.seq")
         );
-        let values = params![queue, after.unwrap_or(-1), query.key, most as i64 + 1];
-        self.rows(&sql, values, |row| Ok((row.get(0)?, row.get(1)?)))
+        let number = after.as_ref().map(|after| after.number);
+        let values = params![queue, number, query.key, most as i64 + 1, last];
+        self.rows(&sql, values, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
     }
 
     fn ended_page(
         &mut self,
         queue: u32,
         query: &JobQuery,
-        after: Option<i64>,
+        after: Option<Cursor>,
         most: usize,
-    ) -> Result<Vec<(i64, i64)>> {
+    ) -> Result<Vec<(i64, i64, String)>> {
         let order = match query.order {
-            JobOrder::Arrival => "seq",
-            JobOrder::Key => "key",
-            JobOrder::UpdatedAt => "-at",
+            JobOrder::Arrival => Order::Number,
+            JobOrder::Key => Order::Text("key"),
+            JobOrder::UpdatedAt => Order::Value("-at"),
         };
         let name = match query.state {
             JobState::Succeeded => "succeeded",
@@ -224,24 +247,17 @@ impl Tx<'_> {
             _ => "failed",
         };
         let dead = i64::from(query.state == JobState::Dead);
-        let mut values =
-            vec![Value::Integer(i64::from(queue)), Value::Integer(dead), Value::Text(name.into())];
-        values.push(Value::Integer(most as i64 + 1));
-        let mut filter = String::new();
-        if let Some(key) = &query.key {
-            values.push(Value::Text(key.clone()));
-            filter += &format!(" AND key = ?{}", values.len());
-        }
-        if let Some(after) = after {
-            values.push(Value::Integer(after));
-            let n = values.len();
-            filter +=
-                &format!(" AND ({order}, seq) > (SELECT {order}, seq FROM ended WHERE seq = ?{n})");
-        }
+        let keyed = if query.key.is_some() { "key = ?3" } else { "?3 IS NULL" };
+        let (behind, last) = behind(order, after.as_ref(), "seq")?;
         let sql = format!(
-            "SELECT seq, created FROM ended WHERE q = ?1 AND dead = ?2 AND state = ?3{filter} ORDER BY {order}, seq LIMIT ?4"
+            "SELECT seq, created, {} FROM ended
+             WHERE q = ?1 AND {behind} AND {keyed} AND dead = ?6 AND state = ?7 ORDER BY {} LIMIT ?4",
+            order.text(),
+            order.by("seq")
         );
-        self.rows(&sql, params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))
+        let number = after.as_ref().map(|after| after.number);
+        let values = params![queue, number, query.key, most as i64 + 1, last, dead, name];
+        self.rows(&sql, values, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
     }
 
     pub(super) fn job_view(&mut self, id: JobId) -> Result<Option<JobView>> {
@@ -355,8 +371,19 @@ fn view_of(queue: &QueueRow, key: Option<Arc<str>>, job: Job, payload: Vec<u8>) 
     }
 }
 
-fn cursor(after: &str) -> Result<i64> {
-    after
-        .parse()
-        .map_err(|_| Error::invalid("after", "a page begins where `next` of the page before says"))
+/// The condition for the rows behind a cursor, whose number and place are parameters 2 and 5; and the place.
+fn behind(order: Order, after: Option<&Cursor>, number: &str) -> Result<(String, Value)> {
+    let Some(after) = after else {
+        return Ok(("?2 IS ?5".to_owned(), Value::Null));
+    };
+    let (order, place) = match order {
+        Order::Number => return Ok((format!("{number} > ?2 AND ?5 IS NULL"), Value::Null)),
+        Order::Text(order) if after.place.is_empty() => {
+            let sql = format!("({order} IS NOT NULL OR {number} > ?2) AND ?5 IS NULL");
+            return Ok((sql, Value::Null));
+        }
+        Order::Value(order) => (order, Value::Integer(after.place_number()?)),
+        Order::Text(order) => (order, Value::Text(after.place.clone())),
+    };
+    Ok((format!("({order}, {number}) > (?5, ?2)"), place))
 }

@@ -1,5 +1,6 @@
 //! What people and programs see of the model.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::lane::{Entry, Lane};
@@ -10,7 +11,8 @@ use crate::contract::view::{
     QueueStats, QueueView, rows_of_page,
 };
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, Result};
+use crate::model::cursor::Cursor;
+use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::limits::PAGE_ROWS_MAX;
 
@@ -66,13 +68,16 @@ impl State {
                 && (query.order != LaneOrder::RetryCount || lane.trouble().0 >= 0)
         };
         let mut lanes: Vec<&Lane> = self.lanes.values().filter(fits).collect();
-        match query.order {
-            LaneOrder::Age => {}
-            LaneOrder::Key => lanes.sort_by_key(|lane| lane.key.clone()),
-            LaneOrder::Due => lanes.sort_by_key(|lane| lane_due(lane)),
-            LaneOrder::RetryCount => lanes.sort_by_key(|lane| -lane.trouble().0),
-        }
-        let (rows, next) = page(lanes, query.after.as_deref(), query.rows_max, |l| l.id.number)?;
+        let place = |lane: &&Lane| match query.order {
+            LaneOrder::Age => Standing::default(),
+            LaneOrder::Key => Standing::Text(lane.key.clone()),
+            LaneOrder::Due => Standing::time(lane_due(lane)),
+            LaneOrder::RetryCount => Standing::Number(-i64::from(lane.trouble().0)),
+        };
+        lanes.sort_by_key(|lane| (place(lane), lane.id.number));
+        let after = Cursor::read(query.after.as_deref())?;
+        let (rows, next) =
+            page(lanes, after, query.rows_max, |lane| (place(lane), lane.id.number))?;
         Ok(Page { rows: rows.into_iter().map(lane_view).collect(), next })
     }
 
@@ -90,18 +95,21 @@ impl State {
         let keyed =
             |view: &JobView| query.key.is_none() || view.key.as_deref() == query.key.as_deref();
         views.retain(|view| state(view) && keyed(view));
-        views.sort_by_key(|view| view.id);
-        match query.order {
-            JobOrder::Arrival => {}
-            JobOrder::Key => views.sort_by(|a, b| a.key.cmp(&b.key)),
-            JobOrder::UpdatedAt => views.sort_by_key(|view| std::cmp::Reverse(view.finished_at)),
-        }
-        let (mut rows, mut next) =
-            page(views, query.after.as_deref(), query.rows_max, |v| v.id.seq())?;
+        let place = |view: &JobView| match query.order {
+            JobOrder::Arrival => Standing::default(),
+            JobOrder::Key => Standing::Text(view.key.clone()),
+            JobOrder::UpdatedAt => {
+                Standing::Number(view.finished_at.map_or(0, |time| -time.as_micros()))
+            }
+        };
+        let standing = |view: &JobView| (place(view), view.id.seq());
+        views.sort_by_key(standing);
+        let after = Cursor::read(query.after.as_deref())?;
+        let (mut rows, mut next) = page(views, after, query.rows_max, standing)?;
         let most = rows_of_page(rows.iter().map(|view| view.payload.as_bytes().len()));
         if most < rows.len() {
             rows.truncate(most);
-            next = rows.last().map(|view| view.id.seq().to_string());
+            next = rows.last().map(|view| Cursor::behind(view.id.seq(), place(view)));
         }
         Ok(Page { rows, next })
     }
@@ -235,21 +243,62 @@ pub(in crate::stores) fn lane_view(lane: &Lane) -> LaneView {
     }
 }
 
-/// A page of rows behind the one that the cursor names.
+/// What rows are ordered by; the number decides between equals.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    Number(i64),
+    Text(Option<Arc<str>>),
+}
+
+impl Standing {
+    fn time(time: Option<Timestamp>) -> Self {
+        Self::Number(time.map_or(i64::MIN, Timestamp::as_micros))
+    }
+
+    /// The place that a cursor names, in the order of these rows.
+    fn of(cursor: &Cursor, like: &Self) -> Result<Self> {
+        Ok(match like {
+            Self::Number(_) => Self::Number(cursor.place_number()?),
+            Self::Text(_) => {
+                Self::Text((!cursor.place.is_empty()).then(|| cursor.place.as_str().into()))
+            }
+        })
+    }
+}
+
+impl Default for Standing {
+    fn default() -> Self {
+        Self::Number(0)
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => f.write_str(text.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+/// The rows behind a cursor, of all in their order, and the cursor of the next page.
 fn page<T>(
     rows: Vec<T>,
-    after: Option<&str>,
+    after: Option<Cursor>,
     rows_max: usize,
-    number: impl Fn(&T) -> u64,
+    standing: impl Fn(&T) -> (Standing, u64),
 ) -> Result<(Vec<T>, Option<String>)> {
-    let wrong = || Error::invalid("after", "a page begins where `next` of the page before says");
-    let start = match after.map(str::parse::<u64>).transpose().map_err(|_| wrong())? {
-        Some(last) => rows.iter().position(|row| number(row) == last).map_or(0, |i| i + 1),
-        None => 0,
-    };
+    let mut start = 0;
+    if let (Some(after), Some(first)) = (after, rows.first()) {
+        let last = (Standing::of(&after, &standing(first).0)?, after.number as u64);
+        start = rows.partition_point(|row| standing(row) <= last);
+    }
     let most = rows_max.clamp(1, PAGE_ROWS_MAX);
     let more = rows.len() > start + most;
     let rows: Vec<T> = rows.into_iter().skip(start).take(most).collect();
-    let next = rows.last().filter(|_| more).map(|row| number(row).to_string());
+    let next = rows.last().filter(|_| more).map(|row| {
+        let (place, number) = standing(row);
+        Cursor::behind(number, place)
+    });
     Ok((rows, next))
 }
