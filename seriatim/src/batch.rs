@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use crate::error::{Error, Result};
-use crate::id::{JobId, LaneId, Token};
-use crate::payload::Payload;
+use crate::model::error::{Error, Result};
+use crate::model::id::{JobId, LaneId, Token};
+use crate::model::payload::Payload;
+use crate::model::turn::{Turn, TurnJob};
 use crate::runtime::Call;
-use crate::turn::{Turn, TurnJob};
 
 /// Jobs whose payloads cannot be decoded, and why.
 pub(crate) type Undecodable = Vec<(JobId, Arc<str>)>;

@@ -1,7 +1,7 @@
 //! How payloads are changed on their way into the store and out of it.
 
-use crate::error::Result;
-use crate::payload::Payload;
+use crate::model::error::Result;
+use crate::model::payload::Payload;
 use crate::worker::Failure;
 
 /// Compresses or encrypts payloads, or whatever else they need. Clients encode with it, engines

@@ -9,14 +9,14 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::batch::Lane;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{JobId, LaneId, Token};
-use crate::limits::PROGRESS_BYTES_MAX;
+use crate::contract::{Settle, Settled, SharedStore, Transaction};
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, LaneId, Token};
+use crate::model::limits::PROGRESS_BYTES_MAX;
+use crate::model::settle::{Settlement, plan};
+use crate::model::turn::Turn;
 use crate::runtime::{Call, Stop, done_verdict};
-use crate::settle::{Settlement, plan};
 use crate::steps::Steps;
-use crate::store::{Settle, Settled, SharedStore, Transaction};
-use crate::turn::Turn;
 
 /// The surroundings of one handler call. Cheap to clone.
 #[derive(Clone)]

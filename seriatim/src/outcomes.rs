@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use crate::id::LaneId;
-use crate::settle::{Outcome, Verdict};
+use crate::model::id::LaneId;
+use crate::model::settle::{Outcome, Verdict};
 
 /// How the lanes of one call end: one outcome for all, and exceptions by lane.
 ///

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::batch::Lane;
 use crate::context::Context;
-use crate::error::{Error, Result};
-use crate::id::{JobId, LaneId};
-use crate::limits::{NAME_BYTES_MAX, PROGRESS_BYTES_MAX};
+use crate::model::error::{Error, Result};
+use crate::model::id::{JobId, LaneId};
+use crate::model::limits::{NAME_BYTES_MAX, PROGRESS_BYTES_MAX};
 use crate::worker::Failure;
 
 /// The steps of one lane's turn. A step that has ended is not run again when the turn is: after a

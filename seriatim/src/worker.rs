@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 
 use crate::batch::{Batch, Undecodable};
 use crate::context::Context;
+use crate::model::payload::Payload;
 use crate::outcomes::Outcomes;
-use crate::payload::Payload;
 use crate::runtime::Call;
 use crate::steps::Interrupted;
 

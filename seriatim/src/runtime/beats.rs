@@ -16,7 +16,7 @@ use super::guard;
 use super::limits::BEATS_END_MAX;
 use super::pulse::Pulser;
 use super::shield::panic_text;
-use crate::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, ErrorKind, Result};
 
 /// The name of the thread.
 const NAME: &str = "seriatim-beat";

@@ -21,15 +21,15 @@ use super::turn_log::TurnLog;
 use crate::batch::Batch;
 use crate::codec::Codec;
 use crate::context::Context;
-use crate::error::{Error, Result};
-use crate::id::REMOTE_NAME_START;
-use crate::job::validate_queue_name;
+use crate::contract::{Origin, SharedStore};
 use crate::middleware::{self, Next};
+use crate::model::error::{Error, Result};
+use crate::model::id::REMOTE_NAME_START;
+use crate::model::job::validate_queue_name;
+use crate::model::payload::Payload;
+use crate::model::queue::Queue;
 use crate::observe::Observer;
 use crate::outcomes::Outcomes;
-use crate::payload::Payload;
-use crate::queue::Queue;
-use crate::store::{Origin, SharedStore};
 use crate::worker::{Failure, Worker};
 
 /// The time between two heartbeats, unless the lease is short.
@@ -416,7 +416,7 @@ impl EngineBuilder {
         match named.chain([nodes]).find(|(_, lease)| *lease < least) {
             Some((field, lease)) => {
                 let [lease, least, heartbeat] =
-                    [lease, least, self.settings.heartbeat].map(crate::duration::format);
+                    [lease, least, self.settings.heartbeat].map(crate::model::duration::format);
                 let message = format!(
                     "is {lease}: it must be at least {least}, three heartbeats of {heartbeat}"
                 );

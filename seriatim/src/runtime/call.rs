@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::control::Control;
 use super::surroundings::Surroundings;
-use crate::id::{JobId, LaneId};
-use crate::queue::Queue;
-use crate::turn::Turn;
+use crate::model::id::{JobId, LaneId};
+use crate::model::queue::Queue;
+use crate::model::turn::Turn;
 
 /// The turns that go to a handler together. Shared by the engine, the batch and the context, so
 /// that a call needs one allocation for all of them.

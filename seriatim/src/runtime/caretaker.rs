@@ -14,12 +14,12 @@ use super::limits::{DEFINITIONS_EVERY, RESCUE_LANES_MAX, SWEEP_EVERY, SWEEP_ROWS
 use super::settle::{keep_refused, send};
 use super::source::Source;
 use super::takeover::Neighbours;
-use crate::clock::Timestamp;
-use crate::error::{ErrorKind, Result};
-use crate::queue::{Mode, Queue};
-use crate::settle::{Settlement, crash};
-use crate::store::{Lead, QueueView, Rescue, Settled, Sweep};
-use crate::turn::Turn;
+use crate::contract::{Lead, QueueView, Rescue, Settled, Sweep};
+use crate::model::clock::Timestamp;
+use crate::model::error::{ErrorKind, Result};
+use crate::model::queue::{Mode, Queue};
+use crate::model::settle::{Settlement, crash};
+use crate::model::turn::Turn;
 
 /// What is kept with a job or lane whose holder has lost it.
 const WHY: &str = "its process died or lost its lease";

@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 
 use super::lock::lock;
 use crate::batch::Undecodable;
-use crate::id::{JobId, LaneId};
-use crate::settle::Settlement;
+use crate::model::id::{JobId, LaneId};
+use crate::model::settle::Settlement;
 
 /// Why a call is to end early, the mildest first. A harder reason replaces a milder one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

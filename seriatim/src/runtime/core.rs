@@ -27,14 +27,14 @@ use super::splitter::{Fleet, Splitter};
 use super::summary::Counters;
 use super::surroundings::Surroundings;
 use super::troubles::Troubles;
-use crate::clock::Timestamp;
-use crate::error::Result;
-use crate::id::NodeId;
+use crate::contract::{NodeView, QueueView, SharedStore, Store};
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::id::NodeId;
+use crate::model::queue::Queue;
+use crate::model::settle::{Outcome, plan};
+use crate::model::turn::Turn;
 use crate::observe::Observer;
-use crate::queue::Queue;
-use crate::settle::{Outcome, plan};
-use crate::store::{NodeView, QueueView, SharedStore, Store};
-use crate::turn::Turn;
 
 /// What an engine was told at its start.
 #[derive(Clone, Debug)]

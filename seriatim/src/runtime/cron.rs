@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::core::Core;
 use super::limits::{CRON_LATE_MARGIN, CRON_LOOK_BACK_MAX, CRON_REMEMBERED_MIN};
 use super::outage::Pauses;
-use crate::clock::Timestamp;
+use crate::contract::{Push, QueueView};
 use crate::cron::{Cron, Missed};
-use crate::error::{Error, ErrorKind, Result};
-use crate::queue::{Mode, Queue};
-use crate::store::{Push, QueueView};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::queue::{Mode, Queue};
 
 /// Most missed ticks that are caught up with.
 const CATCH_UP_MAX: usize = 100;
@@ -60,8 +60,8 @@ fn window(cron: &Cron, queues: &[QueueView]) -> Result<Duration> {
         let message = format!(
             "of queue {:?} is {}: it must be at least {}, so that each tick of {cron} is run once",
             cron.queue(),
-            crate::duration::format(remembered),
-            crate::duration::format(CRON_REMEMBERED_MIN),
+            crate::model::duration::format(remembered),
+            crate::model::duration::format(CRON_REMEMBERED_MIN),
         );
         return Err(Error::invalid("idempotency_ttl", message));
     }
@@ -97,7 +97,7 @@ async fn attempt(core: &Core, cron: &Cron, tick: Timestamp) -> Result<()> {
     let window = look_back(core, cron).await?;
     let late = core.store.now().await?.since(tick);
     if late >= window {
-        let late = crate::duration::format(Duration::from_secs(late.as_secs()));
+        let late = crate::model::duration::format(Duration::from_secs(late.as_secs()));
         tracing::warn!(%cron, late, "skipped a tick: the store may no longer know whether it has run");
         return Ok(());
     }

@@ -13,10 +13,10 @@ use super::core::Core;
 use super::limits::{DECLARE_EVERY, DECLARE_REST, DECLARE_TOLD_EVERY};
 use super::lock::lock;
 use super::outage::Pauses;
-use crate::error::{Error, ErrorKind, Result};
-use crate::names::did_you_mean;
-use crate::queue::Queue;
-use crate::store::{QueueView, TroubleKind, Undeclared, declare_each};
+use crate::contract::{QueueView, TroubleKind, Undeclared, declare_each};
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::names::did_you_mean;
+use crate::model::queue::Queue;
 
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
@@ -137,7 +137,7 @@ impl Core {
             tracing::warn!(
                 queue,
                 "{text}; until then this node takes nothing from it, and tries again every {}",
-                crate::duration::format(DECLARE_EVERY)
+                crate::model::duration::format(DECLARE_EVERY)
             );
         }
     }

@@ -22,9 +22,10 @@ use super::pulse::Pulser;
 use super::shield::shielded_future;
 use super::summary::Summary;
 use super::{caretaker, definitions, fetch, guard, periodic, settle, slot};
-use crate::error::{Error, ErrorKind, Result};
-use crate::queue::Queue;
-use crate::store::SharedStore;
+use crate::contract::SharedStore;
+use crate::machine;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::queue::Queue;
 
 /// Runs handlers for the jobs of some queues.
 ///
@@ -219,8 +220,7 @@ fn spawn(
     name: &'static str,
     task: impl Future<Output = ()> + Send + 'static,
 ) {
-    #[cfg(feature = "conformance")]
-    let task = crate::simulation::of_this_node(task);
+    let task = machine::task(task);
     let core = core.clone();
     tasks.spawn(async move {
         match shielded_future(task).await {

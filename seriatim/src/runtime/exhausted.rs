@@ -14,14 +14,14 @@ use super::core::Core;
 use super::outage::Pauses;
 use crate::batch::Batch;
 use crate::context::Context;
-use crate::error::Result;
-use crate::id::JobId;
-use crate::job::Job;
-use crate::limits::PUSH_JOBS_MAX;
-use crate::queue::Queue;
-use crate::settle::{Fate, Outcome, Settlement};
-use crate::store::{JobState, Push, SharedStore};
-use crate::turn::Turn;
+use crate::contract::{JobState, Push, SharedStore};
+use crate::model::error::Result;
+use crate::model::id::JobId;
+use crate::model::job::Job;
+use crate::model::limits::PUSH_JOBS_MAX;
+use crate::model::queue::Queue;
+use crate::model::settle::{Fate, Outcome, Settlement};
+use crate::model::turn::Turn;
 use crate::worker::{Failure, Worker};
 
 /// The queue of the calls.

@@ -10,8 +10,8 @@ use super::shield::shielded;
 use super::splitter::Splitter;
 use super::turn_log::TurnLog;
 use crate::codec::Codec;
+use crate::contract::Origin;
 use crate::middleware::Middleware;
-use crate::store::Origin;
 use crate::worker::Failure;
 
 pub(super) type Starting = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;

@@ -16,10 +16,10 @@ use super::reconcile::reconcile;
 use super::scheduler::Scheduler;
 use super::settle::will_pass;
 use super::source::Source;
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind};
-use crate::id::NodeId;
-use crate::store::{Claim, Claimed, DueQuery, Lease, TroubleKind, Wakeups};
+use crate::contract::{Claim, Claimed, DueQuery, Lease, TroubleKind, Wakeups};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind};
+use crate::model::id::NodeId;
 
 /// When a source is worth asking again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::call::Call;
 use super::lock::lock;
-use crate::store::CancelNotice;
+use crate::contract::CancelNotice;
 
 /// The notices of the last heartbeat, which names all that stand.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::core::Core;
 use super::periodic::PeriodicView;
-use crate::store::TroubleKind;
+use crate::contract::TroubleKind;
 
 /// Keys of a call that are named.
 const KEYS_NAMED: usize = 5;

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::lock::lock;
-use crate::id::{LaneId, Token};
-use crate::settle::Settlement;
-use crate::turn::Turn;
+use crate::model::id::{LaneId, Token};
+use crate::model::settle::Settlement;
+use crate::model::turn::Turn;
 
 /// Lanes from their claim to the answer to their settlement.
 #[derive(Debug, Default)]

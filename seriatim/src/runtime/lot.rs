@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::limits::{
     PREFETCH_AGE_MAX, PREFETCH_GROWS_BELOW, PREFETCH_GROWTH, PREFETCH_SHRINKS_ABOVE,
 };
-use crate::turn::Turn;
+use crate::model::turn::Turn;
 
 #[derive(Debug)]
 pub(super) struct Lot {

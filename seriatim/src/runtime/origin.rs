@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use crate::store::Origin;
+use crate::contract::Origin;
 
 /// What `/proc/PID/stat` tells of a process.
 #[doc(hidden)]

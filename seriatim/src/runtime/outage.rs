@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::limits::{OUTAGE_WAIT_MAX, OUTAGE_WAIT_MIN};
 use super::lock::lock;
-use crate::error::Error;
+use crate::model::error::Error;
 
 /// Shared by all tasks of an engine, so that an outage is said once and not by each of them.
 #[derive(Debug, Default)]

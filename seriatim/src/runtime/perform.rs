@@ -18,16 +18,16 @@ use super::shield::{shielded, shielded_future};
 use super::source::Source;
 use super::turn_log::{TurnLog, in_a_word};
 use crate::batch::Undecodable;
-use crate::clock::Timestamp;
 use crate::context::Context;
-use crate::id::JobId;
+use crate::contract::{Settled, Trouble, TroubleKind};
 use crate::middleware::wrap;
+use crate::model::clock::Timestamp;
+use crate::model::id::JobId;
+use crate::model::queue::Queue;
+use crate::model::settle::{Outcome, Settlement, Verdict, backoff_of, plan};
+use crate::model::turn::Turn;
 use crate::outcomes::Outcomes;
-use crate::queue::Queue;
-use crate::settle::{Outcome, Settlement, Verdict, backoff_of, plan};
 use crate::steps::Interrupted;
-use crate::store::{Settled, Trouble, TroubleKind};
-use crate::turn::Turn;
 use crate::worker::{Failure, Fatal, Handling, Prepared, Unstartable, Worker};
 
 /// How a handler ended.
@@ -271,7 +271,7 @@ fn pause_unstartable(core: &Core, source: &Source, call: &Call, why: &Unstartabl
 
 fn timed_out(call: &Call) -> String {
     match call.timeout {
-        Some(length) => format!("timed out (limit {})", crate::duration::format(length)),
+        Some(length) => format!("timed out (limit {})", crate::model::duration::format(length)),
         None => "timed out".to_owned(),
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::core::Core;
 use super::lock::lock;
 use super::shield::shielded_future;
-use crate::store::{Lead, SharedStore};
+use crate::contract::{Lead, SharedStore};
 use crate::worker::Failure;
 
 type Run = dyn Fn(Tick) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>> + Send + Sync;

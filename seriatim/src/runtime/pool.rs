@@ -9,8 +9,8 @@ use super::limits::{CRASHED_CHANCE_EVERY, PREFETCH_LANES_MAX};
 use super::lock::lock;
 use super::lot::Lot;
 use super::scheduler::{Scheduler, Waiting};
-use crate::queue::Queue;
-use crate::turn::Turn;
+use crate::model::queue::Queue;
+use crate::model::turn::Turn;
 
 /// Between the fetcher, which fills it, and the slots, which empty it.
 #[derive(Debug)]

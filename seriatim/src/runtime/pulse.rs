@@ -11,10 +11,10 @@ use super::control::Stop;
 use super::core::Core;
 use super::limits::{GOODBYE_MAX, LOAD_EVERY, PROGRESS_EVERY};
 use super::outage::Pauses;
-use crate::clock::Timestamp;
-use crate::error::Result;
-use crate::id::{LaneId, NodeId};
-use crate::store::{Beat, Command, Heartbeat, NodeInfo, Pulse, SharedStore, Store};
+use crate::contract::{Beat, Command, Heartbeat, NodeInfo, Pulse, SharedStore, Store};
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::id::{LaneId, NodeId};
 
 /// What the node tells of itself with every beat.
 pub(super) struct Pulser {

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use super::core::Core;
 use super::settle::{keep_refused, send, will_pass};
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{LaneId, NodeId, Token};
-use crate::limits::PAGE_ROWS_MAX;
-use crate::queue::Queue;
-use crate::settle::{Outcome, plan};
-use crate::store::{GiveUp, LaneOrder, LaneQuery};
+use crate::contract::{GiveUp, LaneOrder, LaneQuery};
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::limits::PAGE_ROWS_MAX;
+use crate::model::queue::Queue;
+use crate::model::settle::{Outcome, plan};
 
 /// Compares what the store says that `node` holds of the suspect queues with the node's own
 /// account. Called by the fetcher, while no claim of it is in flight. Answers the queues of which that cannot

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::call::Call;
 use super::control::Stop;
 use super::lock::lock;
-use crate::store::{Beat, CancelNotice};
+use crate::contract::{Beat, CancelNotice};
 
 #[derive(Default)]
 pub(super) struct Running {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Timestamp;
+use crate::model::clock::Timestamp;
 
 /// How a node with several queues chooses the next one to claim from, and of those that have lanes
 /// waiting for a slot the next one to run.

@@ -18,13 +18,13 @@ use super::limits::PUT_ASIDE_FOR;
 use super::lock::lock;
 use super::outage::Pauses;
 use super::turn_log::TurnLog;
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind};
-use crate::id::{JobId, LaneId};
-use crate::limits::SETTLE_TURNS_MAX;
-use crate::settle::{EndKind, Ending, Settlement};
-use crate::store::{Settle, Settled, TroubleKind};
-use crate::turn::Turn;
+use crate::contract::{Settle, Settled, TroubleKind};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind};
+use crate::model::id::{JobId, LaneId};
+use crate::model::limits::SETTLE_TURNS_MAX;
+use crate::model::settle::{EndKind, Ending, Settlement};
+use crate::model::turn::Turn;
 
 /// A turn that has ended, on its way to the store.
 pub(super) struct Ended {

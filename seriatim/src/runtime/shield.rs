@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 
-use crate::clock::Timestamp;
-use crate::id::Token;
+use crate::contract::Settled;
+use crate::model::clock::Timestamp;
+use crate::model::id::Token;
+use crate::model::settle::{Settlement, Verdict};
+use crate::model::turn::Turn;
 use crate::observe::Observer;
-use crate::settle::{Settlement, Verdict};
-use crate::store::Settled;
-use crate::turn::Turn;
 
 /// Runs code of the user's. A panic comes back as its text.
 pub(super) fn shielded<T>(run: impl FnOnce() -> T) -> Result<T, String> {

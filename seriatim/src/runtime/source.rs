@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::lock::lock;
 use super::shield::shielded;
-use crate::queue::{Mode, Queue};
-use crate::settle::backoff_of;
-use crate::turn::Turn;
+use crate::model::queue::{Mode, Queue};
+use crate::model::settle::backoff_of;
+use crate::model::turn::Turn;
 use crate::worker::Worker;
 
 #[derive(Debug)]

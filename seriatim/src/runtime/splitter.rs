@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::id::NodeId;
+use crate::model::id::NodeId;
 
 /// Spreads the queues over the nodes. It keeps each queue's work on few machines (warm caches,
 /// fewer claims that find nothing) and is never needed for safety: a node whose own queues are

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::lock::lock;
-use crate::settle::{EndKind, Ending};
+use crate::model::settle::{EndKind, Ending};
 
 /// Counted from the start to the end of an engine, in the words of `docs/figures.md`. Each turn that a
 /// handler was called with is counted in one of `done`, `failed`, `put_off`, `cancelled`, `stale` and

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use tokio::sync::Notify;
 
 use crate::codec::Codec;
-use crate::store::SharedStore;
+use crate::contract::SharedStore;
 
 pub(crate) struct Surroundings {
     pub(crate) store: SharedStore,

@@ -3,8 +3,8 @@
 
 use super::core::Core;
 use super::shield::shielded_future;
-use crate::error::{ErrorKind, Result};
-use crate::store::{DeclareDead, NodeView, Origin};
+use crate::contract::{DeclareDead, NodeView, Origin};
+use crate::model::error::{ErrorKind, Result};
 
 /// Nodes of this machine that lived when they were last looked for.
 #[derive(Debug, Default)]

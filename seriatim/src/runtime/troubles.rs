@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 
 use super::lock::lock;
-use crate::clock::Timestamp;
-use crate::limits::{TROUBLE_TEXT_BYTES_MAX, TROUBLES_MAX};
-use crate::store::{Trouble, TroubleKind};
-use crate::text::cut_middle;
+use crate::contract::{Trouble, TroubleKind};
+use crate::model::clock::Timestamp;
+use crate::model::limits::{TROUBLE_TEXT_BYTES_MAX, TROUBLES_MAX};
+use crate::model::text::cut_middle;
 
 /// The troubles of a node, at most [`TROUBLES_MAX`]: a new one replaces the one that has not
 /// happened for longest.

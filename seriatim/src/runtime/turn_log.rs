@@ -10,11 +10,11 @@ use super::call::Call;
 use super::limits::{LOG_ERROR_BYTES_MAX, LOG_LINES_MAX, LOG_WINDOW};
 use super::lock::lock;
 use crate::batch::Undecodable;
-use crate::id::JobId;
+use crate::model::id::JobId;
+use crate::model::settle::{Due, EndKind, Fate, Outcome, Settlement};
+use crate::model::text::{cut_middle, one_line};
+use crate::model::turn::{Turn, TurnJob};
 use crate::outcomes::Outcomes;
-use crate::settle::{Due, EndKind, Fate, Outcome, Settlement};
-use crate::text::{cut_middle, one_line};
-use crate::turn::{Turn, TurnJob};
 
 /// Reads the id of the trace that a turn belongs to.
 type TraceId = for<'t> fn(&'t Turn) -> Option<&'t str>;
@@ -242,7 +242,7 @@ impl fmt::Display for Failure<'_> {
         write!(f, ": attempt {attempt} failed: {error}; ")?;
         match self.next {
             Next::Retry(Due::In(wait)) => {
-                write!(f, "tried again in {}", crate::duration::rounded(wait))
+                write!(f, "tried again in {}", crate::model::duration::rounded(wait))
             }
             Next::Retry(Due::Now | Due::Unchanged) => f.write_str("tried again now"),
             Next::Held => {

@@ -12,9 +12,9 @@ use super::scene::HandlerPlan;
 use super::world::World;
 use crate::batch::{Batch, Lane};
 use crate::context::Context;
-use crate::id::{LaneId, Token};
+use crate::model::id::{LaneId, Token};
+use crate::model::settle::{Outcome, Verdict};
 use crate::outcomes::Outcomes;
-use crate::settle::{Outcome, Verdict};
 use crate::worker::{Failure, Unstartable, Worker};
 
 /// A payload that can be read.

@@ -13,7 +13,7 @@ use super::handler;
 use super::scene::NodePlan;
 use super::wire::Wire;
 use super::world::{World, lock};
-use crate::error::Result;
+use crate::model::error::Result;
 use crate::observe::Observer;
 use crate::runtime::{Engine, EngineBuilder, Summary};
 

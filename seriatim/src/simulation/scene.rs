@@ -8,8 +8,8 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::Mode as RunMode;
-use crate::queue::{DueRule, Merge, Mode, Queue};
-use crate::retry::{Backoff, Exhaustion};
+use crate::model::queue::{DueRule, Merge, Mode, Queue};
+use crate::model::retry::{Backoff, Exhaustion};
 use crate::runtime::Scheduler;
 
 /// A run, before it begins.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
-use crate::store::Store;
+use crate::contract::Store;
 use crate::*;
 
 #[tokio::test(start_paused = true)]

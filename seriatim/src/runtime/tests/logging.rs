@@ -10,7 +10,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Metadata, Subscriber};
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
-use crate::store::JobState;
+use crate::contract::JobState;
 use crate::*;
 
 /// Writes the lines of this thread down, as `LEVEL message field=value`.

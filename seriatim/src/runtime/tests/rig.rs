@@ -9,13 +9,14 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{JobId, LaneId, NodeId, Token};
-use crate::job::Job;
+use crate::contract::*;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::job::Job;
+use crate::model::turn::Turn;
 use crate::runtime::{Engine, EngineBuilder, Summary};
-use crate::store::*;
-use crate::turn::Turn;
+use crate::stores::Memory;
 
 /// The store's clock at the start of a test.
 pub(super) const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
@@ -140,7 +141,7 @@ impl Rig {
         pushed[0].job_id
     }
 
-    pub(super) async fn store_declared(&self, queue: crate::queue::Queue) {
+    pub(super) async fn store_declared(&self, queue: crate::model::queue::Queue) {
         self.declare(Declare { now: None, queues: vec![queue] }).await.unwrap();
     }
 

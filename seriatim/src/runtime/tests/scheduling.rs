@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
+use crate::contract::{Declare, Store};
 use crate::runtime::Scheduler;
-use crate::store::{Declare, Store};
 use crate::*;
 
 /// Runs `jobs` jobs of each queue on one slot; answers the queues in the order of the calls.

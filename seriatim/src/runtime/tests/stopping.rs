@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
-use crate::store::{Command, JobState, NodeState, Store};
+use crate::contract::{Command, JobState, NodeState, Store};
 use crate::*;
 
 fn sleeping(rig: &Rig, log: &Log, length: Duration) -> EngineBuilder {
