@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OnceCell, oneshot};
 
-use crate::codec::Codec;
 use crate::contract::{Declaration, Push, Pushed, SharedStore, Transaction, declare_each};
+use crate::handler::codec::Codec;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::job::Job;

@@ -6,43 +6,48 @@
 
 #![forbid(unsafe_code)]
 
-mod batch;
 pub mod checker;
 mod client;
-mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod connect;
-mod context;
 mod contract;
 #[cfg(feature = "cron")]
 mod cron;
+mod engine;
+mod handler;
+mod lock;
 mod machine;
-mod middleware;
 mod model;
 mod observe;
-mod outcomes;
-mod runtime;
 #[cfg(feature = "conformance")]
 pub mod simulation;
-mod steps;
 mod stopping;
 mod stores;
 #[cfg(feature = "testing")]
 pub mod testing;
 #[cfg(test)]
 mod tests;
-mod worker;
 
-pub use batch::{Batch, Lane};
 pub use client::Client;
-pub use codec::Codec;
 pub use connect::{connect, connect_existing};
-pub use context::Context;
 pub use contract::{SharedStore, Store};
 #[cfg(feature = "cron")]
 pub use cron::{Cron, Missed};
-pub use middleware::Next;
+#[doc(hidden)]
+pub use engine::ProcessStat;
+pub use engine::{
+    Engine, EngineBuilder, Exhausted, Fleet, Handle, Periodic, PeriodicState, PeriodicView, Prefer,
+    RunningCall, Scheduler, Splitter, Summary, Tick, TurnLog,
+};
+pub use handler::batch::{Batch, Lane};
+pub use handler::codec::Codec;
+pub use handler::context::Context;
+pub use handler::failure::{Failure, Fatal, Unstartable};
+pub use handler::middleware::Next;
+pub use handler::outcomes::Outcomes;
+pub use handler::steps::Steps;
+pub use handler::worker::{Perform, Worker};
 pub use model::clock::Timestamp;
 pub use model::error::{Error, ErrorKind, Result};
 pub use model::id::{JobId, LaneId, NodeId, REMOTE_NAME_START, Token};
@@ -58,14 +63,6 @@ pub use model::settle::{
 pub use model::turn::{Turn, TurnJob};
 pub use model::{duration, limits, text};
 pub use observe::Observer;
-pub use outcomes::Outcomes;
-#[doc(hidden)]
-pub use runtime::ProcessStat;
-pub use runtime::{
-    Engine, EngineBuilder, Exhausted, Fleet, Handle, Periodic, PeriodicState, PeriodicView, Prefer,
-    RunningCall, Scheduler, Splitter, Summary, Tick, TurnLog,
-};
-pub use steps::Steps;
 pub use stopping::shutdown_signal;
 pub use stores::Memory;
 #[cfg(feature = "mysql")]
@@ -76,7 +73,6 @@ pub use stores::Postgres;
 pub use stores::Redis;
 #[cfg(feature = "sqlite")]
 pub use stores::Sqlite;
-pub use worker::{Failure, Fatal, Perform, Unstartable, Worker};
 
 /// What a store does: the contract, its requests and answers. For those who write one, or look at one closely.
 pub mod store {

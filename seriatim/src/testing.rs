@@ -26,10 +26,10 @@ use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::contract::{DueQuery, JobOrder, JobQuery, JobState, JobView, SharedStore};
+use crate::engine::{Engine, EngineBuilder, Summary};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::limits::{LEASE_MAX, PAGE_ROWS_MAX};
-use crate::runtime::{Engine, EngineBuilder, Summary};
 use crate::stores::Memory;
 
 /// The most of tokio's time that [`Lab::perform_all`] lets pass.

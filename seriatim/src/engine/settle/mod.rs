@@ -1,0 +1,4 @@
+//! The settler: ends turns in the store, and writes down how they ended.
+
+pub(in crate::engine) mod settler;
+pub(in crate::engine) mod turn_log;
