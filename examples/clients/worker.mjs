@@ -3,8 +3,8 @@
 //
 //     node worker.mjs http://127.0.0.1:7117 orders [--until-empty]
 //
-// It claims lanes, extends its claims while it works, and settles each with an outcome. Put your
-// own work into `perform`. The token of the API, where one is needed, is taken from SERIATIM_TOKEN.
+// It claims lanes (a lane is a key with its jobs), extends its claims by heartbeats, and settles each lane with
+// an outcome. Put your own work into `perform`. Set SERIATIM_TOKEN if the API requires a token.
 
 import { hostname } from "node:os";
 
@@ -16,9 +16,9 @@ const [url, queues, ...flags] = process.argv.slice(2);
 const untilEmpty = flags.includes("--until-empty");
 const worker = `${hostname()}-${process.pid}`;
 
-// Does the work of one lane: its jobs belong to one key and come in order. `cancelled` holds the
-// ids of jobs that somebody wants cancelled; `lane.token` only grows for a key, so that a system
-// behind this can refuse writes of a holder that is no longer the newest.
+// Does the work of one lane: jobs of one key, in order. `cancelled` has the ids of jobs to cancel.
+// `lane.token` is a fencing token: it only grows for a key, so that your other systems can refuse writes with
+// an older one.
 async function perform(lane, cancelled) {
   for (const job of lane.jobs) {
     if (cancelled.has(job.job_id)) continue;
@@ -42,7 +42,7 @@ async function call(what, body) {
   throw error;
 }
 
-// A claim as the API wants it named: the secret proves that it is ours, so it is not for logs.
+// Identifies a claim in requests. The secret proves that it is ours: do not log it.
 const named = ({ lane, token, secret }) => ({ lane, token, secret });
 
 async function work(lanes) {
@@ -59,7 +59,7 @@ async function work(lanes) {
   }, (LEASE_S * 1000) / 3);
   try {
     for (const lane of lanes) {
-      if (lost.has(lane.lane)) continue; // Somebody else has it now: nothing we say would count.
+      if (lost.has(lane.lane)) continue; // Another worker has it now and our result would be refused.
       const result = { ...named(lane), outcome: "done" };
       try {
         await perform(lane, cancelled);

@@ -3,8 +3,8 @@
 
     python3 worker.py http://127.0.0.1:7117 orders [--until-empty]
 
-It claims lanes, extends its claims while it works, and settles each with an outcome. Put your own
-work into `perform`. The token of the API, where one is needed, is taken from SERIATIM_TOKEN.
+It claims lanes (a lane is a key with its jobs), extends its claims by heartbeats, and settles each lane
+with an outcome. Put your own work into `perform`. Set SERIATIM_TOKEN if the API requires a token.
 """
 
 import json
@@ -21,10 +21,10 @@ WAIT_MS = 20_000
 
 
 def perform(lane, cancelled):
-    """Does the work of one lane: its jobs belong to one key and come in order.
+    """Does the work of one lane: jobs of one key, in order.
 
-    `cancelled` is a set of job ids that somebody wants cancelled; `lane["token"]` only grows for a
-    key, so that a system behind this can refuse writes of a holder that is no longer the newest.
+    `cancelled` is the set of job ids to cancel. `lane["token"]` is a fencing token: it only grows for a key, so
+    that your other systems can refuse writes with an older one.
     """
     for job in lane["jobs"]:
         if job["job_id"] in cancelled:
@@ -51,12 +51,12 @@ class Seriatim:
 
 
 def named(lane):
-    """A claim as the API wants it named: the secret proves that it is ours, so it is not for logs."""
+    """Identifies a claim in requests. The secret proves that it is ours: do not log it."""
     return {name: lane[name] for name in ("lane", "token", "secret")}
 
 
 class Pulse(threading.Thread):
-    """Extends what is held, and learns what is cancelled or lost."""
+    """Extends the claims, and learns which jobs are cancelled and which claims are lost."""
 
     def __init__(self, api, lanes):
         super().__init__(daemon=True)
@@ -82,7 +82,7 @@ def work(api, lanes):
     try:
         for lane in lanes:
             if lane["lane"] in pulse.lost:
-                continue  # Somebody else has it now: nothing that we say of it would count.
+                continue  # Another worker has it now and our result would be refused.
             result = named(lane) | {"outcome": "done"}
             try:
                 perform(lane, pulse.cancelled)

@@ -1,4 +1,4 @@
-"""A process worker: sends each order's newest state on, oldest update first.
+"""A process worker: prints the updates of each order, lowest score first.
 
     [[workers]]
     queue = "orders"
@@ -16,7 +16,7 @@ def handle(lane):
             return cancel("not needed any more", done=number)
         if "status" not in job["payload"]:
             return bury("an order update needs a status", done=number)
-        # The token only grows for a key: a receiver that keeps it can refuse what is stale.
+        # The token only grows for a key, so a receiver can refuse stale writes.
         print(f"order {lane.key} is {job['payload']['status']} (token {lane.token})")
         lane.progress(done=number + 1, of=len(lane.jobs))
 

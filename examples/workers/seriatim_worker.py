@@ -1,13 +1,13 @@
-"""The side of a Seriatim process worker that Python has: JSON lines on stdin and stdout.
+"""Runs a Python function as a Seriatim process worker: JSON lines on stdin and stdout.
 
-A worker is a function that gets a Lane and answers nothing (done) or an outcome:
+A worker is a function that gets a Lane and returns nothing (done) or an outcome:
 
     from seriatim_worker import serve, retry
     def handle(lane):
         for job in lane.jobs: ...
     serve(handle, concurrency=4)
 
-An exception is a retry with its text. Nothing but the standard library is needed; copy the file.
+An exception is a retry with its text. Needs the standard library only; copy the file.
 """
 
 import json
@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 _out = sys.stdout
 _write = threading.Lock()
-# What the worker prints is not for the protocol: it goes to stderr, which Seriatim logs.
+# Other output of the worker goes to stderr, which Seriatim logs.
 sys.stdout = sys.stderr
 
 
@@ -28,27 +28,27 @@ def done():
 
 
 def retry(error, after=None, done=0):
-    """Try again: after so many seconds, or after the queue's backoff. The first `done` jobs are done."""
+    """Retry after `after` seconds, or after the queue's backoff. The first `done` jobs are done."""
     return {"outcome": "retry", "error": str(error), "retry_in": after, "done": done}
 
 
 def snooze(after, done=0):
-    """Later, after so many seconds; not a failure."""
+    """Run it again after `after` seconds; not a failure."""
     return {"outcome": "snooze", "retry_in": after, "done": done}
 
 
 def bury(error, done=0):
-    """To the morgue."""
+    """Move it to the morgue, the dead-letter queue."""
     return {"outcome": "bury", "error": str(error), "done": done}
 
 
 def cancel(reason, done=0):
-    """It shall not be done at all."""
+    """Cancel it."""
     return {"outcome": "cancel", "error": str(reason), "done": done}
 
 
 class Lane:
-    """Jobs of one key, oldest first."""
+    """Jobs of one key, lowest score first."""
 
     def __init__(self, batch, message):
         self.batch = batch
@@ -63,18 +63,18 @@ class Lane:
         return [job["payload"] for job in self.jobs]
 
     def cancelled(self, job=None):
-        """Whether somebody wants the job to end; without one, all of them, or the time is up."""
+        """Whether `job` is cancelled; without `job`: whether all are, or the time is up."""
         if job is not None:
             return job["job_id"] in self._cancelled
         return len(self._cancelled) >= len(self.jobs)
 
     def progress(self, **progress):
-        """Tells how far it is; goes out about once a second."""
+        """Reports progress; stored about once a second."""
         _send({"type": "progress", "batch": self.batch, "lane": self.name, "progress": progress})
 
 
 def serve(handle, concurrency=1):
-    """Works until `shutdown` or the end of stdin."""
+    """Runs until `shutdown` or the end of stdin."""
     running = {}
     with ThreadPoolExecutor(concurrency) as pool:
         for line in sys.stdin:

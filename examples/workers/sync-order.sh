@@ -1,12 +1,12 @@
 #!/bin/sh
-# A command worker: one process for each call, the call as JSON on stdin.
+# A command worker: one process per call, with the call as JSON on stdin.
 #
 #   [[workers]]
 #   queue = "orders"
 #   command = ["sh", "examples/workers/sync-order.sh"]
 #
-# Exit code 0 is done, 75 later, 65 to the morgue; anything else is tried again, with the last
-# lines of stderr as the error.
+# Exit code 0: done; 75: run again later; 65: to the morgue (dead-letter queue); any other: retry, with
+# the last lines of stderr as the error.
 set -eu
 call=$(cat)
 target=${ORDERS_DIR:-orders}
@@ -18,7 +18,7 @@ case $call in
     *'"status"'*) ;;
     *) echo "an order update needs a status" >&2; exit 65 ;;
 esac
-# Written beside and renamed: a reader never sees half of it.
+# Write a temporary file and rename it, so that readers never see a partial file.
 file=$target/$(printf '%s' "$SERIATIM_JOB_KEY" | tr -c 'A-Za-z0-9._-' '_')
 printf '%s\n' "$call" > "$file.$SERIATIM_JOB_TOKEN.part"
 mv "$file.$SERIATIM_JOB_TOKEN.part" "$file.json"
