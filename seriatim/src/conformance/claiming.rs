@@ -8,7 +8,7 @@ use crate::contract::{Claim, DueQuery, Lease};
 use crate::{ErrorKind, Job, Mode, Outcome, Queue};
 
 pub(super) fn cases() -> Vec<Case> {
-    listed![false:
+    listed![
         l1_a_busy_key_cannot_be_claimed,
         a_key_stands_in_a_batch_once,
         l2_lanes_are_taken_by_priority_then_due_then_age,

@@ -6,7 +6,7 @@ use crate::contract::{JobState, Settled};
 use crate::{Backoff, Exhaustion, Job, Mode, Outcome, Queue, Settlement, Token, Turn, Verdict};
 
 pub(super) fn cases() -> Vec<Case> {
-    listed![false:
+    listed![
         a_done_turn_is_gone,
         a_stale_settle_is_refused,
         a_repeated_settle_is_stale,

@@ -8,7 +8,7 @@ use crate::contract::{Cancel, QueueStats};
 use crate::{Exhaustion, Job, Mode, Outcome, Queue, Turn, Verdict};
 
 pub(super) fn cases() -> Vec<Case> {
-    listed![true: the_figures_of_every_ending_are_exact_in_every_mode]
+    listed![the_figures_of_every_ending_are_exact_in_every_mode]
 }
 
 /// Turns of so many jobs of one key, how they end, and what they leave.

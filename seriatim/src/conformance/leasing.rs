@@ -13,7 +13,7 @@ const TICK: Duration = Duration::from_micros(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
 pub(super) fn cases() -> Vec<Case> {
-    listed![false:
+    listed![
         d8_an_expired_claim_is_taken_over_and_its_holder_fenced_off,
         a_heartbeat_extends_all_claims_of_a_node,
         a_node_declared_dead_stays_dead,

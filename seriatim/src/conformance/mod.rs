@@ -41,8 +41,6 @@ type Body = fn(Bench) -> Pin<Box<dyn Future<Output = ()>>>;
 pub struct Case {
     /// What it shows, as a sentence.
     pub name: &'static str,
-    /// Whether it needs the administrative half of the contract.
-    pub needs_all: bool,
     body: Body,
 }
 
@@ -81,10 +79,9 @@ pub fn cases() -> Vec<Case> {
 
 /// Names each listed function's case after the function.
 macro_rules! listed {
-    ($needs_all:literal: $($case:ident),* $(,)?) => {
+    ($($case:ident),* $(,)?) => {
         vec![$($crate::conformance::Case {
             name: stringify!($case),
-            needs_all: $needs_all,
             body: |bench| Box::pin($case(bench)),
         }),*]
     };

@@ -8,7 +8,7 @@ use crate::contract::*;
 use crate::{ErrorKind, Job, Mode, Outcome, Queue, Timestamp};
 
 pub(super) fn cases() -> Vec<Case> {
-    listed![true:
+    listed![
         a_requeued_job_comes_back_as_it_was,
         l4_a_requeued_payload_merges_with_one_that_waits,
         a_requeue_onto_a_claimed_lane_counts_as_an_arrival,

@@ -10,7 +10,7 @@ use crate::{DueRule, ErrorKind, Job, Merge, Mode, Payload, Queue};
 use std::time::Duration;
 
 pub(super) fn cases() -> Vec<Case> {
-    listed![false:
+    listed![
         n7_a_pushed_job_is_queued_and_known_by_its_id,
         an_undeclared_push_creates_the_queue_that_its_key_implies,
         a_key_must_fit_the_mode,

@@ -24,14 +24,14 @@ const STEPS: usize = 120;
 const SEEDS: u64 = 6;
 
 pub(super) fn cases() -> Vec<Case> {
-    let mut all = listed![false:
+    let mut all = listed![
         random_parallel_operations_match_the_model,
         random_accumulate_operations_match_the_model,
         random_accumulate_operations_with_other_merges_match_the_model,
         random_fifo_operations_match_the_model,
         random_exclusive_operations_match_the_model,
     ];
-    all.extend(listed![true:
+    all.extend(listed![
         random_operations_and_actions_match_the_model_in_parallel,
         random_operations_and_actions_match_the_model_in_accumulate,
         random_operations_and_actions_match_the_model_in_fifo,

@@ -14,7 +14,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const TICK: Duration = Duration::from_micros(1);
 
 pub(super) fn cases() -> Vec<Case> {
-    listed![true:
+    listed![
         a_released_claim_counts_as_a_crash_and_its_holder_is_fenced_off,
         a_released_claim_that_nobody_settles_is_rescued_at_once,
         a_released_lane_keeps_its_order_and_poison_is_buried,

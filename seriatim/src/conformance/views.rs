@@ -7,7 +7,7 @@ use crate::model::limits::PAGE_BYTES_MAX;
 use crate::{Job, Mode, Outcome, Queue};
 
 pub(super) fn cases() -> Vec<Case> {
-    listed![true:
+    listed![
         lanes_are_listed_page_by_page,
         lanes_are_listed_by_key_due_and_retry_count,
         running_lanes_show_their_holder,

@@ -21,19 +21,11 @@ use crate::model::turn::Turn;
 pub struct Capabilities {
     /// Its name, as it stands in a URL: `sqlite`, `postgres`, …
     pub name: &'static str,
-    /// Whether what it acknowledged survives the end of the process.
-    pub durable: bool,
     /// Whether several processes can use it at once.
     pub shared: bool,
-    /// Whether a queue can be split into shards.
-    pub shards: bool,
-    /// Whether a handler can commit its own writes with the settle.
-    pub transactions: bool,
     /// Claims of more lanes than this go as two of half the size, side by side: a server with several
     /// cores answers them sooner. None: one claim is as fast.
     pub claim_split: Option<usize>,
-    /// Whether the administrative half of the contract (listings, actions, sweep, …) is there.
-    pub complete: bool,
 }
 
 /// A secret that all users of a store share. `Debug` does not show it. See [`crate::Store::secret`].

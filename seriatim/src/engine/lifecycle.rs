@@ -203,15 +203,10 @@ async fn start(core: &Arc<Core>) -> Result<Upkeep> {
 /// Tells the store of the queues and of the node. It may be done again when it failed half way.
 async fn register(core: &Arc<Core>) -> Result<Pulser> {
     core.declare().await?;
-    match core.read_definitions().await {
-        Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
-        Err(_) => {}
-        Ok(queues) => {
-            #[cfg(feature = "cron")]
-            crate::engine::upkeep::cron::check(core, &queues)?;
-            core.warn_of_slips(&queues);
-        }
-    }
+    let queues = core.read_definitions().await?;
+    #[cfg(feature = "cron")]
+    crate::engine::upkeep::cron::check(core, &queues)?;
+    core.warn_of_slips(&queues);
     core.read_clock().await?;
     let mut pulser = Pulser::new(core.clone(), core.store_now());
     pulser.beat().await?;

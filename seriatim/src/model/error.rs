@@ -79,11 +79,6 @@ impl Error {
         Self::new(ErrorKind::Invalid, message).in_field(field)
     }
 
-    /// An operation that this store does not offer.
-    pub fn unsupported(operation: &str) -> Self {
-        Self::new(ErrorKind::Unsupported, format!("this store does not offer {operation} yet"))
-    }
-
     /// Names the field that is wrong; an outer name goes in front (`jobs[3]` + `key`).
     #[must_use]
     pub fn in_field(mut self, outer: impl Into<Cow<'static, str>>) -> Self {

@@ -86,15 +86,7 @@ impl Memory {
 #[async_trait]
 impl Store for Memory {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "memory",
-            durable: false,
-            shared: false,
-            shards: false,
-            transactions: false,
-            claim_split: None,
-            complete: true,
-        }
+        Capabilities { name: "memory", shared: false, claim_split: None }
     }
 
     async fn now(&self) -> Result<Timestamp> {

@@ -26,10 +26,7 @@ pub(in crate::engine) async fn reconcile(
     let _no_rescue = core.claiming.lock().await;
     let given_up = GiveUp { node: node.clone(), ticket: core.last_ticket() };
     core.store.give_up(given_up).await?;
-    let views = match core.store.queues().await {
-        Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(Vec::new()),
-        views => views?,
-    };
+    let views = core.store.queues().await?;
     let mut failed = Vec::new();
     for view in views.iter().filter(|view| is_suspect(&view.queue.name)) {
         match reconcile_queue(core, &view.queue, node).await {
@@ -53,9 +50,7 @@ async fn reconcile_queue(core: &Core, queue: &Queue, node: &NodeId) -> Result<()
         };
         let page = match core.store.lanes(query).await {
             Ok(page) => page,
-            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::NotFound) => {
-                return Ok(());
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
         for row in page.rows {

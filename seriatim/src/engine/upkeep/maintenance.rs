@@ -38,7 +38,6 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
         tokio::time::sleep(interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
         match maintenance.round().await {
             Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::Unsupported => {}
             Err(error) if error.kind() == ErrorKind::NodeGone => maintenance.core.gone.notify_one(),
             Err(error) => maintenance.core.outage.failed("upkeep", &error),
         }

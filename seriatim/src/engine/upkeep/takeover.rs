@@ -4,7 +4,7 @@
 use crate::contract::{DeclareDead, NodeView, Origin};
 use crate::engine::call::shield::shielded_future;
 use crate::engine::core::Core;
-use crate::model::error::{ErrorKind, Result};
+use crate::model::error::Result;
 
 /// Nodes of this machine that lived when they were last looked for.
 #[derive(Debug, Default)]
@@ -45,15 +45,11 @@ async fn declare_dead(core: &Core, view: &NodeView, origin: &Origin) -> Result<b
     }
     let (node, heartbeat_at) = (node.clone(), view.heartbeat_at);
     let request = DeclareDead { now: None, node: node.clone(), heartbeat_at };
-    match core.store.declare_dead(request).await {
-        Ok(true) => {
-            tracing::warn!(%node, pid, "a node of this machine is gone: what it held is taken over now");
-            Ok(true)
-        }
-        Ok(false) => Ok(false),
-        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
-        Err(error) => Err(error),
+    let declared = core.store.declare_dead(request).await?;
+    if declared {
+        tracing::warn!(%node, pid, "a node of this machine is gone: what it held is taken over now");
     }
+    Ok(declared)
 }
 
 /// Ends what the process has left behind. After an error its claims must stand.

@@ -250,15 +250,7 @@ impl Mysql {
 #[async_trait]
 impl Store for Mysql {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "mysql",
-            durable: true,
-            shared: true,
-            shards: false,
-            transactions: true,
-            claim_split: Some(CLAIM_SPLIT),
-            complete: true,
-        }
+        Capabilities { name: "mysql", shared: true, claim_split: Some(CLAIM_SPLIT) }
     }
 
     async fn now(&self) -> Result<Timestamp> {

@@ -108,15 +108,7 @@ impl Postgres {
 #[async_trait]
 impl Store for Postgres {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "postgres",
-            durable: true,
-            shared: true,
-            shards: false,
-            transactions: true,
-            claim_split: Some(CLAIM_SPLIT),
-            complete: true,
-        }
+        Capabilities { name: "postgres", shared: true, claim_split: Some(CLAIM_SPLIT) }
     }
 
     async fn now(&self) -> Result<Timestamp> {

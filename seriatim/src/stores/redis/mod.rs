@@ -193,15 +193,7 @@ fn check_prefix(prefix: &str) -> Result<()> {
 #[async_trait]
 impl Store for Redis {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "redis",
-            durable: true,
-            shared: true,
-            shards: true,
-            transactions: false,
-            claim_split: None,
-            complete: true,
-        }
+        Capabilities { name: "redis", shared: true, claim_split: None }
     }
 
     async fn now(&self) -> Result<Timestamp> {

@@ -234,15 +234,7 @@ fn check_folder(path: &Path) -> Result<()> {
 #[async_trait]
 impl Store for Sqlite {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "sqlite",
-            durable: true,
-            shared: true,
-            shards: false,
-            transactions: false,
-            claim_split: None,
-            complete: true,
-        }
+        Capabilities { name: "sqlite", shared: true, claim_split: None }
     }
 
     async fn now(&self) -> Result<Timestamp> {
