@@ -1,6 +1,6 @@
 //! What is wrong with a configuration, in words: the place, what stands there, what is to be written.
 
-use crate::output::Failure;
+use crate::cli::output::Failure;
 
 /// What has entries of several keys each.
 const LISTS_OF_TABLES: [&str; 3] = ["workers", "cron", "http.tokens"];

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use seriatim::Mode;
 
 use super::length;
-use crate::output::Failure;
+use crate::cli::output::Failure;
 use crate::workers::environment::Environment;
 use crate::workers::ffmpeg::Ffmpeg;
 use crate::workers::replicate::Replicate;

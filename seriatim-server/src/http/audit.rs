@@ -2,7 +2,6 @@
 //! is answered, also when nobody waits for the answer any more.
 
 mod asked;
-mod chain;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,14 +15,13 @@ use serde::{Deserialize, Serialize};
 use seriatim::Timestamp;
 use tokio::time::Instant;
 
-pub(crate) use chain::{Chain, verify};
-
 use super::around::REQUEST_ID;
 use super::auth::{Role, Who};
 use super::limits::{AUDIT_REFUSED_PER_SECOND_MAX, off_thread};
 use super::server::Peer;
-use crate::output::text::one_line;
-use crate::output::time::absolute;
+use crate::app::chain::Chain;
+use crate::base::text::one_line;
+use crate::base::time::absolute;
 
 /// Longest header that is taken over, in bytes.
 const HEADER_BYTES_MAX: usize = 256;

@@ -15,9 +15,10 @@ use super::problem::Problem;
 use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
-use crate::commands::job_pages::{self, Wanted};
-use crate::commands::{find, jobs};
-use crate::job_input::{Length, When};
+use crate::app::find;
+use crate::app::job_pages::{self, Wanted};
+use crate::cli::jobs;
+use crate::protocol::job_input::{Length, When};
 
 const STATES: [&str; 6] = ["live", "queued", "running", "succeeded", "dead", "canceled"];
 

@@ -14,9 +14,9 @@ use super::queues::count;
 use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
-use crate::commands::lane_pages::{self, By};
-use crate::commands::{find, lane_jobs};
-use crate::output::document;
+use crate::app::lane_pages::{self, By};
+use crate::app::{find, lane_jobs};
+use crate::protocol::document;
 
 pub(super) fn routes() -> Vec<Route> {
     let page = || {

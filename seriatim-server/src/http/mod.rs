@@ -43,7 +43,7 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use seriatim::SharedStore;
 
-pub(crate) use audit::{Audit, Audited, Chain, verify};
+pub(crate) use audit::{Audit, Audited};
 pub(crate) use auth::Role;
 pub(crate) use metrics::{Meter, Metered};
 #[cfg(test)]

@@ -13,8 +13,8 @@ use super::queues::count;
 use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
-use crate::commands::act::{self, Bulk};
-use crate::commands::find;
+use crate::app::act::{self, Bulk};
+use crate::app::find;
 
 pub(super) fn routes() -> Vec<Route> {
     let page = Schema::object(&[

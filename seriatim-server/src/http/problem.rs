@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use seriatim::{Error, ErrorKind};
 
-use crate::output::Failure;
+use crate::cli::output::Failure;
 
 /// What a problem document is called in `Content-Type`.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";

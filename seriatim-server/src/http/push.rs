@@ -22,7 +22,7 @@ use super::route::{Answer, Route};
 use super::schema::Schema;
 use super::scope::Scope;
 use super::state::{App, Shared};
-use crate::job_input::JobInput;
+use crate::protocol::job_input::JobInput;
 use crate::trace::Sending;
 
 pub(super) fn routes() -> Vec<Route> {

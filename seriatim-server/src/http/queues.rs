@@ -18,8 +18,9 @@ use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
 use super::stats::{figures, mode};
-use crate::commands::act::{self, Bulk};
-use crate::commands::{find, queues};
+use crate::app::act::{self, Bulk};
+use crate::app::find;
+use crate::cli::queues;
 use crate::config::QueueConfig;
 
 pub(super) fn routes() -> Vec<Route> {

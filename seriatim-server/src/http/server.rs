@@ -30,8 +30,8 @@ use super::line::{Asked, Line, Lines, Told, Watched};
 use super::state::Shared;
 use super::tokens::{TOKEN_VARIABLE, tokens};
 use super::{App, Meter, before_the_store, build};
+use crate::cli::output::Failure;
 use crate::config::HttpConfig;
-use crate::output::Failure;
 
 /// Where the API listens by default.
 pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7117";

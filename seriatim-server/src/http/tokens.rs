@@ -3,8 +3,8 @@
 use super::Role;
 use super::auth::KnownToken;
 use super::scope::Scope;
+use crate::cli::output::Failure;
 use crate::config::{Config, HttpConfig, TokenConfig};
-use crate::output::Failure;
 use crate::workers::environment::is_variable;
 
 /// Holds a token with role admin, without any configuration.

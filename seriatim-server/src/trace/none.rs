@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use seriatim::store::Pushed;
 use seriatim::{EngineBuilder, Turn, Verdict};
 
-use crate::output::Failure;
+use crate::cli::output::Failure;
 
 /// The variables that ask for spans.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];

@@ -2,7 +2,7 @@
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-use crate::output::Failure;
+use crate::cli::output::Failure;
 
 /// From now on no other process of this user can read the environment or the memory of this one, or
 /// trace it. One with `CAP_SYS_PTRACE`, `CAP_PERFMON` or `CAP_SYS_ADMIN` still can: root has them, unless they

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
 use super::stopped::given_up;
-use crate::outgoing::{self, with_causes};
+use crate::base::outgoing::{self, with_causes};
 use crate::trace;
 
 /// How long a request may take when the configuration says nothing.

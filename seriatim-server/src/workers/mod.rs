@@ -33,8 +33,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::cli::output::Failure;
 use crate::config::{Builtin, WorkerConfig, WorkerKind};
-use crate::output::Failure;
 use files::FileWorker;
 use http::Webhook;
 use printed::Printed;

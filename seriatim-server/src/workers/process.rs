@@ -20,7 +20,7 @@ use super::launch::Launch;
 use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
 use super::printed::Printed;
 use super::protocol::{self, Call};
-use crate::output::text::one_line;
+use crate::base::text::one_line;
 
 /// How long a process may take to end after `shutdown`, before SIGTERM.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);

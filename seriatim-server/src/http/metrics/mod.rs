@@ -21,7 +21,7 @@ use super::auth::Access;
 use super::route::Route;
 use super::schema::Schema;
 use super::state::Shared;
-use crate::figures::{ALL, Figures, busiest};
+use crate::app::figures::{ALL, Figures, busiest};
 use crate::journal::Book;
 
 /// A store that has not answered by then is away.

@@ -21,7 +21,7 @@ use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use seriatim::{EngineBuilder, Turn, Verdict};
 
-use crate::output::Failure;
+use crate::cli::output::Failure;
 use calls::Calls;
 use outbox::{Outbox, Post};
 use settings::Settings;

@@ -1,0 +1,11 @@
+//! What the command line and the HTTP API both do.
+
+pub(crate) mod act;
+pub(crate) mod chain;
+pub(crate) mod figures;
+pub(crate) mod find;
+pub(crate) mod job_pages;
+pub(crate) mod lane_jobs;
+pub(crate) mod lane_pages;
+mod range;
+pub(crate) mod running;

@@ -1,0 +1,5 @@
+//! What every other part uses, and what uses none of them.
+
+pub(crate) mod outgoing;
+pub(crate) mod text;
+pub(crate) mod time;
