@@ -7,10 +7,7 @@ use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::{Error, ErrorKind, SharedStore};
 
 use crate::cli::output::Failure;
-use crate::config::Config;
-
-/// The store, if neither flag, variable nor configuration names one.
-pub(crate) const DEFAULT_STORE: &str = "sqlite:seriatim.db";
+use crate::config::{Config, STORE_DEFAULT};
 
 /// Why `memory:` is of no use to a command that ends.
 pub(crate) const FORGETS: &str = "memory: is empty at the start of each process and forgotten at its end, so this would come to nothing: name a lasting store, as in --store sqlite:seriatim.db, or push to the HTTP API of the `serve` that holds it";
@@ -29,7 +26,7 @@ pub(crate) struct StoreArg {
 impl StoreArg {
     /// The configuration.
     pub(crate) fn config(&self) -> Result<Config, Failure> {
-        Config::read(self.config.as_deref())
+        Ok(Config::read(self.config.as_deref())?)
     }
 
     /// The name of its file, if there is one.
@@ -40,7 +37,7 @@ impl StoreArg {
     /// The flag or variable, else what the configuration says, else the default.
     pub(crate) fn url_with(&self, config: &Config) -> String {
         let url = self.store.clone().or_else(|| config.store.url.clone());
-        url.unwrap_or_else(|| DEFAULT_STORE.to_owned())
+        url.unwrap_or_else(|| STORE_DEFAULT.to_owned())
     }
 
     /// The same, with the configuration read only if it is named or needed.

@@ -7,8 +7,8 @@ use seriatim::Queue;
 use super::args::{Common, without_password};
 use super::serve;
 use crate::cli::output::fields::Fields;
-use crate::cli::output::{Failure, check_log, hint, say};
-use crate::config::{Config, WorkerConfig};
+use crate::cli::output::{Failure, hint, say};
+use crate::config::{Config, WorkerConfig, log_of_variable};
 use crate::http::Entrance;
 
 #[derive(Args)]
@@ -32,7 +32,7 @@ impl ConfigArgs {
         let config = self.common.store.config()?;
         let queues = config.declared()?;
         let warnings = serve::check(&config)?;
-        check_log()?;
+        log_of_variable()?;
         let entrance = Entrance::read(&config.http, None, false).await?;
         let file = self.common.store.config_file().map(|file| file.display().to_string());
         let store = without_password(&self.common.store.url_with(&config));

@@ -12,8 +12,7 @@ use crate::app::chain::Chain;
 use crate::base::text::one_line;
 use crate::base::time::absolute;
 use crate::cli::output::Failure;
-use crate::config::Config;
-use crate::http::Audited;
+use crate::config::{Audited, Config};
 
 /// Whose verbs may change what a store holds.
 const NOUNS: [&str; 5] = ["queues", "morgue", "lanes", "jobs", "nodes"];

@@ -35,8 +35,6 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-#[cfg(test)]
-pub(crate) use args::DEFAULT_STORE;
 use output::Failure;
 
 /// Background jobs that run in order where order matters and in parallel everywhere else.

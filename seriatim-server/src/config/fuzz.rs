@@ -26,7 +26,7 @@ fn configurations_and_variables_are_understood_or_explained() {
                 let _ = config.cron_slips().count();
                 config.workers.iter().for_each(|worker| drop(worker.shown()));
             }
-            Err(failure) => failure.check_told(),
+            Err(failure) => crate::cli::output::Failure::from(failure).check_told(),
         }
     });
     assert!(understood > 10, "{understood}: the corpus is no longer one of configurations");

@@ -1,12 +1,17 @@
 //! The configuration: TOML, overridden by variables (`SERIATIM_NODE__ID`) and by flags.
 
+mod access;
 mod cron;
+mod environment;
 mod explain;
 #[cfg(test)]
 mod fuzz;
+mod length;
+mod log;
 #[cfg(test)]
 mod tests;
 mod worker;
+mod worker_kind;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,13 +24,24 @@ use seriatim::names::did_you_mean;
 use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
 use toml::{Table, Value};
 
-use crate::cli::output::{Failure, LogFilter, LogFormat};
-use crate::http::{Audited, Role};
+use crate::base::setup_error::SetupError;
 
+pub(crate) use access::{Audited, Role};
 pub(crate) use cron::CronConfig;
+pub(crate) use environment::{Environment, is_variable};
 use explain::explain;
 pub(crate) use explain::{closest, in_words};
-pub(crate) use worker::{Builtin, WorkerConfig, WorkerKind};
+use length::length;
+#[cfg(test)]
+pub(crate) use log::DEFAULT_LEVEL;
+pub(crate) use log::{LogFilter, LogFormat, log_of_variable};
+pub(crate) use worker::{Builtin, WorkerConfig};
+pub(crate) use worker_kind::{Ffmpeg, HttpSettings, Launch, Replicate, Roots, WorkerKind};
+
+/// The store by default.
+pub(crate) const STORE_DEFAULT: &str = "sqlite:seriatim.db";
+/// Where the API listens by default.
+pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
 
 /// How long events of jobs are kept by default.
 pub(crate) const JOURNAL_RETENTION: Duration = Duration::from_secs(7 * 24 * 3_600);
@@ -191,23 +207,6 @@ pub(crate) struct QueueConfig {
     shards: Option<u16>,
 }
 
-fn length<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    from.deserialize_any(LengthText).map(Some)
-}
-
-/// Reads `10s`; a bare number would leave open of what.
-struct LengthText;
-
-impl de::Visitor<'_> for LengthText {
-    type Value = Duration;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(explain::LENGTH)
-    }
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
-        seriatim::duration::parse(text).map_err(|e| E::custom(e.message()))
-    }
-}
-
 impl Config {
     /// The file: the one that is named, else `seriatim.toml` of this folder, if it is there.
     pub(crate) fn file(named: Option<&Path>) -> Option<PathBuf> {
@@ -216,13 +215,13 @@ impl Config {
     }
 
     /// Reads the file, if there is one, and the variables.
-    pub(crate) fn read(path: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn read(path: Option<&Path>) -> Result<Self, SetupError> {
         let path = Self::file(path);
         let (name, text) = match &path {
             None => ("the environment".to_owned(), String::new()),
             Some(path) => {
                 let text = std::fs::read_to_string(path).map_err(|e| {
-                    Failure::usage(format!("{} cannot be read: {e}", path.display()))
+                    SetupError::invalid(format!("{} cannot be read: {e}", path.display()))
                 })?;
                 (path.display().to_string(), text)
             }
@@ -232,12 +231,15 @@ impl Config {
         Ok(config)
     }
 
-    fn validate(&self, name: &str) -> Result<(), Failure> {
+    fn validate(&self, name: &str) -> Result<(), SetupError> {
         let tokens: Vec<&str> =
             self.http.tokens.iter().map(|token| token.token_env.as_str()).collect();
         for (i, worker) in self.workers.iter().enumerate() {
             let wrong = |what: &str| {
-                Failure::usage(format!("{name}: workers[{i}] (queue {:?}): {what}", worker.queue))
+                SetupError::invalid(format!(
+                    "{name}: workers[{i}] (queue {:?}): {what}",
+                    worker.queue
+                ))
             };
             let queue = self.queues.get(&worker.queue).ok_or_else(|| {
                 let near = did_you_mean(&worker.queue, self.queues.keys().map(String::as_str));
@@ -254,8 +256,8 @@ impl Config {
         self.validate_cron(name)
     }
 
-    fn validate_journal(&self, name: &str) -> Result<(), Failure> {
-        let wrong = |what: String| Err(Failure::usage(format!("{name}: journal.{what}")));
+    fn validate_journal(&self, name: &str) -> Result<(), SetupError> {
+        let wrong = |what: String| Err(SetupError::invalid(format!("{name}: journal.{what}")));
         let unknown = |queue: &&String| !self.queues.contains_key(*queue);
         if let Some(queue) = self.journal.queues.iter().flatten().find(unknown) {
             let near = did_you_mean(queue, self.queues.keys().map(String::as_str));
@@ -285,13 +287,13 @@ impl Config {
     }
 
     /// Refuses entries that could not be told apart, or whose every push would be refused.
-    fn validate_cron(&self, name: &str) -> Result<(), Failure> {
+    fn validate_cron(&self, name: &str) -> Result<(), SetupError> {
         for (i, entry) in self.cron.iter().enumerate() {
             let place = format!("{name}: cron[{i}] (name {:?})", entry.name());
             if let Some(first) =
                 self.cron[..i].iter().position(|other| other.name() == entry.name())
             {
-                return Err(Failure::usage(format!(
+                return Err(SetupError::invalid(format!(
                     "{place}: `name`: cron[{first}] has the same one, and by its name the nodes know whether a tick is pushed already: give each its own"
                 )));
             }
@@ -308,32 +310,32 @@ impl Config {
                 ),
                 _ => continue,
             };
-            return Err(Failure::usage(format!("{place}: {what}")));
+            return Err(SetupError::invalid(format!("{place}: {what}")));
         }
         Ok(())
     }
 
     /// What is pushed by the clock.
-    pub(crate) fn cron_entries(&self) -> Result<Vec<Cron>, Failure> {
+    pub(crate) fn cron_entries(&self) -> Result<Vec<Cron>, SetupError> {
         let entry = |config: &CronConfig| {
-            let wrong = |e| Failure::usage(format!("cron (name {:?}): {e}", config.name()));
+            let wrong = |e| SetupError::invalid(format!("cron (name {:?}): {e}", config.name()));
             config.entry().map_err(wrong)
         };
         self.cron.iter().map(entry).collect()
     }
 
     /// The queues that are to be declared.
-    pub(crate) fn declared(&self) -> Result<Vec<Queue>, Failure> {
+    pub(crate) fn declared(&self) -> Result<Vec<Queue>, SetupError> {
         let queue = |(name, settings): (&String, &QueueConfig)| {
             let mode = settings.mode.or(self.defaults.mode).ok_or_else(|| {
-                Failure::usage(format!(
+                SetupError::invalid(format!(
                     "queues.{name}.mode: write parallel, accumulate, fifo or exclusive"
                 ))
             })?;
             let mut queue = Queue::new(name.as_str(), mode);
             self.defaults.apply(&mut queue);
             settings.apply(&mut queue);
-            queue.validate().map_err(|e| Failure::usage(format!("queues.{name}.{e}")))?;
+            queue.validate().map_err(|e| SetupError::invalid(format!("queues.{name}.{e}")))?;
             Ok(queue)
         };
         self.queues.iter().map(queue).collect()
@@ -379,7 +381,7 @@ fn parse(
     text: &str,
     variables: impl IntoIterator<Item = (String, String)>,
     name: &str,
-) -> Result<Config, Failure> {
+) -> Result<Config, SetupError> {
     let overrides: Vec<(Vec<String>, String)> =
         variables.into_iter().filter_map(override_path).collect();
     let wrong = |error: &toml::de::Error| explain(name, "", error);
@@ -392,7 +394,7 @@ fn parse(
     }
     let mut table: Table = toml::from_str(text).map_err(|e| wrong(&e))?;
     for (path, value) in overrides {
-        set(&mut table, &path, &value).map_err(|e| Failure::usage(format!("{name}: {e}")))?;
+        set(&mut table, &path, &value).map_err(|e| SetupError::invalid(format!("{name}: {e}")))?;
     }
     serde_path_to_error::deserialize(Value::Table(table)).map_err(|e| {
         let path = e.path().to_string();
@@ -403,14 +405,16 @@ fn parse(
 
 /// The variables of the environment that are ours. A value that is not UTF-8 is refused, and not
 /// shown: it may be a secret.
-pub(crate) fn environment() -> Result<Vec<(String, String)>, Failure> {
+pub(crate) fn environment() -> Result<Vec<(String, String)>, SetupError> {
     let ours = std::env::vars_os().filter_map(|(name, value)| {
         let name = name.into_string().ok().filter(|name| name.starts_with(PREFIX))?;
         Some((name, value))
     });
     ours.map(|(name, value)| {
         let value = value.into_string().map_err(|_| {
-            Failure::usage(format!("variable {name}: its value is not UTF-8 text: set it anew"))
+            SetupError::invalid(format!(
+                "variable {name}: its value is not UTF-8 text: set it anew"
+            ))
         })?;
         Ok((name, value))
     })

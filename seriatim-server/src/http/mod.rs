@@ -43,11 +43,8 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use seriatim::SharedStore;
 
-pub(crate) use audit::{Audit, Audited};
-pub(crate) use auth::Role;
+pub(crate) use audit::Audit;
 pub(crate) use metrics::{Meter, Metered};
-#[cfg(test)]
-pub(crate) use server::LISTEN_DEFAULT;
 pub(crate) use server::{Entrance, Listening, Server};
 pub(crate) use state::{App, Setup};
 pub(crate) use tokens::unknown_queues;

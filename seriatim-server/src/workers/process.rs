@@ -16,11 +16,11 @@ use tokio::time::timeout;
 
 use super::answer::{self, Fault, Heard, Held, Said};
 use super::group::{DRAIN_MAX, Group};
-use super::launch::Launch;
 use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
 use super::printed::Printed;
 use super::protocol::{self, Call};
 use crate::base::text::one_line;
+use crate::config::Launch;
 
 /// How long a process may take to end after `shutdown`, before SIGTERM.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 use seriatim::ErrorKind;
 
-#[cfg(test)]
-pub(crate) use log::DEFAULT_LEVEL;
-pub(crate) use log::{LogFilter, LogFormat, check_log, start_log};
+use crate::base::setup_error::SetupError;
+
+pub(crate) use log::start_log;
 pub(crate) use terminal::Terminal;
 
 /// Most of a message that is told to people, in bytes: it may quote what others wrote.
@@ -133,6 +133,15 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
+    }
+}
+
+impl From<SetupError> for Failure {
+    fn from(error: SetupError) -> Self {
+        match error {
+            SetupError::Invalid(message) => Self::usage(message),
+            SetupError::Failed(message) => Self::failed(message),
+        }
     }
 }
 

@@ -18,10 +18,10 @@ use seriatim::{
 
 use super::args::{StoreArg, without_password};
 use crate::base::text::count;
-use crate::cli::output::{Failure, LogFilter, LogFormat, start_log};
+use crate::cli::output::{Failure, start_log};
 use crate::config::{
-    Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, SplitterConfig,
-    WorkerConfig, closest,
+    Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, LogFilter, LogFormat,
+    SplitterConfig, WorkerConfig, closest,
 };
 use crate::http::{App, Audit, Entrance, Listening, Metered, Server, Setup, unknown_queues};
 use crate::journal::{Book, Journal, Limits};

@@ -6,7 +6,7 @@ use seriatim::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
-use crate::cli::output::Failure;
+use crate::base::setup_error::SetupError;
 use crate::workers;
 
 /// Signals that follow each other so closely are one: `timeout` and shells send theirs to a process and
@@ -14,7 +14,7 @@ use crate::workers;
 const ONE_SIGNAL: Duration = Duration::from_millis(500);
 
 /// Resolves at the first SIGTERM or SIGINT; the second ends the process at once.
-pub(crate) fn told_to_stop() -> Result<impl Future<Output = ()>, Failure> {
+pub(crate) fn told_to_stop() -> Result<impl Future<Output = ()>, SetupError> {
     let (mut term, mut interrupt) =
         (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     Ok(async move {
@@ -37,7 +37,7 @@ pub(crate) fn told_to_stop() -> Result<impl Future<Output = ()>, Failure> {
 }
 
 /// At SIGTTIN, writes what runs to the log: a line for each call, the oldest first.
-pub(crate) fn dump_when_asked(engine: Handle) -> Result<(), Failure> {
+pub(crate) fn dump_when_asked(engine: Handle) -> Result<(), SetupError> {
     let mut asked = listen(SignalKind::from_raw(rustix::process::Signal::TTIN.as_raw()))?;
     tokio::spawn(async move {
         while asked.recv().await.is_some() {
@@ -70,8 +70,8 @@ fn dump(engine: &Handle) {
     }
 }
 
-fn listen(kind: SignalKind) -> Result<Signal, Failure> {
-    signal(kind).map_err(|e| Failure::failed(format!("signals cannot be heard: {e}")))
+fn listen(kind: SignalKind) -> Result<Signal, SetupError> {
+    signal(kind).map_err(|e| SetupError::failed(format!("signals cannot be heard: {e}")))
 }
 
 async fn any(term: &mut Signal, interrupt: &mut Signal) {

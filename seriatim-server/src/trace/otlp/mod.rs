@@ -21,7 +21,7 @@ use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use seriatim::{EngineBuilder, Turn, Verdict};
 
-use crate::cli::output::Failure;
+use crate::base::setup_error::SetupError;
 use calls::Calls;
 use outbox::{Outbox, Post};
 use settings::Settings;
@@ -50,14 +50,14 @@ struct Exporting {
 
 impl Traces {
     /// What the standard variables ask for: nothing where they name no collector.
-    pub(crate) fn start() -> Result<Self, Failure> {
+    pub(crate) fn start() -> Result<Self, SetupError> {
         let variable = |name: &str| std::env::var(name).ok();
-        let Some(settings) = Settings::read(&variable).map_err(Failure::usage)? else {
+        let Some(settings) = Settings::read(&variable).map_err(SetupError::invalid)? else {
             return Ok(Self::default());
         };
         settings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let resource = resource(settings.service_name.clone());
-        let (outbox, post) = outbox::open(&settings, &resource).map_err(Failure::failed)?;
+        let (outbox, post) = outbox::open(&settings, &resource).map_err(SetupError::failed)?;
         tracing::info!("traces go to {}", settings::shown(&settings.endpoint));
         Ok(Self(Some(Arc::new(Exporting::new(settings, resource, outbox, post)))))
     }

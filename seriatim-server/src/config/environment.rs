@@ -23,7 +23,7 @@ pub(crate) struct Environment {
 
 impl Environment {
     /// All variables of a program.
-    pub(super) fn variables(&self) -> BTreeMap<OsString, OsString> {
+    pub(crate) fn variables(&self) -> BTreeMap<OsString, OsString> {
         let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os()
             .filter(|(name, _)| {
                 let is_passed = |name: &str| self.passed.iter().any(|passed| passed == name);
@@ -36,7 +36,7 @@ impl Environment {
     }
 
     /// Where its programs are looked for.
-    pub(super) fn path(&self) -> Option<OsString> {
+    pub(crate) fn path(&self) -> Option<OsString> {
         self.variables().remove(OsStr::new("PATH"))
     }
 
