@@ -1,11 +1,19 @@
 //! The lanes that are claimed right now.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use seriatim::Store;
 use seriatim::store::{LaneOrder, LaneQuery, LaneView, QueueStats};
+use seriatim::{Store, Timestamp};
 
 use crate::cli::output::Failure;
+
+/// So many times longer than the middle one of its queue is far longer.
+const SLOW_FACTOR: u32 = 10;
+/// What runs shorter than this is not slow.
+const SLOW_MIN: Duration = Duration::from_secs(60);
+/// What runs longer than this is slow, whatever the others do.
+const LONG: Duration = Duration::from_secs(3_600);
 
 /// A claimed lane and its queue.
 pub(crate) struct Running {
@@ -33,4 +41,14 @@ pub(crate) async fn running(
         all.extend(rows.into_iter().map(|lane| Running { queue: queue.queue.clone(), lane }));
     }
     Ok(all)
+}
+
+/// How long the turn has been running.
+pub(crate) fn age(one: &Running, now: Timestamp) -> Duration {
+    one.lane.claimed_at.map(|at| now.since(at)).unwrap_or_default()
+}
+
+/// Whether a turn of this age stands out among turns of which the middle one has the other.
+pub(crate) fn stands_out(age: Duration, middle: Duration) -> bool {
+    age >= LONG || (age >= SLOW_MIN && age >= middle.saturating_mul(SLOW_FACTOR))
 }

@@ -1,14 +1,11 @@
 //! `seriatim cron`: the entries of the configuration, and when they are due.
 
 use clap::Args;
-use serde_json::{Value, json};
-use seriatim::{Cron, Timestamp};
+use seriatim::Timestamp;
 
 use super::args::Common;
+use crate::app::cron::{document, ticks};
 use crate::cli::output::{Failure, say};
-
-/// Ticks that are shown of each entry.
-const TICKS: usize = 3;
 
 #[derive(Args)]
 pub(crate) struct CronArgs {
@@ -32,23 +29,4 @@ impl CronArgs {
         }
         Ok(())
     }
-}
-
-/// The entries, as programs read them.
-pub(crate) fn document(entries: &[Cron], now: Timestamp) -> Value {
-    let rows = entries.iter().map(|entry| {
-        json!({ "name": entry.name(), "schedule": entry.schedule(), "time_zone": entry.zone(),
-                "queue": entry.queue(), "next": ticks(entry, now) })
-    });
-    json!({ "cron": rows.collect::<Vec<_>>() })
-}
-
-fn ticks(entry: &Cron, now: Timestamp) -> Vec<String> {
-    let ticks = std::iter::successors(entry.next_after(now), |tick| entry.next_after(*tick));
-    ticks.take(TICKS).map(written).collect()
-}
-
-fn written(time: Timestamp) -> String {
-    let time = jiff::Timestamp::from_microsecond(time.as_micros());
-    time.map(|time| time.to_string()).unwrap_or_default()
 }

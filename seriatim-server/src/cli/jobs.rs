@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
-use seriatim::store::{
-    Amend, Cancel, Cancelled, Change, JobState, JobView, LaneState, LaneView, Selected, Selection,
-};
+use seriatim::store::{Cancel, Cancelled, Change, JobState, JobView, LaneView};
 use seriatim::{JobId, Mode, Store, Timestamp};
 
 use super::args::{Common, PageArgs, Yes, duration};
 use super::lanes;
 use crate::app::find;
 use crate::app::job_pages::{self, Wanted};
+use crate::app::jobs::{amended, deleted, retried, state_name, waiting};
 use crate::base::text::{one_line, retries_in_words};
 use crate::base::time::{self, absolute, relative};
 use crate::cli::output::fields::Fields;
@@ -181,17 +180,6 @@ impl Jobs {
     }
 }
 
-/// The state as people read it: of a claimed job nobody but its node knows whether it has started.
-pub(super) fn state_name(state: JobState) -> &'static str {
-    match state {
-        JobState::Queued => "queued",
-        JobState::Running => "claimed",
-        JobState::Succeeded => "succeeded",
-        JobState::Dead => "dead",
-        JobState::Canceled => "canceled",
-    }
-}
-
 fn tone(state: JobState) -> Tone {
     match state {
         JobState::Dead => Tone::Bad,
@@ -339,63 +327,8 @@ async fn is_gathered(store: &dyn Store, job: &JobView) -> Result<bool, Failure> 
     Ok(find::queue(store, &job.queue).await?.queue.mode == Mode::Accumulate)
 }
 
-/// Changes a waiting job; answers what it is then.
-pub(crate) async fn amended(
-    store: &dyn Store,
-    id: JobId,
-    change: Change,
-) -> Result<JobView, Failure> {
-    waiting(&find::job(store, id).await?)?;
-    store.amend(Amend { now: None, job: id, change }).await?;
-    find::job(store, id).await
-}
-
-/// Refuses a job that does not wait.
-fn waiting(job: &JobView) -> Result<(), Failure> {
-    let what = match job.state {
-        JobState::Queued => return Ok(()),
-        JobState::Running => "cancel it, or wait for the end of its turn".to_owned(),
-        JobState::Dead => {
-            format!("`seriatim morgue {} requeue {}` sends it back", job.queue, job.id)
-        }
-        JobState::Succeeded | JobState::Canceled => "push it again".to_owned(),
-    };
-    Err(Failure::conflict(format!(
-        "job {} does not wait, it is {}: {what}",
-        job.id,
-        state_name(job.state)
-    )))
-}
-
 async fn retry(store: &dyn Store, id: JobId, json: bool) -> Result<(), Failure> {
     show_job(store, &retried(store, id).await?, json).await
-}
-
-/// Makes a waiting job due now, sends a dead one back; answers what it is then.
-pub(crate) async fn retried(store: &dyn Store, id: JobId) -> Result<JobView, Failure> {
-    let job = find::job(store, id).await?;
-    if job.state == JobState::Dead {
-        let which = Selection::Jobs(vec![id]);
-        store.requeue(Selected { now: None, queue: job.queue.clone(), which }).await?;
-        return find::job(store, id).await;
-    }
-    waiting(&job)?;
-    stands_still(store, &job).await?;
-    amended(store, id, Change::RunAt(store.now().await?)).await
-}
-
-/// Refuses a job whose lane is held or paused: another time would not make it run.
-async fn stands_still(store: &dyn Store, job: &JobView) -> Result<(), Failure> {
-    let Some(key) = job.key.as_deref() else { return Ok(()) };
-    let (what, action) = match find::lane(store, &job.queue, key).await?.state {
-        LaneState::Held => ("held", "retry"),
-        LaneState::Paused => ("paused", "resume"),
-        LaneState::Waiting | LaneState::Claimed => return Ok(()),
-    };
-    let (queue, key) = (&job.queue, one_line(key));
-    Err(Failure::conflict(format!(
-        "the lane of {key:?} is {what}: `seriatim lanes {queue} {action} {key}` lets it go on"
-    )))
 }
 
 async fn delete(store: &dyn Store, id: JobId, yes: Yes, json: bool) -> Result<(), Failure> {
@@ -409,18 +342,6 @@ async fn delete(store: &dyn Store, id: JobId, yes: Yes, json: bool) -> Result<()
         say(json!({ "job_id": id, "deleted": true }));
     } else {
         say(format!("{id} is deleted"));
-    }
-    Ok(())
-}
-
-/// Deletes a waiting or a dead job.
-pub(crate) async fn deleted(store: &dyn Store, job: &JobView) -> Result<(), Failure> {
-    if job.state == JobState::Dead {
-        let which = Selection::Jobs(vec![job.id]);
-        store.delete_dead(Selected { now: None, queue: job.queue.clone(), which }).await?;
-    } else {
-        waiting(job)?;
-        store.amend(Amend { now: None, job: job.id, change: Change::Delete }).await?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use super::args::{Common, PageArgs, Yes};
 use super::jobs::show_job;
 use crate::app::act::{self, Bulk};
 use crate::app::find;
+use crate::app::jobs::state_name;
 use crate::base::text::count;
 use crate::base::time::relative;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
@@ -232,7 +233,7 @@ async fn dead_job(store: &dyn Store, queue: &str, id: JobId) -> Result<JobView, 
     }
     let what = match (&*job.queue == queue, job.state) {
         (false, _) => format!("is one of queue {}", job.queue),
-        (true, state) => format!("is {}", super::jobs::state_name(state)),
+        (true, state) => format!("is {}", state_name(state)),
     };
     Err(Failure::failed(format!(
         "job {id} is not in the morgue of {queue}: it {what}; see `seriatim jobs show {id}`"

@@ -1,14 +1,15 @@
 //! `seriatim nodes`: the processes that work, and what they are told.
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
-use seriatim::store::{
-    ClaimSelection, Command, NodeState, NodeView, Origin, QueueStats, release_claims,
-};
-use seriatim::{NodeId, Store, Timestamp};
+use serde_json::json;
+use seriatim::store::{Command, NodeState, NodeView, QueueStats};
+use seriatim::{Store, Timestamp};
 
 use super::args::Common;
 use super::troubles;
+use crate::app::nodes::{
+    self, RUNNING_MAX, all, find, held_by, is_gone, one, release, sorted, state_name,
+};
 use crate::app::running::{Running, running};
 use crate::base::text::count;
 use crate::base::time::{absolute, length, relative};
@@ -16,9 +17,6 @@ use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, say};
 use crate::protocol::document;
-
-/// Claimed lanes of each queue that are looked at.
-const RUNNING_MAX: usize = 1_000;
 
 #[derive(Args)]
 pub(crate) struct Nodes {
@@ -84,26 +82,13 @@ impl Nodes {
 
 /// What a node does, with the colour of it.
 pub(super) fn state(node: &NodeView, now: Timestamp) -> (&'static str, Tone) {
-    if is_gone(node) {
-        return ("gone", Tone::Bad);
-    }
-    let state = node.state(now);
-    let tone = match state {
+    let tone = match node.state(now) {
+        _ if is_gone(node) => Tone::Bad,
         NodeState::Dead | NodeState::Late => Tone::Bad,
         NodeState::Stopping | NodeState::Quiet => Tone::Warn,
         NodeState::Alive | NodeState::Stopped => Tone::Plain,
     };
-    (state.as_str(), tone)
-}
-
-/// Whether its last beat is older than its lease, or its process is gone: it will be declared dead.
-pub(super) fn is_late(node: &NodeView, now: Timestamp) -> bool {
-    node.heartbeat_at + node.info.lease < now || is_gone(node)
-}
-
-/// Whether it is of this machine and its process is gone, though the store does not know it yet.
-pub(super) fn is_gone(node: &NodeView) -> bool {
-    !node.dead && node.info.origin.as_ref().is_some_and(Origin::is_gone)
+    (state_name(node, now), tone)
 }
 
 /// The queues that it works on, and which of them are paused.
@@ -117,25 +102,6 @@ pub(super) fn queues_of<'a>(
         false => name.clone(),
     };
     node.info.queues.iter().map(shown).collect::<Vec<_>>().join(", ")
-}
-
-fn held_by<'a>(running: &'a [Running], node: &NodeView) -> Vec<&'a Running> {
-    running.iter().filter(|one| one.lane.node.as_ref() == Some(&node.info.id)).collect()
-}
-
-/// All nodes, as programs read them.
-pub(crate) async fn all(store: &dyn Store) -> Result<Value, Failure> {
-    let (nodes, now) = (sorted(store).await?, store.now().await?);
-    let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
-    let document =
-        |node: &NodeView| document::node(node, state(node, now).0, held_by(&running, node).len());
-    Ok(json!({ "nodes": nodes.iter().map(document).collect::<Vec<Value>>() }))
-}
-
-async fn sorted(store: &dyn Store) -> Result<Vec<NodeView>, Failure> {
-    let mut nodes = store.nodes().await?;
-    nodes.sort_by_key(|node| (node.dead, node.info.started_at));
-    Ok(nodes)
 }
 
 async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
@@ -179,69 +145,6 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
     say(table.render(Terminal::of_stdout()));
     troubles::say_all(&nodes, now, None);
     Ok(())
-}
-
-/// Tells a node; answers which.
-pub(crate) async fn command(
-    store: &dyn Store,
-    wanted: &str,
-    command: Command,
-) -> Result<NodeId, Failure> {
-    let node = find(store, wanted).await?.info;
-    store.command_node(&node.id, command).await?;
-    Ok(node.id)
-}
-
-/// Takes all its claims from a node; answers which, and of how many lanes. One that the store has forgotten may hold
-/// some, too.
-pub(crate) async fn release(store: &dyn Store, wanted: &str) -> Result<(NodeId, u64), Failure> {
-    let found = find(store, wanted).await;
-    let id = found.as_ref().map_or_else(|_| NodeId::from(wanted), |node| node.info.id.clone());
-    match release_claims(store, ClaimSelection::Node(id.clone())).await? {
-        0 => found.map(|_| (id, 0)),
-        lanes => Ok((id, lanes)),
-    }
-}
-
-/// The node that a person means: by id, by name, or by the beginning of its id.
-async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Failure> {
-    let nodes = store.nodes().await?;
-    if let Some(node) = nodes.iter().find(|node| *node.info.id.0 == *wanted) {
-        return Ok(node.clone());
-    }
-    let fits = |node: &&NodeView| {
-        !node.dead && (*node.info.name == *wanted || node.info.id.0.starts_with(wanted))
-    };
-    let found: Vec<&NodeView> = nodes.iter().filter(fits).collect();
-    match found.as_slice() {
-        [node] => Ok((*node).clone()),
-        [] => Err(Failure::missing(format!(
-            "there is no living node {wanted:?}: `seriatim nodes` lists them"
-        ))),
-        several => {
-            let ids: Vec<&str> = several.iter().map(|node| &*node.info.id.0).collect();
-            Err(Failure::missing(format!(
-                "{wanted:?} means {} nodes: write one of {}",
-                ids.len(),
-                ids.join(", ")
-            )))
-        }
-    }
-}
-
-/// One node and what it has claimed, as programs read it.
-pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Value, Failure> {
-    let (node, now) = (find(store, wanted).await?, store.now().await?);
-    let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
-    let held = held_by(&running, &node);
-    let mut shown = document::node(&node, state(&node, now).0, held.len());
-    let lane = |one: &&Running| {
-        let mut lane = document::lane(&one.lane).to_value();
-        lane["queue"] = (*one.queue).into();
-        lane
-    };
-    shown["lanes"] = held.iter().map(lane).collect();
-    Ok(shown)
 }
 
 async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure> {
@@ -304,7 +207,7 @@ async fn tell(
     command: Command,
     json: bool,
 ) -> Result<(), Failure> {
-    let node = self::command(store, wanted, command).await?;
+    let node = nodes::command(store, wanted, command).await?;
     if json {
         say(json!({ "node": node, "command": command }));
         return Ok(());

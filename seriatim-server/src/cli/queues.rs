@@ -12,12 +12,12 @@ use super::troubles;
 use crate::app::act::{self, Bulk};
 use crate::app::figures::Figures;
 use crate::app::find;
+use crate::app::queues::{all, one, with_figures, workers};
 use crate::base::text::count;
 use crate::base::time::length;
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, say};
-use crate::protocol::document;
 
 #[derive(Args)]
 pub(crate) struct Queues {
@@ -193,44 +193,6 @@ async fn reshard(
         ));
     }
     Ok(())
-}
-
-/// All queues with their figures; one that was made this moment may have none yet.
-async fn with_figures(store: &dyn Store) -> Result<Vec<(QueueView, Figures)>, Failure> {
-    let (views, figures) = (store.queues().await?, Figures::all(store).await?);
-    let of = |view: &QueueView| {
-        figures.iter().find(|of| *of.stats.queue == *view.queue.name).cloned().unwrap_or_default()
-    };
-    Ok(views.into_iter().map(|view| (of(&view), view)).map(|(of, view)| (view, of)).collect())
-}
-
-/// All queues, as programs read them.
-pub(crate) async fn all(store: &dyn Store) -> Result<Value, Failure> {
-    let queues = with_figures(store).await?;
-    let (nodes, now) = (store.nodes().await?, store.now().await?);
-    let document = |(view, figures): &(QueueView, Figures)| {
-        let mut document = document::queue(view, figures);
-        document["troubles"] = troubles::of_queue(&nodes, now, &view.queue.name);
-        document
-    };
-    Ok(json!({ "queues": queues.iter().map(document).collect::<Vec<Value>>() }))
-}
-
-/// One queue in full, as programs read it.
-pub(crate) async fn one(store: &dyn Store, name: &str) -> Result<Value, Failure> {
-    let (view, figures) = find::queue_with_figures(store, name).await?;
-    let mut document = document::queue(&view, &figures);
-    document["settings"] = serde_json::to_value(&view.queue).map_err(Failure::failed)?;
-    let nodes = workers(store, name).await?;
-    document["nodes"] = nodes.iter().map(|node| node.info.id.to_string()).collect();
-    document["troubles"] = troubles::of_queue(&nodes, store.now().await?, name);
-    Ok(document)
-}
-
-/// The nodes that work on a queue.
-async fn workers(store: &dyn Store, name: &str) -> Result<Vec<NodeView>, Failure> {
-    let works = |node: &NodeView| !node.dead && node.info.queues.iter().any(|queue| queue == name);
-    Ok(store.nodes().await?.into_iter().filter(works).collect())
 }
 
 async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {

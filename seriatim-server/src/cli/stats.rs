@@ -1,10 +1,9 @@
 //! `seriatim stats`: the figures of all queues.
 
 use clap::Args;
-use serde_json::{Map, Value, json};
 
 use super::args::StoreArg;
-use crate::app::figures::{ALL, Figures};
+use crate::app::figures::{Figures, as_json};
 use crate::base::time::length;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, say};
@@ -31,36 +30,6 @@ impl Stats {
         }
         say(table(&figures).render(Terminal::of_stdout()));
         Ok(())
-    }
-}
-
-/// Lowkiq's shape (L17), with all figures in it. As there, `length` counts ids that wait: no payloads,
-/// and nothing that is claimed.
-pub(crate) fn as_json(all: &[Figures]) -> Value {
-    let mut by_worker = Map::new();
-    let mut total = Map::new();
-    for figure in ALL {
-        let sum: u64 = all.iter().map(figure.of).sum();
-        total.insert(figure.name.to_owned(), sum.into());
-    }
-    let lag = all.iter().map(|of| of.stats.lag.as_secs_f64()).fold(0.0, f64::max);
-    total.insert("lag".to_owned(), lag.into());
-    for of in all {
-        let mut numbers = of.numbers();
-        as_in_lowkiq(&mut numbers);
-        numbers.insert("mode".to_owned(), json!(of.stats.mode));
-        numbers.insert("paused".to_owned(), of.stats.paused.into());
-        by_worker.insert(of.stats.queue.to_string(), numbers.into());
-    }
-    as_in_lowkiq(&mut total);
-    json!({ "total": total, "by_worker": by_worker })
-}
-
-/// The same under the names that Lowkiq has for them.
-fn as_in_lowkiq(numbers: &mut Map<String, Value>) {
-    for (name, figure) in [("length", "waiting"), ("morgue_length", "dead")] {
-        let number = numbers[figure].clone();
-        numbers.insert(name.to_owned(), number);
     }
 }
 

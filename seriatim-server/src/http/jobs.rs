@@ -17,7 +17,7 @@ use super::schema::Schema;
 use super::state::Shared;
 use crate::app::find;
 use crate::app::job_pages::{self, Wanted};
-use crate::cli::jobs;
+use crate::app::jobs;
 use crate::protocol::job_input::{Length, When};
 
 const STATES: [&str; 6] = ["live", "queued", "running", "succeeded", "dead", "canceled"];

@@ -20,7 +20,7 @@ use super::state::Shared;
 use super::stats::{figures, mode};
 use crate::app::act::{self, Bulk};
 use crate::app::find;
-use crate::cli::queues;
+use crate::app::queues;
 use crate::config::QueueConfig;
 
 pub(super) fn routes() -> Vec<Route> {

@@ -10,10 +10,9 @@ use serde::Serialize;
 use seriatim::{LaneId, Timestamp, Token, Turn};
 use tokio::sync::{broadcast, watch};
 
-use crate::app::figures::{Figures, busiest};
+use crate::app::figures::{Figures, as_json, busiest};
 use crate::base::text::{cut, one_line};
 use crate::base::time::absolute;
-use crate::cli::stats::as_json;
 
 /// Messages that a listener may be behind before it is dropped.
 const BEHIND_MAX: usize = 1_024;

@@ -6,8 +6,8 @@ use seriatim::store::JobView;
 
 use super::look::Seen;
 use super::{Finding, Severity};
+use crate::app::nodes::is_late;
 use crate::base::text::{count, one_line};
-use crate::cli::nodes::is_late;
 
 pub(super) fn check(seen: &Seen) -> Vec<Finding> {
     seen.bound.iter().flat_map(|(queue, jobs)| of_queue(queue, jobs, seen)).collect()

@@ -8,16 +8,10 @@ use seriatim::store::LaneState;
 
 use super::look::Seen;
 use super::{Finding, Severity};
-use crate::app::running::Running;
+use crate::app::running::{Running, age, stands_out};
 use crate::base::text::{count, cut, one_line};
 use crate::base::time::length;
 
-/// So many times longer than the middle one of its queue is far longer.
-const SLOW_FACTOR: u32 = 10;
-/// What runs shorter than this is not slow.
-const SLOW_MIN: Duration = Duration::from_secs(60);
-/// What runs longer than this is slow, whatever the others do.
-const LONG: Duration = Duration::from_secs(3_600);
 /// From so many retries on a lane fails again and again.
 const RETRIES_MANY: i32 = 5;
 /// Lanes of one kind and queue that are named; the others are counted.
@@ -49,11 +43,6 @@ fn grouped<'a>(lanes: impl Iterator<Item = &'a Running>) -> BTreeMap<&'a str, Ve
     groups
 }
 
-/// How long the turn has been running.
-pub(in crate::cli) fn age(one: &Running, now: Timestamp) -> Duration {
-    one.lane.claimed_at.map(|at| now.since(at)).unwrap_or_default()
-}
-
 fn is_slow(one: &Running, seen: &Seen) -> bool {
     let mut ages: Vec<Duration> = seen
         .running
@@ -64,11 +53,6 @@ fn is_slow(one: &Running, seen: &Seen) -> bool {
     ages.sort_unstable();
     let middle = ages.get(ages.len() / 2).copied().unwrap_or_default();
     stands_out(age(one, seen.now), middle)
-}
-
-/// Whether a turn of this age stands out among turns of which the middle one has the other.
-pub(in crate::cli) fn stands_out(age: Duration, middle: Duration) -> bool {
-    age >= LONG || (age >= SLOW_MIN && age >= middle.saturating_mul(SLOW_FACTOR))
 }
 
 /// Some of their keys; for lanes without one their names.

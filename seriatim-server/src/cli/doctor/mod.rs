@@ -13,8 +13,6 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
-pub(super) use lanes::{age, stands_out};
-
 use super::args::Common;
 use crate::base::text::{count, one_line};
 use crate::cli::output::table::{Tone, coloured};

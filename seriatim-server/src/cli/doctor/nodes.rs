@@ -7,9 +7,9 @@ use seriatim::store::{NodeState, NodeView, QueueStats};
 
 use super::look::Seen;
 use super::{Finding, Severity};
+use crate::app::nodes::{is_gone, is_late};
 use crate::base::text::count;
 use crate::base::time::{length, relative};
-use crate::cli::nodes::{is_gone, is_late};
 
 /// A queue whose oldest due lane waits so long lags.
 pub(super) const LAG_MAX: Duration = Duration::from_secs(60);

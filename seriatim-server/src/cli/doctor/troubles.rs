@@ -4,7 +4,7 @@ use seriatim::store::{Trouble, TroubleKind};
 
 use super::look::Seen;
 use super::{Finding, Severity};
-use crate::cli::troubles;
+use crate::app::troubles;
 
 pub(super) fn check(seen: &Seen) -> Vec<Finding> {
     let told = troubles::of(&seen.nodes, seen.now);

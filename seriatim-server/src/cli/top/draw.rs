@@ -10,10 +10,11 @@ use seriatim::store::NodeView;
 use super::sample::{Sample, Shown, Why};
 use super::state::{Pane, State};
 use crate::app::figures::Figures;
+use crate::app::troubles;
 use crate::base::text::{columns, count, cut_middle, one_line, retries};
 use crate::base::time::{length, relative};
 use crate::cli::output::table::Tone;
-use crate::cli::{lanes, nodes, troubles};
+use crate::cli::{lanes, nodes};
 
 /// The column of the nodes' ids is at least so wide, and at most two fifths of the screen.
 const NODE_COLUMNS_MIN: usize = 8;

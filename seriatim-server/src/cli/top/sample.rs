@@ -7,9 +7,8 @@ use seriatim::store::{LaneOrder, LaneQuery, LaneState, NodeView, QueueStats};
 use seriatim::{Store, Timestamp};
 
 use crate::app::figures::Figures;
-use crate::app::running::{Running, running};
-use crate::cli::doctor::{age, stands_out};
-use crate::cli::nodes;
+use crate::app::nodes;
+use crate::app::running::{Running, age, running, stands_out};
 use crate::cli::output::Failure;
 use crate::protocol::document;
 
@@ -89,7 +88,7 @@ impl Sample {
         let node = |node: &NodeView| {
             let holds = |shown: &&Shown| shown.one.lane.node.as_ref() == Some(&node.info.id);
             let claimed = self.lanes.iter().filter(holds).count();
-            document::node(node, nodes::state(node, self.now).0, claimed)
+            document::node(node, nodes::state_name(node, self.now), claimed)
         };
         json!({
             "queues": self.queues.iter().map(Figures::document).collect::<Vec<_>>(),
