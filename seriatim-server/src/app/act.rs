@@ -4,8 +4,6 @@ use seriatim::store::{Act, Acted, LaneAction, LaneOrder, LaneQuery, LaneSelectio
 use seriatim::{SharedStore, Store};
 use tokio::task::JoinSet;
 
-use crate::cli::output::Failure;
-
 /// Lanes that are acted on at once where each needs a call of its own.
 const CALLS_MAX: usize = 64;
 /// Lanes that are listed together.
@@ -21,7 +19,7 @@ pub(crate) enum Bulk {
 }
 
 /// Does it until nothing is left that can be done. To how many.
-pub(crate) async fn repeat(store: &dyn Store, bulk: Bulk) -> Result<u64, Failure> {
+pub(crate) async fn repeat(store: &dyn Store, bulk: Bulk) -> seriatim::Result<u64> {
     let mut count = 0;
     loop {
         let acted: Acted = match bulk.clone() {
@@ -38,7 +36,7 @@ pub(crate) async fn repeat(store: &dyn Store, bulk: Bulk) -> Result<u64, Failure
 }
 
 /// Deletes what waits in a queue. Of how many lanes.
-pub(crate) async fn drain(store: &SharedStore, queue: &str) -> Result<u64, Failure> {
+pub(crate) async fn drain(store: &SharedStore, queue: &str) -> seriatim::Result<u64> {
     let (queue_name, lanes) = (queue.into(), LaneSelection::All);
     let act = Act { now: None, queue: queue_name, lanes, action: LaneAction::Delete };
     let count = repeat(&**store, Bulk::Act(act)).await?;
@@ -54,7 +52,7 @@ pub(crate) async fn on_all(
     store: &SharedStore,
     queue: &str,
     action: LaneAction,
-) -> Result<u64, Failure> {
+) -> seriatim::Result<u64> {
     let request = |lanes: LaneSelection| Act { now: None, queue: queue.into(), lanes, action };
     let acted = store.act(request(LaneSelection::All)).await?;
     if !acted.more {

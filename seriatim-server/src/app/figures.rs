@@ -7,8 +7,6 @@ use serde_json::{Map, Value, json};
 use seriatim::Store;
 use seriatim::store::{NodeView, QueueStats};
 
-use crate::cli::output::Failure;
-
 /// The figures of one queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
@@ -61,7 +59,7 @@ impl Figures {
     }
 
     /// Those of one queue; a queue that was made this moment may have none yet.
-    pub(crate) async fn one(store: &dyn Store, queue: &str) -> Result<Self, Failure> {
+    pub(crate) async fn one(store: &dyn Store, queue: &str) -> seriatim::Result<Self> {
         let all = Self::all(store).await?;
         Ok(all.into_iter().find(|of| *of.stats.queue == *queue).unwrap_or_default())
     }

@@ -6,7 +6,7 @@ use seriatim::limits::PAGE_BYTES_MAX;
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, Page};
 use seriatim::{JobId, Store};
 
-use crate::cli::output::Failure;
+use super::error::Error;
 
 /// Live jobs that one call looks at in search of waiting ones.
 const LOOKED_MAX: usize = 100_000;
@@ -23,11 +23,11 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// A page, and where the next one begins.
-pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<JobView>, Failure> {
+pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<JobView>, Error> {
     let (first, mut after) = match wanted.after.map(|cursor| cursor.split_once('/')) {
         None => ("", None),
         Some(Some((queue, cursor))) => (queue, Some(cursor.to_owned()).filter(|c| !c.is_empty())),
-        Some(None) => return Err(Failure::usage("--after: write what the page before ended with")),
+        Some(None) => return Err(Error::Cursor),
     };
     let queues = store.queues().await?;
     let names: Vec<Arc<str>> = queues
@@ -70,7 +70,7 @@ async fn in_state(
     key: Option<&str>,
     mut after: Option<String>,
     rows_max: usize,
-) -> Result<Page<JobView>, Failure> {
+) -> Result<Page<JobView>, Error> {
     let (mut rows, mut looked) = (Vec::new(), 0);
     loop {
         let query = JobQuery {
@@ -105,7 +105,7 @@ async fn running(
     key: Option<&str>,
     mut after: Option<String>,
     rows_max: usize,
-) -> Result<Page<JobView>, Failure> {
+) -> Result<Page<JobView>, Error> {
     let mut rows = Vec::new();
     loop {
         let query = LaneQuery {

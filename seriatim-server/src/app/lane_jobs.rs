@@ -4,8 +4,8 @@ use serde_json::json;
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, LaneView};
 use seriatim::{Mode, Store};
 
+use super::error::Error;
 use super::find;
-use crate::cli::output::Failure;
 use crate::protocol::document::{self, Shown};
 
 /// Jobs of a lane that are shown with it.
@@ -18,7 +18,7 @@ pub(crate) async fn of(
     store: &dyn Store,
     queue: &str,
     key: &str,
-) -> Result<(Vec<JobView>, Vec<JobView>), Failure> {
+) -> Result<(Vec<JobView>, Vec<JobView>), Error> {
     let query = JobQuery {
         queue: queue.into(),
         state: JobState::Queued,
@@ -40,7 +40,7 @@ pub(crate) async fn ended(
     store: &dyn Store,
     queue: &str,
     key: &str,
-) -> Result<Vec<JobView>, Failure> {
+) -> Result<Vec<JobView>, Error> {
     let mut ended = Vec::new();
     for state in [JobState::Dead, JobState::Succeeded, JobState::Canceled] {
         let query = JobQuery {

@@ -1,31 +1,16 @@
 //! Pages of the lanes of a queue, in an order and a range.
 
-use clap::ValueEnum;
-use serde::Deserialize;
 use seriatim::Store;
 use seriatim::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use seriatim::store::{LaneOrder, LaneQuery, LaneView, Page};
 
-use super::range::{Bound, Range};
-use crate::cli::output::Failure;
+use super::error::Error;
+use super::range::{Bound, By, Range};
 
 /// Lanes that are read at once: each may come with a progress of 64 KiB.
 const STEP_LANES_MAX: usize = 250;
 /// Lanes that one listing looks at in search of a range.
 const RANGE_LANES_MAX: usize = 100_000;
-
-/// By what lanes are listed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum By {
-    #[default]
-    Age,
-    Key,
-    #[serde(alias = "run_at")]
-    Due,
-    #[serde(alias = "retry_count")]
-    Retries,
-}
 
 /// Which lanes.
 pub(crate) struct Wanted<'a> {
@@ -40,7 +25,7 @@ pub(crate) struct Wanted<'a> {
 
 /// A page of what lies in the range. The store lists in order but knows no ranges: what lies
 /// before is passed over, within [`RANGE_LANES_MAX`].
-pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<LaneView>, Failure> {
+pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<LaneView>, Error> {
     let range = Range::read(wanted.by, wanted.from, wanted.to)?;
     let (mut rows, mut after) = (Vec::new(), wanted.after.map(str::to_owned));
     let (mut looked, mut skips) = (0, range.has_beginning());

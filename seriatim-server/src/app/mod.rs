@@ -3,6 +3,7 @@
 pub(crate) mod act;
 pub(crate) mod chain;
 pub(crate) mod cron;
+pub(crate) mod error;
 pub(crate) mod figures;
 pub(crate) mod find;
 pub(crate) mod job_pages;
@@ -11,6 +12,6 @@ pub(crate) mod lane_jobs;
 pub(crate) mod lane_pages;
 pub(crate) mod nodes;
 pub(crate) mod queues;
-mod range;
+pub(crate) mod range;
 pub(crate) mod running;
 pub(crate) mod troubles;

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use seriatim::store::{ClaimSelection, Command, NodeView, Origin, release_claims};
 use seriatim::{NodeId, Store, Timestamp};
 
+use super::error::Error;
 use super::running::{Running, running};
-use crate::cli::output::Failure;
 use crate::protocol::document;
 
 /// Claimed lanes of each queue that are looked at.
@@ -31,7 +31,7 @@ pub(crate) fn held_by<'a>(running: &'a [Running], node: &NodeView) -> Vec<&'a Ru
 }
 
 /// All nodes, as programs read them.
-pub(crate) async fn all(store: &dyn Store) -> Result<Value, Failure> {
+pub(crate) async fn all(store: &dyn Store) -> Result<Value, Error> {
     let (nodes, now) = (sorted(store).await?, store.now().await?);
     let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
     let document = |node: &NodeView| {
@@ -40,7 +40,7 @@ pub(crate) async fn all(store: &dyn Store) -> Result<Value, Failure> {
     Ok(json!({ "nodes": nodes.iter().map(document).collect::<Vec<Value>>() }))
 }
 
-pub(crate) async fn sorted(store: &dyn Store) -> Result<Vec<NodeView>, Failure> {
+pub(crate) async fn sorted(store: &dyn Store) -> Result<Vec<NodeView>, Error> {
     let mut nodes = store.nodes().await?;
     nodes.sort_by_key(|node| (node.dead, node.info.started_at));
     Ok(nodes)
@@ -51,7 +51,7 @@ pub(crate) async fn command(
     store: &dyn Store,
     wanted: &str,
     command: Command,
-) -> Result<NodeId, Failure> {
+) -> Result<NodeId, Error> {
     let node = find(store, wanted).await?.info;
     store.command_node(&node.id, command).await?;
     Ok(node.id)
@@ -59,7 +59,7 @@ pub(crate) async fn command(
 
 /// Takes all its claims from a node; answers which, and of how many lanes. One that the store has forgotten may hold
 /// some, too.
-pub(crate) async fn release(store: &dyn Store, wanted: &str) -> Result<(NodeId, u64), Failure> {
+pub(crate) async fn release(store: &dyn Store, wanted: &str) -> Result<(NodeId, u64), Error> {
     let found = find(store, wanted).await;
     let id = found.as_ref().map_or_else(|_| NodeId::from(wanted), |node| node.info.id.clone());
     match release_claims(store, ClaimSelection::Node(id.clone())).await? {
@@ -69,7 +69,7 @@ pub(crate) async fn release(store: &dyn Store, wanted: &str) -> Result<(NodeId, 
 }
 
 /// The node that a person means: by id, by name, or by the beginning of its id.
-pub(crate) async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Failure> {
+pub(crate) async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Error> {
     let nodes = store.nodes().await?;
     if let Some(node) = nodes.iter().find(|node| *node.info.id.0 == *wanted) {
         return Ok(node.clone());
@@ -80,22 +80,16 @@ pub(crate) async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Fa
     let found: Vec<&NodeView> = nodes.iter().filter(fits).collect();
     match found.as_slice() {
         [node] => Ok((*node).clone()),
-        [] => Err(Failure::missing(format!(
-            "there is no living node {wanted:?}: `seriatim nodes` lists them"
-        ))),
-        several => {
-            let ids: Vec<&str> = several.iter().map(|node| &*node.info.id.0).collect();
-            Err(Failure::missing(format!(
-                "{wanted:?} means {} nodes: write one of {}",
-                ids.len(),
-                ids.join(", ")
-            )))
-        }
+        [] => Err(Error::NoNode(wanted.to_owned())),
+        several => Err(Error::SeveralNodes {
+            name: wanted.to_owned(),
+            ids: several.iter().map(|node| node.info.id.to_string()).collect(),
+        }),
     }
 }
 
 /// One node and what it has claimed, as programs read it.
-pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Value, Failure> {
+pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Value, Error> {
     let (node, now) = (find(store, wanted).await?, store.now().await?);
     let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
     let held = held_by(&running, &node);

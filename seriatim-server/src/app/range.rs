@@ -2,12 +2,26 @@
 
 use std::cmp::Ordering;
 
+use clap::ValueEnum;
+use serde::Deserialize;
 use seriatim::Timestamp;
 use seriatim::store::LaneView;
 
-use super::lane_pages::By;
+use super::error::Error;
 use crate::base::time;
-use crate::cli::output::Failure;
+
+/// By what lanes are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum By {
+    #[default]
+    Age,
+    Key,
+    #[serde(alias = "run_at")]
+    Due,
+    #[serde(alias = "retry_count")]
+    Retries,
+}
 
 /// Where a lane lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +47,10 @@ pub(super) struct Range {
 }
 
 impl Range {
-    pub(super) fn read(by: By, from: Option<&str>, to: Option<&str>) -> Result<Self, Failure> {
-        let read = |text: Option<&str>| text.map(|text| Place::read(by, text)).transpose();
-        Ok(Self { from: read(from)?, to: read(to)? })
+    pub(super) fn read(by: By, from: Option<&str>, to: Option<&str>) -> Result<Self, Error> {
+        let read =
+            |field, text: Option<&str>| text.map(|text| Place::read(by, text, field)).transpose();
+        Ok(Self { from: read("from", from)?, to: read("to", to)? })
     }
 
     pub(super) fn has_beginning(&self) -> bool {
@@ -55,14 +70,16 @@ impl Range {
 }
 
 impl Place {
-    fn read(by: By, text: &str) -> Result<Self, Failure> {
+    fn read(by: By, text: &str, field: &'static str) -> Result<Self, Error> {
+        let wrong = |why| Error::Bound { field, why };
         match by {
             By::Key => Ok(Self::Key(text.to_owned())),
-            By::Due => time::read(text).map(Self::Due).map_err(Failure::usage),
-            By::Retries => text.parse().map(Self::Retries).map_err(|_| {
-                Failure::usage(format!("{text:?} is not a retry count: write a whole number"))
-            }),
-            By::Age => Err(Failure::usage("--from and --to need --by key, due or retries")),
+            By::Due => time::read(text).map(Self::Due).map_err(wrong),
+            By::Retries => text
+                .parse()
+                .map(Self::Retries)
+                .map_err(|_| wrong(format!("{text:?} is not a retry count: write a whole number"))),
+            By::Age => Err(Error::Unranged { field }),
         }
     }
 

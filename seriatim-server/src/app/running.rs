@@ -6,8 +6,6 @@ use std::time::Duration;
 use seriatim::store::{LaneOrder, LaneQuery, LaneView, QueueStats};
 use seriatim::{Store, Timestamp};
 
-use crate::cli::output::Failure;
-
 /// So many times longer than the middle one of its queue is far longer.
 const SLOW_FACTOR: u32 = 10;
 /// What runs shorter than this is not slow.
@@ -26,7 +24,7 @@ pub(crate) async fn running(
     store: &dyn Store,
     stats: &[QueueStats],
     lanes_max: usize,
-) -> Result<Vec<Running>, Failure> {
+) -> seriatim::Result<Vec<Running>> {
     let mut all = Vec::new();
     for queue in stats.iter().filter(|queue| queue.claimed > 0) {
         let query = LaneQuery {

@@ -10,7 +10,8 @@ use seriatim::{LaneId, Store, Timestamp};
 
 use super::args::{Common, PageArgs, Yes};
 use super::jobs;
-use crate::app::lane_pages::{self, By};
+use crate::app::lane_pages;
+use crate::app::range::By;
 use crate::app::{find, lane_jobs};
 use crate::base::text::{count, one_line, retries, retries_in_words};
 use crate::base::time::{absolute, length, relative};
@@ -140,7 +141,7 @@ impl Lanes {
             after: self.page.after.as_deref(),
             rows_max: self.page.rows_max(),
         };
-        lane_pages::page(store, wanted).await
+        Ok(lane_pages::page(store, wanted).await?)
     }
 
     async fn show(&self, store: &dyn Store, key: &str) -> Result<(), Failure> {
@@ -268,7 +269,7 @@ impl Lanes {
             ));
         };
         match find::lane(store, &self.queue, key).await {
-            Err(failure) => failure,
+            Err(error) => error.into(),
             Ok(_) => Failure::conflict(format!(
                 "the lane of {:?} is claimed{before}: cancel its jobs (`seriatim jobs cancel`), release its claim (`seriatim lanes release`), or repeat this when its turn has ended",
                 one_line(key)

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod advice;
 mod args;
 mod audit;
 mod bench;

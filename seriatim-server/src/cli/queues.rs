@@ -18,6 +18,7 @@ use crate::base::time::length;
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, say};
+use crate::protocol::document;
 
 #[derive(Args)]
 pub(crate) struct Queues {
@@ -260,7 +261,7 @@ async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> 
     let (view, figures) = find::queue_with_figures(store, name).await?;
     let stats = &figures.stats;
     let nodes = workers(store, name).await?;
-    let settings = serde_json::to_value(&view.queue).map_err(Failure::failed)?;
+    let settings = document::plain(&view.queue);
     let mut fields = Fields::default();
     fields
         .add("queue", name)

@@ -130,9 +130,6 @@ async fn list(
         }
         None => {}
     }
-    if listing.after.as_ref().is_some_and(|after| !after.contains('/')) {
-        return Err(Problem::invalid("after", "write what `next` of the page before says"));
-    }
     if let Some(queue) = &listing.queue {
         find::queue(&*app.store, queue).await?;
     }

@@ -14,7 +14,8 @@ use super::queues::count;
 use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
-use crate::app::lane_pages::{self, By};
+use crate::app::lane_pages;
+use crate::app::range::By;
 use crate::app::{find, lane_jobs};
 use crate::protocol::document;
 
@@ -125,10 +126,6 @@ async fn pages(
     listing: Listing,
     claimed: bool,
 ) -> Result<Written, Problem> {
-    if matches!(listing.order, By::Age) && (listing.from.is_some() || listing.to.is_some()) {
-        let field = if listing.from.is_some() { "from" } else { "to" };
-        return Err(Problem::invalid(field, "needs order=key, run_at or retry_count"));
-    }
     find::queue(store, queue).await?;
     let wanted = lane_pages::Wanted {
         queue,

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use seriatim::store::{JobView, LaneView, NodeView, Page, PushStatus, QueueView, Trouble};
 use seriatim::{JobOptions, Timestamp};
 
-use crate::app::figures::Figures;
 use crate::base::time::absolute;
 
 /// A time, or null.
@@ -18,7 +17,7 @@ fn time(time: Option<Timestamp>) -> Value {
 }
 
 /// A value that cannot fail to be written: enums and plain structs.
-fn plain(value: impl Serialize) -> Value {
+pub(crate) fn plain(value: impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
@@ -163,8 +162,8 @@ pub(crate) fn lane(lane: &LaneView) -> Shown<'_> {
     Shown { plain, raw: vec![("progress", Raw::told(lane.progress.as_deref()))] }
 }
 
-pub(crate) fn queue(view: &QueueView, figures: &Figures) -> Value {
-    let mut document = figures.document();
+/// A queue, added to its figures.
+pub(crate) fn queue(view: &QueueView, mut document: Value) -> Value {
     document["queue"] = view.queue.name.as_str().into();
     document["mode"] = plain(view.queue.mode);
     document["declared"] = view.declared.into();

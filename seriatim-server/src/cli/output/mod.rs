@@ -40,35 +40,29 @@ impl Failure {
     }
 
     pub(crate) fn failed(message: impl fmt::Display) -> Self {
-        Self::new(1, message, ErrorKind::Internal)
+        Self::of_kind(ErrorKind::Internal, message)
     }
 
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
-        Self::new(2, message, ErrorKind::Invalid)
+        Self::of_kind(ErrorKind::Invalid, message)
     }
 
     /// What was named is not there.
     pub(crate) fn missing(message: impl fmt::Display) -> Self {
-        Self::new(1, message, ErrorKind::NotFound)
+        Self::of_kind(ErrorKind::NotFound, message)
     }
 
     /// It cannot be done to what is there, as it is now.
     pub(crate) fn conflict(message: impl fmt::Display) -> Self {
-        Self::new(1, message, ErrorKind::Conflict)
+        Self::of_kind(ErrorKind::Conflict, message)
     }
 
     fn new(code: u8, message: impl fmt::Display, kind: ErrorKind) -> Self {
         Self { code, message: message.to_string(), kind, field: None, hint: None }
     }
 
-    /// What sort of failure it is.
-    pub(crate) fn kind(&self) -> ErrorKind {
-        self.kind
-    }
-
-    /// The field of the request that is wrong, if one is.
-    pub(crate) fn field(&self) -> Option<&str> {
-        self.field.as_deref()
+    pub(crate) fn of_kind(kind: ErrorKind, message: impl fmt::Display) -> Self {
+        Self::new(if kind == ErrorKind::Invalid { 2 } else { 1 }, message, kind)
     }
 
     /// The same failure, told otherwise.
@@ -148,8 +142,7 @@ impl From<SetupError> for Failure {
 impl From<seriatim::Error> for Failure {
     fn from(error: seriatim::Error) -> Self {
         let (kind, field) = (error.kind(), error.field().map(str::to_owned));
-        let code = if kind == ErrorKind::Invalid { 2 } else { 1 };
-        Self { field, ..Self::new(code, error, kind) }
+        Self { field, ..Self::of_kind(kind, error) }
     }
 }
 
