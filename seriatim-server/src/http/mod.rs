@@ -36,7 +36,6 @@ mod server;
 mod state;
 mod stats;
 mod tokens;
-mod wire;
 mod work;
 
 use axum::Router;

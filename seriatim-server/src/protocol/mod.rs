@@ -2,3 +2,4 @@
 
 pub(crate) mod document;
 pub(crate) mod job_input;
+pub(crate) mod lane;

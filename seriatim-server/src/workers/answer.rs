@@ -12,7 +12,7 @@ use seriatim::text::cut_middle;
 use seriatim::{Batch, LaneId, Outcome, Outcomes, Payload};
 
 use super::lines::{LINE_BYTES_MAX, Line};
-use super::protocol::SNOOZE;
+use super::messages::SNOOZE;
 use crate::base::text::one_line;
 use crate::config::closest;
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use seriatim::{Batch, JobId, Lane, LaneId, Payload};
 
+use crate::protocol::lane as protocol;
 use crate::trace;
 
 /// How long a snooze lasts when nothing else is said.
@@ -26,29 +27,7 @@ struct Document<'a> {
     r#type: Option<&'static str>,
     batch: &'a str,
     queue: &'a str,
-    lanes: Vec<CallLane<'a>>,
-}
-
-#[derive(Serialize)]
-struct CallLane<'a> {
-    lane: LaneId,
-    queue: &'a str,
-    key: Option<&'a str>,
-    token: i64,
-    retry_count: i32,
-    crashes: u32,
-    attempt: u32,
-    task: Option<&'a str>,
-    jobs: Vec<CallJob<'a>>,
-}
-
-#[derive(Serialize)]
-struct CallJob<'a> {
-    job_id: JobId,
-    score: f64,
-    payload: &'a RawValue,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    traceparent: Option<&'a str>,
+    lanes: Vec<protocol::Lane<'a>>,
 }
 
 impl Call {
@@ -96,25 +75,11 @@ fn call_lane<'a>(
     lane: &'a Lane<Payload>,
     raws: &'a [Box<RawValue>],
     call: Option<&'a str>,
-) -> CallLane<'a> {
-    let turn = lane.turn();
-    let jobs = lane.jobs().zip(raws).map(|((job, _), payload)| CallJob {
-        job_id: job.id,
-        score: job.score,
-        payload,
-        traceparent: call.or_else(|| trace::of_job(job)),
+) -> protocol::Lane<'a> {
+    let jobs = lane.jobs().zip(raws).map(|((job, _), payload)| {
+        protocol::LaneJob::new(job, payload, call.or_else(|| trace::of_job(job)))
     });
-    CallLane {
-        lane: turn.lane,
-        queue: &turn.queue,
-        key: turn.key.as_deref(),
-        token: turn.token.0,
-        retry_count: turn.retry_count,
-        crashes: turn.crashes,
-        attempt: turn.attempt(),
-        task: turn.task().map(|task| &**task),
-        jobs: jobs.collect(),
-    }
+    protocol::Lane::new(lane.turn(), None, jobs)
 }
 
 #[derive(Serialize)]
