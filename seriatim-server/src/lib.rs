@@ -12,5 +12,11 @@ mod protocol;
 mod trace;
 mod workers;
 
-pub use cli::main;
 pub use http::router;
+
+/// The program `seriatim`, with the arguments of this process.
+pub fn main() -> std::process::ExitCode {
+    // First of all: programs that another one of this user left behind may be looking. `serve` needs it.
+    let _ = workers::hide();
+    cli::main()
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use seriatim::store::{JobState, LaneState};
 use seriatim::{ErrorKind, JobId};
 
-use super::jobs::state_name;
+use super::words::state_name;
 use crate::base::text::one_line;
 
 #[derive(Debug)]

@@ -6,17 +6,6 @@ use seriatim::{JobId, Store};
 use super::error::Error;
 use super::find;
 
-/// The state as people read it: of a claimed job nobody but its node knows whether it has started.
-pub(crate) fn state_name(state: JobState) -> &'static str {
-    match state {
-        JobState::Queued => "queued",
-        JobState::Running => "claimed",
-        JobState::Succeeded => "succeeded",
-        JobState::Dead => "dead",
-        JobState::Canceled => "canceled",
-    }
-}
-
 /// Changes a waiting job; answers what it is then.
 pub(crate) async fn amended(
     store: &dyn Store,

@@ -15,3 +15,4 @@ pub(crate) mod queues;
 pub(crate) mod range;
 pub(crate) mod running;
 pub(crate) mod troubles;
+pub(crate) mod words;

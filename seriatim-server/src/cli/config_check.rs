@@ -5,11 +5,10 @@ use serde_json::{Value, json};
 use seriatim::Queue;
 
 use super::args::{Common, without_password};
-use super::serve;
+use super::serve::{self, Checked};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::{Failure, hint, say};
-use crate::config::{Config, WorkerConfig, log_of_variable};
-use crate::http::Entrance;
+use crate::config::{Config, WorkerConfig};
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
@@ -31,9 +30,7 @@ impl ConfigArgs {
         let Action::Check = self.action;
         let config = self.common.store.config()?;
         let queues = config.declared()?;
-        let warnings = serve::check(&config)?;
-        log_of_variable()?;
-        let entrance = Entrance::read(&config.http, None, false).await?;
+        let checked = serve::check(&config).await?;
         let file = self.common.store.config_file().map(|file| file.display().to_string());
         let store = without_password(&self.common.store.url_with(&config));
         if self.common.json {
@@ -44,21 +41,20 @@ impl ConfigArgs {
                 .iter()
                 .map(|w| json!({ "queue": w.queue, "task": w.task, "kind": w.shown() }))
                 .collect();
-            let tokens: Vec<&str> = entrance.guard.tokens.iter().map(|t| &*t.name).collect();
             let cron: Vec<&str> = config.cron.iter().map(|entry| entry.name()).collect();
-            say(json!({ "config": file, "store": store, "listen": entrance.address,
-                        "tokens": tokens, "queues": queues, "workers": workers, "cron": cron,
-                        "warnings": warnings }));
+            say(json!({ "config": file, "store": store, "listen": checked.address,
+                        "tokens": checked.tokens, "queues": queues, "workers": workers, "cron": cron,
+                        "warnings": checked.warnings }));
             return Ok(());
         }
         say(format!("{} is good", file.as_deref().unwrap_or("the environment, without a file,")));
-        say(in_words(&config, &queues, &entrance, &store).render());
-        warnings.iter().for_each(|warning| hint(format!("warning: {warning}")));
+        say(in_words(&config, &queues, &checked, &store).render());
+        checked.warnings.iter().for_each(|warning| hint(format!("warning: {warning}")));
         Ok(())
     }
 }
 
-fn in_words(config: &Config, queues: &[Queue], entrance: &Entrance, store: &str) -> Fields {
+fn in_words(config: &Config, queues: &[Queue], checked: &Checked, store: &str) -> Fields {
     let list = |items: Vec<String>| match items.is_empty() {
         true => "none".to_owned(),
         false => items.join(", "),
@@ -67,12 +63,11 @@ fn in_words(config: &Config, queues: &[Queue], entrance: &Entrance, store: &str)
         Some(task) => format!("{} of task {task} ({})", worker.queue, worker.shown()),
         None => format!("{} ({})", worker.queue, worker.shown()),
     };
-    let tokens = entrance.guard.tokens.iter().map(|token| token.name.clone());
     let mut fields = Fields::default();
     fields
         .add("store", store)
-        .add("listens on", &*entrance.address)
-        .add("tokens", list(tokens.collect()))
+        .add("listens on", &*checked.address)
+        .add("tokens", list(checked.tokens.clone()))
         .add("queues", list(queues.iter().map(|q| format!("{} ({})", q.name, q.mode)).collect()))
         .add("workers", list(config.workers.iter().map(worker).collect()))
         .add("cron", list(config.cron.iter().map(|entry| entry.name().to_owned()).collect()));

@@ -124,9 +124,7 @@ impl Command {
 }
 
 /// The program `seriatim`, with the arguments of this process.
-pub fn main() -> ExitCode {
-    // First of all: programs that another one of this user left behind may be looking. `serve` needs it.
-    let _ = crate::workers::hide();
+pub(crate) fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let json = asks_for_json(&arguments);
     run(arguments).unwrap_or_else(|failure| failure.report(json))

@@ -11,7 +11,7 @@ use super::args::{Common, PageArgs, Yes};
 use super::jobs::show_job;
 use crate::app::act::{self, Bulk};
 use crate::app::find;
-use crate::app::jobs::state_name;
+use crate::app::words::state_name;
 use crate::base::text::count;
 use crate::base::time::relative;
 use crate::cli::output::table::{Cell, Column, Table, Tone};

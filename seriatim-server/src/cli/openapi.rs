@@ -10,6 +10,6 @@ pub(crate) struct Openapi {}
 
 impl Openapi {
     pub(crate) fn run() {
-        say(format!("{:#}", http::openapi("")));
+        say(format!("{:#}", http::api_document("")));
     }
 }

@@ -15,10 +15,9 @@ use serde::Serialize;
 use seriatim::Timestamp;
 use tokio::time::Instant;
 
-use super::around::REQUEST_ID;
 use super::auth::Who;
+use super::caller::{Peer, REQUEST_ID};
 use super::limits::{AUDIT_REFUSED_PER_SECOND_MAX, off_thread};
-use super::server::Peer;
 use crate::app::chain::Chain;
 use crate::base::text::one_line;
 use crate::base::time::absolute;

@@ -18,9 +18,10 @@ use super::auth::{Guard, KnownToken};
 use super::limits::{HEADER_READ_MAX, WAIT_MS_MAX};
 use super::line::Line;
 use super::route::Route;
+use super::router::{build, routes};
 use super::scope::Scope;
 use super::server::connection;
-use super::{App, Metered, Setup, build, routes};
+use super::{App, Metered, Setup};
 use crate::config::Role;
 
 const TOKEN: &str = "0123456789abcdef";

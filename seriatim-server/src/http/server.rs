@@ -22,14 +22,15 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use super::auth::Guard;
-use super::caller::site;
+use super::caller::{Peer, site};
 use super::limits::{
     ANSWER_STALL_MAX, CLOSE_MAX, CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADER_READ_MAX, HEADERS_MAX,
 };
 use super::line::{Asked, Line, Lines, Told, Watched};
-use super::state::Shared;
+use super::metrics::meter::Meter;
+use super::router::{before_the_store, build};
+use super::state::{App, Shared};
 use super::tokens::{TOKEN_VARIABLE, tokens};
-use super::{App, Meter, before_the_store, build};
 use crate::base::setup_error::SetupError;
 use crate::config::{HttpConfig, LISTEN_DEFAULT};
 
@@ -306,10 +307,6 @@ fn hurry(stream: &TcpStream) {
     let stall_ms = u32::try_from(ANSWER_STALL_MAX.as_millis()).unwrap_or(u32::MAX);
     let _ = rustix::net::sockopt::set_tcp_user_timeout(stream.as_fd(), stall_ms);
 }
-
-/// Where a request comes from.
-#[derive(Clone, Copy)]
-pub(super) struct Peer(pub(super) SocketAddr);
 
 /// Serves one connection until it ends, or until the server does.
 pub(super) async fn connection(

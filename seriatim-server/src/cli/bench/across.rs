@@ -6,7 +6,7 @@ use std::time::Duration;
 use seriatim::{Client, Job, Payload, Queue, SharedStore, Timestamp};
 use tokio::process::{Child, Command};
 
-use super::Bench;
+use super::settings::Bench;
 use super::starts::Percentiles;
 use crate::cli::output::Failure;
 

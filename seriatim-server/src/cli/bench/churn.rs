@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use seriatim::{Batch, Client, Context, Engine, Payload, Queue, SharedStore};
 use tokio::sync::{Notify, oneshot};
 
-use super::{Bench, PUSH_BATCH, declare_empty};
+use super::settings::{Bench, PUSH_BATCH, declare_empty};
 use crate::cli::output::Failure;
 
 /// Most jobs that wait: what is pushed faster than it is drained must not pile up.

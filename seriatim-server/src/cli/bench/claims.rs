@@ -7,7 +7,7 @@ use seriatim::Turn;
 use seriatim::store::{Claim, Claimed, Heartbeat, Lease, NodeInfo, Push, Settle};
 use seriatim::{Job, Mode, NodeId, Queue, SharedStore};
 
-use super::declare_empty;
+use super::settings::declare_empty;
 use super::starts::Percentiles;
 use crate::cli::output::Failure;
 

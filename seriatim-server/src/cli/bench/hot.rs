@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use seriatim::{Client, Job, Queue, SharedStore};
 
+use super::settings::{PUSH_BATCH, declare_empty};
 use super::starts::Percentiles;
-use super::{PUSH_BATCH, declare_empty};
 use crate::cli::output::Failure;
 
 /// Pushes that are timed, one at a time.

@@ -6,82 +6,25 @@ mod claims;
 mod hot;
 mod limit;
 mod process;
+mod settings;
 mod starts;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use clap::{Args, ValueEnum};
 use futures_util::future::try_join_all;
-use seriatim::store::Declare;
-use seriatim::{Batch, Client, Context, Engine, Job, Mode, Payload, Queue, SharedStore};
+use seriatim::{Batch, Client, Context, Engine, Payload, Queue, SharedStore};
 use tokio::sync::Notify;
 
 use self::process::{cpu_seconds, peak_memory_mb};
-use super::args::StoreArg;
+pub(crate) use self::settings::Bench;
+use self::settings::{PUSH_BATCH, declare_empty};
 use crate::cli::output::{Failure, say};
 
-/// Jobs in one bulk push.
-const PUSH_BATCH: usize = 1_000;
 /// Callers who push one job at a time, and at most how many jobs they push together.
 const CALLERS: u64 = 32;
 const SINGLE_PUSHES_MAX: u64 = 20_000;
-
-#[derive(Clone, Copy, ValueEnum)]
-enum ModeArg {
-    Parallel,
-    Accumulate,
-    Fifo,
-    Exclusive,
-}
-
-#[derive(Args)]
-pub(crate) struct Bench {
-    #[command(flatten)]
-    store: StoreArg,
-    /// Jobs
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
-    jobs: u64,
-    /// Handler calls at once
-    #[arg(long, default_value_t = 5)]
-    concurrency: usize,
-    /// How the jobs relate
-    #[arg(long, value_enum, default_value = "parallel")]
-    mode: ModeArg,
-    /// Different keys; as many as jobs when none is given
-    #[arg(long)]
-    keys: Option<u64>,
-    /// Bytes of payload
-    #[arg(long, default_value_t = 2)]
-    payload_bytes: usize,
-    /// Keep finished jobs for so long, as `retain_completed` does
-    #[arg(long, value_parser = super::args::duration)]
-    retain: Option<Duration>,
-    /// Instead measure claims of 100 lanes, alone and beside a backlog: so many jobs scheduled, as many
-    /// finished, a tenth behind one busy key
-    #[arg(long, conflicts_with_all = ["mode", "keys", "payload_bytes", "retain", "limit"],
-          value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
-    backlog: Option<u64>,
-    /// Instead measure single pushes to one key of a queue that has keys: alone, and behind so many payloads
-    #[arg(long, value_name = "PAYLOADS", conflicts_with_all = ["jobs", "keys", "payload_bytes", "limit", "backlog"],
-          value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
-    hot: Option<u64>,
-    /// Instead push and drain for so long at full speed, and compare the first tenth of it with the last:
-    /// jobs per second, and the room that the store takes
-    #[arg(long, value_name = "DURATION", value_parser = super::args::duration,
-          conflicts_with_all = ["jobs", "keys", "backlog", "hot", "limit"])]
-    churn: Option<Duration>,
-    /// Also measure the bare limit: the least work of this store for the same guarantees
-    #[arg(long)]
-    limit: bool,
-    /// Print one JSON object on one line
-    #[arg(long)]
-    json: bool,
-    /// Only push jobs that hold the time of their push: what the command starts itself with
-    #[arg(long, hide = true)]
-    as_pusher: bool,
-}
 
 impl Bench {
     pub(crate) async fn run(self) -> Result<(), Failure> {
@@ -102,18 +45,6 @@ impl Bench {
             serde_json::to_string_pretty(&result).map_err(Failure::failed)?
         });
         Ok(())
-    }
-
-    fn queue(&self) -> Queue {
-        let mode = match self.mode {
-            ModeArg::Parallel => Mode::Parallel,
-            ModeArg::Accumulate => Mode::Accumulate,
-            ModeArg::Fifo => Mode::Fifo,
-            ModeArg::Exclusive => Mode::Exclusive,
-        };
-        let mut queue = Queue::new(format!("bench-{mode}"), mode);
-        queue.retain_completed = self.retain.or(Some(Duration::ZERO));
-        queue
     }
 
     async fn throughput(&self, store: &SharedStore) -> Result<serde_json::Value, Failure> {
@@ -149,20 +80,6 @@ impl Bench {
             result["of_limit"] = (drain_per_s / limit).into();
         }
         Ok(result)
-    }
-
-    fn job(&self, queue: &Queue, number: u64) -> Job {
-        let text = match queue.mode {
-            // Different payloads, which do not merge.
-            Mode::Accumulate => format!("{number:>width$}", width = self.payload_bytes),
-            _ => format!("\"{:width$}\"", "", width = self.payload_bytes.saturating_sub(2)),
-        };
-        let job =
-            Job::with_payload(queue.name.as_str(), Payload::from_bytes(text.trim().to_owned()));
-        match queue.mode.is_keyed() {
-            true => job.key(format!("key-{}", number % self.keys.unwrap_or(u64::MAX))),
-            false => job,
-        }
     }
 
     async fn push_all(&self, store: &SharedStore, queue: &Queue) -> Result<f64, Failure> {
@@ -223,17 +140,4 @@ impl Bench {
         }
         Ok(jobs as f64 / took.as_secs_f64())
     }
-}
-
-/// Declares the queue, which must hold nothing.
-async fn declare_empty(store: &SharedStore, queue: &Queue) -> Result<(), Failure> {
-    store.declare(Declare { now: None, queues: vec![queue.clone()] }).await?;
-    let stats = store.stats(None).await?;
-    if stats.iter().any(|stats| *stats.queue == queue.name && stats.jobs > 0) {
-        let name = &queue.name;
-        let message =
-            format!("queue {name:?} of this store is not empty: bench on a store of its own");
-        return Err(Failure::failed(message));
-    }
-    Ok(())
 }

@@ -8,7 +8,7 @@ use seriatim::{
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::Bench;
+use super::settings::Bench;
 use crate::cli::output::Failure;
 
 /// Jobs whose start is timed.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use seriatim::store::JobView;
 
+use super::finding::{Finding, Severity};
 use super::look::Seen;
-use super::{Finding, Severity};
 use crate::app::nodes::is_late;
 use crate::base::text::{count, one_line};
 

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 use seriatim::store::{Declaration, QueueView};
 use seriatim::{Mode, Queue};
 
+use super::finding::{Finding, Severity};
 use super::look::Seen;
-use super::{Finding, Severity};
 use crate::cli::output::Failure;
 
 pub(super) fn check(seen: &Seen) -> Result<Vec<Finding>, Failure> {

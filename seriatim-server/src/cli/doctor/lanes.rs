@@ -6,8 +6,8 @@ use std::time::Duration;
 use seriatim::Timestamp;
 use seriatim::store::LaneState;
 
+use super::finding::{Finding, Severity};
 use super::look::Seen;
-use super::{Finding, Severity};
 use crate::app::running::{Running, age, stands_out};
 use crate::base::text::{count, cut, one_line};
 use crate::base::time::length;

@@ -9,7 +9,7 @@ use seriatim::store::{
 };
 use seriatim::{Store, Timestamp};
 
-use super::{Finding, Severity};
+use super::finding::{Finding, Severity};
 use crate::app::running::{Running, running};
 use crate::base::time::length;
 use crate::cli::output::Failure;

@@ -2,6 +2,7 @@
 
 mod bound;
 mod definitions;
+mod finding;
 mod lanes;
 mod look;
 mod nodes;
@@ -10,53 +11,18 @@ mod queues;
 mod troubles;
 
 use clap::Args;
-use serde::Serialize;
 use serde_json::json;
 
 use super::args::Common;
 use crate::base::text::{count, one_line};
 use crate::cli::output::table::{Tone, coloured};
 use crate::cli::output::{Failure, Terminal, say};
+use finding::{Finding, Severity};
 
 #[derive(Args)]
 pub(crate) struct Doctor {
     #[command(flatten)]
     common: Common,
-}
-
-/// How bad something is. In order: the worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Severity {
-    /// Work does not get done, or may be lost.
-    Serious,
-    /// It will be, if nobody looks.
-    Warning,
-    /// Good to know.
-    Notice,
-}
-
-/// Something that was found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Finding {
-    severity: Severity,
-    /// A queue, a lane, a node, the store.
-    about: String,
-    /// What is the matter.
-    found: String,
-    /// What to do.
-    advice: String,
-}
-
-impl Finding {
-    fn new(
-        severity: Severity,
-        about: impl Into<String>,
-        found: impl Into<String>,
-        advice: impl Into<String>,
-    ) -> Self {
-        Self { severity, about: about.into(), found: found.into(), advice: advice.into() }
-    }
 }
 
 impl Doctor {

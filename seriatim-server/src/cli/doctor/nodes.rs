@@ -5,8 +5,8 @@ use std::time::Duration;
 use seriatim::Timestamp;
 use seriatim::store::{NodeState, NodeView, QueueStats};
 
+use super::finding::{Finding, Severity};
 use super::look::Seen;
-use super::{Finding, Severity};
 use crate::app::nodes::{is_gone, is_late};
 use crate::base::text::count;
 use crate::base::time::{length, relative};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Finding, Severity};
+use super::finding::{Finding, Severity};
 
 /// A log that has grown so large is not written back: some reader never ends.
 const WAL_BYTES_MAX: u64 = 512 << 20;

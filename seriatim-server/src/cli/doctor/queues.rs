@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use seriatim::store::QueueStats;
 
+use super::finding::{Finding, Severity};
 use super::look::Seen;
-use super::{Finding, Severity};
 use crate::base::text::{count, cut};
 
 /// What has died in this time counts as new.

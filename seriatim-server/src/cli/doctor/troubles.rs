@@ -2,8 +2,8 @@
 
 use seriatim::store::{Trouble, TroubleKind};
 
+use super::finding::{Finding, Severity};
 use super::look::Seen;
-use super::{Finding, Severity};
 use crate::app::troubles;
 
 pub(super) fn check(seen: &Seen) -> Vec<Finding> {

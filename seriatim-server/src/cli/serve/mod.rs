@@ -21,7 +21,7 @@ use crate::base::text::count;
 use crate::cli::output::{Failure, start_log};
 use crate::config::{
     Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, LogFilter, LogFormat,
-    SplitterConfig, WorkerConfig, closest,
+    SplitterConfig, WorkerConfig, closest, log_of_variable,
 };
 use crate::http::{App, Audit, Entrance, Listening, Metered, Server, Setup, unknown_queues};
 use crate::journal::{Book, Journal, Limits};
@@ -63,15 +63,29 @@ pub(crate) struct Serve {
     log_level: Option<LogFilter>,
 }
 
+/// What a configuration comes to.
+pub(super) struct Checked {
+    /// Where the API would listen, and the names of its tokens.
+    pub(super) address: String,
+    pub(super) tokens: Vec<String>,
+    pub(super) warnings: Vec<String>,
+}
+
 /// Refuses a configuration with which `serve` would not start; answers what it would warn of. Opens
 /// and makes nothing.
-pub(super) fn check(config: &Config) -> Result<Vec<String>, Failure> {
+pub(super) async fn check(config: &Config) -> Result<Checked, Failure> {
     plan(config, None, Arc::new(Memory::new()))?.build()?;
     let wrong = unstartable(config, |_| true);
-    match config.node.strict && !wrong.is_empty() {
-        true => Err(Failure::usage(wrong.join("; "))),
-        false => Ok([wrong, unknown_queues(config), config.cron_slips().collect()].concat()),
+    if config.node.strict && !wrong.is_empty() {
+        return Err(Failure::usage(wrong.join("; ")));
     }
+    log_of_variable()?;
+    let entrance = Entrance::read(&config.http, None, false).await?;
+    Ok(Checked {
+        address: entrance.address,
+        tokens: entrance.guard.tokens.into_iter().map(|token| token.name).collect(),
+        warnings: [wrong, unknown_queues(config), config.cron_slips().collect()].concat(),
+    })
 }
 
 /// The programs of those workers that cannot be started, each with the reason.
