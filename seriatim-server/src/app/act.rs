@@ -35,6 +35,16 @@ pub(crate) async fn repeat(store: &dyn Store, bulk: Bulk) -> seriatim::Result<u6
     }
 }
 
+/// Acts on the lanes that have failed and wait for a retry; the action must take them away.
+pub(crate) async fn on_failed(
+    store: &dyn Store,
+    queue: &str,
+    action: LaneAction,
+) -> seriatim::Result<u64> {
+    let lanes = LaneSelection::Failed;
+    repeat(store, Bulk::Act(Act { now: None, queue: queue.into(), lanes, action })).await
+}
+
 /// Deletes what waits in a queue. Of how many lanes.
 pub(crate) async fn drain(store: &SharedStore, queue: &str) -> seriatim::Result<u64> {
     let (queue_name, lanes) = (queue.into(), LaneSelection::All);

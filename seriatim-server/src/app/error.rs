@@ -29,6 +29,15 @@ pub(crate) enum Error {
         queue: String,
         key: String,
     },
+    /// The lane of the key is claimed.
+    Claimed {
+        key: String,
+    },
+    NotClaimed,
+    /// There is no such lane, or it is claimed.
+    NoLaneFree {
+        queue: String,
+    },
     NoNode(String),
     SeveralNodes {
         name: String,
@@ -67,9 +76,13 @@ impl Error {
             | Self::NoJob { .. }
             | Self::ForeignJob(_)
             | Self::NoLane { .. }
+            | Self::NoLaneFree { .. }
             | Self::NoNode(_)
             | Self::SeveralNodes { .. } => ErrorKind::NotFound,
-            Self::NotWaiting { .. } | Self::StandsStill { .. } => ErrorKind::Conflict,
+            Self::Claimed { .. }
+            | Self::NotClaimed
+            | Self::NotWaiting { .. }
+            | Self::StandsStill { .. } => ErrorKind::Conflict,
             Self::Cursor | Self::Unranged { .. } | Self::Bound { .. } => ErrorKind::Invalid,
         }
     }
@@ -87,6 +100,11 @@ impl fmt::Display for Error {
             Self::NoLane { queue, key } => {
                 let key = one_line(key);
                 write!(f, "queue {queue:?} has nothing of key {key:?} that waits or is claimed")
+            }
+            Self::Claimed { key } => write!(f, "the lane of {:?} is claimed", one_line(key)),
+            Self::NotClaimed => f.write_str("the lane is not claimed"),
+            Self::NoLaneFree { queue } => {
+                write!(f, "there is no such lane of {queue}, or it is claimed")
             }
             Self::NoNode(name) => write!(f, "there is no living node {name:?}"),
             Self::SeveralNodes { name, ids } => {

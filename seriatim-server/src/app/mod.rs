@@ -10,6 +10,7 @@ pub(crate) mod job_pages;
 pub(crate) mod jobs;
 pub(crate) mod lane_jobs;
 pub(crate) mod lane_pages;
+pub(crate) mod lanes;
 pub(crate) mod nodes;
 pub(crate) mod queues;
 pub(crate) mod range;

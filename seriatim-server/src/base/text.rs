@@ -3,12 +3,27 @@
 pub(crate) use seriatim::text::one_line;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+/// Most of a message that is told to people, in bytes: it may quote what others wrote.
+const MESSAGE_BYTES_MAX: usize = 16 << 10;
 /// What stands where a text was cut.
 const CUT: &str = "…";
 
 /// The text with its lines kept and its other control characters written out.
 pub(crate) fn lines(text: &str) -> String {
     text.trim_end().lines().map(one_line).collect::<Vec<_>>().join("\n")
+}
+
+/// A message for a terminal: a file that it quotes moves no cursor and fills no screen.
+pub(crate) fn message(text: &str) -> String {
+    seriatim::text::cut_middle(&lines(text), MESSAGE_BYTES_MAX).into_owned()
+}
+
+/// What people read under fuzz.
+#[cfg(test)]
+pub(crate) fn check_message(text: &str) {
+    let told = message(text);
+    assert!(told.len() <= MESSAGE_BYTES_MAX, "{} bytes", told.len());
+    assert!(told.lines().all(|line| line.chars().all(seriatim::text::is_plain)), "{told:?}");
 }
 
 /// How many columns it takes.

@@ -17,6 +17,9 @@ impl From<Error> for Failure {
                 let key = one_line(key);
                 format!("{error}; its dead jobs: `seriatim morgue {queue} --key {key}`")
             }
+            Error::Claimed { .. } => format!(
+                "{error}: cancel its jobs (`seriatim jobs cancel`), release its claim (`seriatim lanes release`), or repeat this when its turn has ended"
+            ),
             Error::NoNode(_) => format!("{error}: `seriatim nodes` lists them"),
             Error::NotWaiting { job, queue, state: JobState::Dead } => {
                 format!("{error}: `seriatim morgue {queue} requeue {job}` sends it back")
@@ -31,11 +34,15 @@ impl From<Error> for Failure {
             Error::Bound { field, .. } => format!("--{field}: {error}"),
             Error::Store(_)
             | Error::NoJob { .. }
+            | Error::NotClaimed
+            | Error::NoLaneFree { .. }
             | Error::SeveralNodes { .. }
             | Error::NotWaiting { .. } => error.to_string(),
         };
         match error {
             Error::Store(error) => error.into(),
+            // Whether it is not there is not known.
+            Error::NoLaneFree { .. } => Self::conflict(told),
             error => Self::of_kind(error.kind(), told),
         }
     }

@@ -3,14 +3,15 @@
 use clap::{Args, Subcommand};
 use serde_json::json;
 use seriatim::store::{
-    Act, ClaimSelection, JobView, LaneAction, LaneSelection, LaneState, LaneView, Page,
-    release_claims,
+    ClaimSelection, JobView, LaneAction, LaneSelection, LaneState, LaneView, Page,
 };
 use seriatim::{LaneId, Store, Timestamp};
 
 use super::args::{Common, PageArgs, Yes};
 use super::jobs;
+use crate::app::error::Error;
 use crate::app::lane_pages;
+use crate::app::lanes as actions;
 use crate::app::range::By;
 use crate::app::{find, lane_jobs};
 use crate::base::text::{count, one_line, retries, retries_in_words};
@@ -208,11 +209,8 @@ impl Lanes {
         let keys = which.keys.iter().map(|key| LaneSelection::Key(key.clone()));
         let mut done = 0;
         for lanes in keys.chain(which.lane.map(LaneSelection::Lane)) {
-            let act =
-                Act { now: None, queue: self.queue.as_str().into(), lanes: lanes.clone(), action };
-            if store.act(act).await?.count == 0 {
-                return Err(self.why_not(store, &lanes, done).await);
-            }
+            let acted = actions::act(store, &self.queue, lanes, action).await;
+            acted.map_err(|error| broken_off(error, done))?;
             done += 1;
         }
         if self.common.json {
@@ -236,17 +234,8 @@ impl Lanes {
         let keys = keys.map(|key| ClaimSelection::Key { queue: queue(), key });
         let mut done = 0;
         for claims in keys.chain(which.lane.map(ClaimSelection::Lane)) {
-            if release_claims(store, claims.clone()).await? == 0 {
-                if let ClaimSelection::Key { key, .. } = &claims {
-                    find::lane(store, &self.queue, key).await?;
-                }
-                let before = if done > 0 {
-                    format!(" ({} before it done)", count(done, "lane"))
-                } else {
-                    String::new()
-                };
-                return Err(Failure::conflict(format!("the lane is not claimed{before}")));
-            }
+            let released = actions::release(store, claims).await;
+            released.map_err(|error| broken_off(error, done))?;
             done += 1;
         }
         say(match self.common.json {
@@ -255,27 +244,16 @@ impl Lanes {
         });
         Ok(())
     }
+}
 
-    /// Why nothing was done: there is no such lane, or it is claimed.
-    async fn why_not(&self, store: &dyn Store, lanes: &LaneSelection, done: u64) -> Failure {
-        let before = match done {
-            0 => String::new(),
-            done => format!(" ({} before it done)", count(done, "lane")),
-        };
-        let LaneSelection::Key(key) = lanes else {
-            return Failure::conflict(format!(
-                "there is no such lane of {}, or it is claimed{before}",
-                self.queue
-            ));
-        };
-        match find::lane(store, &self.queue, key).await {
-            Err(error) => error.into(),
-            Ok(_) => Failure::conflict(format!(
-                "the lane of {:?} is claimed{before}: cancel its jobs (`seriatim jobs cancel`), release its claim (`seriatim lanes release`), or repeat this when its turn has ended",
-                one_line(key)
-            )),
-        }
+/// The failure, and how many lanes before it were done.
+fn broken_off(error: Error, done: u64) -> Failure {
+    let failure = Failure::from(error);
+    if done == 0 {
+        return failure;
     }
+    let told = format!("{failure} ({} before it done)", count(done, "lane"));
+    failure.reworded(told)
 }
 
 /// What a lane does, with the colour of it.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use seriatim::store::{Act, LaneAction, LaneSelection, NodeView, QueueView, delete_queue};
+use seriatim::store::{LaneAction, NodeView, QueueView, delete_queue};
 use seriatim::{Mode, SharedStore, Store};
 
 use super::args::{Common, Yes};
 use super::troubles;
-use crate::app::act::{self, Bulk};
+use crate::app::act;
 use crate::app::figures::Figures;
 use crate::app::find;
 use crate::app::queues::{all, one, with_figures, workers};
@@ -329,8 +329,7 @@ async fn failed(
     action: LaneAction,
     json: bool,
 ) -> Result<(), Failure> {
-    let request = Act { now: None, queue: name.into(), lanes: LaneSelection::Failed, action };
-    let count = act::repeat(store, Bulk::Act(request)).await?;
+    let count = act::on_failed(store, name, action).await?;
     match action {
         LaneAction::Bury => told(json, count, "is buried", "are buried"),
         _ => told(json, count, "is deleted", "are deleted"),

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use serde::Deserialize;
-use seriatim::store::{Act, ClaimSelection, LaneAction, LaneSelection, LaneView, release_claims};
+use seriatim::store::{ClaimSelection, LaneAction, LaneSelection, LaneView};
 use seriatim::{LaneId, Store};
 
 use super::auth::Access;
@@ -16,7 +16,7 @@ use super::schema::Schema;
 use super::state::Shared;
 use crate::app::lane_pages;
 use crate::app::range::By;
-use crate::app::{find, lane_jobs};
+use crate::app::{find, lane_jobs, lanes};
 use crate::protocol::document;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -200,14 +200,7 @@ async fn release(
         LaneSelection::Key(key) => ClaimSelection::Key { queue: queue.as_str().into(), key },
         _ => return Err(Problem::missing("there is no such lane")),
     };
-    let released = release_claims(store, claims.clone()).await?;
-    if released > 0 {
-        return Ok(Answer(count(released)));
-    }
-    if let ClaimSelection::Key { key, .. } = &claims {
-        find::lane(store, &queue, key).await?;
-    }
-    Err(Problem::conflict("the lane is not claimed"))
+    Ok(Answer(count(lanes::release(store, claims).await?)))
 }
 
 impl Which {
@@ -227,16 +220,5 @@ async fn act(
     action: LaneAction,
 ) -> Result<Answer, Problem> {
     find::queue(store, queue).await?;
-    let lanes = which.chosen()?;
-    let request = Act { now: None, queue: queue.into(), lanes: lanes.clone(), action };
-    let acted = store.act(request).await?.count;
-    if acted > 0 {
-        return Ok(Answer(count(acted)));
-    }
-    if let LaneSelection::Key(key) = &lanes {
-        find::lane(store, queue, key).await?;
-        let detail = "the lane runs: cancel its jobs, release its claim, or repeat this when its turn has ended";
-        return Err(Problem::conflict(detail));
-    }
-    Err(Problem::missing("there is no such lane, or it runs"))
+    Ok(Answer(count(lanes::act(store, queue, which.chosen()?, action).await?)))
 }

@@ -141,6 +141,11 @@ impl From<app::Error> for Problem {
             E::NoQueue { .. } => {
                 ("", format!("{error}: GET /api/v1/queues lists them; a push creates one"))
             }
+            E::Claimed { .. } => {
+                let advice =
+                    "cancel its jobs, release its claim, or repeat this when its turn has ended";
+                ("", format!("{error}: {advice}"))
+            }
             E::NoNode(_) => ("", format!("{error}: GET /api/v1/nodes lists them")),
             E::NotWaiting { queue, state: JobState::Dead, .. } => {
                 ("", format!("{error}: POST /api/v1/queues/{queue}/morgue/requeue sends it back"))
@@ -157,6 +162,8 @@ impl From<app::Error> for Problem {
             | E::NoJob { .. }
             | E::ForeignJob(_)
             | E::NoLane { .. }
+            | E::NotClaimed
+            | E::NoLaneFree { .. }
             | E::SeveralNodes { .. }
             | E::NotWaiting { .. } => ("", error.to_string()),
         };

@@ -13,12 +13,10 @@ use std::process::ExitCode;
 use seriatim::ErrorKind;
 
 use crate::base::setup_error::SetupError;
+use crate::base::text;
 
 pub(crate) use log::start_log;
 pub(crate) use terminal::Terminal;
-
-/// Most of a message that is told to people, in bytes: it may quote what others wrote.
-const MESSAGE_BYTES_MAX: usize = 16 << 10;
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
@@ -95,16 +93,7 @@ impl Failure {
 
     /// The message for a terminal: a file that it quotes moves no cursor and fills no screen.
     pub(crate) fn told(&self) -> String {
-        let lines = crate::base::text::lines(&self.message);
-        seriatim::text::cut_middle(&lines, MESSAGE_BYTES_MAX).into_owned()
-    }
-
-    /// What people read under fuzz.
-    #[cfg(test)]
-    pub(crate) fn check_told(&self) {
-        let told = self.told();
-        assert!(told.len() <= MESSAGE_BYTES_MAX, "{} bytes", told.len());
-        assert!(told.lines().all(|line| line.chars().all(seriatim::text::is_plain)), "{told:?}");
+        text::message(&self.message)
     }
 
     /// What programs read. Absent is what there is not.
