@@ -8,7 +8,7 @@ use seriatim::store::{Cancel, Cancelled, Change, JobState, JobView, LaneView};
 use seriatim::{JobId, Mode, Store, Timestamp};
 
 use super::args::{Common, PageArgs, Yes, duration};
-use super::lanes;
+use super::tones::{lane_state, of_job};
 use crate::app::find;
 use crate::app::job_pages::{self, Wanted};
 use crate::app::jobs::{amended, deleted, retried, waiting};
@@ -181,15 +181,6 @@ impl Jobs {
     }
 }
 
-fn tone(state: JobState) -> Tone {
-    match state {
-        JobState::Dead => Tone::Bad,
-        JobState::Canceled => Tone::Warn,
-        JobState::Succeeded => Tone::Faint,
-        JobState::Queued | JobState::Running => Tone::Plain,
-    }
-}
-
 pub(super) fn table(jobs: &[JobView], now: Timestamp) -> Table {
     let mut table = Table::new(&[
         ("job", Column::Name),
@@ -211,7 +202,7 @@ pub(super) fn table(jobs: &[JobView], now: Timestamp) -> Table {
             job.id.to_string().into(),
             (&*job.queue).into(),
             job.key.as_deref().unwrap_or("").into(),
-            Cell::toned(state_name(job.state), tone(job.state)),
+            Cell::toned(state_name(job.state), of_job(job.state)),
             relative(now, when).into(),
             job.attempt.to_string().into(),
             String::from_utf8_lossy(job.payload.as_bytes()).into(),
@@ -230,7 +221,7 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
     let now = store.now().await?;
     let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
     let options = job.options.as_deref().map(serde_json::to_string);
-    let lane = waits_in(store, job).await.map(|lane| lanes::state(&lane, now).0);
+    let lane = waits_in(store, job).await.map(|lane| lane_state(&lane, now).0);
     let mut fields = Fields::default();
     fields
         .add("job", job.id.to_string())
@@ -313,7 +304,7 @@ async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Resu
     show_job(store, &job, false).await?;
     if let Some(lane) = lane {
         let now = store.now().await?;
-        let (state, key) = (lanes::state(&lane, now).0, job.key.as_deref().unwrap_or_default());
+        let (state, key) = (lane_state(&lane, now).0, job.key.as_deref().unwrap_or_default());
         hint(format!(
             "in accumulate a key runs as one: all {} of {:?} are {state}, whatever their own run_at says",
             lane.jobs,

@@ -2,20 +2,19 @@
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use seriatim::store::{
-    ClaimSelection, JobView, LaneAction, LaneSelection, LaneState, LaneView, Page,
-};
+use seriatim::store::{ClaimSelection, JobView, LaneAction, LaneSelection, LaneView, Page};
 use seriatim::{LaneId, Store, Timestamp};
 
 use super::args::{Common, PageArgs, Yes};
 use super::jobs;
+use super::tones::lane_state;
 use crate::app::error::Error;
 use crate::app::lane_pages;
 use crate::app::lanes as actions;
 use crate::app::range::By;
 use crate::app::{find, lane_jobs};
 use crate::base::text::{count, one_line, retries, retries_in_words};
-use crate::base::time::{absolute, length, relative};
+use crate::base::time::{absolute, relative};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
 use crate::cli::output::{Failure, Terminal, hint, say};
@@ -256,20 +255,6 @@ fn broken_off(error: Error, done: u64) -> Failure {
     failure.reworded(told)
 }
 
-/// What a lane does, with the colour of it.
-pub(super) fn state(lane: &LaneView, now: Timestamp) -> (String, Tone) {
-    let due = || lane.due.map(|due| relative(now, due)).unwrap_or_default();
-    match lane.state {
-        LaneState::Claimed => {
-            let since = lane.claimed_at.map(|at| length(now.since(at))).unwrap_or_default();
-            (format!("claimed {since}"), Tone::Plain)
-        }
-        LaneState::Held => ("held".to_owned(), Tone::Bad),
-        LaneState::Paused => ("paused".to_owned(), Tone::Warn),
-        LaneState::Waiting => (format!("due {}", due()), Tone::Plain),
-    }
-}
-
 fn table(lanes: &[LaneView], now: Timestamp) -> Table {
     let mut table = Table::new(&[
         ("lane", Column::Name),
@@ -282,7 +267,7 @@ fn table(lanes: &[LaneView], now: Timestamp) -> Table {
         ("error", Column::Text),
     ]);
     for lane in lanes {
-        let (state, tone) = state(lane, now);
+        let (state, tone) = lane_state(lane, now);
         let retry = if lane.retry_count < 0 { Tone::Faint } else { Tone::Warn };
         table.row(vec![
             lane.lane.to_string().into(),
@@ -304,7 +289,7 @@ fn in_full(queue: &str, lane: &LaneView, now: Timestamp) -> Fields {
     fields
         .add("lane", format!("{} of {queue}", lane.lane))
         .maybe("key", lane.key.as_deref())
-        .add("state", state(lane, now).0)
+        .add("state", lane_state(lane, now).0)
         .maybe("due", lane.due.map(when))
         .add("priority", lane.priority.to_string())
         .add("jobs", lane.jobs.to_string())

@@ -28,6 +28,7 @@ mod serve;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod tones;
 mod top;
 mod troubles;
 

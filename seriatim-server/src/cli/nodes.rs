@@ -2,19 +2,18 @@
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use seriatim::store::{Command, NodeState, NodeView, QueueStats};
+use seriatim::store::{Command, NodeView, QueueStats};
 use seriatim::{Store, Timestamp};
 
 use super::args::Common;
+use super::tones::node_state;
 use super::troubles;
-use crate::app::nodes::{
-    self, RUNNING_MAX, all, find, held_by, is_gone, one, release, sorted, state_name,
-};
+use crate::app::nodes::{self, RUNNING_MAX, all, find, held_by, one, release, sorted};
 use crate::app::running::{Running, running};
 use crate::base::text::count;
 use crate::base::time::{absolute, length, relative};
 use crate::cli::output::fields::Fields;
-use crate::cli::output::table::{Cell, Column, Table, Tone};
+use crate::cli::output::table::{Cell, Column, Table};
 use crate::cli::output::{Failure, Terminal, say};
 use crate::protocol::document;
 
@@ -80,17 +79,6 @@ impl Nodes {
     }
 }
 
-/// What a node does, with the colour of it.
-pub(super) fn state(node: &NodeView, now: Timestamp) -> (&'static str, Tone) {
-    let tone = match node.state(now) {
-        _ if is_gone(node) => Tone::Bad,
-        NodeState::Dead | NodeState::Late => Tone::Bad,
-        NodeState::Stopping | NodeState::Quiet => Tone::Warn,
-        NodeState::Alive | NodeState::Stopped => Tone::Plain,
-    };
-    (state_name(node, now), tone)
-}
-
 /// The queues that it works on, and which of them are paused.
 pub(super) fn queues_of<'a>(
     node: &NodeView,
@@ -128,7 +116,7 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
         ("queues", Column::Text),
     ]);
     for node in &nodes {
-        let (state, tone) = state(node, now);
+        let (state, tone) = node_state(node, now);
         let (turns, prefetched) = document::load(node, held_by(&running, node).len());
         table.row(vec![
             (&*node.info.id.0).into(),
@@ -163,7 +151,7 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
     fields
         .add("node", &*info.id.0)
         .add("name", &*info.name)
-        .add("state", state(&node, now).0)
+        .add("state", node_state(&node, now).0)
         .add("process", format!("{} on {}, version {}", info.pid, info.host, info.version))
         .add("busy", format!("{} of {}", count(info.busy.into(), "call"), info.concurrency))
         .add("running", count(turns, "turn"))

@@ -8,6 +8,7 @@ use seriatim::store::{LaneAction, NodeView, QueueView, delete_queue};
 use seriatim::{Mode, SharedStore, Store};
 
 use super::args::{Common, Yes};
+use super::tones::node_state;
 use super::troubles;
 use crate::app::act;
 use crate::app::figures::Figures;
@@ -276,7 +277,7 @@ async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> 
         .add("failed", count(stats.failed, "turn"))
         .add("lag", length(stats.lag));
     let now = store.now().await?;
-    let name = |node: &NodeView| format!("{} ({})", node.info.id, super::nodes::state(node, now).0);
+    let name = |node: &NodeView| format!("{} ({})", node.info.id, node_state(node, now).0);
     let names: Vec<String> = nodes.iter().map(name).collect();
     fields.add("nodes", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
     fields.add("settings", lines_of(&settings, view.queue.mode));

@@ -203,3 +203,34 @@ impl IntoResponse for Problem {
         response
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_told_of_endpoints_and_not_of_commands() {
+        let (queue, key) = ("orders", || "k".to_owned());
+        let name = || queue.to_owned();
+        let job = seriatim::JobId::new(seriatim::Timestamp::default(), 1, 0, 7);
+        let errors = [
+            app::Error::NoQueue { name: name(), near: String::new() },
+            app::Error::ForeignJob(job),
+            app::Error::NoLane { queue: name(), key: key() },
+            app::Error::NoNode(name()),
+            app::Error::Claimed { key: key() },
+            app::Error::NotClaimed,
+            app::Error::NoLaneFree { queue: name() },
+            app::Error::SeveralNodes { name: name(), ids: vec![key(), name()] },
+            app::Error::NotWaiting { job, queue: queue.into(), state: JobState::Dead },
+            app::Error::StandsStill { queue: queue.into(), key: key(), state: LaneState::Held },
+            app::Error::Cursor,
+            app::Error::Unranged { field: "from" },
+            app::Error::Bound { field: "to", why: name() },
+        ];
+        for error in errors {
+            let detail = Problem::from(error).detail;
+            assert!(!detail.contains("`seriatim") && !detail.contains("--"), "{detail}");
+        }
+    }
+}

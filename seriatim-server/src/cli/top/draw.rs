@@ -13,8 +13,9 @@ use crate::app::figures::Figures;
 use crate::app::troubles;
 use crate::base::text::{columns, count, cut_middle, one_line, retries};
 use crate::base::time::{length, relative};
+use crate::cli::nodes;
 use crate::cli::output::table::Tone;
-use crate::cli::{lanes, nodes};
+use crate::cli::tones::{lane_state, node_state};
 
 /// The column of the nodes' ids is at least so wide, and at most two fifths of the screen.
 const NODE_COLUMNS_MIN: usize = 8;
@@ -207,7 +208,7 @@ fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, sty
             styles.cell(shown.why.as_str(), tone),
             styles.cell(&shown.one.queue, Tone::Plain),
             styles.cell(lane.key.as_deref().unwrap_or(""), Tone::Plain),
-            styles.cell(lanes::state(lane, sample.now).0, Tone::Plain),
+            styles.cell(lane_state(lane, sample.now).0, Tone::Plain),
             styles.number(lane.jobs.to_string(), Tone::Plain),
             styles.number(retries(lane.retry_count), Tone::Plain),
             styles.cell(about, Tone::Plain),
@@ -237,7 +238,7 @@ fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
     let longest = sample.nodes.iter().map(|node| columns(&node.info.id.0)).max().unwrap_or(0);
     let id_columns = longest.clamp(NODE_COLUMNS_MIN, usize::from(area.width) * 2 / 5);
     let row = |node: &NodeView| {
-        let (state, tone) = nodes::state(node, sample.now);
+        let (state, tone) = node_state(node, sample.now);
         let mut troubles = troubles::of(std::slice::from_ref(node), sample.now);
         let last = match troubles.next() {
             Some((_, trouble)) => styles.cell(troubles::line(trouble, sample.now), Tone::Bad),
