@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use clap::ValueEnum;
+use serde::Deserialize;
 use seriatim::limits::PAGE_BYTES_MAX;
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, Page};
 use seriatim::{JobId, Store};
@@ -11,11 +13,40 @@ use super::error::Error;
 /// Live jobs that one call looks at in search of waiting ones.
 const LOOKED_MAX: usize = 100_000;
 
+/// In which state jobs are listed.
+#[derive(Clone, Copy, Debug, Default, ValueEnum, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Status {
+    /// Waiting and claimed
+    #[default]
+    Live,
+    Queued,
+    /// Running, or prefetched by their node
+    #[serde(rename = "running")]
+    Claimed,
+    Succeeded,
+    /// In the morgue
+    Dead,
+    Canceled,
+}
+
+impl Status {
+    fn state(self) -> Option<JobState> {
+        match self {
+            Self::Live => None,
+            Self::Queued => Some(JobState::Queued),
+            Self::Claimed => Some(JobState::Running),
+            Self::Succeeded => Some(JobState::Succeeded),
+            Self::Dead => Some(JobState::Dead),
+            Self::Canceled => Some(JobState::Canceled),
+        }
+    }
+}
+
 /// Which jobs.
 pub(crate) struct Wanted<'a> {
     pub(crate) queue: Option<&'a str>,
-    /// None: those that wait and those that run.
-    pub(crate) state: Option<JobState>,
+    pub(crate) status: Status,
     pub(crate) key: Option<&'a str>,
     /// A queue's name, a slash (which no name holds) and the cursor within it.
     pub(crate) after: Option<&'a str>,
@@ -41,7 +72,7 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
         // The cursor belongs to the queue that it names, which may be gone.
         let after = after.take().filter(|_| **name == *first);
         let room = wanted.rows_max - rows.len();
-        let page = match wanted.state {
+        let page = match wanted.status.state() {
             Some(JobState::Running) => running(store, name, wanted.key, after, room).await?,
             state => in_state(store, name, state, wanted.key, after, room).await?,
         };

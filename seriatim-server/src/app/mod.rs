@@ -11,6 +11,7 @@ pub(crate) mod jobs;
 pub(crate) mod lane_jobs;
 pub(crate) mod lane_pages;
 pub(crate) mod lanes;
+pub(crate) mod morgue;
 pub(crate) mod nodes;
 pub(crate) mod queues;
 pub(crate) mod range;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::json;
 use seriatim::store::{Cancel, Cancelled, Change, JobState, JobView, LaneView};
 use seriatim::{JobId, Mode, Store, Timestamp};
@@ -10,7 +10,7 @@ use seriatim::{JobId, Mode, Store, Timestamp};
 use super::args::{Common, PageArgs, Yes, duration};
 use super::tones::{lane_state, of_job};
 use crate::app::find;
-use crate::app::job_pages::{self, Wanted};
+use crate::app::job_pages::{self, Status, Wanted};
 use crate::app::jobs::{amended, deleted, retried, waiting};
 use crate::app::words::state_name;
 use crate::base::text::{one_line, retries_in_words};
@@ -29,8 +29,8 @@ pub(crate) struct Jobs {
     #[arg(long)]
     queue: Option<String>,
     /// In which state
-    #[arg(long, value_enum, default_value_t = State::Live)]
-    state: State,
+    #[arg(long, value_enum, default_value_t = Status::Live)]
+    state: Status,
     /// Only of this key
     #[arg(long)]
     key: Option<String>,
@@ -38,19 +38,6 @@ pub(crate) struct Jobs {
     page: PageArgs,
     #[command(subcommand)]
     action: Option<Action>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum State {
-    /// Waiting and claimed
-    Live,
-    Queued,
-    /// Running, or prefetched by their node
-    Claimed,
-    Succeeded,
-    /// In the morgue
-    Dead,
-    Canceled,
 }
 
 #[derive(Subcommand)]
@@ -152,14 +139,7 @@ impl Jobs {
         }
         let wanted = Wanted {
             queue: self.queue.as_deref(),
-            state: match self.state {
-                State::Live => None,
-                State::Queued => Some(JobState::Queued),
-                State::Claimed => Some(JobState::Running),
-                State::Succeeded => Some(JobState::Succeeded),
-                State::Dead => Some(JobState::Dead),
-                State::Canceled => Some(JobState::Canceled),
-            },
+            status: self.state,
             key: self.key.as_deref(),
             after: self.page.after.as_deref(),
             rows_max: self.page.rows_max(),

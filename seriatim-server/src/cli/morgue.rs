@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use serde_json::json;
-use seriatim::store::{JobOrder, JobQuery, JobState, JobView, Push, Selected, Selection};
+use seriatim::store::{JobState, JobView, Push, Selected, Selection};
 use seriatim::{Job, JobId, Payload, RunAt, Store, Timestamp};
 
 use super::args::{Common, PageArgs, Yes};
 use super::jobs::show_job;
 use crate::app::act::{self, Bulk};
 use crate::app::find;
+use crate::app::morgue::{self, By};
 use crate::app::words::state_name;
 use crate::base::text::count;
 use crate::base::time::relative;
@@ -38,13 +39,6 @@ pub(crate) struct Morgue {
     page: PageArgs,
     #[command(subcommand)]
     action: Option<Action>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum By {
-    Time,
-    Key,
-    Arrival,
 }
 
 #[derive(Subcommand)]
@@ -130,20 +124,9 @@ impl Morgue {
     }
 
     async fn list(&self, store: &dyn Store) -> Result<(), Failure> {
-        find::queue(store, &self.queue).await?;
-        let query = JobQuery {
-            queue: self.queue.as_str().into(),
-            state: JobState::Dead,
-            key: self.key.clone(),
-            order: match self.by {
-                By::Time => JobOrder::UpdatedAt,
-                By::Key => JobOrder::Key,
-                By::Arrival => JobOrder::Arrival,
-            },
-            after: self.page.after.clone(),
-            rows_max: self.page.rows_max(),
-        };
-        let page = store.jobs(query).await?;
+        let (key, after) = (self.key.clone(), self.page.after.clone());
+        let rows_max = self.page.rows_max();
+        let page = morgue::page(store, &self.queue, self.by, key, after, rows_max).await?;
         if self.common.json {
             say(document::page("jobs", &page, document::job));
             return Ok(());

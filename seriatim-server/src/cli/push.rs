@@ -15,6 +15,7 @@ use crate::base::time;
 use crate::cli::output::{Failure, hint, say};
 use crate::config::Config;
 use crate::protocol::document;
+use crate::protocol::job_input::split_place;
 
 #[derive(Args)]
 pub(crate) struct Push {
@@ -153,7 +154,7 @@ fn unreadable(error: seriatim::Error, place: Option<usize>) -> Failure {
 
 /// Names a job as the command line does: by the place of its payload, where there are several.
 fn told_of_one(error: seriatim::Error, several: bool) -> Failure {
-    let Some((place, field)) = error.field().and_then(push_file::split_place) else {
+    let Some((place, field)) = error.field().and_then(split_place) else {
         return error.into();
     };
     let field = if field.is_empty() { String::new() } else { format!("{field}: ") };

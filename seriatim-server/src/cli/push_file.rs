@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use crate::cli::output::progress::Progress;
 use crate::cli::output::{Failure, hint};
 use crate::config::in_words;
-use crate::protocol::job_input::JobInput;
+use crate::protocol::job_input::{JobInput, split_place};
 
 /// Jobs that are pushed together.
 const BATCH_JOBS_MAX: usize = 1_000;
@@ -289,12 +289,6 @@ fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// 3 and `key`, of `jobs[3].key`.
-pub(super) fn split_place(field: &str) -> Option<(usize, &str)> {
-    let (place, field) = field.strip_prefix("jobs[")?.split_once(']')?;
-    Some((place.parse().ok()?, field.strip_prefix('.').unwrap_or(field)))
-}
-
 /// The job of a line, checked as far as can be without the store.
 fn parse(text: &str, queue: &str) -> Result<Job, Failure> {
     let line: JobInput = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
@@ -314,15 +308,3 @@ fn unreadable(error: &serde_json::Error) -> Failure {
 #[cfg(test)]
 #[path = "push_file_fuzz.rs"]
 mod fuzz;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_store_names_a_job_by_its_place() {
-        assert_eq!(split_place("jobs[12].key"), Some((12, "key")));
-        assert_eq!(split_place("jobs[0]"), Some((0, "")));
-        assert_eq!(split_place("key"), None);
-    }
-}

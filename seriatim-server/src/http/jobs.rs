@@ -4,7 +4,7 @@ use axum::extract::State;
 use serde::Deserialize;
 use serde_json::json;
 use seriatim::limits::PAGE_ROWS_MAX;
-use seriatim::store::{Change, JobState};
+use seriatim::store::Change;
 use seriatim::{JobId, Timestamp};
 
 use super::auth::Access;
@@ -16,7 +16,7 @@ use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
 use crate::app::find;
-use crate::app::job_pages::{self, Wanted};
+use crate::app::job_pages::{self, Status, Wanted};
 use crate::app::jobs;
 use crate::protocol::job_input::{Length, When};
 
@@ -95,18 +95,6 @@ pub(super) fn rows_max(limit: Option<usize>) -> Result<usize, Problem> {
     }
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Status {
-    #[default]
-    Live,
-    Queued,
-    Running,
-    Succeeded,
-    Dead,
-    Canceled,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Listing {
@@ -135,14 +123,7 @@ async fn list(
     }
     let wanted = Wanted {
         queue: listing.queue.as_deref(),
-        state: match listing.state {
-            Status::Live => None,
-            Status::Queued => Some(JobState::Queued),
-            Status::Running => Some(JobState::Running),
-            Status::Succeeded => Some(JobState::Succeeded),
-            Status::Dead => Some(JobState::Dead),
-            Status::Canceled => Some(JobState::Canceled),
-        },
+        status: listing.state,
         key: listing.key.as_deref(),
         after: listing.after.as_deref(),
         rows_max: rows_max(listing.limit)?,

@@ -74,6 +74,12 @@ impl JobInput {
     }
 }
 
+/// 3 and `key`, of `jobs[3].key`.
+pub(crate) fn split_place(field: &str) -> Option<(usize, &str)> {
+    let (place, field) = field.strip_prefix("jobs[")?.split_once(']')?;
+    Some((place.parse().ok()?, field.strip_prefix('.').unwrap_or(field)))
+}
+
 /// A point in time: RFC 3339, or Unix seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct When(pub(crate) Timestamp);
@@ -184,5 +190,12 @@ mod tests {
         assert!(read(r#"{"run_at":1700000000,"delay":5}"#).unwrap_err().contains("contradicts"));
         assert!(read(r#"{"delay":-1}"#).unwrap_err().contains("0 seconds or more"));
         assert!(read(r#"{"key":1.5}"#).unwrap_err().contains("whole number"));
+    }
+
+    #[test]
+    fn the_store_names_a_job_by_its_place() {
+        assert_eq!(split_place("jobs[12].key"), Some((12, "key")));
+        assert_eq!(split_place("jobs[0]"), Some((0, "")));
+        assert_eq!(split_place("key"), None);
     }
 }
