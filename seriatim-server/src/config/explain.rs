@@ -1,6 +1,6 @@
 //! What is wrong with a configuration, in words: the place, what stands there, what is to be written.
 
-use crate::output::Failure;
+use crate::base::setup_error::SetupError;
 
 /// What has entries of several keys each.
 const LISTS_OF_TABLES: [&str; 3] = ["workers", "cron", "http.tokens"];
@@ -9,7 +9,7 @@ pub(super) const LENGTH: &str = "a length";
 
 /// The error of reading the value at `path` (empty: the document itself), with a suggestion when a
 /// word is almost right.
-pub(super) fn explain(name: &str, path: &str, error: &toml::de::Error) -> Failure {
+pub(super) fn explain(name: &str, path: &str, error: &toml::de::Error) -> SetupError {
     let (shown, message) = (error.to_string(), error.message());
     // All but the last line shows the place in the file.
     let place = shown.trim_end().strip_suffix(message.trim_end()).unwrap_or_default().trim_end();
@@ -33,7 +33,7 @@ pub(super) fn explain(name: &str, path: &str, error: &toml::de::Error) -> Failur
         "" | "." => String::new(),
         path => format!("{path}: "),
     };
-    Failure::usage(format!("{name}: {place}{path}{told}"))
+    SetupError::invalid(format!("{name}: {place}{path}{told}"))
 }
 
 /// What is to be written where `[workers]` stands: TOML has two pairs of brackets for the entries of

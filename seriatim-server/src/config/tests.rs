@@ -317,10 +317,10 @@ async fn the_page_has_the_defaults_of_a_node() {
         assert_eq!(quoted(default_on_page("`[node]`", key)), [value], "{key}");
     }
     let page = |heading, key| quoted(default_on_page(heading, key))[0];
-    assert_eq!(page("`[http]`", "listen"), crate::http::LISTEN_DEFAULT);
-    assert_eq!(page("`[store]`", "url"), crate::commands::DEFAULT_STORE);
+    assert_eq!(page("`[http]`", "listen"), LISTEN_DEFAULT);
+    assert_eq!(page("`[store]`", "url"), STORE_DEFAULT);
     assert_eq!(page("`[node]`", "scheduler"), format!("{:?}", Scheduler::default()).to_lowercase());
-    assert_eq!(page("`[log]`", "level"), crate::output::DEFAULT_LEVEL.to_string());
+    assert_eq!(page("`[log]`", "level"), DEFAULT_LEVEL.to_string());
     assert_eq!(page("`[log]`", "format"), format!("{:?}", LogFormat::default()).to_lowercase());
     let retention = seriatim::duration::format(crate::config::JOURNAL_RETENTION);
     assert_eq!(page("`[journal]`", "retention"), retention);

@@ -9,13 +9,12 @@ use hyper::{Method, Uri};
 use serde::Deserialize;
 use seriatim::Mode;
 
-use super::length;
-use crate::output::Failure;
-use crate::workers::environment::Environment;
-use crate::workers::ffmpeg::Ffmpeg;
-use crate::workers::replicate::Replicate;
-use crate::workers::roots::Roots;
-use crate::workers::{Launch, http};
+use super::environment::Environment;
+use super::length::length;
+use super::worker_kind::{
+    Ffmpeg, HTTP_TIMEOUT, HttpSettings, Launch, Replicate, Roots, WorkerKind,
+};
+use crate::base::setup_error::SetupError;
 
 /// How long a call of a worker program takes at most, if neither the worker, its queue nor a job says.
 pub(crate) const TIMEOUT_DEFAULT: Duration = Duration::from_secs(3_600);
@@ -107,16 +106,6 @@ pub(crate) enum OnRefusal {
     Retry,
 }
 
-/// What runs the calls.
-#[derive(Clone, Debug)]
-pub(crate) enum WorkerKind {
-    Command(Launch),
-    Process { launch: Launch, processes: usize, watched: Vec<PathBuf> },
-    Http(http::Settings),
-    Ffmpeg(Ffmpeg),
-    Replicate(Replicate),
-}
-
 impl WorkerConfig {
     /// How long a call may take if nothing else says; none where `timeout` is 0.
     pub(crate) fn timeout_default(&self) -> Option<Duration> {
@@ -128,8 +117,8 @@ impl WorkerConfig {
     }
 
     /// The kind of the worker, of a queue of this mode.
-    pub(crate) fn kind(&self, mode: Mode) -> Result<WorkerKind, Failure> {
-        self.read_kind(mode).map_err(Failure::usage)
+    pub(crate) fn kind(&self, mode: Mode) -> Result<WorkerKind, SetupError> {
+        self.read_kind(mode).map_err(SetupError::invalid)
     }
 
     /// The same; the error names the keys that contradict each other, and not where they are.
@@ -227,7 +216,7 @@ impl WorkerConfig {
         }
     }
 
-    fn http(&self, mode: Mode) -> Result<http::Settings, String> {
+    fn http(&self, mode: Mode) -> Result<HttpSettings, String> {
         let url = self.url.as_deref().ok_or("`builtin = \"http\"` needs `url`")?;
         let url: Uri = url.parse().map_err(|error| format!("`url`: {error}"))?;
         if !matches!(url.scheme_str(), Some("http" | "https")) || url.host().is_none() {
@@ -239,11 +228,11 @@ impl WorkerConfig {
             Some("PATCH") => Method::PATCH,
             Some(other) => return Err(format!("`method` is {other:?}: write POST, PUT or PATCH")),
         };
-        Ok(http::Settings {
+        Ok(HttpSettings {
             url,
             method,
             headers: self.header_map()?,
-            timeout: Some(self.timeout.unwrap_or(http::TIMEOUT)).filter(|it| !it.is_zero()),
+            timeout: Some(self.timeout.unwrap_or(HTTP_TIMEOUT)).filter(|it| !it.is_zero()),
             is_refusal_final: self.on_refusal != Some(OnRefusal::Retry),
             // What waits for a key is handed over together: a varying number of payloads.
             sends_lists: mode == Mode::Accumulate,
@@ -286,6 +275,6 @@ impl WorkerConfig {
                 "`builtin = \"{kind}\"` needs `roots`: the folders whose files jobs may name, as in roots = [\"/srv/media\"]"
             ));
         }
-        Ok(Roots::new(roots))
+        Ok(Roots(roots))
     }
 }

@@ -3,7 +3,7 @@
 use axum::body::HttpBody;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::header::AUTHORIZATION;
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
@@ -11,7 +11,7 @@ use tracing::Instrument;
 
 use super::audit::{Entry, is_refusal};
 use super::auth::{Access, Who};
-use super::caller::{Caller, Class, site};
+use super::caller::{Caller, Class, Peer, REQUEST_ID, site};
 use super::events::EVENTS_PATH;
 use super::limits::{
     ANSWER_WAIT_MAX, BODY_BYTES_MAX, Body, INLINE_BYTES_MAX, JOB_ANSWER_BYTES, PAGE_ANSWER_BYTES,
@@ -22,11 +22,9 @@ use super::pool::Held;
 use super::problem::Problem;
 use super::route::{Met, method_word};
 use super::scope::{Reach, Scope};
-use super::server::Peer;
 use super::state::Shared;
 use crate::trace;
 
-pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest request id that is taken over from a client.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 

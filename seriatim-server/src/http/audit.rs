@@ -2,7 +2,6 @@
 //! is answered, also when nobody waits for the answer any more.
 
 mod asked;
-mod chain;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,18 +11,17 @@ use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use seriatim::Timestamp;
 use tokio::time::Instant;
 
-pub(crate) use chain::{Chain, verify};
-
-use super::around::REQUEST_ID;
-use super::auth::{Role, Who};
+use super::auth::Who;
+use super::caller::{Peer, REQUEST_ID};
 use super::limits::{AUDIT_REFUSED_PER_SECOND_MAX, off_thread};
-use super::server::Peer;
-use crate::output::text::one_line;
-use crate::output::time::absolute;
+use crate::app::chain::Chain;
+use crate::base::text::one_line;
+use crate::base::time::absolute;
+use crate::config::{Audited, Role};
 
 /// Longest header that is taken over, in bytes.
 const HEADER_BYTES_MAX: usize = 256;
@@ -33,17 +31,6 @@ const NAME_BYTES_MAX: usize = 600;
 const NAMES_MAX: usize = 8;
 /// Longest path and query that are taken over, in bytes.
 const TARGET_BYTES_MAX: usize = 2_000;
-
-/// Which requests are written down.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Audited {
-    /// What people do: to queues, lanes, jobs, nodes; also what was refused.
-    #[default]
-    Actions,
-    /// Pushes, claims, heartbeats and settles too: a line for each request.
-    All,
-}
 
 /// Where the lines go.
 #[derive(Default)]

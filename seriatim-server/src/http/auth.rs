@@ -4,24 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
-use serde::{Deserialize, Serialize};
 
 use super::problem::Problem;
 use super::scope::Scope;
-
-/// What a token lets its bearer do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Role {
-    /// Sees everything, changes nothing.
-    Reader,
-    /// Pushes jobs, asks for their state and cancels them.
-    Producer,
-    /// Claims, beats and settles.
-    Worker,
-    /// Everything.
-    Admin,
-}
+use crate::config::Role;
 
 /// What an endpoint asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

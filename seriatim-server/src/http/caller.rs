@@ -1,17 +1,23 @@
 //! Whose request it is, and of which kind: who shares a budget with whom.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request};
+use axum::http::HeaderName;
 use axum::http::request::Parts;
 
 use super::auth::{Access, Who};
 use super::line::Line;
 use super::scope::Scope;
-use super::server::Peer;
-use super::state::Shared;
+
+/// The header that names a request.
+pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Where a request comes from.
+#[derive(Clone, Copy)]
+pub(super) struct Peer(pub(super) SocketAddr);
 
 /// Who has one share: the bearers of a token, or what comes from an address without one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -89,9 +95,9 @@ pub(super) fn site(address: IpAddr) -> IpAddr {
     }
 }
 
-impl FromRequestParts<Shared> for Caller {
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Infallible;
-    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let known = parts.extensions.get::<Self>().cloned();
         let unknown =
             || Self { party: Party::Unknown, class: Class::Readers, scope: Scope::default() };
@@ -118,9 +124,9 @@ impl Connection {
     }
 }
 
-impl FromRequestParts<Shared> for Connection {
+impl<S: Send + Sync> FromRequestParts<S> for Connection {
     type Rejection = Infallible;
-    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         Ok(Self(parts.extensions.get().cloned()))
     }
 }

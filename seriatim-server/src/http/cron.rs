@@ -7,7 +7,7 @@ use super::auth::Access;
 use super::route::{Answer, Route};
 use super::schema::Schema;
 use super::state::Shared;
-use crate::commands::cron;
+use crate::app::cron;
 
 pub(super) fn routes() -> Vec<Route> {
     let text = Schema::text;

@@ -20,9 +20,9 @@ use super::push::traceparent;
 use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
-use crate::commands::find;
-use crate::job_input::When;
-use crate::output::document::{self, Shown};
+use crate::app::find;
+use crate::protocol::document::{self, Shown};
+use crate::protocol::job_input::When;
 
 const ATTEMPTS_DEFAULT: u32 = 5;
 const LEASE_DEFAULT: Duration = Duration::from_secs(60);

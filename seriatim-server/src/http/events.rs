@@ -22,10 +22,10 @@ use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::schema::Schema;
 use super::state::Shared;
-use crate::commands::find;
-use crate::figures::Figures;
+use crate::app::figures::Figures;
+use crate::app::find;
+use crate::base::time::absolute;
 use crate::journal::{Hearing, News, Search};
-use crate::output::time::absolute;
 
 pub(super) const EVENTS_PATH: &str = "/api/v1/events";
 /// What a stream of events is called in `Content-Type`.

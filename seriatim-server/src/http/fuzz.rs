@@ -14,13 +14,15 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::auth::{Guard, KnownToken, Role};
+use super::auth::{Guard, KnownToken};
 use super::limits::{HEADER_READ_MAX, WAIT_MS_MAX};
 use super::line::Line;
 use super::route::Route;
+use super::router::{build, routes};
 use super::scope::Scope;
 use super::server::connection;
-use super::{App, Metered, Setup, build, routes};
+use super::{App, Metered, Setup};
+use crate::config::Role;
 
 const TOKEN: &str = "0123456789abcdef";
 /// Inputs that one server is given: what some of them leave behind is there for others.

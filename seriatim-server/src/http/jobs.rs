@@ -4,7 +4,7 @@ use axum::extract::State;
 use serde::Deserialize;
 use serde_json::json;
 use seriatim::limits::PAGE_ROWS_MAX;
-use seriatim::store::{Change, JobState};
+use seriatim::store::Change;
 use seriatim::{JobId, Timestamp};
 
 use super::auth::Access;
@@ -15,9 +15,10 @@ use super::problem::Problem;
 use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
-use crate::commands::job_pages::{self, Wanted};
-use crate::commands::{find, jobs};
-use crate::job_input::{Length, When};
+use crate::app::find;
+use crate::app::job_pages::{self, Status, Wanted};
+use crate::app::jobs;
+use crate::protocol::job_input::{Length, When};
 
 const STATES: [&str; 6] = ["live", "queued", "running", "succeeded", "dead", "canceled"];
 
@@ -94,18 +95,6 @@ pub(super) fn rows_max(limit: Option<usize>) -> Result<usize, Problem> {
     }
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Status {
-    #[default]
-    Live,
-    Queued,
-    Running,
-    Succeeded,
-    Dead,
-    Canceled,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Listing {
@@ -129,22 +118,12 @@ async fn list(
         }
         None => {}
     }
-    if listing.after.as_ref().is_some_and(|after| !after.contains('/')) {
-        return Err(Problem::invalid("after", "write what `next` of the page before says"));
-    }
     if let Some(queue) = &listing.queue {
         find::queue(&*app.store, queue).await?;
     }
     let wanted = Wanted {
         queue: listing.queue.as_deref(),
-        state: match listing.state {
-            Status::Live => None,
-            Status::Queued => Some(JobState::Queued),
-            Status::Running => Some(JobState::Running),
-            Status::Succeeded => Some(JobState::Succeeded),
-            Status::Dead => Some(JobState::Dead),
-            Status::Canceled => Some(JobState::Canceled),
-        },
+        status: listing.state,
         key: listing.key.as_deref(),
         after: listing.after.as_deref(),
         rows_max: rows_max(listing.limit)?,

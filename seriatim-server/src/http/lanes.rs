@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use serde::Deserialize;
-use seriatim::store::{Act, ClaimSelection, LaneAction, LaneSelection, LaneView, release_claims};
+use seriatim::store::{ClaimSelection, LaneAction, LaneSelection, LaneView};
 use seriatim::{LaneId, Store};
 
 use super::auth::Access;
@@ -14,9 +14,10 @@ use super::queues::count;
 use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
-use crate::commands::lane_pages::{self, By};
-use crate::commands::{find, lane_jobs};
-use crate::output::document;
+use crate::app::lane_pages;
+use crate::app::range::By;
+use crate::app::{find, lane_jobs, lanes};
+use crate::protocol::document;
 
 pub(super) fn routes() -> Vec<Route> {
     let page = || {
@@ -125,10 +126,6 @@ async fn pages(
     listing: Listing,
     claimed: bool,
 ) -> Result<Written, Problem> {
-    if matches!(listing.order, By::Age) && (listing.from.is_some() || listing.to.is_some()) {
-        let field = if listing.from.is_some() { "from" } else { "to" };
-        return Err(Problem::invalid(field, "needs order=key, run_at or retry_count"));
-    }
     find::queue(store, queue).await?;
     let wanted = lane_pages::Wanted {
         queue,
@@ -203,14 +200,7 @@ async fn release(
         LaneSelection::Key(key) => ClaimSelection::Key { queue: queue.as_str().into(), key },
         _ => return Err(Problem::missing("there is no such lane")),
     };
-    let released = release_claims(store, claims.clone()).await?;
-    if released > 0 {
-        return Ok(Answer(count(released)));
-    }
-    if let ClaimSelection::Key { key, .. } = &claims {
-        find::lane(store, &queue, key).await?;
-    }
-    Err(Problem::conflict("the lane is not claimed"))
+    Ok(Answer(count(lanes::release(store, claims).await?)))
 }
 
 impl Which {
@@ -230,16 +220,5 @@ async fn act(
     action: LaneAction,
 ) -> Result<Answer, Problem> {
     find::queue(store, queue).await?;
-    let lanes = which.chosen()?;
-    let request = Act { now: None, queue: queue.into(), lanes: lanes.clone(), action };
-    let acted = store.act(request).await?.count;
-    if acted > 0 {
-        return Ok(Answer(count(acted)));
-    }
-    if let LaneSelection::Key(key) = &lanes {
-        find::lane(store, queue, key).await?;
-        let detail = "the lane runs: cancel its jobs, release its claim, or repeat this when its turn has ended";
-        return Err(Problem::conflict(detail));
-    }
-    Err(Problem::missing("there is no such lane, or it runs"))
+    Ok(Answer(count(lanes::act(store, queue, which.chosen()?, action).await?)))
 }

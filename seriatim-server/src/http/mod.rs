@@ -29,6 +29,7 @@ mod problem;
 mod push;
 mod queues;
 mod route;
+mod router;
 mod schema;
 mod scope;
 mod seen;
@@ -36,96 +37,13 @@ mod server;
 mod state;
 mod stats;
 mod tokens;
-mod wire;
 mod work;
 
-use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
-use seriatim::SharedStore;
-
-pub(crate) use audit::{Audit, Audited, Chain, verify};
-pub(crate) use auth::Role;
-pub(crate) use metrics::{Meter, Metered};
-#[cfg(test)]
-pub(crate) use server::LISTEN_DEFAULT;
+pub(crate) use audit::Audit;
+pub(crate) use metrics::meter::Meter;
+pub(crate) use metrics::store::Metered;
+pub(crate) use router::api_document;
+pub use router::router;
 pub(crate) use server::{Entrance, Listening, Server};
 pub(crate) use state::{App, Setup};
 pub(crate) use tokens::unknown_queues;
-
-use around::Gate;
-use route::Route;
-use state::Shared;
-
-/// The HTTP API over a store, for a service to mount in its own router.
-///
-/// It asks nobody for a token and limits neither connections nor the time that a request may take
-/// to arrive: that is up to the service, as is who gets in.
-///
-/// ```
-/// # fn mount(store: seriatim::SharedStore) -> axum::Router {
-/// axum::Router::new().nest("/jobs", seriatim_server::router(store))
-/// # }
-/// ```
-pub fn router(store: SharedStore) -> Router {
-    build(&App::open(store))
-}
-
-/// The OpenAPI document of an API below this prefix.
-pub(crate) fn openapi(base_path: &str) -> serde_json::Value {
-    openapi::document(&routes(), base_path)
-}
-
-/// Every endpoint.
-fn routes() -> Vec<Route> {
-    [
-        home::routes(),
-        health::routes(),
-        metrics::routes(),
-        openapi::routes(),
-        stats::routes(),
-        dataloader::routes(),
-        push::routes(),
-        queues::routes(),
-        lanes::routes(),
-        morgue::routes(),
-        jobs::routes(),
-        nodes::routes(),
-        cron::routes(),
-        events::routes(),
-        work::routes(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-/// The router of a process that has no store yet.
-fn before_the_store(base_path: &str) -> Router {
-    health::early(base_path).layer(from_fn(around::identify))
-}
-
-/// The router, with everything below the prefix.
-fn build(app: &Shared) -> Router {
-    let mut router = Router::new();
-    for route in routes() {
-        let gate = Gate {
-            app: app.clone(),
-            access: route.access,
-            path: route.path,
-            reach: route.reach,
-            outlives_drain: route.outlives_drain,
-            is_traffic: route.is_traffic,
-        };
-        let handler = route.handler.route_layer(from_fn_with_state(gate, around::gate));
-        if route.path == "/" && !app.base_path.is_empty() {
-            router = router.route(&app.base_path, handler.clone());
-        }
-        router = router.route(&format!("{}{}", app.base_path, route.path), handler);
-    }
-    router
-        .fallback(around::nothing_here)
-        .method_not_allowed_fallback(around::not_so)
-        .layer(from_fn(around::identify))
-        .layer(from_fn_with_state(app.clone(), around::count))
-        .with_state(app.clone())
-}

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use serde::Deserialize;
 use seriatim::JobId;
-use seriatim::store::{JobOrder, JobQuery, JobState, Selected, Selection};
+use seriatim::store::{Selected, Selection};
 
 use super::auth::Access;
 use super::input::{Json, Part, Query};
@@ -13,8 +13,9 @@ use super::queues::count;
 use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
-use crate::commands::act::{self, Bulk};
-use crate::commands::find;
+use crate::app::act::{self, Bulk};
+use crate::app::find;
+use crate::app::morgue::{self, By};
 
 pub(super) fn routes() -> Vec<Route> {
     let page = Schema::object(&[
@@ -54,20 +55,11 @@ pub(super) fn dead_schema() -> Schema {
     .exactly_one(&["jobs", "keys", "all"])
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Order {
-    #[default]
-    UpdatedAt,
-    Key,
-    Arrival,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Listing {
     #[serde(default)]
-    order: Order,
+    order: By,
     key: Option<String>,
     limit: Option<usize>,
     after: Option<String>,
@@ -78,20 +70,8 @@ async fn list(
     Part(queue): Part<String>,
     Query(listing): Query<Listing>,
 ) -> Result<Written, Problem> {
-    find::queue(&*app.store, &queue).await?;
-    let query = JobQuery {
-        queue: queue.into(),
-        state: JobState::Dead,
-        key: listing.key,
-        order: match listing.order {
-            Order::UpdatedAt => JobOrder::UpdatedAt,
-            Order::Key => JobOrder::Key,
-            Order::Arrival => JobOrder::Arrival,
-        },
-        after: listing.after,
-        rows_max: rows_max(listing.limit)?,
-    };
-    let page = app.store.jobs(query).await?;
+    let Listing { order, key, limit, after } = listing;
+    let page = morgue::page(&*app.store, &queue, order, key, after, rows_max(limit)?).await?;
     Written::jobs(page).await
 }
 

@@ -12,7 +12,7 @@ use super::problem::Problem;
 use super::route::{Answer, Route};
 use super::schema::Schema;
 use super::state::Shared;
-use crate::commands::nodes;
+use crate::app::nodes;
 
 pub(super) fn routes() -> Vec<Route> {
     let told = || Schema::object(&[("node", Schema::text()), ("command", Schema::text())]);

@@ -1,6 +1,5 @@
 //! The OpenAPI 3.1 document, made of the same list as the router.
 
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -11,7 +10,7 @@ use super::input::{JSON, NDJSON};
 use super::problem::PROBLEM_JSON;
 use super::route::{Parameter, Route};
 use super::schema::Schema;
-use super::state::{App, Shared};
+use super::state::{App, Described, Shared};
 use super::{dataloader, jobs, lanes, morgue, nodes, push, queues, work};
 
 pub(super) fn routes() -> Vec<Route> {
@@ -33,15 +32,9 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// What is answered to those who want to know the API.
-pub(super) struct Described {
-    document: Bytes,
-    page: Bytes,
-}
-
 fn described(app: &App) -> &Described {
     app.described.get_or_init(|| {
-        let document = super::openapi(&app.base_path);
+        let document = super::router::api_document(&app.base_path);
         let page = super::page::of(&document).into();
         Described { document: document.to_string().into(), page }
     })
@@ -189,13 +182,13 @@ mod tests {
 
     #[test]
     fn every_reference_leads_somewhere_and_every_operation_has_its_own_name() {
-        let document = super::super::openapi("");
+        let document = super::super::router::api_document("");
         let text = document.to_string();
         for reference in text.split("#/components/schemas/").skip(1) {
             let name = reference.split('"').next().unwrap();
             assert!(document["components"]["schemas"][name].is_object(), "{name}");
         }
-        let routes = super::super::routes();
+        let routes = super::super::router::routes();
         let ids: BTreeSet<String> = routes.iter().map(operation_id).collect();
         assert_eq!(ids.len(), routes.len());
         assert!(routes.iter().all(|route| !route.says.is_empty()));
@@ -214,7 +207,7 @@ mod tests {
     #[test]
     fn the_page_shows_every_endpoint() {
         let page = include_str!("../../../docs/http.md");
-        for route in super::super::routes() {
+        for route in super::super::router::routes() {
             let is_there = |line: &str| line.contains("curl") && shows(line, route.path);
             assert!(page.lines().any(is_there), "docs/http.md lacks {}", route.path);
         }

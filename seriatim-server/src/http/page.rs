@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_page_shows_every_operation_and_carries_no_script() {
-        let document = super::super::openapi("/x");
+        let document = super::super::api_document("/x");
         let page = of(&document);
         for methods in document["paths"].as_object().into_iter().flatten().map(|(_, of)| of) {
             for operation in methods.as_object().into_iter().flatten().map(|(_, of)| of) {

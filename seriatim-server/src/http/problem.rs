@@ -5,9 +5,10 @@ use std::time::Duration;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
+use seriatim::store::{JobState, LaneState};
 use seriatim::{Error, ErrorKind};
 
-use crate::output::Failure;
+use crate::app::error as app;
 
 /// What a problem document is called in `Content-Type`.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
@@ -132,10 +133,45 @@ impl From<Error> for Problem {
     }
 }
 
-impl From<Failure> for Problem {
-    fn from(failure: Failure) -> Self {
-        let (kind, field) = (failure.kind(), failure.field().map(str::to_owned));
-        Self::of_kind(kind, failure.to_string(), field)
+/// With the endpoint that helps.
+impl From<app::Error> for Problem {
+    fn from(error: app::Error) -> Self {
+        use app::Error as E;
+        let (field, detail) = match &error {
+            E::NoQueue { .. } => {
+                ("", format!("{error}: GET /api/v1/queues lists them; a push creates one"))
+            }
+            E::Claimed { .. } => {
+                let advice =
+                    "cancel its jobs, release its claim, or repeat this when its turn has ended";
+                ("", format!("{error}: {advice}"))
+            }
+            E::NoNode(_) => ("", format!("{error}: GET /api/v1/nodes lists them")),
+            E::NotWaiting { queue, state: JobState::Dead, .. } => {
+                ("", format!("{error}: POST /api/v1/queues/{queue}/morgue/requeue sends it back"))
+            }
+            E::StandsStill { queue, state, .. } => {
+                let action = if *state == LaneState::Paused { "resume" } else { "retry" };
+                let path = format!("/api/v1/queues/{queue}/lane/{action}");
+                ("", format!("{error}: POST {path} lets it go on"))
+            }
+            E::Cursor => ("after", "write what `next` of the page before says".to_owned()),
+            E::Unranged { field } => (*field, "needs order=key, run_at or retry_count".to_owned()),
+            E::Bound { field, why } => (*field, why.clone()),
+            E::Store(_)
+            | E::NoJob { .. }
+            | E::ForeignJob(_)
+            | E::NoLane { .. }
+            | E::NotClaimed
+            | E::NoLaneFree { .. }
+            | E::SeveralNodes { .. }
+            | E::NotWaiting { .. } => ("", error.to_string()),
+        };
+        let field = Some(field.to_owned()).filter(|field| !field.is_empty());
+        match error {
+            E::Store(error) => error.into(),
+            error => Self::of_kind(error.kind(), detail, field),
+        }
     }
 }
 
@@ -165,5 +201,36 @@ impl IntoResponse for Problem {
             _ => {}
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_told_of_endpoints_and_not_of_commands() {
+        let (queue, key) = ("orders", || "k".to_owned());
+        let name = || queue.to_owned();
+        let job = seriatim::JobId::new(seriatim::Timestamp::default(), 1, 0, 7);
+        let errors = [
+            app::Error::NoQueue { name: name(), near: String::new() },
+            app::Error::ForeignJob(job),
+            app::Error::NoLane { queue: name(), key: key() },
+            app::Error::NoNode(name()),
+            app::Error::Claimed { key: key() },
+            app::Error::NotClaimed,
+            app::Error::NoLaneFree { queue: name() },
+            app::Error::SeveralNodes { name: name(), ids: vec![key(), name()] },
+            app::Error::NotWaiting { job, queue: queue.into(), state: JobState::Dead },
+            app::Error::StandsStill { queue: queue.into(), key: key(), state: LaneState::Held },
+            app::Error::Cursor,
+            app::Error::Unranged { field: "from" },
+            app::Error::Bound { field: "to", why: name() },
+        ];
+        for error in errors {
+            let detail = Problem::from(error).detail;
+            assert!(!detail.contains("`seriatim") && !detail.contains("--"), "{detail}");
+        }
     }
 }

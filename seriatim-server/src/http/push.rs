@@ -22,7 +22,7 @@ use super::route::{Answer, Route};
 use super::schema::Schema;
 use super::scope::Scope;
 use super::state::{App, Shared};
-use crate::job_input::JobInput;
+use crate::protocol::job_input::{JobInput, split_place};
 use crate::trace::Sending;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -322,8 +322,8 @@ impl<'a> Loading<'a> {
             }
             Err(error) => {
                 // The store names the job by its place in the batch, of which nothing was pushed.
-                let place = error.field().and_then(place_in_batch);
-                let line = place.and_then(|place| lines.get(place)).copied().unwrap_or(first);
+                let place = error.field().and_then(split_place);
+                let line = place.and_then(|(place, _)| lines.get(place)).copied().unwrap_or(first);
                 let problem =
                     Problem::from(error).with("line", line).with("go_on_from_line", first);
                 Err(self.tell(problem))
@@ -345,11 +345,6 @@ fn read_line(text: &[u8], queue: &str, trace: Option<&str>) -> Result<Job, Probl
     let job = job_of(input::parse::<JobInput>(text)?, queue, trace)?;
     job.validate()?;
     Ok(job)
-}
-
-/// The number in `jobs[3].key`.
-fn place_in_batch(field: &str) -> Option<usize> {
-    field.strip_prefix("jobs[")?.split_once(']')?.0.parse().ok()
 }
 
 #[cfg(test)]

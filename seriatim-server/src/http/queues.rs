@@ -6,7 +6,7 @@ use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use seriatim::limits::{ATTEMPTS_MAX, TURN_JOBS_MAX};
-use seriatim::store::{Act, Declare, LaneAction, LaneSelection, delete_queue};
+use seriatim::store::{Declare, LaneAction, delete_queue};
 use seriatim::{Queue, Store};
 
 use super::auth::Access;
@@ -18,8 +18,9 @@ use super::route::{Answer, Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
 use super::stats::{figures, mode};
-use crate::commands::act::{self, Bulk};
-use crate::commands::{find, queues};
+use crate::app::act;
+use crate::app::find;
+use crate::app::queues;
 use crate::config::QueueConfig;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -239,8 +240,7 @@ async fn delete_failed(
 
 async fn to_failed(store: &dyn Store, queue: &str, action: LaneAction) -> Result<Answer, Problem> {
     find::queue(store, queue).await?;
-    let act = Act { now: None, queue: queue.into(), lanes: LaneSelection::Failed, action };
-    Ok(Answer(count(act::repeat(store, Bulk::Act(act)).await?)))
+    Ok(Answer(count(act::on_failed(store, queue, action).await?)))
 }
 
 /// To how many it was done.

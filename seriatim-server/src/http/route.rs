@@ -20,7 +20,7 @@ use super::problem::Problem;
 use super::schema::Schema;
 use super::scope::Reach;
 use super::state::Shared;
-use crate::output::document;
+use crate::protocol::document;
 
 /// One endpoint.
 pub(super) struct Route {

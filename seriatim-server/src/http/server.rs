@@ -22,19 +22,18 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 use super::auth::Guard;
-use super::caller::site;
+use super::caller::{Peer, site};
 use super::limits::{
     ANSWER_STALL_MAX, CLOSE_MAX, CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADER_READ_MAX, HEADERS_MAX,
 };
 use super::line::{Asked, Line, Lines, Told, Watched};
-use super::state::Shared;
+use super::metrics::meter::Meter;
+use super::router::{before_the_store, build};
+use super::state::{App, Shared};
 use super::tokens::{TOKEN_VARIABLE, tokens};
-use super::{App, Meter, before_the_store, build};
-use crate::config::HttpConfig;
-use crate::output::Failure;
+use crate::base::setup_error::SetupError;
+use crate::config::{HttpConfig, LISTEN_DEFAULT};
 
-/// Where the API listens by default.
-pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
 /// A pause after a connection could not be accepted, as when there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often the log says that connections cannot be accepted.
@@ -57,7 +56,7 @@ impl Entrance {
         config: &HttpConfig,
         asked: Option<&str>,
         insecure: bool,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, SetupError> {
         let (place, address) = match (asked, config.listen.as_deref()) {
             (Some(text), _) => ("--listen", text),
             (None, text) => ("http.listen", text.unwrap_or(LISTEN_DEFAULT)),
@@ -67,7 +66,7 @@ impl Entrance {
         let beyond = addresses.iter().find(|address| !address.ip().is_loopback());
         let local = beyond.is_none();
         if let (Some(address), true, false) = (beyond, tokens.is_empty(), insecure) {
-            return Err(Failure::usage(format!(
+            return Err(SetupError::invalid(format!(
                 "{address} can be reached from other machines and no token is configured: set {TOKEN_VARIABLE} or [http] tokens, listen on 127.0.0.1, or say --insecure"
             )));
         }
@@ -89,11 +88,11 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Listens as flags and configuration say.
-    pub(crate) async fn start(entrance: Entrance) -> Result<Self, Failure> {
+    pub(crate) async fn start(entrance: Entrance) -> Result<Self, SetupError> {
         let Entrance { address, addresses, guard, base_path } = entrance;
         allow_files();
         let listener = TcpListener::bind(addresses.as_slice()).await.map_err(|error| {
-            Failure::failed(format!(
+            SetupError::failed(format!(
                 "cannot listen on {address}: {error}; choose another address with --listen, or none with --no-http"
             ))
         })?;
@@ -101,8 +100,8 @@ impl Listening {
     }
 
     /// Answers while the store is still waited for: that the process lives, and that it is of no use yet.
-    pub(crate) fn wait(&self) -> Result<Waiting, Failure> {
-        let listener = self.twin().map_err(Failure::failed)?;
+    pub(crate) fn wait(&self) -> Result<Waiting, SetupError> {
+        let listener = self.twin().map_err(SetupError::failed)?;
         let (close, closing) = watch::channel(false);
         let router = before_the_store(&self.base_path);
         Ok(Waiting {
@@ -136,9 +135,9 @@ impl Listening {
 }
 
 /// The addresses of `HOST:PORT`; of several the first that is free is listened on.
-async fn resolve(place: &str, text: &str) -> Result<Vec<SocketAddr>, Failure> {
+async fn resolve(place: &str, text: &str) -> Result<Vec<SocketAddr>, SetupError> {
     let wanted = format!("write HOST:PORT, as in {LISTEN_DEFAULT}, localhost:7117 or [::1]:7117");
-    let wrong = |what: String| Failure::usage(format!("{place}: {text:?} {what}: {wanted}"));
+    let wrong = |what: String| SetupError::invalid(format!("{place}: {text:?} {what}: {wanted}"));
     let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("names no port".to_owned()))?;
     if port.parse::<u16>().is_err() {
         return Err(wrong(format!("has {port:?} for a port, which goes from 0 to 65535")));
@@ -170,11 +169,11 @@ impl Waiting {
 }
 
 /// The prefix, without a slash at its end.
-fn base_path(config: &HttpConfig) -> Result<String, Failure> {
+fn base_path(config: &HttpConfig) -> Result<String, SetupError> {
     let path = config.base_path.as_deref().unwrap_or_default().trim_end_matches('/');
     let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.~".contains(c);
     if !path.is_empty() && (!path.starts_with('/') || !path.chars().all(plain)) {
-        return Err(Failure::usage(format!(
+        return Err(SetupError::invalid(format!(
             "http.base_path: {path:?} is no path: write it as in /jobs"
         )));
     }
@@ -308,10 +307,6 @@ fn hurry(stream: &TcpStream) {
     let stall_ms = u32::try_from(ANSWER_STALL_MAX.as_millis()).unwrap_or(u32::MAX);
     let _ = rustix::net::sockopt::set_tcp_user_timeout(stream.as_fd(), stall_ms);
 }
-
-/// Where a request comes from.
-#[derive(Clone, Copy)]
-pub(super) struct Peer(pub(super) SocketAddr);
 
 /// Serves one connection until it ends, or until the server does.
 pub(super) async fn connection(

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use axum::body::Bytes;
 use seriatim::{Client, Cron, Ending, Observer, Queue, SharedStore, Summary, TurnLog};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 
@@ -10,9 +11,9 @@ use super::auth::Guard;
 use super::implied::Queues;
 use super::limits::{Budgets, IMPLIED_QUEUES_MAX};
 use super::logins::Logins;
-use super::metrics::{Meter, Metered};
-use super::openapi::Described;
-use super::work::Workers;
+use super::metrics::meter::Meter;
+use super::metrics::store::Metered;
+use super::work::workers::Workers;
 use crate::journal::Journal;
 use crate::trace::Traces;
 
@@ -43,6 +44,12 @@ pub(crate) struct App {
     /// The OpenAPI document and its page, made when first asked for: anybody may ask, at any rate.
     pub(super) described: OnceLock<Described>,
     draining: watch::Sender<bool>,
+}
+
+/// What is answered to those who want to know the API.
+pub(super) struct Described {
+    pub(super) document: Bytes,
+    pub(super) page: Bytes,
 }
 
 /// What an [`App`] is made of, besides its store.

@@ -9,8 +9,7 @@ use super::problem::Problem;
 use super::route::{Route, Written};
 use super::schema::Schema;
 use super::state::Shared;
-use crate::commands::stats::as_json;
-use crate::figures::{ALL, Figures};
+use crate::app::figures::{ALL, Figures, as_json};
 
 pub(super) fn routes() -> Vec<Route> {
     let lowkiq = [("length", Schema::integer()), ("morgue_length", Schema::integer())];

@@ -1,11 +1,9 @@
 //! The tokens of a server, as its configuration and its environment say.
 
-use super::Role;
 use super::auth::KnownToken;
 use super::scope::Scope;
-use crate::config::{Config, HttpConfig, TokenConfig};
-use crate::output::Failure;
-use crate::workers::environment::is_variable;
+use crate::base::setup_error::SetupError;
+use crate::config::{Config, HttpConfig, Role, TokenConfig, is_variable};
 
 /// Holds a token with role admin, without any configuration.
 pub(super) const TOKEN_VARIABLE: &str = "SERIATIM_TOKEN";
@@ -15,13 +13,13 @@ const NAME_BYTES_MAX: usize = 64;
 const TOKEN_BYTES_MIN: usize = 16;
 
 /// The tokens of the configuration, and the one of the environment.
-pub(super) fn tokens(config: &HttpConfig) -> Result<Vec<KnownToken>, Failure> {
+pub(super) fn tokens(config: &HttpConfig) -> Result<Vec<KnownToken>, SetupError> {
     let mut tokens: Vec<KnownToken> = Vec::new();
     for (i, token) in config.tokens.iter().enumerate() {
         let place = format!("http.tokens[{i}]");
         if !is_variable(&token.token_env) {
             // It may be the token itself.
-            return Err(Failure::usage(format!(
+            return Err(SetupError::invalid(format!(
                 "{place}.token_env: what stands there is not the name of an environment variable; put the token into a variable, and write its name here, as in CI_TOKEN"
             )));
         }
@@ -41,13 +39,13 @@ pub(super) fn tokens(config: &HttpConfig) -> Result<Vec<KnownToken>, Failure> {
     }
     for (i, token) in tokens.iter().enumerate() {
         if let Some(other) = tokens[..i].iter().find(|other| other.is_same(token)) {
-            return Err(Failure::usage(format!(
+            return Err(SetupError::invalid(format!(
                 "http.tokens: {:?} and {:?} are the same token: give each its own",
                 other.name, token.name
             )));
         }
         if tokens[..i].iter().any(|other| other.name == token.name) {
-            return Err(Failure::usage(format!(
+            return Err(SetupError::invalid(format!(
                 "http.tokens: {:?} names two tokens: the audit log must tell them apart",
                 token.name
             )));
@@ -74,19 +72,20 @@ pub(crate) fn unknown_queues(config: &Config) -> Vec<String> {
 }
 
 /// The names of a token's remote workers begin with its name and a slash.
-fn check_name(place: &str, name: &str) -> Result<(), Failure> {
+fn check_name(place: &str, name: &str) -> Result<(), SetupError> {
     let is_odd = |c: char| c == '/' || c.is_control();
     if !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains(is_odd) {
         return Ok(());
     }
-    Err(Failure::usage(format!(
+    Err(SetupError::invalid(format!(
         "{place}.name: write 1 to {NAME_BYTES_MAX} bytes without slashes and control characters"
     )))
 }
 
 /// What the token is limited to.
-fn scope(place: &str, token: &TokenConfig) -> Result<Scope, Failure> {
-    let wrong = |what: String| Failure::usage(format!("{place} (name {:?}): {what}", token.name));
+fn scope(place: &str, token: &TokenConfig) -> Result<Scope, SetupError> {
+    let wrong =
+        |what: String| SetupError::invalid(format!("{place} (name {:?}): {what}", token.name));
     for (key, names) in [("queues", &token.queues), ("groups", &token.groups)] {
         if names.as_ref().is_some_and(Vec::is_empty) {
             return Err(wrong(format!(
@@ -108,15 +107,14 @@ fn scope(place: &str, token: &TokenConfig) -> Result<Scope, Failure> {
 }
 
 /// The token in a variable, without the line end that a file or a here-document leaves behind it.
-fn secret(place: &str, variable: &str) -> Result<String, Failure> {
-    let value = std::env::var_os(variable)
-        .unwrap_or_default()
-        .into_string()
-        .map_err(|_| Failure::usage(format!("variable {variable}: its value is not UTF-8 text")))?;
+fn secret(place: &str, variable: &str) -> Result<String, SetupError> {
+    let value = std::env::var_os(variable).unwrap_or_default().into_string().map_err(|_| {
+        SetupError::invalid(format!("variable {variable}: its value is not UTF-8 text"))
+    })?;
     let secret = value.trim();
     // What else there is no header can carry.
     if secret.len() < TOKEN_BYTES_MIN || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Failure::usage(format!(
+        return Err(SetupError::invalid(format!(
             "{place}: the variable {variable} must hold the token: at least {TOKEN_BYTES_MIN} characters of ASCII without spaces"
         )));
     }

@@ -107,7 +107,7 @@ impl Book {
 fn find(limits: &Limits, job: JobId) -> io::Result<Vec<Value>> {
     let name = format!("\"{job}\"");
     let oldest = Timestamp::of_this_machine() - limits.retention;
-    let oldest = crate::output::time::absolute(oldest);
+    let oldest = crate::base::time::absolute(oldest);
     let mut found = Vec::new();
     for (path, ..) in files(&limits.folder)? {
         // Another process may have removed it by now.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use seriatim::{JobId, Timestamp, Token, Turn};
 
-use crate::output::time::absolute;
+use crate::base::time::absolute;
 
 /// Longest error that is written down, in bytes; the store keeps all of it.
 const ERROR_BYTES_MAX: usize = 2_000;

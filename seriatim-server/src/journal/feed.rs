@@ -10,10 +10,9 @@ use serde::Serialize;
 use seriatim::{LaneId, Timestamp, Token, Turn};
 use tokio::sync::{broadcast, watch};
 
-use crate::commands::stats::as_json;
-use crate::figures::{Figures, busiest};
-use crate::output::text::{cut, one_line};
-use crate::output::time::absolute;
+use crate::app::figures::{Figures, as_json, busiest};
+use crate::base::text::{cut, one_line};
+use crate::base::time::absolute;
 
 /// Messages that a listener may be behind before it is dropped.
 const BEHIND_MAX: usize = 1_024;

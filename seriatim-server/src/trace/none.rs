@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use seriatim::store::Pushed;
 use seriatim::{EngineBuilder, Turn, Verdict};
 
-use crate::output::Failure;
+use crate::base::setup_error::SetupError;
 
 /// The variables that ask for spans.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
@@ -22,7 +22,7 @@ pub(crate) struct Sending(Option<String>);
 
 impl Traces {
     /// Says so when spans are asked for.
-    pub(crate) fn start() -> Result<Self, Failure> {
+    pub(crate) fn start() -> Result<Self, SetupError> {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         if let Some(name) = ENDPOINTS.iter().find(|name| is_set(name)) {
             tracing::warn!(

@@ -12,9 +12,9 @@ use seriatim::text::cut_middle;
 use seriatim::{Batch, LaneId, Outcome, Outcomes, Payload};
 
 use super::lines::{LINE_BYTES_MAX, Line};
-use super::protocol::SNOOZE;
+use super::messages::SNOOZE;
+use crate::base::text::one_line;
 use crate::config::closest;
-use crate::output::text::one_line;
 
 /// A JSON object with one of these fields is a message.
 const MARKS: [&str; 3] = ["type", "results", "batch"];

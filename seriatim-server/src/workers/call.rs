@@ -7,8 +7,8 @@ use seriatim::{Batch, Context, Failure, JobId, LaneId, Outcome, Outcomes, Payloa
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answer::Held;
+use super::messages::{self, Call};
 use super::process::{Answer, End, Handed, Order, Process};
-use super::protocol::{self, Call};
 use super::seats::Seats;
 use super::told::Told;
 
@@ -189,7 +189,7 @@ impl<'a> Talk<'a> {
             if jobs.iter().all(|job| self.cancelled.contains(job)) {
                 continue;
             }
-            self.process.say(protocol::cancel(&self.batch, lane, &jobs));
+            self.process.say(messages::cancel(&self.batch, lane, &jobs));
             let new: Vec<JobId> =
                 jobs.into_iter().filter(|job| !self.cancelled.contains(job)).collect();
             self.cancelled.extend(new);

@@ -9,11 +9,11 @@ use tokio::process::{Child, ChildStdin};
 
 use super::answer::{self, Fault, Heard, Held, Said};
 use super::group::Group;
-use super::launch::Launch;
 use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
+use super::messages::{Call, SNOOZE};
 use super::printed::Printed;
-use super::protocol::{Call, SNOOZE};
 use super::stopped::given_up;
+use crate::config::Launch;
 use crate::trace;
 
 /// Exit code for "later" (`EX_TEMPFAIL` of sysexits.h).

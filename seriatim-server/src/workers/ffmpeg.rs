@@ -13,12 +13,12 @@ use serde_json::json;
 use seriatim::{Context, JobId};
 use tokio::process::Command;
 
-use super::environment::Environment;
 use super::files::{FileJob, FileWorker, Progress, Trouble, publish};
 use super::group::Group;
 use super::launch;
 use super::lines::{LOG_LINE_BYTES_MAX, Lines, Tail};
-use super::roots::{Input, Roots};
+use super::roots::Input;
+use crate::config::Ffmpeg;
 
 /// Most options of one job.
 const ARGS_MAX: usize = 256;
@@ -43,19 +43,6 @@ const FORMATS: &str = "aac,ac3,aiff,amr,apng,ape,asf,ass,au,av1,avi,bmp_pipe,caf
 const CONFINED: [&str; 4] = ["-protocol_whitelist", "file", "-format_whitelist", FORMATS];
 /// Longest extension of an output, in bytes.
 const EXTENSION_BYTES_MAX: usize = 16;
-
-/// Which programs to run, and what payloads may ask for.
-#[derive(Clone, Debug)]
-pub(crate) struct Ffmpeg {
-    pub(crate) transcoder: String,
-    pub(crate) prober: String,
-    /// Options between input and output, of every job.
-    pub(crate) args: Vec<String>,
-    /// Whether a payload may add its own.
-    pub(crate) takes_args: bool,
-    pub(crate) environment: Environment,
-    pub(crate) roots: Roots,
-}
 
 /// What a payload says.
 #[derive(Clone, Debug, Deserialize)]

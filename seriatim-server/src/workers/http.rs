@@ -9,7 +9,7 @@ use hyper::body::Bytes;
 use hyper::header::{
     CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, RETRY_AFTER, USER_AGENT,
 };
-use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper::{Request, Response, StatusCode};
 use jiff::Timestamp;
 use seriatim::limits::DELAY_MAX;
 use seriatim::{Batch, Context, Failure, Lane, Outcome, Outcomes, Payload, TurnJob};
@@ -17,11 +17,10 @@ use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
 use super::stopped::given_up;
-use crate::outgoing::{self, with_causes};
+use crate::base::outgoing::{self, with_causes};
+use crate::config::HttpSettings;
 use crate::trace;
 
-/// How long a request may take when the configuration says nothing.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 /// What of an answer is read, in bytes: it is only for the error text.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// What of an answer stands in the error, in bytes.
@@ -33,24 +32,10 @@ const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 const PUT_OFF_MAX: Duration = Duration::from_secs(24 * 3_600);
 const GIVEN_UP: &str = "the request was given up";
 
-/// Where to send to, and what the answers mean.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) url: Uri,
-    pub(crate) method: Method,
-    pub(crate) headers: HeaderMap,
-    /// None: as long as the call.
-    pub(crate) timeout: Option<Duration>,
-    /// Whether an answer 4xx is final.
-    pub(crate) is_refusal_final: bool,
-    /// Whether the jobs of a lane go in one request, as a list.
-    pub(crate) sends_lists: bool,
-}
-
 /// A client with its settings.
 pub(crate) struct Webhook {
     client: outgoing::Client,
-    settings: Settings,
+    settings: HttpSettings,
 }
 
 /// What one request carries.
@@ -72,7 +57,7 @@ impl Letter<'_> {
 
 impl Webhook {
     /// Fails when the URL is https and the system has no list of certificate authorities.
-    pub(crate) fn new(settings: Settings) -> Result<Arc<Self>, String> {
+    pub(crate) fn new(settings: HttpSettings) -> Result<Arc<Self>, String> {
         let client = outgoing::client(settings.url.scheme_str() == Some("https"))?;
         Ok(Arc::new(Self { client, settings }))
     }

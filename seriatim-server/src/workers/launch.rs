@@ -1,34 +1,13 @@
 //! How a program of a worker is started: its words, and what it finds in its environment.
 
 use std::io::ErrorKind;
-use std::sync::Arc;
 
 use tokio::process::Command;
 
-use super::environment::Environment;
 use super::program;
-
-/// A program with its arguments and its environment.
-#[derive(Clone, Debug)]
-pub(crate) struct Launch {
-    words: Arc<[String]>,
-    environment: Arc<Environment>,
-}
+use crate::config::{Environment, Launch};
 
 impl Launch {
-    pub(crate) fn new(words: &[String], environment: Environment) -> Self {
-        Self { words: words.into(), environment: Arc::new(environment) }
-    }
-
-    /// The program, as the configuration calls it.
-    pub(crate) fn name(&self) -> &str {
-        self.words.first().map_or("", String::as_str)
-    }
-
-    pub(super) fn words(&self) -> &[String] {
-        &self.words
-    }
-
     /// What starts it.
     pub(super) fn command(&self) -> std::io::Result<Command> {
         let (name, arguments) = self.words.split_first().ok_or(ErrorKind::NotFound)?;

@@ -3,23 +3,22 @@
 mod answer;
 mod call;
 mod command;
-pub(crate) mod environment;
-pub(crate) mod ffmpeg;
-pub(crate) mod files;
+mod ffmpeg;
+mod files;
 mod group;
 mod hidden;
-pub(crate) mod http;
+mod http;
 mod launch;
 mod leftovers;
 mod lines;
+mod messages;
 mod orphans;
 mod printed;
 mod process;
 mod program;
-mod protocol;
 mod reload;
-pub(crate) mod replicate;
-pub(crate) mod roots;
+mod replicate;
+mod roots;
 mod seats;
 mod stopped;
 mod supervisor;
@@ -33,8 +32,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::config::{Builtin, WorkerConfig, WorkerKind};
-use crate::output::Failure;
+use crate::base::setup_error::SetupError;
+use crate::config::{Builtin, Launch, WorkerConfig, WorkerKind};
 use files::FileWorker;
 use http::Webhook;
 use printed::Printed;
@@ -45,7 +44,6 @@ use told::Told;
 
 pub(crate) use group::kill_all;
 pub(crate) use hidden::hide;
-pub(crate) use launch::Launch;
 pub(crate) use leftovers::end as end_leftovers;
 
 /// The processes behind the workers of this node.
@@ -68,7 +66,11 @@ impl Workers {
     }
 
     /// A worker as configured; starts its processes, if it has any.
-    pub(crate) fn worker(&mut self, config: &WorkerConfig, mode: Mode) -> Result<Worker, Failure> {
+    pub(crate) fn worker(
+        &mut self,
+        config: &WorkerConfig,
+        mode: Mode,
+    ) -> Result<Worker, SetupError> {
         let queue = config.queue.as_str();
         let mut worker = match config.kind(mode)? {
             WorkerKind::Command(launch) => {
@@ -91,7 +93,7 @@ impl Workers {
                 Worker::raw(queue, handler).concurrency(processes.saturating_mul(per_process))
             }
             WorkerKind::Http(settings) => {
-                let webhook = Webhook::new(settings).map_err(Failure::failed)?;
+                let webhook = Webhook::new(settings).map_err(SetupError::failed)?;
                 Worker::raw(queue, move |batch, context| webhook.clone().run(batch, context))
             }
             WorkerKind::Ffmpeg(worker) => of_files(queue, worker),
@@ -122,7 +124,7 @@ impl Workers {
     ) -> Arc<Seats> {
         let seats = Seats::new(per_process);
         let version = watch::Sender::new(0);
-        watched.extend(launch.words().iter().map(PathBuf::from).filter(|path| path.is_file()));
+        watched.extend(launch.words.iter().map(PathBuf::from).filter(|path| path.is_file()));
         let (stop, changes) = (self.stop.subscribe(), version.subscribe());
         let (told, held) = (self.told.clone(), seats.clone());
         let team = Team { queue, task, launch, seats: held, told, version: changes, stop };
@@ -135,10 +137,10 @@ impl Workers {
     }
 
     /// Takes care of what the programs leave behind, where nobody else does.
-    pub(crate) fn reap_orphans(&mut self) -> Result<(), Failure> {
+    pub(crate) fn reap_orphans(&mut self) -> Result<(), SetupError> {
         if orphans::are_ours() {
             let mut ended = signal(SignalKind::child())
-                .map_err(|e| Failure::failed(format!("signals cannot be heard: {e}")))?;
+                .map_err(|e| SetupError::failed(format!("signals cannot be heard: {e}")))?;
             self.watchers.spawn(async move { orphans::reap(&mut ended).await });
         }
         Ok(())
@@ -153,9 +155,9 @@ impl Workers {
     }
 
     /// Replaces all processes at each SIGHUP.
-    pub(crate) fn reload_on_hangup(&mut self) -> Result<(), Failure> {
+    pub(crate) fn reload_on_hangup(&mut self) -> Result<(), SetupError> {
         let mut hangup = signal(SignalKind::hangup())
-            .map_err(|e| Failure::failed(format!("signals cannot be heard: {e}")))?;
+            .map_err(|e| SetupError::failed(format!("signals cannot be heard: {e}")))?;
         let versions = self.versions.clone();
         self.watchers.spawn(async move {
             while hangup.recv().await.is_some() {

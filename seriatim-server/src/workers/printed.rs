@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::output::text::one_line;
+use crate::base::text::one_line;
 
 /// Lines that go to the log within [`PERIOD`].
 const LINES_MAX: u64 = 500;

@@ -16,11 +16,11 @@ use tokio::time::timeout;
 
 use super::answer::{self, Fault, Heard, Held, Said};
 use super::group::{DRAIN_MAX, Group};
-use super::launch::Launch;
 use super::lines::{LINE_BYTES_MAX, LOG_LINE_BYTES_MAX, Line, Lines, Tail};
+use super::messages::{self, Call};
 use super::printed::Printed;
-use super::protocol::{self, Call};
-use crate::output::text::one_line;
+use crate::base::text::one_line;
+use crate::config::Launch;
 
 /// How long a process may take to end after `shutdown`, before SIGTERM.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
@@ -254,7 +254,7 @@ impl Process {
             () = self.ordered(Order::Shutdown) => {}
         }
         if *self.order.borrow() == Order::Shutdown {
-            let _ = self.messages.try_send(Message::Other(protocol::SHUTDOWN.to_owned()));
+            let _ = self.messages.try_send(Message::Other(messages::SHUTDOWN.to_owned()));
             let wait = timeout(SHUTDOWN_GRACE, child.wait());
             tokio::select! {
                 ended = wait => if let Ok(status) = ended {
@@ -313,7 +313,7 @@ impl Process {
                 self.order(Order::Broken);
                 return;
             }
-            if line == protocol::SHUTDOWN {
+            if line == messages::SHUTDOWN {
                 // The end of its input says the same to a worker that knows no `shutdown`.
                 return;
             }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rustix::fs::{Access, access};
 
-use super::launch::Launch;
 use super::told::Told;
+use crate::config::Launch;
 
 /// The first line of a script is read so far, as Linux does.
 const FIRST_LINE_BYTES_MAX: u64 = 256;

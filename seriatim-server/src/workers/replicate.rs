@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::files::{FileJob, FileWorker, PIECE_BYTES, Progress, StopSign, Trouble, sha256};
-use super::roots::{Folder, Input, Roots};
+use super::roots::{Folder, Input};
+use crate::config::{Replicate, Roots};
 
 /// Most targets of one job.
 const TARGETS_MAX: usize = 64;
@@ -16,12 +17,6 @@ const TARGETS_MAX: usize = 64;
 const PART_DIGITS: usize = 16;
 /// What a copy keeps of the rights of its source. It has another owner, as whom nothing is to run.
 const RIGHTS: u32 = 0o777;
-
-/// Copies files within some folders.
-#[derive(Clone, Debug)]
-pub(crate) struct Replicate {
-    pub(crate) roots: Roots,
-}
 
 /// What a payload says.
 #[derive(Clone, Debug, Deserialize)]

@@ -12,6 +12,7 @@ use rustix::fs::{
 };
 
 use super::files::Trouble;
+use crate::config::Roots;
 
 /// The mark of the file system at `/sys`.
 const SYS_SUPER_MAGIC: u64 = 0x6265_6572;
@@ -20,10 +21,6 @@ const FOLDER: OFlags =
 /// Of files. What is no regular one after all must not hold up the caller.
 const PLAIN: OFlags =
     OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
-
-/// The folders.
-#[derive(Clone, Debug)]
-pub(crate) struct Roots(Vec<PathBuf>);
 
 /// A regular file, open for reading.
 pub(crate) struct Input {
@@ -46,10 +43,6 @@ struct Place {
 }
 
 impl Roots {
-    pub(crate) fn new(folders: Vec<PathBuf>) -> Self {
-        Self(folders)
-    }
-
     /// Opens a file that is there.
     pub(crate) fn open(&self, path: &Path) -> Result<Input, Trouble> {
         let place = self.place(path)?;
@@ -240,7 +233,7 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
         assert!(made.success());
         let _socket = std::os::unix::net::UnixListener::bind(at("root/socket")).unwrap();
-        let roots = Roots::new(vec![at("root")]);
+        let roots = Roots(vec![at("root")]);
         for (name, word) in [
             ("root/film", "opened"),
             ("root/inside", "opened"),
@@ -263,9 +256,9 @@ mod tests {
             let said = said(roots.open(&at(name)));
             assert!(said.contains(word), "{name}: {said}");
         }
-        let away = Roots::new(vec![at("away")]);
+        let away = Roots(vec![at("away")]);
         assert!(said(away.open(&at("away/film"))).starts_with("again: "), "a disk comes back");
-        let all = Roots::new(vec!["/".into()]);
+        let all = Roots(vec!["/".into()]);
         for name in ["/proc/self/environ", "/proc/1/environ", "/sys/kernel/notes", "/dev/null"] {
             let said = said(all.open(Path::new(name)));
             let is_refused = said.contains("the kernel's") || said.contains("not a regular file");
@@ -279,7 +272,7 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         std::fs::create_dir_all(at("root/inner")).unwrap();
         std::fs::write(at("secret"), "x").unwrap();
-        let roots = Roots::new(vec![at("root")]);
+        let roots = Roots(vec![at("root")]);
         let inner = roots.folder(&at("root/inner")).unwrap();
         let place = roots.place(&at("root/inner")).unwrap();
         std::fs::rename(at("root/inner"), at("root/moved")).unwrap();

@@ -7,10 +7,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::launch::Launch;
 use super::process::{Order, Process};
 use super::seats::Seats;
 use super::told::Told;
+use crate::config::Launch;
 
 /// The wait before a process that died is started again; it doubles for each one that dies
 /// without having answered a call, and a random half of it is left out.

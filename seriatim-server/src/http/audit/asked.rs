@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::super::limits::AUDIT_ASKED_BYTES_MAX;
-use crate::output::text::one_line;
+use crate::base::text::one_line;
 
 /// Values of a list that are shown.
 const LIST_SHOWN_MAX: usize = 3;

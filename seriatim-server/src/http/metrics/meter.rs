@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use seriatim::ErrorKind;
 
-use super::head;
+use super::text::head;
 
 /// Upper bounds of the latency buckets, in microseconds.
 const BUCKETS_US: [u64; 12] =

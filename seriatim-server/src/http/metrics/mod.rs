@@ -1,7 +1,8 @@
 //! Numbers for Prometheus: counted here, or asked of the store when they are wanted.
 
-mod meter;
-mod store;
+pub(super) mod meter;
+pub(super) mod store;
+mod text;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,14 +15,13 @@ use seriatim::Error;
 use seriatim::store::{NodeState, NodeView};
 use tokio::time::timeout;
 
-pub(crate) use meter::Meter;
-pub(crate) use store::Metered;
+use text::head;
 
 use super::auth::Access;
 use super::route::Route;
 use super::schema::Schema;
 use super::state::Shared;
-use crate::figures::{ALL, Figures, busiest};
+use crate::app::figures::{ALL, Figures, busiest};
 use crate::journal::Book;
 
 /// A store that has not answered by then is away.
@@ -133,9 +133,4 @@ fn write_queue(
         let (queue, number) = (&of.stats.queue, number(of));
         let _ = writeln!(text, "seriatim_{name}{{queue=\"{queue}\"}} {number}");
     }
-}
-
-/// What stands before the samples of a metric.
-fn head(text: &mut String, name: &str, kind: &str, says: &str) {
-    let _ = writeln!(text, "# HELP seriatim_{name} {says}\n# TYPE seriatim_{name} {kind}");
 }

@@ -8,11 +8,9 @@ mod heartbeat;
 mod secret;
 mod settle;
 mod taken;
-mod workers;
+pub(super) mod workers;
 
 use serde_json::json;
-
-pub(super) use workers::Workers;
 
 use super::auth::Access;
 use super::limits::{

@@ -22,7 +22,7 @@ use super::super::state::{App, Shared};
 use super::secret::{Named, refused};
 use super::taken::drop_payloads;
 use super::workers::check_name;
-use crate::job_input::Length;
+use crate::protocol::job_input::Length;
 
 pub(super) const OUTCOMES: [&str; 6] = ["done", "retry", "snooze", "bury", "cancel", "release"];
 /// How long a snooze without `retry_in` is.

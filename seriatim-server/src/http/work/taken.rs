@@ -10,9 +10,12 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use seriatim::limits::CLAIM_JOB_BYTES;
 use seriatim::store::{Secret, Settle};
-use seriatim::{Error, ErrorKind, Outcome, Payload, Queue, Settlement, Store, Turn, Verdict, plan};
+use seriatim::{
+    Error, ErrorKind, Outcome, Payload, Queue, Settlement, Store, Turn, TurnJob, Verdict, plan,
+};
 
 use super::super::caller::Connection;
 use super::super::input::JSON;
@@ -20,8 +23,9 @@ use super::super::limits::off_thread;
 use super::super::pool::Held;
 use super::super::problem::Problem;
 use super::super::state::Shared;
-use super::super::wire::WireTurn;
 use super::secret::secret_of;
+use crate::protocol::lane::{Lane, LaneJob};
+use crate::trace;
 
 /// How often lanes are given back to a store that fails, and the pause between.
 const RELEASE_TRIES_MAX: u32 = 5;
@@ -72,9 +76,10 @@ impl Taken {
             let lane = |(turn, key): (_, Secret)| {
                 let turn: &Turn = turn;
                 let secret = secret_of(key, bearer.as_deref(), turn.lane, turn.token);
-                WireTurn::new(turn, secret, |job| !job.has_expired(turn.claimed_at))
+                let jobs = turn.jobs.iter().filter(|job| !job.has_expired(turn.claimed_at));
+                Lane::new(turn, Some(secret), jobs.map(lane_job))
             };
-            let lanes: Vec<WireTurn<'_>> =
+            let lanes: Vec<Lane<'_>> =
                 turns.iter().zip(key.into_iter().cycle()).map(lane).collect();
             // Written at once: on the way through a value, payloads would lose what only their text has.
             serde_json::to_string(&Lanes { lanes, unknown_queues: &unknown })
@@ -98,9 +103,15 @@ impl Taken {
     }
 }
 
+fn lane_job(job: &TurnJob) -> LaneJob<'_> {
+    // What a codec made is no JSON, and not for workers that have no codec.
+    let payload = serde_json::from_slice(job.payload.as_bytes()).unwrap_or(RawValue::NULL);
+    LaneJob::new(job, payload, trace::of_job(job))
+}
+
 #[derive(Serialize)]
 struct Lanes<'a> {
-    lanes: Vec<WireTurn<'a>>,
+    lanes: Vec<Lane<'a>>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     unknown_queues: &'a [String],
 }

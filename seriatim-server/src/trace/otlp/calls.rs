@@ -10,9 +10,12 @@ use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SdkTracer, Span};
 use seriatim::{LaneId, Outcome, Token, Turn, TurnJob, Verdict};
 
-use super::{LINKS_MAX, attribute, context_of, traceparent_of};
-use crate::trace;
+use super::attribute;
+use super::span_context::{context_of, traceparent_of};
+use crate::trace::context::of_job;
 
+/// Most links of a span to the pushes that its jobs came from.
+pub(super) const LINKS_MAX: usize = 64;
 /// What of an error stands in a span, in bytes.
 const ERROR_BYTES_MAX: usize = 1_024;
 
@@ -123,7 +126,7 @@ impl Call {
 fn origin(turns: &[Turn]) -> (Context, Vec<Link>) {
     let mut origins: Vec<(SpanContext, &TurnJob)> = Vec::new();
     for job in turns.iter().flat_map(|turn| &turn.jobs) {
-        let Some(context) = trace::of_job(job).and_then(context_of) else { continue };
+        let Some(context) = of_job(job).and_then(context_of) else { continue };
         if origins.iter().all(|(known, _)| *known != context) {
             origins.push((context, job));
         }

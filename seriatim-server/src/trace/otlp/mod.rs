@@ -8,29 +8,28 @@ mod calls;
 mod outbox;
 mod sending;
 mod settings;
+mod span_context;
 mod wire;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState, TracerProvider};
+use opentelemetry::trace::TracerProvider;
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector};
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use seriatim::{EngineBuilder, Turn, Verdict};
 
-use crate::output::Failure;
-use calls::Calls;
+use crate::base::setup_error::SetupError;
+use calls::{Calls, LINKS_MAX};
 use outbox::{Outbox, Post};
 use settings::Settings;
 
 pub(crate) use calls::of_call;
 pub(crate) use sending::Sending;
 
-/// Most links of a span to the pushes that its jobs came from.
-const LINKS_MAX: usize = 64;
 /// How long the end of the process waits for the last spans to be taken.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
 /// What the service is called by default.
@@ -50,14 +49,14 @@ struct Exporting {
 
 impl Traces {
     /// What the standard variables ask for: nothing where they name no collector.
-    pub(crate) fn start() -> Result<Self, Failure> {
+    pub(crate) fn start() -> Result<Self, SetupError> {
         let variable = |name: &str| std::env::var(name).ok();
-        let Some(settings) = Settings::read(&variable).map_err(Failure::usage)? else {
+        let Some(settings) = Settings::read(&variable).map_err(SetupError::invalid)? else {
             return Ok(Self::default());
         };
         settings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let resource = resource(settings.service_name.clone());
-        let (outbox, post) = outbox::open(&settings, &resource).map_err(Failure::failed)?;
+        let (outbox, post) = outbox::open(&settings, &resource).map_err(SetupError::failed)?;
         tracing::info!("traces go to {}", settings::shown(&settings.endpoint));
         Ok(Self(Some(Arc::new(Exporting::new(settings, resource, outbox, post)))))
     }
@@ -136,34 +135,5 @@ fn resource(service_name: Option<String>) -> Resource {
     match service_name {
         Some(name) => builder.with_service_name(name).build(),
         None => builder.build(),
-    }
-}
-
-/// The context that a `traceparent` names.
-fn context_of(traceparent: &str) -> Option<SpanContext> {
-    super::id(traceparent)?;
-    let mut parts = traceparent.split('-').skip(1);
-    let trace = TraceId::from_hex(parts.next()?).ok()?;
-    let span = SpanId::from_hex(parts.next()?).ok()?;
-    let flags = TraceFlags::new(u8::from_str_radix(parts.next()?, 16).ok()?);
-    Some(SpanContext::new(trace, span, flags, true, TraceState::NONE))
-}
-
-fn traceparent_of(context: &SpanContext) -> String {
-    let flags = context.trace_flags().to_u8();
-    format!("00-{}-{}-{flags:02x}", context.trace_id(), context.span_id())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_context_is_written_as_it_was_read() {
-        for flags in ["00", "01", "03"] {
-            let text = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flags}");
-            assert_eq!(context_of(&text).as_ref().map(traceparent_of), Some(text));
-        }
-        assert_eq!(context_of("00-0-0-01"), None);
     }
 }

@@ -9,7 +9,8 @@ use opentelemetry_sdk::trace::{SdkTracer, Span};
 use seriatim::JobId;
 use seriatim::store::Pushed;
 
-use super::{attribute, context_of, traceparent_of};
+use super::attribute;
+use super::span_context::{context_of, traceparent_of};
 
 /// A request that pushes; its span ends with it.
 pub(crate) struct Sending {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use http_body_util::{BodyExt, Full, Limited};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 
-use crate::outgoing::{self, with_causes};
+use crate::base::outgoing::{self, with_causes};
 
 // How long a request may take is the carrier's to say, for all its tries together.
 

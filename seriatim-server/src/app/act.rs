@@ -1,0 +1,97 @@
+//! Actions on more than one call of the store reaches.
+
+use seriatim::store::{Act, Acted, LaneAction, LaneOrder, LaneQuery, LaneSelection, Selected};
+use seriatim::{SharedStore, Store};
+use tokio::task::JoinSet;
+
+/// Lanes that are acted on at once where each needs a call of its own.
+const CALLS_MAX: usize = 64;
+/// Lanes that are listed together.
+const PAGE_LANES: usize = 1_000;
+
+/// What is done again while the store says that there is more.
+#[derive(Clone)]
+pub(crate) enum Bulk {
+    /// To lanes; the action must take away what selects them.
+    Act(Act),
+    Requeue(Selected),
+    DeleteDead(Selected),
+}
+
+/// Does it until nothing is left that can be done. To how many.
+pub(crate) async fn repeat(store: &dyn Store, bulk: Bulk) -> seriatim::Result<u64> {
+    let mut count = 0;
+    loop {
+        let acted: Acted = match bulk.clone() {
+            Bulk::Act(act) => store.act(act).await?,
+            Bulk::Requeue(selected) => store.requeue(selected).await?,
+            Bulk::DeleteDead(selected) => store.delete_dead(selected).await?,
+        };
+        count += acted.count;
+        // Nothing done: what is left cannot be done now, because it runs.
+        if !acted.more || acted.count == 0 {
+            return Ok(count);
+        }
+    }
+}
+
+/// Acts on the lanes that have failed and wait for a retry; the action must take them away.
+pub(crate) async fn on_failed(
+    store: &dyn Store,
+    queue: &str,
+    action: LaneAction,
+) -> seriatim::Result<u64> {
+    let lanes = LaneSelection::Failed;
+    repeat(store, Bulk::Act(Act { now: None, queue: queue.into(), lanes, action })).await
+}
+
+/// Deletes what waits in a queue. Of how many lanes.
+pub(crate) async fn drain(store: &SharedStore, queue: &str) -> seriatim::Result<u64> {
+    let (queue_name, lanes) = (queue.into(), LaneSelection::All);
+    let act = Act { now: None, queue: queue_name, lanes, action: LaneAction::Delete };
+    let count = repeat(&**store, Bulk::Act(act)).await?;
+    // Behind many lanes that run the calls above reach no others.
+    Ok(count + on_all(store, queue, LaneAction::Delete).await?)
+}
+
+/// Acts on every lane of a queue.
+///
+/// One call reaches the oldest lanes only, and those stay: the next would reach the same ones. So
+/// a larger queue is walked through page by page.
+pub(crate) async fn on_all(
+    store: &SharedStore,
+    queue: &str,
+    action: LaneAction,
+) -> seriatim::Result<u64> {
+    let request = |lanes: LaneSelection| Act { now: None, queue: queue.into(), lanes, action };
+    let acted = store.act(request(LaneSelection::All)).await?;
+    if !acted.more {
+        return Ok(acted.count);
+    }
+    let (mut count, mut after) = (0, None);
+    loop {
+        let query = LaneQuery {
+            queue: queue.into(),
+            key: None,
+            claimed: false,
+            order: LaneOrder::Age,
+            after,
+            rows_max: PAGE_LANES,
+        };
+        let page = store.lanes(query).await?;
+        for lanes in page.rows.chunks(CALLS_MAX) {
+            let mut calls = JoinSet::new();
+            for lane in lanes {
+                let (store, request) = (store.clone(), request(LaneSelection::Lane(lane.lane)));
+                calls.spawn(async move { store.act(request).await });
+            }
+            for result in calls.join_all().await {
+                count += result?.count;
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(count);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Why something was not done. The command line and the HTTP API each add what to do about it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use seriatim::store::{JobState, LaneState};
+use seriatim::{ErrorKind, JobId};
+
+use super::words::state_name;
+use crate::base::text::one_line;
+
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// The store refused it or failed.
+    Store(seriatim::Error),
+    /// `near` asks whether another name was meant.
+    NoQueue {
+        name: String,
+        near: String,
+    },
+    NoJob {
+        id: JobId,
+        why: String,
+    },
+    /// No queue of the store gives such ids.
+    ForeignJob(JobId),
+    /// Nothing of the key waits or is claimed.
+    NoLane {
+        queue: String,
+        key: String,
+    },
+    /// The lane of the key is claimed.
+    Claimed {
+        key: String,
+    },
+    NotClaimed,
+    /// There is no such lane, or it is claimed.
+    NoLaneFree {
+        queue: String,
+    },
+    NoNode(String),
+    SeveralNodes {
+        name: String,
+        ids: Vec<String>,
+    },
+    /// Only a job that waits can be changed.
+    NotWaiting {
+        job: JobId,
+        queue: Arc<str>,
+        state: JobState,
+    },
+    /// The lane of the job is held or paused: another time would not make it run.
+    StandsStill {
+        queue: Arc<str>,
+        key: String,
+        state: LaneState,
+    },
+    /// The cursor is none that a page ended with.
+    Cursor,
+    /// Lanes in this order have no ranges.
+    Unranged {
+        field: &'static str,
+    },
+    /// The end of a range cannot be read.
+    Bound {
+        field: &'static str,
+        why: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Store(error) => error.kind(),
+            Self::NoQueue { .. }
+            | Self::NoJob { .. }
+            | Self::ForeignJob(_)
+            | Self::NoLane { .. }
+            | Self::NoLaneFree { .. }
+            | Self::NoNode(_)
+            | Self::SeveralNodes { .. } => ErrorKind::NotFound,
+            Self::Claimed { .. }
+            | Self::NotClaimed
+            | Self::NotWaiting { .. }
+            | Self::StandsStill { .. } => ErrorKind::Conflict,
+            Self::Cursor | Self::Unranged { .. } | Self::Bound { .. } => ErrorKind::Invalid,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::NoQueue { name, near } => write!(f, "there is no queue {name:?}{near}"),
+            Self::NoJob { id, why } => write!(f, "no job {id} is known: {why}"),
+            Self::ForeignJob(id) => {
+                write!(f, "no job {id} is known: no queue of this store gives such ids")
+            }
+            Self::NoLane { queue, key } => {
+                let key = one_line(key);
+                write!(f, "queue {queue:?} has nothing of key {key:?} that waits or is claimed")
+            }
+            Self::Claimed { key } => write!(f, "the lane of {:?} is claimed", one_line(key)),
+            Self::NotClaimed => f.write_str("the lane is not claimed"),
+            Self::NoLaneFree { queue } => {
+                write!(f, "there is no such lane of {queue}, or it is claimed")
+            }
+            Self::NoNode(name) => write!(f, "there is no living node {name:?}"),
+            Self::SeveralNodes { name, ids } => {
+                let (count, ids) = (ids.len(), ids.join(", "));
+                write!(f, "{name:?} means {count} nodes: write one of {ids}")
+            }
+            Self::NotWaiting { job, state, .. } => {
+                write!(f, "job {job} does not wait, it is {}", state_name(*state))?;
+                f.write_str(match state {
+                    JobState::Running => ": cancel it, or wait for the end of its turn",
+                    JobState::Succeeded | JobState::Canceled => ": push it again",
+                    JobState::Queued | JobState::Dead => "",
+                })
+            }
+            Self::StandsStill { key, state, .. } => {
+                let what = if *state == LaneState::Paused { "paused" } else { "held" };
+                write!(f, "the lane of {:?} is {what}", one_line(key))
+            }
+            Self::Cursor => f.write_str("write what the page before ended with"),
+            Self::Unranged { .. } => f.write_str("lanes have ranges by key, due or retries only"),
+            Self::Bound { why, .. } => f.write_str(why),
+        }
+    }
+}
+
+impl From<seriatim::Error> for Error {
+    fn from(error: seriatim::Error) -> Self {
+        Self::Store(error)
+    }
+}

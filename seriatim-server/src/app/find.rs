@@ -1,0 +1,77 @@
+//! Finds what a person named.
+
+use std::time::Duration;
+
+use seriatim::store::{JobView, LaneOrder, LaneQuery, LaneView, QueueView};
+use seriatim::{JobId, Store};
+
+use super::error::Error;
+use crate::app::figures::Figures;
+
+/// The queue of this name, if there is one.
+pub(crate) async fn known(store: &dyn Store, name: &str) -> Result<Option<QueueView>, Error> {
+    Ok(store.queues().await?.into_iter().find(|view| view.queue.name == name))
+}
+
+/// The queue of this name.
+pub(crate) async fn queue(store: &dyn Store, name: &str) -> Result<QueueView, Error> {
+    let mut queues = store.queues().await?;
+    if let Some(at) = queues.iter().position(|view| view.queue.name == name) {
+        return Ok(queues.swap_remove(at));
+    }
+    let near = seriatim::names::did_you_mean(name, queues.iter().map(|view| &*view.queue.name));
+    Err(Error::NoQueue { name: name.to_owned(), near })
+}
+
+/// The queue of this name, with its figures.
+pub(crate) async fn queue_with_figures(
+    store: &dyn Store,
+    name: &str,
+) -> Result<(QueueView, Figures), Error> {
+    let view = queue(store, name).await?;
+    Ok((view, Figures::one(store, name).await?))
+}
+
+/// The job of this id, in whatever state.
+pub(crate) async fn job(store: &dyn Store, id: JobId) -> Result<JobView, Error> {
+    if let Some(job) = store.job(id).await? {
+        return Ok(job);
+    }
+    let queues = store.queues().await?;
+    let why = match queues.iter().find(|view| view.number == id.queue()) {
+        Some(view) if view.queue.retention() == Duration::ZERO => format!(
+            "queue {:?} keeps no finished jobs (retain_completed), so it may have ended",
+            view.queue.name
+        ),
+        Some(view) => format!(
+            "if it was one of queue {:?}, it ended more than {} ago or was deleted",
+            view.queue.name,
+            seriatim::duration::format(view.queue.retention())
+        ),
+        None => return Err(Error::ForeignJob(id)),
+    };
+    Err(Error::NoJob { id, why })
+}
+
+/// The lane of a key.
+pub(crate) async fn lane(store: &dyn Store, queue: &str, key: &str) -> Result<LaneView, Error> {
+    let missing = || Error::NoLane { queue: queue.to_owned(), key: key.to_owned() };
+    known_lane(store, queue, key).await?.ok_or_else(missing)
+}
+
+/// The lane of a key, if anything of it waits or is claimed.
+pub(crate) async fn known_lane(
+    store: &dyn Store,
+    queue: &str,
+    key: &str,
+) -> Result<Option<LaneView>, Error> {
+    let query = LaneQuery {
+        queue: queue.into(),
+        key: Some(key.to_owned()),
+        claimed: false,
+        order: LaneOrder::Age,
+        after: None,
+        rows_max: 1,
+    };
+    Ok(store.lanes(query).await?.rows.pop())
+}

@@ -1,0 +1,62 @@
+//! What is done to one job.
+
+use seriatim::store::{Amend, Change, JobState, JobView, LaneState, Selected, Selection};
+use seriatim::{JobId, Store};
+
+use super::error::Error;
+use super::find;
+
+/// Changes a waiting job; answers what it is then.
+pub(crate) async fn amended(
+    store: &dyn Store,
+    id: JobId,
+    change: Change,
+) -> Result<JobView, Error> {
+    waiting(&find::job(store, id).await?)?;
+    store.amend(Amend { now: None, job: id, change }).await?;
+    find::job(store, id).await
+}
+
+/// Refuses a job that does not wait.
+pub(crate) fn waiting(job: &JobView) -> Result<(), Error> {
+    match job.state {
+        JobState::Queued => Ok(()),
+        state => Err(Error::NotWaiting { job: job.id, queue: job.queue.clone(), state }),
+    }
+}
+
+/// Makes a waiting job due now, sends a dead one back; answers what it is then.
+pub(crate) async fn retried(store: &dyn Store, id: JobId) -> Result<JobView, Error> {
+    let job = find::job(store, id).await?;
+    if job.state == JobState::Dead {
+        let which = Selection::Jobs(vec![id]);
+        store.requeue(Selected { now: None, queue: job.queue.clone(), which }).await?;
+        return find::job(store, id).await;
+    }
+    waiting(&job)?;
+    stands_still(store, &job).await?;
+    amended(store, id, Change::RunAt(store.now().await?)).await
+}
+
+/// Refuses a job whose lane is held or paused: another time would not make it run.
+async fn stands_still(store: &dyn Store, job: &JobView) -> Result<(), Error> {
+    let Some(key) = job.key.as_deref() else { return Ok(()) };
+    match find::lane(store, &job.queue, key).await?.state {
+        LaneState::Waiting | LaneState::Claimed => Ok(()),
+        state @ (LaneState::Held | LaneState::Paused) => {
+            Err(Error::StandsStill { queue: job.queue.clone(), key: key.to_owned(), state })
+        }
+    }
+}
+
+/// Deletes a waiting or a dead job.
+pub(crate) async fn deleted(store: &dyn Store, job: &JobView) -> Result<(), Error> {
+    if job.state == JobState::Dead {
+        let which = Selection::Jobs(vec![job.id]);
+        store.delete_dead(Selected { now: None, queue: job.queue.clone(), which }).await?;
+    } else {
+        waiting(job)?;
+        store.amend(Amend { now: None, job: job.id, change: Change::Delete }).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! The dead jobs of a queue.
+
+use clap::ValueEnum;
+use serde::Deserialize;
+use seriatim::Store;
+use seriatim::store::{JobOrder, JobQuery, JobState, JobView, Page};
+
+use super::error::Error;
+use super::find;
+
+/// By what the dead are listed.
+#[derive(Clone, Copy, Debug, Default, ValueEnum, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum By {
+    #[default]
+    #[serde(rename = "updated_at")]
+    Time,
+    Key,
+    Arrival,
+}
+
+/// A page of them.
+pub(crate) async fn page(
+    store: &dyn Store,
+    queue: &str,
+    by: By,
+    key: Option<String>,
+    after: Option<String>,
+    rows_max: usize,
+) -> Result<Page<JobView>, Error> {
+    find::queue(store, queue).await?;
+    let order = match by {
+        By::Time => JobOrder::UpdatedAt,
+        By::Key => JobOrder::Key,
+        By::Arrival => JobOrder::Arrival,
+    };
+    let (queue, state) = (queue.into(), JobState::Dead);
+    Ok(store.jobs(JobQuery { queue, state, key, order, after, rows_max }).await?)
+}

@@ -1,0 +1,104 @@
+//! The processes that work, and what they are told.
+
+use serde_json::{Value, json};
+use seriatim::store::{ClaimSelection, Command, NodeView, Origin, release_claims};
+use seriatim::{NodeId, Store, Timestamp};
+
+use super::error::Error;
+use super::running::{Running, running};
+use crate::protocol::document;
+
+/// Claimed lanes of each queue that are looked at.
+pub(crate) const RUNNING_MAX: usize = 1_000;
+
+/// What a node does, in a word.
+pub(crate) fn state_name(node: &NodeView, now: Timestamp) -> &'static str {
+    if is_gone(node) { "gone" } else { node.state(now).as_str() }
+}
+
+/// Whether its last beat is older than its lease, or its process is gone: it will be declared dead.
+pub(crate) fn is_late(node: &NodeView, now: Timestamp) -> bool {
+    node.heartbeat_at + node.info.lease < now || is_gone(node)
+}
+
+/// Whether it is of this machine and its process is gone, though the store does not know it yet.
+pub(crate) fn is_gone(node: &NodeView) -> bool {
+    !node.dead && node.info.origin.as_ref().is_some_and(Origin::is_gone)
+}
+
+pub(crate) fn held_by<'a>(running: &'a [Running], node: &NodeView) -> Vec<&'a Running> {
+    running.iter().filter(|one| one.lane.node.as_ref() == Some(&node.info.id)).collect()
+}
+
+/// All nodes, as programs read them.
+pub(crate) async fn all(store: &dyn Store) -> Result<Value, Error> {
+    let (nodes, now) = (sorted(store).await?, store.now().await?);
+    let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
+    let document = |node: &NodeView| {
+        document::node(node, state_name(node, now), held_by(&running, node).len())
+    };
+    Ok(json!({ "nodes": nodes.iter().map(document).collect::<Vec<Value>>() }))
+}
+
+pub(crate) async fn sorted(store: &dyn Store) -> Result<Vec<NodeView>, Error> {
+    let mut nodes = store.nodes().await?;
+    nodes.sort_by_key(|node| (node.dead, node.info.started_at));
+    Ok(nodes)
+}
+
+/// Tells a node; answers which.
+pub(crate) async fn command(
+    store: &dyn Store,
+    wanted: &str,
+    command: Command,
+) -> Result<NodeId, Error> {
+    let node = find(store, wanted).await?.info;
+    store.command_node(&node.id, command).await?;
+    Ok(node.id)
+}
+
+/// Takes all its claims from a node; answers which, and of how many lanes. One that the store has forgotten may hold
+/// some, too.
+pub(crate) async fn release(store: &dyn Store, wanted: &str) -> Result<(NodeId, u64), Error> {
+    let found = find(store, wanted).await;
+    let id = found.as_ref().map_or_else(|_| NodeId::from(wanted), |node| node.info.id.clone());
+    match release_claims(store, ClaimSelection::Node(id.clone())).await? {
+        0 => found.map(|_| (id, 0)),
+        lanes => Ok((id, lanes)),
+    }
+}
+
+/// The node that a person means: by id, by name, or by the beginning of its id.
+pub(crate) async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Error> {
+    let nodes = store.nodes().await?;
+    if let Some(node) = nodes.iter().find(|node| *node.info.id.0 == *wanted) {
+        return Ok(node.clone());
+    }
+    let fits = |node: &&NodeView| {
+        !node.dead && (*node.info.name == *wanted || node.info.id.0.starts_with(wanted))
+    };
+    let found: Vec<&NodeView> = nodes.iter().filter(fits).collect();
+    match found.as_slice() {
+        [node] => Ok((*node).clone()),
+        [] => Err(Error::NoNode(wanted.to_owned())),
+        several => Err(Error::SeveralNodes {
+            name: wanted.to_owned(),
+            ids: several.iter().map(|node| node.info.id.to_string()).collect(),
+        }),
+    }
+}
+
+/// One node and what it has claimed, as programs read it.
+pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Value, Error> {
+    let (node, now) = (find(store, wanted).await?, store.now().await?);
+    let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
+    let held = held_by(&running, &node);
+    let mut shown = document::node(&node, state_name(&node, now), held.len());
+    let lane = |one: &&Running| {
+        let mut lane = document::lane(&one.lane).to_value();
+        lane["queue"] = (*one.queue).into();
+        lane
+    };
+    shown["lanes"] = held.iter().map(lane).collect();
+    Ok(shown)
+}

@@ -1,0 +1,52 @@
+//! The lanes that are claimed right now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use seriatim::store::{LaneOrder, LaneQuery, LaneView, QueueStats};
+use seriatim::{Store, Timestamp};
+
+/// So many times longer than the middle one of its queue is far longer.
+const SLOW_FACTOR: u32 = 10;
+/// What runs shorter than this is not slow.
+const SLOW_MIN: Duration = Duration::from_secs(60);
+/// What runs longer than this is slow, whatever the others do.
+const LONG: Duration = Duration::from_secs(3_600);
+
+/// A claimed lane and its queue.
+pub(crate) struct Running {
+    pub(crate) queue: Arc<str>,
+    pub(crate) lane: LaneView,
+}
+
+/// At most `lanes_max` claimed lanes of each queue that has any.
+pub(crate) async fn running(
+    store: &dyn Store,
+    stats: &[QueueStats],
+    lanes_max: usize,
+) -> seriatim::Result<Vec<Running>> {
+    let mut all = Vec::new();
+    for queue in stats.iter().filter(|queue| queue.claimed > 0) {
+        let query = LaneQuery {
+            queue: queue.queue.clone(),
+            key: None,
+            claimed: true,
+            order: LaneOrder::Age,
+            after: None,
+            rows_max: lanes_max,
+        };
+        let rows = store.lanes(query).await?.rows;
+        all.extend(rows.into_iter().map(|lane| Running { queue: queue.queue.clone(), lane }));
+    }
+    Ok(all)
+}
+
+/// How long the turn has been running.
+pub(crate) fn age(one: &Running, now: Timestamp) -> Duration {
+    one.lane.claimed_at.map(|at| now.since(at)).unwrap_or_default()
+}
+
+/// Whether a turn of this age stands out among turns of which the middle one has the other.
+pub(crate) fn stands_out(age: Duration, middle: Duration) -> bool {
+    age >= LONG || (age >= SLOW_MIN && age >= middle.saturating_mul(SLOW_FACTOR))
+}

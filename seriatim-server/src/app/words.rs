@@ -1,0 +1,14 @@
+//! States as people read them.
+
+use seriatim::store::JobState;
+
+/// The state as people read it: of a claimed job nobody but its node knows whether it has started.
+pub(crate) fn state_name(state: JobState) -> &'static str {
+    match state {
+        JobState::Queued => "queued",
+        JobState::Running => "claimed",
+        JobState::Succeeded => "succeeded",
+        JobState::Dead => "dead",
+        JobState::Canceled => "canceled",
+    }
+}

@@ -1,0 +1,6 @@
+//! What every other part uses, and what uses none of them.
+
+pub(crate) mod outgoing;
+pub(crate) mod setup_error;
+pub(crate) mod text;
+pub(crate) mod time;

@@ -1,0 +1,29 @@
+//! Why this process cannot do its work.
+
+use std::fmt;
+
+/// What it was told is wrong, or its machine refuses.
+#[derive(Debug)]
+pub(crate) enum SetupError {
+    /// The configuration, a variable or a flag is wrong.
+    Invalid(String),
+    /// What was asked for failed.
+    Failed(String),
+}
+
+impl SetupError {
+    pub(crate) fn invalid(message: impl fmt::Display) -> Self {
+        Self::Invalid(message.to_string())
+    }
+
+    pub(crate) fn failed(message: impl fmt::Display) -> Self {
+        Self::Failed(message.to_string())
+    }
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Invalid(message) | Self::Failed(message)) = self;
+        f.write_str(message)
+    }
+}

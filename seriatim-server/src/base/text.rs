@@ -1,0 +1,106 @@
+//! Texts that others wrote, made fit for a terminal.
+
+pub(crate) use seriatim::text::one_line;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Most of a message that is told to people, in bytes: it may quote what others wrote.
+const MESSAGE_BYTES_MAX: usize = 16 << 10;
+/// What stands where a text was cut.
+const CUT: &str = "…";
+
+/// The text with its lines kept and its other control characters written out.
+pub(crate) fn lines(text: &str) -> String {
+    text.trim_end().lines().map(one_line).collect::<Vec<_>>().join("\n")
+}
+
+/// A message for a terminal: a file that it quotes moves no cursor and fills no screen.
+pub(crate) fn message(text: &str) -> String {
+    seriatim::text::cut_middle(&lines(text), MESSAGE_BYTES_MAX).into_owned()
+}
+
+/// What people read under fuzz.
+#[cfg(test)]
+pub(crate) fn check_message(text: &str) {
+    let told = message(text);
+    assert!(told.len() <= MESSAGE_BYTES_MAX, "{} bytes", told.len());
+    assert!(told.lines().all(|line| line.chars().all(seriatim::text::is_plain)), "{told:?}");
+}
+
+/// How many columns it takes.
+pub(crate) fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// The beginning of it that fits into so many columns.
+pub(crate) fn cut(text: &str, columns_max: usize) -> String {
+    if text.width() <= columns_max {
+        return text.to_owned();
+    }
+    let mut cut = String::new();
+    let mut columns = CUT.width();
+    for c in text.chars() {
+        columns += c.width().unwrap_or(0);
+        if columns > columns_max {
+            break;
+        }
+        cut.push(c);
+    }
+    cut + CUT
+}
+
+/// Its beginning and its end, where it does not fit: ids differ at their end.
+pub(crate) fn cut_middle(text: &str, columns_max: usize) -> String {
+    if text.width() <= columns_max {
+        return text.to_owned();
+    }
+    let end_columns = columns_max.saturating_sub(CUT.width()) / 2;
+    let (mut end, mut columns) = (text.len(), 0);
+    for (at, c) in text.char_indices().rev() {
+        columns += c.width().unwrap_or(0);
+        if columns > end_columns {
+            break;
+        }
+        end = at;
+    }
+    cut(text, columns_max - text[end..].width()) + &text[end..]
+}
+
+/// `1 lane`, `2 lanes`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A retry count in a table: a dash before the first failure, for which programs have −1.
+pub(crate) fn retries(retry_count: i32) -> String {
+    if retry_count < 0 { "-".to_owned() } else { retry_count.to_string() }
+}
+
+/// The same in words.
+pub(crate) fn retries_in_words(retry_count: i32) -> String {
+    match retry_count {
+        ..0 => "none: it has not failed".to_owned(),
+        0 => "0: it failed once".to_owned(),
+        several => format!("{several}: it failed {} times", several + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(lines("a\nb\u{7}\n"), "a\nb\\u{7}");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_by_columns() {
+        assert_eq!(cut("abcdef", 6), "abcdef");
+        assert_eq!(cut("abcdefg", 6), "abcde…");
+        assert_eq!(cut("日本語の文", 6), "日本…");
+        assert_eq!(cut("abc", 1), "…");
+        assert_eq!(cut_middle("host-660c5a518578f-72246dd9", 15), "host-66…2246dd9");
+        assert_eq!(cut_middle("a-1", 15), "a-1");
+        assert_eq!(cut_middle("日本語の文", 7), "日本…文");
+    }
+}

@@ -1,0 +1,49 @@
+//! What failed, with the command that helps.
+
+use seriatim::store::{JobState, LaneState};
+
+use super::output::Failure;
+use crate::app::error::Error;
+use crate::base::text::one_line;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let told = match &error {
+            Error::NoQueue { .. } => {
+                format!("{error}: `seriatim queues` lists them; a push creates one")
+            }
+            Error::ForeignJob(_) => format!("{error}: is it the right --store?"),
+            Error::NoLane { queue, key } => {
+                let key = one_line(key);
+                format!("{error}; its dead jobs: `seriatim morgue {queue} --key {key}`")
+            }
+            Error::Claimed { .. } => format!(
+                "{error}: cancel its jobs (`seriatim jobs cancel`), release its claim (`seriatim lanes release`), or repeat this when its turn has ended"
+            ),
+            Error::NoNode(_) => format!("{error}: `seriatim nodes` lists them"),
+            Error::NotWaiting { job, queue, state: JobState::Dead } => {
+                format!("{error}: `seriatim morgue {queue} requeue {job}` sends it back")
+            }
+            Error::StandsStill { queue, key, state } => {
+                let action = if *state == LaneState::Paused { "resume" } else { "retry" };
+                let key = one_line(key);
+                format!("{error}: `seriatim lanes {queue} {action} {key}` lets it go on")
+            }
+            Error::Cursor => format!("--after: {error}"),
+            Error::Unranged { .. } => "--from and --to need --by key, due or retries".to_owned(),
+            Error::Bound { field, .. } => format!("--{field}: {error}"),
+            Error::Store(_)
+            | Error::NoJob { .. }
+            | Error::NotClaimed
+            | Error::NoLaneFree { .. }
+            | Error::SeveralNodes { .. }
+            | Error::NotWaiting { .. } => error.to_string(),
+        };
+        match error {
+            Error::Store(error) => error.into(),
+            // Whether it is not there is not known.
+            Error::NoLaneFree { .. } => Self::conflict(told),
+            error => Self::of_kind(error.kind(), told),
+        }
+    }
+}

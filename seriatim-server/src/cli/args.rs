@@ -1,0 +1,189 @@
+//! Flags that many commands share.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use seriatim::limits::PAGE_ROWS_MAX;
+use seriatim::{Error, ErrorKind, SharedStore};
+
+use crate::cli::output::Failure;
+use crate::config::{Config, STORE_DEFAULT};
+
+/// Why `memory:` is of no use to a command that ends.
+pub(crate) const FORGETS: &str = "memory: is empty at the start of each process and forgotten at its end, so this would come to nothing: name a lasting store, as in --store sqlite:seriatim.db, or push to the HTTP API of the `serve` that holds it";
+
+/// Which configuration and which store: the same of every command.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StoreArg {
+    /// The configuration. Default: seriatim.toml of this folder, if it is there
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    /// The store: sqlite:PATH, memory:, postgres://…, mysql://…, redis://… Default: that of the configuration, else sqlite:seriatim.db
+    #[arg(long, env = "SERIATIM_STORE", value_name = "URL", hide_env_values = true, global = true)]
+    store: Option<String>,
+}
+
+impl StoreArg {
+    /// The configuration.
+    pub(crate) fn config(&self) -> Result<Config, Failure> {
+        Ok(Config::read(self.config.as_deref())?)
+    }
+
+    /// The name of its file, if there is one.
+    pub(crate) fn config_file(&self) -> Option<PathBuf> {
+        Config::file(self.config.as_deref())
+    }
+
+    /// The flag or variable, else what the configuration says, else the default.
+    pub(crate) fn url_with(&self, config: &Config) -> String {
+        let url = self.store.clone().or_else(|| config.store.url.clone());
+        url.unwrap_or_else(|| STORE_DEFAULT.to_owned())
+    }
+
+    /// The same, with the configuration read only if it is named or needed.
+    pub(crate) fn url(&self) -> Result<String, Failure> {
+        match (&self.store, &self.config) {
+            (Some(url), None) => Ok(url.clone()),
+            _ => Ok(self.url_with(&self.config()?)),
+        }
+    }
+
+    /// The URL as it may be shown: without user and password.
+    pub(crate) fn shown(&self) -> Result<String, Failure> {
+        Ok(without_password(&self.url()?))
+    }
+
+    /// Opens the store, which must be there, for `body`: reading and repairing write nothing into a
+    /// place that was named by a slip. Closes it whatever comes of that.
+    pub(crate) async fn using<T>(
+        &self,
+        body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let url = self.url()?;
+        if url.starts_with("memory:") {
+            return Err(Failure::usage(FORGETS));
+        }
+        let store = seriatim::connect_existing(&url).await;
+        closing(store.map_err(|error| not_open(&url, error))?, body).await
+    }
+
+    /// The same, and makes the store where it is not there yet.
+    pub(crate) async fn creating<T>(
+        &self,
+        body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        closing(connect(&self.url()?).await?, body).await
+    }
+}
+
+async fn closing<T>(
+    store: SharedStore,
+    body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let result = body(store.clone()).await;
+    let closed = store.close().await;
+    let value = result?;
+    closed?;
+    Ok(value)
+}
+
+/// The store, and how the answer is written.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// Which page of a listing.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PageArgs {
+    /// Most rows, up to 1000
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=PAGE_ROWS_MAX as i64))]
+    limit: u32,
+    /// Begin behind this: the cursor that the page before ended with
+    #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
+    pub(crate) after: Option<String>,
+}
+
+impl PageArgs {
+    pub(crate) fn rows_max(&self) -> usize {
+        self.limit as usize
+    }
+}
+
+/// For what cannot be undone.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Yes {
+    /// Do it: it cannot be undone
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Yes {
+    /// Refuses unless it was said; `what` is what would happen.
+    pub(crate) fn confirm(self, what: &str) -> Result<(), Failure> {
+        match self.yes {
+            true => Ok(()),
+            false => Err(Failure::usage(format!(
+                "this {what} for good; nothing was done: say --yes if you mean it"
+            ))),
+        }
+    }
+}
+
+/// Reads a duration from the command line.
+pub(super) fn duration(text: &str) -> Result<std::time::Duration, String> {
+    seriatim::duration::parse(text).map_err(|e| e.message().to_owned())
+}
+
+/// Opens the store, and makes it where it is not there yet.
+pub(super) async fn connect(url: &str) -> seriatim::Result<SharedStore> {
+    seriatim::connect(url).await.map_err(|error| with_place(url, error))
+}
+
+/// Drivers say that nobody answers, not where: it is the configuration of this folder that named the
+/// server, or a variable that somebody set long ago.
+fn with_place(url: &str, error: Error) -> Error {
+    let at_a_server = url.contains("://") && !url.starts_with("sqlite:");
+    match error.kind() {
+        ErrorKind::Unavailable if at_a_server => error.while_doing(&without_password(url)),
+        _ => error,
+    }
+}
+
+/// Why a store was not opened that must be there.
+fn not_open(url: &str, error: Error) -> Failure {
+    match error.kind() {
+        ErrorKind::NotFound => Failure::missing(format!(
+            "nothing here: no Seriatim store at {}; `seriatim serve` or `seriatim migrate` makes one; another is named with --store URL or SERIATIM_STORE",
+            without_password(url)
+        )),
+        _ => with_place(url, error).into(),
+    }
+}
+
+/// The URL without user, password and parameters, which may name a password too.
+pub(super) fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (address, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    // With an `@` behind it the `?` may stand in the middle of a password.
+    let address = if parameters.contains('@') { "…" } else { address };
+    format!("{scheme}://{}", address.rsplit_once('@').map_or(address, |(_, host)| host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_password;
+
+    #[test]
+    fn a_password_is_not_shown() {
+        assert_eq!(without_password("postgres://me:se@cret@host/db"), "postgres://host/db");
+        assert_eq!(without_password("postgres://me@host/db?password=secret"), "postgres://host/db");
+        assert_eq!(without_password("postgres://me:sec?ret@host/db"), "postgres://…");
+        assert_eq!(without_password("sqlite:a@b.db"), "sqlite:a@b.db");
+        assert_eq!(without_password("redis://host:1"), "redis://host:1");
+    }
+}

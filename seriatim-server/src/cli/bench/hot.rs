@@ -1,0 +1,63 @@
+//! Whether a push costs more because much waits for its key.
+
+use std::time::Instant;
+
+use seriatim::{Client, Job, Queue, SharedStore};
+
+use super::settings::{PUSH_BATCH, declare_empty};
+use super::starts::Percentiles;
+use crate::cli::output::Failure;
+
+/// Pushes that are timed, one at a time.
+const PUSHES: u64 = 1_000;
+
+/// Times pushes to a key for which nothing waits, then to the same one behind so many payloads.
+pub(super) async fn measure(
+    store: &SharedStore,
+    queue: &Queue,
+    payloads: u64,
+) -> Result<serde_json::Value, Failure> {
+    if !queue.mode.is_keyed() {
+        let message = "--hot: needs a queue with keys: --mode accumulate, fifo or exclusive";
+        return Err(Failure::usage(message));
+    }
+    declare_empty(store, queue).await?;
+    let hot = Hot { client: Client::new(store.clone()), queue: queue.name.clone() };
+    let alone = hot.push_singly(0).await?;
+    let numbers: Vec<u64> = (PUSHES..payloads.max(PUSHES)).collect();
+    for numbers in numbers.chunks(PUSH_BATCH) {
+        let jobs: Result<Vec<Job>, _> = numbers.iter().map(|number| hot.job(*number)).collect();
+        hot.client.push_all(jobs?).await?;
+    }
+    let behind = hot.push_singly(payloads.max(PUSHES)).await?;
+    Ok(serde_json::json!({
+        "store": store.capabilities().name, "mode": queue.mode, "payloads": payloads,
+        "push_ms_alone_p50": alone.median, "push_ms_alone_p99": alone.p99,
+        "push_ms_behind_p50": behind.median, "push_ms_behind_p99": behind.p99,
+        "ratio_p50": behind.median / alone.median,
+    }))
+}
+
+struct Hot {
+    client: Client,
+    queue: String,
+}
+
+impl Hot {
+    /// Of one key, and equal to no other.
+    fn job(&self, number: u64) -> Result<Job, Failure> {
+        Ok(Job::new(&self.queue, &number)?.key("hot"))
+    }
+
+    /// Milliseconds of a push.
+    async fn push_singly(&self, first: u64) -> Result<Percentiles, Failure> {
+        let mut took = Vec::new();
+        for number in first..first + PUSHES {
+            let job = self.job(number)?;
+            let started = Instant::now();
+            self.client.push(job).await?;
+            took.push(started.elapsed().as_secs_f64() * 1e3);
+        }
+        Ok(Percentiles::of(took))
+    }
+}

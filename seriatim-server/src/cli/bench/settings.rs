@@ -1,0 +1,109 @@
+//! What is measured, and of which jobs.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use seriatim::store::Declare;
+use seriatim::{Job, Mode, Payload, Queue, SharedStore};
+
+use crate::cli::args::StoreArg;
+use crate::cli::output::Failure;
+
+/// Jobs in one bulk push.
+pub(super) const PUSH_BATCH: usize = 1_000;
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum ModeArg {
+    Parallel,
+    Accumulate,
+    Fifo,
+    Exclusive,
+}
+
+#[derive(Args)]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    pub(super) store: StoreArg,
+    /// Jobs
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub(super) jobs: u64,
+    /// Handler calls at once
+    #[arg(long, default_value_t = 5)]
+    pub(super) concurrency: usize,
+    /// How the jobs relate
+    #[arg(long, value_enum, default_value = "parallel")]
+    pub(super) mode: ModeArg,
+    /// Different keys; as many as jobs when none is given
+    #[arg(long)]
+    pub(super) keys: Option<u64>,
+    /// Bytes of payload
+    #[arg(long, default_value_t = 2)]
+    pub(super) payload_bytes: usize,
+    /// Keep finished jobs for so long, as `retain_completed` does
+    #[arg(long, value_parser = crate::cli::args::duration)]
+    pub(super) retain: Option<Duration>,
+    /// Instead measure claims of 100 lanes, alone and beside a backlog: so many jobs scheduled, as many
+    /// finished, a tenth behind one busy key
+    #[arg(long, conflicts_with_all = ["mode", "keys", "payload_bytes", "retain", "limit"],
+          value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub(super) backlog: Option<u64>,
+    /// Instead measure single pushes to one key of a queue that has keys: alone, and behind so many payloads
+    #[arg(long, value_name = "PAYLOADS", conflicts_with_all = ["jobs", "keys", "payload_bytes", "limit", "backlog"],
+          value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub(super) hot: Option<u64>,
+    /// Instead push and drain for so long at full speed, and compare the first tenth of it with the last:
+    /// jobs per second, and the room that the store takes
+    #[arg(long, value_name = "DURATION", value_parser = crate::cli::args::duration,
+          conflicts_with_all = ["jobs", "keys", "backlog", "hot", "limit"])]
+    pub(super) churn: Option<Duration>,
+    /// Also measure the bare limit: the least work of this store for the same guarantees
+    #[arg(long)]
+    pub(super) limit: bool,
+    /// Print one JSON object on one line
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Only push jobs that hold the time of their push: what the command starts itself with
+    #[arg(long, hide = true)]
+    pub(super) as_pusher: bool,
+}
+
+impl Bench {
+    pub(super) fn queue(&self) -> Queue {
+        let mode = match self.mode {
+            ModeArg::Parallel => Mode::Parallel,
+            ModeArg::Accumulate => Mode::Accumulate,
+            ModeArg::Fifo => Mode::Fifo,
+            ModeArg::Exclusive => Mode::Exclusive,
+        };
+        let mut queue = Queue::new(format!("bench-{mode}"), mode);
+        queue.retain_completed = self.retain.or(Some(Duration::ZERO));
+        queue
+    }
+
+    pub(super) fn job(&self, queue: &Queue, number: u64) -> Job {
+        let text = match queue.mode {
+            // Different payloads, which do not merge.
+            Mode::Accumulate => format!("{number:>width$}", width = self.payload_bytes),
+            _ => format!("\"{:width$}\"", "", width = self.payload_bytes.saturating_sub(2)),
+        };
+        let job =
+            Job::with_payload(queue.name.as_str(), Payload::from_bytes(text.trim().to_owned()));
+        match queue.mode.is_keyed() {
+            true => job.key(format!("key-{}", number % self.keys.unwrap_or(u64::MAX))),
+            false => job,
+        }
+    }
+}
+
+/// Declares the queue, which must hold nothing.
+pub(super) async fn declare_empty(store: &SharedStore, queue: &Queue) -> Result<(), Failure> {
+    store.declare(Declare { now: None, queues: vec![queue.clone()] }).await?;
+    let stats = store.stats(None).await?;
+    if stats.iter().any(|stats| *stats.queue == queue.name && stats.jobs > 0) {
+        let name = &queue.name;
+        let message =
+            format!("queue {name:?} of this store is not empty: bench on a store of its own");
+        return Err(Failure::failed(message));
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! `seriatim check`: judges recorded histories.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use seriatim::checker::{Judgement, check_files};
+
+use crate::cli::output::{Failure, say};
+
+const BROKEN: &str = "the history breaks a promise";
+const UNDECIDED: &str = "no promise is broken in what is recorded, but not everything could be judged \
+     (docs/history.md says what a complete history holds)";
+const STRANGERS: &str = "\"never pushed\" also counts what was pushed by a program that records no history, \
+     or one whose history is not among these files";
+
+#[derive(Args)]
+pub(crate) struct Check {
+    /// Histories, as `serve --history` and `demo --history` write them; judged together
+    #[arg(required = true, value_name = "LOG")]
+    logs: Vec<PathBuf>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Check {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let report = check_files(&self.logs).map_err(Failure::failed)?;
+        if self.json {
+            say(serde_json::to_string(&report).map_err(Failure::failed)?);
+        } else {
+            say(&report);
+        }
+        match (report.is_clean(), report.is_unbroken()) {
+            (true, _) => Ok(()),
+            (false, true) => Err(Failure::failed(UNDECIDED)),
+            (false, false) if report.violations(Judgement::Phantom) > 0 => {
+                Err(Failure::failed(format!("{BROKEN}; {STRANGERS}")))
+            }
+            (false, false) => Err(Failure::failed(BROKEN)),
+        }
+    }
+}

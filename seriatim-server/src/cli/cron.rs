@@ -1,0 +1,32 @@
+//! `seriatim cron`: the entries of the configuration, and when they are due.
+
+use clap::Args;
+use seriatim::Timestamp;
+
+use super::args::Common;
+use crate::app::cron::{document, ticks};
+use crate::cli::output::{Failure, say};
+
+#[derive(Args)]
+pub(crate) struct CronArgs {
+    #[command(flatten)]
+    common: Common,
+}
+
+impl CronArgs {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let config = self.common.store.config()?;
+        let entries = config.cron_entries()?;
+        let now = Timestamp::of_this_machine();
+        if self.common.json {
+            say(document(&entries, now).to_string());
+        } else if entries.is_empty() {
+            say("no [[cron]] entries in the configuration");
+        } else {
+            for entry in &entries {
+                say(format!("{entry} -> {}: next {}", entry.queue(), ticks(entry, now).join(", ")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! What the command line changes is audited where the HTTP API's actions are: before it is done.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+use serde_json::json;
+use seriatim::Timestamp;
+
+use super::args::without_password;
+use crate::app::chain::Chain;
+use crate::base::text::one_line;
+use crate::base::time::absolute;
+use crate::cli::output::Failure;
+use crate::config::{Audited, Config};
+
+/// Whose verbs may change what a store holds.
+const NOUNS: [&str; 5] = ["queues", "morgue", "lanes", "jobs", "nodes"];
+/// The verbs that do not. Any other one does.
+const READS: [&str; 2] = ["list", "show"];
+/// Longest command line that is taken over, in bytes.
+const ASKED_BYTES_MAX: usize = 1_000;
+
+/// What a command changes, as `lanes delete`; nothing if it only reads.
+fn action(matches: &ArgMatches) -> Option<String> {
+    let (noun, of) = matches.subcommand()?;
+    if matches!(noun, "push" | "migrate" | "bench") {
+        return Some(noun.to_owned());
+    }
+    let verb = of.subcommand_name().filter(|verb| !READS.contains(verb))?;
+    NOUNS.contains(&noun).then(|| format!("{noun} {verb}"))
+}
+
+/// Writes a line of the audit log if the command changes something and the configuration has an audit log.
+/// Where it cannot be written, nothing is done.
+pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), Failure> {
+    let Some(action) = action(matches) else { return Ok(()) };
+    let deepest =
+        std::iter::successors(Some(matches), |of| of.subcommand().map(|(_, of)| of)).last();
+    let file = deepest.and_then(|of| of.get_one::<PathBuf>("config"));
+    let config = Config::read(file.map(PathBuf::as_path))?;
+    if action == "push" && config.http.audit != Audited::All {
+        return Ok(());
+    }
+    Book::of(&config).write(&action, &asked(&action, arguments))
+}
+
+/// Where deeds are written down.
+#[derive(Clone, Default)]
+pub(crate) struct Book(Option<PathBuf>);
+
+impl Book {
+    pub(crate) fn of(config: &Config) -> Self {
+        Self(config.http.audit_file.clone())
+    }
+
+    /// Writes a line about what is to be done, if there is an audit log. Where that fails, it must not be done.
+    pub(crate) fn write(&self, action: &str, asked: &str) -> Result<(), Failure> {
+        let Some(path) = &self.0 else { return Ok(()) };
+        let document = json!({
+            "at": absolute(Timestamp::of_this_machine()),
+            "who": format!("user {}", rustix::process::getuid().as_raw()),
+            "role": "command line",
+            "from": format!("process {}", std::process::id()),
+            "action": action,
+            "asked": asked,
+        });
+        let written = Chain::open(path).and_then(|mut chain| chain.append(&document.to_string()));
+        written.map_err(|error| {
+            Failure::failed(format!(
+                "nothing was done: the audit log {} cannot be written: {error}",
+                path.display()
+            ))
+        })
+    }
+}
+
+/// The command line, without passwords and payloads.
+fn asked(action: &str, arguments: &[OsString]) -> String {
+    if action == "push" {
+        return String::new();
+    }
+    let shown = arguments.iter().skip(1).map(|one| {
+        let one = one.to_string_lossy();
+        match one.strip_prefix("--store=") {
+            Some(url) => format!("--store={}", without_password(url)),
+            None => without_password(&one),
+        }
+    });
+    let mut line = one_line(&shown.collect::<Vec<_>>().join(" "));
+    line.truncate(line.floor_char_boundary(ASKED_BYTES_MAX));
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_verbs_but_those_that_read_are_deeds() {
+        let program = crate::cli::program();
+        let of = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            let words = super::super::grammar::normal(&program, words);
+            action(&program.clone().try_get_matches_from(words).unwrap_or_else(|e| panic!("{e}")))
+        };
+        assert_eq!(of("seriatim queues"), None);
+        assert_eq!(of("seriatim lanes show orders k"), None);
+        assert_eq!(of("seriatim doctor"), None);
+        assert_eq!(of("seriatim queues pause orders").as_deref(), Some("queues pause"));
+        assert_eq!(of("seriatim nodes release a").as_deref(), Some("nodes release"));
+        for noun in program.get_subcommands().filter(|noun| noun.has_subcommands()) {
+            let name = noun.get_name();
+            // They touch no store.
+            let known = NOUNS.contains(&name) || ["config", "audit", "cron", "man"].contains(&name);
+            assert!(known, "{name}: say whether its verbs change what a store holds");
+        }
+    }
+
+    #[test]
+    fn passwords_are_not_audited() {
+        let line = [
+            "seriatim",
+            "lanes",
+            "delete",
+            "q",
+            "k",
+            "--store",
+            "postgres://me:sesame@db/x",
+            "--store=redis://:sesame@h/",
+        ];
+        let line: Vec<OsString> = line.iter().map(Into::into).collect();
+        assert_eq!(
+            asked("lanes delete", &line),
+            "lanes delete q k --store postgres://db/x --store=redis://h/"
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! Lanes that run too long, fail again and again, or stand still.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use seriatim::Timestamp;
+use seriatim::store::LaneState;
+
+use super::finding::{Finding, Severity};
+use super::look::Seen;
+use crate::app::running::{Running, age, stands_out};
+use crate::base::text::{count, cut, one_line};
+use crate::base::time::length;
+
+/// From so many retries on a lane fails again and again.
+const RETRIES_MANY: i32 = 5;
+/// Lanes of one kind and queue that are named; the others are counted.
+const NAMED_MAX: usize = 3;
+/// Columns of an error that are shown.
+const ERROR_COLUMNS: usize = 120;
+
+pub(super) fn check(seen: &Seen) -> Vec<Finding> {
+    let slow = grouped(seen.running.iter().filter(|one| is_slow(one, seen)));
+    let mut findings: Vec<Finding> =
+        slow.into_iter().map(|(queue, lanes)| tell_slow(queue, &lanes, seen.now)).collect();
+    let held = seen.troubled.iter().filter(|one| one.lane.state == LaneState::Held);
+    findings.extend(grouped(held).into_iter().map(|(queue, lanes)| tell_held(queue, &lanes)));
+    let paused = seen.troubled.iter().filter(|one| one.lane.state == LaneState::Paused);
+    findings.extend(grouped(paused).into_iter().map(|(queue, lanes)| tell_paused(queue, &lanes)));
+    let failing = seen
+        .troubled
+        .iter()
+        .filter(|one| one.lane.retry_count >= RETRIES_MANY && one.lane.state != LaneState::Held);
+    findings.extend(grouped(failing).into_iter().map(|(queue, lanes)| tell_failing(queue, &lanes)));
+    findings
+}
+
+fn grouped<'a>(lanes: impl Iterator<Item = &'a Running>) -> BTreeMap<&'a str, Vec<&'a Running>> {
+    let mut groups: BTreeMap<&str, Vec<&Running>> = BTreeMap::new();
+    for lane in lanes {
+        groups.entry(&lane.queue).or_default().push(lane);
+    }
+    groups
+}
+
+fn is_slow(one: &Running, seen: &Seen) -> bool {
+    let mut ages: Vec<Duration> = seen
+        .running
+        .iter()
+        .filter(|other| other.queue == one.queue)
+        .map(|other| age(other, seen.now))
+        .collect();
+    ages.sort_unstable();
+    let middle = ages.get(ages.len() / 2).copied().unwrap_or_default();
+    stands_out(age(one, seen.now), middle)
+}
+
+/// Some of their keys; for lanes without one their names.
+fn names(lanes: &[&Running]) -> String {
+    let name = |one: &&Running| match one.lane.key.as_deref() {
+        Some(key) => format!("{:?}", one_line(key)),
+        None => one.lane.lane.to_string(),
+    };
+    let named: Vec<String> = lanes.iter().take(NAMED_MAX).map(name).collect();
+    match lanes.len().saturating_sub(NAMED_MAX) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+fn tell_slow(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
+    let longest = lanes.iter().map(|one| age(one, now)).max().unwrap_or_default();
+    let found = format!(
+        "{} far longer than others, up to {}: {}",
+        if lanes.len() == 1 {
+            "1 lane runs".to_owned()
+        } else {
+            format!("{} lanes run", lanes.len())
+        },
+        length(longest),
+        names(lanes)
+    );
+    let advice = format!(
+        "`seriatim lanes {queue} show KEY` tells its progress and jobs, `seriatim jobs cancel ID` ends it; a `timeout` would have"
+    );
+    Finding::new(Severity::Warning, format!("queue {queue}"), found, advice)
+}
+
+fn tell_held(queue: &str, lanes: &[&Running]) -> Finding {
+    let found = format!("{} held, its retries used up: {}", are(lanes.len()), names(lanes));
+    let advice = format!(
+        "look at its error (`seriatim lanes {queue} show KEY`), then `seriatim lanes {queue} retry KEY`"
+    );
+    Finding::new(Severity::Serious, format!("queue {queue}"), found, advice)
+}
+
+fn tell_paused(queue: &str, lanes: &[&Running]) -> Finding {
+    let found = format!("{} paused: {}", are(lanes.len()), names(lanes));
+    let advice = format!("`seriatim lanes {queue} resume KEY` when it may go on");
+    Finding::new(Severity::Warning, format!("queue {queue}"), found, advice)
+}
+
+fn tell_failing(queue: &str, lanes: &[&Running]) -> Finding {
+    let most = lanes.iter().map(|one| one.lane.retry_count).max().unwrap_or_default();
+    let error =
+        lanes.first().and_then(|one| one.lane.error.as_deref()).unwrap_or("no error is known");
+    let found = format!(
+        "{} failed up to {} times: {}; {}",
+        count(lanes.len() as u64, "lane"),
+        most + 1,
+        names(lanes),
+        cut(error, ERROR_COLUMNS)
+    );
+    let advice = format!(
+        "mend the cause; `seriatim lanes {queue} --by retries` lists them, `seriatim queues bury-failed {queue}` gives them up"
+    );
+    Finding::new(Severity::Warning, format!("queue {queue}"), found, advice)
+}
+
+fn are(lanes: usize) -> String {
+    if lanes == 1 { "1 lane is".to_owned() } else { format!("{lanes} lanes are") }
+}

@@ -1,0 +1,76 @@
+//! `seriatim doctor`: what is stuck, failing, slow or misconfigured, and what to do about it.
+
+mod bound;
+mod definitions;
+mod finding;
+mod lanes;
+mod look;
+mod nodes;
+mod place;
+mod queues;
+mod troubles;
+
+use clap::Args;
+use serde_json::json;
+
+use super::args::Common;
+use crate::base::text::{count, one_line};
+use crate::cli::output::table::{Tone, coloured};
+use crate::cli::output::{Failure, Terminal, say};
+use finding::{Finding, Severity};
+
+#[derive(Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Doctor {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let config = self.common.store.config()?;
+        let url = self.common.store.url_with(&config);
+        let seen = self.common.store.using(async |store| look::look(&*store, config).await).await?;
+        let mut findings = place::check(&url);
+        findings.extend(look::check_clock(&seen));
+        findings.extend(definitions::check(&seen)?);
+        findings.extend(nodes::check(&seen));
+        findings.extend(troubles::check(&seen));
+        findings.extend(bound::check(&seen));
+        findings.extend(queues::check(&seen));
+        findings.extend(lanes::check(&seen));
+        findings.sort_by_key(|finding| finding.severity);
+        let serious = findings.iter().filter(|f| f.severity == Severity::Serious).count();
+        if self.common.json {
+            say(json!({ "healthy": serious == 0, "findings": findings }));
+        } else {
+            tell(&findings, &seen);
+        }
+        if serious > 0 { Err(Failure::silent()) } else { Ok(()) }
+    }
+}
+
+fn tell(findings: &[Finding], seen: &look::Seen) {
+    let terminal = Terminal::of_stdout();
+    for finding in findings {
+        let (mark, tone) = match finding.severity {
+            Severity::Serious => ("serious", Tone::Bad),
+            Severity::Warning => ("warning", Tone::Warn),
+            Severity::Notice => ("notice", Tone::Faint),
+        };
+        let mark = format!("{mark:<7}");
+        let mark = if terminal.colour { coloured(&mark, tone) } else { mark };
+        say(format!("{mark}  {}: {}", one_line(&finding.about), one_line(&finding.found)));
+        say(format!("         {}", one_line(&finding.advice)));
+    }
+    let looked = format!(
+        "looked at {}, {}, {} and {}",
+        count(seen.queues.len() as u64, "queue"),
+        count(seen.nodes.len() as u64, "node"),
+        count(seen.running.len() as u64, "claimed lane"),
+        count(seen.troubled.len() as u64, "failing, held or paused one"),
+    );
+    match findings.len() as u64 {
+        0 => say(format!("all is well ({looked})")),
+        found => say(format!("{} ({looked})", count(found, "finding"))),
+    }
+}

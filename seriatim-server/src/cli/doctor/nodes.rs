@@ -1,0 +1,116 @@
+//! Nodes that are gone, and queues that no node works on.
+
+use std::time::Duration;
+
+use seriatim::Timestamp;
+use seriatim::store::{NodeState, NodeView, QueueStats};
+
+use super::finding::{Finding, Severity};
+use super::look::Seen;
+use crate::app::nodes::{is_gone, is_late};
+use crate::base::text::count;
+use crate::base::time::{length, relative};
+
+/// A queue whose oldest due lane waits so long lags.
+pub(super) const LAG_MAX: Duration = Duration::from_secs(60);
+
+pub(super) fn check(seen: &Seen) -> Vec<Finding> {
+    let gone = seen.nodes.iter().filter_map(|node| gone(node, seen));
+    let queues = seen.stats.iter().filter_map(|queue| unattended(queue, seen));
+    gone.chain(queues).chain(versions(seen)).collect()
+}
+
+/// Whether it takes work.
+fn works(node: &NodeView, now: Timestamp) -> bool {
+    !node.dead && !is_late(node, now) && node.command.is_none()
+}
+
+fn gone(node: &NodeView, seen: &Seen) -> Option<Finding> {
+    let holds = seen.running.iter().filter(|one| one.lane.node.as_ref() == Some(&node.info.id));
+    let holds = holds.count() as u64;
+    if !(node.dead || is_late(node, seen.now)) || holds == 0 {
+        return None;
+    }
+    let what = match node.state(seen.now) {
+        NodeState::Stopped => "has stopped",
+        NodeState::Dead => "is dead",
+        _ if is_gone(node) => "is gone: its process does not run any more",
+        _ => "is past its lease",
+    };
+    let found = format!(
+        "{what} (last beat {}) and still holds {}",
+        relative(seen.now, node.heartbeat_at),
+        count(holds, "lane")
+    );
+    let advice = if seen.nodes.iter().any(|other| !other.dead && !is_late(other, seen.now)) {
+        "a living node takes them over within seconds; if this stays, look at the logs of the nodes"
+    } else {
+        "no node lives that could take them over: start `seriatim serve`"
+    };
+    Some(Finding::new(Severity::Serious, format!("node {}", node.info.id), found, advice))
+}
+
+fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
+    let name = &*queue.queue;
+    let about = format!("queue {name}");
+    let attended = seen
+        .nodes
+        .iter()
+        .any(|node| works(node, seen.now) && node.info.queues.iter().any(|queue| queue == name));
+    if queue.paused || queue.jobs == 0 {
+        return None;
+    }
+    let lag = length(queue.lag);
+    match (attended, queue.lag >= LAG_MAX) {
+        (false, true) => Some(Finding::new(
+            Severity::Serious,
+            about,
+            format!(
+                "no node works on it; {} there, the oldest due since {lag}",
+                if queue.jobs == 1 {
+                    "1 job is".to_owned()
+                } else {
+                    format!("{} jobs are", queue.jobs)
+                }
+            ),
+            format!(
+                "add [[workers]] for {name} and start `seriatim serve`; if it has some, see in `seriatim nodes` whether they are dead or quiet"
+            ),
+        )),
+        (false, false) => Some(Finding::new(
+            Severity::Notice,
+            about,
+            format!("has {}, and no node works on it", count(queue.jobs, "job")),
+            format!("add [[workers]] for {name} and start `seriatim serve`"),
+        )),
+        (true, true) => Some(Finding::new(
+            Severity::Warning,
+            about,
+            format!("its oldest due lane has been waiting for {lag}"),
+            match queue.claimed {
+                0 => {
+                    "nothing of it runs: see here and in the log of its nodes whether its worker cannot start; else raise `concurrency` or start more nodes"
+                }
+                _ => {
+                    "its nodes do not keep up: raise `concurrency`, start more nodes, or see below what is slow"
+                }
+            },
+        )),
+        (true, false) => None,
+    }
+}
+
+fn versions(seen: &Seen) -> Option<Finding> {
+    let living = seen.nodes.iter().filter(|node| !node.dead && !is_late(node, seen.now));
+    let mut versions: Vec<&str> = living.map(|node| node.info.version.as_str()).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    (versions.len() > 1).then(|| {
+        Finding::new(
+            Severity::Notice,
+            "nodes",
+            format!("run different versions: {}", versions.join(", ")),
+            "finish the upgrade",
+        )
+    })
+}

@@ -1,0 +1,74 @@
+//! Queues that stand still or bury much.
+
+use std::time::Duration;
+
+use seriatim::store::QueueStats;
+
+use super::finding::{Finding, Severity};
+use super::look::Seen;
+use crate::base::text::{count, cut};
+
+/// What has died in this time counts as new.
+const NEW: Duration = Duration::from_secs(3_600);
+/// From this part of its cap on a morgue is nearly full.
+const NEARLY_FULL_PERCENT: u64 = 80;
+/// Columns of an error that are shown.
+const ERROR_COLUMNS: usize = 120;
+
+pub(super) fn check(seen: &Seen) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = seen.stats.iter().filter_map(paused).collect();
+    findings.extend(seen.stats.iter().filter_map(|queue| morgue(queue, seen)));
+    findings
+}
+
+fn paused(queue: &QueueStats) -> Option<Finding> {
+    (queue.paused && queue.jobs > 0).then(|| {
+        Finding::new(
+            Severity::Warning,
+            format!("queue {}", queue.queue),
+            format!("is paused, with {} waiting", count(queue.jobs, "job")),
+            format!("`seriatim queues resume {}` when it may go on", queue.queue),
+        )
+    })
+}
+
+fn morgue(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
+    if queue.dead == 0 {
+        return None;
+    }
+    let (name, about) = (&queue.queue, format!("queue {}", queue.queue));
+    let cap = seen.queue(name).map_or(u64::MAX, |view| view.queue.retain_dead_max);
+    if queue.dead >= cap / 100 * NEARLY_FULL_PERCENT && cap > 0 {
+        return Some(Finding::new(
+            Severity::Serious,
+            about,
+            format!(
+                "its morgue holds {} of at most {cap} dead jobs: when it is full the oldest are deleted",
+                queue.dead
+            ),
+            format!(
+                "`seriatim morgue {name}` shows them: requeue or delete them, or raise retain_dead_max"
+            ),
+        ));
+    }
+    let latest = seen.dead.iter().find(|(of, _)| of == name).map(|(_, jobs)| jobs.as_slice());
+    let latest = latest.unwrap_or_default();
+    let is_new = |at| seen.now.since(at) < NEW;
+    let new = latest.iter().filter(|job| job.finished_at.is_some_and(is_new)).count();
+    let error = latest.first().and_then(|job| job.error.as_deref()).unwrap_or("no error is known");
+    let error = cut(error, ERROR_COLUMNS);
+    let advice = format!(
+        "`seriatim morgue {name}` shows them; when the cause is gone, `seriatim morgue {name} requeue --all`"
+    );
+    if new == 0 {
+        let found = format!("{} in the morgue", count(queue.dead, "job"));
+        return Some(Finding::new(Severity::Notice, about, found, advice));
+    }
+    let more = if new == latest.len() && (new as u64) < queue.dead { "at least " } else { "" };
+    let found = format!(
+        "{more}{} died within the last {}; the latest of: {error}",
+        count(new as u64, "job"),
+        seriatim::duration::format(NEW)
+    );
+    Some(Finding::new(Severity::Warning, about, found, advice))
+}

@@ -1,0 +1,43 @@
+//! What nodes tell of themselves.
+
+use seriatim::store::{Trouble, TroubleKind};
+
+use super::finding::{Finding, Severity};
+use super::look::Seen;
+use crate::app::troubles;
+
+pub(super) fn check(seen: &Seen) -> Vec<Finding> {
+    let told = troubles::of(&seen.nodes, seen.now);
+    let finding = |(node, trouble): (&seriatim::store::NodeView, &Trouble)| {
+        let (severity, advice) = judged(trouble.kind);
+        let about = match &trouble.queue {
+            Some(queue) => format!("queue {queue}"),
+            None => format!("node {}", node.info.id),
+        };
+        let found = format!("node {}: {}", node.info.id, troubles::line(trouble, seen.now));
+        Finding::new(severity, about, found, advice)
+    };
+    told.map(finding).collect()
+}
+
+fn judged(kind: TroubleKind) -> (Severity, &'static str) {
+    match kind {
+        TroubleKind::WorkerCannotStart => (
+            Severity::Serious,
+            "make the program run on that node (by hand: as its user, in its folder), or correct the [[workers]] entry and restart the node; its jobs wait meanwhile, uncounted",
+        ),
+        TroubleKind::WorkerSilent => (
+            Severity::Warning,
+            "see in the log of that node what the process says; does it flush its output? set `timeout` so that such a call ends",
+        ),
+        TroubleKind::QueueNotApplied => (
+            Severity::Warning,
+            "make the definition of that node and the one in the store agree, see `seriatim queues show`",
+        ),
+        TroubleKind::SettlesPutAside | TroubleKind::ClaimsPutAside => (
+            Severity::Serious,
+            "the store refuses it: see the log of that node, and look at the lane or queue that is named",
+        ),
+        _ => (Severity::Warning, "see the log of that node"),
+    }
+}

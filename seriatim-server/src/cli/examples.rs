@@ -1,0 +1,176 @@
+//! The examples of each command, for its help and its manual page.
+
+use clap::Command;
+
+/// A line of a shell, and what it does.
+type Example = (&'static str, &'static str);
+
+/// By command; a test reads each of them as the program would.
+const EXAMPLES: &[(&str, &[Example])] = &[
+    ("demo", &[("seriatim demo", "a proof in a few seconds")]),
+    (
+        "serve",
+        &[
+            ("seriatim serve", "with seriatim.toml of this folder"),
+            ("seriatim serve --config /etc/seriatim.toml --queues orders,mails", "only these"),
+            ("seriatim serve --log-level info,seriatim=debug", "with a line for each call"),
+        ],
+    ),
+    (
+        "push",
+        &[
+            ("seriatim push orders '{\"status\":\"paid\"}' --key order-42", "in order by key"),
+            ("seriatim push mails '{\"to\":\"a@example.com\"}' --in 10m", "later"),
+            ("seriatim push orders --file jobs.ndjson", "one JSON object on each line"),
+            ("seriatim push orders --file jobs.ndjson --from-line 4001", "the rest of it"),
+        ],
+    ),
+    ("stats", &[("seriatim stats", "a table"), ("seriatim stats --json", "for programs")]),
+    ("top", &[("seriatim top", "live"), ("seriatim top --once", "one frame, as text")]),
+    (
+        "queues",
+        &[
+            ("seriatim queues list", "all of them"),
+            ("seriatim queues show orders", "one in full"),
+            ("seriatim queues pause orders", "no new claims"),
+            ("seriatim queues drain orders --yes", "delete what waits"),
+            ("seriatim queues delete orders --yes", "the queue and all that is in it"),
+        ],
+    ),
+    (
+        "morgue",
+        &[
+            ("seriatim morgue list orders", "the dead jobs, the newest first"),
+            ("seriatim morgue requeue orders --key order-42", "try those of a key again"),
+            ("seriatim morgue delete orders --all --yes", "delete all of them"),
+        ],
+    ),
+    (
+        "lanes",
+        &[
+            ("seriatim lanes list orders --by retries", "those that fail most"),
+            ("seriatim lanes show orders order-42", "what runs and waits for a key"),
+            ("seriatim lanes retry orders order-42", "make it due now"),
+            ("seriatim lanes release orders order-42", "take it from a worker that hangs"),
+        ],
+    ),
+    (
+        "jobs",
+        &[
+            ("seriatim jobs list --queue orders --state queued", "those that wait"),
+            ("seriatim jobs show 01a1fd59-5e2c-7000-8001-000000000001", "one in full"),
+            ("seriatim jobs cancel 01a1fd59-5e2c-7000-8001-000000000001", "it shall not run"),
+        ],
+    ),
+    (
+        "nodes",
+        &[
+            ("seriatim nodes list", "who works, and on what"),
+            ("seriatim nodes quiet a", "node a takes no new work"),
+            ("seriatim nodes release remote:w1", "take all that worker w1 has claimed"),
+        ],
+    ),
+    ("cron", &[("seriatim cron list --config /etc/seriatim.toml", "what is due when")]),
+    ("config", &[("seriatim config check", "what is wrong with seriatim.toml, or what it says")]),
+    ("doctor", &[("seriatim doctor", "findings, and what to do about each")]),
+    (
+        "audit",
+        &[
+            ("seriatim audit verify audit.ndjson", "whether a line was changed or removed"),
+            ("seriatim audit verify audit.1.ndjson audit.ndjson", "one log that was rotated"),
+        ],
+    ),
+    ("migrate", &[("seriatim migrate --store postgres://db/jobs", "before a new version starts")]),
+    (
+        "completions",
+        &[(
+            "seriatim completions bash > ~/.local/share/bash-completion/completions/seriatim",
+            "for bash",
+        )],
+    ),
+    ("openapi", &[("seriatim openapi > openapi.json", "for a generator of clients")]),
+    ("man", &[("seriatim man push | man -l -", "the page of one command")]),
+    ("bench", &[("seriatim bench --store sqlite:/tmp/bench.db --jobs 10000", "a short one")]),
+    (
+        "check",
+        &[
+            ("seriatim serve --history history.ndjson", "records"),
+            ("seriatim check history.ndjson", "judges"),
+        ],
+    ),
+];
+
+/// Adds them to the help of the commands.
+pub(crate) fn add(program: Command) -> Command {
+    EXAMPLES.iter().fold(program, |program, (name, examples)| {
+        program.mut_subcommand(name, |command| command.after_help(written(examples)))
+    })
+}
+
+fn written(examples: &[Example]) -> String {
+    let wide = examples.iter().map(|(line, _)| line.chars().count()).max().unwrap_or_default();
+    let lines = examples.iter().map(|(line, what)| format!("  {line:<wide$}  # {what}"));
+    format!("Examples:\n{}", lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// Those of a command; of the program itself those to begin with.
+pub(super) fn of(name: &str) -> Vec<Example> {
+    let own = EXAMPLES.iter().find(|(command, _)| *command == name);
+    let begin = || EXAMPLES.iter().filter_map(|(_, examples)| examples.first().copied());
+    own.map_or_else(|| begin().collect(), |(_, examples)| examples.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// The words of a line of a shell: quotes are taken away; what is behind `>` and `|` is the shell's.
+    fn words(line: &str) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        let (mut word, mut quoted) = (String::new(), false);
+        for c in line.chars() {
+            match c {
+                '\'' => quoted = !quoted,
+                ' ' if !quoted => words.push(std::mem::take(&mut word)),
+                '>' | '|' if !quoted => break,
+                c => word.push(c),
+            }
+        }
+        words.extend((!word.is_empty()).then_some(word));
+        words
+    }
+
+    #[test]
+    fn every_command_has_examples_and_the_program_understands_each() {
+        let program = add(crate::cli::Cli::command());
+        for command in program.get_subcommands() {
+            let examples = of(command.get_name());
+            assert!(EXAMPLES.iter().any(|(name, _)| *name == command.get_name()), "{command}");
+            let help = command.clone().render_help().to_string();
+            for (line, _) in examples {
+                assert!(help.contains(line), "{line}: {help}");
+                let words = words(line).into_iter().map(Into::into).collect();
+                let words = super::super::grammar::normal(&program, words);
+                let read = program.clone().try_get_matches_from(words);
+                assert!(read.is_ok(), "{line}: {}", read.unwrap_err());
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_that_looks_at_a_store_takes_the_same_two_flags() {
+        // They know neither a store nor a configuration.
+        let without = ["demo", "check", "audit", "completions", "openapi", "man"];
+        let mut program = add(crate::cli::Cli::command());
+        program.build();
+        for command in program.get_subcommands().filter(|command| command.get_name() != "help") {
+            let takes = |flag: &str| command.get_arguments().any(|a| a.get_long() == Some(flag));
+            let wanted = !without.contains(&command.get_name());
+            for flag in ["config", "store"] {
+                assert_eq!(takes(flag), wanted, "{} --{flag}", command.get_name());
+            }
+        }
+    }
+}

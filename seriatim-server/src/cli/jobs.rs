@@ -1,0 +1,319 @@
+//! `seriatim jobs`: jobs in any state, one in full, and what is done to one.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use seriatim::store::{Cancel, Cancelled, Change, JobState, JobView, LaneView};
+use seriatim::{JobId, Mode, Store, Timestamp};
+
+use super::args::{Common, PageArgs, Yes, duration};
+use super::tones::{lane_state, of_job};
+use crate::app::find;
+use crate::app::job_pages::{self, Status, Wanted};
+use crate::app::jobs::{amended, deleted, retried, waiting};
+use crate::app::words::state_name;
+use crate::base::text::{one_line, retries_in_words};
+use crate::base::time::{self, absolute, relative};
+use crate::cli::output::fields::Fields;
+use crate::cli::output::table::{Cell, Column, Table, Tone};
+use crate::cli::output::{Failure, Terminal, hint, say};
+use crate::protocol::document;
+
+#[derive(Args)]
+#[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
+pub(crate) struct Jobs {
+    #[command(flatten)]
+    common: Common,
+    /// Only of this queue
+    #[arg(long)]
+    queue: Option<String>,
+    /// In which state
+    #[arg(long, value_enum, default_value_t = Status::Live)]
+    state: Status,
+    /// Only of this key
+    #[arg(long)]
+    key: Option<String>,
+    #[command(flatten)]
+    page: PageArgs,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Shows one job in full
+    Show {
+        /// The job
+        id: JobId,
+    },
+    /// Cancels jobs: waiting ones at once, running ones when their handler looks
+    Cancel {
+        /// The jobs
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<JobId>,
+    },
+    /// Makes a waiting job due at another time (its lane, in `accumulate`)
+    Reschedule {
+        /// The job
+        id: JobId,
+        #[command(flatten)]
+        when: When,
+    },
+    /// Binds a waiting job to a node, or to none (its lane, in `accumulate` and `fifo`)
+    Reassign {
+        /// The job
+        id: JobId,
+        #[command(flatten)]
+        to: To,
+    },
+    /// Makes a waiting job due now; sends a dead one back to its queue
+    Retry {
+        /// The job
+        id: JobId,
+    },
+    /// Deletes a waiting or a dead job, without a trace
+    Delete {
+        /// The job
+        id: JobId,
+        #[command(flatten)]
+        yes: Yes,
+    },
+}
+
+#[derive(Args, Clone, Copy)]
+#[group(required = true, multiple = false)]
+struct When {
+    /// After this long: 250ms, 10s, 5m, 1h, 3d
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    r#in: Option<Duration>,
+    /// At this time: RFC 3339 or Unix seconds
+    #[arg(long, value_name = "TIME", value_parser = time::read)]
+    at: Option<Timestamp>,
+}
+
+#[derive(Args, Clone)]
+#[group(required = true, multiple = false)]
+struct To {
+    /// The configured name of the node
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// Any node may take it
+    #[arg(long)]
+    anyone: bool,
+}
+
+impl Jobs {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let json = self.common.json;
+        self.common
+            .store
+            .using(async |store| {
+                let store = &*store;
+                match &self.action {
+                    None => self.list(store).await,
+                    Some(Action::Show { id }) => {
+                        show_job(store, &find::job(store, *id).await?, json).await
+                    }
+                    Some(Action::Cancel { ids }) => cancel(store, ids, json).await,
+                    Some(Action::Reschedule { id, when }) => {
+                        let at = match (when.at, when.r#in) {
+                            (Some(at), _) => at,
+                            (None, wait) => store.now().await? + wait.unwrap_or_default(),
+                        };
+                        amend(store, *id, Change::RunAt(at), json).await
+                    }
+                    Some(Action::Reassign { id, to }) => {
+                        amend(store, *id, Change::Node(to.node.clone()), json).await
+                    }
+                    Some(Action::Retry { id }) => retry(store, *id, json).await,
+                    Some(Action::Delete { id, yes }) => delete(store, *id, *yes, json).await,
+                }
+            })
+            .await
+    }
+
+    async fn list(&self, store: &dyn Store) -> Result<(), Failure> {
+        if let Some(queue) = &self.queue {
+            find::queue(store, queue).await?;
+        }
+        let wanted = Wanted {
+            queue: self.queue.as_deref(),
+            status: self.state,
+            key: self.key.as_deref(),
+            after: self.page.after.as_deref(),
+            rows_max: self.page.rows_max(),
+        };
+        let page = job_pages::page(store, wanted).await?;
+        if self.common.json {
+            say(document::page("jobs", &page, document::job));
+            return Ok(());
+        }
+        if page.rows.is_empty() {
+            say("no such jobs here");
+        } else {
+            say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
+        }
+        if let Some(next) = page.next {
+            hint(format!("more: --after {next}"));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn table(jobs: &[JobView], now: Timestamp) -> Table {
+    let mut table = Table::new(&[
+        ("job", Column::Name),
+        ("queue", Column::Name),
+        ("key", Column::Text),
+        ("status", Column::Name),
+        ("when", Column::Name),
+        ("attempt", Column::Number),
+        ("payload", Column::Text),
+        ("error", Column::Text),
+    ]);
+    for job in jobs {
+        let when = match job.state {
+            JobState::Queued => job.run_at,
+            JobState::Running => job.started_at.unwrap_or(job.run_at),
+            _ => job.finished_at.unwrap_or(job.run_at),
+        };
+        table.row(vec![
+            job.id.to_string().into(),
+            (&*job.queue).into(),
+            job.key.as_deref().unwrap_or("").into(),
+            Cell::toned(state_name(job.state), of_job(job.state)),
+            relative(now, when).into(),
+            job.attempt.to_string().into(),
+            String::from_utf8_lossy(job.payload.as_bytes()).into(),
+            Cell::toned(job.error.as_deref().unwrap_or(""), Tone::Bad),
+        ]);
+    }
+    table
+}
+
+/// Says all that is known of a job.
+pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Result<(), Failure> {
+    if json {
+        say(document::job(job));
+        return Ok(());
+    }
+    let now = store.now().await?;
+    let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
+    let options = job.options.as_deref().map(serde_json::to_string);
+    let lane = waits_in(store, job).await.map(|lane| lane_state(&lane, now).0);
+    let mut fields = Fields::default();
+    fields
+        .add("job", job.id.to_string())
+        .add("queue", &*job.queue)
+        .maybe("key", job.key.as_deref())
+        .maybe("task", job.task.as_deref())
+        .add("status", state_name(job.state))
+        .maybe("lane", lane)
+        .maybe("cancel", job.cancel_requested.then_some("requested"))
+        .add("payload", String::from_utf8_lossy(job.payload.as_bytes()))
+        .add("score", job.score.to_string())
+        .add("priority", job.priority.to_string())
+        .add("run at", when(job.run_at))
+        .add("attempt", job.attempt.to_string())
+        .add("retry count", retries_in_words(job.retry_count))
+        .add("crashes", job.crashes.to_string())
+        .maybe("error", job.error.as_deref())
+        .maybe("progress", job.progress.as_deref())
+        .add("created", when(job.created_at))
+        .maybe("started", job.started_at.map(when))
+        .maybe("heartbeat", job.heartbeat_at.map(when))
+        .maybe("finished", job.finished_at.map(when))
+        .maybe("options", options.and_then(Result::ok));
+    say(fields.render());
+    Ok(())
+}
+
+/// The lane of a waiting job: what it does decides when the job runs, and not `run_at` alone.
+async fn waits_in(store: &dyn Store, job: &JobView) -> Option<LaneView> {
+    let key = job.key.as_deref().filter(|_| job.state == JobState::Queued)?;
+    // It may have gone meanwhile, which is no failure of showing the job.
+    find::lane(store, &job.queue, key).await.ok()
+}
+
+async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<(), Failure> {
+    let cancelled = store.cancel(Cancel { now: None, jobs: ids.to_vec() }).await?;
+    let outcomes = ids.iter().zip(&cancelled);
+    if json {
+        let jobs: Vec<_> =
+            outcomes.map(|(id, outcome)| json!({ "job_id": id, "result": outcome })).collect();
+        say(json!({ "jobs": jobs }));
+    } else {
+        for (id, outcome) in outcomes {
+            say(match outcome {
+                Cancelled::Now => format!("{id} is canceled"),
+                Cancelled::Flagged => {
+                    format!("{id} runs: its handler is told at the next heartbeat of its node")
+                }
+                Cancelled::Ended => format!("{id} has ended already: nothing changed"),
+                Cancelled::Unknown => format!("{id} is not known"),
+            });
+        }
+    }
+    let unknown = cancelled.iter().filter(|outcome| **outcome == Cancelled::Unknown).count();
+    match unknown {
+        0 => Ok(()),
+        unknown => Err(Failure::failed(format!(
+            "{unknown} of {} ids are not known: `seriatim jobs` lists those that wait and run",
+            ids.len()
+        ))),
+    }
+}
+
+/// Changes a waiting job, and shows it.
+async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Result<(), Failure> {
+    let is_time = matches!(change, Change::RunAt(_));
+    let job = amended(store, id, change).await?;
+    let lane = match is_time && is_gathered(store, &job).await? {
+        true => waits_in(store, &job).await,
+        false => None,
+    };
+    if json {
+        let document = document::job(&job);
+        say(match lane.and_then(|lane| lane.due) {
+            Some(due) => document.with("lane_due", absolute(due)),
+            None => document,
+        });
+        return Ok(());
+    }
+    show_job(store, &job, false).await?;
+    if let Some(lane) = lane {
+        let now = store.now().await?;
+        let (state, key) = (lane_state(&lane, now).0, job.key.as_deref().unwrap_or_default());
+        hint(format!(
+            "in accumulate a key runs as one: all {} of {:?} are {state}, whatever their own run_at says",
+            lane.jobs,
+            one_line(key)
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the jobs of its key are handed over together, at the time of their lane.
+async fn is_gathered(store: &dyn Store, job: &JobView) -> Result<bool, Failure> {
+    Ok(find::queue(store, &job.queue).await?.queue.mode == Mode::Accumulate)
+}
+
+async fn retry(store: &dyn Store, id: JobId, json: bool) -> Result<(), Failure> {
+    show_job(store, &retried(store, id).await?, json).await
+}
+
+async fn delete(store: &dyn Store, id: JobId, yes: Yes, json: bool) -> Result<(), Failure> {
+    let job = find::job(store, id).await?;
+    if job.state != JobState::Dead {
+        waiting(&job)?;
+    }
+    yes.confirm(&format!("deletes the {} job {id}", state_name(job.state)))?;
+    deleted(store, &job).await?;
+    if json {
+        say(json!({ "job_id": id, "deleted": true }));
+    } else {
+        say(format!("{id} is deleted"));
+    }
+    Ok(())
+}

@@ -1,0 +1,326 @@
+//! `seriatim lanes`: the lanes of a queue, one in full, and what is done to one.
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use seriatim::store::{ClaimSelection, JobView, LaneAction, LaneSelection, LaneView, Page};
+use seriatim::{LaneId, Store, Timestamp};
+
+use super::args::{Common, PageArgs, Yes};
+use super::jobs;
+use super::tones::lane_state;
+use crate::app::error::Error;
+use crate::app::lane_pages;
+use crate::app::lanes as actions;
+use crate::app::range::By;
+use crate::app::{find, lane_jobs};
+use crate::base::text::{count, one_line, retries, retries_in_words};
+use crate::base::time::{absolute, relative};
+use crate::cli::output::fields::Fields;
+use crate::cli::output::table::{Cell, Column, Table, Tone};
+use crate::cli::output::{Failure, Terminal, hint, say};
+use crate::protocol::document;
+
+#[derive(Args)]
+#[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
+#[command(
+    override_usage = "seriatim lanes [list] QUEUE [OPTIONS]\n       seriatim lanes ACTION QUEUE KEY…"
+)]
+pub(crate) struct Lanes {
+    /// The queue
+    queue: String,
+    #[command(flatten)]
+    common: Common,
+    /// By what the lanes are listed; retries are those with a failure only, most first
+    #[arg(long, value_enum, default_value_t = By::Age)]
+    by: By,
+    /// Only those that are claimed: running, or prefetched by their node
+    #[arg(long)]
+    claimed: bool,
+    /// Only from here on: a key, a time or a retry count, as --by says
+    #[arg(long)]
+    from: Option<String>,
+    /// Only up to here, this one included
+    #[arg(long)]
+    to: Option<String>,
+    #[command(flatten)]
+    page: PageArgs,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Shows the lane of a key: its holder, progress and error, its jobs; or what became of them
+    Show {
+        /// The key
+        key: String,
+    },
+    /// Stops claims of lanes; a turn that runs goes on to its end
+    Pause(Which),
+    /// Lets paused and held lanes go on
+    Resume(Which),
+    /// Makes lanes due now; ends a hold
+    Retry(Which),
+    /// Takes claims from their holders: each counts as a crash, and the holder can settle no more
+    Release(Which),
+    /// Deletes all that waits in lanes
+    Delete {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        yes: Yes,
+    },
+}
+
+/// Which lanes.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Which {
+    /// Those of these keys
+    #[arg(value_name = "KEY")]
+    keys: Vec<String>,
+    /// The lane of this name, as the listing shows it: for jobs without a key
+    #[arg(long, value_name = "LANE")]
+    lane: Option<LaneId>,
+}
+
+impl Lanes {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        self.common
+            .store
+            .using(async |store| {
+                find::queue(&*store, &self.queue).await?;
+                match &self.action {
+                    None => self.list(&*store).await,
+                    Some(Action::Show { key }) => self.show(&*store, key).await,
+                    Some(Action::Pause(which)) => self.act(&*store, which, LaneAction::Pause).await,
+                    Some(Action::Resume(which)) => {
+                        self.act(&*store, which, LaneAction::Resume).await
+                    }
+                    Some(Action::Retry(which)) => {
+                        self.act(&*store, which, LaneAction::RunNow).await
+                    }
+                    Some(Action::Release(which)) => self.release(&*store, which).await,
+                    Some(Action::Delete { which, yes }) => {
+                        yes.confirm(&format!(
+                            "deletes all that waits in {} of {}",
+                            count(which.keys.len().max(1) as u64, "lane"),
+                            self.queue
+                        ))?;
+                        self.act(&*store, which, LaneAction::Delete).await
+                    }
+                }
+            })
+            .await
+    }
+
+    async fn list(&self, store: &dyn Store) -> Result<(), Failure> {
+        let page = self.page(store).await?;
+        if self.common.json {
+            say(document::page("lanes", &page, document::lane));
+            return Ok(());
+        }
+        if page.rows.is_empty() {
+            say(format!("no lanes of {} here", self.queue));
+        } else {
+            say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
+        }
+        if let Some(next) = page.next {
+            hint(format!("more: --after {next}"));
+        }
+        Ok(())
+    }
+
+    async fn page(&self, store: &dyn Store) -> Result<Page<LaneView>, Failure> {
+        let wanted = lane_pages::Wanted {
+            queue: &self.queue,
+            by: self.by,
+            claimed: self.claimed,
+            from: self.from.as_deref(),
+            to: self.to.as_deref(),
+            after: self.page.after.as_deref(),
+            rows_max: self.page.rows_max(),
+        };
+        Ok(lane_pages::page(store, wanted).await?)
+    }
+
+    async fn show(&self, store: &dyn Store, key: &str) -> Result<(), Failure> {
+        let Some(lane) = find::known_lane(store, &self.queue, key).await? else {
+            return self.show_ended(store, key).await;
+        };
+        let (claimed, waiting) = lane_jobs::of(store, &self.queue, key).await?;
+        if self.common.json {
+            say(lane_jobs::document(&self.queue, &lane, &claimed, &waiting));
+            return Ok(());
+        }
+        let now = store.now().await?;
+        say(in_full(&self.queue, &lane, now).render());
+        for (what, jobs) in [("claimed", &claimed), ("waiting", &waiting)] {
+            if !jobs.is_empty() {
+                say(format!("\n{what}:\n{}", jobs_table(jobs, now).render(Terminal::of_stdout())));
+            }
+        }
+        let left = lane.jobs.saturating_sub((claimed.len() + waiting.len()) as u64);
+        if left > 0 {
+            hint(format!(
+                "{} more: `seriatim jobs --queue {} --key {}`",
+                left,
+                self.queue,
+                one_line(key)
+            ));
+        }
+        Ok(())
+    }
+
+    /// Nothing is left to do for the key: mostly because it was done. So this is no error.
+    async fn show_ended(&self, store: &dyn Store, key: &str) -> Result<(), Failure> {
+        let ended = lane_jobs::ended(store, &self.queue, key).await?;
+        if self.common.json {
+            say(lane_jobs::document_of_ended(&self.queue, key, &ended));
+            return Ok(());
+        }
+        let (queue, shown) = (&self.queue, one_line(key));
+        say(format!("queue {queue} has nothing of key {shown:?} that waits or is claimed"));
+        if !ended.is_empty() {
+            let table = jobs::table(&ended, store.now().await?);
+            say(format!("\nended last:\n{}", table.render(Terminal::of_stdout())));
+            return Ok(());
+        }
+        let keeps = find::queue(store, queue).await?.queue.retention();
+        say(match keeps.is_zero() {
+            true => format!(
+                "none of it is dead, and {queue} keeps no finished jobs (retain_completed): what was pushed is done or cancelled"
+            ),
+            false => format!(
+                "none of it is dead, and none has ended in the last {}",
+                seriatim::duration::format(keeps)
+            ),
+        });
+        Ok(())
+    }
+
+    async fn act(
+        &self,
+        store: &dyn Store,
+        which: &Which,
+        action: LaneAction,
+    ) -> Result<(), Failure> {
+        let keys = which.keys.iter().map(|key| LaneSelection::Key(key.clone()));
+        let mut done = 0;
+        for lanes in keys.chain(which.lane.map(LaneSelection::Lane)) {
+            let acted = actions::act(store, &self.queue, lanes, action).await;
+            acted.map_err(|error| broken_off(error, done))?;
+            done += 1;
+        }
+        if self.common.json {
+            say(json!({ "count": done }));
+            return Ok(());
+        }
+        let (one, several) = match action {
+            LaneAction::Pause => ("is paused", "are paused"),
+            LaneAction::Resume => ("goes on", "go on"),
+            LaneAction::RunNow => ("is due now", "are due now"),
+            LaneAction::Bury => ("is buried", "are buried"),
+            LaneAction::Delete => ("is emptied", "are emptied"),
+        };
+        say(format!("{} {}", count(done, "lane"), if done == 1 { one } else { several }));
+        Ok(())
+    }
+
+    async fn release(&self, store: &dyn Store, which: &Which) -> Result<(), Failure> {
+        let queue = || self.queue.as_str().into();
+        let keys = which.keys.iter().cloned();
+        let keys = keys.map(|key| ClaimSelection::Key { queue: queue(), key });
+        let mut done = 0;
+        for claims in keys.chain(which.lane.map(ClaimSelection::Lane)) {
+            let released = actions::release(store, claims).await;
+            released.map_err(|error| broken_off(error, done))?;
+            done += 1;
+        }
+        say(match self.common.json {
+            true => json!({ "count": done }).to_string(),
+            false => format!("{} released", count(done, "lane")),
+        });
+        Ok(())
+    }
+}
+
+/// The failure, and how many lanes before it were done.
+fn broken_off(error: Error, done: u64) -> Failure {
+    let failure = Failure::from(error);
+    if done == 0 {
+        return failure;
+    }
+    let told = format!("{failure} ({} before it done)", count(done, "lane"));
+    failure.reworded(told)
+}
+
+fn table(lanes: &[LaneView], now: Timestamp) -> Table {
+    let mut table = Table::new(&[
+        ("lane", Column::Name),
+        ("key", Column::Text),
+        ("state", Column::Name),
+        ("jobs", Column::Number),
+        ("retry", Column::Number),
+        ("crashes", Column::Number),
+        ("node", Column::Text),
+        ("error", Column::Text),
+    ]);
+    for lane in lanes {
+        let (state, tone) = lane_state(lane, now);
+        let retry = if lane.retry_count < 0 { Tone::Faint } else { Tone::Warn };
+        table.row(vec![
+            lane.lane.to_string().into(),
+            lane.key.as_deref().unwrap_or("").into(),
+            Cell::toned(state, tone),
+            lane.jobs.to_string().into(),
+            Cell::toned(retries(lane.retry_count), retry),
+            Cell::trouble(u64::from(lane.crashes), Tone::Warn),
+            lane.node.as_ref().map_or("", |node| &*node.0).into(),
+            Cell::toned(lane.error.as_deref().unwrap_or(""), Tone::Bad),
+        ]);
+    }
+    table
+}
+
+fn in_full(queue: &str, lane: &LaneView, now: Timestamp) -> Fields {
+    let mut fields = Fields::default();
+    let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
+    fields
+        .add("lane", format!("{} of {queue}", lane.lane))
+        .maybe("key", lane.key.as_deref())
+        .add("state", lane_state(lane, now).0)
+        .maybe("due", lane.due.map(when))
+        .add("priority", lane.priority.to_string())
+        .add("jobs", lane.jobs.to_string())
+        .add("retry count", retries_in_words(lane.retry_count))
+        .add("crashes", lane.crashes.to_string())
+        .maybe("held by", lane.node.as_ref().map(|node| &*node.0))
+        .maybe("token", lane.token.map(|token| token.to_string()))
+        .maybe("since", lane.claimed_at.map(when))
+        .maybe("progress", lane.progress.as_deref())
+        .maybe("error", lane.error.as_deref());
+    fields
+}
+
+fn jobs_table(jobs: &[JobView], now: Timestamp) -> Table {
+    let mut table = Table::new(&[
+        ("job", Column::Name),
+        ("score", Column::Number),
+        ("run at", Column::Name),
+        ("attempt", Column::Number),
+        ("task", Column::Text),
+        ("payload", Column::Text),
+    ]);
+    for job in jobs {
+        table.row(vec![
+            job.id.to_string().into(),
+            job.score.to_string().into(),
+            relative(now, job.run_at).into(),
+            job.attempt.to_string().into(),
+            job.task.as_deref().unwrap_or("").into(),
+            String::from_utf8_lossy(job.payload.as_bytes()).into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,172 @@
+//! The commands, one file each.
+
+mod advice;
+mod args;
+mod audit;
+mod bench;
+mod check;
+mod completions;
+mod config_check;
+mod cron;
+mod deed;
+mod demo;
+mod doctor;
+mod examples;
+mod grammar;
+mod jobs;
+mod lanes;
+mod man;
+mod migrate;
+mod morgue;
+mod nodes;
+mod openapi;
+pub(crate) mod output;
+mod push;
+mod push_file;
+mod queues;
+mod serve;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod tones;
+mod top;
+mod troubles;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use output::Failure;
+
+/// Background jobs that run in order where order matters and in parallel everywhere else.
+#[derive(Parser)]
+#[command(name = "seriatim", version, about, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Runs order updates, out of order and in duplicate, through a real engine; ends with a proof
+    Demo(demo::Demo),
+    /// Runs workers on the queues of a store
+    Serve(serve::Serve),
+    /// Pushes jobs
+    Push(push::Push),
+    /// Shows the numbers of all queues
+    Stats(stats::Stats),
+    /// Shows queues, lanes and nodes, live
+    Top(top::Top),
+    /// Lists queues; shows, pauses, resumes one; acts on all its lanes
+    Queues(queues::Queues),
+    /// Lists the dead jobs of a queue; requeues, edits, deletes them
+    Morgue(morgue::Morgue),
+    /// Lists the lanes of a queue; shows, pauses, resumes, retries, deletes one
+    Lanes(lanes::Lanes),
+    /// Lists jobs; shows, cancels, reschedules, reassigns, retries, deletes one
+    Jobs(jobs::Jobs),
+    /// Lists nodes; shows, quiets, stops one
+    Nodes(nodes::Nodes),
+    /// Lists what is pushed by the clock, and when next
+    Cron(cron::CronArgs),
+    /// Checks the configuration
+    Config(config_check::ConfigArgs),
+    /// Says what is stuck, failing, slow or misconfigured, and what to do about it
+    Doctor(doctor::Doctor),
+    /// Creates or upgrades what a store keeps
+    Migrate(migrate::Migrate),
+    /// Prints the completions for a shell
+    Completions(completions::Completions),
+    /// Prints the OpenAPI document of the HTTP API
+    Openapi(openapi::Openapi),
+    /// Prints the manual page
+    Man(man::Man),
+    /// Measures a store: how fast jobs are pushed and drained
+    Bench(bench::Bench),
+    /// Judges recorded histories: overlaps, order, losses, duplicates
+    Check(check::Check),
+    /// Checks that an audit log is whole
+    Audit(audit::Audit),
+}
+
+impl Command {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::Demo(demo) => demo.run().await,
+            Self::Serve(serve) => serve.run().await,
+            Self::Push(push) => push.run().await,
+            Self::Stats(stats) => stats.run().await,
+            Self::Top(top) => top.run().await,
+            Self::Queues(queues) => queues.run().await,
+            Self::Morgue(morgue) => morgue.run().await,
+            Self::Lanes(lanes) => lanes.run().await,
+            Self::Jobs(jobs) => jobs.run().await,
+            Self::Nodes(nodes) => nodes.run().await,
+            Self::Cron(cron) => cron.run(),
+            Self::Config(config) => config.run().await,
+            Self::Doctor(doctor) => doctor.run().await,
+            Self::Migrate(migrate) => migrate.run().await,
+            Self::Completions(completions) => {
+                completions.run(program());
+                Ok(())
+            }
+            Self::Openapi(openapi::Openapi {}) => {
+                openapi::Openapi::run();
+                Ok(())
+            }
+            Self::Man(man) => man.run(program()),
+            Self::Bench(bench) => bench.run().await,
+            Self::Check(check) => check.run(),
+            Self::Audit(audit) => audit.run(),
+        }
+    }
+}
+
+/// The program `seriatim`, with the arguments of this process.
+pub(crate) fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let json = asks_for_json(&arguments);
+    run(arguments).unwrap_or_else(|failure| failure.report(json))
+}
+
+fn run(arguments: Vec<OsString>) -> Result<ExitCode, Failure> {
+    // Before anything reads one: a value that is not UTF-8 would make the readers of others panic.
+    crate::config::environment()?;
+    let json = asks_for_json(&arguments);
+    let program = program();
+    let read = program.clone();
+    let read = read.try_get_matches_from(grammar::normal(&program, arguments.clone()));
+    let read = read.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match read {
+        Ok(read) => read,
+        Err(error) if json && error.use_stderr() => return Err(misused(&error)),
+        // Help and version too: they are written, and the process ends.
+        Err(error) => error.exit(),
+    };
+    deed::audit(&matches, &arguments)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    runtime.block_on(cli.command.run()).map(|()| ExitCode::SUCCESS)
+}
+
+/// The program's commands and flags, with examples.
+fn program() -> clap::Command {
+    examples::add(Cli::command())
+}
+
+/// Whether `--json` stands among the arguments: known also when they cannot be understood.
+fn asks_for_json(arguments: &[OsString]) -> bool {
+    arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
+}
+
+/// What clap says of wrong arguments, for programs.
+fn misused(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let mut paragraphs = text.split("\n\n").map(str::trim);
+    let message = paragraphs.next().unwrap_or_default();
+    let hint = paragraphs.find_map(|paragraph| paragraph.strip_prefix("tip: "));
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    Failure::usage(message).with_hint(hint.map(str::to_owned))
+}

@@ -1,0 +1,259 @@
+//! `seriatim morgue`: the dead jobs of a queue.
+
+use std::collections::BTreeSet;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use seriatim::store::{JobState, JobView, Push, Selected, Selection};
+use seriatim::{Job, JobId, Payload, RunAt, Store, Timestamp};
+
+use super::args::{Common, PageArgs, Yes};
+use super::jobs::show_job;
+use crate::app::act::{self, Bulk};
+use crate::app::find;
+use crate::app::morgue::{self, By};
+use crate::app::words::state_name;
+use crate::base::text::count;
+use crate::base::time::relative;
+use crate::cli::output::table::{Cell, Column, Table, Tone};
+use crate::cli::output::{Failure, Terminal, hint, say};
+use crate::protocol::document;
+
+#[derive(Args)]
+#[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
+#[command(
+    override_usage = "seriatim morgue [list] QUEUE [OPTIONS]\n       seriatim morgue ACTION QUEUE ID…"
+)]
+pub(crate) struct Morgue {
+    /// The queue
+    queue: String,
+    #[command(flatten)]
+    common: Common,
+    /// By what the dead are listed: time is newest first
+    #[arg(long, value_enum, default_value_t = By::Time)]
+    by: By,
+    /// Only of this key
+    #[arg(long)]
+    key: Option<String>,
+    #[command(flatten)]
+    page: PageArgs,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Shows one dead job in full
+    Show {
+        /// The job
+        id: JobId,
+    },
+    /// Sends dead jobs back to their queue, due now
+    Requeue {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Deletes dead jobs
+    Delete {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        yes: Yes,
+    },
+    /// Pushes a dead job again with another payload, and takes the dead one away
+    Edit {
+        /// The job
+        id: JobId,
+        /// The new payload: a JSON document
+        #[arg(long, value_name = "JSON")]
+        payload: String,
+    },
+}
+
+/// Which dead jobs.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Which {
+    /// These
+    #[arg(value_name = "ID")]
+    ids: Vec<JobId>,
+    /// All of this key; may be repeated
+    #[arg(long = "key", value_name = "KEY")]
+    keys: Vec<String>,
+    /// All of the queue
+    #[arg(long)]
+    all: bool,
+}
+
+impl Which {
+    fn selection(&self) -> Selection {
+        match self {
+            Self { all: true, .. } => Selection::All,
+            Self { keys, .. } if !keys.is_empty() => Selection::Keys(keys.clone()),
+            Self { ids, .. } => Selection::Jobs(ids.clone()),
+        }
+    }
+
+    fn in_words(&self, queue: &str, dead: u64) -> String {
+        match self.selection() {
+            Selection::All if dead == 1 => format!("the 1 dead job of {queue}"),
+            Selection::All => format!("all {dead} dead jobs of {queue}"),
+            Selection::Keys(keys) => {
+                format!("the dead jobs of {} of {queue}", count(keys.len() as u64, "key"))
+            }
+            Selection::Jobs(ids) => format!("{} of {queue}", count(ids.len() as u64, "dead job")),
+        }
+    }
+}
+
+impl Morgue {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        self.common
+            .store
+            .using(async |store| match &self.action {
+                None => self.list(&*store).await,
+                Some(Action::Show { id }) => {
+                    show_job(&*store, &dead_job(&*store, &self.queue, *id).await?, self.common.json)
+                        .await
+                }
+                Some(Action::Requeue { which }) => self.requeue(&*store, which).await,
+                Some(Action::Delete { which, yes }) => self.delete(&*store, which, *yes).await,
+                Some(Action::Edit { id, payload }) => self.edit(&*store, *id, payload).await,
+            })
+            .await
+    }
+
+    async fn list(&self, store: &dyn Store) -> Result<(), Failure> {
+        let (key, after) = (self.key.clone(), self.page.after.clone());
+        let rows_max = self.page.rows_max();
+        let page = morgue::page(store, &self.queue, self.by, key, after, rows_max).await?;
+        if self.common.json {
+            say(document::page("jobs", &page, document::job));
+            return Ok(());
+        }
+        if page.rows.is_empty() {
+            say(format!("no dead jobs of {}", self.queue));
+            return Ok(());
+        }
+        say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
+        if let Some(next) = page.next {
+            hint(format!("more: --after {next}"));
+        }
+        Ok(())
+    }
+
+    async fn requeue(&self, store: &dyn Store, which: &Which) -> Result<(), Failure> {
+        find::queue(store, &self.queue).await?;
+        let acted = act::repeat(store, Bulk::Requeue(self.selected(which))).await?;
+        self.told(acted, which, "sent back")
+    }
+
+    async fn delete(&self, store: &dyn Store, which: &Which, yes: Yes) -> Result<(), Failure> {
+        let (_, figures) = find::queue_with_figures(store, &self.queue).await?;
+        let dead = figures.stats.dead;
+        if dead == 0 && which.ids.is_empty() {
+            say(match self.common.json {
+                true => json!({ "count": 0 }).to_string(),
+                false => format!("no dead jobs of {}: nothing to delete", self.queue),
+            });
+            return Ok(());
+        }
+        yes.confirm(&format!("deletes {}", which.in_words(&self.queue, dead)))?;
+        let acted = act::repeat(store, Bulk::DeleteDead(self.selected(which))).await?;
+        self.told(acted, which, "deleted")
+    }
+
+    fn selected(&self, which: &Which) -> Selected {
+        Selected { now: None, queue: self.queue.as_str().into(), which: which.selection() }
+    }
+
+    fn told(&self, acted: u64, which: &Which, done: &str) -> Result<(), Failure> {
+        if self.common.json {
+            say(json!({ "count": acted }));
+        } else {
+            say(format!("{} {done}", count(acted, "job")));
+        }
+        let ids: BTreeSet<&JobId> = which.ids.iter().collect();
+        let missing = (ids.len() as u64).saturating_sub(acted);
+        if missing > 0 {
+            return Err(Failure::failed(format!(
+                "{} not in the morgue of {}: `seriatim morgue {}` lists what is",
+                if missing == 1 { "1 id is".to_owned() } else { format!("{missing} ids are") },
+                self.queue,
+                self.queue
+            )));
+        }
+        Ok(())
+    }
+
+    /// Pushes first and deletes then, so that nothing is lost in between; the idempotency key makes
+    /// a repeat of an interrupted edit find what it had pushed.
+    async fn edit(&self, store: &dyn Store, id: JobId, payload: &str) -> Result<(), Failure> {
+        let payload = Payload::from_json_text(payload)?;
+        let dead = dead_job(store, &self.queue, id).await?;
+        let job = edited(&dead, payload, store.now().await?);
+        let pushed = store.push(Push { now: None, jobs: vec![job] }).await?;
+        let pushed = pushed.first().ok_or_else(|| Failure::failed("the push had no answer"))?;
+        let which = Selection::Jobs(vec![id]);
+        let selected = Selected { now: None, queue: self.queue.as_str().into(), which };
+        store.delete_dead(selected).await?;
+        let status = document::push_status(pushed.status);
+        if self.common.json {
+            say(json!({ "edited": id, "job_id": pushed.job_id, "status": status }));
+        } else {
+            say(format!("{id} is now {} ({status})", pushed.job_id));
+        }
+        Ok(())
+    }
+}
+
+/// The dead job of this id.
+async fn dead_job(store: &dyn Store, queue: &str, id: JobId) -> Result<JobView, Failure> {
+    find::queue(store, queue).await?;
+    let job = find::job(store, id).await?;
+    if job.state == JobState::Dead && &*job.queue == queue {
+        return Ok(job);
+    }
+    let what = match (&*job.queue == queue, job.state) {
+        (false, _) => format!("is one of queue {}", job.queue),
+        (true, state) => format!("is {}", state_name(state)),
+    };
+    Err(Failure::failed(format!(
+        "job {id} is not in the morgue of {queue}: it {what}; see `seriatim jobs show {id}`"
+    )))
+}
+
+/// The job as it is pushed again: due now, its score and what it overrides kept.
+fn edited(dead: &JobView, payload: Payload, now: Timestamp) -> Job {
+    let mut job = Job::with_payload(&*dead.queue, payload);
+    job.key = dead.key.as_deref().map(str::to_owned);
+    job.task = dead.task.as_deref().map(str::to_owned);
+    (job.score, job.priority, job.run_at) = (Some(dead.score), dead.priority, RunAt::Now);
+    job.options = dead.options.as_deref().cloned().unwrap_or_default();
+    // Its own would only find the dead job again; an expiry that has passed would end it at once.
+    job.options.idempotency_key = Some(format!("edit-{}", dead.id));
+    job.options.expires_at = job.options.expires_at.filter(|at| *at > now);
+    job
+}
+
+fn table(jobs: &[JobView], now: Timestamp) -> Table {
+    let mut table = Table::new(&[
+        ("job", Column::Name),
+        ("key", Column::Text),
+        ("died", Column::Name),
+        ("attempt", Column::Number),
+        ("payload", Column::Text),
+        ("error", Column::Text),
+    ]);
+    for job in jobs {
+        table.row(vec![
+            job.id.to_string().into(),
+            job.key.as_deref().unwrap_or("").into(),
+            job.finished_at.map(|at| relative(now, at)).unwrap_or_default().into(),
+            job.attempt.to_string().into(),
+            String::from_utf8_lossy(job.payload.as_bytes()).into(),
+            Cell::toned(job.error.as_deref().unwrap_or(""), Tone::Bad),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,210 @@
+//! `seriatim nodes`: the processes that work, and what they are told.
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use seriatim::store::{Command, NodeView, QueueStats};
+use seriatim::{Store, Timestamp};
+
+use super::args::Common;
+use super::tones::node_state;
+use super::troubles;
+use crate::app::nodes::{self, RUNNING_MAX, all, find, held_by, one, release, sorted};
+use crate::app::running::{Running, running};
+use crate::base::text::count;
+use crate::base::time::{absolute, length, relative};
+use crate::cli::output::fields::Fields;
+use crate::cli::output::table::{Cell, Column, Table};
+use crate::cli::output::{Failure, Terminal, say};
+use crate::protocol::document;
+
+#[derive(Args)]
+pub(crate) struct Nodes {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Shows one node and what it has claimed
+    Show {
+        /// The node's id, the beginning of it, or its name
+        node: String,
+    },
+    /// Tells a node to take no more work; what runs goes on
+    Quiet {
+        /// The node's id, the beginning of it, or its name
+        node: String,
+    },
+    /// Takes back what made a node quiet: it takes work again
+    Resume {
+        /// The node's id, the beginning of it, or its name
+        node: String,
+    },
+    /// Takes all claims from a node or remote worker: each counts as a crash
+    Release {
+        /// The node's id, the beginning of it, or its name
+        node: String,
+    },
+    /// Tells a node to finish what runs and exit
+    Stop {
+        /// The node's id, the beginning of it, or its name
+        node: String,
+    },
+}
+
+impl Nodes {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let json = self.common.json;
+        self.common
+            .store
+            .using(async |store| match &self.action {
+                None => list(&*store, json).await,
+                Some(Action::Show { node }) => show(&*store, node, json).await,
+                Some(Action::Quiet { node }) => tell(&*store, node, Command::Quiet, json).await,
+                Some(Action::Resume { node }) => tell(&*store, node, Command::Resume, json).await,
+                Some(Action::Release { node }) => {
+                    let (node, lanes) = release(&*store, node).await?;
+                    let lanes_of = count(lanes, "lane");
+                    say(match json {
+                        true => json!({ "node": node, "count": lanes }).to_string(),
+                        false => format!("{lanes_of} of {node} released"),
+                    });
+                    Ok(())
+                }
+                Some(Action::Stop { node }) => tell(&*store, node, Command::Stop, json).await,
+            })
+            .await
+    }
+}
+
+/// The queues that it works on, and which of them are paused.
+pub(super) fn queues_of<'a>(
+    node: &NodeView,
+    stats: impl Iterator<Item = &'a QueueStats> + Clone,
+) -> String {
+    let is_paused = |name: &str| stats.clone().any(|of| *of.queue == *name && of.paused);
+    let shown = |name: &String| match is_paused(name) {
+        true => format!("{name} (paused)"),
+        false => name.clone(),
+    };
+    node.info.queues.iter().map(shown).collect::<Vec<_>>().join(", ")
+}
+
+async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
+    if json {
+        say(all(store).await?);
+        return Ok(());
+    }
+    let (nodes, now) = (sorted(store).await?, store.now().await?);
+    let stats = store.stats(None).await?;
+    let running = running(store, &stats, RUNNING_MAX).await?;
+    if nodes.is_empty() {
+        say("no nodes: `seriatim serve` starts one");
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        ("node", Column::Name),
+        ("state", Column::Name),
+        ("busy", Column::Number),
+        ("running", Column::Number),
+        ("prefetched", Column::Number),
+        ("beat", Column::Name),
+        ("host", Column::Text),
+        ("pid", Column::Number),
+        ("queues", Column::Text),
+    ]);
+    for node in &nodes {
+        let (state, tone) = node_state(node, now);
+        let (turns, prefetched) = document::load(node, held_by(&running, node).len());
+        table.row(vec![
+            (&*node.info.id.0).into(),
+            Cell::toned(state, tone),
+            format!("{}/{}", node.info.busy, node.info.concurrency).into(),
+            turns.to_string().into(),
+            prefetched.to_string().into(),
+            relative(now, node.heartbeat_at).into(),
+            (&node.info.host).into(),
+            node.info.pid.to_string().into(),
+            queues_of(node, stats.iter()).into(),
+        ]);
+    }
+    say(table.render(Terminal::of_stdout()));
+    troubles::say_all(&nodes, now, None);
+    Ok(())
+}
+
+async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure> {
+    if json {
+        say(one(store, wanted).await?);
+        return Ok(());
+    }
+    let (node, now) = (find(store, wanted).await?, store.now().await?);
+    let stats = store.stats(None).await?;
+    let running = running(store, &stats, RUNNING_MAX).await?;
+    let held = held_by(&running, &node);
+    let (turns, prefetched) = document::load(&node, held.len());
+    let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
+    let info = &node.info;
+    let mut fields = Fields::default();
+    fields
+        .add("node", &*info.id.0)
+        .add("name", &*info.name)
+        .add("state", node_state(&node, now).0)
+        .add("process", format!("{} on {}, version {}", info.pid, info.host, info.version))
+        .add("busy", format!("{} of {}", count(info.busy.into(), "call"), info.concurrency))
+        .add("running", count(turns, "turn"))
+        .add("prefetched", count(prefetched, "turn"))
+        .add("queues", queues_of(&node, stats.iter()))
+        .add("started", when(info.started_at))
+        .add("beat", when(node.heartbeat_at))
+        .add("lease", seriatim::duration::format(info.lease));
+    say(fields.render());
+    troubles::say_all(std::slice::from_ref(&node), now, None);
+    if !held.is_empty() {
+        say(format!("\nclaimed:\n{}", lanes(&held, now).render(Terminal::of_stdout())));
+    }
+    Ok(())
+}
+
+fn lanes(held: &[&Running], now: Timestamp) -> Table {
+    let mut table = Table::new(&[
+        ("queue", Column::Name),
+        ("key", Column::Text),
+        ("jobs", Column::Number),
+        ("for", Column::Number),
+        ("progress", Column::Text),
+    ]);
+    for one in held {
+        let lane = &one.lane;
+        table.row(vec![
+            (&*one.queue).into(),
+            lane.key.as_deref().unwrap_or("").into(),
+            lane.jobs.to_string().into(),
+            lane.claimed_at.map(|at| length(now.since(at))).unwrap_or_default().into(),
+            lane.progress.as_deref().unwrap_or("").into(),
+        ]);
+    }
+    table
+}
+
+async fn tell(
+    store: &dyn Store,
+    wanted: &str,
+    command: Command,
+    json: bool,
+) -> Result<(), Failure> {
+    let node = nodes::command(store, wanted, command).await?;
+    if json {
+        say(json!({ "node": node, "command": command }));
+        return Ok(());
+    }
+    let what = match command {
+        Command::Quiet => "takes no more work",
+        Command::Stop => "finishes what runs and exits",
+        Command::Resume => "takes work again",
+    };
+    say(format!("{node} {what}: it learns it at its next heartbeat"));
+    Ok(())
+}

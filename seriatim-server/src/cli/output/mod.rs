@@ -1,0 +1,146 @@
+//! What people read: failures with their exit codes, tables, times, JSON documents, the log.
+
+pub(crate) mod fields;
+mod log;
+pub(crate) mod progress;
+pub(crate) mod table;
+mod terminal;
+
+use std::fmt;
+use std::io::Write;
+use std::process::ExitCode;
+
+use seriatim::ErrorKind;
+
+use crate::base::setup_error::SetupError;
+use crate::base::text;
+
+pub(crate) use log::start_log;
+pub(crate) use terminal::Terminal;
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// 1: it failed; 2: the request was wrong; 130: it was interrupted.
+    code: u8,
+    message: String,
+    kind: ErrorKind,
+    field: Option<String>,
+    hint: Option<String>,
+}
+
+impl Failure {
+    /// The exit code of what was told to stop before it was done, as shells have it of Ctrl-C.
+    pub(crate) const INTERRUPTED: u8 = 130;
+
+    pub(crate) fn interrupted(message: impl fmt::Display) -> Self {
+        Self::new(Self::INTERRUPTED, message, ErrorKind::Internal)
+    }
+
+    pub(crate) fn failed(message: impl fmt::Display) -> Self {
+        Self::of_kind(ErrorKind::Internal, message)
+    }
+
+    pub(crate) fn usage(message: impl fmt::Display) -> Self {
+        Self::of_kind(ErrorKind::Invalid, message)
+    }
+
+    /// What was named is not there.
+    pub(crate) fn missing(message: impl fmt::Display) -> Self {
+        Self::of_kind(ErrorKind::NotFound, message)
+    }
+
+    /// It cannot be done to what is there, as it is now.
+    pub(crate) fn conflict(message: impl fmt::Display) -> Self {
+        Self::of_kind(ErrorKind::Conflict, message)
+    }
+
+    fn new(code: u8, message: impl fmt::Display, kind: ErrorKind) -> Self {
+        Self { code, message: message.to_string(), kind, field: None, hint: None }
+    }
+
+    pub(crate) fn of_kind(kind: ErrorKind, message: impl fmt::Display) -> Self {
+        Self::new(if kind == ErrorKind::Invalid { 2 } else { 1 }, message, kind)
+    }
+
+    /// The same failure, told otherwise.
+    pub(crate) fn reworded(self, message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), ..self }
+    }
+
+    /// It failed, and all there is to say has been said.
+    pub(crate) fn silent() -> Self {
+        Self::failed("")
+    }
+
+    /// Adds what to do about it, for programs: people read it in the message.
+    pub(crate) fn with_hint(mut self, hint: Option<String>) -> Self {
+        self.hint = hint;
+        self
+    }
+
+    /// Tells it on stderr: in a sentence, or as a JSON object.
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
+        if !self.message.is_empty() {
+            let told = match json {
+                true => self.document().to_string(),
+                false => format!("seriatim: {}", self.told()),
+            };
+            let _ = writeln!(std::io::stderr(), "{told}");
+        }
+        ExitCode::from(self.code)
+    }
+
+    /// The message for a terminal: a file that it quotes moves no cursor and fills no screen.
+    pub(crate) fn told(&self) -> String {
+        text::message(&self.message)
+    }
+
+    /// What programs read. Absent is what there is not.
+    fn document(&self) -> serde_json::Value {
+        let kind = match self.code {
+            Self::INTERRUPTED => "interrupted",
+            _ => self.kind.as_str(),
+        };
+        let mut error = serde_json::json!({ "kind": kind, "message": self.message });
+        for (name, value) in [("field", &self.field), ("hint", &self.hint)] {
+            if let Some(value) = value {
+                error[name] = value.as_str().into();
+            }
+        }
+        error["exit_code"] = self.code.into();
+        serde_json::json!({ "error": error })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<SetupError> for Failure {
+    fn from(error: SetupError) -> Self {
+        match error {
+            SetupError::Invalid(message) => Self::usage(message),
+            SetupError::Failed(message) => Self::failed(message),
+        }
+    }
+}
+
+impl From<seriatim::Error> for Failure {
+    fn from(error: seriatim::Error) -> Self {
+        let (kind, field) = (error.kind(), error.field().map(str::to_owned));
+        Self { field, ..Self::of_kind(kind, error) }
+    }
+}
+
+/// Writes a line to stdout. A reader that has gone away is not an error.
+pub(crate) fn say(line: impl fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Writes a line to stderr: a hint that is no part of the result.
+pub(crate) fn hint(line: impl fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,194 @@
+//! Aligned tables.
+
+use std::fmt::Write;
+
+use super::Terminal;
+use crate::base::text::{columns, cut, one_line};
+
+/// A column that is cut keeps at least so much.
+const CUT_COLUMNS_MIN: usize = 8;
+const GAP: &str = "  ";
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    /// Right-aligned.
+    Number,
+    /// Never cut: names that are typed again.
+    Name,
+    /// Cut when the terminal is too narrow.
+    Text,
+}
+
+/// What a cell says besides its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Warn,
+    Bad,
+    Faint,
+}
+
+/// One cell.
+pub(crate) struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl Cell {
+    pub(crate) fn toned(text: impl AsRef<str>, tone: Tone) -> Self {
+        Self { text: one_line(text.as_ref()), tone }
+    }
+
+    /// A number that is bad unless it is 0.
+    pub(crate) fn trouble(number: u64, tone: Tone) -> Self {
+        Self::toned(number.to_string(), if number == 0 { Tone::Faint } else { tone })
+    }
+}
+
+impl<T: AsRef<str>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::toned(text, Tone::Plain)
+    }
+}
+
+/// A table with a head.
+pub(crate) struct Table {
+    heads: Vec<(&'static str, Column)>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    pub(crate) fn new(heads: &[(&'static str, Column)]) -> Self {
+        Self { heads: heads.to_vec(), rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+        debug_assert_eq!(cells.len(), self.heads.len());
+        self.rows.push(cells);
+    }
+
+    /// The whole table, without a last newline.
+    pub(crate) fn render(&self, terminal: Terminal) -> String {
+        let widths = self.widths(terminal.columns);
+        let mut text = String::new();
+        let heads: Vec<Cell> =
+            self.heads.iter().map(|(name, _)| Cell::toned(name, Tone::Faint)).collect();
+        for cells in std::iter::once(&heads).chain(&self.rows) {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            self.line(&mut text, cells, &widths, terminal.colour);
+        }
+        text
+    }
+
+    fn line(&self, text: &mut String, cells: &[Cell], widths: &[usize], colour: bool) {
+        let start = text.len();
+        for (i, (cell, width)) in cells.iter().zip(widths).enumerate() {
+            let shown = cut(&cell.text, *width);
+            let blank = " ".repeat(width - columns(&shown));
+            let shown = if colour { coloured(&shown, cell.tone) } else { shown };
+            let gap = if i == 0 { "" } else { GAP };
+            let _ = match self.heads[i].1 {
+                Column::Number => write!(text, "{gap}{blank}{shown}"),
+                Column::Name | Column::Text => write!(text, "{gap}{shown}{blank}"),
+            };
+        }
+        text.truncate(start + text[start..].trim_end().len());
+    }
+
+    /// The width of each column; where the terminal is too narrow the widest texts give way.
+    fn widths(&self, columns_max: Option<usize>) -> Vec<usize> {
+        let mut widths: Vec<usize> = self.heads.iter().map(|(name, _)| columns(name)).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(columns(&cell.text));
+            }
+        }
+        let gaps = GAP.len() * widths.len().saturating_sub(1);
+        let Some(room) = columns_max.map(|most| most.saturating_sub(gaps)) else { return widths };
+        while widths.iter().sum::<usize>() > room {
+            let over = widths.iter().sum::<usize>() - room;
+            let texts = (0..widths.len()).filter(|i| self.heads[*i].1 == Column::Text);
+            let Some(widest) = texts.max_by_key(|i| widths[*i]) else { break };
+            let next = (0..widths.len())
+                .filter(|i| *i != widest && self.heads[*i].1 == Column::Text)
+                .map(|i| widths[i])
+                .max();
+            // Down to the next widest, or as far as is needed.
+            let target =
+                next.unwrap_or(0).min(widths[widest] - 1).max(widths[widest].saturating_sub(over));
+            let target = target.max(CUT_COLUMNS_MIN);
+            if target >= widths[widest] {
+                break;
+            }
+            widths[widest] = target;
+        }
+        widths
+    }
+}
+
+/// The text in its tone's colour.
+pub(crate) fn coloured(text: &str, tone: Tone) -> String {
+    let code = match tone {
+        _ if text.is_empty() => return String::new(),
+        Tone::Plain => return text.to_owned(),
+        Tone::Warn => "33",
+        Tone::Bad => "31",
+        Tone::Faint => "2",
+    };
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(&[
+            ("queue", Column::Name),
+            ("jobs", Column::Number),
+            ("key", Column::Text),
+            ("error", Column::Text),
+        ]);
+        table.row(vec![
+            "orders".into(),
+            "12".into(),
+            "k".into(),
+            Cell::toned("it\nfailed", Tone::Bad),
+        ]);
+        table.row(vec!["q".into(), "3".into(), "a longer key".into(), "".into()]);
+        table
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let text = table().render(Terminal { columns: None, colour: false });
+        assert_eq!(
+            text,
+            "queue   jobs  key           error\n\
+             orders    12  k             it\\nfailed\n\
+             q          3  a longer key"
+        );
+    }
+
+    #[test]
+    fn the_widest_texts_give_way_and_names_never_do() {
+        let text = table().render(Terminal { columns: Some(34), colour: false });
+        assert!(text.lines().all(|line| columns(line) <= 34), "{text}");
+        assert!(text.contains("orders    12  k          it\\nfail…"), "{text}");
+        let narrow = table().render(Terminal { columns: Some(5), colour: false });
+        assert!(narrow.contains("orders"), "{narrow}");
+    }
+
+    #[test]
+    fn colour_is_outside_of_the_alignment() {
+        let text = table().render(Terminal { columns: None, colour: true });
+        assert!(text.contains("\u{1b}[31mit\\nfailed\u{1b}[0m"), "{text}");
+        assert!(
+            text.contains("\n\u{1b}[2m") || text.starts_with("\u{1b}[2mqueue\u{1b}[0m"),
+            "{text}"
+        );
+    }
+}

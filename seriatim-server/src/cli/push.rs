@@ -1,0 +1,176 @@
+//! `seriatim push`: pushes jobs from the command line, a file or standard input.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use seriatim::store::{Pushed, QueueView};
+use seriatim::{Client, Job, Payload, Queue, RunAt, Timestamp};
+
+use super::args::{FORGETS, StoreArg, duration};
+use super::push_file;
+use crate::app::find;
+use crate::base::text::count;
+use crate::base::time;
+use crate::cli::output::{Failure, hint, say};
+use crate::config::Config;
+use crate::protocol::document;
+use crate::protocol::job_input::split_place;
+
+#[derive(Args)]
+pub(crate) struct Push {
+    /// The queue
+    queue: String,
+    /// Payloads: JSON documents, one job each; `null` when none is given
+    payload: Vec<String>,
+    #[command(flatten)]
+    store: StoreArg,
+    /// The key: jobs of one key never overlap
+    #[arg(long)]
+    key: Option<String>,
+    /// The place among the jobs of the key; lower first
+    #[arg(long, allow_negative_numbers = true)]
+    score: Option<f64>,
+    /// The task
+    #[arg(long)]
+    task: Option<String>,
+    /// Due after this long: 250ms, 10s, 5m, 1h, 3d
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "at")]
+    r#in: Option<Duration>,
+    /// Due at this time: RFC 3339 or Unix seconds
+    #[arg(long, value_name = "TIME", value_parser = time::read)]
+    at: Option<Timestamp>,
+    /// Lower is sooner, 0 to 32767
+    #[arg(long)]
+    priority: Option<u16>,
+    /// A repeat returns the first job and changes nothing
+    #[arg(long)]
+    idempotency_key: Option<String>,
+    /// Jobs as lines of JSON ({"key","payload","score","task","run_at","delay","priority",…}); - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "payload")]
+    file: Option<PathBuf>,
+    /// Of the file: begin at this line; what stands before it is not read as jobs
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "file", value_parser = clap::value_parser!(u64).range(1..))]
+    from_line: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Push {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let config = self.store.config()?;
+        let url = self.store.url_with(&config);
+        if url.starts_with("memory:") {
+            return Err(Failure::usage(FORGETS));
+        }
+        let declared = self.declared(&config, &url)?;
+        self.store
+            .creating(async |store| {
+                let known = find::known(&*store, &self.queue).await?;
+                let client = Client::new(store.clone()).queues(declared.clone());
+                let pushed = self.push(client).await;
+                if known.is_none() {
+                    // Also when only a part of a file came so far.
+                    let made = find::known(&*store, &self.queue).await?;
+                    made.iter().filter(|view| !view.declared).for_each(tell_made);
+                }
+                pushed
+            })
+            .await
+    }
+
+    /// The queue as the configuration declares it, unless that is of another store.
+    fn declared(&self, config: &Config, url: &str) -> Result<Option<Queue>, Failure> {
+        if config.store.url.as_ref().is_some_and(|configured| configured != url) {
+            return Ok(None);
+        }
+        Ok(config.declared()?.into_iter().find(|queue| queue.name == self.queue))
+    }
+
+    async fn push(&self, client: Client) -> Result<(), Failure> {
+        if let Some(path) = self.file.clone() {
+            let source =
+                push_file::Source { path: &path, from_line: self.from_line, queue: &self.queue };
+            let pushed = push_file::push(&client, &source, |job| self.with_options(job)).await?;
+            say(match self.json {
+                true => format!("{{\"pushed\":{pushed}}}"),
+                false => format!("pushed {}", count(pushed, "job")),
+            });
+            return Ok(());
+        }
+        let payloads =
+            if self.payload.is_empty() { vec!["null".to_owned()] } else { self.payload.clone() };
+        let mut jobs = Vec::with_capacity(payloads.len());
+        for (i, text) in payloads.iter().enumerate() {
+            let payload = Payload::from_json_text(text)
+                .map_err(|error| unreadable(error, (payloads.len() > 1).then_some(i)))?;
+            jobs.push(self.with_options(Job::with_payload(&self.queue, payload)));
+        }
+        let several = jobs.len() > 1;
+        let pushed = client.push_all(jobs).await.map_err(|error| told_of_one(error, several))?;
+        self.show(&pushed)
+    }
+
+    fn with_options(&self, mut job: Job) -> Job {
+        job.key = job.key.or_else(|| self.key.clone());
+        job.task = job.task.or_else(|| self.task.clone());
+        job.score = job.score.or(self.score);
+        job.priority = self.priority.unwrap_or(job.priority);
+        if job.run_at == RunAt::Now {
+            job.run_at = match (self.r#in, self.at) {
+                (Some(length), _) => RunAt::In(length),
+                (None, Some(time)) => RunAt::At(time),
+                (None, None) => RunAt::Now,
+            };
+        }
+        job.options.idempotency_key =
+            job.options.idempotency_key.or_else(|| self.idempotency_key.clone());
+        job
+    }
+
+    fn show(&self, pushed: &[Pushed]) -> Result<(), Failure> {
+        if self.json {
+            let jobs = serde_json::json!({ "jobs": pushed });
+            say(serde_json::to_string(&jobs).map_err(Failure::failed)?);
+            return Ok(());
+        }
+        for pushed in pushed {
+            say(format!("{} {}", pushed.job_id, document::push_status(pushed.status)));
+        }
+        Ok(())
+    }
+}
+
+/// Names the payload, where there are several; a shell takes the quotes of a text away, which many
+/// meet first.
+fn unreadable(error: seriatim::Error, place: Option<usize>) -> Failure {
+    let place = place.map(|place| format!(" {}", place + 1)).unwrap_or_default();
+    let told = error.to_string();
+    let told = told.strip_prefix("payload: ").unwrap_or(&told);
+    let told = format!("payload{place}: {told}; a plain text is written '\"text\"'");
+    Failure::from(error).reworded(told)
+}
+
+/// Names a job as the command line does: by the place of its payload, where there are several.
+fn told_of_one(error: seriatim::Error, several: bool) -> Failure {
+    let Some((place, field)) = error.field().and_then(split_place) else {
+        return error.into();
+    };
+    let field = if field.is_empty() { String::new() } else { format!("{field}: ") };
+    let place = if several { format!("payload {}: ", place + 1) } else { String::new() };
+    let told = format!("{place}{field}{}", error.message());
+    Failure::from(error).reworded(told)
+}
+
+/// Says what kind of queue this push made, as nobody was asked.
+fn tell_made(view: &QueueView) {
+    let (name, mode) = (&view.queue.name, view.queue.mode);
+    let why = match mode.is_keyed() {
+        true => "with a key",
+        false => "without a key",
+    };
+    hint(format!(
+        "queue {name} is new: {mode}, as a push {why} makes it; for another mode write [queues.{name}] in seriatim.toml: the next `seriatim serve` converts it, if its jobs have the keys that the mode needs"
+    ));
+}

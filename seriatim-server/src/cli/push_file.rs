@@ -1,0 +1,310 @@
+//! Pushes the jobs of a file or of standard input, a batch at a time.
+
+use std::fmt::Display;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::pin::Pin;
+
+use seriatim::{Client, Job, shutdown_signal};
+use tokio::sync::mpsc;
+
+use crate::cli::output::progress::Progress;
+use crate::cli::output::{Failure, hint};
+use crate::config::in_words;
+use crate::protocol::job_input::{JobInput, split_place};
+
+/// Jobs that are pushed together.
+const BATCH_JOBS_MAX: usize = 1_000;
+/// Bytes of lines that are pushed together, so that memory stays bounded whatever the jobs carry.
+const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Longest line, in bytes.
+const LINE_BYTES_MAX: u64 = 8 << 20;
+
+/// What is pushed: the jobs of `path`, `-` being standard input, from a line on (1 is the first).
+pub(super) struct Source<'a> {
+    pub(super) path: &'a Path,
+    pub(super) from_line: u64,
+    pub(super) queue: &'a str,
+}
+
+/// Pushes all jobs of a source; `complete` adds what the command line says of each. Answers how many
+/// were pushed. Told to stop, it ends between two batches, and says where to go on.
+pub(super) async fn push(
+    client: &Client,
+    source: &Source<'_>,
+    complete: impl Fn(Job) -> Job,
+) -> Result<u64, Failure> {
+    let mut pusher =
+        Pusher { client, path: source.path, pushed: 0, jobs: Vec::new(), lines: Vec::new() };
+    let mut batches = read(source)?;
+    let (mut stop, mut progress) = (Stop::default(), Progress::start());
+    // The first line that is not pushed.
+    let mut next = source.from_line;
+    while let Some(batch) = stop.unless_told(batches.recv()).await {
+        let Some(batch) = batch else {
+            return Err(Failure::failed("the file was not read to its end"));
+        };
+        let mut wrong = None;
+        for (number, text) in batch.lines {
+            match parse(&text, source.queue) {
+                Ok(job) => {
+                    pusher.jobs.push(complete(job));
+                    pusher.lines.push(number);
+                }
+                Err(error) => {
+                    wrong = Some((number, error));
+                    break;
+                }
+            }
+        }
+        stop.after(pusher.send()).await?;
+        // What stands before the bad line is good: it is pushed, and the line is where to go on.
+        if let Some((line, error)) = wrong.or(batch.wrong) {
+            return Err(pusher.failed(line, line, &error));
+        }
+        if batch.is_last {
+            return Ok(pusher.pushed);
+        }
+        next = batch.next;
+        progress.tell(pusher.pushed, batch.bytes, batch.bytes_total);
+    }
+    drop(progress);
+    Err(Failure::interrupted(format!(
+        "interrupted: {} pushed; go on with --from-line {next}",
+        crate::base::text::count(pusher.pushed, "job")
+    )))
+}
+
+/// Lines that are pushed together.
+struct Batch {
+    /// Those that hold something, with their numbers.
+    lines: Vec<(u64, String)>,
+    /// A line behind them that cannot be read.
+    wrong: Option<(u64, Failure)>,
+    /// Nothing follows.
+    is_last: bool,
+    /// The number of the line behind all of them.
+    next: u64,
+    /// How much of the whole was read.
+    bytes: u64,
+    bytes_total: Option<u64>,
+}
+
+/// Reads the batches ahead, one at a time. A thread of its own does: standard input may have nothing to
+/// read for as long as it likes, and the process must end all the same when it is told to.
+fn read(source: &Source<'_>) -> Result<mpsc::Receiver<Batch>, Failure> {
+    let mut lines = Lines::open(source.path)?;
+    let from_line = source.from_line;
+    let (to, batches) = mpsc::channel(1);
+    let reading = move || {
+        if let Err(error) = lines.skip_to(from_line) {
+            let wrong = Some((lines.number, error));
+            let _ = to.blocking_send(lines.gathered(Vec::new(), wrong));
+            return;
+        }
+        loop {
+            let batch = lines.batch();
+            let ends = batch.is_last || batch.wrong.is_some();
+            if to.blocking_send(batch).is_err() || ends {
+                return;
+            }
+        }
+    };
+    let spawned = std::thread::Builder::new().name("reader".to_owned()).spawn(reading);
+    spawned.map_err(|error| Failure::failed(format!("cannot read: {error}")))?;
+    Ok(batches)
+}
+
+/// A file, line by line.
+struct Lines {
+    reader: BufReader<Box<dyn Read + Send>>,
+    /// Of the line that was read last, from 1.
+    number: u64,
+    bytes: u64,
+    /// Of a file; standard input does not tell.
+    bytes_total: Option<u64>,
+}
+
+impl Lines {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let mut bytes_total = None;
+        let reader: Box<dyn Read + Send> = if is_stdin(path) {
+            Box::new(std::io::stdin())
+        } else {
+            let unreadable =
+                |e: std::io::Error| Failure::failed(format!("{}: {e}", path.display()));
+            let file = std::fs::File::open(path).map_err(unreadable)?;
+            bytes_total = file.metadata().ok().map(|metadata| metadata.len());
+            Box::new(file)
+        };
+        let reader = BufReader::new(reader);
+        Ok(Self { reader, number: 0, bytes: 0, bytes_total })
+    }
+
+    fn next(&mut self) -> Result<Option<String>, Failure> {
+        let mut text = String::new();
+        self.number += 1;
+        let read = self.reader.by_ref().take(LINE_BYTES_MAX).read_line(&mut text);
+        let read = read.map_err(Failure::failed)? as u64;
+        self.bytes += read;
+        match read {
+            0 => Ok(None),
+            LINE_BYTES_MAX => {
+                Err(Failure::failed(format!("the line is longer than {LINE_BYTES_MAX} bytes")))
+            }
+            _ => Ok(Some(text)),
+        }
+    }
+
+    /// Reads what stands before a line. If there is too little of it, what is wrong.
+    fn skip_to(&mut self, line: u64) -> Result<(), Failure> {
+        while self.number + 1 < line {
+            let error = match self.next() {
+                Ok(Some(_)) => continue,
+                Ok(None) => {
+                    let lines = self.number - 1;
+                    Failure::usage(format!("--from-line {line}: there are only {lines} lines"))
+                }
+                Err(error) => error,
+            };
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self) -> Batch {
+        let (mut lines, mut bytes) = (Vec::new(), 0);
+        while lines.len() < BATCH_JOBS_MAX && bytes < BATCH_BYTES_MAX {
+            match self.next() {
+                Ok(Some(text)) if text.trim().is_empty() => {}
+                Ok(Some(text)) => {
+                    bytes += text.len();
+                    lines.push((self.number, text));
+                }
+                Ok(None) => return Batch { is_last: true, ..self.gathered(lines, None) },
+                Err(error) => return self.gathered(lines, Some((self.number, error))),
+            }
+        }
+        self.gathered(lines, None)
+    }
+
+    fn gathered(&self, lines: Vec<(u64, String)>, wrong: Option<(u64, Failure)>) -> Batch {
+        let (bytes, bytes_total) = (self.bytes, self.bytes_total);
+        Batch { lines, wrong, is_last: false, next: self.number + 1, bytes, bytes_total }
+    }
+}
+
+/// Whether the process was told to stop.
+struct Stop {
+    signal: Pin<Box<dyn Future<Output = ()> + Send>>,
+    told: bool,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { signal: Box::pin(shutdown_signal()), told: false }
+    }
+}
+
+impl Stop {
+    /// What `work` comes to; none when the process is told to stop before.
+    async fn unless_told<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        if self.told {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            () = &mut self.signal => None,
+            result = work => Some(result),
+        }
+    }
+
+    /// What `work` comes to, even when the process is told to stop meanwhile.
+    async fn after<T>(&mut self, work: impl Future<Output = T>) -> T {
+        tokio::pin!(work);
+        if !self.told {
+            tokio::select! {
+                biased;
+                result = &mut work => return result,
+                () = &mut self.signal => self.told = true,
+            }
+            hint("stopping when this batch is pushed; a second signal ends it at once");
+            tokio::spawn(async {
+                shutdown_signal().await;
+                hint("ended at once: the last batch may be pushed or not");
+                std::process::exit(Failure::INTERRUPTED.into());
+            });
+        }
+        work.await
+    }
+}
+
+/// What waits to be pushed together, and how much was.
+struct Pusher<'a> {
+    client: &'a Client,
+    path: &'a Path,
+    pushed: u64,
+    jobs: Vec<Job>,
+    /// The line of each job.
+    lines: Vec<u64>,
+}
+
+impl Pusher<'_> {
+    async fn send(&mut self) -> Result<(), Failure> {
+        let (jobs, lines) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.lines));
+        let Some(first) = lines.first().copied() else { return Ok(()) };
+        match self.client.push_all(jobs).await {
+            Ok(pushed) => self.pushed += pushed.len() as u64,
+            Err(error) => {
+                // The store names the job by its place in the batch, of which nothing was pushed.
+                let place = error.field().and_then(split_place);
+                let line = place.and_then(|(place, _)| lines.get(place)).copied().unwrap_or(first);
+                let told = match place {
+                    Some((_, field)) if !field.is_empty() => {
+                        format!("{field}: {}", error.message())
+                    }
+                    _ => error.to_string(),
+                };
+                return Err(self.failed(line, first, &told));
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, line: u64, go_on: u64, error: &dyn Display) -> Failure {
+        let place = match is_stdin(self.path) {
+            true => format!("standard input, line {line}"),
+            false => format!("{}:{line}", self.path.display()),
+        };
+        let before = match self.pushed {
+            0 => "nothing is pushed".to_owned(),
+            1 => format!("1 job before it is pushed; go on with --from-line {go_on}"),
+            jobs => format!("{jobs} jobs before it are pushed; go on with --from-line {go_on}"),
+        };
+        Failure::failed(format!("{place}: {error} ({before})"))
+    }
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The job of a line, checked as far as can be without the store.
+fn parse(text: &str, queue: &str) -> Result<Job, Failure> {
+    let line: JobInput = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
+    let job = line.into_job(queue)?;
+    job.validate()?;
+    Ok(job)
+}
+
+/// The error without what the reader adds of lines: each document is one line of ours.
+fn unreadable(error: &serde_json::Error) -> Failure {
+    let (column, text) = (error.column(), error.to_string());
+    let message = text.rsplit_once(" at line ").map_or(&*text, |(message, _)| message);
+    let place = if error.is_data() { String::new() } else { format!(", at column {column}") };
+    Failure::failed(format!("{}{place}", in_words(message)))
+}
+
+#[cfg(test)]
+#[path = "push_file_fuzz.rs"]
+mod fuzz;

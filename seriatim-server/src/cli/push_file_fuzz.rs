@@ -1,0 +1,39 @@
+//! Files of jobs under fuzz.
+#![allow(clippy::unwrap_used)]
+
+use std::io::Cursor;
+
+use seriatim::Timestamp;
+use seriatim_testkit::fuzz::Surface;
+
+use super::*;
+use crate::base::text::check_message;
+
+#[test]
+fn each_line_of_a_file_is_a_job_or_explained() {
+    let mut jobs = 0;
+    Surface::new("jobs").inputs(5_000).attack(|input| {
+        let reader: Box<dyn Read + Send> = Box::new(Cursor::new(input.to_vec()));
+        let reader = BufReader::new(reader);
+        let mut lines = Lines { reader, number: 0, bytes: 0, bytes_total: None };
+        loop {
+            let batch = lines.batch();
+            for (_, text) in batch.lines {
+                match parse(&text, "orders") {
+                    Ok(job) => {
+                        jobs += 1;
+                        let _ = (job.payload_digest(), job.due_at(Timestamp::MAX));
+                    }
+                    Err(failure) => check_message(&failure.to_string()),
+                }
+            }
+            if let Some((_, failure)) = &batch.wrong {
+                check_message(&failure.to_string());
+            }
+            if batch.is_last || batch.wrong.is_some() {
+                break;
+            }
+        }
+    });
+    assert!(jobs > 10, "{jobs}: the corpus is no longer one of jobs");
+}

@@ -1,0 +1,390 @@
+//! `seriatim serve`: runs workers on the queues of a store.
+
+mod awaited;
+mod signals;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::io::LineWriter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use seriatim::checker::Recorder;
+use seriatim::store::Trouble;
+use seriatim::{
+    EngineBuilder, Memory, Mode, Observer, Queue, SharedStore, Splitter, Summary, TurnLog,
+};
+
+use super::args::{StoreArg, without_password};
+use crate::base::text::count;
+use crate::cli::output::{Failure, start_log};
+use crate::config::{
+    Config, HttpConfig, JOURNAL_BYTES, JOURNAL_RETENTION, JournalConfig, LogFilter, LogFormat,
+    SplitterConfig, WorkerConfig, closest, log_of_variable,
+};
+use crate::http::{App, Audit, Entrance, Listening, Metered, Server, Setup, unknown_queues};
+use crate::journal::{Book, Journal, Limits};
+use crate::trace::{self, Traces};
+use crate::workers::{self, Workers};
+use signals::{dump_when_asked, told_to_stop};
+use watch::Watch;
+
+#[derive(Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    store: StoreArg,
+    /// Where the HTTP API listens: HOST:PORT. Default: 127.0.0.1:7117
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Only these queues
+    #[arg(long, value_delimiter = ',')]
+    queues: Vec<String>,
+    /// Handler calls at once
+    #[arg(long)]
+    concurrency: Option<usize>,
+    /// No HTTP API
+    #[arg(long)]
+    no_http: bool,
+    /// Let everybody in who can reach an address beyond this machine, although no token is configured
+    #[arg(long)]
+    insecure: bool,
+    /// End at once when the program of a worker cannot be started, instead of warning
+    #[arg(long)]
+    strict: bool,
+    /// Record what happens, for `seriatim check`
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// How the log is written
+    #[arg(long, value_enum)]
+    log_format: Option<LogFormat>,
+    /// What is logged: off, error, warn, info, debug, trace, or levels by part as in info,seriatim=debug; wins over SERIATIM_LOG
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<LogFilter>,
+}
+
+/// What a configuration comes to.
+pub(super) struct Checked {
+    /// Where the API would listen, and the names of its tokens.
+    pub(super) address: String,
+    pub(super) tokens: Vec<String>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// Refuses a configuration with which `serve` would not start; answers what it would warn of. Opens
+/// and makes nothing.
+pub(super) async fn check(config: &Config) -> Result<Checked, Failure> {
+    plan(config, None, Arc::new(Memory::new()))?.build()?;
+    let wrong = unstartable(config, |_| true);
+    if config.node.strict && !wrong.is_empty() {
+        return Err(Failure::usage(wrong.join("; ")));
+    }
+    log_of_variable()?;
+    let entrance = Entrance::read(&config.http, None, false).await?;
+    Ok(Checked {
+        address: entrance.address,
+        tokens: entrance.guard.tokens.into_iter().map(|token| token.name).collect(),
+        warnings: [wrong, unknown_queues(config), config.cron_slips().collect()].concat(),
+    })
+}
+
+/// The programs of those workers that cannot be started, each with the reason.
+fn unstartable(config: &Config, wants: impl Fn(&WorkerConfig) -> bool) -> Vec<String> {
+    let reason = |worker: &WorkerConfig| {
+        let launch = worker.launch()?;
+        let why = launch.why_not()?;
+        let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
+        Some(format!("the {about} cannot start: {}: {why}", launch.name()))
+    };
+    config.workers.iter().filter(|worker| wants(worker)).filter_map(reason).collect()
+}
+
+impl Serve {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        workers::hide()?;
+        let config = self.store.config()?;
+        self.check_queues(&config)?;
+        let format = self.log_format.unwrap_or(config.log.format);
+        start_log(format, self.log_level.clone(), config.log.level.clone())?;
+        let traces = Traces::start()?;
+        let journal = journal(&config.journal)?;
+        let mut stop = Box::pin(told_to_stop()?);
+        let url = self.store.url_with(&config);
+        let queues = config.declared()?;
+        // A mistake is told before anything is made, waited for, or listened to.
+        plan(&config, self.concurrency, Arc::new(Memory::new()))?.build()?;
+        self.check_programs(&config)?;
+        let listening = match self.no_http {
+            true => None,
+            false => {
+                let asked = self.listen.as_deref();
+                let entrance = Entrance::read(&config.http, asked, self.insecure).await?;
+                Some(Listening::start(entrance).await?)
+            }
+        };
+        let waiting = listening.as_ref().map(Listening::wait).transpose()?;
+        let Some(store) = awaited::open(&url, &queues, stop.as_mut()).await? else {
+            tracing::info!("stopped: the store never answered");
+            return Ok(());
+        };
+        if let Some(waiting) = waiting {
+            waiting.end().await;
+        }
+        let (store, meter) = Metered::wrap(store, journal.clone());
+        let recorder = self.recorder(&queues)?;
+        let turn_log = Arc::new(TurnLog::default().with_trace_id(trace::id_of_turn));
+        let watch = Watch::new(meter.clone(), traces.clone(), recorder.clone());
+        let mut workers = Workers::new();
+        let engine = self.engine(&config, store.clone(), Arc::new(watch), &mut workers)?;
+        let engine = traces.around(engine).turn_log(turn_log.clone()).build()?;
+        dump_when_asked(engine.handle())?;
+        workers.tell(engine.handle());
+        workers.reload_on_hangup()?;
+        workers.reap_orphans()?;
+        self.log_start(&config, &url);
+        let parts = Setup {
+            environment: config.http.environment.clone(),
+            observer: recorder,
+            turn_log,
+            journal,
+            traces: traces.clone(),
+            audit: audit(&config.http)?,
+            cron: config.cron_entries()?,
+            queues,
+            implied_max: config.http.implied_queues.map(|most| most.0),
+            ..Setup::default()
+        };
+        let server = listening.map(|listening| {
+            let (guard, base_path) = (listening.guard.clone(), listening.base_path.clone());
+            let setup = Setup { guard, base_path, ..parts };
+            listening.serve(App::new(store.clone(), meter, setup))
+        });
+        let app = server.as_ref().map(Server::app);
+        let remote = app.clone();
+        let summary = engine
+            .run_until(async move {
+                stop.await;
+                app.inspect(|app| app.drain());
+            })
+            .await;
+        workers.stop().await;
+        if let Some(server) = server {
+            server.stop().await;
+        }
+        traces.stop().await;
+        let summary = summary?;
+        store.close().await?;
+        let remote = remote.map(|app| app.remote()).unwrap_or_default();
+        tracing::info!("stopped: {}", in_words(&summary, &remote));
+        Ok(())
+    }
+
+    fn log_start(&self, config: &Config, url: &str) {
+        if shows_password(url) {
+            tracing::warn!(
+                "the store's password stands on the command line, where every user of this machine and the programs of workers can read it: put the URL into SERIATIM_STORE"
+            );
+        }
+        let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
+        tracing::info!(store = without_password(url), workers = at_work, "serving");
+        if at_work == 0 {
+            tracing::warn!("{}", self.without_workers());
+        }
+        if !self.no_http {
+            unknown_queues(config).iter().for_each(|told| tracing::warn!("{told}"));
+        }
+    }
+
+    /// Whether this node works on the queue, by what `--queues` says.
+    fn wants(&self, queue: &str) -> bool {
+        self.queues.is_empty() || self.queues.iter().any(|wanted| wanted == queue)
+    }
+
+    /// Warns of programs of workers that cannot be started; refuses them when it is to be strict.
+    fn check_programs(&self, config: &Config) -> Result<(), Failure> {
+        let wrong = unstartable(config, |worker| self.wants(&worker.queue));
+        if (self.strict || config.node.strict) && !wrong.is_empty() {
+            let wrong = wrong.join("; ");
+            return Err(Failure::failed(format!(
+                "{wrong}; put the program in place, or correct its [[workers]] entry"
+            )));
+        }
+        for wrong in wrong {
+            tracing::warn!(
+                "{wrong}; its jobs wait until it can: put the program in place, or correct its [[workers]] entry"
+            );
+        }
+        Ok(())
+    }
+
+    /// Refuses names in `--queues` that nothing defines: a slip would leave them without workers.
+    fn check_queues(&self, config: &Config) -> Result<(), Failure> {
+        let unknown = |name: &&String| !config.queues.contains_key(*name);
+        let Some(name) = self.queues.iter().find(unknown) else { return Ok(()) };
+        let known: Vec<&str> = config.queues.keys().map(String::as_str).collect();
+        let advice = match (closest(name, &known), known.is_empty()) {
+            (Some(known), _) => format!("did you mean {known:?}?"),
+            (None, false) => format!("it has {}", known.join(", ")),
+            (None, true) => format!(
+                "add [queues.{name}] with a mode and [[workers]] with queue = {name:?} to seriatim.toml, or name the file with --config"
+            ),
+        };
+        Err(Failure::usage(format!(
+            "--queues {name}: the configuration has no [queues] entry of this name; {advice}"
+        )))
+    }
+
+    /// What a node without workers does, and what makes it work.
+    fn without_workers(&self) -> String {
+        let idle = if self.queues.is_empty() {
+            "the configuration has no [[workers]]".to_owned()
+        } else {
+            format!("no [[workers]] entry is for --queues {}", self.queues.join(","))
+        };
+        let does = if self.no_http {
+            "it only does the housekeeping (leases that ran out, retention, cron)"
+        } else {
+            "it serves the HTTP API, also to remote workers, and does the housekeeping"
+        };
+        format!(
+            "{idle}: this node performs no jobs, {does}; to perform them add [queues.NAME] with a mode and [[workers]] with queue and command to seriatim.toml"
+        )
+    }
+
+    /// What records the history, where one is wanted.
+    fn recorder(&self, declared: &[Queue]) -> Result<Option<Arc<dyn Observer>>, Failure> {
+        let Some(path) = &self.history else { return Ok(None) };
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        let file = file
+            .map_err(|e| Failure::failed(format!("{} cannot be written: {e}", path.display())))?;
+        // Unbuffered by line: a killed process leaves at most one torn line.
+        let recorder = Recorder::new(format!("pid-{}", std::process::id()), LineWriter::new(file));
+        declared.iter().for_each(|queue| recorder.queue(queue));
+        Ok(Some(Arc::new(recorder)))
+    }
+
+    /// The engine with its workers.
+    fn engine(
+        &self,
+        config: &Config,
+        store: SharedStore,
+        watch: Arc<Watch>,
+        workers: &mut Workers,
+    ) -> Result<EngineBuilder, Failure> {
+        let engine = plan(config, self.concurrency, store)?.observer(watch);
+        // Of its workers something may live on when this process is killed.
+        let engine = engine.before_takeover(|origin| async move {
+            workers::end_leftovers(origin).await.map_err(Into::into)
+        });
+        let modes: BTreeMap<String, Mode> =
+            config.declared()?.into_iter().map(|queue| (queue.name, queue.mode)).collect();
+        let wanted = |worker: &&WorkerConfig| self.wants(&worker.queue);
+        config.workers.iter().filter(wanted).try_fold(engine, |engine, worker| {
+            let mode = modes.get(&worker.queue).copied().unwrap_or(Mode::Parallel);
+            Ok(engine.with(workers.worker(worker, mode)?))
+        })
+    }
+}
+
+/// Whether the URL holds a password and stands on the command line, as the kernel shows it to everybody.
+fn shows_password(url: &str) -> bool {
+    let user = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
+    let mut words = std::env::args_os();
+    user.is_some_and(|(user, _)| user.contains(':'))
+        && words.any(|word| word.to_string_lossy().contains(url))
+}
+
+/// What the configuration and the flags say of the engine, without its workers.
+fn plan(
+    config: &Config,
+    concurrency: Option<usize>,
+    store: SharedStore,
+) -> Result<EngineBuilder, Failure> {
+    let node = &config.node;
+    let mut engine = seriatim::Engine::builder(store);
+    if let Some(name) = &node.id {
+        engine = engine.node_name(name.as_str());
+    }
+    for group in &node.groups {
+        engine = engine.consumer_group(group.as_str());
+    }
+    if let Some(scheduler) = node.scheduler {
+        engine = engine.scheduler(scheduler);
+    }
+    if node.splitter == SplitterConfig::ByNode {
+        engine = engine.splitter(Splitter::ByNode);
+    }
+    if let Some(calls) = concurrency.or(node.concurrency) {
+        engine = engine.concurrency(calls);
+    }
+    if let Some(length) = node.poll_interval {
+        engine = engine.poll_interval(length);
+    }
+    if let Some(length) = node.heartbeat {
+        engine = engine.heartbeat(length);
+    }
+    if let Some(length) = node.lease {
+        engine = engine.lease(length);
+    }
+    if let Some(length) = node.shutdown_timeout {
+        engine = engine.shutdown_timeout(length);
+    }
+    if let Some(at_once) = node.takeover {
+        engine = engine.takeover(at_once);
+    }
+    engine = config.declared()?.into_iter().fold(engine, EngineBuilder::queue);
+    Ok(config.cron_entries()?.into_iter().fold(engine, EngineBuilder::cron))
+}
+
+/// The journal that the configuration asks for.
+fn journal(config: &JournalConfig) -> Result<Arc<Journal>, Failure> {
+    let Some(folder) = &config.folder else { return Ok(Arc::default()) };
+    let limits = Limits {
+        folder: folder.clone(),
+        retention: config.retention.unwrap_or(JOURNAL_RETENTION),
+        bytes_max: config.bytes_max.unwrap_or(JOURNAL_BYTES),
+    };
+    let book = Book::open(limits).map_err(|error| {
+        let folder = folder.display();
+        Failure::failed(format!("journal.folder: {folder} cannot be written: {error}"))
+    })?;
+    Ok(Arc::new(Journal::new(Some(book), config.queues.clone())))
+}
+
+fn audit(config: &HttpConfig) -> Result<Audit, Failure> {
+    Audit::open(config.audit, config.audit_file.as_deref()).map_err(|error| {
+        let file = config.audit_file.as_deref().unwrap_or(Path::new("")).display();
+        Failure::failed(format!("http.audit_file: {file} cannot be written: {error}"))
+    })
+}
+
+/// What a node did, from its start to its end, and what remote workers did by it.
+fn in_words(own: &Summary, remote: &Summary) -> String {
+    let mut words = format!("{}: {}", count(own.calls, "call"), turns_in_words(own));
+    if *remote != Summary::default() {
+        words += &format!("; remote workers: {}", turns_in_words(remote));
+    }
+    if own.rescued > 0 {
+        words += &format!("; took over {} of others, as crashes", count(own.rescued, "turn"));
+    }
+    words
+}
+
+fn turns_in_words(of: &Summary) -> String {
+    let mut words = format!(
+        "{} processed; turns: {} done, {} failed",
+        count(of.processed, "job"),
+        of.done,
+        of.failed
+    );
+    let more = [
+        (of.put_off, "put off or given back"),
+        (of.cancelled, "cancelled or expired"),
+        (of.stale, "refused, as another node had taken them over"),
+        (of.unsettled, "not settled: they run again when their leases run out"),
+    ];
+    for (number, what) in more.into_iter().filter(|(number, _)| *number > 0) {
+        words += &format!(", {number} {what}");
+    }
+    words
+}

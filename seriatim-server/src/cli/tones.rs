@@ -1,0 +1,42 @@
+//! States with their colours.
+
+use seriatim::Timestamp;
+use seriatim::store::{JobState, LaneState, LaneView, NodeState, NodeView};
+
+use super::output::table::Tone;
+use crate::app::nodes::{is_gone, state_name};
+use crate::base::time::{length, relative};
+
+pub(super) fn of_job(state: JobState) -> Tone {
+    match state {
+        JobState::Dead => Tone::Bad,
+        JobState::Canceled => Tone::Warn,
+        JobState::Succeeded => Tone::Faint,
+        JobState::Queued | JobState::Running => Tone::Plain,
+    }
+}
+
+/// What a lane does, with the colour of it.
+pub(super) fn lane_state(lane: &LaneView, now: Timestamp) -> (String, Tone) {
+    let due = || lane.due.map(|due| relative(now, due)).unwrap_or_default();
+    match lane.state {
+        LaneState::Claimed => {
+            let since = lane.claimed_at.map(|at| length(now.since(at))).unwrap_or_default();
+            (format!("claimed {since}"), Tone::Plain)
+        }
+        LaneState::Held => ("held".to_owned(), Tone::Bad),
+        LaneState::Paused => ("paused".to_owned(), Tone::Warn),
+        LaneState::Waiting => (format!("due {}", due()), Tone::Plain),
+    }
+}
+
+/// What a node does, with the colour of it.
+pub(super) fn node_state(node: &NodeView, now: Timestamp) -> (&'static str, Tone) {
+    let tone = match node.state(now) {
+        _ if is_gone(node) => Tone::Bad,
+        NodeState::Dead | NodeState::Late => Tone::Bad,
+        NodeState::Stopping | NodeState::Quiet => Tone::Warn,
+        NodeState::Alive | NodeState::Stopped => Tone::Plain,
+    };
+    (state_name(node, now), tone)
+}

@@ -1,0 +1,135 @@
+//! What the dashboard can do to a store.
+
+use std::sync::Arc;
+
+use seriatim::store::{Act, LaneAction, LaneSelection, Selected, Selection};
+use seriatim::{LaneId, SharedStore};
+
+use crate::app::act::{self, Bulk};
+use crate::app::running::Running;
+use crate::base::text::{count, one_line};
+use crate::cli::deed::Book;
+use crate::cli::output::Failure;
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    PauseQueue(Arc<str>, bool),
+    PerformAllNow(Arc<str>),
+    RequeueAll(Arc<str>),
+    /// Of a queue; the lane, and what people know it by.
+    Lane(Arc<str>, LaneId, String, LaneAction),
+}
+
+impl Action {
+    pub(super) fn on_lane(one: &Running, action: LaneAction) -> Self {
+        let (queue, lane) = (&one.queue, one.lane.lane);
+        let name = match one.lane.key.as_deref() {
+            Some(key) => format!("key {:?} of {queue}", one_line(key)),
+            None => format!("lane {lane} of {queue}"),
+        };
+        Self::Lane(queue.clone(), lane, name, action)
+    }
+
+    /// The question that comes before it.
+    pub(super) fn question(&self) -> String {
+        match self {
+            Self::PauseQueue(queue, _) | Self::Lane(queue, ..) => format!("change {queue}?"),
+            Self::PerformAllNow(queue) => format!("make all that waits in {queue} due now?"),
+            Self::RequeueAll(queue) => format!("send the whole morgue of {queue} back?"),
+        }
+    }
+
+    /// The command that does the same, and to what.
+    fn deed(&self) -> (&'static str, String) {
+        match self {
+            Self::PauseQueue(queue, true) => ("queues pause", queue.to_string()),
+            Self::PauseQueue(queue, false) => ("queues resume", queue.to_string()),
+            Self::PerformAllNow(queue) => ("queues perform-all-now", queue.to_string()),
+            Self::RequeueAll(queue) => ("morgue requeue", queue.to_string()),
+            Self::Lane(_, _, name, LaneAction::Pause) => ("lanes pause", name.clone()),
+            Self::Lane(_, _, name, LaneAction::Resume) => ("lanes resume", name.clone()),
+            Self::Lane(_, _, name, _) => ("lanes retry", name.clone()),
+        }
+    }
+
+    /// Does it, and says what was done. Without its line in the audit log nothing is.
+    pub(super) async fn carry_out(
+        self,
+        store: &SharedStore,
+        book: &Book,
+    ) -> Result<String, Failure> {
+        let (action, on) = self.deed();
+        book.write(action, &format!("top: {on}"))?;
+        match self {
+            Self::PauseQueue(queue, paused) => {
+                store.pause_queue(&queue, paused).await?;
+                Ok(format!("{queue} {}", if paused { "is paused" } else { "goes on" }))
+            }
+            Self::PerformAllNow(queue) => {
+                let lanes = act::on_all(store, &queue, LaneAction::RunNow).await?;
+                Ok(format!("{} of {queue} made due", count(lanes, "lane")))
+            }
+            Self::RequeueAll(queue) => {
+                let which = Selection::All;
+                let selected = Selected { now: None, queue: queue.clone(), which };
+                let jobs = act::repeat(&**store, Bulk::Requeue(selected)).await?;
+                Ok(format!("{} of {queue} sent back", count(jobs, "job")))
+            }
+            Self::Lane(queue, lane, name, action) => {
+                let lanes = LaneSelection::Lane(lane);
+                let acted = store.act(Act { now: None, queue, lanes, action }).await?;
+                let done = match action {
+                    LaneAction::Pause => "paused",
+                    LaneAction::Resume => "goes on",
+                    _ => "due now",
+                };
+                Ok(match acted.count {
+                    0 => format!("{name} is claimed or gone: nothing was done"),
+                    _ => format!("{name}: {done}"),
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use seriatim::store::{LaneOrder, LaneQuery};
+    use seriatim::{Client, Job, Memory};
+
+    #[tokio::test]
+    async fn what_was_done_to_a_lane_is_told_of_its_key() {
+        let store: SharedStore = Arc::new(Memory::new());
+        let job = Job::new("orders", &1).unwrap().key("order-42");
+        Client::new(store.clone()).push(job).await.unwrap();
+        let (queue, after) = (Arc::from("orders"), None);
+        let (key, claimed, order) = (None, false, LaneOrder::Age);
+        let query = LaneQuery { queue, key, claimed, order, after, rows_max: 1 };
+        let lane = store.lanes(query).await.unwrap().rows.remove(0);
+        let one = Running { queue: "orders".into(), lane };
+        let action = Action::on_lane(&one, LaneAction::Pause);
+        let said = action.carry_out(&store, &Book::default()).await.unwrap();
+        assert_eq!(said, "key \"order-42\" of orders: paused");
+    }
+
+    #[tokio::test]
+    async fn what_is_done_here_is_audited_as_the_command_that_does_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = crate::config::Config::default();
+        config.http.audit_file = Some(folder.path().join("audit.ndjson"));
+        let store: SharedStore = Arc::new(Memory::new());
+        Client::new(store.clone()).push(Job::new("orders", &1).unwrap().key("a")).await.unwrap();
+        let pause = || Action::PauseQueue("orders".into(), true);
+        pause().carry_out(&store, &Book::of(&config)).await.unwrap();
+        let written = std::fs::read_to_string(folder.path().join("audit.ndjson")).unwrap();
+        assert!(written.contains(r#""action":"queues pause""#), "{written}");
+        store.pause_queue("orders", false).await.unwrap();
+        config.http.audit_file = Some(folder.path().to_owned());
+        let refused = pause().carry_out(&store, &Book::of(&config)).await.unwrap_err();
+        assert!(refused.to_string().contains("nothing was done"), "{refused}");
+        assert!(!store.queues().await.unwrap()[0].paused);
+    }
+}

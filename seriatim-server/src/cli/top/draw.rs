@@ -1,0 +1,303 @@
+//! One frame.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table, TableState};
+use seriatim::store::NodeView;
+
+use super::sample::{Sample, Shown, Why};
+use super::state::{Pane, State};
+use crate::app::figures::Figures;
+use crate::app::troubles;
+use crate::base::text::{columns, count, cut_middle, one_line, retries};
+use crate::base::time::{length, relative};
+use crate::cli::nodes;
+use crate::cli::output::table::Tone;
+use crate::cli::tones::{lane_state, node_state};
+
+/// The column of the nodes' ids is at least so wide, and at most two fifths of the screen.
+const NODE_COLUMNS_MIN: usize = 8;
+/// Rows of nodes that are shown.
+const NODES_MAX: usize = 4;
+/// Below so many columns some of the tables' are left out, so that names keep their room.
+const WIDE: u16 = 80;
+const HELP: &str = "q quit  ? keys  Tab list  \u{2191}\u{2193} choose  p pause  r retry  m requeue";
+const KEYS: &str = "\
+Tab        the other list: queues, lanes
+\u{2191} \u{2193} k j    choose a row
+p          pause the queue or lane; resume it
+r          make all of the queue, or the lane, due now
+m          send the dead jobs of the queue back to it
+?          these keys
+q Esc      quit
+
+Any key closes this.";
+
+pub(super) fn draw(frame: &mut Frame, state: &mut State) {
+    let nodes = state.sample.as_ref().map_or(0, |sample| sample.nodes.len()).clamp(1, NODES_MAX);
+    let [head, queues, lanes, node, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Fill(1),
+        Constraint::Fill(1),
+        Constraint::Length(nodes as u16 + 2),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    let styles = Styles { colour: state.colour };
+    match &state.sample {
+        _ if state.shows_keys => {
+            frame.render_widget(Paragraph::new(KEYS).block(titled(" keys ")), frame.area());
+            return;
+        }
+        None => frame.render_widget(Paragraph::new("looking at the store …"), queues),
+        Some(sample) => {
+            frame.render_widget(Paragraph::new(headline(&state.store, sample)), head);
+            draw_queues(frame, queues, state, sample, styles);
+            draw_lanes(frame, lanes, state, sample, styles);
+            draw_nodes(frame, node, sample, styles);
+        }
+    }
+    let line = match (&state.asked, &state.said) {
+        (Some(action), _) => format!("{} y / n", action.question()),
+        (None, Some(said)) => format!("{}   {HELP}", one_line(said)),
+        (None, None) => HELP.to_owned(),
+    };
+    frame.render_widget(Paragraph::new(line).style(bold()), foot);
+}
+
+/// Styles that keep to `NO_COLOR`.
+#[derive(Clone, Copy)]
+struct Styles {
+    colour: bool,
+}
+
+impl Styles {
+    fn tone(self, tone: Tone) -> Style {
+        match tone {
+            _ if !self.colour => Style::new(),
+            Tone::Plain => Style::new(),
+            Tone::Warn => Style::new().fg(Color::Yellow),
+            Tone::Bad => Style::new().fg(Color::Red),
+            Tone::Faint => Style::new().add_modifier(Modifier::DIM),
+        }
+    }
+
+    fn cell(self, text: impl AsRef<str>, tone: Tone) -> Cell<'static> {
+        Cell::new(one_line(text.as_ref())).style(self.tone(tone))
+    }
+
+    /// A number at the right edge.
+    fn number(self, text: impl Into<String>, tone: Tone) -> Cell<'static> {
+        Cell::new(Line::from(text.into()).right_aligned()).style(self.tone(tone))
+    }
+
+    fn count(self, number: u64, tone: Tone) -> Cell<'static> {
+        self.number(number.to_string(), if number == 0 { Tone::Faint } else { tone })
+    }
+}
+
+fn bold() -> Style {
+    Style::new().add_modifier(Modifier::BOLD)
+}
+
+/// Of a row those cells for which there is room.
+fn fitting<T>(cells: impl IntoIterator<Item = T>, is_wide: bool, narrow: &[usize]) -> Vec<T> {
+    let cells = cells.into_iter().enumerate();
+    cells.filter(|(at, _)| is_wide || narrow.contains(at)).map(|(_, cell)| cell).collect()
+}
+
+/// The chosen row of the list that the keys are for.
+fn chosen(is_for_keys: bool) -> Style {
+    if is_for_keys { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() }
+}
+
+fn headline(store: &str, sample: &Sample) -> String {
+    let sum = |of: fn(&Figures) -> u64| sample.queues.iter().map(of).sum::<u64>();
+    format!(
+        "seriatim top  {}  {}, {}, {} running, {} prefetched, {} dead, {}",
+        one_line(store),
+        count(sample.queues.len() as u64, "queue"),
+        count(sum(|of| of.stats.jobs), "job"),
+        sum(Figures::running),
+        sum(|of| of.prefetched),
+        sum(|of| of.stats.dead),
+        count(sample.nodes.len() as u64, "node"),
+    )
+}
+
+fn titled(title: &'static str) -> Block<'static> {
+    Block::new().borders(Borders::TOP).title(title)
+}
+
+fn draw_queues(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, styles: Styles) {
+    let (is_wide, narrow) = (area.width >= WIDE, [0, 1, 2, 3, 4, 5, 6]);
+    let rows = sample.queues.iter().map(|of| {
+        let rates = state.before.as_ref().and_then(|before| sample.rates(before, &of.stats));
+        let troubles = troubles::of(&sample.nodes, sample.now);
+        let mut queues = troubles.filter_map(|(_, trouble)| trouble.queue.as_deref());
+        let is_troubled = queues.any(|name| name == &*of.stats.queue);
+        Row::new(fitting(queue_row(of, is_troubled, rates, styles), is_wide, &narrow))
+    });
+    let widths = [
+        Constraint::Fill(1),
+        Constraint::Length(if is_wide { 10 } else { 8 }),
+        Constraint::Length(if is_wide { 7 } else { 5 }),
+        Constraint::Length(7),
+        Constraint::Length(8),
+        Constraint::Length(if is_wide { 6 } else { 4 }),
+        Constraint::Length(6),
+        Constraint::Length(6),
+        Constraint::Length(6),
+    ];
+    let head = ["jobs", "running", "retrying", "dead", "lag", "done/s", "fail/s"];
+    let head = head.map(|name| styles.number(name, Tone::Faint));
+    let names = ["queue", "mode"].map(|name| styles.cell(name, Tone::Faint));
+    let table = Table::new(rows, fitting(widths, is_wide, &narrow))
+        .header(Row::new(fitting(names.into_iter().chain(head), is_wide, &narrow)))
+        .block(titled(" queues "))
+        .row_highlight_style(chosen(state.pane == Pane::Queues));
+    let mut chosen = TableState::new().with_selected(state.queue_row());
+    frame.render_stateful_widget(table, area, &mut chosen);
+}
+
+fn queue_row(
+    of: &Figures,
+    is_troubled: bool,
+    rates: Option<(f64, f64)>,
+    styles: Styles,
+) -> [Cell<'static>; 9] {
+    let queue = &of.stats;
+    let mode = queue.mode.map_or("", |mode| mode.as_str());
+    let (mode, tone) = match (is_troubled, queue.paused) {
+        // What it is stands with its node below.
+        (true, _) => ("trouble", Tone::Bad),
+        (false, true) => ("paused", Tone::Warn),
+        (false, false) => (mode, Tone::Plain),
+    };
+    let rate = |rate: Option<f64>, tone| match rate {
+        None => styles.number("-", Tone::Faint),
+        Some(rate) if rate > 0.0 => styles.number(format!("{rate:.1}"), tone),
+        Some(_) => styles.number("0", Tone::Faint),
+    };
+    [
+        styles.cell(&queue.queue, Tone::Plain),
+        styles.cell(mode, tone),
+        styles.count(queue.jobs, Tone::Plain),
+        styles.count(of.running(), Tone::Plain),
+        styles.count(queue.retrying, Tone::Warn),
+        styles.count(queue.dead, Tone::Bad),
+        styles.number(length(queue.lag), Tone::Plain),
+        rate(rates.map(|(done, _)| done), Tone::Plain),
+        rate(rates.map(|(_, failed)| failed), Tone::Bad),
+    ]
+}
+
+fn draw_lanes(frame: &mut Frame, area: Rect, state: &State, sample: &Sample, styles: Styles) {
+    let (is_wide, narrow) = (area.width >= WIDE, [0, 1, 2, 3, 6]);
+    let row = |shown: &Shown| {
+        let lane = &shown.one.lane;
+        let tone = match shown.why {
+            Why::Stuck => Tone::Bad,
+            Why::Slow | Why::Failing => Tone::Warn,
+            Why::Claimed => Tone::Plain,
+        };
+        let about = lane.error.as_deref().or(lane.progress.as_deref()).unwrap_or("");
+        let cells = [
+            styles.cell(shown.why.as_str(), tone),
+            styles.cell(&shown.one.queue, Tone::Plain),
+            styles.cell(lane.key.as_deref().unwrap_or(""), Tone::Plain),
+            styles.cell(lane_state(lane, sample.now).0, Tone::Plain),
+            styles.number(lane.jobs.to_string(), Tone::Plain),
+            styles.number(retries(lane.retry_count), Tone::Plain),
+            styles.cell(about, Tone::Plain),
+        ];
+        Row::new(fitting(cells, is_wide, &narrow))
+    };
+    let widths = [
+        Constraint::Length(7),
+        Constraint::Length(if is_wide { 12 } else { 10 }),
+        Constraint::Fill(1),
+        Constraint::Length(if is_wide { 15 } else { 12 }),
+        Constraint::Length(5),
+        Constraint::Length(5),
+        if is_wide { Constraint::Min(15) } else { Constraint::Fill(1) },
+    ];
+    let head = ["", "queue", "key", "state", " jobs", "retry", "error, progress"];
+    let head = head.map(|name| styles.cell(name, Tone::Faint));
+    let table = Table::new(sample.lanes.iter().map(row), fitting(widths, is_wide, &narrow))
+        .header(Row::new(fitting(head, is_wide, &narrow)))
+        .block(titled(" lanes: stuck, slow, failing, claimed "))
+        .row_highlight_style(chosen(state.pane == Pane::Lanes));
+    let mut chosen = TableState::new().with_selected(state.lane_row());
+    frame.render_stateful_widget(table, area, &mut chosen);
+}
+
+fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
+    let longest = sample.nodes.iter().map(|node| columns(&node.info.id.0)).max().unwrap_or(0);
+    let id_columns = longest.clamp(NODE_COLUMNS_MIN, usize::from(area.width) * 2 / 5);
+    let row = |node: &NodeView| {
+        let (state, tone) = node_state(node, sample.now);
+        let mut troubles = troubles::of(std::slice::from_ref(node), sample.now);
+        let last = match troubles.next() {
+            Some((_, trouble)) => styles.cell(troubles::line(trouble, sample.now), Tone::Bad),
+            None => {
+                let queues = sample.queues.iter().map(|of| &of.stats);
+                styles.cell(nodes::queues_of(node, queues), Tone::Plain)
+            }
+        };
+        Row::new([
+            styles.cell(cut_middle(&node.info.id.0, id_columns), Tone::Plain),
+            styles.cell(state, tone),
+            styles.number(format!("{}/{}", node.info.busy, node.info.concurrency), Tone::Plain),
+            styles.cell(relative(sample.now, node.heartbeat_at), Tone::Plain),
+            last,
+        ])
+    };
+    let widths = [
+        Constraint::Length(id_columns as u16),
+        Constraint::Length(8),
+        Constraint::Length(7),
+        Constraint::Length(10),
+        Constraint::Fill(1),
+    ];
+    let head = ["node", "state", "   busy", "beat", "queues, or what is wrong"];
+    let title = if sample.nodes.is_empty() { " nodes: none " } else { " nodes " };
+    let table = Table::new(sample.nodes.iter().map(row), widths)
+        .header(Row::new(head.map(|name| styles.cell(name, Tone::Faint))))
+        .block(titled(title));
+    frame.render_widget(table, area);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use seriatim::Timestamp;
+    use seriatim::store::QueueStats;
+
+    use super::*;
+
+    fn drawn(columns: u16, state: &mut State) -> String {
+        let mut screen = Terminal::new(TestBackend::new(columns, 24)).unwrap();
+        screen.draw(|frame| draw(frame, state)).unwrap();
+        screen.backend().to_string()
+    }
+
+    #[test]
+    fn a_narrow_screen_keeps_the_names() {
+        let stats = QueueStats { queue: "order-changes".into(), dead: 7, ..QueueStats::default() };
+        let queue = Figures { stats, prefetched: 0 };
+        let mut state = State::new("memory:".to_owned(), false);
+        let (lanes, nodes) = (Vec::new(), Vec::new());
+        state.show(Sample { now: Timestamp::default(), queues: vec![queue], lanes, nodes });
+        let (narrow, wide) = (drawn(60, &mut state), drawn(80, &mut state));
+        assert!(narrow.contains("order-changes") && narrow.contains("key "), "{narrow}");
+        assert!(!narrow.contains("done/s") && wide.contains("done/s"), "{narrow}{wide}");
+        state.shows_keys = true;
+        let keys = drawn(60, &mut state);
+        assert!(keys.contains("send the dead jobs of the queue back"), "{keys}");
+    }
+}

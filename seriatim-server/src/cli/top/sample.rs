@@ -1,0 +1,155 @@
+//! What is shown of a store at one moment.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use seriatim::store::{LaneOrder, LaneQuery, LaneState, NodeView, QueueStats};
+use seriatim::{Store, Timestamp};
+
+use crate::app::figures::Figures;
+use crate::app::nodes;
+use crate::app::running::{Running, age, running, stands_out};
+use crate::cli::output::Failure;
+use crate::protocol::document;
+
+/// Claimed lanes of each queue that are looked at, the oldest.
+const RUNNING_MAX: usize = 100;
+/// Failing lanes of each queue that are looked at, those with most retries.
+const FAILING_MAX: usize = 20;
+/// Queues whose failing lanes are looked at, those with most of them.
+const FAILING_QUEUES_MAX: usize = 20;
+
+/// Why a lane is shown. In order: what needs a person first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Why {
+    /// Held, or its holder is gone.
+    Stuck,
+    /// Claimed far longer than others.
+    Slow,
+    Failing,
+    Claimed,
+}
+
+impl Why {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Stuck => "stuck",
+            Self::Slow => "slow",
+            Self::Failing => "failing",
+            Self::Claimed => "claimed",
+        }
+    }
+}
+
+/// A lane that is shown.
+pub(super) struct Shown {
+    pub(super) why: Why,
+    pub(super) one: Running,
+}
+
+/// A store at one moment.
+pub(super) struct Sample {
+    pub(super) now: Timestamp,
+    pub(super) queues: Vec<Figures>,
+    /// What needs a person first, then by age.
+    pub(super) lanes: Vec<Shown>,
+    pub(super) nodes: Vec<NodeView>,
+}
+
+impl Sample {
+    pub(super) async fn take(store: &dyn Store) -> Result<Self, Failure> {
+        let (now, stats) = (store.now().await?, store.stats(None).await?);
+        let mut nodes = store.nodes().await?;
+        nodes.retain(|node| !node.dead);
+        nodes.sort_by_key(|node| node.info.started_at);
+        let running = running(store, &stats, RUNNING_MAX).await?;
+        let failing = failing(store, &stats).await?;
+        let queues = Figures::of(stats, &nodes);
+        let lanes = arrange(running, failing, &nodes, now);
+        Ok(Self { now, queues, lanes, nodes })
+    }
+
+    /// Jobs that are done, and turns that failed, since `before`, per second.
+    pub(super) fn rates(&self, before: &Self, queue: &QueueStats) -> Option<(f64, f64)> {
+        let then = before.queues.iter().map(|of| &of.stats).find(|of| of.queue == queue.queue)?;
+        let seconds = self.now.since(before.now).as_secs_f64();
+        let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
+        (seconds > 0.0)
+            .then(|| (rate(queue.processed, then.processed), rate(queue.failed, then.failed)))
+    }
+
+    pub(super) fn document(&self) -> Value {
+        let lane = |shown: &Shown| {
+            let mut lane = document::lane(&shown.one.lane).to_value();
+            lane["queue"] = (*shown.one.queue).into();
+            lane["why"] = shown.why.as_str().into();
+            lane
+        };
+        let node = |node: &NodeView| {
+            let holds = |shown: &&Shown| shown.one.lane.node.as_ref() == Some(&node.info.id);
+            let claimed = self.lanes.iter().filter(holds).count();
+            document::node(node, nodes::state_name(node, self.now), claimed)
+        };
+        json!({
+            "queues": self.queues.iter().map(Figures::document).collect::<Vec<_>>(),
+            "lanes": self.lanes.iter().map(lane).collect::<Vec<_>>(),
+            "nodes": self.nodes.iter().map(node).collect::<Vec<_>>(),
+        })
+    }
+}
+
+async fn failing(store: &dyn Store, queues: &[QueueStats]) -> Result<Vec<Running>, Failure> {
+    let mut queues: Vec<&QueueStats> = queues.iter().filter(|queue| queue.retrying > 0).collect();
+    queues.sort_by_key(|queue| std::cmp::Reverse(queue.retrying));
+    let mut lanes = Vec::new();
+    for queue in queues.into_iter().take(FAILING_QUEUES_MAX) {
+        let query = LaneQuery {
+            queue: queue.queue.clone(),
+            key: None,
+            claimed: false,
+            order: LaneOrder::RetryCount,
+            after: None,
+            rows_max: FAILING_MAX,
+        };
+        let rows = store.lanes(query).await?.rows.into_iter();
+        // Those that are claimed are listed as claimed.
+        let rows = rows.filter(|lane| lane.state != LaneState::Claimed);
+        lanes.extend(rows.map(|lane| Running { queue: queue.queue.clone(), lane }));
+    }
+    Ok(lanes)
+}
+
+fn arrange(
+    running: Vec<Running>,
+    failing: Vec<Running>,
+    nodes: &[NodeView],
+    now: Timestamp,
+) -> Vec<Shown> {
+    let middle = |queue: &str| {
+        let mut ages: Vec<Duration> =
+            running.iter().filter(|one| &*one.queue == queue).map(|one| age(one, now)).collect();
+        ages.sort_unstable();
+        ages.get(ages.len() / 2).copied().unwrap_or_default()
+    };
+    let gone = |one: &Running| {
+        nodes
+            .iter()
+            .any(|node| one.lane.node.as_ref() == Some(&node.info.id) && nodes::is_late(node, now))
+    };
+    let whys: Vec<Why> = running
+        .iter()
+        .map(|one| match stands_out(age(one, now), middle(&one.queue)) {
+            _ if gone(one) => Why::Stuck,
+            true => Why::Slow,
+            false => Why::Claimed,
+        })
+        .collect();
+    let mut lanes: Vec<Shown> =
+        whys.into_iter().zip(running).map(|(why, one)| Shown { why, one }).collect();
+    lanes.extend(failing.into_iter().map(|one| {
+        let held = one.lane.state == LaneState::Held;
+        Shown { why: if held { Why::Stuck } else { Why::Failing }, one }
+    }));
+    lanes.sort_by_key(|shown| (shown.why, std::cmp::Reverse(age(&shown.one, now))));
+    lanes
+}

@@ -1,0 +1,114 @@
+//! The terminal: taken over, given back, and what comes from the keyboard.
+
+use std::time::Duration;
+
+use ratatui::crossterm::event::{self, Event};
+use seriatim::SharedStore;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, mpsc};
+
+use std::sync::Arc;
+
+use super::draw::draw;
+use super::sample::Sample;
+use super::state::{State, Step};
+use crate::cli::deed::Book;
+use crate::cli::output::Failure;
+
+/// How often the store is looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How often the reader of keys looks whether it is still wanted.
+const KEY_WAIT: Duration = Duration::from_millis(100);
+/// Events that wait to be shown.
+const EVENTS_MAX: usize = 64;
+
+/// What makes a new frame.
+enum Happened {
+    Terminal(Event),
+    Sampled(Result<Box<Sample>, Failure>),
+    Acted(Result<String, Failure>),
+    ToldToStop,
+}
+
+/// Shows the store until somebody quits. The terminal is as it was afterwards, also after a panic.
+pub(super) async fn run(store: SharedStore, mut state: State, book: Book) -> Result<(), Failure> {
+    let (sender, mut events) = mpsc::channel(EVENTS_MAX);
+    let again = Arc::new(Notify::new());
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(sample(store.clone(), sender.clone(), again.clone()));
+    tasks.spawn(hear_signals(sender.clone()));
+    let mut terminal = ratatui::try_init()
+        .map_err(|e| Failure::failed(format!("the terminal cannot be used: {e}")))?;
+    let keys = sender.clone();
+    std::thread::spawn(move || read_keys(&keys));
+    let result = loop {
+        if let Err(error) = terminal.draw(|frame| draw(frame, &mut state)) {
+            break Err(Failure::failed(format!("the terminal cannot be written: {error}")));
+        }
+        match events.recv().await {
+            None | Some(Happened::ToldToStop) => break Ok(()),
+            Some(Happened::Terminal(Event::Key(key))) => match state.key(key) {
+                Step::Quit => break Ok(()),
+                Step::Nothing => {}
+                Step::Do(action) => {
+                    let (store, sender, again) = (store.clone(), sender.clone(), again.clone());
+                    let book = book.clone();
+                    tasks.spawn(async move {
+                        let done = action.carry_out(&store, &book).await;
+                        let _ = sender.send(Happened::Acted(done)).await;
+                        again.notify_one();
+                    });
+                }
+            },
+            Some(Happened::Terminal(_)) => {}
+            Some(Happened::Sampled(Ok(sample))) => state.show(*sample),
+            Some(Happened::Acted(Ok(said))) => state.said = Some(said),
+            Some(Happened::Sampled(Err(failure)) | Happened::Acted(Err(failure))) => {
+                state.said = Some(failure.to_string());
+            }
+        }
+    };
+    tasks.shutdown().await;
+    let _ = ratatui::try_restore();
+    result
+}
+
+async fn sample(store: SharedStore, events: mpsc::Sender<Happened>, again: Arc<Notify>) {
+    loop {
+        let sample = Sample::take(&*store).await.map(Box::new);
+        if events.send(Happened::Sampled(sample)).await.is_err() {
+            return;
+        }
+        let _ = tokio::time::timeout(INTERVAL, again.notified()).await;
+    }
+}
+
+/// Without this a SIGTERM would leave the terminal as it is.
+async fn hear_signals(events: mpsc::Sender<Happened>) {
+    let signals = (signal(SignalKind::terminate()), signal(SignalKind::hangup()));
+    let (Ok(mut term), Ok(mut hangup)) = signals else { return };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = hangup.recv() => {}
+    }
+    let _ = events.send(Happened::ToldToStop).await;
+}
+
+fn read_keys(events: &mpsc::Sender<Happened>) {
+    while !events.is_closed() {
+        let event = match event::poll(KEY_WAIT) {
+            Ok(false) => continue,
+            Ok(true) => event::read(),
+            Err(error) => Err(error),
+        };
+        let happened = match event {
+            Ok(event) => Happened::Terminal(event),
+            // The terminal is gone.
+            Err(_) => Happened::ToldToStop,
+        };
+        let ends = matches!(happened, Happened::ToldToStop);
+        if events.blocking_send(happened).is_err() || ends {
+            return;
+        }
+    }
+}

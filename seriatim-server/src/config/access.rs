@@ -1,0 +1,28 @@
+//! What tokens let their bearers do, and what is audited.
+
+use serde::{Deserialize, Serialize};
+
+/// What a token lets its bearer do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Role {
+    /// Sees everything, changes nothing.
+    Reader,
+    /// Pushes jobs, asks for their state and cancels them.
+    Producer,
+    /// Claims, beats and settles.
+    Worker,
+    /// Everything.
+    Admin,
+}
+
+/// Which requests are written down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Audited {
+    /// What people do: to queues, lanes, jobs, nodes; also what was refused.
+    #[default]
+    Actions,
+    /// Pushes, claims, heartbeats and settles too: a line for each request.
+    All,
+}

@@ -1,0 +1,95 @@
+//! What a program of a worker finds in its environment: what is listed, and nothing else of ours.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+/// What every program gets where this process has it: enough to find programs, files and a language.
+const DEFAULT: [&str; 7] = ["HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER"];
+/// The rest of the language: `LC_ALL`, `LC_TIME`, …
+const DEFAULT_PREFIX: &str = "LC_";
+/// Variables of Seriatim: they hold the store and tokens, or say what only Seriatim may say.
+const OWN_PREFIX: &str = "SERIATIM_";
+/// With it, Python writes what a program prints at once, and not when 8 KiB have come together.
+const PYTHON: (&str, &str) = ("PYTHONUNBUFFERED", "1");
+
+/// What the configuration adds to the default.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Environment {
+    /// Variables with their values.
+    pub(crate) set: BTreeMap<String, String>,
+    /// Passed on where this process has them.
+    pub(crate) passed: Vec<String>,
+}
+
+impl Environment {
+    /// All variables of a program.
+    pub(crate) fn variables(&self) -> BTreeMap<OsString, OsString> {
+        let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os()
+            .filter(|(name, _)| {
+                let is_passed = |name: &str| self.passed.iter().any(|passed| passed == name);
+                name.to_str().is_some_and(|name| is_default(name) || is_passed(name))
+            })
+            .collect();
+        variables.extend(self.set.iter().map(|(name, value)| (name.into(), value.into())));
+        variables.entry(PYTHON.0.into()).or_insert_with(|| PYTHON.1.into());
+        variables
+    }
+
+    /// Where its programs are looked for.
+    pub(crate) fn path(&self) -> Option<OsString> {
+        self.variables().remove(OsStr::new("PATH"))
+    }
+
+    /// Refuses what no program may get; `tokens` are the variables that hold a token.
+    pub(crate) fn check(&self, tokens: &[&str]) -> Result<(), String> {
+        const WANTED: &str = "write names of variables, as in";
+        if !self.passed.iter().all(|name| is_variable(name)) {
+            // It may be the value itself.
+            return Err(format!(
+                "`env_pass`: what stands there is not the name of a variable; {WANTED} env_pass = [\"DATABASE_URL\"]"
+            ));
+        }
+        if !self.set.keys().all(|name| is_variable(name)) {
+            return Err(format!(
+                "`env`: what stands there is not the name of a variable; {WANTED} env = {{ MODE = \"fast\" }}"
+            ));
+        }
+        for (key, name) in self.named() {
+            if name.starts_with(OWN_PREFIX) {
+                return Err(format!(
+                    "`{key}` names {name}: variables that begin with {OWN_PREFIX} are Seriatim's own and hold its store and tokens; give the program one of another name"
+                ));
+            }
+        }
+        if let Some(name) = self.passed.iter().find(|name| tokens.contains(&name.as_str())) {
+            return Err(format!(
+                "`env_pass` names {name}, which holds a token of http.tokens: no program gets that; give the program a token of its own, in a variable that no token_env names"
+            ));
+        }
+        if let Some(name) = self.passed.iter().find(|name| self.set.contains_key(*name)) {
+            return Err(format!("{name} stands in `env` and in `env_pass`: keep one of them"));
+        }
+        match self.set.iter().find(|(_, value)| value.contains('\0')) {
+            Some((name, _)) => Err(format!("`env`: the value of {name} holds a zero byte")),
+            None => Ok(()),
+        }
+    }
+
+    /// What the configuration names, with the key that does.
+    fn named(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let set = self.set.keys().map(|name| ("env", name));
+        set.chain(self.passed.iter().map(|name| ("env_pass", name)))
+    }
+}
+
+/// Whether a text can be the name of a variable. A value that was written in its place mostly cannot.
+pub(crate) fn is_variable(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(is_plain)
+}
+
+fn is_default(name: &str) -> bool {
+    DEFAULT.contains(&name) || name.starts_with(DEFAULT_PREFIX)
+}

@@ -1,0 +1,123 @@
+//! What is logged, and how.
+
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Deserializer, de};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
+use super::explain::closest;
+use crate::base::setup_error::SetupError;
+
+/// The variable that says what is logged.
+const VARIABLE: &str = "SERIATIM_LOG";
+/// What is logged by default.
+pub(crate) const DEFAULT_LEVEL: LevelFilter = LevelFilter::INFO;
+const LEVELS: [(&str, LevelFilter); 6] = [
+    ("off", LevelFilter::OFF),
+    ("error", LevelFilter::ERROR),
+    ("warn", LevelFilter::WARN),
+    ("info", LevelFilter::INFO),
+    ("debug", LevelFilter::DEBUG),
+    ("trace", LevelFilter::TRACE),
+];
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LogFormat {
+    /// For people
+    #[default]
+    Pretty,
+    /// One JSON object on a line
+    Json,
+}
+
+/// What is logged: a level, or levels by part of the program, as in `info,seriatim=debug`.
+#[derive(Clone, Debug)]
+pub(crate) struct LogFilter(pub(crate) Targets);
+
+impl FromStr for LogFilter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut targets = Targets::new();
+        for part in text.split(',').map(str::trim) {
+            targets = match part.split_once('=') {
+                None => targets.with_default(level(part)?),
+                Some((target, word)) if is_target(target.trim()) => {
+                    targets.with_target(target.trim(), level(word.trim())?)
+                }
+                Some((target, _)) => {
+                    return Err(format!(
+                        "{target:?} is not a part of the program: write it as in seriatim=debug or hyper::proto=warn"
+                    ));
+                }
+            };
+        }
+        Ok(Self(targets))
+    }
+}
+
+impl<'de> Deserialize<'de> for LogFilter {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
+    }
+}
+
+fn level(word: &str) -> Result<LevelFilter, String> {
+    let lower = word.to_ascii_lowercase();
+    if let Some((_, level)) = LEVELS.iter().find(|(name, _)| *name == lower) {
+        return Ok(*level);
+    }
+    let names = LEVELS.map(|(name, _)| name);
+    let meant = closest(&lower, &names).map(|name| format!(" (did you mean {name}?)"));
+    let (meant, names) = (meant.unwrap_or_default(), names.join(", "));
+    Err(format!(
+        "{word:?} is not a log level{meant}: write {names}, or levels by part as in info,seriatim=debug"
+    ))
+}
+
+/// The path of a module.
+fn is_target(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "_:-".contains(c))
+}
+
+/// What the variable says of the log.
+pub(crate) fn log_of_variable() -> Result<Option<LogFilter>, SetupError> {
+    let variable = std::env::var(VARIABLE).ok().filter(|filter| !filter.is_empty());
+    let read = |text: String| {
+        text.parse().map_err(|e| SetupError::invalid(format!("variable {VARIABLE}: {e}")))
+    };
+    variable.map(read).transpose()
+}
+
+impl Default for LogFilter {
+    fn default() -> Self {
+        Self(Targets::new().with_default(DEFAULT_LEVEL))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_that_is_none_is_refused_with_the_valid_ones() {
+        let refused = |text: &str| text.parse::<LogFilter>().err();
+        for good in ["info", "WARN", "off", "info,seriatim=debug", "seriatim=debug, hyper=warn"] {
+            assert_eq!(refused(good), None, "{good}");
+        }
+        let said = refused("inf").unwrap();
+        assert!(
+            said.starts_with("\"inf\" is not a log level (did you mean info?): write off, error,"),
+            "{said}"
+        );
+        for bad in ["", "wran", "info,", "seriatim=", "seriatim=loud", "3", "info;debug"] {
+            assert!(refused(bad).unwrap().contains("is not a log level"), "{bad}");
+        }
+        for bad in ["=debug", "my app=debug", "[span{a=1}]=info"] {
+            assert!(refused(bad).is_some(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! The configuration: TOML, overridden by variables (`SERIATIM_NODE__ID`) and by flags.
+
+mod access;
+mod cron;
+mod environment;
+mod explain;
+#[cfg(test)]
+mod fuzz;
+mod length;
+mod log;
+#[cfg(test)]
+mod tests;
+mod worker;
+mod worker_kind;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+use seriatim::limits::QUEUES_MAX;
+use seriatim::names::did_you_mean;
+use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
+use toml::{Table, Value};
+
+use crate::base::setup_error::SetupError;
+
+pub(crate) use access::{Audited, Role};
+pub(crate) use cron::CronConfig;
+pub(crate) use environment::{Environment, is_variable};
+use explain::explain;
+pub(crate) use explain::{closest, in_words};
+use length::length;
+#[cfg(test)]
+pub(crate) use log::DEFAULT_LEVEL;
+pub(crate) use log::{LogFilter, LogFormat, log_of_variable};
+pub(crate) use worker::{Builtin, WorkerConfig};
+pub(crate) use worker_kind::{Ffmpeg, HttpSettings, Launch, Replicate, Roots, WorkerKind};
+
+/// The store by default.
+pub(crate) const STORE_DEFAULT: &str = "sqlite:seriatim.db";
+/// Where the API listens by default.
+pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
+
+/// How long events of jobs are kept by default.
+pub(crate) const JOURNAL_RETENTION: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// How many bytes of them are kept by default.
+pub(crate) const JOURNAL_BYTES: u64 = 64 << 20;
+const JOURNAL_RETENTION_MIN: Duration = Duration::from_secs(60);
+const JOURNAL_BYTES_MIN: u64 = 1 << 20;
+/// Prefix of the variables that override the file.
+const PREFIX: &str = "SERIATIM_";
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Config {
+    pub(crate) store: StoreConfig,
+    pub(crate) http: HttpConfig,
+    pub(crate) log: LogConfig,
+    pub(crate) journal: JournalConfig,
+    pub(crate) node: NodeConfig,
+    pub(crate) defaults: QueueConfig,
+    pub(crate) queues: BTreeMap<String, QueueConfig>,
+    pub(crate) workers: Vec<WorkerConfig>,
+    pub(crate) cron: Vec<CronConfig>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct StoreConfig {
+    pub(crate) url: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct HttpConfig {
+    pub(crate) listen: Option<String>,
+    /// Mounts everything below a prefix.
+    pub(crate) base_path: Option<String>,
+    /// What `/info` says of where this runs.
+    pub(crate) environment: Option<String>,
+    /// Where the audit log goes; without it, into the log.
+    pub(crate) audit_file: Option<PathBuf>,
+    pub(crate) audit: Audited,
+    /// How many queues pushes may make that are neither declared nor there.
+    pub(crate) implied_queues: Option<ImpliedQueues>,
+    pub(crate) tokens: Vec<TokenConfig>,
+}
+
+/// A token of the HTTP API; its secret stands in a variable.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TokenConfig {
+    pub(crate) name: String,
+    pub(crate) token_env: String,
+    pub(crate) role: Role,
+    /// The queues that its bearer may use; all if unset.
+    pub(crate) queues: Option<Vec<String>>,
+    /// The consumer groups that its bearer may name; all if unset.
+    pub(crate) groups: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LogConfig {
+    pub(crate) format: LogFormat,
+    pub(crate) level: Option<LogFilter>,
+}
+
+/// What happened to jobs, written down in a folder.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct JournalConfig {
+    /// Without it nothing is written down.
+    pub(crate) folder: Option<PathBuf>,
+    /// Whose jobs; all if unset.
+    pub(crate) queues: Option<BTreeSet<String>>,
+    #[serde(deserialize_with = "length")]
+    pub(crate) retention: Option<Duration>,
+    pub(crate) bytes_max: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct NodeConfig {
+    pub(crate) id: Option<String>,
+    pub(crate) groups: Vec<String>,
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) scheduler: Option<Scheduler>,
+    pub(crate) splitter: SplitterConfig,
+    #[serde(deserialize_with = "length")]
+    pub(crate) poll_interval: Option<Duration>,
+    #[serde(deserialize_with = "length")]
+    pub(crate) heartbeat: Option<Duration>,
+    #[serde(deserialize_with = "length")]
+    pub(crate) lease: Option<Duration>,
+    #[serde(deserialize_with = "length")]
+    pub(crate) shutdown_timeout: Option<Duration>,
+    /// Take over at once what processes of this machine held that are gone.
+    pub(crate) takeover: Option<bool>,
+    /// End at the start when the program of a worker cannot be started.
+    pub(crate) strict: bool,
+}
+
+/// Which queues a node prefers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SplitterConfig {
+    #[default]
+    All,
+    ByNode,
+}
+
+/// How many queues pushes may make: a number, `true` for as many as the store holds, `false` for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ImpliedQueues(pub(crate) usize);
+
+impl<'de> Deserialize<'de> for ImpliedQueues {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl de::Visitor<'_> for Read {
+            type Value = ImpliedQueues;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a number from 0 to {QUEUES_MAX}, true or false")
+            }
+            fn visit_bool<E: de::Error>(self, any: bool) -> Result<Self::Value, E> {
+                Ok(ImpliedQueues(if any { QUEUES_MAX as usize } else { 0 }))
+            }
+            fn visit_i64<E: de::Error>(self, most: i64) -> Result<Self::Value, E> {
+                let wrong = || E::invalid_value(de::Unexpected::Signed(most), &self);
+                let fits = u32::try_from(most).ok().filter(|most| *most <= QUEUES_MAX);
+                fits.map(|most| ImpliedQueues(most as usize)).ok_or_else(wrong)
+            }
+        }
+        from.deserialize_any(Read)
+    }
+}
+
+/// The settings of a queue; what is not set is the default's.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct QueueConfig {
+    mode: Option<Mode>,
+    merge: Option<Merge>,
+    due: Option<DueRule>,
+    take: Option<u32>,
+    batch_size: Option<u32>,
+    max_retries: Option<u32>,
+    backoff: Option<Backoff>,
+    exhausted: Option<Exhaustion>,
+    max_crashes: Option<u32>,
+    #[serde(deserialize_with = "length")]
+    timeout: Option<Duration>,
+    #[serde(deserialize_with = "length")]
+    lease: Option<Duration>,
+    #[serde(deserialize_with = "length")]
+    lease_max: Option<Duration>,
+    #[serde(deserialize_with = "length")]
+    retain_completed: Option<Duration>,
+    #[serde(deserialize_with = "length")]
+    retain_dead: Option<Duration>,
+    retain_dead_max: Option<u64>,
+    #[serde(deserialize_with = "length")]
+    idempotency_ttl: Option<Duration>,
+    weight: Option<u32>,
+    shards: Option<u16>,
+}
+
+impl Config {
+    /// The file: the one that is named, else `seriatim.toml` of this folder, if it is there.
+    pub(crate) fn file(named: Option<&Path>) -> Option<PathBuf> {
+        let default = PathBuf::from("seriatim.toml");
+        named.map(Path::to_owned).or_else(|| default.exists().then_some(default))
+    }
+
+    /// Reads the file, if there is one, and the variables.
+    pub(crate) fn read(path: Option<&Path>) -> Result<Self, SetupError> {
+        let path = Self::file(path);
+        let (name, text) = match &path {
+            None => ("the environment".to_owned(), String::new()),
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|e| {
+                    SetupError::invalid(format!("{} cannot be read: {e}", path.display()))
+                })?;
+                (path.display().to_string(), text)
+            }
+        };
+        let config = parse(&text, environment()?, &name)?;
+        config.validate(&name)?;
+        Ok(config)
+    }
+
+    fn validate(&self, name: &str) -> Result<(), SetupError> {
+        let tokens: Vec<&str> =
+            self.http.tokens.iter().map(|token| token.token_env.as_str()).collect();
+        for (i, worker) in self.workers.iter().enumerate() {
+            let wrong = |what: &str| {
+                SetupError::invalid(format!(
+                    "{name}: workers[{i}] (queue {:?}): {what}",
+                    worker.queue
+                ))
+            };
+            let queue = self.queues.get(&worker.queue).ok_or_else(|| {
+                let near = did_you_mean(&worker.queue, self.queues.keys().map(String::as_str));
+                wrong(&format!(
+                    "there is no [queues] entry of this name, and so no mode: add one{near}"
+                ))
+            })?;
+            // A queue without a mode is refused when it is declared, with its own message.
+            let mode = queue.mode.or(self.defaults.mode).unwrap_or(Mode::Parallel);
+            worker.read_kind(mode).map_err(|what| wrong(&what))?;
+            worker.environment().check(&tokens).map_err(|what| wrong(&what))?;
+        }
+        self.validate_journal(name)?;
+        self.validate_cron(name)
+    }
+
+    fn validate_journal(&self, name: &str) -> Result<(), SetupError> {
+        let wrong = |what: String| Err(SetupError::invalid(format!("{name}: journal.{what}")));
+        let unknown = |queue: &&String| !self.queues.contains_key(*queue);
+        if let Some(queue) = self.journal.queues.iter().flatten().find(unknown) {
+            let near = did_you_mean(queue, self.queues.keys().map(String::as_str));
+            return wrong(format!(
+                "queues: {queue:?} has no [queues] entry: add one, or leave it out{near}"
+            ));
+        }
+        match (self.journal.retention, self.journal.bytes_max) {
+            (Some(retention), _) if retention < JOURNAL_RETENTION_MIN => {
+                wrong("retention: at least one minute".to_owned())
+            }
+            (_, Some(bytes)) if bytes < JOURNAL_BYTES_MIN => {
+                wrong(format!("bytes_max: {bytes} is too few: at least {JOURNAL_BYTES_MIN}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Cron entries of queues that are not declared here. The store may know them; most often it is a slip.
+    pub(crate) fn cron_slips(&self) -> impl Iterator<Item = String> {
+        let unknown = self.cron.iter().filter(|entry| !self.queues.contains_key(entry.queue()));
+        unknown.map(|entry| {
+            let (name, queue) = (entry.name(), entry.queue());
+            let near = did_you_mean(queue, self.queues.keys().map(String::as_str));
+            format!("cron {name:?} pushes to queue {queue:?}, which has no [queues] entry{near}")
+        })
+    }
+
+    /// Refuses entries that could not be told apart, or whose every push would be refused.
+    fn validate_cron(&self, name: &str) -> Result<(), SetupError> {
+        for (i, entry) in self.cron.iter().enumerate() {
+            let place = format!("{name}: cron[{i}] (name {:?})", entry.name());
+            if let Some(first) =
+                self.cron[..i].iter().position(|other| other.name() == entry.name())
+            {
+                return Err(SetupError::invalid(format!(
+                    "{place}: `name`: cron[{first}] has the same one, and by its name the nodes know whether a tick is pushed already: give each its own"
+                )));
+            }
+            // What no queue declares is made by the first push, of the mode that fits it.
+            let Some(queue) = self.queues.get(entry.queue()) else { continue };
+            let Some(mode) = queue.mode.or(self.defaults.mode) else { continue };
+            let (queue, is_keyed) = (entry.queue(), mode.is_keyed());
+            let what = match (is_keyed, entry.has_key()) {
+                (true, false) => format!(
+                    "`key` is missing, and queue {queue:?} is {mode}: each of its jobs needs one, as in key = \"nightly\""
+                ),
+                (false, true) => format!(
+                    "`key` contradicts queue {queue:?}, which is {mode}: leave it out, or give the queue another mode"
+                ),
+                _ => continue,
+            };
+            return Err(SetupError::invalid(format!("{place}: {what}")));
+        }
+        Ok(())
+    }
+
+    /// What is pushed by the clock.
+    pub(crate) fn cron_entries(&self) -> Result<Vec<Cron>, SetupError> {
+        let entry = |config: &CronConfig| {
+            let wrong = |e| SetupError::invalid(format!("cron (name {:?}): {e}", config.name()));
+            config.entry().map_err(wrong)
+        };
+        self.cron.iter().map(entry).collect()
+    }
+
+    /// The queues that are to be declared.
+    pub(crate) fn declared(&self) -> Result<Vec<Queue>, SetupError> {
+        let queue = |(name, settings): (&String, &QueueConfig)| {
+            let mode = settings.mode.or(self.defaults.mode).ok_or_else(|| {
+                SetupError::invalid(format!(
+                    "queues.{name}.mode: write parallel, accumulate, fifo or exclusive"
+                ))
+            })?;
+            let mut queue = Queue::new(name.as_str(), mode);
+            self.defaults.apply(&mut queue);
+            settings.apply(&mut queue);
+            queue.validate().map_err(|e| SetupError::invalid(format!("queues.{name}.{e}")))?;
+            Ok(queue)
+        };
+        self.queues.iter().map(queue).collect()
+    }
+}
+
+impl QueueConfig {
+    /// The definition of a queue of this name; `mode` is taken where the settings name none.
+    pub(crate) fn define(&self, name: &str, mode: Option<Mode>) -> seriatim::Result<Queue> {
+        let mode = self.mode.or(mode).ok_or_else(|| {
+            seriatim::Error::invalid("mode", "write parallel, accumulate, fifo or exclusive")
+        })?;
+        let mut queue = Queue::new(name, mode);
+        self.apply(&mut queue);
+        queue.validate()?;
+        Ok(queue)
+    }
+
+    fn apply(&self, queue: &mut Queue) {
+        let keep = |value: &mut u32, set: Option<u32>| *value = set.unwrap_or(*value);
+        keep(&mut queue.take, self.take);
+        keep(&mut queue.batch_size, self.batch_size);
+        keep(&mut queue.max_retries, self.max_retries);
+        keep(&mut queue.max_crashes, self.max_crashes);
+        keep(&mut queue.weight, self.weight);
+        queue.merge = self.merge.unwrap_or(queue.merge);
+        queue.due = self.due.unwrap_or(queue.due);
+        queue.backoff = self.backoff.unwrap_or(queue.backoff);
+        queue.exhausted = self.exhausted.unwrap_or(queue.exhausted);
+        queue.timeout = self.timeout.or(queue.timeout);
+        queue.lease = self.lease.or(queue.lease);
+        queue.lease_max = self.lease_max.unwrap_or(queue.lease_max);
+        queue.retain_completed = self.retain_completed.or(queue.retain_completed);
+        queue.retain_dead = self.retain_dead.unwrap_or(queue.retain_dead);
+        queue.retain_dead_max = self.retain_dead_max.unwrap_or(queue.retain_dead_max);
+        queue.idempotency_ttl = self.idempotency_ttl.unwrap_or(queue.idempotency_ttl);
+        queue.shards = self.shards.unwrap_or(queue.shards);
+    }
+}
+
+/// Reads a configuration. What the variables say replaces what the file says.
+fn parse(
+    text: &str,
+    variables: impl IntoIterator<Item = (String, String)>,
+    name: &str,
+) -> Result<Config, SetupError> {
+    let overrides: Vec<(Vec<String>, String)> =
+        variables.into_iter().filter_map(override_path).collect();
+    let wrong = |error: &toml::de::Error| explain(name, "", error);
+    // The file by itself first: its errors carry line and column.
+    let document = toml::Deserializer::parse(text).map_err(|e| wrong(&e))?;
+    let config: Config = serde_path_to_error::deserialize(document)
+        .map_err(|e| explain(name, &e.path().to_string(), e.inner()))?;
+    if overrides.is_empty() {
+        return Ok(config);
+    }
+    let mut table: Table = toml::from_str(text).map_err(|e| wrong(&e))?;
+    for (path, value) in overrides {
+        set(&mut table, &path, &value).map_err(|e| SetupError::invalid(format!("{name}: {e}")))?;
+    }
+    serde_path_to_error::deserialize(Value::Table(table)).map_err(|e| {
+        let path = e.path().to_string();
+        let variable = format!("{PREFIX}{}", path.to_uppercase().replace('.', "__"));
+        explain(&format!("variable {variable}"), &path, e.inner())
+    })
+}
+
+/// The variables of the environment that are ours. A value that is not UTF-8 is refused, and not
+/// shown: it may be a secret.
+pub(crate) fn environment() -> Result<Vec<(String, String)>, SetupError> {
+    let ours = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok().filter(|name| name.starts_with(PREFIX))?;
+        Some((name, value))
+    });
+    ours.map(|(name, value)| {
+        let value = value.into_string().map_err(|_| {
+            SetupError::invalid(format!(
+                "variable {name}: its value is not UTF-8 text: set it anew"
+            ))
+        })?;
+        Ok((name, value))
+    })
+    .collect()
+}
+
+/// `SERIATIM_HTTP__LISTEN` is `http.listen`.
+fn override_path((variable, value): (String, String)) -> Option<(Vec<String>, String)> {
+    let path = variable.strip_prefix(PREFIX)?;
+    let nested = path.contains("__");
+    let parts = path.to_lowercase().split("__").map(str::to_owned).collect();
+    nested.then_some((parts, value))
+}
+
+fn set(table: &mut Table, path: &[String], value: &str) -> Result<(), String> {
+    let Some((last, parents)) = path.split_last() else { return Ok(()) };
+    let mut place = table;
+    for part in parents {
+        let next = place.entry(part.clone()).or_insert_with(|| Value::Table(Table::new()));
+        place = next.as_table_mut().ok_or_else(|| format!("{} is not a table", path.join(".")))?;
+    }
+    // A number or a list is read as one; anything else is a text.
+    let parsed = toml::from_str::<Table>(&format!("value = {value}")).ok();
+    let value = parsed
+        .and_then(|mut table| table.remove("value"))
+        .unwrap_or_else(|| Value::String(value.to_owned()));
+    place.insert(last.clone(), value);
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! What runs the calls of a worker: the settings alone. `workers/` does the work.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::HeaderMap;
+use hyper::{Method, Uri};
+
+use super::environment::Environment;
+
+/// How long a request of an `http` worker may take by default.
+pub(crate) const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What runs the calls.
+#[derive(Clone, Debug)]
+pub(crate) enum WorkerKind {
+    Command(Launch),
+    Process { launch: Launch, processes: usize, watched: Vec<PathBuf> },
+    Http(HttpSettings),
+    Ffmpeg(Ffmpeg),
+    Replicate(Replicate),
+}
+
+/// A program with its arguments and its environment.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    pub(crate) words: Arc<[String]>,
+    pub(crate) environment: Arc<Environment>,
+}
+
+impl Launch {
+    pub(crate) fn new(words: &[String], environment: Environment) -> Self {
+        Self { words: words.into(), environment: Arc::new(environment) }
+    }
+
+    /// The program, as the configuration calls it.
+    pub(crate) fn name(&self) -> &str {
+        self.words.first().map_or("", String::as_str)
+    }
+}
+
+/// Where to send to, and what the answers mean.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpSettings {
+    pub(crate) url: Uri,
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    /// None: as long as the call.
+    pub(crate) timeout: Option<Duration>,
+    /// Whether an answer 4xx is final.
+    pub(crate) is_refusal_final: bool,
+    /// Whether the jobs of a lane go in one request, as a list.
+    pub(crate) sends_lists: bool,
+}
+
+/// Which programs to run, and what payloads may ask for.
+#[derive(Clone, Debug)]
+pub(crate) struct Ffmpeg {
+    pub(crate) transcoder: String,
+    pub(crate) prober: String,
+    /// Options between input and output, of every job.
+    pub(crate) args: Vec<String>,
+    /// Whether a payload may add its own.
+    pub(crate) takes_args: bool,
+    pub(crate) environment: Environment,
+    pub(crate) roots: Roots,
+}
+
+/// Copies files within some folders.
+#[derive(Clone, Debug)]
+pub(crate) struct Replicate {
+    pub(crate) roots: Roots,
+}
+
+/// The folders that a worker of files may use.
+#[derive(Clone, Debug)]
+pub(crate) struct Roots(pub(crate) Vec<PathBuf>);

@@ -1,0 +1,8 @@
+//! Prometheus' text format.
+
+use std::fmt::Write;
+
+/// What stands before the samples of a metric.
+pub(super) fn head(text: &mut String, name: &str, kind: &str, says: &str) {
+    let _ = writeln!(text, "# HELP seriatim_{name} {says}\n# TYPE seriatim_{name} {kind}");
+}

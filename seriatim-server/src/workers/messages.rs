@@ -1,0 +1,101 @@
+//! What goes to a worker program: JSON, a document or a line at a time.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use seriatim::{Batch, JobId, Lane, LaneId, Payload};
+
+use crate::protocol::lane as protocol;
+use crate::trace;
+
+/// How long a snooze lasts when nothing else is said.
+pub(crate) const SNOOZE: Duration = Duration::from_secs(30);
+
+/// A call on its way to a worker.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// Its name: unique, because a claim's token is.
+    pub(crate) batch: String,
+    /// One line of JSON, without its end.
+    pub(crate) line: String,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r#type: Option<&'static str>,
+    batch: &'a str,
+    queue: &'a str,
+    lanes: Vec<protocol::Lane<'a>>,
+}
+
+impl Call {
+    /// The document that a command reads.
+    pub(crate) fn document(batch: &Batch<Payload>) -> Result<Self, String> {
+        Self::write(batch, None)
+    }
+
+    /// The message that a process reads.
+    pub(crate) fn message(batch: &Batch<Payload>) -> Result<Self, String> {
+        Self::write(batch, Some("perform"))
+    }
+
+    fn write(batch: &Batch<Payload>, r#type: Option<&'static str>) -> Result<Self, String> {
+        let first = batch.lanes().first().map(|lane| (lane.id(), lane.token()));
+        let name = first.map_or_else(String::new, |(lane, token)| format!("{lane}-{token}"));
+        let payloads: Result<Vec<_>, String> = batch.lanes().iter().map(raw_payloads).collect();
+        let payloads = payloads?;
+        let call = trace::of_call();
+        let lanes = batch.lanes().iter().zip(&payloads);
+        let lanes = lanes.map(|(lane, raws)| call_lane(lane, raws, call.as_deref()));
+        let document =
+            Document { r#type, batch: &name, queue: batch.queue(), lanes: lanes.collect() };
+        let line = serde_json::to_string(&document)
+            .map_err(|e| format!("the call cannot be written as JSON: {e}"))?;
+        Ok(Self { batch: name, line })
+    }
+}
+
+fn raw_payloads(lane: &Lane<Payload>) -> Result<Vec<Box<RawValue>>, String> {
+    let raw = |(job, payload): (&seriatim::TurnJob, &Payload)| {
+        let wrong = |why: String| format!("the payload of job {} is not JSON: {why}", job.id);
+        let mut bytes = payload.as_bytes().to_vec();
+        // In JSON an end of line stands only between tokens, where a space says the same. Here it
+        // would end the message.
+        bytes.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+        let text = String::from_utf8(bytes).map_err(|e| wrong(e.to_string()))?;
+        RawValue::from_string(text).map_err(|e| wrong(e.to_string()))
+    };
+    lane.jobs().map(raw).collect()
+}
+
+/// `call` is the trace context of the call, where calls have one: what the worker does is below it.
+fn call_lane<'a>(
+    lane: &'a Lane<Payload>,
+    raws: &'a [Box<RawValue>],
+    call: Option<&'a str>,
+) -> protocol::Lane<'a> {
+    let jobs = lane.jobs().zip(raws).map(|((job, _), payload)| {
+        protocol::LaneJob::new(job, payload, call.or_else(|| trace::of_job(job)))
+    });
+    protocol::Lane::new(lane.turn(), None, jobs)
+}
+
+#[derive(Serialize)]
+struct Cancel<'a> {
+    r#type: &'static str,
+    batch: &'a str,
+    lane: LaneId,
+    job_ids: &'a [JobId],
+}
+
+/// Asks for jobs of a running call to be given up.
+pub(crate) fn cancel(batch: &str, lane: LaneId, job_ids: &[JobId]) -> String {
+    let message = Cancel { r#type: "cancel", batch, lane, job_ids };
+    // Texts and numbers only: nothing of it can fail to be written.
+    serde_json::to_string(&message).unwrap_or_default()
+}
+
+/// Asks for the end of the process.
+pub(crate) const SHUTDOWN: &str = r#"{"type":"shutdown"}"#;
