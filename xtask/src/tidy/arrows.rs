@@ -1,106 +1,34 @@
 //! Whether the imports of a crate follow the table: between rooms only the arrows that it allows, and inside a
 //! room no circle of more than two files.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::circles::{self, Graph};
+use super::measure::{CIRCLE_FILES_MAX, Crate};
 use super::source::Source;
-use super::table::{self, Arrow, Circle, Table};
-use super::tree::{Files, Import, Tree};
+use super::table::{self, Arrow, Circle};
+use super::tree::Import;
 
-/// Two files may need each other: a type and its parts. More are a knot.
-const CIRCLE_FILES_MAX: usize = 2;
-
-/// A crate as it is, beside the table of what it should be.
-struct Crate<'t, 'a> {
-    table: &'t Table<'a>,
-    tree: Tree<'a>,
-    /// By the rooms from and to: one import for each two files.
-    between: BTreeMap<(&'a str, &'a str), Vec<Import<'a>>>,
-    /// One import for each two files of a room.
-    inside: Vec<Import<'a>>,
-    circles: Vec<Circle<'a>>,
-}
+/// The crates of the product: the table has them all.
+const PRODUCT: [&str; 2] = ["seriatim/src", "seriatim-server/src"];
 
 /// Every breach, one line each.
 pub(super) fn judge(sources: &[Source]) -> Vec<String> {
-    let tables = match text(sources).and_then(table::read) {
+    let tables = match table::text(sources).and_then(table::read) {
         Ok(tables) => tables,
         Err(fault) => return vec![fault],
     };
-    tables.iter().flat_map(|table| Crate::read(table, sources).breaches()).collect()
-}
-
-/// The table as it would be for the imports there are, to be put in the place of the one that is there: what is
-/// gone is left out, rooms that it lacks and what is forbidden stand behind the rest of their crate.
-pub(super) fn measured(sources: &[Source]) -> Result<String, String> {
-    let text = text(sources)?;
-    let tables = table::read(text)?;
-    let (_, lines) = table::block(text)?;
-    let parts = lines.chunk_by(|_, next| !table::begins_crate(next));
-    let parts = parts.filter(|part| table::begins_crate(part[0]));
-    let parts = parts.zip(&tables).map(|(part, table)| {
-        let it = Crate::read(table, sources);
-        let kept: Vec<String> = part.iter().filter_map(|line| it.kept(line)).collect();
-        let parts = [kept.join("\n").trim_end().to_owned(), it.rest().join("\n")];
-        parts.join("\n\n").trim_end().to_owned() + "\n"
+    let lacking = PRODUCT.iter().filter(|crate_| {
+        let root = format!("{crate_}/lib.rs");
+        sources.iter().any(|source| source.path == root)
+            && tables.iter().all(|table| table.sources != **crate_)
     });
-    Ok(parts.collect::<Vec<_>>().join("\n"))
+    let lacking =
+        lacking.map(|crate_| format!("{}: the table lacks `{crate_}:` (Arrows)", table::FILE));
+    let breaches = tables.iter().flat_map(|table| Crate::read(table, sources).breaches());
+    lacking.chain(breaches).collect()
 }
 
-fn text(sources: &[Source]) -> Result<&str, String> {
-    let found = sources.iter().find(|source| source.path == table::FILE);
-    found.map(|source| source.text.as_str()).ok_or(format!("there is no {}", table::FILE))
-}
-
-impl<'t, 'a> Crate<'t, 'a> {
-    fn read(table: &'t Table<'a>, sources: &'a [Source]) -> Self {
-        let files: Files = sources
-            .iter()
-            .filter(|source| source.is_rust())
-            .filter_map(|source| {
-                let path = source.path.strip_prefix(table.sources)?.strip_prefix('/')?;
-                Some((path, source.text.as_str()))
-            })
-            .collect();
-        let tree = Tree::read(&files);
-        let mut it =
-            Self { table, tree, between: BTreeMap::new(), inside: Vec::new(), circles: Vec::new() };
-        it.sort(it.tree.imports());
-        it.circles = it.knotted();
-        it
-    }
-
-    /// Tells the imports between rooms from those inside one, and keeps the first of each two files.
-    fn sort(&mut self, imports: Vec<Import<'a>>) {
-        let mut seen = BTreeSet::new();
-        for import in imports {
-            let room = |file| self.table.room(file);
-            let (from, door, home) = (room(import.from), room(import.door), room(import.home));
-            if from != door && seen.insert((import.from, import.door)) {
-                self.between.entry((from, door)).or_default().push(import);
-            } else if from == door
-                && from == home
-                && !import.facade
-                && seen.insert((import.from, import.home))
-            {
-                self.inside.push(import);
-            }
-        }
-    }
-
-    fn knotted(&self) -> Vec<Circle<'a>> {
-        let mut rooms: BTreeMap<&str, Graph> = BTreeMap::new();
-        for Import { from, home, .. } in &self.inside {
-            let graph = rooms.entry(self.table.room(from)).or_default();
-            graph.entry(from).or_default().insert(home);
-        }
-        let circles = rooms.into_iter().flat_map(|(room, graph)| {
-            circles::of(&graph).into_iter().map(move |files| Circle { room, files })
-        });
-        circles.filter(|circle| circle.files.len() > CIRCLE_FILES_MAX).collect()
-    }
-
+impl<'a> Crate<'_, 'a> {
     fn breaches(&self) -> Vec<String> {
         let files = self.tree.files();
         let mut breaches = self.table.faults(&files);
@@ -131,13 +59,9 @@ impl<'t, 'a> Crate<'t, 'a> {
             let is = self.still().find(|(rooms, _)| *rooms == (from, to));
             let is = is.map_or(0, |(_, imports)| imports.len());
             if is < *imports_max {
-                lines.push(self.shrink(
-                    &format!("still {from} -> {to} {imports_max}"),
-                    &match is {
-                        0 => String::new(),
-                        _ => format!("still {from} -> {to} {is}"),
-                    },
-                ));
+                let known = format!("still {from} -> {to} {imports_max}");
+                let left = (is > 0).then(|| format!("still {from} -> {to} {is}"));
+                lines.push(self.shrink(&known, left.as_slice()));
             }
         }
         lines
@@ -155,18 +79,13 @@ impl<'t, 'a> Crate<'t, 'a> {
         )
     }
 
-    fn shrink(&self, line: &str, instead: &str) -> String {
-        let does = if instead.is_empty() { "remove" } else { "shrink" };
-        let instead = if instead.is_empty() { String::new() } else { format!(" to `{instead}`") };
-        format!("{}: {}: {does} `{line}`{instead} (Arrows)", table::FILE, self.table.sources)
-    }
-
-    /// The arrows that the table forbids and the crate has, of rooms that the table has.
-    fn still(&self) -> impl Iterator<Item = ((&'a str, &'a str), &Vec<Import<'a>>)> {
-        let between = self.between.iter().map(|(rooms, imports)| (*rooms, imports));
-        between.filter(|((from, to), _)| {
-            self.table.rooms.contains_key(from) && !self.table.allows(from, to)
-        })
+    /// What to write for a line of the table that allows more than there is.
+    fn shrink(&self, line: &str, left: &[String]) -> String {
+        let todo = match left {
+            [] => format!("remove `{line}`"),
+            left => format!("shrink `{line}` to `{}`", left.join("` and `")),
+        };
+        format!("{}: {}: {todo} (Arrows)", table::FILE, self.table.sources)
     }
 
     /// Circles inside rooms that are not known, import by import, and known ones that are smaller now.
@@ -177,7 +96,7 @@ impl<'t, 'a> Crate<'t, 'a> {
         let new = new.flat_map(|circle| self.loops(circle));
         let old = known.iter().filter(|known| !self.circles.contains(known)).map(|known| {
             let rest = self.circles.iter().filter(|circle| circle.is_within(known));
-            self.shrink(&known.line(), &rest.map(Circle::line).collect::<Vec<_>>().join("` and `"))
+            self.shrink(&known.line(), &rest.map(Circle::line).collect::<Vec<_>>())
         });
         new.chain(old).collect()
     }
@@ -200,65 +119,5 @@ impl<'t, 'a> Crate<'t, 'a> {
             format!("{sources}/{from}.rs:{line}: {text}, of {CIRCLE_FILES_MAX} at most (Arrows)")
         });
         lines.collect()
-    }
-
-    /// A line of the table without what is gone; nothing if that is all of it, or if it is measured anew.
-    fn kept(&self, line: &str) -> Option<String> {
-        let words: Vec<&str> = line.split('#').next()?.split_whitespace().collect();
-        let files = self.tree.files();
-        let rooms = self.rooms();
-        let (room, sign, gone): (&str, &str, Vec<&str>) = match words.as_slice() {
-            ["still", ..] => return None,
-            [room, "=", places @ ..] => {
-                let gone = places.iter().filter(|place| !table::exists(place, &files));
-                (room, "=", gone.copied().collect())
-            }
-            [room, "->", may @ ..] => {
-                let gone = may.iter().filter(|other| **other != "*" && !rooms.contains(*other));
-                (room, "->", gone.copied().collect())
-            }
-            _ => return Some(line.to_owned()),
-        };
-        let left = words.into_iter().skip(2).filter(|word| !gone.contains(word));
-        let left: Vec<&str> = left.collect();
-        if !rooms.contains(room) || (sign == "=" && left.is_empty()) {
-            return None;
-        }
-        let line_left = format!("  {room} {sign} {}", left.join(" "));
-        Some(if gone.is_empty() { line.to_owned() } else { line_left.trim_end().to_owned() })
-    }
-
-    /// The rooms that have files.
-    fn rooms(&self) -> BTreeSet<&'a str> {
-        self.tree.files().into_iter().map(|file| self.table.room(file)).collect()
-    }
-
-    /// The rooms that the table lacks.
-    fn lacking(&self) -> impl Iterator<Item = &'a str> {
-        self.rooms().into_iter().filter(|room| !self.table.rooms.contains_key(room))
-    }
-
-    /// Rooms that the table lacks, and what it forbids and is still there.
-    fn rest(&self) -> Vec<String> {
-        let new = self.lacking().map(|room| {
-            let to = self.between.keys().filter(|(from, _)| *from == room).map(|(_, to)| *to);
-            format!("  {room} -> {}", to.collect::<Vec<_>>().join(" ")).trim_end().to_owned()
-        });
-        let still = self
-            .still()
-            .map(|((from, to), imports)| format!("  still {from} -> {to} {}", imports.len()));
-        let circles = self.circles.iter().map(|circle| format!("  {}", circle.line()));
-        new.chain(still).chain(circles).collect()
-    }
-}
-
-impl Circle<'_> {
-    fn is_within(&self, other: &Circle) -> bool {
-        self.room == other.room && self.files.is_subset(&other.files)
-    }
-
-    fn line(&self) -> String {
-        let files: Vec<&str> = self.files.iter().copied().collect();
-        format!("still {}: {}", self.room, files.join(" "))
     }
 }

@@ -96,7 +96,9 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn step(&mut self) {
         match self.word(0) {
-            "#" => self.attribute(),
+            "#" if self.word(1) == "[" || (self.word(1) == "!" && self.word(2) == "[") => {
+                self.attribute();
+            }
             "pub" if self.word(1) == "(" => self.at += self.group(1),
             "use" if self.word(1) != "<" => self.import(),
             "mod" if self.word(2) == ";" => self.declared(),

@@ -8,6 +8,8 @@ mod arrows;
 mod circles;
 mod functions;
 mod imports;
+mod measure;
+mod printed;
 mod rules;
 mod source;
 mod table;
@@ -42,7 +44,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
 
 /// Prints the table of arrows as the imports are now.
 pub(crate) fn arrows(root: &Path) -> Result<(), String> {
-    print!("{}", arrows::measured(&sources(root)?)?);
+    print!("{}", printed::of(&sources(root)?)?);
     Ok(())
 }
 

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::circles::{self, Graph};
+use super::source::Source;
 
 /// Where the table stands.
 pub(super) const FILE: &str = "ARCHITECTURE.md";
@@ -45,6 +46,12 @@ pub(super) struct Arrow<'a> {
 pub(super) struct Circle<'a> {
     pub(super) room: &'a str,
     pub(super) files: BTreeSet<&'a str>,
+}
+
+/// The file that has the table.
+pub(super) fn text(sources: &[Source]) -> Result<&str, String> {
+    let found = sources.iter().find(|source| source.path == FILE);
+    found.map(|source| source.text.as_str()).ok_or(format!("there is no {FILE}"))
 }
 
 /// The lines of the block, with the number of the first.
@@ -170,4 +177,16 @@ impl<'a> Table<'a> {
 /// Whether `file` is `place`, or in that folder.
 fn is_within(file: &str, place: &str) -> bool {
     file.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl Circle<'_> {
+    pub(super) fn is_within(&self, other: &Circle) -> bool {
+        self.room == other.room && self.files.is_subset(&other.files)
+    }
+
+    /// As the table writes it.
+    pub(super) fn line(&self) -> String {
+        let files: Vec<&str> = self.files.iter().copied().collect();
+        format!("still {}: {}", self.room, files.join(" "))
+    }
 }

@@ -1,5 +1,8 @@
 //! The rules on small samples. Forbidden words are put together here, never written out.
 
+mod arrows;
+mod imports;
+
 use super::allow::Allowed;
 use super::functions::{self, Function};
 use super::judge;
