@@ -105,7 +105,7 @@ impl<'a> Crate<'_, 'a> {
     fn loops(&self, circle: &Circle<'a>) -> Vec<String> {
         let known = self.table.circles.iter().filter(|known| known.room == circle.room);
         let known: BTreeSet<&str> = known.flat_map(|known| &known.files).copied().collect();
-        let has_grown = !circle.files.is_disjoint(&known) && !circle.files.is_subset(&known);
+        let has_grown = !circle.files.is_subset(&known);
         let is_new = |file: &str| !has_grown || !known.contains(file);
         let Circle { room, files } = circle;
         let imports = self.inside.iter().filter(|import| {

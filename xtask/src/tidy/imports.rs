@@ -186,7 +186,7 @@ impl<'a> Reader<'a> {
                 }
                 bracket @ ("(" | "[" | "{") => {
                     self.at += self.group(0);
-                    if bracket == "{" && first != "use" {
+                    if bracket == "{" {
                         return;
                     }
                 }

@@ -44,14 +44,10 @@ impl<'t, 'a> Crate<'t, 'a> {
         let mut seen = BTreeSet::new();
         for import in imports {
             let room = |file| self.table.room(file);
-            let (from, door, home) = (room(import.from), room(import.door), room(import.home));
+            let (from, door) = (room(import.from), room(import.door));
             if from != door && seen.insert((import.from, import.door)) {
                 self.between.entry((from, door)).or_default().push(import);
-            } else if from == door
-                && from == home
-                && !import.facade
-                && seen.insert((import.from, import.home))
-            {
+            } else if from == door && !import.facade && seen.insert((import.from, import.home)) {
                 self.inside.push(import);
             }
         }

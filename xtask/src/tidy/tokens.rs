@@ -48,7 +48,6 @@ fn length(rest: &str, first: char) -> usize {
         _ if continues_name(first) => {
             let word = run(rest, continues_name);
             match &rest[..word] {
-                "b" if rest[word..].starts_with('\'') => word + quote(&rest[word..]),
                 "b" | "c" if rest[word..].starts_with('"') => string(rest, word),
                 "r" | "br" | "cr" => raw(rest, word),
                 _ => word,

@@ -158,12 +158,12 @@ fn a_room_may_be_a_list_and_a_folder_of_one_may_be_of_another() {
     let table = "x/src:\n  base = high/parts low\n  base ->\n  high -> base\n  lib -> *\n";
     let files = [
         ("low.rs", "use crate::high::parts::P; pub struct Low;"),
-        ("high/mod.rs", "pub mod parts; pub mod partial; use parts::P;"),
-        ("high/parts.rs", "use super::partial::Q; pub struct P;"),
-        ("high/partial.rs", "pub struct Q;"),
+        ("high/mod.rs", "pub mod parts; pub mod parts_list; use parts::P;"),
+        ("high/parts.rs", "use super::parts_list::Q; pub struct P;"),
+        ("high/parts_list.rs", "pub struct Q;"),
     ];
     let said =
-        "x/src/high/parts.rs:1: `super::partial::Q`: base may import nothing, not high (Arrows)";
+        "x/src/high/parts.rs:1: `super::parts_list::Q`: base may import nothing, not high (Arrows)";
     assert_eq!(judge(&repository(table, &files)), [said]);
 }
 

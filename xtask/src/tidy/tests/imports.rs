@@ -23,7 +23,7 @@ fn imports(files: &[(&str, &str)]) -> Vec<String> {
 fn of(text: &str) -> Vec<String> {
     let imports = imports(&[
         ("lib.rs", "mod a; mod b; mod c; mod d; pub use b::Item;"),
-        ("a/mod.rs", "mod x; pub(crate) fn own() {}"),
+        ("a/mod.rs", "mod x; use std::fmt::Debug; pub(crate) fn own() {}"),
         ("a/x.rs", text),
         ("b/mod.rs", "mod inner; pub use inner::Item; pub(crate) struct Own;"),
         ("b/inner.rs", "pub struct Item; pub struct Other;"),
@@ -51,6 +51,8 @@ fn an_import_leads_to_the_file_that_has_the_item() {
 fn groups_and_renamings_are_taken_apart() {
     let text = "use crate::{\n    c::{self, deep::{MAX as M}},\n    d::D as Dee,\n};";
     assert_eq!(of(text), ["2 -> c", "2 -> c/deep", "3 -> d"]);
+    let text = "use crate::{c::{self}};\nfn f() { c::deep::MAX; }";
+    assert_eq!(of(text), ["1 -> c", "2 -> c/deep"]);
     assert_eq!(of("use crate::{d::{D},\nc::call};"), ["1 -> d", "2 -> c"]);
 }
 
@@ -105,11 +107,14 @@ fn what_only_looks_like_a_path_is_none() {
         "const S: &str = \"use crate::d::D;\";",
         "const S: &str = r#\"\"; use crate::d::D;\"#;",
         "pub(in crate::a) struct S;",
-        "use std::fmt; use ::d::D; use d::D;",
+        "use std::fmt; use d::D; use super::Debug;",
         "fn f() { other::crate_::d(); }",
     ] {
         assert_eq!(of(text), Vec::<String>::new(), "{text}");
     }
+    assert_eq!(imports(&[("lib.rs", "mod b; use ::b::B;"), ("b.rs", "pub struct B;")]), [""; 0]);
+    // What a module in braces imports is not known outside of it.
+    assert_eq!(of("mod inside { use crate::c; }\nfn f() { c::call(); }"), ["1 -> c"]);
     // What stands behind it is read again.
     for text in ["'\"'", "'\\''", "b'\"'", "\"\\\"\"", "br##\"\"#\"##", "'a: loop {}", "r#type"] {
         assert_eq!(of(&format!("fn f() {{ {text}; crate::d::D; }}")), ["1 -> d"], "{text}");
@@ -123,6 +128,7 @@ fn what_is_for_tests_only_is_not_read() {
         "#[cfg(test)]\nmod tests { use crate::d::D; }",
         "#[cfg(test)]\nmod tests;",
         "#[cfg(all(test, unix))]\n#[allow(unused)]\npub(crate) use crate::{d::D, c::call};",
+        "#[cfg(test)]\n#[allow(unused)]\nfn f<A, B>(_: crate::d::D) {}",
         "#[cfg(any(test, all(unix, test)))]\nfn f<A, B>(_: A) -> B { crate::c::call() }",
         "struct S { #[cfg(test)] field: crate::d::D }",
     ] {
