@@ -12,6 +12,7 @@ mod measure;
 mod printed;
 mod rules;
 mod source;
+mod sql;
 mod table;
 #[cfg(test)]
 mod tests;
