@@ -1,5 +1,5 @@
 //! Whether the imports of a crate follow the table: between rooms only the arrows that it allows, and inside a
-//! room no circle of more than two files.
+//! room no circle of folders, and none of more than two files.
 
 use std::collections::BTreeSet;
 
@@ -108,15 +108,18 @@ impl<'a> Crate<'_, 'a> {
         let has_grown = !circle.files.is_subset(&known);
         let is_new = |file: &str| !has_grown || !known.contains(file);
         let Circle { room, files } = circle;
-        let imports = self.inside.iter().filter(|import| {
-            let both = files.contains(import.from) && files.contains(import.home);
-            both && (is_new(import.from) || is_new(import.home))
-        });
         let (count, sources) = (files.len(), self.table.sources);
-        let lines = imports.map(|Import { from, home, line, path, .. }| {
-            let text =
-                format!("`{path}`: {from} -> {home} is in a circle of {count} files of {room}");
-            format!("{sources}/{from}.rs:{line}: {text}, of {CIRCLE_FILES_MAX} at most (Arrows)")
+        let of = match circle.is_of_folders() {
+            true => format!("{count} folders of {room}"),
+            false => format!("{count} files of {room}, {CIRCLE_FILES_MAX} at most"),
+        };
+        let lines = self.inside.iter().filter_map(|import| {
+            let Import { from: file, home, line, path, .. } = import;
+            let ends = if circle.is_of_folders() { import.folders() } else { Some((*file, *home)) };
+            let (from, to) =
+                ends.filter(|(from, to)| files.contains(from) && files.contains(to))?;
+            let text = format!("`{path}`: {from} -> {to} is in a circle of {of} (Arrows)");
+            (is_new(from) || is_new(to)).then(|| format!("{sources}/{file}.rs:{line}: {text}"))
         });
         lines.collect()
     }

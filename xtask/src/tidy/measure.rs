@@ -55,14 +55,19 @@ impl<'t, 'a> Crate<'t, 'a> {
 
     fn knotted(&self) -> Vec<Circle<'a>> {
         let mut rooms: BTreeMap<&str, Graph> = BTreeMap::new();
-        for Import { from, home, .. } in &self.inside {
-            let graph = rooms.entry(self.table.room(from)).or_default();
-            graph.entry(from).or_default().insert(home);
+        for import in &self.inside {
+            let graph = rooms.entry(self.table.room(import.from)).or_default();
+            graph.entry(import.from).or_default().insert(import.home);
+            // Their names end with a slash: these are nodes of their own.
+            if let Some((from, home)) = import.folders() {
+                graph.entry(from).or_default().insert(home);
+            }
         }
         let circles = rooms.into_iter().flat_map(|(room, graph)| {
             circles::of(&graph).into_iter().map(move |files| Circle { room, files })
         });
-        circles.filter(|circle| circle.files.len() > CIRCLE_FILES_MAX).collect()
+        let is_knot = |it: &Circle| it.is_of_folders() || it.files.len() > CIRCLE_FILES_MAX;
+        circles.filter(is_knot).collect()
     }
 
     /// The arrows that the table forbids and the crate has, of rooms that the table has.

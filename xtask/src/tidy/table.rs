@@ -5,7 +5,7 @@
 //!   app = figures job_input          a room that is more than its own folder or file
 //!   config -> protocol               what a room may import; `*` is everything
 //!   still http -> cli 14             forbidden, but there: from how many files to how many, at most
-//!   still http: auth caller scope    a circle inside a room, of these files at most
+//!   still http: auth caller scope    a circle inside a room, of these files (or folders/) at most
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +45,7 @@ pub(super) struct Arrow<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Circle<'a> {
     pub(super) room: &'a str,
+    /// Or its folders, whose names end with a slash.
     pub(super) files: BTreeSet<&'a str>,
 }
 
@@ -182,6 +183,10 @@ fn is_within(file: &str, place: &str) -> bool {
 impl Circle<'_> {
     pub(super) fn is_within(&self, other: &Circle) -> bool {
         self.room == other.room && self.files.is_subset(&other.files)
+    }
+
+    pub(super) fn is_of_folders(&self) -> bool {
+        self.files.iter().all(|file| file.ends_with('/'))
     }
 
     /// As the table writes it.

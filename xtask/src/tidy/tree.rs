@@ -43,6 +43,17 @@ pub(super) struct Import<'a> {
     pub(super) facade: bool,
 }
 
+impl<'a> Import<'a> {
+    /// The folders beside each other that it leads between, if it does: `stores/mysql/`, `stores/memory/`.
+    pub(super) fn folders(&self) -> Option<(&'a str, &'a str)> {
+        let same = self.from.bytes().zip(self.home.bytes()).take_while(|(a, b)| a == b).count();
+        let slash = self.from.as_bytes()[..same].iter().rposition(|byte| *byte == b'/');
+        let above = slash.map_or(0, |at| at + 1);
+        let end = |path: &str| Some(above + path[above..].find('/')? + 1);
+        Some((&self.from[..end(self.from)?], &self.home[..end(self.home)?]))
+    }
+}
+
 /// Where a path leads.
 #[derive(Clone, Copy, Debug)]
 struct Target {

@@ -79,7 +79,7 @@ fn three_files_of_a_room_make_a_forbidden_circle_and_two_do_not() {
     assert_eq!(breaches("", &ring("use super::B;\npub struct C;")), NONE);
     let found = breaches("", &ring("use super::A;\npub struct C;"));
     assert_eq!(found.len(), 3, "{found:?}");
-    let said = "x/src/low/a.rs:1: `super::B`: low/a -> low/b is in a circle of 3 files of low, of 2 at most (Arrows)";
+    let said = "x/src/low/a.rs:1: `super::B`: low/a -> low/b is in a circle of 3 files of low, 2 at most (Arrows)";
     assert_eq!(found[0], said);
 }
 
@@ -118,6 +118,28 @@ fn the_front_page_of_a_room_is_in_a_circle_only_with_what_it_defines_and_uses() 
     assert_eq!(breaches("", &re_exports), NONE);
     let calls = files("mod a; mod b; pub use a::a; pub use b::b; pub fn own() { a(); b(); }");
     assert_eq!(breaches("", &calls).len(), 4);
+}
+
+#[test]
+fn folders_of_a_room_make_no_circle_though_their_files_do_not() {
+    let files = [
+        ("low/mod.rs", "mod a; mod b; mod c;"),
+        ("low/a/mod.rs", "pub mod one; pub mod two;"),
+        ("low/a/one.rs", "use super::super::b::one::One;"),
+        ("low/a/two.rs", "use super::one; pub struct Two;"),
+        ("low/b/mod.rs", "pub mod one; pub mod two;"),
+        ("low/b/one.rs", "pub struct One;"),
+        ("low/b/two.rs", "use crate::low::a::two::Two;"),
+        ("low/c.rs", "use super::a::one; use super::b::one;"),
+        ("high.rs", ""),
+    ];
+    let is = "low/a/ -> low/b/ is in a circle of 2 folders of low (Arrows)";
+    let found = breaches("", &files);
+    assert_eq!(found[0], format!("x/src/low/a/one.rs:1: `super::super::b::one::One`: {is}"));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(breaches("  still low: low/a/ low/b/\n", &files), NONE);
+    let said = "ARCHITECTURE.md: x/src: remove `still low: low/a/ low/b/` (Arrows)";
+    assert_eq!(breaches("  still low: low/a/ low/b/\n", &ring("")), [said]);
 }
 
 #[test]
