@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OnceCell, oneshot};
 
-use crate::clock::Timestamp;
-use crate::codec::Codec;
-use crate::error::{Error, ErrorKind, Result};
-use crate::job::Job;
+use crate::contract::{Declaration, Push, Pushed, SharedStore, Transaction, declare_each};
+use crate::handler::codec::Codec;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::job::Job;
+use crate::model::queue::Queue;
 use crate::observe::Observer;
-use crate::queue::Queue;
-use crate::store::{Declaration, Push, Pushed, SharedStore, Transaction, declare_each};
 
 /// Most jobs in a group.
 const GROUP_JOBS_MAX: usize = 1_000;

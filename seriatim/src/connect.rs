@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
-use crate::store::SharedStore;
+use crate::contract::SharedStore;
+use crate::model::error::{Error, Result};
 
 /// What a store URL may begin with.
 const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, mysql://…, redis://…, rediss://…, \
@@ -150,5 +150,5 @@ async fn redis(_: &str) -> Result<SharedStore> {
 #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis")))]
 fn left_out(feature: &str) -> Error {
     let message = format!("this program was built without the feature {feature:?}");
-    Error::new(crate::error::ErrorKind::Unsupported, message).in_field("store")
+    Error::new(crate::model::error::ErrorKind::Unsupported, message).in_field("store")
 }

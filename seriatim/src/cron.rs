@@ -5,12 +5,12 @@ use std::fmt;
 use cronexpr::{Crontab, MakeTimestamp, parse_crontab};
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Timestamp;
-use crate::error::{Error, Result};
-use crate::job::{Job, RunAt, validate_queue_name};
-use crate::limits::NAME_BYTES_MAX;
-use crate::queue::Queue;
-use crate::text::one_line;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, Result};
+use crate::model::job::{Job, RunAt, validate_queue_name};
+use crate::model::limits::NAME_BYTES_MAX;
+use crate::model::queue::Queue;
+use crate::model::text::one_line;
 
 /// Longest schedule, in bytes. One that names each minute, hour and day takes half of it.
 const SCHEDULE_BYTES_MAX: usize = 1_000;
@@ -65,7 +65,7 @@ impl Cron {
     /// ```
     pub fn new(name: impl Into<String>, schedule: impl Into<String>, job: Job) -> Result<Self> {
         let (name, expression, zone) = (name.into(), schedule.into(), "UTC".to_owned());
-        crate::job::validate_text("name", &name, NAME_BYTES_MAX / 2)?;
+        crate::model::job::validate_text("name", &name, NAME_BYTES_MAX / 2)?;
         validate_queue_name(&job.queue)?;
         let schedule = parse(&expression, &zone)?;
         Ok(Self { name, expression, zone, schedule, job, missed: Missed::default() })

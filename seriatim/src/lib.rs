@@ -6,82 +6,76 @@
 
 #![forbid(unsafe_code)]
 
-mod batch;
-mod canonical;
 pub mod checker;
 mod client;
-mod clock;
-mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod connect;
-mod context;
+mod contract;
 #[cfg(feature = "cron")]
 mod cron;
-pub mod duration;
-mod error;
-mod id;
-mod job;
-pub mod limits;
-mod middleware;
-#[doc(hidden)]
-pub mod names;
+mod engine;
+mod handler;
+mod lock;
+mod machine;
+mod model;
 mod observe;
-mod outcomes;
-mod payload;
-mod queue;
-mod retry;
-mod runtime;
-mod settle;
 #[cfg(feature = "conformance")]
 pub mod simulation;
-mod steps;
 mod stopping;
-pub mod store;
+mod stores;
 #[cfg(feature = "testing")]
 pub mod testing;
 #[cfg(test)]
 mod tests;
-pub mod text;
-mod turn;
-mod worker;
 
-pub use batch::{Batch, Lane};
 pub use client::Client;
-pub use clock::Timestamp;
-pub use codec::Codec;
 pub use connect::{connect, connect_existing};
-pub use context::Context;
+pub use contract::{SharedStore, Store};
 #[cfg(feature = "cron")]
 pub use cron::{Cron, Missed};
-pub use error::{Error, ErrorKind, Result};
-pub use id::{JobId, LaneId, NodeId, REMOTE_NAME_START, Token};
-pub use job::{Job, JobOptions, RunAt, validate_queue_name};
-pub use middleware::Next;
-pub use observe::Observer;
-pub use outcomes::Outcomes;
-pub use payload::{Digest, Payload, digest};
-pub use queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
-pub use retry::{Backoff, Exhaustion};
 #[doc(hidden)]
-pub use runtime::ProcessStat;
-pub use runtime::{
+pub use engine::ProcessStat;
+pub use engine::{
     Engine, EngineBuilder, Exhausted, Fleet, Handle, Periodic, PeriodicState, PeriodicView, Prefer,
     RunningCall, Scheduler, Splitter, Summary, Tick, TurnLog,
 };
-pub use settle::{
+pub use handler::batch::{Batch, Lane};
+pub use handler::codec::Codec;
+pub use handler::context::Context;
+pub use handler::failure::{Failure, Fatal, Unstartable};
+pub use handler::middleware::Next;
+pub use handler::outcomes::Outcomes;
+pub use handler::steps::Steps;
+pub use handler::worker::{Perform, Worker};
+pub use model::clock::Timestamp;
+pub use model::error::{Error, ErrorKind, Result};
+pub use model::id::{JobId, LaneId, NodeId, REMOTE_NAME_START, Token};
+pub use model::job::{Job, JobOptions, RunAt, validate_queue_name};
+#[doc(hidden)]
+pub use model::names;
+pub use model::payload::{Digest, Payload, digest};
+pub use model::queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
+pub use model::retry::{Backoff, Exhaustion};
+pub use model::settle::{
     Due, EndKind, Ending, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan,
 };
-pub use steps::Steps;
+pub use model::turn::{Turn, TurnJob};
+pub use model::{duration, limits, text};
+pub use observe::Observer;
 pub use stopping::shutdown_signal;
+pub use stores::Memory;
 #[cfg(feature = "mysql")]
-pub use store::Mysql;
+pub use stores::Mysql;
 #[cfg(feature = "postgres")]
-pub use store::Postgres;
+pub use stores::Postgres;
 #[cfg(feature = "redis")]
-pub use store::Redis;
+pub use stores::Redis;
 #[cfg(feature = "sqlite")]
-pub use store::Sqlite;
-pub use store::{Memory, SharedStore, Store};
-pub use turn::{Turn, TurnJob};
-pub use worker::{Failure, Fatal, Perform, Unstartable, Worker};
+pub use stores::Sqlite;
+
+/// What a store does: the contract, its requests and answers. For those who write one, or look at one closely.
+pub mod store {
+    pub use crate::contract::*;
+    pub use crate::stores::*;
+}

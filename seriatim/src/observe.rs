@@ -1,12 +1,12 @@
 //! What somebody who watches an engine is told: enough to record a history and judge it.
 
-use crate::clock::Timestamp;
-use crate::error::Error;
-use crate::id::Token;
-use crate::job::Job;
-use crate::settle::{Settlement, Verdict};
-use crate::store::{Pushed, Settled};
-use crate::turn::Turn;
+use crate::contract::{Pushed, Settled};
+use crate::model::clock::Timestamp;
+use crate::model::error::Error;
+use crate::model::id::Token;
+use crate::model::job::Job;
+use crate::model::settle::{Settlement, Verdict};
+use crate::model::turn::Turn;
 
 /// Watches one client or engine. Called from their tasks, so it must be quick and must not block.
 ///

@@ -25,11 +25,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{LEASE_MAX, PAGE_ROWS_MAX};
-use crate::runtime::{Engine, EngineBuilder, Summary};
-use crate::store::{DueQuery, JobOrder, JobQuery, JobState, JobView, Memory, SharedStore};
+use crate::contract::{DueQuery, JobOrder, JobQuery, JobState, JobView, SharedStore};
+use crate::engine::{Engine, EngineBuilder, Summary};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::limits::{LEASE_MAX, PAGE_ROWS_MAX};
+use crate::stores::Memory;
 
 /// The most of tokio's time that [`Lab::perform_all`] lets pass.
 const TIME_MAX: Duration = Duration::from_secs(400 * 86_400);

@@ -5,11 +5,11 @@ use std::io::BufRead;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{JobId, LaneId, Token};
-use crate::queue::{Merge, Mode};
-use crate::settle::Fate;
-use crate::store::{JobState, PushStatus};
-use crate::text::{cut_middle, one_line};
+use crate::contract::{JobState, PushStatus};
+use crate::model::id::{JobId, LaneId, Token};
+use crate::model::queue::{Merge, Mode};
+use crate::model::settle::Fate;
+use crate::model::text::{cut_middle, one_line};
 
 /// Longest line of a history, in bytes.
 const LINE_BYTES_MAX: usize = 16 << 20;
@@ -312,7 +312,7 @@ impl History {
 mod fate_name {
     use serde::{Deserialize, Deserializer, Serializer, de};
 
-    use crate::settle::Fate;
+    use crate::model::settle::Fate;
 
     const NAMES: [(Fate, &str); 6] = [
         (Fate::Done, "done"),

@@ -6,10 +6,10 @@ use std::ops::Bound;
 use super::history::{Event, Handed, History, JobFate, PushResult};
 use super::order;
 use super::report::{Judgement, Report};
-use crate::id::{JobId, LaneId, Token};
-use crate::queue::{Merge, Mode};
-use crate::settle::Fate;
-use crate::store::{JobState, PushStatus};
+use crate::contract::{JobState, PushStatus};
+use crate::model::id::{JobId, LaneId, Token};
+use crate::model::queue::{Merge, Mode};
+use crate::model::settle::Fate;
 
 /// (queue, key); a job without a key stands for itself.
 pub(super) type Entity = (String, String);

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::judge::{Entity, Facts, Turn};
 use super::report::{Judgement, Report};
-use crate::id::JobId;
-use crate::queue::{Merge, Mode};
-use crate::settle::Fate;
-use crate::store::{JobState, PushStatus};
+use crate::contract::{JobState, PushStatus};
+use crate::model::id::JobId;
+use crate::model::queue::{Merge, Mode};
+use crate::model::settle::Fate;
 
 /// (score, arrival).
 type Rank = (i64, u64);

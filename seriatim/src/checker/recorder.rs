@@ -4,16 +4,16 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::history::{Event, Handed, JobFate, PushResult};
-use crate::clock::Timestamp;
-use crate::error::Result;
-use crate::id::JobId;
-use crate::job::Job;
+use crate::contract::{JobOrder, JobQuery, JobState, Pushed, Settled, Store};
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::id::JobId;
+use crate::model::job::Job;
+use crate::model::payload::{Payload, digest};
+use crate::model::queue::Queue;
+use crate::model::settle::{Fate, Settlement, Verdict};
+use crate::model::turn::Turn;
 use crate::observe::Observer;
-use crate::payload::{Payload, digest};
-use crate::queue::Queue;
-use crate::settle::{Fate, Settlement, Verdict};
-use crate::store::{JobOrder, JobQuery, JobState, Pushed, Settled, Store};
-use crate::turn::Turn;
 
 /// Records what one process sees, as lines of JSON. Everybody who records must use one clock:
 /// this uses the machine's.
@@ -112,7 +112,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
 
 impl<W: Write + Send + 'static> Observer for Recorder<W> {
     fn started(&self, turn: &Turn) {
-        let handed = |job: &crate::turn::TurnJob| Handed {
+        let handed = |job: &crate::model::turn::TurnJob| Handed {
             job_id: job.id,
             score: job.score,
             tag: tag(job.task.as_deref(), &job.payload),
@@ -177,7 +177,7 @@ impl<W: Write + Send + 'static> Observer for Recorder<W> {
 
 /// What a settlement makes of the jobs of a turn.
 fn fates(turn: &Turn, settlement: &Settlement, cancelled: &[JobId]) -> Vec<JobFate> {
-    let fate = |job: &crate::turn::TurnJob| JobFate {
+    let fate = |job: &crate::model::turn::TurnJob| JobFate {
         job_id: job.id,
         fate: match cancelled.contains(&job.id) {
             true => Fate::Cancel,
@@ -198,7 +198,7 @@ pub(crate) fn cause(turn: &Turn, settlement: &Settlement) -> &'static str {
         Fate::Keep if keep.crashes > turn.crashes => "crash",
         Fate::Keep if keep.counted && keep.retry_count < 0 => "bury",
         Fate::Keep if keep.counted => "retry",
-        Fate::Keep if keep.due == crate::settle::Due::Unchanged => "release",
+        Fate::Keep if keep.due == crate::model::settle::Due::Unchanged => "release",
         Fate::Keep => "snooze",
         Fate::Bury => "bury",
         Fate::Cancel => "cancel",

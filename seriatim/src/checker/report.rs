@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::text::one_line;
+use crate::model::text::one_line;
 
 /// Violations kept with their text; the others are counted.
 const KEPT_MAX: usize = 20;

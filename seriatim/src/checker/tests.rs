@@ -8,7 +8,8 @@ use fastrand::Rng;
 use serde_json::json;
 
 use super::*;
-use crate::store::*;
+use crate::contract::*;
+use crate::stores::Fault;
 use crate::{Job, JobId, Memory, Mode, NodeId, Outcome, Queue, Settlement, Timestamp, Turn, plan};
 
 const LEASE: Duration = Duration::from_secs(60);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::store::*;
+use crate::contract::*;
 use crate::{
     ErrorKind, Job, JobId, Mode, NodeId, Outcome, Queue, Settlement, SharedStore, Timestamp, Turn,
     Verdict, plan,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bench::*;
 use super::{Case, listed};
-use crate::store::{Claim, DueQuery, Lease};
+use crate::contract::{Claim, DueQuery, Lease};
 use crate::{ErrorKind, Job, Mode, Outcome, Queue};
 
 pub(super) fn cases() -> Vec<Case> {
@@ -200,7 +200,7 @@ async fn a_turn_stops_at_another_task(mut bench: Bench) {
 
 async fn a_turn_stops_at_its_limit_of_jobs(mut bench: Bench) {
     bench.queue(Mode::Accumulate).await;
-    let most = crate::limits::TURN_JOBS_MAX;
+    let most = crate::model::limits::TURN_JOBS_MAX;
     for half in 0..2 {
         let numbers = half * 6_000..(half + 1) * 6_000;
         bench.push_all(numbers.map(|i| job(&i.to_string()).score(f64::from(i))).collect()).await;
@@ -229,7 +229,7 @@ async fn tokens_grow_for_a_key_even_when_its_lane_was_gone(mut bench: Bench) {
     for i in 0..5 {
         bench.push(job(&i.to_string())).await;
         let turn = bench.one().await;
-        assert!(turn.token > last && turn.token.0 <= crate::limits::TOKEN_MAX);
+        assert!(turn.token > last && turn.token.0 <= crate::model::limits::TOKEN_MAX);
         last = turn.token;
         bench.done(&turn).await;
     }

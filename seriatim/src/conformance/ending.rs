@@ -2,7 +2,7 @@
 
 use super::bench::*;
 use super::{Case, listed};
-use crate::store::{JobState, Settled};
+use crate::contract::{JobState, Settled};
 use crate::{Backoff, Exhaustion, Job, Mode, Outcome, Queue, Settlement, Token, Turn, Verdict};
 
 pub(super) fn cases() -> Vec<Case> {
@@ -52,7 +52,7 @@ async fn a_done_turn_is_gone(mut bench: Bench) {
         assert_eq!(bench.state(id).await, Some(JobState::Running), "{mode}");
         bench.done(&turn).await;
         assert_eq!(bench.state(id).await, None, "{mode}");
-        assert_eq!(bench.claimed(request).await, crate::store::Claimed::default(), "{mode}");
+        assert_eq!(bench.claimed(request).await, crate::contract::Claimed::default(), "{mode}");
     }
 }
 
@@ -228,7 +228,7 @@ async fn retries_end_in_the_morgue(mut bench: Bench) {
         assert_eq!((dead.state, dead.attempt), (JobState::Dead, 3), "{mode}");
         assert_eq!(dead.error.as_deref(), Some("it failed"), "{mode}");
         let request = bench.claim_request(mode.as_str(), 1);
-        assert_eq!(bench.claimed(request).await, crate::store::Claimed::default(), "{mode}");
+        assert_eq!(bench.claimed(request).await, crate::contract::Claimed::default(), "{mode}");
     }
 }
 
@@ -263,7 +263,7 @@ async fn a_queue_may_hold_what_is_exhausted(mut bench: Bench) {
             bench.push(push()).await;
         }
         let claimed = bench.claimed(request).await;
-        assert_eq!(claimed, crate::store::Claimed::default(), "{mode}: it waits for a person");
+        assert_eq!(claimed, crate::contract::Claimed::default(), "{mode}: it waits for a person");
     }
 }
 

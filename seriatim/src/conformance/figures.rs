@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bench::*;
 use super::{Case, listed};
-use crate::store::{Cancel, QueueStats};
+use crate::contract::{Cancel, QueueStats};
 use crate::{Exhaustion, Job, Mode, Outcome, Queue, Turn, Verdict};
 
 pub(super) fn cases() -> Vec<Case> {
@@ -161,7 +161,7 @@ async fn the_figures_of_every_ending_are_exact_in_every_mode(mut bench: Bench) {
                 ends.push(bench.planned(&turn, verdict(row, &turn)));
             }
         }
-        assert!(bench.settle(ends).await.iter().all(crate::store::Settled::is_ok));
+        assert!(bench.settle(ends).await.iter().all(crate::contract::Settled::is_ok));
         for row in &rows {
             compare(&bench, row, expected(&row.queue, row.left, 0)).await;
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bench::*;
 use super::{Case, listed};
-use crate::store::{
+use crate::contract::{
     Beat, Claim, Command, GiveUp, Lease, NodeInfo, NodeState, Rescue, Secret, Settled, Sweep,
 };
 use crate::{ErrorKind, JobOptions, Mode, Outcome, Queue};
@@ -206,7 +206,7 @@ async fn crashes_count_and_poison_is_buried(mut bench: Bench) {
         bench.beat().await;
         assert_eq!(bench.crash_all(&bench.node.clone()).await, 1);
     }
-    assert_eq!(bench.state(pushed[0].job_id).await, Some(crate::store::JobState::Dead));
+    assert_eq!(bench.state(pushed[0].job_id).await, Some(crate::contract::JobState::Dead));
     let turn = bench.one().await;
     assert_eq!((tags(&turn), turn.crashes), (vec!["fine".to_owned()], 0));
 }
@@ -291,7 +291,7 @@ async fn a_dead_rescuer_is_refused(mut bench: Bench) {
     bench.pass(LEASE + TICK);
     bench.beat().await;
     bench.rescue(&bench.node.clone()).await;
-    let request = crate::store::Rescue {
+    let request = crate::contract::Rescue {
         now: Some(bench.now),
         node: old.id,
         lease: LEASE,
@@ -422,7 +422,7 @@ async fn a_flagged_job_is_told_to_its_holder(mut bench: Bench) {
     let holder = bench.other_node("holder").await;
     let turn = bench.claim_by(&holder.id, 1).await.remove(0);
     assert_eq!(bench.beat_as(holder.clone(), Vec::new()).await.cancel, []);
-    assert_eq!(bench.cancel(turn.jobs[1].id).await, crate::store::Cancelled::Flagged);
+    assert_eq!(bench.cancel(turn.jobs[1].id).await, crate::contract::Cancelled::Flagged);
     let cancel = bench.beat_as(holder.clone(), Vec::new()).await.cancel;
     assert_eq!((cancel[0].lane, cancel[0].token), (turn.lane, turn.token));
     assert_eq!(cancel[0].jobs, [turn.jobs[1].id]);
@@ -438,7 +438,7 @@ async fn a_flagged_job_that_ends_done_succeeded(mut bench: Bench) {
     bench.cancel(id).await;
     assert!(bench.job(id).await.cancel_requested);
     assert_eq!(bench.end(&turn, Outcome::Done).await, Settled::Ok { cancelled: vec![] });
-    assert_eq!(bench.state(id).await, Some(crate::store::JobState::Succeeded));
+    assert_eq!(bench.state(id).await, Some(crate::contract::JobState::Succeeded));
 }
 
 async fn a_flagged_job_that_fails_ends_cancelled_and_the_rest_is_retried(mut bench: Bench) {
@@ -448,7 +448,7 @@ async fn a_flagged_job_that_fails_ends_cancelled_and_the_rest_is_retried(mut ben
     let id = turn.jobs[0].id;
     bench.cancel(id).await;
     assert_eq!(bench.end(&turn, failure()).await, Settled::Ok { cancelled: vec![id] });
-    assert_eq!(bench.state(id).await, Some(crate::store::JobState::Canceled));
+    assert_eq!(bench.state(id).await, Some(crate::contract::JobState::Canceled));
     bench.pass(WAIT);
     let turn = bench.one().await;
     assert_eq!((tags(&turn), turn.retry_count), (vec!["b".to_owned()], 0));
@@ -463,17 +463,17 @@ async fn a_waiting_job_is_cancelled_at_once(mut bench: Bench) {
             if mode.is_keyed() { job.key("k") } else { job }
         };
         let pushed = bench.push_all(vec![push("a"), push("b")]).await;
-        assert_eq!(bench.cancel(pushed[0].job_id).await, crate::store::Cancelled::Now, "{mode}");
+        assert_eq!(bench.cancel(pushed[0].job_id).await, crate::contract::Cancelled::Now, "{mode}");
         let job = bench.job(pushed[0].job_id).await;
-        assert_eq!(job.state, crate::store::JobState::Canceled, "{mode}");
+        assert_eq!(job.state, crate::contract::JobState::Canceled, "{mode}");
         let request = bench.claim_request(name, 10);
         let turns = bench.claimed(request.clone()).await.turns;
         assert_eq!((turns.len(), turns[0].jobs.len()), (1, 1), "{mode}");
         assert_eq!(turns[0].jobs[0].id, pushed[1].job_id, "{mode}");
         let while_running = bench.push(push("c")).await.job_id;
-        assert_eq!(bench.cancel(while_running).await, crate::store::Cancelled::Now, "{mode}");
+        assert_eq!(bench.cancel(while_running).await, crate::contract::Cancelled::Now, "{mode}");
         bench.done(&turns[0]).await;
-        assert_eq!(bench.claimed(request).await, crate::store::Claimed::default(), "{mode}");
+        assert_eq!(bench.claimed(request).await, crate::contract::Claimed::default(), "{mode}");
     }
 }
 
@@ -482,9 +482,9 @@ async fn cancelling_what_is_gone_changes_nothing(mut bench: Bench) {
     let id = bench.push(job("a")).await.job_id;
     let turn = bench.one().await;
     bench.done(&turn).await;
-    assert_eq!(bench.cancel(id).await, crate::store::Cancelled::Ended);
+    assert_eq!(bench.cancel(id).await, crate::contract::Cancelled::Ended);
     let unknown = crate::JobId::new(bench.now, id.queue(), 0, 999_999);
-    assert_eq!(bench.cancel(unknown).await, crate::store::Cancelled::Unknown);
+    assert_eq!(bench.cancel(unknown).await, crate::contract::Cancelled::Unknown);
     let nowhere = crate::JobId::new(bench.now, 9_999, 0, 1);
-    assert_eq!(bench.cancel(nowhere).await, crate::store::Cancelled::Unknown);
+    assert_eq!(bench.cancel(nowhere).await, crate::contract::Cancelled::Unknown);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bench::*;
 use super::{Case, listed};
-use crate::store::*;
+use crate::contract::*;
 use crate::{ErrorKind, Job, Mode, Outcome, Queue, Timestamp};
 
 pub(super) fn cases() -> Vec<Case> {

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::bench::*;
 use super::{Case, listed};
-use crate::store::PushStatus::{Duplicate, Merged, Queued};
-use crate::store::{Claim, Declaration, QueueStats};
+use crate::contract::PushStatus::{Duplicate, Merged, Queued};
+use crate::contract::{Claim, Declaration, QueueStats};
 use crate::{DueRule, ErrorKind, Job, Merge, Mode, Payload, Queue};
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn n7_a_pushed_job_is_queued_and_known_by_its_id(mut bench: Bench) {
     let pushed = bench.push(loose("a").task("sync").priority(7).score(3.5)).await;
     assert_eq!(pushed.status, Queued);
     let job = bench.job(pushed.job_id).await;
-    assert_eq!((job.state, &*job.queue, job.key), (crate::store::JobState::Queued, "q", None));
+    assert_eq!((job.state, &*job.queue, job.key), (crate::contract::JobState::Queued, "q", None));
     assert_eq!((job.task.as_deref(), job.priority, job.score), (Some("sync"), 7, 3.5));
     assert_eq!((job.created_at, job.run_at, job.attempt), (bench.now, bench.now, 0));
     assert_eq!(job.payload.to_value(), json!({ "tag": "a" }));
@@ -81,7 +81,7 @@ async fn one_invalid_job_refuses_the_whole_batch(mut bench: Bench) {
 
 async fn each_wrong_field_is_named(mut bench: Bench) {
     bench.queue(Mode::Accumulate).await;
-    let large = Payload::from_bytes(vec![b'1'; crate::limits::PAYLOAD_BYTES_MAX + 1]);
+    let large = Payload::from_bytes(vec![b'1'; crate::model::limits::PAYLOAD_BYTES_MAX + 1]);
     let wrong = [
         ("queue", Job::new("no spaces", &1).unwrap()),
         ("key", loose("a").key("")),

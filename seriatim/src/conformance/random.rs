@@ -13,7 +13,7 @@ use fastrand::Rng;
 
 use super::bench::{Bench, LEASE, failure, loose};
 use super::{Case, listed};
-use crate::store::*;
+use crate::contract::*;
 use crate::{
     DueRule, Exhaustion, Job, JobId, Memory, Merge, Outcome, Queue, Timestamp, Turn, Verdict,
 };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bench::*;
 use super::{Case, listed};
-use crate::store::{
+use crate::contract::{
     Beat, Claim, ClaimSelection, JobState, Lease, PushStatus, Release, Settled, delete_queue,
     release_claims,
 };

@@ -2,8 +2,8 @@
 
 use super::bench::*;
 use super::{Case, listed};
-use crate::limits::PAGE_BYTES_MAX;
-use crate::store::*;
+use crate::contract::*;
+use crate::model::limits::PAGE_BYTES_MAX;
 use crate::{Job, Mode, Outcome, Queue};
 
 pub(super) fn cases() -> Vec<Case> {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::gate::Gate;
-use crate::clock::Timestamp;
+use super::gate::{Gate, of_this_node};
+use crate::machine::stand_in::{self, StandIn};
+use crate::model::clock::Timestamp;
 
 /// What all clocks show at the start of a run.
 pub(super) const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
@@ -22,6 +23,7 @@ pub(super) struct Simulated;
 impl Simulated {
     pub(super) fn from_now() -> Self {
         ORIGIN.set(Some(Instant::now()));
+        stand_in::set(Some(StandIn { time: machine_time, task: of_this_node }));
         Self
     }
 }
@@ -29,11 +31,12 @@ impl Simulated {
 impl Drop for Simulated {
     fn drop(&mut self) {
         ORIGIN.set(None);
+        stand_in::set(None);
     }
 }
 
 /// What the clock of the machine shows on which the current task runs; none outside of a simulation.
-pub(crate) fn machine_time() -> Option<Timestamp> {
+fn machine_time() -> Option<Timestamp> {
     let origin = ORIGIN.get()?;
     let skew_us = Gate::current().map_or(0, |gate| gate.skew_us.load(Ordering::SeqCst));
     Some(shifted(START + origin.elapsed(), skew_us))

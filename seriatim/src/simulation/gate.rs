@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::alarm::Alarm;
+use crate::machine::stand_in::Task;
 
 /// Most times that one node's tasks may be polled while no time passes.
 const POLLS_AT_ONCE_MAX: u64 = 200_000;
@@ -168,11 +169,9 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
 }
 
 /// Puts a task that the current node starts behind its gate; what nobody simulates stays as it is.
-pub(crate) fn of_this_node(
-    task: impl Future<Output = ()> + Send + 'static,
-) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+pub(super) fn of_this_node(task: Task) -> Task {
     match Gate::current() {
         Some(gate) => Box::pin(gate.guard(task)),
-        None => Box::pin(task),
+        None => task,
     }
 }

@@ -10,12 +10,13 @@ use tokio::time::sleep;
 use super::gate::Gate;
 use super::scene::HandlerPlan;
 use super::world::World;
-use crate::batch::{Batch, Lane};
-use crate::context::Context;
-use crate::id::{LaneId, Token};
-use crate::outcomes::Outcomes;
-use crate::settle::{Outcome, Verdict};
-use crate::worker::{Failure, Unstartable, Worker};
+use crate::handler::batch::{Batch, Lane};
+use crate::handler::context::Context;
+use crate::handler::failure::{Failure, Unstartable};
+use crate::handler::outcomes::Outcomes;
+use crate::handler::worker::Worker;
+use crate::model::id::{LaneId, Token};
+use crate::model::settle::{Outcome, Verdict};
 
 /// A payload that can be read.
 #[derive(Debug, Deserialize)]

@@ -31,12 +31,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-pub(crate) use clock::machine_time;
-pub(crate) use gate::of_this_node;
 pub use run::run;
 
 use crate::checker::Report;
-use crate::store::Fault;
+use crate::stores::Fault;
 
 /// What a run is to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,9 +13,9 @@ use super::handler;
 use super::scene::NodePlan;
 use super::wire::Wire;
 use super::world::{World, lock};
-use crate::error::Result;
+use crate::engine::{Engine, EngineBuilder, Summary};
+use crate::model::error::Result;
 use crate::observe::Observer;
-use crate::runtime::{Engine, EngineBuilder, Summary};
 
 /// How long an engine may take to stop besides what it is configured to wait: it flushes for 5 s.
 const STOP_SLACK: Duration = Duration::from_secs(7);

@@ -6,11 +6,11 @@ use tokio::time::sleep;
 
 use super::wire::Wire;
 use super::world::World;
-use crate::error::{ErrorKind, Result};
-use crate::id::JobId;
-use crate::store::{
+use crate::contract::{
     Act, Amend, Cancel, Change, Command, LaneAction, LaneSelection, Selected, Selection, Store,
 };
+use crate::model::error::{ErrorKind, Result};
+use crate::model::id::JobId;
 
 /// A node that was told this takes no more work until it is started again.
 pub(super) const QUIET: &str = "command to be quiet";

@@ -8,12 +8,12 @@ use tokio::time::sleep;
 use super::wire::Wire;
 use super::world::World;
 use crate::client::Client;
-use crate::error::{ErrorKind, Result};
-use crate::job::Job;
-use crate::payload::Payload;
-use crate::queue::Queue;
-use crate::retry::Backoff;
-use crate::store::Pushed;
+use crate::contract::Pushed;
+use crate::model::error::{ErrorKind, Result};
+use crate::model::job::Job;
+use crate::model::payload::Payload;
+use crate::model::queue::Queue;
+use crate::model::retry::Backoff;
 
 /// Pushes all that it has to push.
 pub(super) async fn run(world: Arc<World>, number: usize) {

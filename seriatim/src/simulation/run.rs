@@ -13,7 +13,8 @@ use super::scene::Scene;
 use super::world::World;
 use super::{Mode, Options, Outcome, chaos, people, producer};
 use crate::checker::{Judgement, Report, check};
-use crate::store::{Declare, LaneOrder, LaneQuery, Memory, Store};
+use crate::contract::{Declare, LaneOrder, LaneQuery, Store};
+use crate::stores::Memory;
 
 /// How long everything may take to drain once nothing goes wrong any more.
 const DRAIN_MAX: Duration = Duration::from_secs(600);

@@ -8,9 +8,9 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::Mode as RunMode;
-use crate::queue::{DueRule, Merge, Mode, Queue};
-use crate::retry::{Backoff, Exhaustion};
-use crate::runtime::Scheduler;
+use crate::engine::Scheduler;
+use crate::model::queue::{DueRule, Merge, Mode, Queue};
+use crate::model::retry::{Backoff, Exhaustion};
 
 /// A run, before it begins.
 #[derive(Clone, Debug)]

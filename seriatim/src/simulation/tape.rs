@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::checker::{Event, Handed, History, JobFate, cause, tag};
-use crate::clock::Timestamp;
-use crate::id::{JobId, LaneId, Token};
-use crate::job::Job;
-use crate::queue::{Mode, Queue};
-use crate::settle::Settlement;
-use crate::store::{JobState, JobView, Pushed, Settled, Store};
-use crate::turn::Turn;
+use crate::contract::{JobState, JobView, Pushed, Settled, Store};
+use crate::model::clock::Timestamp;
+use crate::model::id::{JobId, LaneId, Token};
+use crate::model::job::Job;
+use crate::model::queue::{Mode, Queue};
+use crate::model::settle::Settlement;
+use crate::model::turn::Turn;
 
 use super::world::World;
 
@@ -285,7 +285,7 @@ fn fates(
         Settled::Stale => &[],
     };
     let fate = |id: JobId| match cancelled.contains(&id) {
-        true => crate::settle::Fate::Cancel,
+        true => crate::model::settle::Fate::Cancel,
         false => settlement.fate_of(id),
     };
     let own = turn.jobs.iter().map(|job| JobFate { job_id: job.id, fate: fate(job.id) });

@@ -11,11 +11,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Mutant;
 use super::world::{Outage, World, lock};
-use crate::clock::Timestamp;
-use crate::error::{Error, ErrorKind, Result};
-use crate::id::{JobId, LaneId, NodeId, Token};
-use crate::store::*;
-use crate::turn::Turn;
+use crate::contract::*;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::turn::Turn;
 
 /// Most calls of one wire within one second of virtual time.
 const CALLS_PER_SECOND_MAX: u64 = 3_000;

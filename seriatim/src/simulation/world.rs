@@ -15,8 +15,8 @@ use super::clock::{START, shifted};
 use super::scene::{Happening, Scene};
 use super::tape::Tape;
 use super::{Mutant, Options};
-use crate::clock::Timestamp;
-use crate::store::Memory;
+use crate::model::clock::Timestamp;
+use crate::stores::Memory;
 
 /// The longest time between the loss of an answer and the deed. All are done before anybody may be called
 /// stuck.

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use seriatim_testkit::fuzz::Surface;
 
-use crate::canonical::canonical;
 use crate::checker::{Event, History, check};
-use crate::payload::digest;
-use crate::text::is_plain;
+use crate::model::canonical::canonical;
+use crate::model::payload::digest;
+use crate::model::text::is_plain;
 use crate::{JobId, LaneId, Payload, Timestamp, Token, duration};
 
 /// An error is one line that moves no cursor, whatever it quotes.

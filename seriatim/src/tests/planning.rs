@@ -124,7 +124,7 @@ fn a_long_error_keeps_its_beginning_and_its_last_words() {
     let outcome = Outcome::Retry { error: error.into(), retry_in: None };
     let settlement = settle(&turn(1), &Queue::parallel("q"), outcome);
     let kept = settlement.keep.error.unwrap();
-    assert!(kept.len() <= crate::limits::ERROR_BYTES_MAX, "{}", kept.len());
+    assert!(kept.len() <= crate::model::limits::ERROR_BYTES_MAX, "{}", kept.len());
     assert!(kept.starts_with("readingéé") && kept.ends_with("no space left on device"), "{kept}");
     assert!(kept.contains(" bytes left out "), "{kept}");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::limits::DELAY_MAX;
+use crate::model::limits::DELAY_MAX;
 use crate::{Backoff, Timestamp, duration};
 
 fn seconds(length: Duration) -> f64 {

@@ -1,0 +1,74 @@
+//! What must hold when one process deletes a queue that others use: the tests of each store open it twice.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::mpsc;
+
+use crate::contract::*;
+use crate::{ErrorKind, Job, JobId, SharedStore};
+
+/// So many pushes are answered before the deletion begins, and after it has ended.
+const PUSHES: usize = 20;
+const ROUNDS: usize = 5;
+
+/// A push while its queue is deleted is refused; or it came before, and its job is gone; or it is in a new queue.
+/// So of the pushes of one client, in order, all that were answered after the first job that is there are there.
+pub(crate) async fn no_push_is_lost_behind_a_deletion(open: impl AsyncFn() -> SharedStore) {
+    let (ours, others) = (open().await, open().await);
+    for round in 0..ROUNDS {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (answered, mut answers) = mpsc::unbounded_channel();
+        let (pusher, stopped) = (ours.clone(), stop.clone());
+        let pushing = tokio::spawn(async move {
+            let mut number = 0_u32;
+            while !stopped.load(Ordering::SeqCst) {
+                number += 1;
+                let job = Job::new("orders", &number).unwrap().key(format!("k{}", number % 7));
+                match pusher.push(Push { now: None, jobs: vec![job] }).await {
+                    Ok(pushed) => answered.send(pushed[0].job_id).unwrap(),
+                    Err(error) => {
+                        let kinds = [ErrorKind::Conflict, ErrorKind::Unavailable];
+                        assert!(kinds.contains(&error.kind()), "{error}");
+                    }
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        let mut acknowledged: Vec<JobId> = Vec::new();
+        while acknowledged.len() < PUSHES {
+            acknowledged.push(answers.recv().await.unwrap());
+        }
+        delete_queue(&*others, "orders", false).await.unwrap();
+        for _ in 0..PUSHES {
+            acknowledged.push(answers.recv().await.unwrap());
+        }
+        // What was answered before the deletion ended may still be on its way to us.
+        let ended = acknowledged.len();
+        stop.store(true, Ordering::SeqCst);
+        pushing.await.unwrap();
+        while let Some(id) = answers.recv().await {
+            acknowledged.push(id);
+        }
+        let mut is_there = Vec::new();
+        for id in &acknowledged {
+            is_there.push(others.job(*id).await.unwrap().is_some());
+        }
+        let first = is_there.iter().position(|there| *there).unwrap_or(is_there.len());
+        assert!(first >= PUSHES, "round {round}: {first}");
+        assert!(is_there[first..].iter().all(|there| *there), "round {round}: {is_there:?}");
+        assert!(ended <= is_there.len());
+        delete_queue(&*others, "orders", false).await.unwrap();
+    }
+    ours.close().await.unwrap();
+    others.close().await.unwrap();
+}
+
+/// Deletes every queue, also those in use.
+pub(crate) async fn delete_all(store: SharedStore) {
+    for view in store.queues().await.unwrap() {
+        delete_queue(&*store, &view.queue.name, true).await.unwrap();
+    }
+    store.close().await.unwrap();
+}

@@ -1,0 +1,50 @@
+//! Taking claims away from their holders.
+
+use std::time::Duration;
+
+use super::Store;
+use super::request::{ClaimSelection, Lease, Release, Settle};
+use crate::model::error::Result;
+use crate::model::queue::{Mode, Queue};
+use crate::model::settle::{Settlement, crash};
+use crate::model::turn::Turn;
+
+/// Who holds a lane that was released, until its turn is settled. No node can claim under this name, and the
+/// lease has run out.
+pub(crate) const NOBODY: &str = "(released)";
+/// The lease of such a claim.
+pub(crate) const NO_LEASE: Lease = Lease::Own { ttl: Duration::ZERO };
+/// What is kept with the job or lane.
+const WHY: &str = "its claim was released by a person";
+/// Most lanes in one step.
+const STEP_LANES: usize = 1_000;
+
+/// Takes claims away from their holders ([`Store::release`]) and settles them as crashes, in bounded steps.
+/// Answers how many lanes were released: none of those that the holders claim meanwhile.
+///
+/// If the settle fails, the lanes are released all the same: the next rescue of any engine settles them.
+pub async fn release_claims(store: &dyn Store, claims: ClaimSelection) -> Result<u64> {
+    let (mut count, mut made_by) = (0, None);
+    let began = store.now().await?;
+    loop {
+        let lanes_max = STEP_LANES;
+        let request = Release { now: None, claims: claims.clone(), made_by, lanes_max };
+        let turns = store.release(request).await?;
+        if turns.is_empty() {
+            return Ok(count);
+        }
+        count += turns.len() as u64;
+        made_by = Some(began);
+        let queues = store.queues().await?;
+        let settlement = |turn: &Turn| -> Settlement {
+            let known = queues.iter().find(|view| view.queue.name == *turn.queue);
+            let implied = || Queue::new(&*turn.queue, Mode::of_undeclared(turn.key.is_some()));
+            crash(turn, &known.map_or_else(implied, |view| view.queue.clone()), WHY)
+        };
+        let full = turns.len() >= lanes_max;
+        store.settle(Settle { now: None, turns: turns.iter().map(settlement).collect() }).await?;
+        if !full {
+            return Ok(count);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What holds of transactions of the user's own, on every store that has them.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+
+use crate::contract::{Declare, Push, Pushed, Settle, Settled, SharedStore};
+use crate::model::error::{ErrorKind, Result};
+use crate::{Batch, Client, Context, Engine, Failure, Job, Queue, Settlement, Summary};
+
+/// A database of a test's own, with a store in it and a table of whole numbers.
+#[async_trait]
+pub(crate) trait Database: Clone + Send + Sync + 'static {
+    /// The store, as another process has it.
+    async fn open(&self) -> SharedStore;
+
+    /// Pushes in a transaction, and commits it or rolls it back after `meanwhile`.
+    async fn push_in(
+        &self,
+        client: &Client,
+        jobs: Vec<Job>,
+        meanwhile: BoxFuture<'_, ()>,
+        commits: bool,
+    ) -> Vec<Pushed>;
+
+    /// Writes numbers in a transaction, and ends the call with it after `meanwhile`.
+    async fn commit_with(
+        &self,
+        context: &Context,
+        numbers: &[i32],
+        meanwhile: BoxFuture<'_, ()>,
+    ) -> Result<()>;
+
+    /// How many numbers are there.
+    async fn written(&self) -> i64;
+}
+
+fn job(key: &str, number: i32) -> Job {
+    Job::new("q", &number).unwrap().key(key)
+}
+
+async fn open(database: &impl Database) -> SharedStore {
+    let store = database.open().await;
+    store.declare(Declare { now: None, queues: vec![Queue::fifo("q")] }).await.unwrap();
+    store
+}
+
+pub(crate) async fn a_push_holds_or_vanishes(database: impl Database) {
+    let store = open(&database).await;
+    let client = Client::new(store.clone());
+    let mut wakeups = store.wakeups();
+    for commits in [false, true] {
+        // The first wake-ups may be those of its own declaration.
+        while wakeups.wait(Duration::from_millis(300)).await {
+            wakeups.forget();
+        }
+        let unseen = async {
+            assert_eq!(store.stats(None).await.unwrap()[0].jobs, 0, "nobody sees it yet");
+        };
+        let jobs = vec![job("k", 1), job("l", 2)];
+        let pushed = database.push_in(&client, jobs, Box::pin(unseen), commits).await;
+        if commits {
+            assert!(wakeups.wait(Duration::from_secs(20)).await, "the commit wakes");
+            assert!(store.job(pushed[0].job_id).await.unwrap().is_some());
+        }
+        assert_eq!(store.stats(None).await.unwrap()[0].jobs, if commits { 2 } else { 0 });
+    }
+}
+
+/// Runs an engine with a job whose handler writes and settles in one transaction. With `rival`, somebody
+/// else has settled its turn in between.
+async fn handled(database: &impl Database, rival: bool) -> (Summary, Option<ErrorKind>) {
+    let store = open(database).await;
+    store.push(Push { now: None, jobs: vec![job("k", 7)] }).await.unwrap();
+    let answer: Arc<Mutex<Option<ErrorKind>>> = Arc::default();
+    let ended = Arc::new(tokio::sync::Notify::new());
+    let (tell, kind, database) = (ended.clone(), answer.clone(), database.clone());
+    let node = database.open().await;
+    let handler = move |batch: Batch<i32>, ctx: Context| {
+        let (tell, kind) = (tell.clone(), kind.clone());
+        let (store, database) = (store.clone(), database.clone());
+        async move {
+            let meanwhile = async {
+                let done = |turn: &crate::Turn| Settlement::done(turn.lane, turn.token);
+                let turns = ctx.turns().iter().map(done).collect();
+                if rival {
+                    let settled = store.settle(Settle { now: None, turns }).await.unwrap();
+                    assert!(settled.iter().all(Settled::is_ok));
+                }
+            };
+            let numbers: Vec<i32> = batch.payloads().copied().collect();
+            let result = database.commit_with(&ctx, &numbers, Box::pin(meanwhile)).await;
+            *kind.lock().unwrap() = result.as_ref().err().map(|error| error.kind());
+            tell.notify_one();
+            result.map_err(Failure::from)
+        }
+    };
+    let summary = Engine::builder(node)
+        .queue(Queue::fifo("q"))
+        .worker("q", handler)
+        .run_until(async move { ended.notified().await })
+        .await
+        .unwrap();
+    let kind = *answer.lock().unwrap();
+    (summary, kind)
+}
+
+pub(crate) async fn writes_and_the_end_of_a_job_hold_together(database: impl Database) {
+    let (summary, error) = handled(&database, false).await;
+    assert_eq!(error, None);
+    assert_eq!((summary.done, summary.stale), (1, 0));
+    assert_eq!(database.written().await, 1);
+    let stats = &database.open().await.stats(None).await.unwrap()[0];
+    assert_eq!((stats.jobs, stats.processed), (0, 1));
+}
+
+pub(crate) async fn whose_claim_was_taken_over_writes_nothing(database: impl Database) {
+    let (summary, error) = handled(&database, true).await;
+    assert_eq!(error, Some(ErrorKind::Conflict));
+    assert_eq!((summary.done, summary.stale), (0, 1));
+    assert_eq!(database.written().await, 0, "its writes vanished");
+}

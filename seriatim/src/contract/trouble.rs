@@ -1,0 +1,69 @@
+//! What is wrong with a node, as its heartbeats tell it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::clock::Timestamp;
+
+/// Something that is wrong with a node right now. It stays until it is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// What kind of trouble.
+    pub kind: TroubleKind,
+    /// The queue that it concerns, if it concerns one.
+    pub queue: Option<String>,
+    /// What it is about: a worker, a queue, a table. A node has one trouble for each kind and this.
+    pub about: String,
+    /// What is the matter, in one sentence. At most
+    /// [`TROUBLE_TEXT_BYTES_MAX`](crate::limits::TROUBLE_TEXT_BYTES_MAX); longer ones are cut.
+    pub text: String,
+    /// How often it has happened since it began.
+    pub times: u64,
+    /// When it began, by the store's clock.
+    pub since: Timestamp,
+    /// When it last happened, by the store's clock.
+    pub last_at: Timestamp,
+}
+
+impl Trouble {
+    /// What the troubles of a worker are about: its queue, and its task if it has one.
+    pub fn about_worker(queue: &str, task: Option<&str>) -> String {
+        match task {
+            Some(task) => format!("worker of {queue}, task {task}"),
+            None => format!("worker of {queue}"),
+        }
+    }
+}
+
+/// What kind of [`Trouble`] a node has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TroubleKind {
+    /// A worker's program cannot be started, so its jobs wait.
+    WorkerCannotStart,
+    /// A worker's process runs but does not answer.
+    WorkerSilent,
+    /// The node could not apply its definition of a queue.
+    QueueNotApplied,
+    /// The store refuses outcomes of this node; they are put aside.
+    SettlesPutAside,
+    /// The store refuses claims of this node; it does not ask for them for a while.
+    ClaimsPutAside,
+    /// A kind that only a newer version knows.
+    #[serde(other)]
+    Other,
+}
+
+impl TroubleKind {
+    /// The name, as listings and the API show it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::WorkerCannotStart => "worker_cannot_start",
+            Self::WorkerSilent => "worker_silent",
+            Self::QueueNotApplied => "queue_not_applied",
+            Self::SettlesPutAside => "settles_put_aside",
+            Self::ClaimsPutAside => "claims_put_aside",
+            Self::Other => "other",
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! What an engine can be told before it starts.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use crate::contract::{Origin, SharedStore};
+use crate::engine::call::exhausted::{self, Exhausted};
+use crate::engine::call::shield::Shielded;
+use crate::engine::claim::scheduler::Scheduler;
+use crate::engine::claim::source::Source;
+use crate::engine::claim::splitter::Splitter;
+use crate::engine::core::{Core, Settings};
+use crate::engine::hooks::Hooks;
+use crate::engine::lifecycle::Engine;
+use crate::engine::limits::{CANCEL_GRACE, PREFETCH_LANES_MAX};
+use crate::engine::settle::turn_log::TurnLog;
+use crate::engine::summary::Summary;
+use crate::engine::upkeep::periodic::Periodic;
+use crate::handler::batch::Batch;
+use crate::handler::codec::Codec;
+use crate::handler::context::Context;
+use crate::handler::failure::Failure;
+use crate::handler::middleware::{self, Next};
+use crate::handler::outcomes::Outcomes;
+use crate::handler::worker::Worker;
+use crate::model::error::{Error, Result};
+use crate::model::id::REMOTE_NAME_START;
+use crate::model::job::validate_queue_name;
+use crate::model::payload::Payload;
+use crate::model::queue::Queue;
+use crate::observe::Observer;
+
+/// The time between two heartbeats, unless the lease is short.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// Most handler calls at once in one engine.
+const CONCURRENCY_MAX: usize = 100_000;
+
+/// Collects queues, workers and settings; see [`Engine::builder`].
+#[must_use = "an engine does nothing until it runs"]
+pub struct EngineBuilder {
+    store: SharedStore,
+    settings: Settings,
+    heartbeat: Option<Duration>,
+    rescue_interval: Option<Duration>,
+    queues: Vec<Queue>,
+    workers: Vec<Worker>,
+    observer: Option<Arc<dyn Observer>>,
+    takeover: bool,
+    hooks: Hooks,
+}
+
+impl EngineBuilder {
+    pub(in crate::engine) fn new(store: SharedStore) -> Self {
+        let settings = Settings {
+            node_name: "node".into(),
+            groups: Vec::new(),
+            concurrency: 10,
+            lease: Duration::from_secs(60),
+            heartbeat: HEARTBEAT,
+            prefetch_max: PREFETCH_LANES_MAX,
+            poll_interval: Duration::from_secs(1),
+            shutdown_timeout: Duration::from_secs(30),
+            cancel_grace: CANCEL_GRACE,
+            rescue_interval: Duration::from_secs(10),
+            scheduler: Scheduler::default(),
+        };
+        let (queues, workers) = (Vec::new(), Vec::new());
+        Self {
+            store,
+            settings,
+            heartbeat: None,
+            rescue_interval: None,
+            queues,
+            workers,
+            observer: None,
+            takeover: true,
+            hooks: Hooks::default(),
+        }
+    }
+
+    /// Declares a queue. Without a worker it is declared only.
+    pub fn queue(mut self, queue: Queue) -> Self {
+        self.queues.push(queue);
+        self
+    }
+
+    /// Handles a queue. An `Err` fails every turn of the call once; see [`Worker`] for more.
+    pub fn worker<T, A, F, Fut>(self, queue: impl Into<Arc<str>>, handler: F) -> Self
+    where
+        T: DeserializeOwned + Send + Sync + 'static,
+        A: Into<Outcomes> + 'static,
+        F: Fn(Batch<T>, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<A, Failure>> + Send + 'static,
+    {
+        self.with(Worker::new(queue, handler))
+    }
+
+    /// Handles a queue with the payloads as they are stored.
+    pub fn raw_worker<A, F, Fut>(self, queue: impl Into<Arc<str>>, handler: F) -> Self
+    where
+        A: Into<Outcomes> + 'static,
+        F: Fn(Batch<Payload>, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<A, Failure>> + Send + 'static,
+    {
+        self.with(Worker::raw(queue, handler))
+    }
+
+    /// Adds a worker.
+    pub fn with(mut self, worker: Worker) -> Self {
+        self.workers.push(worker);
+        self
+    }
+
+    /// The configured name of this node, for jobs that are bound to it. Several may share one:
+    /// each start has a unique id besides.
+    pub fn node_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.settings.node_name = name.into();
+        self
+    }
+
+    /// A group that this node belongs to, for jobs that are bound to one.
+    pub fn consumer_group(mut self, group: impl Into<Arc<str>>) -> Self {
+        self.settings.groups.push(group.into());
+        self
+    }
+
+    /// Most handler calls at once. Default 10.
+    pub fn concurrency(mut self, calls: usize) -> Self {
+        self.settings.concurrency = calls;
+        self
+    }
+
+    /// How long claims stand without a heartbeat; at least three times [`Self::heartbeat`].
+    /// Default 60 s.
+    pub fn lease(mut self, length: Duration) -> Self {
+        self.settings.lease = length;
+        self
+    }
+
+    /// The time between two heartbeats. Default 10 s, or a third of a shorter lease.
+    pub fn heartbeat(mut self, interval: Duration) -> Self {
+        self.heartbeat = Some(interval);
+        self
+    }
+
+    /// Most lanes of a queue that are claimed ahead of the slots, at most 1,000 (the default). So
+    /// many are claimed only when they are worked off in a moment.
+    pub fn prefetch_max(mut self, lanes: usize) -> Self {
+        self.settings.prefetch_max = lanes.min(PREFETCH_LANES_MAX);
+        self
+    }
+
+    /// How often an idle node looks although nothing woke it. Default 1 s.
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.settings.poll_interval = interval;
+        self
+    }
+
+    /// How long running calls may take when the engine stops. Default 30 s.
+    pub fn shutdown_timeout(mut self, length: Duration) -> Self {
+        self.settings.shutdown_timeout = length;
+        self
+    }
+
+    /// How long a handler may take to end after it was told to. Default 5 s.
+    pub fn cancel_grace(mut self, length: Duration) -> Self {
+        self.settings.cancel_grace = length;
+        self
+    }
+
+    /// How often expired claims are looked for. Default: the heartbeat.
+    pub fn rescue_interval(mut self, interval: Duration) -> Self {
+        self.rescue_interval = Some(interval);
+        self
+    }
+
+    /// Which queue is asked first.
+    pub fn scheduler(mut self, scheduler: Scheduler) -> Self {
+        self.settings.scheduler = scheduler;
+        self
+    }
+
+    /// Which queues this node prefers. Default: all alike.
+    pub fn splitter(mut self, splitter: Splitter) -> Self {
+        self.hooks.splitter = splitter;
+        self
+    }
+
+    /// Is told of all that happens.
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Some(Arc::new(Shielded(observer)));
+        self
+    }
+
+    /// Logs the ends of turns with a log that others share. Default: one of the engine's own.
+    pub fn turn_log(mut self, log: Arc<TurnLog>) -> Self {
+        self.hooks.turn_log = log;
+        self
+    }
+
+    /// Runs around every handler call, inside the middleware added before: logging, tracing,
+    /// measuring, refusing.
+    ///
+    /// ```
+    /// # use seriatim::{Context, Engine, Memory, Next};
+    /// # let builder = Engine::builder(std::sync::Arc::new(Memory::new()));
+    /// builder.middleware(|call: Context, next: Next| async move {
+    ///     let began = std::time::Instant::now();
+    ///     let answer = next.run().await;
+    ///     println!("{}: {} lanes in {:?}", call.queue(), call.turns().len(), began.elapsed());
+    ///     answer
+    /// })
+    /// # ;
+    /// ```
+    pub fn middleware<F, Fut>(mut self, middleware: F) -> Self
+    where
+        F: Fn(Context, Next) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcomes, Failure>> + Send + 'static,
+    {
+        self.hooks.middleware.push(middleware::erase(middleware));
+        self
+    }
+
+    /// Decodes the payloads, as the clients encode them.
+    pub fn codec(mut self, codec: impl Codec) -> Self {
+        self.hooks.codec = Some(Arc::new(codec));
+        self
+    }
+
+    /// Writes the failures that are kept with the jobs; of more than 4 KiB the middle is left out. Default: their
+    /// `Display`.
+    pub fn error_format(
+        mut self,
+        format: impl Fn(&Failure) -> String + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.format_error = Some(Arc::new(format));
+        self
+    }
+
+    /// Pushes jobs by the clock. Entries of one name must be the same on all nodes.
+    #[cfg(feature = "cron")]
+    pub fn cron(mut self, cron: crate::cron::Cron) -> Self {
+        self.hooks.crons.push(cron);
+        self
+    }
+
+    /// Does something again and again, beside the queues.
+    pub fn periodic(mut self, periodic: Periodic) -> Self {
+        self.hooks.periodic.push(periodic);
+        self
+    }
+
+    /// Whether what nodes of this machine held is taken over as soon as their process is gone, and
+    /// not when their lease has run out. Default: yes, where the system tells of processes (Linux).
+    /// Switch it off where machines are copied while they run, as from a snapshot: the copies take
+    /// each other's processes for their own.
+    pub fn takeover(mut self, at_once: bool) -> Self {
+        self.takeover = at_once;
+        self
+    }
+
+    /// Says that handlers of this engine start programs which may outlive its process, and ends those
+    /// that another such engine has left behind: the hook runs before that one's claims are taken
+    /// over. When it fails, they are not taken over before their lease has run out.
+    pub fn before_takeover<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: Fn(Origin) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        self.hooks.before_takeover = Some(Arc::new(move |origin| Box::pin(hook(origin))));
+        self
+    }
+
+    /// Pretends that the engine runs in this process.
+    #[cfg(test)]
+    pub(in crate::engine) fn origin(mut self, origin: Origin) -> Self {
+        self.hooks.origin = Some(origin);
+        self
+    }
+
+    /// Runs once before the engine makes itself known. If it fails the engine does not start.
+    pub fn on_start<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: FnOnce() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        self.hooks.on_start.push(Box::new(move || Box::pin(hook())));
+        self
+    }
+
+    /// Is told when a handler fails with [`Fatal`](crate::Fatal), or a task of the engine has broken.
+    /// The engine then stops as when it is asked to, and its run ends with an error of that kind.
+    pub fn on_fatal(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.hooks.on_fatal = Some(Arc::new(hook));
+        self
+    }
+
+    /// Is told of every job of this engine's queues whose tries are used up, at least once, also
+    /// when the process dies meanwhile: the call is a job of the queue `seriatim.exhausted`, which
+    /// this engine works on too. A hook that fails is tried again as any other handler.
+    pub fn on_retries_exhausted<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: Fn(Exhausted) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        self.hooks.tells_exhausted = true;
+        let worker = exhausted::worker(self.store.clone(), hook);
+        self.queue(exhausted::queue()).with(worker)
+    }
+
+    /// Checks everything, the queues too. Without workers the engine takes care of the store only:
+    /// it takes over what dead nodes held, and sweeps. `Invalid` names what is wrong, as
+    /// `queues.orders.batch_size`.
+    pub fn build(mut self) -> Result<Engine> {
+        let own = self.queues.iter().filter_map(|queue| queue.lease);
+        let shortest = own.chain([self.settings.lease]).min().unwrap_or(HEARTBEAT);
+        self.settings.heartbeat = self.heartbeat.unwrap_or(HEARTBEAT.min(shortest / 3));
+        self.settings.rescue_interval = self.rescue_interval.unwrap_or(self.settings.heartbeat);
+        self.validate()?;
+        self.set_origin();
+        // In the order of their first workers, which `strict` follows.
+        let mut by_queue: Vec<(Arc<str>, Vec<Worker>)> = Vec::new();
+        for worker in self.workers {
+            match by_queue.iter_mut().find(|(name, _)| *name == worker.queue) {
+                Some((_, workers)) => workers.push(worker),
+                None => by_queue.push((worker.queue.clone(), vec![worker])),
+            }
+        }
+        let sources = by_queue.into_iter().map(|(name, workers)| Source::new(name, workers));
+        let core =
+            Core::new(self.store, self.settings, sources.collect(), self.observer, self.hooks);
+        Ok(Engine::new(core, self.queues))
+    }
+
+    fn set_origin(&mut self) {
+        let hooks = &mut self.hooks;
+        let own = || hooks.origin.take().or_else(Origin::of_this_process);
+        let origin = self.takeover.then(own).flatten();
+        let programs = hooks.before_takeover.is_some();
+        hooks.origin = origin.map(|origin| Origin { programs, ..origin });
+    }
+
+    /// The queues that there are workers for.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn worked_on(&self) -> Vec<Arc<str>> {
+        let mut queues: Vec<Arc<str>> =
+            self.workers.iter().map(|worker| worker.queue.clone()).collect();
+        queues.sort();
+        queues.dedup();
+        queues
+    }
+
+    /// Builds the engine and runs it; see [`Engine::run_until`].
+    pub async fn run_until(self, stop: impl Future + Send) -> Result<Summary> {
+        self.build()?.run_until(stop).await
+    }
+
+    fn validate(&self) -> Result<()> {
+        let settings = &self.settings;
+        if !(1..=CONCURRENCY_MAX).contains(&settings.concurrency) {
+            let message = format!("must be 1 to {CONCURRENCY_MAX}");
+            return Err(Error::invalid("concurrency", message));
+        }
+        if settings.node_name.starts_with(REMOTE_NAME_START) {
+            let message = format!("names of remote workers begin with {REMOTE_NAME_START:?}");
+            return Err(Error::invalid("node_name", message));
+        }
+        if settings.heartbeat.is_zero() || settings.poll_interval.is_zero() {
+            let field = if settings.heartbeat.is_zero() { "heartbeat" } else { "poll_interval" };
+            return Err(Error::invalid(field, "must be more than nothing"));
+        }
+        self.validate_queues()?;
+        self.validate_leases()?;
+        self.validate_workers()
+    }
+
+    fn validate_queues(&self) -> Result<()> {
+        for (place, queue) in self.queues.iter().enumerate() {
+            queue.validate().map_err(|e| e.in_field(format!("queues.{}", queue.name)))?;
+            let same = self.queues[..place].iter().find(|other| other.name == queue.name);
+            if same.is_some_and(|other| other != queue) {
+                let message = "is declared twice, and not the same way";
+                return Err(Error::invalid(format!("queues.{}", queue.name), message));
+            }
+        }
+        self.validate_crons()
+    }
+
+    #[cfg(feature = "cron")]
+    fn validate_crons(&self) -> Result<()> {
+        self.hooks.crons.iter().try_for_each(|cron| {
+            let queue = self.queues.iter().find(|queue| queue.name == cron.queue());
+            cron.validate(queue).map_err(|e| e.in_field(format!("cron.{}", cron.name())))
+        })
+    }
+
+    #[cfg(not(feature = "cron"))]
+    fn validate_crons(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn validate_leases(&self) -> Result<()> {
+        let least = self.settings.heartbeat.saturating_mul(3);
+        let own = self.queues.iter().filter_map(|queue| Some((queue.name.as_str(), queue.lease?)));
+        let named = own.map(|(queue, lease)| (format!("queues.{queue}.lease"), lease));
+        let nodes = ("lease".to_owned(), self.settings.lease);
+        let too_long = self
+            .queues
+            .iter()
+            .find(|queue| queue.lease.is_none() && self.settings.lease > queue.lease_max);
+        if let Some(queue) = too_long {
+            queue.check_lease(self.settings.lease)?;
+        }
+        match named.chain([nodes]).find(|(_, lease)| *lease < least) {
+            Some((field, lease)) => {
+                let [lease, least, heartbeat] =
+                    [lease, least, self.settings.heartbeat].map(crate::model::duration::format);
+                let message = format!(
+                    "is {lease}: it must be at least {least}, three heartbeats of {heartbeat}"
+                );
+                Err(Error::invalid(field, message))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn validate_workers(&self) -> Result<()> {
+        for (place, worker) in self.workers.iter().enumerate() {
+            validate_queue_name(&worker.queue)?;
+            let same = |other: &&Worker| other.queue == worker.queue && other.task == worker.task;
+            if self.workers[..place].iter().any(|other| same(&other)) {
+                let message = match &worker.task {
+                    Some(task) => format!("task {task:?} of queue {:?} has two", worker.queue),
+                    None => format!("queue {:?} has two without a task", worker.queue),
+                };
+                return Err(Error::invalid("workers", message));
+            }
+        }
+        Ok(())
+    }
+}

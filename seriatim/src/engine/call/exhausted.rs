@@ -1,0 +1,123 @@
+//! The hook for jobs whose tries are used up.
+//!
+//! A call of it is itself a job, pushed before the turn is settled: a process that dies in between
+//! loses no call, and a hook that fails is tried again like any other handler. The job waits until
+//! the turn is settled, and does nothing if that was refused.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::contract::{JobState, Push, SharedStore};
+use crate::engine::core::Core;
+use crate::engine::outage::Pauses;
+use crate::handler::batch::Batch;
+use crate::handler::context::Context;
+use crate::handler::failure::Failure;
+use crate::handler::worker::Worker;
+use crate::model::error::Result;
+use crate::model::id::JobId;
+use crate::model::job::Job;
+use crate::model::limits::PUSH_JOBS_MAX;
+use crate::model::queue::Queue;
+use crate::model::settle::{Fate, Outcome, Settlement};
+use crate::model::turn::Turn;
+
+/// The queue of the calls.
+pub(in crate::engine) const QUEUE: &str = "seriatim.exhausted";
+/// How long a call waits for the turn to be settled before it looks again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A job whose tries are used up: it is in the morgue, or dropped where its queue says so.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Exhausted {
+    /// The job.
+    pub job_id: JobId,
+    /// Its queue.
+    pub queue: String,
+    /// Its key.
+    pub key: Option<String>,
+    /// Its task.
+    pub task: Option<String>,
+    /// How often it was started.
+    pub attempts: u32,
+    /// The last failure.
+    pub error: Option<String>,
+}
+
+pub(in crate::engine) fn queue() -> Queue {
+    Queue::parallel(QUEUE)
+}
+
+/// The worker that calls the hook.
+pub(in crate::engine) fn worker<F, Fut>(store: SharedStore, hook: F) -> Worker
+where
+    F: Fn(Exhausted) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+{
+    let hook = Arc::new(hook);
+    Worker::new(QUEUE, move |batch: Batch<Exhausted>, _: Context| {
+        let (store, hook) = (store.clone(), hook.clone());
+        async move {
+            for exhausted in batch.payloads() {
+                match store.job(exhausted.job_id).await?.map(|job| job.state) {
+                    Some(JobState::Running) => {
+                        return Ok(Outcome::Snooze { length: LOOK_AGAIN });
+                    }
+                    // Not settled as planned: the claim had been taken over, and it is tried again.
+                    Some(JobState::Queued | JobState::Succeeded) => {}
+                    Some(JobState::Dead | JobState::Canceled) | None => {
+                        hook(exhausted.clone()).await?;
+                    }
+                }
+            }
+            Ok(Outcome::Done)
+        }
+    })
+}
+
+/// Pushes the calls for the jobs that these settlements end, until the store has taken them.
+pub(in crate::engine) async fn announce<'t>(
+    core: &Core,
+    turns: impl Iterator<Item = (&'t Turn, &'t Settlement)>,
+) {
+    if !core.hooks.tells_exhausted {
+        return;
+    }
+    let jobs: Vec<Job> = turns.flat_map(|(turn, settlement)| calls(turn, settlement)).collect();
+    for jobs in jobs.chunks(PUSH_JOBS_MAX) {
+        let mut pauses = Pauses::default();
+        while let Err(error) = core.store.push(Push { now: None, jobs: jobs.to_vec() }).await {
+            core.outage.failed("telling of exhausted jobs", &error);
+            if !error.is_transient() {
+                break;
+            }
+            tokio::time::sleep(pauses.next()).await;
+        }
+    }
+}
+
+fn calls(turn: &Turn, settlement: &Settlement) -> Vec<Job> {
+    if settlement.is_all_done() || &*turn.queue == QUEUE {
+        return Vec::new();
+    }
+    let is_exhausted = |id| matches!(settlement.fate_of(id), Fate::Bury | Fate::Drop);
+    let ended = turn.jobs.iter().filter(|job| is_exhausted(job.id));
+    let call = |exhausted: Exhausted| {
+        // A job that is requeued and exhausted again has been started more often.
+        let name = format!("{}/{}", exhausted.job_id, exhausted.attempts);
+        Some(Job::new(QUEUE, &exhausted).ok()?.idempotency_key(name))
+    };
+    let exhausted = ended.map(|job| Exhausted {
+        job_id: job.id,
+        queue: turn.queue.to_string(),
+        key: turn.key.as_deref().map(str::to_owned),
+        task: job.task.as_deref().map(str::to_owned),
+        attempts: job.attempt,
+        error: settlement.keep.error.as_deref().map(str::to_owned),
+    });
+    exhausted.filter_map(call).collect()
+}

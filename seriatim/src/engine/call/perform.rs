@@ -1,0 +1,325 @@
+//! One call: from the turns that a slot got to the settlements that it leaves.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context as Waker, Poll};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::contract::{Settled, Trouble, TroubleKind};
+use crate::engine::call::shield::{shielded, shielded_future};
+use crate::engine::claim::dispatch::Picked;
+use crate::engine::claim::source::Source;
+use crate::engine::core::Core;
+use crate::engine::limits::UNSTARTABLE_PAUSE;
+use crate::engine::settle::ended::{Ended, Jobs};
+use crate::engine::settle::turn_log::{TurnLog, in_a_word};
+use crate::engine::upkeep::lease::margin;
+use crate::handler::call::Call;
+use crate::handler::context::Context;
+use crate::handler::control::Undecodable;
+use crate::handler::control::{Control, Stop};
+use crate::handler::failure::Interrupted;
+use crate::handler::failure::{Failure, Fatal, Unstartable};
+use crate::handler::middleware::wrap;
+use crate::handler::outcomes::Outcomes;
+use crate::handler::worker::{Handling, Prepared, Worker};
+use crate::model::clock::Timestamp;
+use crate::model::queue::Queue;
+use crate::model::settle::{Outcome, Settlement, backoff_of, plan};
+use crate::model::turn::Turn;
+
+/// How a handler ended.
+enum Ending {
+    Answered(Result<Outcomes, Failure>),
+    Panicked(String),
+    /// It was told to end, did not, and was dropped.
+    Dropped(Stop),
+    /// Nobody here handles this task.
+    NoWorker,
+}
+
+/// Runs a call and queues its settlements.
+pub(in crate::engine) async fn perform(core: &Core, picked: Picked) {
+    let source = &core.sources[picked.source];
+    let queue = source.definition_for(picked.turns.first());
+    // By the monotonic clock: after a pause of the whole process nothing may start that another
+    // node may hold by now.
+    if !core.lease.stands(core.ttl(&queue)) {
+        return core.release(picked.source, picked.turns);
+    }
+    let worker = source.worker(picked.turns.first().and_then(Turn::task).map(AsRef::as_ref));
+    let call = Arc::new(new_call(core, queue, worker, picked.turns));
+    if core.flags.apply(&call) {
+        // The store ends flagged jobs as cancelled, however the turn ends other than done.
+        return core.release_call(&call);
+    }
+    let completed = shielded_future(complete(core, source, worker, &call)).await;
+    if let Err(text) = completed {
+        // What the user's code does is caught where it is called. Whatever this is, the lanes end.
+        tracing::error!(queue = call.queue.name, "a call panicked outside of its handler: {text}");
+        fail(core, &call, &format!("the call panicked: {text}"));
+    }
+}
+
+/// Runs a call that has started, and concludes it.
+async fn complete(core: &Core, source: &Source, worker: Option<&Worker>, call: &Arc<Call>) {
+    let began = TurnLog::tells_calls().then(Instant::now);
+    if let Some(observer) = &core.observer {
+        for turn in &call.turns {
+            observer.started(turn);
+        }
+    }
+    let (ending, undecodable) = match worker {
+        Some(worker) => run(core, call, worker).await,
+        None => (Ending::NoWorker, Vec::new()),
+    };
+    if core.troubles.any() {
+        note_start(core, worker, call, &ending);
+    }
+    let answer = judge(core, source, call, ending);
+    if let Some(began) = began {
+        let outcome = in_a_word(call, &answer, &undecodable);
+        TurnLog::call_ended(&call.turns, outcome, began.elapsed());
+    }
+    conclude(core, source, call, answer, undecodable);
+}
+
+/// Fails all turns of a call, without any code of the user's.
+fn fail(core: &Core, call: &Arc<Call>, error: &str) {
+    let verdict = Outcome::Retry { error: error.into(), retry_in: None }.into();
+    let ended = call.turns.iter().enumerate().map(|(place, turn)| {
+        let wait = |retry_count| backoff_of(turn, &call.queue).wait(retry_count, fastrand::f64());
+        let settlement = plan(turn, &call.queue, &verdict, &wait);
+        Ended::new(settlement, call, place, core.keeps_witness())
+    });
+    let ended: Vec<Ended> = ended.collect();
+    core.settles.add(ended);
+}
+
+fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<Turn>) -> Call {
+    let jobs = || turns.iter().flat_map(|turn| &turn.jobs);
+    let options = || jobs().filter_map(|job| job.options.as_deref());
+    let mut expired = Vec::new();
+    if options().any(|options| options.expires_at.is_some()) {
+        let now = core.store_now();
+        expired.extend(jobs().filter(|job| job.has_expired(now)).map(|job| job.id));
+    }
+    let usual = worker.and_then(|worker| worker.timeout).or(queue.timeout);
+    // The strictest of the call's jobs: none of them runs longer than it may.
+    let timeout = options().filter_map(|options| options.timeout).chain(usual).min();
+    let timeout = timeout.or(worker.and_then(|worker| worker.timeout_default));
+    let deadline = timeout.map(|length| Instant::now() + length);
+    let (control, env) = (Control::default(), core.env.clone());
+    Call { queue, turns, expired, timeout, deadline, control, env }
+}
+
+async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Undecodable) {
+    let prepared = match shielded(|| (worker.prepare)(call)) {
+        Ok(prepared) => prepared,
+        Err(text) => {
+            core.counters.called();
+            return (Ending::Panicked(by_handler(&text)), Vec::new());
+        }
+    };
+    let Prepared { handling, undecodable } = prepared;
+    call.control.note_undecodable(&undecodable);
+    let Some(handling) = handling else {
+        // Nothing is left to call it with: all has expired, or cannot be decoded.
+        return (Ending::Answered(Ok(Outcomes::new())), undecodable);
+    };
+    core.counters.called();
+    let mut handling = match core.hooks.middleware.as_slice() {
+        [] => handling,
+        all => match shielded(|| wrap(all, &Context::new(call.clone()), handling)) {
+            Ok(handling) => handling,
+            Err(text) => {
+                return (Ending::Panicked(format!("a middleware panicked: {text}")), undecodable);
+            }
+        },
+    };
+    // Most handlers of short jobs end at the first poll: no timer and no entry in a list for them.
+    let first = poll_fn(|waker| Poll::Ready(poll_caught(&mut handling, waker))).await;
+    let ending = match first {
+        Poll::Ready(ending) => ending,
+        Poll::Pending => supervise(core, call, &mut handling).await,
+    };
+    // A destructor of the handler's own may panic too.
+    let _ = shielded(|| drop(handling));
+    (ending, undecodable)
+}
+
+/// Waits for a handler: until it ends, or for a while after it was told to.
+async fn supervise(core: &Core, call: &Arc<Call>, handling: &mut Handling) -> Ending {
+    let _listed = core.running.list(call);
+    let finished = poll_fn(|waker| poll_caught(handling, waker));
+    tokio::pin!(finished);
+    let mut told: Option<(Stop, Instant)> = None;
+    loop {
+        let harder = match told {
+            None => Stop::TimedOut,
+            Some((Stop::TimedOut, _)) => Stop::Stopping,
+            Some(_) => Stop::LeaseLost,
+        };
+        let wake = told.map(|(_, end)| end).or(call.deadline);
+        tokio::select! {
+            biased;
+            ending = &mut finished => return ending,
+            reason = call.control.reached(harder), if told.is_none_or(|(s, _)| s < Stop::LeaseLost) => {
+                let end = Instant::now() + grace(core, call, reason);
+                told = Some((reason, told.map_or(end, |(_, before)| before.min(end))));
+            }
+            () = sleep_until(wake) => match told {
+                Some((reason, _)) => return Ending::Dropped(reason),
+                None => call.control.stop(Stop::TimedOut),
+            }
+        }
+    }
+}
+
+/// How long a handler that was told to end may take.
+fn grace(core: &Core, call: &Call, reason: Stop) -> Duration {
+    let most = core.settings.cancel_grace;
+    match reason {
+        Stop::LeaseLost => most.min(margin(core.ttl(&call.queue)) / 2),
+        _ => most,
+    }
+}
+
+async fn sleep_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn poll_caught(handling: &mut Handling, waker: &mut Waker<'_>) -> Poll<Ending> {
+    match shielded(|| handling.as_mut().poll(waker)) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(answer)) => Poll::Ready(Ending::Answered(answer)),
+        Err(text) => Poll::Ready(Ending::Panicked(by_handler(&text))),
+    }
+}
+
+fn by_handler(panic: &str) -> String {
+    format!("the handler panicked: {panic}")
+}
+
+/// What the end of a handler means for its turns: its own outcomes, or one outcome for all.
+fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Outcomes, Outcome> {
+    let failed = |error: String| Outcome::Retry { error: error.into(), retry_in: None };
+    match (ending, call.control.reason()) {
+        (Ending::Answered(Ok(outcomes)), _) => Ok(outcomes),
+        // Told to end for no fault of the jobs: it does not count.
+        (_, Some(Stop::Stopping | Stop::LeaseLost))
+        | (Ending::Dropped(Stop::Stopping | Stop::LeaseLost), _) => Err(Outcome::Release),
+        (Ending::Dropped(_), _) => Err(failed(timed_out(call))),
+        (Ending::Panicked(text), _) => Err(failed(text)),
+        (Ending::NoWorker, _) => {
+            let task = call.turns.first().and_then(Turn::task).map_or("", AsRef::as_ref);
+            Err(failed(format!("no worker of this node handles task {task:?} of its queue")))
+        }
+        (Ending::Answered(Err(failure)), reason) => {
+            if let Some(why) = failure.downcast_ref::<Unstartable>() {
+                pause_unstartable(core, source, call, why);
+                return Err(Outcome::Release);
+            }
+            if failure.is::<Interrupted>() {
+                return Err(Outcome::Release);
+            }
+            if let Some(why) = failure.downcast_ref::<Fatal>() {
+                core.fatal(&why.0);
+            }
+            let text = core.hooks.text_of(&failure);
+            match reason {
+                Some(Stop::TimedOut) => Err(failed(format!("{}: {text}", timed_out(call)))),
+                _ => Err(failed(text)),
+            }
+        }
+    }
+}
+
+/// A handler that answers has been started: its worker can start again.
+fn note_start(core: &Core, worker: Option<&Worker>, call: &Call, ending: &Ending) {
+    let answered = match ending {
+        Ending::Answered(Ok(_)) => true,
+        Ending::Answered(Err(failure)) => !failure.is::<Unstartable>(),
+        _ => false,
+    };
+    // What was told to end may never have begun.
+    if let (true, Some(worker), None) = (answered, worker, call.control.reason()) {
+        let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
+        core.troubles.clear(TroubleKind::WorkerCannotStart, &about);
+    }
+}
+
+fn pause_unstartable(core: &Core, source: &Source, call: &Call, why: &Unstartable) {
+    let worker = source.worker(call.turns.first().and_then(Turn::task).map(AsRef::as_ref));
+    let task = worker.and_then(|worker| worker.task.as_deref());
+    let about = Trouble::about_worker(&source.name, task);
+    core.troubles.set(TroubleKind::WorkerCannotStart, Some(&source.name), &about, &why.0);
+    if source.pause(UNSTARTABLE_PAUSE) {
+        let (queue, pause_s) = (&*source.name, UNSTARTABLE_PAUSE.as_secs());
+        tracing::error!(
+            queue,
+            pause_s,
+            "this worker cannot start: {why}. Its jobs went back uncounted; it pauses and then tries again"
+        );
+    }
+}
+
+fn timed_out(call: &Call) -> String {
+    match call.timeout {
+        Some(length) => format!("timed out (limit {})", crate::model::duration::format(length)),
+        None => "timed out".to_owned(),
+    }
+}
+
+/// Turns the answer into settlements, and queues them.
+fn conclude(
+    core: &Core,
+    source: &Source,
+    call: &Arc<Call>,
+    answer: Result<Outcomes, Outcome>,
+    undecodable: Undecodable,
+) {
+    if let Some(settlements) = call.control.take_committed() {
+        return committed(core, call, &settlements);
+    }
+    let plain = undecodable.is_empty() && call.expired.is_empty();
+    if plain && core.observer.is_none() && answer.as_ref().is_ok_and(Outcomes::is_all_done) {
+        let done = |turn: &Turn| Settlement::done(turn.lane, turn.token);
+        let ended = (0..call.turns.len())
+            .map(|place| Ended::new(done(&call.turns[place]), call, place, false));
+        return core.settles.add(ended);
+    }
+    let ended = call.turns.iter().enumerate().map(|(place, turn)| {
+        let verdict = call.verdict(turn, &answer, &undecodable);
+        if let Some(observer) = &core.observer {
+            observer.ended(turn, &verdict);
+        }
+        let wait = |retry_count| source.wait(turn, &call.queue, retry_count);
+        let settlement = plan(turn, &call.queue, &verdict, &wait);
+        Ended::new(settlement, call, place, core.keeps_witness())
+    });
+    let ended: Vec<Ended> = ended.collect();
+    core.settles.add(ended);
+}
+
+/// Books what the handler has settled in a transaction of its own: whatever it answers, that holds.
+fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
+    core.held.remove(settlements);
+    let sent_at = Timestamp::of_this_machine();
+    for (turn, settlement) in call.turns.iter().zip(settlements) {
+        let settled = Settled::Ok { cancelled: Vec::new() };
+        core.counters
+            .settled([Jobs::of(turn, settlement).ending(settlement, &settled)].into_iter());
+        core.hooks.turn_log.settled(turn, settlement, &[]);
+        if let Some(observer) = &core.observer {
+            observer.ended(turn, &call.done_verdict(turn));
+            observer.settling(turn, settlement);
+            observer.settled(turn, settlement, &settled, sent_at);
+        }
+    }
+}

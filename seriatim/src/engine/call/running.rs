@@ -1,0 +1,115 @@
+//! The calls whose handlers wait for something. Those that end at once are never listed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::contract::{Beat, CancelNotice};
+use crate::handler::call::Call;
+use crate::handler::control::Stop;
+use crate::lock::lock;
+
+#[derive(Default)]
+pub(in crate::engine) struct Running {
+    calls: Mutex<Calls>,
+}
+
+/// By number, and so in the order in which they began to wait.
+#[derive(Default)]
+struct Calls {
+    by_number: BTreeMap<u64, (Arc<Call>, Instant)>,
+    last: u64,
+}
+
+/// Takes the call off the list when the slot is through with it, however that happens.
+pub(in crate::engine) struct Listed<'a> {
+    running: &'a Running,
+    number: u64,
+}
+
+impl Running {
+    pub(in crate::engine) fn list(&self, call: &Arc<Call>) -> Listed<'_> {
+        let mut calls = lock(&self.calls);
+        calls.last += 1;
+        let number = calls.last;
+        calls.by_number.insert(number, (call.clone(), Instant::now()));
+        Listed { running: self, number }
+    }
+
+    /// The calls, and how long each has been listed.
+    pub(in crate::engine) fn all(&self) -> Vec<(Arc<Call>, Duration)> {
+        let calls = lock(&self.calls);
+        calls.by_number.values().map(|(call, since)| (call.clone(), since.elapsed())).collect()
+    }
+
+    /// Tells the calls that `which` picks to end.
+    pub(in crate::engine) fn stop(&self, reason: Stop, which: impl Fn(&Call) -> bool) -> usize {
+        let calls = lock(&self.calls);
+        let picked = calls.by_number.values().map(|(call, _)| call);
+        let picked = picked.filter(|call| call.control.reason() < Some(reason));
+        let picked: Vec<_> = picked.filter(|call| which(call)).collect();
+        for call in &picked {
+            call.control.stop(reason);
+        }
+        picked.len()
+    }
+
+    /// Carries a cancellation to the call that it is for.
+    pub(in crate::engine) fn flag(&self, notice: &CancelNotice) {
+        let calls = lock(&self.calls);
+        let holds = |call: &&Arc<Call>| {
+            call.turn_of(notice.lane).is_some_and(|turn| turn.token == notice.token)
+        };
+        let mut held = calls.by_number.values().map(|(call, _)| call);
+        let Some(call) = held.find(holds) else { return };
+        call.control.flag(notice.lane, &notice.jobs);
+        if call.is_all_flagged() {
+            call.control.stop(Stop::Cancelled);
+        }
+    }
+
+    /// What the handlers have told and nobody has carried out.
+    pub(in crate::engine) fn take_progress(&self) -> Vec<Beat> {
+        let mut beats = Vec::new();
+        for (call, _) in lock(&self.calls).by_number.values() {
+            for (lane, progress) in call.control.take_progress() {
+                let Some(turn) = call.turn_of(lane) else { continue };
+                let progress = Some(progress);
+                beats.push(Beat { lane, token: turn.token, progress, extend: None });
+            }
+        }
+        beats
+    }
+
+    /// Turns whose handlers have waited for longer than this. What one has settled by itself is not held any more.
+    pub(in crate::engine) fn longer_than(&self, length: Duration) -> Vec<Beat> {
+        let calls = lock(&self.calls);
+        let long = calls
+            .by_number
+            .values()
+            .filter(|(call, since)| since.elapsed() >= length && !call.control.is_committed());
+        let turns = long.flat_map(|(call, _)| &call.turns);
+        turns
+            .map(|turn| Beat { lane: turn.lane, token: turn.token, progress: None, extend: None })
+            .collect()
+    }
+
+    /// The progress that was taken has arrived.
+    pub(in crate::engine) fn progress_arrived(&self) {
+        for (call, _) in lock(&self.calls).by_number.values() {
+            call.control.arrived();
+        }
+    }
+
+    pub(in crate::engine) fn has_progress(&self) -> bool {
+        lock(&self.calls).by_number.values().any(|(call, _)| call.control.has_progress())
+    }
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        lock(&self.running.calls).by_number.remove(&self.number);
+    }
+}

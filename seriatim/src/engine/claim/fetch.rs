@@ -1,0 +1,442 @@
+//! Claims lanes for the slots: the only task that does, so that what a lost answer may have brought is
+//! looked for before anything else is claimed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use crate::contract::{Claim, Claimed, DueQuery, Lease, TroubleKind, Wakeups};
+use crate::engine::claim::dispatch::Want;
+use crate::engine::claim::reconcile::reconcile;
+use crate::engine::claim::scheduler::Scheduler;
+use crate::engine::claim::source::Source;
+use crate::engine::core::Core;
+use crate::engine::limits::{
+    HELD_LANES_MAX, PREFETCH_LANES_MAX, PUT_ASIDE_FOR, PUT_ASIDE_MAX, REST_MIN,
+};
+use crate::engine::outage::Pauses;
+use crate::engine::settle::settler::will_pass;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind};
+use crate::model::id::NodeId;
+
+/// When a source is worth asking again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// It may have something.
+    Now,
+    /// Not before this time of the store's clock.
+    At(Timestamp),
+    /// When it wakes us.
+    Woken,
+}
+
+/// What is known of one source.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    next: Next,
+    at: Instant,
+    /// The store's time when it was last asked for lanes.
+    asked: Timestamp,
+    /// A claim may have been carried out although its answer was lost.
+    suspect: bool,
+    /// Most lanes of one claim, while the store refuses claims of more.
+    most: usize,
+    /// The store refuses claims of it for a reason that will not pass: it is not asked before.
+    aside_until: Option<Instant>,
+}
+
+impl Look {
+    fn is_aside(&self) -> bool {
+        self.aside_until.is_some_and(|until| until > Instant::now())
+    }
+}
+
+/// Whether a call that failed so may have been carried out.
+pub(in crate::engine) fn may_have_been_done(error: &Error) -> bool {
+    use ErrorKind::{Invalid, NodeGone, NotFound, ReadOnly, Unsupported};
+    !matches!(error.kind(), Invalid | NodeGone | NotFound | ReadOnly | Unsupported)
+}
+
+/// Claims until the engine drains.
+pub(in crate::engine) async fn run(core: Arc<Core>) {
+    let wakeups = core.store.wakeups();
+    let (next, at, asked) = (Next::Now, Instant::now(), Timestamp::default());
+    let look = Look { next, at, asked, suspect: false, most: usize::MAX, aside_until: None };
+    let looks = vec![look; core.sources.len()];
+    let mut fetcher = Fetcher { core, wakeups, looks, pauses: Pauses::default(), round: 0 };
+    while !fetcher.core.phases.is_draining() {
+        let claimed = fetcher.claim_round().await;
+        fetcher.release_old();
+        if !claimed {
+            fetcher.rest().await;
+        }
+    }
+}
+
+struct Fetcher {
+    core: Arc<Core>,
+    wakeups: Wakeups,
+    looks: Vec<Look>,
+    pauses: Pauses,
+    round: usize,
+}
+
+impl Fetcher {
+    /// Asks every source that may have something. True if one had.
+    async fn claim_round(&mut self) -> bool {
+        self.wake_overdue();
+        self.round += 1;
+        let (mut claimed, mut first) = (false, true);
+        if !self.reconcile().await {
+            return false;
+        }
+        for place in self.order().await {
+            if self.core.phases.is_draining() {
+                break;
+            }
+            if self.looks[place].is_aside() {
+                self.core.dispatch.unreserve(place);
+                continue;
+            }
+            if !self.core.prefers(place) && (claimed || self.core.dispatch.is_waiting()) {
+                // Another node's, and this one has enough to do.
+                continue;
+            }
+            let want = self.want(place, first);
+            first &= self.looks[place].next != Next::Now;
+            if want.lanes > 0 {
+                claimed |= self.claim(place, want).await;
+            }
+        }
+        claimed
+    }
+
+    /// After lost answers: looks for lanes that the store counts as ours. Not only when there is
+    /// something to claim from their queue, for they may be all that it has. False if that failed.
+    async fn reconcile(&mut self) -> bool {
+        let core = self.core.clone();
+        let of_rescue = core.rescue_unanswered.swap(false, Ordering::AcqRel);
+        let is_due = |look: &Look| look.suspect && !look.is_aside();
+        if !of_rescue && !self.looks.iter().any(is_due) {
+            return true;
+        }
+        let suspects: Vec<&str> = (core.sources.iter().zip(&self.looks))
+            .filter_map(|(source, look)| is_due(look).then_some(&*source.name))
+            .collect();
+        // A rescue takes from all queues.
+        let is_suspect = |queue: &str| of_rescue || suspects.contains(&queue);
+        match reconcile(&core, &core.node(), is_suspect).await {
+            Ok(failed) => {
+                for (source, look) in core.sources.iter().zip(&mut self.looks) {
+                    let error = failed.iter().find(|(queue, _)| **queue == *source.name);
+                    match error {
+                        Some((_, error)) => {
+                            look.suspect = true;
+                            put_aside(&core, source, look, error);
+                        }
+                        // Or it was not looked at yet.
+                        None => look.suspect &= !of_rescue && !suspects.contains(&&*source.name),
+                    }
+                }
+                true
+            }
+            Err(error) => {
+                core.rescue_unanswered.fetch_or(of_rescue, Ordering::AcqRel);
+                self.wait_after(error).await;
+                false
+            }
+        }
+    }
+
+    /// What is due, and what nobody has looked at for a poll interval, is worth asking.
+    fn wake_overdue(&mut self) {
+        let now = self.core.store_now();
+        let interval = self.core.settings.poll_interval;
+        for look in &mut self.looks {
+            let due = matches!(look.next, Next::At(time) if time <= now);
+            if due || look.at.elapsed() >= interval {
+                look.next = Next::Now;
+            }
+        }
+    }
+
+    async fn order(&mut self) -> Vec<usize> {
+        if self.looks.len() == 1 {
+            return vec![0];
+        }
+        let scheduler = self.core.settings.scheduler;
+        let due = match scheduler {
+            Scheduler::Lag if self.looks.iter().any(|look| look.next == Next::Now) => {
+                self.ask_due().await
+            }
+            _ => vec![None; self.looks.len()],
+        };
+        let weight = |source: &Source| source.definition().map_or(1, |queue| queue.weight).max(1);
+        let weights: Vec<u32> = self.core.sources.iter().map(weight).collect();
+        let mut order = scheduler.order(&due, &weights, self.round);
+        order.sort_by_key(|place| !self.core.prefers(*place));
+        order
+    }
+
+    /// One query for all queues, where a claim of each would cost a round trip.
+    async fn ask_due(&mut self) -> Vec<Option<Timestamp>> {
+        let queues = self.core.sources.iter().map(|source| source.name.clone()).collect();
+        let unknown = vec![None; self.looks.len()];
+        let Ok(answer) = self.core.store.due(DueQuery { now: None, queues }).await else {
+            // The claims go on, in the order of declaration, and tell what is wrong.
+            return unknown;
+        };
+        let mut due = unknown;
+        for (place, source) in self.core.sources.iter().enumerate() {
+            let of_source = answer.iter().filter(|due| due.queue == source.name);
+            if source.is_declared()
+                && source.stands()
+                && !answer.iter().any(|due| due.queue == source.name)
+            {
+                self.core.lost(place);
+            }
+            due[place] = of_source.filter_map(|one| one.due).min();
+            let look = &mut self.looks[place];
+            if look.next != Next::Now && due[place].is_some_and(|time| time <= look.asked) {
+                // It was due when we last claimed, and we did not get it: it is not for this node.
+                // The claim's answer said when to ask again.
+                continue;
+            }
+            look.at = Instant::now();
+            look.next = match due[place] {
+                Some(time) if time <= self.core.store_now() => Next::Now,
+                Some(time) => Next::At(time),
+                None => Next::Woken,
+            };
+        }
+        due
+    }
+
+    fn want(&self, place: usize, first: bool) -> Want {
+        let (core, look) = (&self.core, &self.looks[place]);
+        let source = &core.sources[place];
+        if look.next != Next::Now
+            || core.quiet.load(Ordering::Relaxed)
+            || source.paused_until().is_some()
+            || !source.stands()
+        {
+            core.dispatch.unreserve(place);
+            return Want::default();
+        }
+        let definition = source.definition();
+        let lease = definition.as_ref().and_then(|queue| queue.lease);
+        if !core.lease.stands(lease.unwrap_or(core.settings.lease)) {
+            // Heartbeats fail: what is claimed now could not be started.
+            return Want::default();
+        }
+        let held =
+            core.held.count() - core.settles.aside().min(PUT_ASIDE_MAX).min(core.held.count());
+        let most = HELD_LANES_MAX.saturating_sub(held).min(look.most);
+        core.dispatch.want(place, definition.as_deref(), most, first)
+    }
+
+    async fn claim(&mut self, place: usize, want: Want) -> bool {
+        let core = self.core.clone();
+        let node = core.node();
+        self.looks[place].asked = core.store_now();
+        let parts = want.split(core.store.capabilities().claim_split);
+        let request = |part| request(&core, place, node.clone(), part);
+        let claims = parts.into_iter().map(|part| core.store.claim(request(part)));
+        let (mut answers, mut error) = (Vec::new(), None);
+        for answer in join_all(claims).await {
+            match answer {
+                Ok(claimed) => answers.push(claimed),
+                Err(failure) => error = Some(failure),
+            }
+        }
+        let mut got = false;
+        if let Some(claimed) = together(answers) {
+            core.outage.succeeded();
+            if error.is_none() {
+                self.pauses.reset();
+                self.trust(place);
+            }
+            let renamed = core.node() != node;
+            got = self.took(place, want, claimed, renamed).await;
+        } else {
+            core.dispatch.fill(place, Vec::new(), want);
+        }
+        if let Some(error) = error {
+            self.failed(place, want, error).await;
+        }
+        got
+    }
+
+    async fn took(&mut self, place: usize, want: Want, claimed: Claimed, renamed: bool) -> bool {
+        let core = &self.core;
+        let got = claimed.turns.len();
+        self.looks[place].at = Instant::now();
+        self.looks[place].next = match claimed.next_due {
+            None => Next::Woken,
+            Some(time) if got > 0 || time > core.store_now() => Next::At(time),
+            // What is due may not be taken now: a lane with a crash behind it, and no slot free.
+            Some(_) => Next::At(core.store_now() + Duration::from_millis(100)),
+        };
+        core.held.add(&claimed.turns);
+        if renamed {
+            // Claimed under a name that is given up: nobody would keep the lease.
+            core.release(place, claimed.turns);
+            core.dispatch.fill(place, Vec::new(), want);
+            return got > 0;
+        }
+        if got > 0 && core.sources[place].definition().is_none() {
+            // The queue was made by a push after this node had started.
+            let _ = core.read_definitions().await;
+        }
+        core.dispatch.fill(place, claimed.turns, want);
+        got > 0
+    }
+
+    /// A claim has come through: the next may be of twice as many lanes, if the last ones had to be of few.
+    fn trust(&mut self, place: usize) {
+        let look = &mut self.looks[place];
+        if look.most == usize::MAX {
+            return;
+        }
+        look.most = if look.most > PREFETCH_LANES_MAX { usize::MAX } else { look.most * 2 };
+        look.aside_until = None;
+        let name = &*self.core.sources[place].name;
+        self.core.troubles.clear(TroubleKind::ClaimsPutAside, name);
+    }
+
+    async fn failed(&mut self, place: usize, want: Want, error: Error) {
+        let core = self.core.clone();
+        let look = &mut self.looks[place];
+        look.at = Instant::now();
+        match error.kind() {
+            ErrorKind::NotFound => {
+                look.next = Next::Woken;
+                if core.sources[place].is_declared() {
+                    look.next = Next::Now;
+                    core.lost(place);
+                }
+                // Else nobody has pushed to it yet.
+                return;
+            }
+            ErrorKind::NodeGone => core.gone.notify_one(),
+            _ => look.suspect |= may_have_been_done(&error),
+        }
+        if will_pass(&error) || error.kind() == ErrorKind::NodeGone {
+            return self.wait_after(error).await;
+        }
+        if want.lanes > 1 {
+            // Fewer lanes may leave out what makes it fail, and take what stands before that.
+            look.most = want.lanes / 2;
+            tracing::warn!(%error, queue = &*core.sources[place].name, lanes = want.lanes, "a claim was refused: the next is of fewer lanes");
+            return;
+        }
+        put_aside(&core, &core.sources[place], look, &error);
+    }
+
+    async fn wait_after(&mut self, error: Error) {
+        let core = self.core.clone();
+        core.outage.failed("claiming", &error);
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(self.pauses.next()) => {}
+            () = core.renamed.notified() => {}
+            () = core.phases.draining() => {}
+        }
+    }
+
+    /// What has waited too long for a slot goes back, so that other nodes can take it.
+    fn release_old(&self) {
+        for (place, turns) in self.core.dispatch.take_old() {
+            tracing::debug!(
+                queue = &*self.core.sources[place].name,
+                lanes = turns.len(),
+                "prefetched lanes go back: the jobs have become slow"
+            );
+            self.core.release(place, turns);
+        }
+        for (place, source) in self.core.sources.iter().enumerate() {
+            if source.paused_until().is_some() {
+                self.core.release(place, self.core.dispatch.take_all_of(place));
+            }
+        }
+    }
+
+    /// Sleeps until something may have changed: exactly until the next lane is due, unless the
+    /// store wakes us or a slot gets free.
+    async fn rest(&mut self) {
+        let core = self.core.clone();
+        let length = self.rest_length();
+        tokio::select! {
+            biased;
+            rang = self.wakeups.wait(length) => {
+                if rang {
+                    self.looks.iter_mut().for_each(|look| look.next = Next::Now);
+                }
+            }
+            () = core.dispatch.room.notified() => {}
+            () = core.phases.draining() => {}
+        }
+    }
+
+    fn rest_length(&self) -> Duration {
+        let core = &self.core;
+        let interval = core.settings.poll_interval;
+        let due = self.looks.iter().map(|look| match look.next {
+            // It is worth asking, but there is no room: a slot will tell.
+            Next::Now => interval,
+            Next::At(time) => core.until(time),
+            Next::Woken => interval.saturating_sub(look.at.elapsed()),
+        });
+        due.min().unwrap_or(interval).clamp(REST_MIN, interval)
+    }
+}
+
+/// A source of which nothing can be claimed, for a reason that will not pass, keeps no other waiting.
+fn put_aside(core: &Core, source: &Source, look: &mut Look, error: &Error) {
+    look.aside_until = Some(Instant::now() + PUT_ASIDE_FOR);
+    look.most = 1;
+    let (queue, again_s) = (&*source.name, PUT_ASIDE_FOR.as_secs());
+    tracing::error!(%error, queue, again_s, "the store refuses claims of this queue: it is put aside and asked again");
+    let text = format!("the store refuses claims: {error}");
+    core.troubles.set(TroubleKind::ClaimsPutAside, Some(queue), queue, &text);
+}
+
+fn request(core: &Core, place: usize, node: NodeId, want: Want) -> Claim {
+    let source = &core.sources[place];
+    let lease = source.definition().and_then(|queue| queue.lease);
+    Claim {
+        now: None,
+        queue: source.name.clone(),
+        shard: None,
+        node,
+        node_name: Some(core.settings.node_name.clone()),
+        groups: core.settings.groups.clone(),
+        lanes_max: want.lanes,
+        crashed_max: want.crashed,
+        bytes_max: None,
+        lease: Lease::Node { ttl: lease.unwrap_or(core.settings.lease) },
+        declared: source.is_declared(),
+        ticket: core.next_ticket(),
+    }
+}
+
+/// The answers of claims that went side by side as that of one: best first.
+fn together(answers: Vec<Claimed>) -> Option<Claimed> {
+    let shared = answers.len() > 1;
+    let mut all = answers.into_iter().reduce(|mut all, one| {
+        all.turns.extend(one.turns);
+        all.next_due = [all.next_due, one.next_due].into_iter().flatten().min();
+        all
+    })?;
+    if shared {
+        all.turns.sort_by_key(|turn| {
+            let urgency = turn.jobs.iter().map(|job| job.priority).min();
+            (urgency, turn.head().map(|job| (job.run_at, job.id)))
+        });
+    }
+    Some(all)
+}

@@ -1,0 +1,83 @@
+//! After a claim or a rescue whose answer was lost: the store may count lanes as held by this node
+//! that the node knows nothing of, and every heartbeat would extend them. They go back, uncounted.
+//!
+//! A call whose answer was lost may also be on its way still. So all calls so far are given up first: what
+//! the store then says is all that they will ever have taken.
+
+use std::time::Duration;
+
+use crate::contract::{GiveUp, LaneOrder, LaneQuery};
+use crate::engine::core::Core;
+use crate::engine::settle::settler::{keep_refused, send, will_pass};
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::limits::PAGE_ROWS_MAX;
+use crate::model::queue::Queue;
+use crate::model::settle::{Outcome, plan};
+
+/// Compares what the store says that `node` holds of the suspect queues with the node's own
+/// account. Called by the fetcher, while no claim of it is in flight. Answers the queues of which that cannot
+/// be found out, for a reason that will not pass.
+pub(in crate::engine) async fn reconcile(
+    core: &Core,
+    node: &NodeId,
+    is_suspect: impl Fn(&str) -> bool,
+) -> Result<Vec<(String, Error)>> {
+    let _no_rescue = core.claiming.lock().await;
+    let given_up = GiveUp { node: node.clone(), ticket: core.last_ticket() };
+    core.store.give_up(given_up).await?;
+    let views = match core.store.queues().await {
+        Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(Vec::new()),
+        views => views?,
+    };
+    let mut failed = Vec::new();
+    for view in views.iter().filter(|view| is_suspect(&view.queue.name)) {
+        match reconcile_queue(core, &view.queue, node).await {
+            Err(error) if !will_pass(&error) => failed.push((view.queue.name.clone(), error)),
+            answer => answer?,
+        }
+    }
+    Ok(failed)
+}
+
+async fn reconcile_queue(core: &Core, queue: &Queue, node: &NodeId) -> Result<()> {
+    let mut after = None;
+    loop {
+        let query = LaneQuery {
+            queue: queue.name.as_str().into(),
+            key: None,
+            claimed: true,
+            order: LaneOrder::Age,
+            after,
+            rows_max: PAGE_ROWS_MAX,
+        };
+        let page = match core.store.lanes(query).await {
+            Ok(page) => page,
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::NotFound) => {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        for row in page.rows {
+            let (Some(holder), Some(token)) = (row.node, row.token) else { continue };
+            if holder == *node && !core.held.contains(row.lane, token) {
+                put_back(core, queue, row.lane, token).await?;
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+async fn put_back(core: &Core, queue: &Queue, lane: LaneId, token: Token) -> Result<()> {
+    // None: it was settled between the two questions.
+    let Some(turn) = core.store.turn(lane, token).await? else { return Ok(()) };
+    tracing::info!(queue = queue.name, %lane, %token, "a claim whose answer was lost goes back");
+    let settlement = plan(&turn, queue, &Outcome::Release.into(), &|_| Duration::ZERO);
+    let turns = [settlement];
+    let (settled, _) = send(core, &turns).await;
+    keep_refused(core, &turns, settled);
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! A place where a call runs: one of `concurrency`.
+
+use std::sync::Arc;
+
+use crate::engine::call::perform::perform;
+use crate::engine::claim::dispatch::Finished;
+use crate::engine::core::Core;
+use crate::engine::limits::CALLS_BEFORE_YIELD;
+
+/// Runs calls until the pool is closed and empty.
+pub(in crate::engine) async fn run(core: Arc<Core>) {
+    let mut finished = None;
+    let mut calls = 0u32;
+    while let Some(picked) = core.dispatch.next(finished.take()).await {
+        finished = Some(Finished { source: picked.source, turns: picked.turns.len() });
+        perform(&core, picked).await;
+        calls = calls.wrapping_add(1);
+        if calls.is_multiple_of(CALLS_BEFORE_YIELD) {
+            // Handlers that never wait would keep the fetcher and the settler off this thread.
+            tokio::task::yield_now().await;
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! One queue that this node works on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::call::shield::shielded;
+use crate::handler::worker::Worker;
+use crate::lock::lock;
+use crate::model::queue::{Mode, Queue};
+use crate::model::settle::backoff_of;
+use crate::model::turn::Turn;
+
+#[derive(Debug)]
+pub(in crate::engine) struct Source {
+    pub(in crate::engine) name: Arc<str>,
+    workers: Vec<Worker>,
+    definition: Mutex<Option<Arc<Queue>>>,
+    paused_until: Mutex<Option<Instant>>,
+    /// The engine declares the queue.
+    is_declared: AtomicBool,
+    /// The store has it so, as far as is known.
+    stands: AtomicBool,
+}
+
+impl Source {
+    pub(in crate::engine) fn new(name: Arc<str>, workers: Vec<Worker>) -> Self {
+        Self {
+            name,
+            workers,
+            definition: Mutex::default(),
+            paused_until: Mutex::default(),
+            is_declared: AtomicBool::new(false),
+            stands: AtomicBool::new(true),
+        }
+    }
+
+    /// Most calls at once, within the node's own limit.
+    pub(in crate::engine) fn concurrency(&self) -> usize {
+        let limits = self.workers.iter().map(|worker| worker.concurrency.unwrap_or(usize::MAX));
+        limits.max().unwrap_or(usize::MAX)
+    }
+
+    /// Who handles a task: its own worker, or the one for all that are left.
+    pub(in crate::engine) fn worker(&self, task: Option<&str>) -> Option<&Worker> {
+        let own = self.workers.iter().find(|w| w.task.is_some() && w.task.as_deref() == task);
+        own.or_else(|| self.workers.iter().find(|worker| worker.task.is_none()))
+    }
+
+    /// The queue's definition, if the store has told it.
+    pub(in crate::engine) fn definition(&self) -> Option<Arc<Queue>> {
+        lock(&self.definition).clone()
+    }
+
+    pub(in crate::engine) fn define(&self, queue: Queue) {
+        *lock(&self.definition) = Some(Arc::new(queue));
+    }
+
+    /// The engine declares it so.
+    pub(in crate::engine) fn declare(&self, queue: Queue) {
+        self.is_declared.store(true, Ordering::Relaxed);
+        self.define(queue);
+    }
+
+    pub(in crate::engine) fn is_declared(&self) -> bool {
+        self.is_declared.load(Ordering::Relaxed)
+    }
+
+    /// Whether the store has the queue as the engine declares it, if it does.
+    pub(in crate::engine) fn stands(&self) -> bool {
+        self.stands.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::engine) fn stand(&self, stands: bool) {
+        self.stands.store(stands, Ordering::Relaxed);
+    }
+
+    /// The definition; for a queue of which the store tells nothing, that of an undeclared one.
+    pub(in crate::engine) fn definition_for(&self, turn: Option<&Turn>) -> Arc<Queue> {
+        self.definition().unwrap_or_else(|| {
+            let keyed = turn.is_some_and(|turn| turn.key.is_some());
+            Arc::new(Queue::new(&*self.name, Mode::of_undeclared(keyed)))
+        })
+    }
+
+    /// How long a failed turn waits before retry `retry_count`.
+    pub(in crate::engine) fn wait(&self, turn: &Turn, queue: &Queue, retry_count: u32) -> Duration {
+        let usual = || backoff_of(turn, queue).wait(retry_count, fastrand::f64());
+        match self.worker(turn.task().map(AsRef::as_ref)).and_then(|worker| worker.wait.as_ref()) {
+            Some(wait) => shielded(|| wait(retry_count)).unwrap_or_else(|text| {
+                tracing::error!(
+                    queue = &*self.name,
+                    "the worker's backoff panicked, so the queue's counts: {text}"
+                );
+                usual()
+            }),
+            None => usual(),
+        }
+    }
+
+    /// Takes no work for so long. True if it took some until now.
+    pub(in crate::engine) fn pause(&self, length: Duration) -> bool {
+        let was = lock(&self.paused_until).replace(Instant::now() + length);
+        was.is_none_or(|until| until <= Instant::now())
+    }
+
+    pub(in crate::engine) fn paused_until(&self) -> Option<Instant> {
+        lock(&self.paused_until).filter(|until| *until > Instant::now())
+    }
+}

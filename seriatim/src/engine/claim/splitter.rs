@@ -1,0 +1,73 @@
+//! Which queues a node prefers. A preference only: what nobody else takes, it takes too.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::model::id::NodeId;
+
+/// Spreads the queues over the nodes. It keeps each queue's work on few machines (warm caches,
+/// fewer claims that find nothing) and is never needed for safety: a node whose own queues are
+/// empty works on the others.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub enum Splitter {
+    /// Every node works on every queue alike.
+    #[default]
+    All,
+    /// Each queue is preferred by one of the living nodes. When one joins or leaves, only its
+    /// queues move.
+    ByNode,
+    /// Says which of the queues this node prefers.
+    Custom(Arc<Prefer>),
+}
+
+/// Chooses: answers whether this node prefers the queue.
+pub type Prefer = dyn Fn(&Fleet<'_>, &str) -> bool + Send + Sync;
+
+/// Who is there.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Fleet<'a> {
+    /// This node.
+    pub node: &'a NodeId,
+    /// All living nodes, this one too, in the order of their ids.
+    pub nodes: &'a [NodeId],
+}
+
+impl<'a> Fleet<'a> {
+    pub(in crate::engine) fn of(node: &'a NodeId, nodes: &'a [NodeId]) -> Self {
+        Self { node, nodes }
+    }
+}
+
+impl Splitter {
+    /// Whether the node prefers `queue`.
+    pub(in crate::engine) fn prefers(&self, fleet: &Fleet<'_>, queue: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::ByNode => {
+                fleet.nodes.iter().max_by_key(|node| rank(node, queue)) == Some(fleet.node)
+            }
+            Self::Custom(prefer) => prefer(fleet, queue),
+        }
+    }
+}
+
+/// The node with the highest rank has the queue (rendezvous hashing).
+fn rank(node: &NodeId, queue: &str) -> [u8; 8] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(node.0.as_bytes()).update(&[0]).update(queue.as_bytes());
+    let mut rank = [0; 8];
+    rank.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    rank
+}
+
+impl fmt::Debug for Splitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::All => "All",
+            Self::ByNode => "ByNode",
+            Self::Custom(_) => "Custom",
+        })
+    }
+}

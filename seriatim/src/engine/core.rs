@@ -1,0 +1,296 @@
+//! What the tasks of an engine share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::contract::{NodeView, QueueView, SharedStore, Store};
+use crate::engine::call::flags::Flags;
+use crate::engine::call::running::Running;
+use crate::engine::call::shield::shielded;
+use crate::engine::claim::dispatch::Dispatch;
+use crate::engine::claim::held::Held;
+use crate::engine::claim::scheduler::Scheduler;
+use crate::engine::claim::source::Source;
+use crate::engine::claim::splitter::{Fleet, Splitter};
+use crate::engine::hooks::Hooks;
+use crate::engine::outage::Outage;
+use crate::engine::phase::Phases;
+use crate::engine::settle::ended::Ended;
+use crate::engine::settle::settles::Settles;
+use crate::engine::summary::Counters;
+use crate::engine::upkeep::definitions::Definitions;
+use crate::engine::upkeep::lease::LeaseClock;
+use crate::engine::upkeep::periodic::{Account, Periodic};
+use crate::engine::upkeep::troubles::Troubles;
+use crate::handler::call::Call;
+use crate::handler::env::CallEnv;
+use crate::lock::lock;
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::id::NodeId;
+use crate::model::queue::Queue;
+use crate::model::settle::{Outcome, plan};
+use crate::model::turn::Turn;
+use crate::observe::Observer;
+
+/// What an engine was told at its start.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Settings {
+    pub(in crate::engine) node_name: Arc<str>,
+    pub(in crate::engine) groups: Vec<Arc<str>>,
+    pub(in crate::engine) concurrency: usize,
+    pub(in crate::engine) lease: Duration,
+    pub(in crate::engine) heartbeat: Duration,
+    pub(in crate::engine) prefetch_max: usize,
+    pub(in crate::engine) poll_interval: Duration,
+    pub(in crate::engine) shutdown_timeout: Duration,
+    pub(in crate::engine) cancel_grace: Duration,
+    pub(in crate::engine) rescue_interval: Duration,
+    pub(in crate::engine) scheduler: Scheduler,
+}
+
+pub(in crate::engine) struct Core {
+    pub(in crate::engine) store: SharedStore,
+    pub(in crate::engine) definitions: Definitions,
+    pub(in crate::engine) settings: Settings,
+    pub(in crate::engine) sources: Vec<Source>,
+    pub(in crate::engine) observer: Option<Arc<dyn Observer>>,
+    pub(in crate::engine) hooks: Hooks,
+    pub(in crate::engine) env: Arc<CallEnv>,
+    pub(in crate::engine) periodic: Vec<(Periodic, Account)>,
+    /// Why this process cannot go on, if somebody said so.
+    pub(in crate::engine) fatal: Mutex<Option<String>>,
+    pub(in crate::engine) dispatch: Dispatch,
+    pub(in crate::engine) held: Held,
+    pub(in crate::engine) running: Running,
+    pub(in crate::engine) flags: Flags,
+    pub(in crate::engine) settles: Settles,
+    pub(in crate::engine) lease: LeaseClock,
+    pub(in crate::engine) outage: Outage,
+    pub(in crate::engine) phases: Arc<Phases>,
+    pub(in crate::engine) counters: Counters,
+    pub(in crate::engine) troubles: Troubles,
+    /// Which of the sources this node prefers.
+    preferred: Mutex<Vec<bool>>,
+    /// A person told the node to take no more work.
+    pub(in crate::engine) quiet: AtomicBool,
+    /// Rung when a person told the node to stop.
+    pub(in crate::engine) told_to_stop: Notify,
+    /// Rung when the store no longer knows this node.
+    pub(in crate::engine) gone: Notify,
+    /// Rung after a heartbeat under a new name.
+    pub(in crate::engine) renamed: Notify,
+    /// A rescue may have been carried out although its answer was lost.
+    pub(in crate::engine) rescue_unanswered: AtomicBool,
+    /// Held by whoever claims for this node otherwise than through the fetcher, and by whoever
+    /// compares what the store says that the node holds with its own account.
+    pub(in crate::engine) claiming: tokio::sync::Mutex<()>,
+    node: Mutex<NodeId>,
+    /// The ticket of the last claim or rescue.
+    ticket: AtomicU64,
+    /// A point of the store's clock, and when that was.
+    store_time: Mutex<(Instant, Timestamp)>,
+}
+
+impl Core {
+    pub(in crate::engine) fn new(
+        store: SharedStore,
+        settings: Settings,
+        sources: Vec<Source>,
+        observer: Option<Arc<dyn Observer>>,
+        mut hooks: Hooks,
+    ) -> Self {
+        let periodic = std::mem::take(&mut hooks.periodic);
+        let periodic = periodic.into_iter().map(|one| (one, Account::default())).collect();
+        let env = Arc::new(CallEnv::new(store.clone(), hooks.codec.take()));
+        let limits = sources.iter().map(Source::concurrency);
+        let dispatch =
+            Dispatch::new(limits, settings.scheduler, settings.concurrency, settings.prefetch_max);
+        let node = NodeId::unique(&settings.node_name);
+        let preferred = Mutex::new(vec![true; sources.len()]);
+        Self {
+            store,
+            definitions: Definitions::default(),
+            preferred,
+            settings,
+            sources,
+            observer,
+            hooks,
+            env,
+            periodic,
+            fatal: Mutex::default(),
+            dispatch,
+            held: Held::default(),
+            running: Running::default(),
+            flags: Flags::default(),
+            settles: Settles::default(),
+            lease: LeaseClock::new(),
+            outage: Outage::default(),
+            phases: Arc::new(Phases::new()),
+            counters: Counters::default(),
+            troubles: Troubles::default(),
+            quiet: AtomicBool::new(false),
+            told_to_stop: Notify::new(),
+            gone: Notify::new(),
+            renamed: Notify::new(),
+            rescue_unanswered: AtomicBool::new(false),
+            claiming: tokio::sync::Mutex::new(()),
+            node: Mutex::new(node),
+            ticket: AtomicU64::new(0),
+            store_time: Mutex::new((Instant::now(), Timestamp::of_this_machine())),
+        }
+    }
+
+    /// The name under which this node claims now.
+    pub(in crate::engine) fn node(&self) -> NodeId {
+        lock(&self.node).clone()
+    }
+
+    /// Takes a new name; answers the old one.
+    pub(in crate::engine) fn rename(&self, name: NodeId) -> NodeId {
+        std::mem::replace(&mut *lock(&self.node), name)
+    }
+
+    /// A ticket for a claim or rescue that is about to be made.
+    pub(in crate::engine) fn next_ticket(&self) -> u64 {
+        self.ticket.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// That of the last one.
+    pub(in crate::engine) fn last_ticket(&self) -> u64 {
+        self.ticket.load(Ordering::Relaxed)
+    }
+
+    /// Reads the store's clock.
+    pub(in crate::engine) async fn read_clock(&self) -> Result<()> {
+        self.read_clock_of(&*self.store).await
+    }
+
+    /// The same on another connection.
+    pub(in crate::engine) async fn read_clock_of(&self, store: &dyn Store) -> Result<()> {
+        let asked = Instant::now();
+        let time = store.now().await?;
+        let middle = asked + asked.elapsed() / 2;
+        *lock(&self.store_time) = (middle, time);
+        Ok(())
+    }
+
+    /// The store's clock, as far as one can tell without asking it.
+    pub(in crate::engine) fn store_now(&self) -> Timestamp {
+        let (at, time) = *lock(&self.store_time);
+        time + at.elapsed()
+    }
+
+    /// How long until the store's clock shows `time`.
+    pub(in crate::engine) fn until(&self, time: Timestamp) -> Duration {
+        time.since(self.store_now())
+    }
+
+    /// How long a claim of this queue stands without a heartbeat.
+    pub(in crate::engine) fn ttl(&self, queue: &Queue) -> Duration {
+        queue.lease.unwrap_or(self.settings.lease)
+    }
+
+    /// Reads the definitions of the queues, for this node's sources and for the caller.
+    pub(in crate::engine) async fn read_definitions(&self) -> Result<Vec<QueueView>> {
+        let views = self.store.queues().await?;
+        self.look_for_lost(&views);
+        for source in &self.sources {
+            let Some(view) = views.iter().find(|view| view.queue.name == *source.name) else {
+                continue;
+            };
+            if source.is_declared() && !view.declared {
+                continue;
+            }
+            if source.definition().as_deref() != Some(&view.queue) {
+                source.define(view.queue.clone());
+            }
+        }
+        Ok(views)
+    }
+
+    /// Sends turns back that never started: uncounted.
+    pub(in crate::engine) fn release(&self, source: usize, turns: Vec<Turn>) {
+        if turns.is_empty() {
+            return;
+        }
+        let queue = self.sources[source].definition_for(turns.first());
+        self.release_call(&Arc::new(Call::unstarted(self.env.clone(), queue, turns)));
+    }
+
+    /// The same for turns that are a call already.
+    pub(in crate::engine) fn release_call(&self, call: &Arc<Call>) {
+        let verdict = Outcome::Release.into();
+        let ended = (0..call.turns.len()).map(|place| {
+            let settlement = plan(&call.turns[place], &call.queue, &verdict, &|_| Duration::ZERO);
+            Ended::new(settlement, call, place, self.keeps_witness())
+        });
+        self.settles.add(ended);
+    }
+
+    /// Whether somebody wants to know of the turns that are settled.
+    pub(in crate::engine) fn keeps_witness(&self) -> bool {
+        self.observer.is_some() || self.hooks.tells_exhausted
+    }
+
+    /// A task of the engine is no more, and without it nothing would be right.
+    pub(in crate::engine) fn broken(&self, task: &str, how: &str) {
+        self.fatal(&format!("the engine's task {task:?} {how}"));
+    }
+
+    /// This process cannot go on: a worker said so, or a task of the engine is no more.
+    pub(in crate::engine) fn fatal(&self, why: &str) {
+        tracing::error!("fatal: {why}; stopping");
+        if lock(&self.fatal).replace(why.to_owned()).is_none() {
+            self.hooks.fatal(why);
+        }
+        self.told_to_stop.notify_one();
+    }
+
+    /// Whether this node prefers a source.
+    pub(in crate::engine) fn prefers(&self, source: usize) -> bool {
+        lock(&self.preferred).get(source).copied().unwrap_or(true)
+    }
+
+    /// Looks who is there, and so which sources this node prefers.
+    pub(in crate::engine) async fn split(&self) -> Result<()> {
+        if matches!(self.hooks.splitter, Splitter::All) {
+            return Ok(());
+        }
+        let (node, now) = (self.node(), self.store_now());
+        let views = self.store.nodes().await?;
+        let lives = |view: &NodeView| !view.dead && view.heartbeat_at + view.info.lease >= now;
+        let lives = views.iter().filter(|view| lives(view)).map(|view| view.info.id.clone());
+        let mut nodes: Vec<NodeId> = lives.chain([node.clone()]).collect();
+        nodes.sort();
+        nodes.dedup();
+        let fleet = Fleet::of(&node, &nodes);
+        let prefers = |source: &Source| {
+            let prefers = shielded(|| self.hooks.splitter.prefers(&fleet, &source.name));
+            prefers.unwrap_or_else(|text| {
+                tracing::error!(queue = &*source.name, "the splitter panicked: {text}");
+                true
+            })
+        };
+        let preferred = self.sources.iter().map(prefers).collect();
+        *lock(&self.preferred) = preferred;
+        Ok(())
+    }
+
+    /// Takes new work from now on, or none.
+    pub(in crate::engine) fn take_work(&self, takes: bool) {
+        self.quiet.store(!takes, Ordering::Relaxed);
+        self.dispatch.room.notify_one();
+    }
+
+    /// Sends back all that waits for a slot.
+    pub(in crate::engine) fn release_waiting(&self) {
+        for (source, turns) in self.dispatch.take_all() {
+            self.release(source, turns);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What users put around the calls of an engine: middleware, codec, hooks.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::contract::Origin;
+use crate::engine::call::shield::shielded;
+use crate::engine::claim::splitter::Splitter;
+use crate::engine::settle::turn_log::TurnLog;
+use crate::engine::upkeep::periodic::Periodic;
+use crate::handler::codec::Codec;
+use crate::handler::failure::Failure;
+use crate::handler::middleware::Middleware;
+
+pub(in crate::engine) type Starting = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+
+/// A hook that runs once before the engine starts.
+pub(in crate::engine) type OnStart = dyn FnOnce() -> Starting + Send + Sync;
+
+/// A hook that ends what a process has left behind.
+pub(in crate::engine) type BeforeTakeover = dyn Fn(Origin) -> Starting + Send + Sync;
+
+pub(in crate::engine) type FormatError = dyn Fn(&Failure) -> String + Send + Sync;
+pub(in crate::engine) type OnFatal = dyn Fn(&str) + Send + Sync;
+
+#[derive(Default)]
+pub(in crate::engine) struct Hooks {
+    pub(in crate::engine) middleware: Vec<Arc<Middleware>>,
+    pub(in crate::engine) codec: Option<Arc<dyn Codec>>,
+    pub(in crate::engine) format_error: Option<Arc<FormatError>>,
+    pub(in crate::engine) on_start: Vec<Box<OnStart>>,
+    pub(in crate::engine) on_fatal: Option<Arc<OnFatal>>,
+    pub(in crate::engine) periodic: Vec<Periodic>,
+    pub(in crate::engine) splitter: Splitter,
+    #[cfg(feature = "cron")]
+    pub(in crate::engine) crons: Vec<crate::cron::Cron>,
+    /// This process, as other nodes of the machine see it. None: neither are they taken over from
+    /// before their lease ends, nor is this one.
+    pub(in crate::engine) origin: Option<Origin>,
+    pub(in crate::engine) before_takeover: Option<Arc<BeforeTakeover>>,
+    /// Shared with whoever settles besides the engine.
+    pub(in crate::engine) turn_log: Arc<TurnLog>,
+    /// Whether somebody wants to be told of exhausted jobs.
+    pub(in crate::engine) tells_exhausted: bool,
+}
+
+impl Hooks {
+    /// A failure as it is kept with its jobs.
+    pub(in crate::engine) fn text_of(&self, failure: &Failure) -> String {
+        // Neither a formatter nor a `Display` that panics may take the outcome with it.
+        let own = self.format_error.as_ref().and_then(|format| shielded(|| format(failure)).ok());
+        own.or_else(|| shielded(|| failure.to_string()).ok())
+            .unwrap_or_else(|| "a failure whose text cannot be written: that panicked".to_owned())
+    }
+
+    /// Tells that the process cannot go on.
+    pub(in crate::engine) fn fatal(&self, why: &str) {
+        if let Some(hook) = &self.on_fatal
+            && let Err(text) = shielded(|| hook(why))
+        {
+            tracing::error!("the on_fatal hook panicked: {text}");
+        }
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hooks").field("middleware", &self.middleware.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,268 @@
+//! From start to stop.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::claim::{fetch, slot};
+use super::settle::settler;
+use super::upkeep::{declaring, guard, maintenance, repeat};
+use crate::contract::SharedStore;
+use crate::engine::builder::EngineBuilder;
+use crate::engine::call::shield::shielded_future;
+use crate::engine::core::Core;
+use crate::engine::handle::Handle;
+use crate::engine::hooks::OnStart;
+use crate::engine::limits::FLUSH_MAX;
+use crate::engine::outage::Pauses;
+use crate::engine::summary::Summary;
+use crate::engine::upkeep::beats::Beats;
+use crate::engine::upkeep::definitions::Definitions;
+use crate::engine::upkeep::heartbeat::Pulser;
+use crate::handler::control::Stop;
+use crate::lock::lock;
+use crate::machine;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::queue::Queue;
+
+/// Runs handlers for the jobs of some queues.
+///
+/// ```
+/// # use seriatim::{Batch, Client, Context, Engine, Job, Memory, Queue};
+/// # use std::sync::Arc;
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> seriatim::Result<()> {
+/// let store: seriatim::SharedStore = Arc::new(Memory::new());
+/// let (done, all_done) = tokio::sync::oneshot::channel();
+/// let done = std::sync::Mutex::new(Some(done));
+/// Client::new(store.clone()).push(Job::new("orders", "paid")?.key("order-42")).await?;
+/// let summary = Engine::builder(store)
+///     .queue(Queue::accumulate("orders").batch_size(10))
+///     .worker("orders", move |batch: Batch<String>, _: Context| {
+///         let (key, paid) = (batch.lanes()[0].key().to_owned(), batch.lanes()[0].payloads().to_vec());
+///         if let Some(done) = done.lock().unwrap().take() { let _ = done.send((key, paid)); }
+///         async { Ok(()) }
+///     })
+///     .run_until(async { assert_eq!(all_done.await.unwrap().1, ["paid"]) })
+///     .await?;
+/// assert_eq!(summary.done, 1);
+/// # Ok(()) }
+/// ```
+pub struct Engine {
+    core: Arc<Core>,
+    on_start: Vec<Box<OnStart>>,
+}
+
+impl Engine {
+    /// An engine on `store`.
+    pub fn builder(store: SharedStore) -> EngineBuilder {
+        EngineBuilder::new(store)
+    }
+
+    pub(in crate::engine) fn new(mut core: Core, queues: Vec<Queue>) -> Self {
+        let on_start = std::mem::take(&mut core.hooks.on_start);
+        core.definitions = Definitions::new(queues);
+        Self { core: Arc::new(core), on_start }
+    }
+
+    /// Names of its queues that look like slips, in a store that declares none of them.
+    #[cfg(test)]
+    pub(in crate::engine) fn slips(&self) -> Vec<String> {
+        self.core.slips(&[])
+    }
+
+    /// Speaks to the engine while it runs.
+    pub fn handle(&self) -> Handle {
+        Handle::new(self.core.clone())
+    }
+
+    /// Works until `stop` is ready (or a person stops the node). A store that is away is waited
+    /// for, at the start too. Whatever else it refuses at the start is an error, as is a queue
+    /// that was declared in another mode and holds jobs. One that only a push made is converted, if
+    /// need be later: until then nothing is taken from it, and the others are worked on.
+    ///
+    /// Then it stops, in this order: no new claims; lanes that wait for a slot go back uncounted;
+    /// running calls may finish within `shutdown_timeout`; those left are told to end, and a few
+    /// seconds later dropped, and their lanes go back uncounted too; what has ended is settled;
+    /// the heartbeat ends last. Dropping the future stops everything at once: claims then stand
+    /// until their leases run out.
+    pub async fn run_until(self, stop: impl Future + Send) -> Result<Summary> {
+        let core = self.core;
+        for hook in self.on_start {
+            let fatal = |text: String| Error::new(ErrorKind::Fatal, text);
+            let started = shielded_future(async { hook().await }).await;
+            started.map_err(|text| fatal(format!("on_start panicked: {text}")))?.map_err(
+                |failure| fatal(format!("on_start failed: {}", core.hooks.text_of(&failure))),
+            )?;
+        }
+        tokio::pin!(stop);
+        let upkeep = tokio::select! {
+            biased;
+            // A store that hangs must not keep the process from ending.
+            _ = &mut stop => return Ok(core.counters.summary(0)),
+            upkeep = start(&core) => upkeep?,
+        };
+        let mut periodic = JoinSet::new();
+        for place in 0..core.periodic.len() {
+            spawn(&mut periodic, &core, "periodic", repeat::run(core.clone(), place));
+        }
+        let mut settler = JoinSet::new();
+        spawn(&mut settler, &core, "settle", settler::run(core.clone()));
+        let mut slots = JoinSet::new();
+        for _ in 0..core.settings.concurrency {
+            spawn(&mut slots, &core, "slot", slot::run(core.clone()));
+        }
+        let mut fetcher = JoinSet::new();
+        spawn(&mut fetcher, &core, "fetch", fetch::run(core.clone()));
+        tokio::select! {
+            biased;
+            _ = &mut stop => {}
+            () = core.told_to_stop.notified() => tracing::info!("told to stop"),
+        }
+        drain(&core, &mut fetcher, &mut slots).await;
+        if timeout(core.settings.shutdown_timeout, join_all(&mut periodic)).await.is_err() {
+            tracing::warn!("periodic workers did not end in time: they are dropped");
+            periodic.abort_all();
+        }
+        core.settles.close();
+        let _ = timeout(FLUSH_MAX, settler.join_next()).await;
+        upkeep.end().await;
+        core.hooks.turn_log.tell_left_out(true);
+        let unsettled = core.held.count();
+        if unsettled == 0 {
+            let goodbye = Pulser::new(core.clone(), core.store_now()).goodbye();
+            if let Err(text) = shielded_future(goodbye).await {
+                tracing::error!("the goodbye panicked: {text}");
+            }
+        } else {
+            tracing::warn!(
+                lanes = unsettled,
+                "stopped before the store took all outcomes: these lanes come back when their leases run out"
+            );
+        }
+        if let Some(why) = lock(&core.fatal).take() {
+            return Err(Error::new(ErrorKind::Fatal, why));
+        }
+        Ok(core.counters.summary(unsettled))
+    }
+}
+
+/// What keeps the node alive and takes care of the store. It ends when this is dropped.
+struct Upkeep {
+    _tasks: JoinSet<()>,
+    beats: Option<Beats>,
+}
+
+impl Upkeep {
+    async fn end(self) {
+        if let Some(beats) = self.beats {
+            beats.end().await;
+        }
+    }
+}
+
+/// Makes the node known and starts what keeps it alive.
+async fn start(core: &Arc<Core>) -> Result<Upkeep> {
+    let mut pauses = Pauses::default();
+    let pulser = loop {
+        match register(core).await {
+            Ok(pulser) => break pulser,
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                core.outage.failed("the start", &error);
+                tokio::time::sleep(pauses.next()).await;
+            }
+            Err(error) => return Err(error),
+        }
+    };
+    core.outage.succeeded();
+    let mut tasks = JoinSet::new();
+    let beats = if pulser.has_line() {
+        Some(Beats::start(core, pulser)?)
+    } else {
+        spawn(&mut tasks, core, "heartbeat", pulser.run());
+        spawn(&mut tasks, core, "guard", guard::run(core.clone()));
+        None
+    };
+    spawn(&mut tasks, core, "definitions", declaring::run(core.clone()));
+    spawn(&mut tasks, core, "maintenance", maintenance::run(core.clone()));
+    #[cfg(feature = "cron")]
+    for cron in &core.hooks.crons {
+        spawn(
+            &mut tasks,
+            core,
+            "cron",
+            crate::engine::upkeep::cron::run(core.clone(), cron.clone()),
+        );
+    }
+    Ok(Upkeep { _tasks: tasks, beats })
+}
+
+/// Tells the store of the queues and of the node. It may be done again when it failed half way.
+async fn register(core: &Arc<Core>) -> Result<Pulser> {
+    core.declare().await?;
+    match core.read_definitions().await {
+        Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
+        Err(_) => {}
+        Ok(queues) => {
+            #[cfg(feature = "cron")]
+            crate::engine::upkeep::cron::check(core, &queues)?;
+            core.warn_of_slips(&queues);
+        }
+    }
+    core.read_clock().await?;
+    let mut pulser = Pulser::new(core.clone(), core.store_now());
+    pulser.beat().await?;
+    core.split().await?;
+    Ok(pulser)
+}
+
+/// Starts one of the engine's tasks: all of them start here, so that a simulation can stop them
+/// all at once. One that panics, or ends before the engine does, stops the engine.
+fn spawn(
+    tasks: &mut JoinSet<()>,
+    core: &Arc<Core>,
+    name: &'static str,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
+    let task = machine::task(task);
+    let core = core.clone();
+    tasks.spawn(async move {
+        match shielded_future(task).await {
+            Ok(()) if core.phases.is_draining() => {}
+            Ok(()) => core.broken(name, "has ended"),
+            Err(text) => core.broken(name, &format!("panicked: {text}")),
+        }
+    });
+}
+
+/// Ends the fetcher and the slots; see [`Engine::run_until`] for the order.
+async fn drain(core: &Core, fetcher: &mut JoinSet<()>, slots: &mut JoinSet<()>) {
+    let settings = &core.settings;
+    let end = Instant::now() + settings.shutdown_timeout;
+    core.phases.drain();
+    core.env.draining.store(true, Ordering::Relaxed);
+    core.release_waiting();
+    // A claim in flight is awaited: cut off, its lanes would stay claimed until the lease ends.
+    let _ = timeout_at(end, fetcher.join_next()).await;
+    core.release_waiting();
+    core.dispatch.close();
+    if timeout_at(end, join_all(slots)).await.is_ok() {
+        return;
+    }
+    let told = core.running.stop(Stop::Stopping, |_| true);
+    tracing::warn!(calls = told, "these calls did not finish in time: they are told to end");
+    let patience = settings.cancel_grace + Duration::from_millis(500);
+    if timeout(patience, join_all(slots)).await.is_err() {
+        tracing::error!(
+            "a handler blocks its thread and cannot be ended: its claims stand until their leases run out"
+        );
+        slots.abort_all();
+    }
+}
+
+async fn join_all(tasks: &mut JoinSet<()>) {
+    while tasks.join_next().await.is_some() {}
+}

@@ -1,0 +1,53 @@
+//! A store that cannot be reached is waited for: said once, with growing pauses.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::limits::{OUTAGE_WAIT_MAX, OUTAGE_WAIT_MIN};
+use crate::lock::lock;
+use crate::model::error::Error;
+
+/// Shared by all tasks of an engine, so that an outage is said once and not by each of them.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Outage {
+    since: Mutex<Option<Instant>>,
+}
+
+impl Outage {
+    pub(in crate::engine) fn failed(&self, what: &str, error: &Error) {
+        let mut since = lock(&self.since);
+        if since.is_some() {
+            tracing::debug!(%error, "{what} failed again");
+            return;
+        }
+        *since = Some(Instant::now());
+        tracing::warn!(%error, kind = error.kind().as_str(), "{what} failed: trying until the store answers again");
+    }
+
+    pub(in crate::engine) fn succeeded(&self) {
+        let Some(since) = lock(&self.since).take() else { return };
+        tracing::info!(after_ms = since.elapsed().as_millis() as u64, "the store answers again");
+    }
+}
+
+/// The growing pauses of one task.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Pauses {
+    count: u32,
+}
+
+impl Pauses {
+    /// The next pause: twice the last, less a random part of up to a half, so that the nodes of a
+    /// fleet do not come back all at once.
+    pub(in crate::engine) fn next(&mut self) -> Duration {
+        let full = OUTAGE_WAIT_MIN.saturating_mul(1 << self.count.min(16)).min(OUTAGE_WAIT_MAX);
+        self.count += 1;
+        full.mul_f64(1.0 - fastrand::f64() / 2.0)
+    }
+
+    pub(in crate::engine) fn reset(&mut self) {
+        self.count = 0;
+    }
+}

@@ -1,0 +1,75 @@
+//! Turns that have ended, on their way to the store.
+
+use std::sync::Arc;
+
+use crate::contract::Settled;
+use crate::engine::settle::turn_log::TurnLog;
+use crate::handler::call::Call;
+use crate::model::id::JobId;
+use crate::model::settle::{EndKind, Ending, Settlement};
+use crate::model::turn::Turn;
+
+/// A turn that has ended, on its way to the store.
+pub(in crate::engine) struct Ended {
+    pub(super) settlement: Settlement,
+    /// None: its end is counted elsewhere.
+    pub(super) jobs: Option<Jobs>,
+    /// The turn itself, kept only for observers and for the log of failures.
+    pub(super) witness: Option<(Arc<Call>, usize)>,
+    /// The store has refused it before.
+    pub(super) aside: bool,
+}
+
+impl Ended {
+    pub(in crate::engine) fn new(
+        settlement: Settlement,
+        call: &Arc<Call>,
+        place: usize,
+        observed: bool,
+    ) -> Self {
+        let jobs = Jobs::of(&call.turns[place], &settlement);
+        let wanted = observed || TurnLog::tells(&settlement);
+        let witness = wanted.then(|| (call.clone(), place));
+        Self { settlement, jobs: Some(jobs), witness, aside: false }
+    }
+
+    /// One that nobody is told of.
+    pub(super) fn unseen(settlement: Settlement) -> Self {
+        Self { settlement, jobs: None, witness: None, aside: false }
+    }
+}
+
+/// The jobs of a turn, as far as it takes them to say how it ended: the payloads need not wait for
+/// the store.
+pub(in crate::engine) enum Jobs {
+    /// All of so many are done.
+    Done(usize),
+    /// Each has a fate of its own.
+    Each(Vec<JobId>),
+}
+
+impl Jobs {
+    pub(in crate::engine) fn of(turn: &Turn, settlement: &Settlement) -> Self {
+        match settlement.is_all_done() {
+            true => Self::Done(turn.jobs.len()),
+            false => Self::Each(turn.jobs.iter().map(|job| job.id).collect()),
+        }
+    }
+
+    /// How their turn ended; none when its settlement was refused.
+    pub(in crate::engine) fn ending(
+        &self,
+        settlement: &Settlement,
+        settled: &Settled,
+    ) -> Option<Ending> {
+        match (settled, self) {
+            (Settled::Stale, _) => None,
+            (Settled::Ok { .. }, Self::Done(done)) => {
+                Some(Ending { kind: EndKind::Done, done: *done })
+            }
+            (Settled::Ok { cancelled }, Self::Each(jobs)) => {
+                Some(settlement.ending(jobs.iter().copied(), cancelled))
+            }
+        }
+    }
+}

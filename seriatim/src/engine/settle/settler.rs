@@ -1,0 +1,179 @@
+//! Ends turns in the store: what has gathered goes as one batch.
+//!
+//! A settlement is tried until the store answers, whatever becomes of the handler that it came
+//! from. The token fences it, so a repeat does no harm. One that the store refuses for a reason that will
+//! not pass is put aside and tried again seldom: it must keep no other from being carried out.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::contract::{Settle, Settled, TroubleKind};
+use crate::engine::call::exhausted::announce;
+use crate::engine::core::Core;
+use crate::engine::limits::PUT_ASIDE_FOR;
+use crate::engine::outage::Pauses;
+use crate::engine::settle::ended::Ended;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind};
+use crate::model::id::LaneId;
+use crate::model::limits::SETTLE_TURNS_MAX;
+use crate::model::settle::Settlement;
+
+/// Settles until the queue is closed.
+pub(in crate::engine) async fn run(core: Arc<Core>) {
+    while let Some(mut ended) = core.settles.take().await {
+        while !ended.is_empty() {
+            let rest = ended.split_off(ended.len().min(SETTLE_TURNS_MAX));
+            let again = if core.held.was_doubled() { take_doubled(&mut ended) } else { Vec::new() };
+            settle(&core, ended).await;
+            ended = again;
+            ended.extend(rest);
+        }
+    }
+}
+
+/// Takes out what names a lane that stands in the batch already.
+fn take_doubled(ended: &mut Vec<Ended>) -> Vec<Ended> {
+    let mut seen: HashSet<LaneId> = HashSet::with_capacity(ended.len());
+    let is_second = |one: &mut Ended| !seen.insert(one.settlement.lane);
+    ended.extract_if(.., is_second).collect()
+}
+
+async fn settle(core: &Core, ended: Vec<Ended>) {
+    tell(core, &ended).await;
+    let (turns, rest): (Vec<Settlement>, Vec<_>) =
+        ended.into_iter().map(|one| (one.settlement, (one.jobs, one.witness, one.aside))).unzip();
+    let sent_at = Timestamp::of_this_machine();
+    let (settled, repeated) = send(core, &turns).await;
+    core.held.remove(answered(&turns, &settled));
+    let endings =
+        turns.iter().zip(&settled).zip(&rest).filter_map(|((turn, settled), (jobs, ..))| {
+            Some(jobs.as_ref()?.ending(turn, settled.as_ref()?))
+        });
+    core.counters.settled(endings);
+    for ((settlement, settled), (jobs, witness, aside)) in turns.into_iter().zip(settled).zip(rest)
+    {
+        let Some(settled) = settled else {
+            core.settles.put_aside(Ended { settlement, jobs, witness, aside });
+            continue;
+        };
+        if aside {
+            core.settles.counts_aside();
+            core.troubles.clear(TroubleKind::SettlesPutAside, &settlement.lane.to_string());
+        }
+        let repeated = repeated || aside;
+        report(&settlement, &settled, repeated);
+        // Nobody knows whether the first sending was carried out: then no answer is told.
+        let known = settled.is_ok() || !repeated;
+        let (true, Some((call, place))) = (known, witness) else { continue };
+        let turn = &call.turns[place];
+        if let Settled::Ok { cancelled } = &settled {
+            core.hooks.turn_log.settled(turn, &settlement, cancelled);
+        }
+        if let Some(observer) = &core.observer {
+            observer.settled(turn, &settlement, &settled, sent_at);
+        }
+    }
+}
+
+/// Tells those who want to know of what is about to be sent.
+async fn tell(core: &Core, ended: &[Ended]) {
+    if !core.keeps_witness() {
+        return;
+    }
+    let news = || ended.iter().filter(|one| !one.aside);
+    let seen = || {
+        news().filter_map(|one| {
+            let (call, place) = one.witness.as_ref()?;
+            Some((&call.turns[*place], &one.settlement))
+        })
+    };
+    if let Some(observer) = &core.observer {
+        seen().for_each(|(turn, settlement)| observer.settling(turn, settlement));
+    }
+    announce(core, seen()).await;
+}
+
+fn report(settlement: &Settlement, settled: &Settled, repeated: bool) {
+    // After a lost answer the repeat of what was carried out is stale too: nothing is wrong then.
+    if !settled.is_ok() && !repeated {
+        let (lane, token) = (settlement.lane, settlement.token);
+        tracing::warn!(%lane, %token, "another node had taken this claim over: its outcome was refused");
+    }
+}
+
+/// Sends a batch until it is answered. Also says whether it was sent more than once. None stands for a
+/// turn that the store refuses by itself: it is to be put aside.
+pub(in crate::engine) async fn send(
+    core: &Core,
+    turns: &[Settlement],
+) -> (Vec<Option<Settled>>, bool) {
+    let mut pauses = Pauses::default();
+    let mut repeated = false;
+    loop {
+        match core.store.settle(Settle { now: None, turns: turns.to_vec() }).await {
+            Ok(settled) => {
+                core.outage.succeeded();
+                return (settled.into_iter().map(Some).collect(), repeated);
+            }
+            Err(error) if !will_pass(&error) => return (split(core, turns, &error).await, true),
+            Err(error) => core.outage.failed("settling", &error),
+        }
+        repeated = true;
+        tokio::time::sleep(pauses.next()).await;
+    }
+}
+
+/// Whether the store may take the same request later: it is away, or cannot take anything at all.
+pub(in crate::engine) fn will_pass(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Full | ErrorKind::ReadOnly)
+}
+
+/// Sends a batch that the store refuses in halves, until what it refuses stands alone.
+async fn split(core: &Core, turns: &[Settlement], error: &Error) -> Vec<Option<Settled>> {
+    if let [one] = turns {
+        refused(core, one, error).await;
+        return vec![None];
+    }
+    let (left, right) = turns.split_at(turns.len() / 2);
+    let mut settled = Box::pin(send(core, left)).await.0;
+    settled.extend(Box::pin(send(core, right)).await.0);
+    settled
+}
+
+/// Tells people of a turn that the store refuses to end.
+async fn refused(core: &Core, settlement: &Settlement, error: &Error) {
+    let (lane, token) = (settlement.lane, settlement.token);
+    let turn = core.store.turn(lane, token).await.ok().flatten();
+    let queue = turn.as_ref().map(|turn| &*turn.queue);
+    let again_s = PUT_ASIDE_FOR.as_secs();
+    tracing::error!(%error, %lane, %token, queue, again_s, "the store refuses to settle a turn: it is put aside and tried again");
+    let text = format!("the store refuses the outcome of lane {lane}: {error}");
+    core.troubles.set(TroubleKind::SettlesPutAside, queue, &lane.to_string(), &text);
+}
+
+/// What is to be done with turns that were sent and are not the settler's own: those that the store
+/// refuses are put aside. Answers what became of the others.
+pub(in crate::engine) fn keep_refused(
+    core: &Core,
+    turns: &[Settlement],
+    settled: Vec<Option<Settled>>,
+) -> Vec<(usize, Settled)> {
+    core.held.remove(answered(turns, &settled));
+    let mut told = Vec::new();
+    for (place, (turn, settled)) in turns.iter().zip(settled).enumerate() {
+        match settled {
+            Some(settled) => told.push((place, settled)),
+            None => core.settles.put_aside(Ended::unseen(turn.clone())),
+        }
+    }
+    told
+}
+
+/// The turns to which the store has answered.
+fn answered<'t>(
+    turns: &'t [Settlement],
+    settled: &'t [Option<Settled>],
+) -> impl Iterator<Item = &'t Settlement> {
+    turns.iter().zip(settled).filter(|(_, settled)| settled.is_some()).map(|(turn, _)| turn)
+}

@@ -1,0 +1,105 @@
+//! What waits to be settled.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use crate::engine::limits::PUT_ASIDE_FOR;
+use crate::engine::settle::ended::Ended;
+use crate::lock::lock;
+
+/// What waits to be settled.
+#[derive(Default)]
+pub(in crate::engine) struct Settles {
+    waiting: Mutex<Waiting>,
+    some: Notify,
+    aside: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Waiting {
+    ended: Vec<Ended>,
+    /// What the store refuses: tried again seldom, so that it keeps nothing else waiting.
+    aside: Vec<Ended>,
+    aside_again: Option<Instant>,
+    closed: bool,
+    /// What was put aside has been tried since the queue was closed.
+    tried: bool,
+}
+
+impl Settles {
+    pub(in crate::engine) fn add(&self, ended: impl IntoIterator<Item = Ended>) {
+        let mut waiting = lock(&self.waiting);
+        let was_empty = waiting.ended.is_empty();
+        waiting.ended.extend(ended);
+        let wake = was_empty && !waiting.ended.is_empty();
+        drop(waiting);
+        if wake {
+            self.some.notify_one();
+        }
+    }
+
+    pub(super) fn put_aside(&self, ended: Ended) {
+        let mut waiting = lock(&self.waiting);
+        waiting.aside.push(Ended { aside: true, ..ended });
+        waiting.aside_again.get_or_insert_with(|| Instant::now() + PUT_ASIDE_FOR);
+        self.aside.store(waiting.aside.len(), Ordering::Relaxed);
+        drop(waiting);
+        self.some.notify_one();
+    }
+
+    pub(super) fn counts_aside(&self) {
+        self.aside.store(lock(&self.waiting).aside.len(), Ordering::Relaxed);
+    }
+
+    /// How many turns are put aside.
+    pub(in crate::engine) fn aside(&self) -> usize {
+        self.aside.load(Ordering::Relaxed)
+    }
+
+    /// Lets the settler end when it is through.
+    pub(in crate::engine) fn close(&self) {
+        lock(&self.waiting).closed = true;
+        self.some.notify_one();
+    }
+
+    /// All that waits; none when the queue is closed and empty.
+    pub(super) async fn take(&self) -> Option<Vec<Ended>> {
+        loop {
+            let again = {
+                let mut waiting = lock(&self.waiting);
+                if let Some(aside) = waiting.take_aside() {
+                    return Some(aside);
+                }
+                if !waiting.ended.is_empty() {
+                    return Some(std::mem::take(&mut waiting.ended));
+                }
+                if waiting.closed {
+                    return None;
+                }
+                waiting.aside_again
+            };
+            match again {
+                None => self.some.notified().await,
+                Some(time) => {
+                    let _ = timeout_at(time, self.some.notified()).await;
+                }
+            }
+        }
+    }
+}
+
+impl Waiting {
+    /// What was put aside, when its time has come; once more when all else is settled at the end.
+    fn take_aside(&mut self) -> Option<Vec<Ended>> {
+        let last = self.closed && !self.tried && self.ended.is_empty();
+        if !last && self.aside_again.is_none_or(|time| time > Instant::now()) {
+            return None;
+        }
+        self.tried |= last;
+        self.aside_again = None;
+        (!self.aside.is_empty()).then(|| std::mem::take(&mut self.aside))
+    }
+}

@@ -1,0 +1,240 @@
+//! Middleware, codecs, hooks, and a look from outside.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use super::rig::{Log, Rig, Running, engine, pass, secs};
+use crate::contract::{JobState, Store};
+use crate::*;
+
+#[tokio::test(start_paused = true)]
+async fn l13_middleware_stands_around_every_call_the_first_outermost() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &1).unwrap().task("send")).await;
+    let mut builder = engine(&rig);
+    for name in ["outer", "inner"] {
+        let log = log.clone();
+        builder = builder.middleware(move |call: Context, next: Next| {
+            let log = log.clone();
+            async move {
+                log.add(format!("{name} {} {}", call.queue(), call.task().unwrap_or("-")));
+                let answer = next.run().await;
+                log.add(format!("{name} {}", answer.is_ok()));
+                answer
+            }
+        });
+    }
+    let written = log.clone();
+    let running = Running::start(builder.worker("mail", move |_: Batch<u32>, _: Context| {
+        written.add("handler");
+        async { Ok(()) }
+    }));
+    log.reaches(5).await;
+    running.stop().await;
+    let expected = ["outer mail send", "inner mail send", "handler", "inner true", "outer true"];
+    // A handler is made before the middleware runs and polled inside of it.
+    let mut lines = log.lines();
+    lines.retain(|line| line != "handler");
+    assert_eq!(lines, [expected[0], expected[1], expected[3], expected[4]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s7_middleware_may_answer_in_place_of_the_handler() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("mail", &1).unwrap()).await;
+    let written = log.clone();
+    let refuse = move |_: Context, _: Next| {
+        written.add("refused");
+        async { Ok(Outcome::Bury { error: "not on Sundays".into() }.into()) }
+    };
+    let builder = engine(&rig).middleware(refuse);
+    let running = Running::start(builder.worker("mail", |_: Batch<u32>, _: Context| async {
+        Err::<(), Failure>("must not run".into())
+    }));
+    log.reaches(1).await;
+    running.stop().await;
+    let job = rig.job(id).await.unwrap().unwrap();
+    assert_eq!((job.state, job.error.as_deref()), (JobState::Dead, Some("not on Sundays")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn l12_client_middleware_computes_the_key_and_refuses() {
+    let rig = Rig::new();
+    let client = Client::new(rig.shared()).middleware(|job: &mut Job| {
+        let payload: serde_json::Value = job.payload.decode()?;
+        let order = payload["order"].as_u64();
+        let order = order.ok_or_else(|| Error::invalid("payload", "must name its order"))?;
+        job.key = Some(format!("order-{order}"));
+        Ok(())
+    });
+    let queue = Queue::fifo("orders");
+    rig.declare(store::Declare { now: None, queues: vec![queue] }).await.unwrap();
+    let pushed = client.push(Job::new("orders", &json!({"order": 42})).unwrap()).await.unwrap();
+    let job = rig.job(pushed.job_id).await.unwrap().unwrap();
+    assert_eq!(job.key.as_deref(), Some("order-42"));
+    let jobs = [json!({"order": 1}), json!({})].map(|p| Job::new("orders", &p).unwrap());
+    let refused = client.push_all(jobs.to_vec()).await.unwrap_err();
+    assert_eq!(refused.to_string(), "jobs[1].payload: must name its order");
+}
+
+/// Writes numbers as text with a sign before it.
+struct Marked;
+
+impl Codec for Marked {
+    fn encode(&self, payload: &Payload) -> Result<Payload> {
+        Payload::from_json_text(&format!("\"~{}\"", String::from_utf8_lossy(payload.as_bytes())))
+    }
+
+    fn decode(&self, stored: &Payload) -> Result<Payload, Failure> {
+        let text: String = stored.decode()?;
+        let plain = text.strip_prefix('~').ok_or("without its mark")?;
+        Ok(Payload::from_json_text(plain)?)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn l14_a_codec_stands_between_payloads_and_the_store() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let client = Client::new(rig.shared()).codec(Marked);
+    let id = client.push(Job::new("mail", &17).unwrap()).await.unwrap().job_id;
+    let stored = rig.job(id).await.unwrap().unwrap();
+    assert_eq!(stored.payload.as_bytes(), b"\"~17\"");
+    let plain = rig.push(Job::new("mail", &18).unwrap()).await;
+    let written = log.clone();
+    let builder = engine(&rig).codec(Marked);
+    let running = Running::start(builder.worker("mail", move |batch: Batch<u32>, _: Context| {
+        written.add(format!("{:?}", batch.payloads().collect::<Vec<_>>()));
+        async { Ok(()) }
+    }));
+    log.reaches(1).await;
+    pass(secs(1)).await;
+    running.stop().await;
+    assert_eq!(log.lines(), ["[17]"]);
+    assert_eq!(rig.job(plain).await.unwrap().unwrap().state, JobState::Dead);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l14_failures_are_written_as_the_engine_is_told() {
+    let rig = Rig::new();
+    let id = rig.push(Job::new("mail", &1).unwrap().max_retries(0)).await;
+    let builder = engine(&rig).error_format(|failure| format!("<{failure}>"));
+    let running = Running::start(builder.worker("mail", |_: Batch<u32>, _: Context| async {
+        Err::<(), Failure>("no stamps".into())
+    }));
+    pass(secs(1)).await;
+    running.stop().await;
+    assert_eq!(rig.job(id).await.unwrap().unwrap().error.as_deref(), Some("<no stamps>"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn l13_the_exhausted_hook_is_told_once_and_again_when_it_fails() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("mail", &1).unwrap().max_retries(0)).await;
+    let (written, tries) = (log.clone(), Arc::new(AtomicUsize::new(0)));
+    let builder = engine(&rig).on_retries_exhausted(move |dead: Exhausted| {
+        let (log, first) = (written.clone(), tries.fetch_add(1, Ordering::SeqCst) == 0);
+        async move {
+            log.add(format!("{} {} {:?}", dead.job_id, dead.queue, dead.error));
+            if first { Err("the pager is down".into()) } else { Ok(()) }
+        }
+    });
+    let running = Running::start(builder.worker("mail", |_: Batch<u32>, _: Context| async {
+        Err::<(), Failure>("no stamps".into())
+    }));
+    log.reaches(2).await;
+    pass(secs(600)).await;
+    running.stop().await;
+    let line = format!("{id} mail Some(\"no stamps\")");
+    assert_eq!(log.lines(), [line.clone(), line]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn h9_an_exhausted_hook_whose_process_died_is_called_by_another() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &1).unwrap().max_retries(0)).await;
+    let hooked = |log: Log, dies: bool| {
+        let builder = engine(&rig).on_retries_exhausted(move |_: Exhausted| {
+            log.add("told");
+            async move {
+                if dies {
+                    std::future::pending::<()>().await;
+                }
+                Ok(())
+            }
+        });
+        builder.worker("mail", |_: Batch<u32>, _: Context| async {
+            Err::<(), Failure>("no stamps".into())
+        })
+    };
+    let first = Running::start(hooked(log.clone(), true));
+    log.reaches(1).await;
+    first.kill();
+    let second = Running::start(hooked(log.clone(), false));
+    log.reaches(2).await;
+    second.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn l19_a_fatal_failure_stops_the_engine_after_the_others_have_finished() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let bad = rig.push(Job::new("mail", "bad").unwrap()).await;
+    let good = rig.push(Job::new("mail", "good").unwrap()).await;
+    let written = log.clone();
+    let builder = engine(&rig).on_fatal(move |why| written.add(format!("fatal: {why}")));
+    let builder = builder.worker("mail", |batch: Batch<String>, _: Context| {
+        let bad = batch.payloads().any(|payload| payload == "bad");
+        async move {
+            if bad {
+                return Err::<(), Failure>(Fatal("the license has run out".to_owned()).into());
+            }
+            pass(secs(3)).await;
+            Ok(())
+        }
+    });
+    let error = builder.run_until(std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Fatal, "the license has run out"));
+    assert_eq!(log.lines(), ["fatal: the license has run out"]);
+    assert_eq!(rig.job(bad).await.unwrap().unwrap().state, JobState::Queued);
+    assert!(rig.job(good).await.unwrap().is_none(), "it was finished");
+}
+
+#[tokio::test(start_paused = true)]
+async fn l13_an_engine_whose_start_hook_fails_claims_nothing() {
+    let rig = Rig::new();
+    let id = rig.push(Job::new("mail", &1).unwrap()).await;
+    let builder = engine(&rig).on_start(|| async { Err("no configuration".into()) });
+    let builder = builder.worker("mail", |_: Batch<u32>, _: Context| async { Ok(()) });
+    let error = builder.run_until(std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!(error.message(), "on_start failed: no configuration");
+    assert_eq!(rig.job(id).await.unwrap().unwrap().attempt, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l18_running_calls_are_listed_with_their_age() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let job = Job::new("orders", &1).unwrap().key("order-7").task("sync");
+    rig.declare(store::Declare { now: None, queues: vec![Queue::fifo("orders")] }).await.unwrap();
+    rig.push(job).await;
+    let written = log.clone();
+    let worker = Worker::new("orders", move |_: Batch<u32>, call: Context| {
+        written.add("begun");
+        async move {
+            call.cancelled().await;
+            Ok(())
+        }
+    });
+    let engine = engine(&rig).with(worker).shutdown_timeout(secs(1)).build().unwrap();
+    let handle = engine.handle();
+    let running = tokio::spawn(engine.run_until(std::future::pending::<()>()));
+    log.reaches(1).await;
+    pass(secs(7)).await;
+    let calls = handle.running();
+    let seen = (calls[0].queue.as_str(), calls[0].task.as_deref(), calls[0].keys.as_slice());
+    assert_eq!(seen, ("orders", Some("sync"), &["order-7".to_owned()][..]));
+    assert!((secs(7)..secs(8)).contains(&calls[0].age), "{calls:?}");
+    handle.stop();
+    running.await.unwrap().unwrap();
+    assert_eq!(handle.running(), []);
+}

@@ -1,0 +1,228 @@
+//! A store that fails, and answers that are lost.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::rig::{Log, Rig, Running, engine, pass, secs};
+use crate::contract::{JobState, Store};
+use crate::*;
+
+fn counting(rig: &Rig, log: &Log) -> EngineBuilder {
+    let log = log.clone();
+    engine(rig).worker("mail", move |batch: Batch<u32>, _: Context| {
+        log.add(batch.lanes()[0].payloads()[0].to_string());
+        async { Ok(()) }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_waited_for_and_nothing_is_lost() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let running = Running::start(counting(&rig, &log));
+    pass(secs(1)).await;
+    for i in 0..50 {
+        rig.push(Job::new("mail", &i).unwrap()).await;
+    }
+    rig.faults.down.store(true, Ordering::SeqCst);
+    pass(secs(12)).await;
+    rig.faults.down.store(false, Ordering::SeqCst);
+    log.reaches(50).await;
+    pass(secs(6)).await;
+    let summary = running.stop().await;
+    assert_eq!((summary.done, summary.stale, summary.unsettled), (50, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_starts_in_an_outage_waits_for_its_end() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &7).unwrap()).await;
+    rig.faults.down.store(true, Ordering::SeqCst);
+    let running = Running::start(counting(&rig, &log));
+    pass(secs(60)).await;
+    rig.faults.down.store(false, Ordering::SeqCst);
+    log.reaches(1).await;
+    assert_eq!(running.stop().await.done, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_answer_was_lost_goes_back_and_runs_once() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.faults.lost_claims.store(1, Ordering::SeqCst);
+    let id = rig.push(Job::new("mail", &7).unwrap()).await;
+    let running = Running::start(counting(&rig, &log));
+    log.reaches(1).await;
+    pass(secs(3)).await;
+    assert_eq!(running.stop().await.done, 1);
+    assert_eq!(log.lines(), ["7"]);
+    assert_eq!(rig.state(id).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_claims_side_by_side_one_is_lost_and_all_jobs_run_once() {
+    let (rig, log) = (Rig::new(), Log::default());
+    for number in 0..4 {
+        rig.push(Job::new("mail", &number).unwrap()).await;
+    }
+    rig.faults.claim_split.store(1, Ordering::SeqCst);
+    rig.faults.lost_claims.store(1, Ordering::SeqCst);
+    let running = Running::start(counting(&rig, &log));
+    log.reaches(4).await;
+    pass(secs(3)).await;
+    assert_eq!(running.stop().await.done, 4);
+    let mut lines = log.lines();
+    lines.sort();
+    assert_eq!(lines, ["0", "1", "2", "3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_claim_goes_back_also_when_its_queue_has_nothing_else() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("alone", &7).unwrap()).await;
+    rig.faults.lost_claims.store(1, Ordering::SeqCst);
+    let written = log.clone();
+    let running =
+        Running::start(counting(&rig, &log).worker("alone", move |_: Batch<u32>, _: Context| {
+            written.add("alone");
+            async { Ok(()) }
+        }));
+    pass(secs(3)).await;
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    log.reaches(2).await;
+    assert_eq!(running.stop().await.done, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rescue_whose_answer_was_lost_leaves_no_lane_held_for_ever() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("mail", &7).unwrap()).await;
+    assert_eq!(rig.claim_as("dead", "mail", secs(10)).await.len(), 1);
+    rig.faults.lost_rescues.store(1, Ordering::SeqCst);
+    let running = Running::start(counting(&rig, &log));
+    log.reaches(1).await;
+    pass(secs(1)).await;
+    assert_eq!(running.stop().await.done, 1);
+    assert_eq!(rig.state(id).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_due_lane_that_is_for_another_node_makes_nobody_spin() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &7).unwrap().node("elsewhere")).await;
+    for i in 0..2 {
+        rig.push(Job::new("slow", &i).unwrap()).await;
+    }
+    let slow = |_: Batch<u32>, _: Context| async {
+        pass(secs(20)).await;
+        Ok(())
+    };
+    // The second slow job is due and has no slot: the queue stays worth asking.
+    let running =
+        Running::start(counting(&rig, &log).with(Worker::new("slow", slow).concurrency(1)));
+    pass(secs(10)).await;
+    let claims = rig.faults.claims.load(Ordering::SeqCst);
+    assert!(claims <= 30, "{claims} claims in 10 s");
+    running.kill();
+    assert_eq!(log.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_settle_whose_answer_was_lost_is_repeated_and_the_job_runs_once() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.faults.lost_settles.store(1, Ordering::SeqCst);
+    let id = rig.push(Job::new("mail", &7).unwrap()).await;
+    let running = Running::start(counting(&rig, &log));
+    log.reaches(1).await;
+    pass(secs(3)).await;
+    assert_eq!(running.stop().await.unsettled, 0);
+    assert_eq!(log.lines(), ["7"]);
+    assert_eq!(rig.state(id).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s5_a_scheduled_job_starts_when_it_is_due() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let origin = tokio::time::Instant::now();
+    let written = log.clone();
+    let running = Running::start(engine(&rig).poll_interval(secs(3_600)).worker(
+        "mail",
+        move |_: Batch<u32>, _: Context| {
+            written.add(origin.elapsed().as_millis().to_string());
+            async { Ok(()) }
+        },
+    ));
+    pass(secs(1)).await;
+    rig.push(Job::new("mail", &1).unwrap().run_in(Duration::from_millis(12_345))).await;
+    log.reaches(1).await;
+    running.stop().await;
+    let late_ms: i64 = log.lines()[0].parse::<i64>().unwrap() - 13_345;
+    assert!((0..=5).contains(&late_ms), "{late_ms} ms late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn d10_a_job_pushed_to_a_queue_that_nobody_declared_is_found_by_its_wake_up() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let running = Running::start(counting(&rig, &log).poll_interval(secs(3_600)));
+    pass(secs(5)).await;
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    pass(Duration::from_millis(5)).await;
+    assert_eq!(log.len(), 1);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn single_pushes_of_many_callers_share_batches() {
+    let rig = Rig::new();
+    let client = Client::new(rig.shared());
+    let pushes: Vec<_> = (0..100)
+        .map(|i| {
+            let client = client.clone();
+            tokio::spawn(async move { client.push(Job::new("mail", &i).unwrap()).await })
+        })
+        .collect();
+    let mut ids = Vec::new();
+    for push in pushes {
+        ids.push(push.await.unwrap().unwrap().job_id);
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 100);
+    assert!(rig.faults.pushes.load(Ordering::SeqCst) <= 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_push_is_its_caller_s_alone() {
+    let rig = Rig::new();
+    rig.store_declared(Queue::fifo("orders")).await;
+    let client = Client::new(rig.shared());
+    let pushes: Vec<_> = (0..10)
+        .map(|i| {
+            let client = client.clone();
+            let job = Job::new("orders", &i).unwrap();
+            let job = if i == 5 { job } else { job.key("a") };
+            tokio::spawn(async move { client.push(job).await })
+        })
+        .collect();
+    for (i, push) in pushes.into_iter().enumerate() {
+        let answer = push.await.unwrap();
+        assert_eq!(answer.is_err(), i == 5);
+        if let Err(error) = answer {
+            assert_eq!(error.field(), Some("key"));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_up_leaves_nobody_behind() {
+    let rig = Rig::new();
+    let client = Client::new(rig.shared());
+    let leader = client.clone();
+    let leader = tokio::spawn(async move { leader.push(Job::new("mail", &1).unwrap()).await });
+    tokio::task::yield_now().await;
+    let follower = client.clone();
+    let follower = tokio::spawn(async move { follower.push(Job::new("mail", &2).unwrap()).await });
+    leader.abort();
+    assert!(follower.await.unwrap().is_ok());
+    assert!(client.push(Job::new("mail", &3).unwrap()).await.is_ok());
+    let id = client.push(Job::new("mail", &4).unwrap()).await.unwrap().job_id;
+    assert_eq!(rig.job(id).await.unwrap().unwrap().state, JobState::Queued);
+}

@@ -1,0 +1,204 @@
+//! Heartbeats, lost leases, and what others left behind.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::rig::{Log, Rig, Running, engine, pass, secs};
+use crate::contract::{JobState, Store};
+use crate::*;
+
+/// A handler that notes when it starts, when it is told to end, and then answers an error.
+fn until_told(rig: &Rig, log: &Log) -> EngineBuilder {
+    let log = log.clone();
+    engine(rig).worker("mail", move |batch: Batch<u32>, context: Context| {
+        let log = log.clone();
+        async move {
+            log.add(format!("start {}", batch.lanes()[0].attempt()));
+            context.cancelled().await;
+            log.add("told");
+            Err::<(), Failure>("told to end".into())
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_end_before_their_lease_does_when_heartbeats_fail() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    let running = Running::start(until_told(&rig, &log));
+    log.reaches(1).await;
+    rig.faults.no_beats.store(true, Ordering::SeqCst);
+    pass(secs(20)).await;
+    assert_eq!(log.len(), 1);
+    pass(secs(4)).await;
+    assert_eq!(log.lines()[1], "told");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_declared_dead_ends_what_it_runs_and_goes_on_under_a_new_id() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("mail", &1).unwrap()).await;
+    let running = Running::start(until_told(&rig, &log));
+    log.reaches(1).await;
+    rig.faults.no_beats.store(true, Ordering::SeqCst);
+    let other = NodeId::from("other");
+    let info = store::NodeInfo::new(other.clone(), secs(1_000));
+    let beat = store::Heartbeat { now: None, node: info, beats: Vec::new() };
+    rig.faults.no_beats.store(false, Ordering::SeqCst);
+    rig.heartbeat(beat).await.unwrap();
+    let far = super::rig::START + secs(100);
+    let rescue =
+        store::Rescue { now: Some(far), node: other, lease: secs(1_000), lanes_max: 10, ticket: 0 };
+    let taken = rig.rescue(rescue).await.unwrap();
+    assert_eq!(taken.len(), 1);
+    log.reaches(2).await;
+    let next = rig.push(Job::new("mail", &2).unwrap()).await;
+    log.reaches(3).await;
+    assert_eq!(log.lines()[1..3], ["told", "start 1"]);
+    let summary = running.stop().await;
+    assert_eq!(summary.stale, 1);
+    assert_eq!(rig.state(id).await, Some(JobState::Running));
+    assert_eq!(rig.state(next).await, Some(JobState::Queued));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_node_that_goes_on_under_a_new_id_stays_quiet_until_it_may_work_again() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let running = Running::start(until_told(&rig, &log));
+    pass(secs(1)).await;
+    let alive = || async {
+        let nodes = rig.nodes().await.unwrap().into_iter();
+        let mut ids = nodes.filter(|node| !node.dead && &*node.info.id.0 != "other");
+        ids.next().unwrap().info.id
+    };
+    let first = alive().await;
+    rig.command_node(&first, store::Command::Quiet).await.unwrap();
+    pass(secs(10)).await;
+    let (far, info) =
+        (Some(super::rig::START + secs(100)), store::NodeInfo::new("other".into(), secs(1_000)));
+    rig.heartbeat(store::Heartbeat { now: far, node: info, beats: Vec::new() }).await.unwrap();
+    let (node, lease) = ("other".into(), secs(1_000));
+    rig.rescue(store::Rescue { now: far, node, lease, lanes_max: 10, ticket: 0 }).await.unwrap();
+    pass(secs(20)).await;
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    pass(secs(20)).await;
+    let second = alive().await;
+    assert_ne!(second, first);
+    assert_eq!(log.len(), 0, "it is quiet still");
+    rig.command_node(&second, store::Command::Resume).await.unwrap();
+    log.reaches(1).await;
+    running.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_id_whose_first_heartbeat_fails_is_taken_in_the_end() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let running = Running::start(until_told(&rig, &log));
+    pass(secs(1)).await;
+    let info = store::NodeInfo::new("other".into(), secs(1_000));
+    let far = Some(super::rig::START + secs(100));
+    rig.heartbeat(store::Heartbeat { now: far, node: info, beats: Vec::new() }).await.unwrap();
+    let (node, lease) = ("other".into(), secs(1_000));
+    rig.rescue(store::Rescue { now: far, node, lease, lanes_max: 10, ticket: 0 }).await.unwrap();
+    rig.faults.failed_names.store(1, Ordering::SeqCst);
+    pass(secs(30)).await;
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    log.reaches(1).await;
+    running.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn l8_what_a_dead_node_held_is_taken_over_as_a_crash() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &1).unwrap()).await;
+    assert_eq!(rig.claim_as("dead", "mail", secs(10)).await.len(), 1);
+    let written = log.clone();
+    let running =
+        Running::start(engine(&rig).worker("mail", move |batch: Batch<u32>, _: Context| {
+            let turn = batch.lanes()[0].turn();
+            written.add(format!("crashes {} attempt {}", turn.crashes, turn.attempt()));
+            async { Ok(()) }
+        }));
+    log.reaches(1).await;
+    let summary = running.stop().await;
+    assert_eq!(log.lines(), ["crashes 1 attempt 2"]);
+    assert_eq!((summary.rescued, summary.failed, summary.done), (1, 0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_killed_engine_s_jobs_run_elsewhere_and_its_prefetch_too() {
+    let (rig, log) = (Rig::new(), Log::default());
+    for i in 0..100 {
+        rig.push(Job::new("mail", &i).unwrap()).await;
+    }
+    let first = Running::start(until_told(&rig, &log));
+    log.reaches(4).await;
+    first.kill();
+    let done = Log::default();
+    let written = done.clone();
+    let second =
+        Running::start(engine(&rig).worker("mail", move |batch: Batch<u32>, _: Context| {
+            written.add(batch.lanes()[0].payloads()[0].to_string());
+            async { Ok(()) }
+        }));
+    done.reaches(100).await;
+    pass(secs(1)).await;
+    let summary = second.stop().await;
+    assert_eq!((summary.done, summary.rescued), (100, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_with_a_crash_behind_it_gets_its_turn_under_load() {
+    let (rig, log) = (Rig::new(), Log::default());
+    // Due again when it was taken over, and so behind the backlog but for its priority.
+    let crashed = rig.push(Job::new("mail", &0).unwrap().priority(1)).await;
+    rig.claim_as("dead", "mail", secs(10)).await;
+    pass(secs(60)).await;
+    for i in 1..20_000 {
+        rig.push(Job::new("mail", &i).unwrap()).await;
+    }
+    let written = log.clone();
+    let running =
+        Running::start(engine(&rig).worker("mail", move |batch: Batch<u32>, _: Context| {
+            let (log, number) = (written.clone(), batch.lanes()[0].payloads()[0]);
+            async move {
+                pass(Duration::from_millis(5)).await;
+                if number == 0 {
+                    log.add("the crashed one");
+                }
+                Ok(())
+            }
+        }));
+    log.reaches(1).await;
+    let stats = rig.stats(None).await.unwrap();
+    assert!(stats[0].jobs > 1_000, "the backlog was gone before: {}", stats[0].jobs);
+    assert_eq!(rig.state(crashed).await, None);
+    running.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_whose_claim_a_person_released_is_told_with_a_heartbeat() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("mail", &1).unwrap()).await;
+    let running = Running::start(until_told(&rig, &log).concurrency(1));
+    log.reaches(1).await;
+    let page = store::LaneQuery {
+        queue: "mail".into(),
+        key: None,
+        claimed: true,
+        order: store::LaneOrder::Age,
+        after: None,
+        rows_max: 1,
+    };
+    let lane = rig.lanes(page).await.unwrap().rows.remove(0).lane;
+    let claims = store::ClaimSelection::Lane(lane);
+    assert_eq!(store::release_claims(&rig, claims).await.unwrap(), 1);
+    // Twice a heartbeat: it names what has run for longer than one.
+    pass(secs(11)).await;
+    log.reaches(3).await;
+    assert_eq!(log.lines()[1..3], ["told", "start 2"]);
+    let summary = running.stop().await;
+    assert_eq!(summary.stale, 1);
+    assert_eq!(rig.state(id).await, Some(JobState::Queued));
+}

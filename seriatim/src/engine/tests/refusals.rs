@@ -1,0 +1,124 @@
+//! A store that refuses single turns and queues, for reasons that will not pass.
+
+use std::sync::atomic::Ordering;
+
+use super::rig::{Log, Rig, Running, engine, pass, secs};
+use crate::contract::{JobState, Store, Trouble, TroubleKind};
+use crate::*;
+
+async fn troubles(rig: &Rig) -> Vec<Trouble> {
+    rig.nodes().await.unwrap().pop().unwrap().info.troubles
+}
+
+fn logging(builder: EngineBuilder, queue: &'static str, log: &Log) -> EngineBuilder {
+    let log = log.clone();
+    builder.worker(queue, move |batch: Batch<u32>, _: Context| {
+        log.add(format!("{queue} {}", batch.lanes()[0].payloads()[0]));
+        async { Ok(()) }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_the_store_refuses_to_settle_is_put_aside_and_stops_nothing() {
+    for kind in [ErrorKind::Internal, ErrorKind::Corrupt, ErrorKind::Invalid] {
+        let (rig, log) = (Rig::new(), Log::default());
+        let mut ids = Vec::new();
+        for i in 0..40 {
+            ids.push(rig.push(Job::new("mail", &i).unwrap()).await);
+        }
+        rig.faults.refuses_to_settle(ids[7], kind);
+        let running = Running::start(logging(engine(&rig), "mail", &log));
+        log.reaches(40).await;
+        pass(secs(1)).await;
+        for (place, id) in ids.iter().enumerate() {
+            let expected = (place == 7).then_some(JobState::Running);
+            assert_eq!(rig.state(*id).await, expected, "{kind:?}: job {place}");
+        }
+        let before = rig.faults.settles.load(Ordering::SeqCst);
+        pass(secs(25)).await;
+        let tries = rig.faults.settles.load(Ordering::SeqCst) - before;
+        assert!(tries <= 1, "{kind:?}: it is not tried all the time, but {tries} times");
+        let told = troubles(&rig).await;
+        let told: Vec<_> = told.iter().map(|one| (one.kind, one.queue.as_deref())).collect();
+        assert_eq!(told, [(TroubleKind::SettlesPutAside, Some("mail"))], "{kind:?}");
+        for i in 0..5_000 {
+            rig.push(Job::new("mail", &(100 + i)).unwrap()).await;
+        }
+        log.reaches(5_040).await;
+        rig.faults.settles_all();
+        pass(secs(65)).await;
+        assert_eq!(rig.state(ids[7]).await, None, "{kind:?}: it is settled in the end");
+        assert_eq!(troubles(&rig).await, [], "{kind:?}");
+        let summary = running.stop().await;
+        assert_eq!((summary.done, summary.unsettled), (5_040, 0), "{kind:?}");
+        assert_eq!(log.len(), 5_040, "{kind:?}: nothing ran twice");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_put_aside_is_tried_once_more_when_the_engine_stops() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("mail", &1).unwrap()).await;
+    rig.faults.refuses_to_settle(id, ErrorKind::Internal);
+    let running = Running::start(logging(engine(&rig), "mail", &log));
+    log.reaches(1).await;
+    pass(secs(1)).await;
+    rig.faults.settles_all();
+    let summary = running.stop().await;
+    assert_eq!((summary.done, summary.unsettled), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_of_which_the_store_refuses_claims_keeps_no_other_waiting() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.faults.refuses_to_claim("bad", usize::MAX);
+    let builder = logging(logging(engine(&rig), "bad", &log), "good", &log);
+    let running = Running::start(builder);
+    for i in 0..50 {
+        rig.push(Job::new("bad", &i).unwrap()).await;
+        rig.push(Job::new("good", &i).unwrap()).await;
+    }
+    let began = tokio::time::Instant::now();
+    log.reaches(50).await;
+    assert!(began.elapsed() < secs(1), "after {:?}", began.elapsed());
+    pass(secs(6)).await;
+    let told = troubles(&rig).await;
+    let told: Vec<_> = told.iter().map(|one| (one.kind, one.about.as_str())).collect();
+    assert_eq!(told, [(TroubleKind::ClaimsPutAside, "bad")]);
+    let before = rig.faults.claims.load(Ordering::SeqCst);
+    pass(secs(20)).await;
+    let claims = rig.faults.claims.load(Ordering::SeqCst) - before;
+    assert!(claims < 50, "it is not asked all the time, but {claims} times");
+    rig.faults.claims_all();
+    pass(secs(65)).await;
+    assert_eq!(log.len(), 100);
+    assert_eq!(troubles(&rig).await, []);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lanes_that_can_be_claimed_by_smaller_claims_are() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.faults.refuses_to_claim("bad", 3);
+    for i in 0..50 {
+        rig.push(Job::new("bad", &i).unwrap()).await;
+    }
+    let running = Running::start(logging(engine(&rig).concurrency(40), "bad", &log));
+    let began = tokio::time::Instant::now();
+    log.reaches(50).await;
+    assert!(began.elapsed() < secs(20), "after {:?}", began.elapsed());
+    assert_eq!(running.stop().await.done, 50);
+}
+
+/// The store took the lanes, and then broke: what it took is looked for before anything else is claimed.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_fails_half_way_leaves_nothing_held() {
+    let (rig, log) = (Rig::new(), Log::default());
+    for i in 0..5 {
+        rig.push(Job::new("mail", &i).unwrap()).await;
+    }
+    rig.faults.broken_claims.store(1, Ordering::SeqCst);
+    let running = Running::start(logging(engine(&rig), "mail", &log));
+    log.reaches(5).await;
+    assert_eq!(running.stop().await.done, 5);
+}

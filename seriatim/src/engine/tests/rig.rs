@@ -1,0 +1,429 @@
+//! A memory store that lives in tokio's time and fails on demand, and an engine on it.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::contract::*;
+use crate::engine::{Engine, EngineBuilder, Summary};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::job::Job;
+use crate::model::turn::Turn;
+use crate::stores::Memory;
+
+/// The store's clock at the start of a test.
+pub(super) const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+
+/// Whoever claims so often spins: it gets no answer, so that its test fails instead of hanging.
+const CLAIMS_MAX: usize = 100_000;
+
+/// What goes wrong.
+#[derive(Default)]
+pub(super) struct Faults {
+    /// Every call fails.
+    pub(super) down: AtomicBool,
+    /// Heartbeats fail.
+    pub(super) no_beats: AtomicBool,
+    /// So many claims are carried out, and their answers lost.
+    pub(super) lost_claims: AtomicUsize,
+    /// The same for settles.
+    pub(super) lost_settles: AtomicUsize,
+    /// The same for rescues.
+    pub(super) lost_rescues: AtomicUsize,
+    /// So many first heartbeats of a node fail.
+    pub(super) failed_names: AtomicUsize,
+    /// Calls get no answer.
+    pub(super) hangs: AtomicBool,
+    /// Claims of more lanes go as two; 0: never.
+    pub(super) claim_split: AtomicUsize,
+    /// How many heartbeats were sent.
+    pub(super) beats: AtomicUsize,
+    /// How many claims were made.
+    pub(super) claims: AtomicUsize,
+    /// How many declarations were made.
+    pub(super) declares: AtomicUsize,
+    /// How many pushes were made.
+    pub(super) pushes: AtomicUsize,
+    /// So many claims are carried out, and then fail for a reason that will not pass.
+    pub(super) broken_claims: AtomicUsize,
+    /// How many settles were made.
+    pub(super) settles: AtomicUsize,
+    /// Batches with this job are refused.
+    refused: Mutex<Option<(JobId, ErrorKind)>>,
+    /// Claims of this queue are refused that are of more lanes, or of all if there is no limit.
+    unclaimable: Mutex<Option<(&'static str, usize)>>,
+    /// The turns that were handed out, by lane, and their jobs.
+    taken: Mutex<std::collections::HashMap<LaneId, JobId>>,
+    /// This call panics.
+    panics: Mutex<Option<&'static str>>,
+    /// The largest number of lanes that one claim asked for.
+    pub(super) lanes_asked: AtomicUsize,
+}
+
+impl Faults {
+    /// From now on no batch is settled with the turn of this job in it.
+    pub(super) fn refuses_to_settle(&self, job: JobId, kind: ErrorKind) {
+        *self.refused.lock().unwrap() = Some((job, kind));
+    }
+
+    pub(super) fn settles_all(&self) {
+        *self.refused.lock().unwrap() = None;
+    }
+
+    /// From now on claims of a queue fail; those of so few lanes do not.
+    pub(super) fn refuses_to_claim(&self, queue: &'static str, but: usize) {
+        let but = if but == usize::MAX { 0 } else { but };
+        *self.unclaimable.lock().unwrap() = Some((queue, but));
+    }
+
+    pub(super) fn claims_all(&self) {
+        *self.unclaimable.lock().unwrap() = None;
+    }
+
+    fn check_settle(&self, settle: &Settle) -> Result<()> {
+        self.settles.fetch_add(1, Ordering::SeqCst);
+        let (refused, taken) = (self.refused.lock().unwrap(), self.taken.lock().unwrap());
+        match *refused {
+            Some((job, kind))
+                if settle.turns.iter().any(|turn| taken.get(&turn.lane) == Some(&job)) =>
+            {
+                Err(Error::new(kind, "it cannot be settled"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_claim(&self, claim: &Claim) -> Result<()> {
+        match *self.unclaimable.lock().unwrap() {
+            Some((queue, most)) if queue == &*claim.queue && claim.lanes_max > most => {
+                Err(Error::new(ErrorKind::Internal, "it cannot be claimed"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// From now on this call panics.
+    pub(super) fn panics(&self, call: &'static str) {
+        *self.panics.lock().unwrap() = Some(call);
+    }
+
+    fn may_panic(&self, call: &str) {
+        let panics = *self.panics.lock().unwrap();
+        assert!(panics != Some(call), "the store panics in {call}");
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Rig {
+    inner: Memory,
+    origin: Instant,
+    pub(super) faults: Arc<Faults>,
+}
+
+impl Rig {
+    pub(super) fn new() -> Self {
+        Self { inner: Memory::new(), origin: Instant::now(), faults: Arc::default() }
+    }
+
+    pub(super) fn shared(&self) -> SharedStore {
+        Arc::new(self.clone())
+    }
+
+    pub(super) async fn push(&self, job: Job) -> JobId {
+        let pushed = Store::push(self, Push { now: None, jobs: vec![job] }).await.unwrap();
+        pushed[0].job_id
+    }
+
+    pub(super) async fn store_declared(&self, queue: crate::model::queue::Queue) {
+        self.declare(Declare { now: None, queues: vec![queue] }).await.unwrap();
+    }
+
+    pub(super) async fn state(&self, id: JobId) -> Option<JobState> {
+        self.inner.job(id).await.unwrap().map(|view| view.state)
+    }
+
+    pub(super) async fn error(&self, id: JobId) -> String {
+        let view = self.inner.job(id).await.unwrap().unwrap();
+        view.error.map(|e| e.to_string()).unwrap_or_default()
+    }
+
+    /// A node that claims and then does nothing more.
+    pub(super) async fn claim_as(&self, node: &str, queue: &str, ttl: Duration) -> Vec<Turn> {
+        let id = NodeId::from(node);
+        let info = NodeInfo::new(id.clone(), ttl);
+        let beat = Heartbeat { now: None, node: info, beats: Vec::new() };
+        self.heartbeat(beat).await.unwrap();
+        let request = Claim {
+            now: None,
+            queue: queue.into(),
+            shard: None,
+            node: id,
+            node_name: None,
+            groups: Vec::new(),
+            lanes_max: 100,
+            crashed_max: 100,
+            bytes_max: None,
+            lease: Lease::Node { ttl },
+            declared: false,
+            ticket: 0,
+        };
+        self.claim(request).await.unwrap().turns
+    }
+
+    fn at(&self, now: Option<Timestamp>) -> Timestamp {
+        now.unwrap_or_else(|| START + self.origin.elapsed())
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.faults.down.load(Ordering::SeqCst) {
+            true => Err(Error::new(ErrorKind::Unavailable, "the store is down")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Takes one from a counter, if there is one to take.
+fn take(counter: &AtomicUsize) -> bool {
+    counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok()
+}
+
+fn lost<T>() -> Result<T> {
+    Err(Error::new(ErrorKind::Unavailable, "the answer was lost"))
+}
+
+#[async_trait]
+impl Store for Rig {
+    fn capabilities(&self) -> Capabilities {
+        let share = self.faults.claim_split.load(Ordering::SeqCst);
+        Capabilities { claim_split: (share > 0).then_some(share), ..self.inner.capabilities() }
+    }
+    async fn now(&self) -> Result<Timestamp> {
+        self.check()?;
+        if self.faults.hangs.load(Ordering::SeqCst) {
+            return std::future::pending().await;
+        }
+        Ok(self.at(None))
+    }
+    async fn migrate(&self) -> Result<()> {
+        self.inner.migrate().await
+    }
+    async fn check(&self) -> Result<()> {
+        self.inner.check().await
+    }
+    async fn secret(&self, offered: Secret) -> Result<Secret> {
+        self.inner.secret(offered).await
+    }
+    async fn declare(&self, r: Declare) -> Result<()> {
+        self.faults.declares.fetch_add(1, Ordering::SeqCst);
+        self.inner.declare(Declare { now: Some(self.at(r.now)), ..r }).await
+    }
+    async fn push(&self, r: Push) -> Result<Vec<Pushed>> {
+        self.check()?;
+        self.faults.pushes.fetch_add(1, Ordering::SeqCst);
+        // A store takes a while; in it others may join the line.
+        tokio::task::yield_now().await;
+        self.inner.push(Push { now: Some(self.at(r.now)), ..r }).await
+    }
+    async fn claim(&self, r: Claim) -> Result<Claimed> {
+        self.faults.may_panic("claim");
+        self.check()?;
+        if self.faults.claims.fetch_add(1, Ordering::SeqCst) >= CLAIMS_MAX {
+            return std::future::pending().await;
+        }
+        self.faults.check_claim(&r)?;
+        self.faults.lanes_asked.fetch_max(r.lanes_max, Ordering::SeqCst);
+        let claimed = self.inner.claim(Claim { now: Some(self.at(r.now)), ..r }).await?;
+        let jobs = claimed.turns.iter().map(|turn| (turn.lane, turn.jobs[0].id));
+        self.faults.taken.lock().unwrap().extend(jobs);
+        if !claimed.turns.is_empty() && take(&self.faults.broken_claims) {
+            Err(Error::new(ErrorKind::Internal, "the script broke half way"))
+        } else if !claimed.turns.is_empty() && take(&self.faults.lost_claims) {
+            lost()
+        } else {
+            Ok(claimed)
+        }
+    }
+    async fn settle(&self, r: Settle) -> Result<Vec<Settled>> {
+        self.faults.may_panic("settle");
+        self.check()?;
+        self.faults.check_settle(&r)?;
+        let settled = self.inner.settle(Settle { now: Some(self.at(r.now)), ..r }).await?;
+        if take(&self.faults.lost_settles) { lost() } else { Ok(settled) }
+    }
+    async fn heartbeat(&self, r: Heartbeat) -> Result<Pulse> {
+        self.faults.may_panic("heartbeat");
+        self.faults.beats.fetch_add(1, Ordering::SeqCst);
+        self.check()?;
+        if self.faults.no_beats.load(Ordering::SeqCst) {
+            return lost();
+        }
+        let known = self.inner.nodes().await?.iter().any(|node| node.info.id == r.node.id);
+        if !known && take(&self.faults.failed_names) {
+            return lost();
+        }
+        self.inner.heartbeat(Heartbeat { now: Some(self.at(r.now)), ..r }).await
+    }
+    async fn rescue(&self, r: Rescue) -> Result<Vec<Turn>> {
+        self.faults.may_panic("rescue");
+        self.check()?;
+        let turns = self.inner.rescue(Rescue { now: Some(self.at(r.now)), ..r }).await?;
+        if !turns.is_empty() && take(&self.faults.lost_rescues) { lost() } else { Ok(turns) }
+    }
+    async fn release(&self, r: Release) -> Result<Vec<Turn>> {
+        self.inner.release(Release { now: Some(self.at(r.now)), ..r }).await
+    }
+    async fn give_up(&self, r: GiveUp) -> Result<()> {
+        self.check()?;
+        self.inner.give_up(r).await
+    }
+    async fn sweep(&self, r: Sweep) -> Result<Swept> {
+        self.check()?;
+        self.inner.sweep(Sweep { now: Some(self.at(r.now)), ..r }).await
+    }
+    async fn cancel(&self, r: Cancel) -> Result<Vec<Cancelled>> {
+        self.inner.cancel(Cancel { now: Some(self.at(r.now)), ..r }).await
+    }
+    async fn requeue(&self, r: Selected) -> Result<Acted> {
+        self.inner.requeue(Selected { now: Some(self.at(r.now)), ..r }).await
+    }
+    async fn delete_dead(&self, r: Selected) -> Result<Acted> {
+        self.inner.delete_dead(Selected { now: Some(self.at(r.now)), ..r }).await
+    }
+    async fn act(&self, r: Act) -> Result<Acted> {
+        self.inner.act(Act { now: Some(self.at(r.now)), ..r }).await
+    }
+    async fn amend(&self, r: Amend) -> Result<()> {
+        self.inner.amend(Amend { now: Some(self.at(r.now)), ..r }).await
+    }
+    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
+        self.inner.pause_queue(queue, paused).await
+    }
+    async fn delete_queue(&self, r: DeleteQueue) -> Result<Acted> {
+        self.inner.delete_queue(r).await
+    }
+    async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {
+        self.inner.reshard(queue, shards).await
+    }
+    async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
+        self.inner.command_node(node, command).await
+    }
+    async fn declare_dead(&self, r: DeclareDead) -> Result<bool> {
+        self.inner.declare_dead(DeclareDead { now: Some(self.at(r.now)), ..r }).await
+    }
+    async fn lead(&self, r: Lead) -> Result<bool> {
+        self.inner.lead(Lead { now: Some(self.at(r.now)), ..r }).await
+    }
+    async fn due(&self, r: DueQuery) -> Result<Vec<SourceDue>> {
+        self.check()?;
+        self.inner.due(DueQuery { now: Some(self.at(r.now)), ..r }).await
+    }
+    async fn queues(&self) -> Result<Vec<QueueView>> {
+        self.check()?;
+        self.inner.queues().await
+    }
+    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        self.inner.stats(Some(self.at(now))).await
+    }
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+        self.check()?;
+        self.inner.lanes(query).await
+    }
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
+        self.inner.jobs(query).await
+    }
+    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
+        self.inner.job(id).await
+    }
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        self.check()?;
+        self.inner.turn(lane, token).await
+    }
+    async fn nodes(&self) -> Result<Vec<NodeView>> {
+        self.inner.nodes().await
+    }
+    fn wakeups(&self) -> Wakeups {
+        self.inner.wakeups()
+    }
+    async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+}
+
+/// An engine that runs until it is stopped.
+pub(super) struct Running {
+    stop: oneshot::Sender<()>,
+    engine: JoinHandle<Result<Summary>>,
+}
+
+impl Running {
+    pub(super) fn start(builder: EngineBuilder) -> Self {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let engine = tokio::spawn(builder.run_until(stopped));
+        Self { stop, engine }
+    }
+
+    /// Stops it, and answers what it did.
+    pub(super) async fn stop(self) -> Summary {
+        self.stop.send(()).unwrap();
+        self.engine.await.unwrap().unwrap()
+    }
+
+    /// Ends it as if its process had been killed.
+    pub(super) fn kill(self) {
+        self.engine.abort();
+    }
+}
+
+/// An engine on the rig, with short times.
+pub(super) fn engine(rig: &Rig) -> EngineBuilder {
+    Engine::builder(rig.shared())
+        .lease(Duration::from_secs(30))
+        .heartbeat(Duration::from_secs(5))
+        .concurrency(4)
+}
+
+/// What handlers write down.
+#[derive(Clone, Default)]
+pub(super) struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    pub(super) fn add(&self, line: impl Into<String>) {
+        self.0.lock().unwrap().push(line.into());
+    }
+
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    /// Waits until there are so many lines; paused time passes meanwhile.
+    pub(super) async fn reaches(&self, count: usize) {
+        let patience = Duration::from_secs(3_600);
+        let waiting = async {
+            while self.len() < count {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let reached = tokio::time::timeout(patience, waiting).await;
+        assert!(reached.is_ok(), "only {:?}", self.lines());
+    }
+}
+
+/// Lets paused time pass.
+pub(super) async fn pass(length: Duration) {
+    tokio::time::sleep(length).await;
+}
+
+pub(super) fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}

@@ -1,0 +1,160 @@
+//! Jobs in steps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::rig::{Log, Rig, Running, engine, pass, secs};
+use crate::contract::{Cancel, JobState, Store};
+use crate::*;
+
+/// Three steps that write themselves down; the second misbehaves as long as it is told to.
+fn pipeline(log: &Log, bad: &Arc<AtomicBool>, how: fn() -> bool) -> Worker {
+    let (log, bad) = (log.clone(), bad.clone());
+    Worker::new("etl", move |batch: Batch<u32>, call: Context| {
+        let (log, bad) = (log.clone(), bad.clone());
+        async move {
+            let lane = &batch.lanes()[0];
+            let mut steps = call.steps(lane).await?;
+            let rows: Vec<u32> = steps
+                .run("extract", || async {
+                    log.add("extract");
+                    Ok(vec![1, 2, 3])
+                })
+                .await?;
+            let sum: u32 = steps
+                .run("transform", || async {
+                    log.add("transform");
+                    if bad.load(Ordering::SeqCst) {
+                        if how() {
+                            return Err("no memory".into());
+                        }
+                        std::future::pending::<()>().await;
+                    }
+                    Ok(rows.iter().sum())
+                })
+                .await?;
+            steps
+                .run("load", || async {
+                    log.add(format!("load {sum}"));
+                    Ok(())
+                })
+                .await
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn d12_a_failed_pipeline_goes_on_at_the_step_that_failed() {
+    let (rig, log, bad) = (Rig::new(), Log::default(), Arc::new(AtomicBool::new(true)));
+    rig.push(Job::new("etl", &7).unwrap()).await;
+    let running = Running::start(engine(&rig).with(pipeline(&log, &bad, || true)));
+    log.reaches(2).await;
+    bad.store(false, Ordering::SeqCst);
+    log.reaches(4).await;
+    let summary = running.stop().await;
+    assert_eq!(log.lines(), ["extract", "transform", "transform", "load 6"]);
+    assert_eq!((summary.done, summary.failed), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d12_a_pipeline_whose_node_died_goes_on_elsewhere_at_the_last_finished_step() {
+    let (rig, log, bad) = (Rig::new(), Log::default(), Arc::new(AtomicBool::new(true)));
+    rig.push(Job::new("etl", &7).unwrap()).await;
+    let doomed = Running::start(engine(&rig).with(pipeline(&log, &bad, || false)));
+    log.reaches(2).await;
+    doomed.kill();
+    bad.store(false, Ordering::SeqCst);
+    let other = Running::start(engine(&rig).with(pipeline(&log, &bad, || false)));
+    log.reaches(4).await;
+    let summary = other.stop().await;
+    assert_eq!(log.lines(), ["extract", "transform", "transform", "load 6"]);
+    assert_eq!(summary.rescued, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d4_a_cancelled_pipeline_ends_before_its_next_step() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("etl", &7).unwrap().max_retries(0)).await;
+    let written = log.clone();
+    let worker = Worker::new("etl", move |batch: Batch<u32>, call: Context| {
+        let log = written.clone();
+        async move {
+            let mut steps = call.steps(&batch.lanes()[0]).await?;
+            for name in ["one", "two", "three"] {
+                steps
+                    .run(name, || async {
+                        log.add(name);
+                        pass(secs(10)).await;
+                        Ok(())
+                    })
+                    .await?;
+            }
+            Ok(())
+        }
+    });
+    let running = Running::start(engine(&rig).with(worker));
+    log.reaches(1).await;
+    rig.cancel(Cancel { now: None, jobs: vec![id] }).await.unwrap();
+    pass(secs(120)).await;
+    running.stop().await;
+    assert_eq!(log.lines(), ["one"]);
+    // No record is kept of it in this queue, and it did not fail.
+    assert!(rig.job(id).await.unwrap().is_none_or(|job| job.state == JobState::Canceled));
+}
+
+#[tokio::test(start_paused = true)]
+async fn d16_a_stopping_node_leaves_a_pipeline_between_two_steps_to_others() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("etl", &7).unwrap()).await;
+    let worker = |log: &Log| {
+        let log = log.clone();
+        Worker::new("etl", move |batch: Batch<u32>, call: Context| {
+            let log = log.clone();
+            async move {
+                let mut steps = call.steps(&batch.lanes()[0]).await?;
+                for name in ["one", "two", "three"] {
+                    steps
+                        .run(name, || async {
+                            log.add(name);
+                            pass(secs(3)).await;
+                            Ok(())
+                        })
+                        .await?;
+                }
+                Ok(())
+            }
+        })
+    };
+    let first = Running::start(engine(&rig).with(worker(&log)));
+    log.reaches(1).await;
+    let summary = first.stop().await;
+    assert_eq!((summary.put_off, summary.failed, log.len()), (1, 0, 1));
+    let second = Running::start(engine(&rig).with(worker(&log)));
+    log.reaches(3).await;
+    let summary = second.stop().await;
+    // The last step was under way: it may end, and nothing is left.
+    assert_eq!(summary.done, 1);
+    assert_eq!(log.lines(), ["one", "two", "three"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn d12_results_too_large_to_keep_fail_with_the_name_of_the_step() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let id = rig.push(Job::new("etl", &7).unwrap().max_retries(0)).await;
+    let written = log.clone();
+    let worker = Worker::new("etl", move |batch: Batch<u32>, call: Context| {
+        let log = written.clone();
+        async move {
+            let mut steps = call.steps(&batch.lanes()[0]).await?;
+            log.add("begun");
+            steps.run("extract", || async { Ok("x".repeat(100_000)) }).await?;
+            Ok(())
+        }
+    });
+    let running = Running::start(engine(&rig).with(worker));
+    log.reaches(1).await;
+    pass(secs(1)).await;
+    running.stop().await;
+    let error = rig.job(id).await.unwrap().unwrap().error.unwrap();
+    assert!(error.contains("\"extract\": the results have 1000"), "{error}");
+}

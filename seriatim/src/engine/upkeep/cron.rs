@@ -1,0 +1,131 @@
+//! Pushes what the clock asks for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::contract::{Push, QueueView};
+use crate::cron::{Cron, Missed};
+use crate::engine::core::Core;
+use crate::engine::limits::{CRON_LATE_MARGIN, CRON_LOOK_BACK_MAX, CRON_REMEMBERED_MIN};
+use crate::engine::outage::Pauses;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::queue::{Mode, Queue};
+
+/// Most missed ticks that are caught up with.
+const CATCH_UP_MAX: usize = 100;
+/// The longest sleep: the clock of the store may be set, or that of this machine.
+const SLEEP_MAX: Duration = Duration::from_secs(30);
+
+/// Refuses entries whose queues forget too soon which ticks have been pushed.
+pub(in crate::engine) fn check(core: &Core, queues: &[QueueView]) -> Result<()> {
+    core.hooks.crons.iter().try_for_each(|cron| window(cron, queues).map(drop))
+}
+
+/// Pushes the jobs of one entry at its ticks.
+pub(in crate::engine) async fn run(core: Arc<Core>, cron: Cron) {
+    let mut last = core.store_now();
+    for tick in missed(&core, &cron, last).await {
+        push(&core, &cron, tick).await;
+    }
+    while let Some(tick) = cron.next_after(last) {
+        loop {
+            let wait = core.until(tick);
+            if wait.is_zero() {
+                break;
+            }
+            tokio::time::sleep(wait.min(SLEEP_MAX)).await;
+        }
+        if core.phases.is_draining() {
+            return;
+        }
+        push(&core, &cron, tick).await;
+        last = tick;
+    }
+    tracing::warn!(%cron, "this schedule has no next time: it is not looked at any more");
+    core.phases.draining().await;
+}
+
+/// How late a tick may still be pushed. What makes it run once is that the store knows the key of
+/// a tick that was pushed before; so nobody may push one that the store might have forgotten. The
+/// key was written at the tick at the earliest, and is known for the queue's `idempotency_ttl`.
+fn window(cron: &Cron, queues: &[QueueView]) -> Result<Duration> {
+    let known = queues.iter().find(|view| view.queue.name == cron.queue());
+    let remembered = match known {
+        Some(view) => view.queue.idempotency_ttl,
+        // The push creates it with the defaults.
+        None => Queue::new(cron.queue(), Mode::Parallel).idempotency_ttl,
+    };
+    if remembered < CRON_REMEMBERED_MIN {
+        let message = format!(
+            "of queue {:?} is {}: it must be at least {}, so that each tick of {cron} is run once",
+            cron.queue(),
+            crate::model::duration::format(remembered),
+            crate::model::duration::format(CRON_REMEMBERED_MIN),
+        );
+        return Err(Error::invalid("idempotency_ttl", message));
+    }
+    Ok(remembered.saturating_sub(CRON_LATE_MARGIN).min(CRON_LOOK_BACK_MAX))
+}
+
+async fn missed(core: &Core, cron: &Cron, now: Timestamp) -> Vec<Timestamp> {
+    let most = match cron.catches_up() {
+        Missed::Skip => return Vec::new(),
+        Missed::Latest => 1,
+        Missed::All => CATCH_UP_MAX,
+    };
+    let Some(window) = until_told(core, cron, || look_back(core, cron)).await else {
+        return Vec::new();
+    };
+    let next = |tick: &Timestamp| cron.next_after(*tick).filter(|next| *next <= now);
+    let first = cron.next_after(now - window).filter(|tick| *tick <= now);
+    let mut ticks: Vec<Timestamp> = std::iter::successors(first, next).collect();
+    ticks.split_off(ticks.len().saturating_sub(most))
+}
+
+async fn look_back(core: &Core, cron: &Cron) -> Result<Duration> {
+    window(cron, &core.store.queues().await?)
+}
+
+/// Pushes the job of a tick, until the store has taken it or it is too late for it.
+async fn push(core: &Core, cron: &Cron, tick: Timestamp) {
+    until_told(core, cron, || attempt(core, cron, tick)).await;
+}
+
+/// Asks the store for everything anew: a machine that slept knows neither the time nor the queue.
+async fn attempt(core: &Core, cron: &Cron, tick: Timestamp) -> Result<()> {
+    let window = look_back(core, cron).await?;
+    let late = core.store.now().await?.since(tick);
+    if late >= window {
+        let late = crate::model::duration::format(Duration::from_secs(late.as_secs()));
+        tracing::warn!(%cron, late, "skipped a tick: the store may no longer know whether it has run");
+        return Ok(());
+    }
+    let jobs = vec![cron.job_at(tick)];
+    core.store.push(Push { now: None, jobs }).await.map(drop)
+}
+
+/// Repeats what the store could not answer. `None` when it refused.
+async fn until_told<T, F>(core: &Core, cron: &Cron, ask: impl Fn() -> F) -> Option<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let mut pauses = Pauses::default();
+    loop {
+        match ask().await {
+            Ok(told) => {
+                core.outage.succeeded();
+                return Some(told);
+            }
+            Err(error) if error.is_transient() => {
+                core.outage.failed("pushing by the clock", &error);
+            }
+            Err(error) => {
+                let full = error.kind() == ErrorKind::Full;
+                tracing::error!(%cron, %error, full, "the job of this tick was refused");
+                return None;
+            }
+        }
+        tokio::time::sleep(pauses.next()).await;
+    }
+}

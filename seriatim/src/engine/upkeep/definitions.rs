@@ -1,0 +1,33 @@
+//! The queues that this engine declares: it keeps them in the store as they are here.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::lock::lock;
+use crate::model::queue::Queue;
+
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Definitions {
+    pub(super) queues: Vec<Queue>,
+    /// Those that the store does not have as they are here, and when that was logged last.
+    pub(super) waiting: Mutex<BTreeMap<String, Instant>>,
+    /// Rung when a queue must be declared again.
+    pub(super) lost: Notify,
+}
+
+impl Definitions {
+    pub(in crate::engine) fn new(queues: Vec<Queue>) -> Self {
+        Self { queues, ..Self::default() }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Queue> {
+        self.queues.iter().find(|queue| queue.name == name)
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        !lock(&self.waiting).is_empty()
+    }
+}

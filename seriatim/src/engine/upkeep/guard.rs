@@ -1,0 +1,35 @@
+//! Ends handlers before the lease of their claims does, when heartbeats fail.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::core::Core;
+use crate::handler::control::Stop;
+
+/// The longest time between two looks.
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
+
+/// Watches the monotonic clock until the engine ends. A task of its own: the heartbeat may hang in
+/// the very store call that makes the lease run out.
+pub(in crate::engine) async fn run(core: Arc<Core>) {
+    loop {
+        tokio::time::sleep(step(&core)).await;
+        let now = Instant::now();
+        let told =
+            core.running.stop(Stop::LeaseLost, |call| core.lease.end(core.ttl(&call.queue)) <= now);
+        if told > 0 {
+            tracing::warn!(
+                calls = told,
+                "no heartbeat came through for too long: handlers are told to end before their lease does"
+            );
+        }
+    }
+}
+
+fn step(core: &Core) -> Duration {
+    let own = core.sources.iter().filter_map(|source| source.definition()?.lease);
+    let shortest = own.chain([core.settings.lease]).min().unwrap_or(core.settings.lease);
+    (shortest / 20).clamp(Duration::from_millis(1), LOOK_EVERY_MAX)
+}

@@ -1,0 +1,173 @@
+//! Upkeep that any node may do: taking over what dead nodes held, and sweeping what has outlived
+//! its time.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::contract::{Lead, QueueView, Rescue, Settled, Sweep};
+use crate::engine::call::exhausted::announce;
+use crate::engine::claim::fetch::may_have_been_done;
+use crate::engine::claim::source::Source;
+use crate::engine::core::Core;
+use crate::engine::limits::{DEFINITIONS_EVERY, RESCUE_LANES_MAX, SWEEP_EVERY, SWEEP_ROWS_MAX};
+use crate::engine::settle::settler::{keep_refused, send};
+use crate::engine::upkeep::takeover::Neighbours;
+use crate::model::clock::Timestamp;
+use crate::model::error::{ErrorKind, Result};
+use crate::model::queue::{Mode, Queue};
+use crate::model::settle::{Settlement, crash};
+use crate::model::turn::Turn;
+
+/// What is kept with a job or lane whose holder has lost it.
+const WHY: &str = "its process died or lost its lease";
+
+/// Takes care until the engine ends.
+pub(in crate::engine) async fn run(core: Arc<Core>) {
+    let (swept, defined) = (Instant::now(), Instant::now());
+    let mut maintenance = Maintenance { core, swept, defined, neighbours: Neighbours::default() };
+    // The first look does not wait: this may be the successor of a process that was killed.
+    if let Err(error) = maintenance.take_over().await {
+        maintenance.core.outage.failed("the look for nodes that are gone", &error);
+    }
+    loop {
+        // The nodes of a fleet start together; their rounds should not stay together.
+        let interval = maintenance.core.settings.rescue_interval;
+        tokio::time::sleep(interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
+        match maintenance.round().await {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Unsupported => {}
+            Err(error) if error.kind() == ErrorKind::NodeGone => maintenance.core.gone.notify_one(),
+            Err(error) => maintenance.core.outage.failed("upkeep", &error),
+        }
+    }
+}
+
+struct Maintenance {
+    core: Arc<Core>,
+    swept: Instant,
+    defined: Instant,
+    neighbours: Neighbours,
+}
+
+impl Maintenance {
+    async fn round(&mut self) -> Result<()> {
+        self.core.hooks.turn_log.tell_left_out(false);
+        // What keeps it from rescuing must not keep it from the rest.
+        let rescued = self.rescue_all().await;
+        if self.neighbours.any_gone(&self.core) {
+            self.take_over().await?;
+        }
+        if self.defined.elapsed() >= DEFINITIONS_EVERY {
+            self.defined = Instant::now();
+            self.core.read_definitions().await?;
+            self.core.split().await?;
+            self.take_over().await?;
+        }
+        if self.swept.elapsed() >= SWEEP_EVERY {
+            self.swept = Instant::now();
+            self.sweep().await?;
+        }
+        rescued
+    }
+
+    /// Takes over what nodes of this machine held whose process is gone.
+    async fn take_over(&mut self) -> Result<()> {
+        if self.neighbours.look(&self.core).await? {
+            self.rescue_all().await?;
+        }
+        Ok(())
+    }
+
+    async fn rescue_all(&self) -> Result<()> {
+        while self.rescue().await? == RESCUE_LANES_MAX {}
+        Ok(())
+    }
+
+    /// Takes over claims whose lease has run out, and settles them as crashes.
+    async fn rescue(&self) -> Result<usize> {
+        let core = &self.core;
+        let claiming = core.claiming.lock().await;
+        let request = Rescue {
+            now: None,
+            node: core.node(),
+            lease: core.settings.lease,
+            lanes_max: RESCUE_LANES_MAX,
+            ticket: core.next_ticket(),
+        };
+        let turns = core.store.rescue(request).await.inspect_err(|error| {
+            if may_have_been_done(error) {
+                core.rescue_unanswered.store(true, Ordering::Release);
+            }
+        })?;
+        core.held.add(&turns);
+        drop(claiming);
+        if turns.is_empty() {
+            return Ok(0);
+        }
+        tracing::warn!(lanes = turns.len(), "took over lanes whose holder died or lost its lease");
+        core.counters.rescued(turns.len());
+        let queues = core.read_definitions().await.unwrap_or_default();
+        let settlements: Vec<Settlement> =
+            turns.iter().map(|turn| crash(turn, &definition(core, &queues, turn), WHY)).collect();
+        if let Some(observer) = &core.observer {
+            for turn in &turns {
+                observer.rescued(turn);
+            }
+            for (turn, settlement) in turns.iter().zip(&settlements) {
+                observer.settling(turn, settlement);
+            }
+        }
+        announce(core, turns.iter().zip(&settlements)).await;
+        let sent_at = Timestamp::of_this_machine();
+        let (settled, repeated) = send(core, &settlements).await;
+        let settled = keep_refused(core, &settlements, settled);
+        for (place, settled) in settled {
+            let (turn, settlement) = (&turns[place], &settlements[place]);
+            if let Settled::Ok { cancelled } = &settled {
+                core.hooks.turn_log.settled(turn, settlement, cancelled);
+            }
+            if let (true, Some(observer)) = (settled.is_ok() || !repeated, &core.observer) {
+                observer.settled(turn, settlement, &settled, sent_at);
+            }
+        }
+        Ok(turns.len())
+    }
+
+    /// Removes what has outlived its time; one node at a time does it.
+    async fn sweep(&self) -> Result<()> {
+        let core = &self.core;
+        let lead = Lead {
+            now: None,
+            role: "maintenance".into(),
+            node: core.node(),
+            ttl: SWEEP_EVERY.mul_f64(1.5),
+        };
+        match core.store.lead(lead).await {
+            Ok(false) => return Ok(()),
+            Ok(true) => {}
+            Err(error) if error.kind() == ErrorKind::Unsupported => {}
+            Err(error) => return Err(error),
+        }
+        loop {
+            let swept = core.store.sweep(Sweep { now: None, rows_max: SWEEP_ROWS_MAX }).await?;
+            if !swept.more {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+fn definition(core: &Core, queues: &[QueueView], turn: &Turn) -> Queue {
+    if let Some(view) = queues.iter().find(|view| view.queue.name == *turn.queue) {
+        return view.queue.clone();
+    }
+    let own = core.sources.iter().find(|source| source.name == turn.queue);
+    match own.and_then(Source::definition) {
+        Some(queue) => (*queue).clone(),
+        None => Queue::new(&*turn.queue, Mode::of_undeclared(turn.key.is_some())),
+    }
+}

@@ -1,0 +1,16 @@
+//! What goes on besides: heartbeats and their guard, takeovers, definitions, the clock, periodic work.
+
+pub(in crate::engine) mod beats;
+#[cfg(feature = "cron")]
+pub(in crate::engine) mod cron;
+pub(in crate::engine) mod declaring;
+pub(in crate::engine) mod definitions;
+pub(in crate::engine) mod guard;
+pub(in crate::engine) mod heartbeat;
+pub(in crate::engine) mod lease;
+pub(in crate::engine) mod maintenance;
+pub(in crate::engine) mod origin;
+pub(in crate::engine) mod periodic;
+pub(in crate::engine) mod repeat;
+pub(in crate::engine) mod takeover;
+pub(in crate::engine) mod troubles;

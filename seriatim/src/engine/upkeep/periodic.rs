@@ -1,0 +1,139 @@
+//! Periodic workers: a loop with a pause, on every node or on one of them.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::contract::SharedStore;
+use crate::engine::phase::Phases;
+use crate::handler::failure::Failure;
+use crate::lock::lock;
+
+type Run = dyn Fn(Tick) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>> + Send + Sync;
+
+/// Something that is done again and again, with a pause after each run. It has no job and so no
+/// retry: what fails is logged, and done again after the pause.
+#[derive(Clone)]
+pub struct Periodic {
+    pub(super) name: Arc<str>,
+    pub(super) pause: Duration,
+    pub(super) once_in_fleet: bool,
+    pub(super) run: Arc<Run>,
+}
+
+/// One run of a periodic worker.
+#[derive(Clone)]
+pub struct Tick {
+    pub(super) store: SharedStore,
+    pub(super) phases: Arc<Phases>,
+}
+
+/// What a periodic worker does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PeriodicState {
+    /// It waits for its next run.
+    #[default]
+    Idle,
+    /// It runs.
+    Work,
+    /// It has ended, with its engine.
+    Stop,
+}
+
+/// A look at a periodic worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeriodicView {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub state: PeriodicState,
+    /// How often it has run.
+    pub runs: u64,
+    /// How often it has failed.
+    pub failures: u64,
+    /// The last failure.
+    pub error: Option<String>,
+}
+
+impl Periodic {
+    /// Runs `run` on every node, with `pause` between the end of a run and the next beginning.
+    pub fn new<F, Fut>(name: impl Into<Arc<str>>, pause: Duration, run: F) -> Self
+    where
+        F: Fn(Tick) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        let run = Arc::new(move |tick| -> Pin<Box<dyn Future<Output = _> + Send>> {
+            Box::pin(run(tick))
+        });
+        Self { name: name.into(), pause, once_in_fleet: false, run }
+    }
+
+    /// Runs on one node at a time. When that one dies another follows within its lease (or three
+    /// pauses, if they are longer); two may run at once if one was paused for that long.
+    #[must_use]
+    pub fn once_in_fleet(mut self) -> Self {
+        self.once_in_fleet = true;
+        self
+    }
+}
+
+impl Tick {
+    /// The store of the engine.
+    pub fn store(&self) -> &SharedStore {
+        &self.store
+    }
+
+    /// Whether the engine stops: the run had better end.
+    pub fn is_stopping(&self) -> bool {
+        self.phases.is_draining()
+    }
+
+    /// Waits until the engine stops.
+    pub async fn stopping(&self) {
+        self.phases.draining().await;
+    }
+}
+
+/// The account of one periodic worker.
+#[derive(Default)]
+pub(in crate::engine) struct Account {
+    pub(super) runs: AtomicU64,
+    failures: AtomicU64,
+    now: Mutex<(PeriodicState, Option<String>)>,
+}
+
+impl Account {
+    pub(in crate::engine) fn view(&self, periodic: &Periodic) -> PeriodicView {
+        let (state, error) = lock(&self.now).clone();
+        PeriodicView {
+            name: periodic.name.to_string(),
+            state,
+            runs: self.runs.load(Ordering::Relaxed),
+            failures: self.failures.load(Ordering::Relaxed),
+            error,
+        }
+    }
+
+    pub(super) fn is(&self, state: PeriodicState) {
+        lock(&self.now).0 = state;
+    }
+
+    pub(super) fn failed(&self, error: String) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        lock(&self.now).1 = Some(error);
+    }
+}
+
+impl fmt::Debug for Periodic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Periodic")
+            .field("name", &self.name)
+            .field("pause", &self.pause)
+            .field("once_in_fleet", &self.once_in_fleet)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,73 @@
+//! Nodes of this machine whose process is gone: their claims are taken over at once, and not when
+//! their lease has run out. So a process that was killed and started again goes on where it was.
+
+use crate::contract::{DeclareDead, NodeView, Origin};
+use crate::engine::call::shield::shielded_future;
+use crate::engine::core::Core;
+use crate::model::error::{ErrorKind, Result};
+
+/// Nodes of this machine that lived when they were last looked for.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Neighbours(Vec<Origin>);
+
+impl Neighbours {
+    /// Whether one of them is gone since. Asks no store.
+    pub(in crate::engine) fn any_gone(&self, core: &Core) -> bool {
+        let Some(here) = &core.hooks.origin else { return false };
+        self.0.iter().any(|origin| origin.is_gone_from(here))
+    }
+
+    /// Looks for them, and declares dead those that are gone. True if there was one.
+    pub(in crate::engine) async fn look(&mut self, core: &Core) -> Result<bool> {
+        let Some(here) = &core.hooks.origin else { return Ok(false) };
+        let own = core.node();
+        let (mut any, mut living) = (false, Vec::new());
+        for view in core.store.nodes().await? {
+            let Some(origin) = view.info.origin.as_ref().filter(|_| !view.dead) else { continue };
+            if view.info.id == own || origin.place != here.place {
+                continue;
+            }
+            match origin.is_gone_from(here) {
+                true => any |= declare_dead(core, &view, origin).await?,
+                false => living.push(origin.clone()),
+            }
+        }
+        self.0 = living;
+        Ok(any)
+    }
+}
+
+async fn declare_dead(core: &Core, view: &NodeView, origin: &Origin) -> Result<bool> {
+    let (node, pid) = (&view.info.id, origin.pid);
+    if let Err(why) = clear_up(core, origin).await {
+        tracing::warn!(%node, pid, "a node of this machine is gone, but its lease must run out: {why}");
+        return Ok(false);
+    }
+    let (node, heartbeat_at) = (node.clone(), view.heartbeat_at);
+    let request = DeclareDead { now: None, node: node.clone(), heartbeat_at };
+    match core.store.declare_dead(request).await {
+        Ok(true) => {
+            tracing::warn!(%node, pid, "a node of this machine is gone: what it held is taken over now");
+            Ok(true)
+        }
+        Ok(false) => Ok(false),
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Ends what the process has left behind. After an error its claims must stand.
+async fn clear_up(core: &Core, origin: &Origin) -> std::result::Result<(), String> {
+    match (&core.hooks.before_takeover, origin.programs) {
+        (_, false) => Ok(()),
+        (Some(hook), true) => {
+            let cleared = shielded_future(async { hook(origin.clone()).await }).await;
+            cleared
+                .map_err(|text| format!("before_takeover panicked: {text}"))?
+                .map_err(|failure| core.hooks.text_of(&failure))
+        }
+        (None, true) => {
+            Err("it may have left programs behind, and this engine cannot look for them".to_owned())
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What is wrong with this node right now. It goes out with the heartbeat, so that people see it
+//! without reading this node's log.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::time::Instant;
+
+use crate::contract::{Trouble, TroubleKind};
+use crate::lock::lock;
+use crate::model::clock::Timestamp;
+use crate::model::limits::{TROUBLE_TEXT_BYTES_MAX, TROUBLES_MAX};
+use crate::model::text::cut_middle;
+
+/// The troubles of a node, at most [`TROUBLES_MAX`]: a new one replaces the one that has not
+/// happened for longest.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Troubles {
+    board: Mutex<Board>,
+    /// Whether there is any, for those who ask after each call.
+    any: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Board {
+    /// By kind and what it is about.
+    entries: BTreeMap<(TroubleKind, String), Entry>,
+    /// Grows with each change that people should see soon.
+    version: u64,
+    /// The version that the last heartbeat told.
+    told: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    queue: Option<String>,
+    text: String,
+    times: u64,
+    since: Instant,
+    last: Instant,
+}
+
+impl Troubles {
+    /// Notes that something is wrong, or has gone wrong again. `about` is what tells it from
+    /// others of its kind; the same one is counted, and keeps the latest text.
+    pub(in crate::engine) fn set(
+        &self,
+        kind: TroubleKind,
+        queue: Option<&str>,
+        about: &str,
+        text: &str,
+    ) {
+        let (now, text) = (Instant::now(), cut_middle(text, TROUBLE_TEXT_BYTES_MAX));
+        let about = cut_middle(about, TROUBLE_TEXT_BYTES_MAX).into_owned();
+        let mut board = lock(&self.board);
+        if let Some(entry) = board.entries.get_mut(&(kind, about.clone())) {
+            entry.times += 1;
+            entry.last = now;
+            if entry.text != text {
+                entry.text = text.into_owned();
+                board.version += 1;
+            }
+            return;
+        }
+        if board.entries.len() >= TROUBLES_MAX {
+            let oldest = board.entries.iter().min_by_key(|(_, entry)| entry.last);
+            if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+                board.entries.remove(&key);
+            }
+        }
+        let queue = queue.map(str::to_owned);
+        let entry = Entry { queue, text: text.into_owned(), times: 1, since: now, last: now };
+        board.entries.insert((kind, about), entry);
+        self.any.store(true, Ordering::Relaxed);
+        board.version += 1;
+    }
+
+    /// Notes that it is over. True if it was there.
+    pub(in crate::engine) fn clear(&self, kind: TroubleKind, about: &str) -> bool {
+        let about = cut_middle(about, TROUBLE_TEXT_BYTES_MAX).into_owned();
+        let mut board = lock(&self.board);
+        let was = board.entries.remove(&(kind, about)).is_some();
+        board.version += u64::from(was);
+        self.any.store(!board.entries.is_empty(), Ordering::Relaxed);
+        was
+    }
+
+    /// Whether there is any trouble; costs nothing.
+    pub(in crate::engine) fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    /// Whether people should hear of a change before the next heartbeat is due.
+    pub(in crate::engine) fn changed(&self) -> bool {
+        let board = lock(&self.board);
+        board.version != board.told
+    }
+
+    /// All of them for a heartbeat at `now`, the oldest first, and their version for [`Self::told`].
+    pub(in crate::engine) fn at(&self, now: Timestamp) -> (Vec<Trouble>, u64) {
+        let board = lock(&self.board);
+        let mut entries: Vec<_> = board.entries.iter().collect();
+        entries.sort_by_key(|(_, entry)| entry.since);
+        let seen = entries.into_iter().map(|((kind, about), entry)| Trouble {
+            kind: *kind,
+            queue: entry.queue.clone(),
+            about: about.clone(),
+            text: entry.text.clone(),
+            times: entry.times,
+            since: now - entry.since.elapsed(),
+            last_at: now - entry.last.elapsed(),
+        });
+        (seen.collect(), board.version)
+    }
+
+    /// A heartbeat has told this version.
+    pub(in crate::engine) fn told(&self, version: u64) {
+        lock(&self.board).told = version;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_trouble_that_repeats_is_counted_and_keeps_when_it_began() {
+        let troubles = Troubles::default();
+        let second = std::time::Duration::from_secs(1);
+        troubles.set(TroubleKind::WorkerCannotStart, Some("orders"), "orders", "missing");
+        tokio::time::advance(second).await;
+        troubles.set(TroubleKind::WorkerCannotStart, Some("orders"), "orders", "a directory");
+        tokio::time::advance(second).await;
+        let now = Timestamp::from_micros(100_000_000);
+        let (seen, _) = troubles.at(now);
+        let expected = Trouble {
+            kind: TroubleKind::WorkerCannotStart,
+            queue: Some("orders".into()),
+            about: "orders".into(),
+            text: "a directory".into(),
+            times: 2,
+            since: now - second * 2,
+            last_at: now - second,
+        };
+        assert_eq!(seen, [expected]);
+        assert!(troubles.clear(TroubleKind::WorkerCannotStart, "orders"));
+        assert!(!troubles.clear(TroubleKind::WorkerCannotStart, "orders"));
+        assert_eq!(troubles.at(now).0, []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_what_people_do_not_know_yet_hurries_a_heartbeat() {
+        let troubles = Troubles::default();
+        let now = Timestamp::from_micros(0);
+        assert!(!troubles.changed());
+        troubles.set(TroubleKind::WorkerSilent, None, "a", "x");
+        assert!(troubles.changed());
+        let (_, version) = troubles.at(now);
+        troubles.set(TroubleKind::WorkerSilent, None, "b", "x");
+        troubles.told(version);
+        assert!(troubles.changed(), "the second came after the heartbeat was written");
+        troubles.told(troubles.at(now).1);
+        troubles.set(TroubleKind::WorkerSilent, None, "b", "x");
+        assert!(!troubles.changed(), "a repeat waits for the next heartbeat");
+        troubles.clear(TroubleKind::WorkerSilent, "b");
+        assert!(troubles.changed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_board_forgets_what_has_not_happened_for_longest() {
+        let troubles = Troubles::default();
+        let long = "ä".repeat(TROUBLE_TEXT_BYTES_MAX);
+        for number in 0..=TROUBLES_MAX {
+            troubles.set(TroubleKind::WorkerSilent, None, &number.to_string(), &long);
+            tokio::time::advance(std::time::Duration::from_secs(1)).await;
+            troubles.set(TroubleKind::WorkerSilent, None, "0", &long);
+        }
+        let (seen, _) = troubles.at(Timestamp::from_micros(1 << 50));
+        assert_eq!(seen.len(), TROUBLES_MAX);
+        assert!(
+            seen.iter().any(|one| one.about == "0") && !seen.iter().any(|one| one.about == "1")
+        );
+        assert!(seen.iter().all(|one| one.text.len() <= TROUBLE_TEXT_BYTES_MAX));
+    }
+}

@@ -1,0 +1,180 @@
+//! What a handler gets: the lanes of one call, with their payloads.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use crate::handler::call::Call;
+use crate::handler::control::Undecodable;
+use crate::model::error::{Error, Result};
+use crate::model::id::{JobId, LaneId, Token};
+use crate::model::payload::Payload;
+use crate::model::turn::{Turn, TurnJob};
+
+/// The lanes of one handler call, up to the queue's `batch_size`; at least one.
+pub struct Batch<T> {
+    call: Arc<Call>,
+    lanes: Vec<Lane<T>>,
+}
+
+/// One lane of a call: jobs of one key, in order.
+pub struct Lane<T> {
+    call: Arc<Call>,
+    place: usize,
+    payloads: Vec<T>,
+    /// Jobs of the turn that are not handed over; most often none.
+    left_out: Vec<JobId>,
+}
+
+impl<T> Batch<T> {
+    /// The queue's name.
+    pub fn queue(&self) -> &str {
+        &self.call.queue.name
+    }
+
+    /// The task of all jobs of the call, where they name one.
+    pub fn task(&self) -> Option<&str> {
+        self.call.turns.first()?.task().map(AsRef::as_ref)
+    }
+
+    /// The lanes.
+    pub fn lanes(&self) -> &[Lane<T>] {
+        &self.lanes
+    }
+
+    /// The lanes, to be taken apart.
+    pub fn into_lanes(self) -> Vec<Lane<T>> {
+        self.lanes
+    }
+
+    /// All payloads, lane by lane, in order within each.
+    pub fn payloads(&self) -> impl Iterator<Item = &T> {
+        self.lanes.iter().flat_map(|lane| &lane.payloads)
+    }
+}
+
+impl<T> Lane<T> {
+    /// The lane's name, under which outcomes and progress are given.
+    pub fn id(&self) -> LaneId {
+        self.turn().lane
+    }
+
+    /// The key. Empty in a `parallel` queue, where jobs have none: no key is empty otherwise, so
+    /// the two cannot be taken for each other ([`Self::turn`] has it as an `Option`).
+    pub fn key(&self) -> &str {
+        self.turn().key.as_deref().unwrap_or("")
+    }
+
+    /// The fencing token: a number that only grows for a key. A handler that writes elsewhere can
+    /// keep it there and refuse writes with a lower one.
+    pub fn token(&self) -> Token {
+        self.turn().token
+    }
+
+    /// The payloads, oldest score first.
+    pub fn payloads(&self) -> &[T] {
+        &self.payloads
+    }
+
+    /// The payloads, to be taken apart.
+    pub fn into_payloads(self) -> Vec<T> {
+        self.payloads
+    }
+
+    /// The jobs with their payloads, oldest score first.
+    pub fn jobs(&self) -> impl Iterator<Item = (&TurnJob, &T)> {
+        let jobs = self.turn().jobs.iter().filter(|job| !self.left_out.contains(&job.id));
+        jobs.zip(&self.payloads)
+    }
+
+    /// How often the first job has been started, this time included.
+    pub fn attempt(&self) -> u32 {
+        self.turn().attempt()
+    }
+
+    /// −1 before the first failure.
+    pub fn retry_count(&self) -> i32 {
+        self.turn().retry_count
+    }
+
+    /// Everything that the store said of this turn.
+    pub fn turn(&self) -> &Turn {
+        &self.call.turns[self.place]
+    }
+}
+
+impl Batch<Payload> {
+    /// The call as the store handed it over, its codec aside; also answers the jobs of which that
+    /// one failed, and why.
+    pub(crate) fn raw(call: &Arc<Call>) -> (Self, Undecodable) {
+        Self::build(call, |payload| Ok(payload.clone()))
+    }
+}
+
+impl<T: DeserializeOwned> Batch<T> {
+    /// Decodes the payloads; also answers the jobs of which that failed, and why.
+    pub(crate) fn decoded(call: &Arc<Call>) -> (Self, Undecodable) {
+        Self::build(call, Payload::decode)
+    }
+}
+
+impl<T> Batch<T> {
+    /// A lane of which no job is left is not handed over.
+    fn build(call: &Arc<Call>, read: impl Fn(&Payload) -> Result<T>) -> (Self, Undecodable) {
+        let mut undecodable = Vec::new();
+        let mut lanes = Vec::with_capacity(call.turns.len());
+        for (place, turn) in call.turns.iter().enumerate() {
+            let mut payloads = Vec::with_capacity(turn.jobs.len());
+            let mut left_out = Vec::new();
+            for job in &turn.jobs {
+                if call.expired.contains(&job.id) {
+                    left_out.push(job.id);
+                    continue;
+                }
+                let plain = match &call.env.codec {
+                    None => Ok(Cow::Borrowed(&job.payload)),
+                    Some(codec) => codec.decode(&job.payload).map(Cow::Owned),
+                };
+                let decoded = match plain {
+                    Ok(plain) => read(&plain),
+                    Err(failure) => {
+                        Err(Error::invalid("payload", "the codec cannot decode it")
+                            .because(failure))
+                    }
+                };
+                match decoded {
+                    Ok(payload) => payloads.push(payload),
+                    Err(error) => {
+                        left_out.push(job.id);
+                        undecodable.push((job.id, error.to_string().into()));
+                    }
+                }
+            }
+            if !payloads.is_empty() {
+                lanes.push(Lane { call: call.clone(), place, payloads, left_out });
+            }
+        }
+        (Self { call: call.clone(), lanes }, undecodable)
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Batch<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("queue", &self.queue())
+            .field("lanes", &self.lanes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Lane<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane")
+            .field("key", &self.turn().key)
+            .field("token", &self.token())
+            .field("payloads", &self.payloads)
+            .finish_non_exhaustive()
+    }
+}

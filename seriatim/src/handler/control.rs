@@ -1,0 +1,176 @@
+//! What the engine and a running call tell each other.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tokio::sync::Notify;
+
+use crate::lock::lock;
+use crate::model::id::{JobId, LaneId};
+use crate::model::settle::Settlement;
+
+/// Jobs whose payloads cannot be decoded, and why.
+pub(crate) type Undecodable = Vec<(JobId, Arc<str>)>;
+
+/// Why a call is to end early, the mildest first. A harder reason replaces a milder one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Stop {
+    /// Somebody cancelled all its jobs. The handler may finish all the same.
+    Cancelled = 1,
+    /// Its time is up.
+    TimedOut = 2,
+    /// The node stops, and has waited long enough.
+    Stopping = 3,
+    /// Its lease can no longer be kept.
+    LeaseLost = 4,
+}
+
+impl Stop {
+    fn from_u8(number: u8) -> Option<Self> {
+        [Self::Cancelled, Self::TimedOut, Self::Stopping, Self::LeaseLost]
+            .into_iter()
+            .find(|stop| *stop as u8 == number)
+    }
+}
+
+/// The two-way board of one call.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    stop: AtomicU8,
+    changed: Notify,
+    notes: Mutex<Notes>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    flagged: Vec<(LaneId, Vec<JobId>)>,
+    /// Jobs of which the payload could not be read.
+    undecodable: Undecodable,
+    /// What the handler has settled in a transaction of its own.
+    committed: Option<Vec<Settlement>>,
+    progress: Vec<(LaneId, Arc<str>)>,
+    /// How often something was told; and how much of it was taken, and has arrived.
+    told: u64,
+    taken: u64,
+    arrived: u64,
+}
+
+impl Control {
+    /// Tells the handler to end.
+    pub(crate) fn stop(&self, reason: Stop) {
+        self.stop.fetch_max(reason as u8, Ordering::AcqRel);
+        self.changed.notify_waiters();
+    }
+
+    /// Why it is to end.
+    pub(crate) fn reason(&self) -> Option<Stop> {
+        Stop::from_u8(self.stop.load(Ordering::Acquire))
+    }
+
+    /// Waits for a reason at least as hard as `least`.
+    pub(crate) async fn reached(&self, least: Stop) -> Stop {
+        self.wait_for(|| self.reason().filter(|reason| *reason >= least)).await
+    }
+
+    /// Notes that somebody wants jobs of a lane cancelled: all that are flagged so far.
+    pub(crate) fn flag(&self, lane: LaneId, jobs: &[JobId]) {
+        let mut notes = lock(&self.notes);
+        notes.flagged.retain(|(name, _)| *name != lane);
+        notes.flagged.push((lane, jobs.to_vec()));
+        drop(notes);
+        self.changed.notify_waiters();
+    }
+
+    /// Whether `job` of `lane` is flagged.
+    pub(crate) fn is_flagged(&self, lane: LaneId, job: JobId) -> bool {
+        let notes = lock(&self.notes);
+        notes.flagged.iter().any(|(name, jobs)| *name == lane && jobs.contains(&job))
+    }
+
+    /// Waits until more than `known` jobs are flagged, or the call is to end.
+    pub(crate) async fn flagged(&self, known: usize) -> Vec<(LaneId, Vec<JobId>)> {
+        self.wait_for(|| {
+            let notes = lock(&self.notes);
+            let count: usize = notes.flagged.iter().map(|(_, jobs)| jobs.len()).sum();
+            (count > known || self.reason().is_some()).then(|| notes.flagged.clone())
+        })
+        .await
+    }
+
+    /// Notes the jobs that are not handed over because they cannot be read.
+    pub(crate) fn note_undecodable(&self, jobs: &Undecodable) {
+        if !jobs.is_empty() {
+            lock(&self.notes).undecodable.clone_from(jobs);
+        }
+    }
+
+    /// The jobs that could not be read.
+    pub(crate) fn undecodable(&self) -> Undecodable {
+        lock(&self.notes).undecodable.clone()
+    }
+
+    /// Notes that the handler has settled all turns of the call itself.
+    pub(crate) fn commit(&self, settlements: Vec<Settlement>) {
+        lock(&self.notes).committed = Some(settlements);
+    }
+
+    /// Whether the handler has settled all turns of the call itself.
+    pub(crate) fn is_committed(&self) -> bool {
+        lock(&self.notes).committed.is_some()
+    }
+
+    /// Takes what the handler has settled itself.
+    pub(crate) fn take_committed(&self) -> Option<Vec<Settlement>> {
+        lock(&self.notes).committed.take()
+    }
+
+    /// Notes progress for the next heartbeat.
+    pub(crate) fn tell(&self, lane: LaneId, progress: Arc<str>) {
+        let mut notes = lock(&self.notes);
+        notes.progress.retain(|(name, _)| *name != lane);
+        notes.progress.push((lane, progress));
+        notes.told += 1;
+    }
+
+    /// Takes the progress that has not gone out.
+    pub(crate) fn take_progress(&self) -> Vec<(LaneId, Arc<str>)> {
+        let mut notes = lock(&self.notes);
+        notes.taken = notes.told;
+        std::mem::take(&mut notes.progress)
+    }
+
+    /// Whether there is progress that has not gone out.
+    pub(crate) fn has_progress(&self) -> bool {
+        !lock(&self.notes).progress.is_empty()
+    }
+
+    /// What was taken has arrived in the store.
+    pub(crate) fn arrived(&self) {
+        let mut notes = lock(&self.notes);
+        notes.arrived = notes.taken;
+        drop(notes);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until all that was told so far has arrived, or the call is to end.
+    pub(crate) async fn all_arrived(&self) {
+        let told = lock(&self.notes).told;
+        let ready = || lock(&self.notes).arrived >= told || self.reason().is_some();
+        self.wait_for(|| ready().then_some(())).await;
+    }
+
+    async fn wait_for<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Listens before it looks: what changes in between is not missed.
+            changed.as_mut().enable();
+            if let Some(answer) = ready() {
+                return answer;
+            }
+            changed.await;
+        }
+    }
+}

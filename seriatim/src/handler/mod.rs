@@ -1,0 +1,13 @@
+//! What users' code is, gets and answers: workers, the context of a call, batches, steps, outcomes.
+
+pub(crate) mod batch;
+pub(crate) mod call;
+pub(crate) mod codec;
+pub(crate) mod context;
+pub(crate) mod control;
+pub(crate) mod env;
+pub(crate) mod failure;
+pub(crate) mod middleware;
+pub(crate) mod outcomes;
+pub(crate) mod steps;
+pub(crate) mod worker;

@@ -1,0 +1,80 @@
+//! What a handler says of its lanes when they do not all end the same way.
+
+use std::fmt::Display;
+
+use crate::model::id::LaneId;
+use crate::model::settle::{Outcome, Verdict};
+
+/// How the lanes of one call end: one outcome for all, and exceptions by lane.
+///
+/// ```
+/// # use seriatim::{Batch, Outcome, Outcomes};
+/// fn only_paid(batch: &Batch<String>) -> Outcomes {
+///     let mut outcomes = Outcomes::new();
+///     for lane in batch.lanes() {
+///         if lane.payloads().iter().any(|status| status != "paid") {
+///             outcomes.fail(lane.id(), "not paid yet");
+///         }
+///     }
+///     outcomes
+/// }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Outcomes {
+    rest: Option<Outcome>,
+    lanes: Vec<(LaneId, Verdict)>,
+}
+
+impl Outcomes {
+    /// Done, for every lane of which nothing else is said.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// `outcome`, for every lane of which nothing else is said.
+    pub fn all(outcome: Outcome) -> Self {
+        Self { rest: Some(outcome), lanes: Vec::new() }
+    }
+
+    /// Says how a lane ends. What was said of it before is forgotten.
+    pub fn set(&mut self, lane: LaneId, verdict: impl Into<Verdict>) -> &mut Self {
+        self.lanes.push((lane, verdict.into()));
+        self
+    }
+
+    /// Says that the first `done` jobs of a lane are done, and what becomes of the next.
+    pub fn set_after(&mut self, lane: LaneId, done: usize, outcome: Outcome) -> &mut Self {
+        self.set(lane, Verdict { done, ..outcome.into() })
+    }
+
+    /// Says that a lane failed; it is tried again after the queue's backoff.
+    pub fn fail(&mut self, lane: LaneId, error: impl Display) -> &mut Self {
+        self.set(lane, Outcome::Retry { error: error.to_string().into(), retry_in: None })
+    }
+
+    /// Whether every lane is done: the common case.
+    pub fn is_all_done(&self) -> bool {
+        self.lanes.is_empty() && matches!(self.rest, None | Some(Outcome::Done))
+    }
+
+    /// How `lane` ends.
+    pub fn of(&self, lane: LaneId) -> Verdict {
+        let said = self.lanes.iter().rev().find(|(name, _)| *name == lane);
+        match said {
+            Some((_, verdict)) => verdict.clone(),
+            None => self.rest.clone().unwrap_or(Outcome::Done).into(),
+        }
+    }
+}
+
+impl From<()> for Outcomes {
+    fn from((): ()) -> Self {
+        Self::new()
+    }
+}
+
+impl From<Outcome> for Outcomes {
+    fn from(outcome: Outcome) -> Self {
+        Self::all(outcome)
+    }
+}

@@ -1,0 +1,66 @@
+//! Points in time, as the stores keep them: whole microseconds since 1970.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Microseconds since the Unix epoch. Arithmetic saturates: no input can overflow it.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The latest time that every store can keep exactly: 2^53 − 1 µs, in the year 2255.
+    pub const MAX: Self = Self((1 << 53) - 1);
+
+    /// A time from microseconds since the epoch.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// A time from seconds since the epoch. NaN becomes 0; what is out of range is clamped.
+    pub fn from_secs_f64(seconds: f64) -> Self {
+        Self((seconds * 1e6).round() as i64)
+    }
+
+    /// Microseconds since the epoch.
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// Seconds since the epoch, as a score uses them.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+    fn add(self, length: Duration) -> Self {
+        let micros = i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_add(micros)).min(Self::MAX)
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Self;
+    fn sub(self, length: Duration) -> Self {
+        let micros = i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_sub(micros))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}", self.0.div_euclid(1_000_000), self.0.rem_euclid(1_000_000))
+    }
+}

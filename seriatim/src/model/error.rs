@@ -1,0 +1,163 @@
+//! One error type with a kind: callers branch on the kind, never on a driver's error.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+
+use crate::model::queue::Queue;
+
+/// What sort of thing went wrong, and so what the caller can do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The request is wrong and will stay wrong: correct it. Names the field where it can.
+    Invalid,
+    /// What the request names does not exist.
+    NotFound,
+    /// The request contradicts what the store holds (a queue's mode, a lane's route).
+    Conflict,
+    /// The calling node has been declared dead, or never registered: take a new node id.
+    NodeGone,
+    /// This store, or this build, cannot do that.
+    Unsupported,
+    /// The store cannot be reached or is busy right now: the same request may succeed later.
+    Unavailable,
+    /// The store has no room left (disk full, memory limit).
+    Full,
+    /// The store may be read but not written.
+    ReadOnly,
+    /// What the store holds cannot be understood.
+    Corrupt,
+    /// A worker or a hook said that its process cannot go on.
+    Fatal,
+    /// A defect of ours.
+    Internal,
+}
+
+impl ErrorKind {
+    /// The kind as a short word for logs and problem documents.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::NotFound => "not_found",
+            Self::Conflict => "conflict",
+            Self::NodeGone => "node_gone",
+            Self::Unsupported => "unsupported",
+            Self::Unavailable => "unavailable",
+            Self::Full => "full",
+            Self::ReadOnly => "read_only",
+            Self::Corrupt => "corrupt",
+            Self::Fatal => "fatal",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// What went wrong, where, and (in the message) what to do.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    field: Option<Cow<'static, str>>,
+    message: Cow<'static, str>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// A result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error of `kind`, with a message for people.
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, field: None, message: message.into(), source: None }
+    }
+
+    /// A wrong value in `field`.
+    pub fn invalid(
+        field: impl Into<Cow<'static, str>>,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self::new(ErrorKind::Invalid, message).in_field(field)
+    }
+
+    /// An operation that this store does not offer.
+    pub fn unsupported(operation: &str) -> Self {
+        Self::new(ErrorKind::Unsupported, format!("this store does not offer {operation} yet"))
+    }
+
+    /// Names the field that is wrong; an outer name goes in front (`jobs[3]` + `key`).
+    #[must_use]
+    pub fn in_field(mut self, outer: impl Into<Cow<'static, str>>) -> Self {
+        let outer = outer.into();
+        self.field = Some(match self.field {
+            None => outer,
+            Some(inner) => format!("{outer}.{inner}").into(),
+        });
+        self
+    }
+
+    /// Names a queue of a declaration by its name, as configurations do, and not by its place:
+    /// `queues.orders.mode` instead of `queues[0].mode`.
+    #[must_use]
+    pub(crate) fn naming_queues(mut self, queues: &[Queue]) -> Self {
+        let named = self.field.as_deref().and_then(|field| {
+            let (place, rest) = field.strip_prefix("queues[")?.split_once(']')?;
+            let queue = queues.get(place.parse::<usize>().ok()?)?;
+            Some(format!("queues.{}{rest}", queue.name).into())
+        });
+        self.field = named.or(self.field);
+        self
+    }
+
+    /// Keeps the error that caused this one.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Puts what was being done in front of the message.
+    #[must_use]
+    pub fn while_doing(mut self, what: &str) -> Self {
+        self.message = format!("{what}: {}", self.message).into();
+        self
+    }
+
+    /// What sort of error this is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The field that is wrong, when the error is about one.
+    pub fn field(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+
+    /// The message without the field and the cause.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Whether the same request may succeed later without being changed.
+    pub fn is_transient(&self) -> bool {
+        matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Full)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(field) = &self.field {
+            write!(f, "{field}: ")?;
+        }
+        f.write_str(&self.message)?;
+        if let Some(source) = &self.source {
+            write!(f, " ({source})")?;
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
+    }
+}

@@ -1,0 +1,304 @@
+//! A job as a producer pushes it.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, Result};
+use crate::model::limits::{
+    ATTEMPTS_MAX, DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX,
+    QUEUE_NAME_BYTES_MAX,
+};
+use crate::model::payload::{Digest, Payload, digest};
+
+/// A unit of work on its way into the store.
+///
+/// ```
+/// # fn main() -> seriatim::Result<()> {
+/// use seriatim::Job;
+/// let job = Job::new("orders", &serde_json::json!({"status": "paid"}))?.key("order-42").score(7.0);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// The queue to push to. One that does not exist is created: `exclusive` when the job has a
+    /// key, `parallel` when it has none.
+    pub queue: String,
+    /// The entity that the job is about; jobs of one (queue, key) never overlap.
+    pub key: Option<String>,
+    /// Which of the queue's tasks this is, where it has several.
+    pub task: Option<String>,
+    /// What the handler gets.
+    pub payload: Payload,
+    /// Its place among the jobs of its key. Default: the store's clock in Unix seconds (0 in `fifo`).
+    pub score: Option<f64>,
+    /// Lower is sooner.
+    pub priority: u16,
+    /// When it falls due.
+    pub run_at: RunAt,
+    /// What it overrides of its queue's settings, and what few jobs carry.
+    pub options: JobOptions,
+    /// Set by a client whose codec changes the payload, before it does.
+    pub digest: Option<Digest>,
+}
+
+/// When a job falls due.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum RunAt {
+    /// At once, by the store's clock.
+    #[default]
+    Now,
+    /// So long after the store's now.
+    In(Duration),
+    /// At this time.
+    At(Timestamp),
+}
+
+/// What a job may carry besides; most carry none of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct JobOptions {
+    /// Overrides the queue's `max_retries`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_retries: Option<u32>,
+    /// Bounds failures and crashes together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// Overrides the queue's backoff.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<crate::model::retry::Backoff>,
+    /// How long a handler may take.
+    #[serde(with = "crate::model::duration::optional", skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+    /// How long a claim of it stands without a heartbeat.
+    #[serde(with = "crate::model::duration::optional", skip_serializing_if = "Option::is_none")]
+    pub lease_ttl: Option<Duration>,
+    /// If it has not started by then it is cancelled, with error `expired`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// A repeat with the same (queue, key, `idempotency_key`) returns the first job and changes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    /// Only nodes of this configured name may claim it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Only members of this group may claim it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consumer_group: Option<String>,
+    /// Kept and shown; means nothing to the engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition_key: Option<String>,
+    /// Who pushed it; kept and shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub producer: Option<String>,
+    /// W3C trace context, handed to the handler.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+}
+
+impl Job {
+    /// A job for `queue` with the JSON of `payload`.
+    pub fn new<T: Serialize + ?Sized>(queue: impl Into<String>, payload: &T) -> Result<Self> {
+        Ok(Self::with_payload(queue, Payload::json(payload)?))
+    }
+
+    /// A job for `queue` with a payload that is already encoded.
+    pub fn with_payload(queue: impl Into<String>, payload: Payload) -> Self {
+        Self {
+            queue: queue.into(),
+            key: None,
+            task: None,
+            payload,
+            score: None,
+            priority: PRIORITY_DEFAULT,
+            run_at: RunAt::Now,
+            options: JobOptions::default(),
+            digest: None,
+        }
+    }
+
+    /// Sets the key.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Sets the key from anything that can be shown, for example a number.
+    #[must_use]
+    pub fn key_from(self, entity: impl std::fmt::Display) -> Self {
+        self.key(entity.to_string())
+    }
+
+    /// Sets the task.
+    #[must_use]
+    pub fn task(mut self, task: impl Into<String>) -> Self {
+        self.task = Some(task.into());
+        self
+    }
+
+    /// Sets the place among the jobs of its key.
+    #[must_use]
+    pub fn score(mut self, score: f64) -> Self {
+        self.score = Some(score);
+        self
+    }
+
+    /// Sets the priority, 0 (soonest) to 32,767.
+    #[must_use]
+    pub fn priority(mut self, priority: u16) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Falls due at `time`.
+    #[must_use]
+    pub fn run_at(mut self, time: Timestamp) -> Self {
+        self.run_at = RunAt::At(time);
+        self
+    }
+
+    /// Falls due after `delay`.
+    #[must_use]
+    pub fn run_in(mut self, delay: Duration) -> Self {
+        self.run_at = RunAt::In(delay);
+        self
+    }
+
+    /// Sets the idempotency key.
+    #[must_use]
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.options.idempotency_key = Some(key.into());
+        self
+    }
+
+    /// Overrides the queue's `max_retries`.
+    #[must_use]
+    pub fn max_retries(mut self, retries: u32) -> Self {
+        self.options.max_retries = Some(retries);
+        self
+    }
+
+    /// Expires at `time` unless it has started.
+    #[must_use]
+    pub fn expires_at(mut self, time: Timestamp) -> Self {
+        self.options.expires_at = Some(time);
+        self
+    }
+
+    /// Only nodes of this configured name may claim it.
+    #[must_use]
+    pub fn node(mut self, name: impl Into<String>) -> Self {
+        self.options.node = Some(name.into());
+        self
+    }
+
+    /// Only members of this group may claim it.
+    #[must_use]
+    pub fn consumer_group(mut self, group: impl Into<String>) -> Self {
+        self.options.consumer_group = Some(group.into());
+        self
+    }
+
+    /// By what its payload is known to equal another's.
+    pub fn payload_digest(&self) -> Digest {
+        self.digest.unwrap_or_else(|| digest(self.task.as_deref(), &self.payload))
+    }
+
+    /// When it falls due, if it is pushed at `now`.
+    pub fn due_at(&self, now: Timestamp) -> Timestamp {
+        match self.run_at {
+            RunAt::Now => now,
+            RunAt::In(delay) => now + delay,
+            RunAt::At(time) => time,
+        }
+    }
+
+    /// Refuses what no store may accept; the error names the field.
+    pub fn validate(&self) -> Result<()> {
+        validate_queue_name(&self.queue)?;
+        if let Some(key) = &self.key {
+            validate_text("key", key, KEY_BYTES_MAX)?;
+        }
+        if self.score.is_some_and(|score| !score.is_finite()) {
+            return Err(Error::invalid("score", "must be a finite number"));
+        }
+        if self.priority > PRIORITY_MAX {
+            return Err(Error::invalid("priority", format!("must be 0 to {PRIORITY_MAX}")));
+        }
+        self.validate_times()?;
+        self.validate_names()?;
+        self.payload.validate()
+    }
+
+    fn validate_times(&self) -> Result<()> {
+        match self.run_at {
+            RunAt::In(delay) if delay > DELAY_MAX => {
+                return Err(Error::invalid("delay", "must be at most ten years"));
+            }
+            RunAt::At(time) if time < Timestamp::default() || time > Timestamp::MAX => {
+                return Err(Error::invalid("run_at", "must lie between 1970 and 2255"));
+            }
+            _ => {}
+        }
+        let options = &self.options;
+        for (field, length) in [("timeout", options.timeout), ("lease_ttl", options.lease_ttl)] {
+            if length.is_some_and(|length| length.is_zero() || length > DELAY_MAX) {
+                return Err(Error::invalid(field, "must be more than nothing, at most ten years"));
+            }
+        }
+        if options.expires_at.is_some_and(|t| t < Timestamp::default() || t > Timestamp::MAX) {
+            return Err(Error::invalid("expires_at", "must lie between 1970 and 2255"));
+        }
+        if options.max_attempts.is_some_and(|attempts| !(1..=ATTEMPTS_MAX).contains(&attempts)) {
+            let message = format!("must be 1 to {ATTEMPTS_MAX}");
+            return Err(Error::invalid("max_attempts", message));
+        }
+        Ok(())
+    }
+
+    fn validate_names(&self) -> Result<()> {
+        let options = &self.options;
+        let names = [
+            ("task", &self.task),
+            ("idempotency_key", &options.idempotency_key),
+            ("node", &options.node),
+            ("consumer_group", &options.consumer_group),
+            ("partition_key", &options.partition_key),
+            ("producer", &options.producer),
+            ("traceparent", &options.traceparent),
+        ];
+        names
+            .into_iter()
+            .filter_map(|(field, name)| Some((field, name.as_deref()?)))
+            .try_for_each(|(field, name)| validate_text(field, name, NAME_BYTES_MAX))
+    }
+}
+
+/// Refuses a queue name that could not stand in a URL path, a metric label and a file name.
+pub fn validate_queue_name(name: &str) -> Result<()> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
+    if name.is_empty() || name.len() > QUEUE_NAME_BYTES_MAX || !name.bytes().all(plain) {
+        let message =
+            format!("must be 1 to {QUEUE_NAME_BYTES_MAX} of the characters A-Z a-z 0-9 _ - . :");
+        return Err(Error::invalid("queue", message));
+    }
+    Ok(())
+}
+
+/// A name that is kept: not empty, not longer than `bytes_max`, and without NUL, which the text of
+/// some databases cannot hold.
+pub(crate) fn validate_text(field: &'static str, text: &str, bytes_max: usize) -> Result<()> {
+    if text.is_empty() {
+        return Err(Error::invalid(field, "must not be empty"));
+    }
+    if text.len() > bytes_max {
+        let message = format!("has {} bytes; at most {bytes_max} are taken", text.len());
+        return Err(Error::invalid(field, message));
+    }
+    if text.contains('\0') {
+        return Err(Error::invalid(field, "must not contain a NUL character"));
+    }
+    Ok(())
+}

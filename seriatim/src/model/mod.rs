@@ -1,0 +1,16 @@
+//! What jobs, queues, lanes and turns are, and the rules for them. Pure: nothing here reads or writes anything.
+
+pub(crate) mod canonical;
+pub(crate) mod clock;
+pub mod duration;
+pub(crate) mod error;
+pub(crate) mod id;
+pub(crate) mod job;
+pub mod limits;
+pub mod names;
+pub(crate) mod payload;
+pub(crate) mod queue;
+pub(crate) mod retry;
+pub(crate) mod settle;
+pub mod text;
+pub(crate) mod turn;

@@ -1,0 +1,115 @@
+//! What a job carries: a JSON document, or bytes that a codec made of one.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::model::canonical::canonical;
+use crate::model::error::{Error, Result};
+use crate::model::limits::PAYLOAD_BYTES_MAX;
+
+/// The body of a job: data, never evaluated. Cheap to clone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Payload(Bytes);
+
+impl Payload {
+    /// The JSON of `value`.
+    pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self> {
+        serde_json::to_vec(value)
+            .map(|text| Self(text.into()))
+            .map_err(|e| Error::invalid("payload", "cannot be written as JSON").because(e))
+    }
+
+    /// A payload from JSON text, checked to be one JSON document.
+    pub fn from_json_text(text: &str) -> Result<Self> {
+        let raw: &RawValue = serde_json::from_str(text)
+            .map_err(|e| Error::invalid("payload", "is not a JSON document").because(e))?;
+        Ok(Self(Bytes::copy_from_slice(raw.get().as_bytes())))
+    }
+
+    /// The text of a JSON document that was read, without a copy.
+    pub fn from_raw(document: Box<RawValue>) -> Self {
+        Self(Box::<str>::from(document).into_boxed_bytes().into())
+    }
+
+    /// Bytes as they are: what a codec made, or what a store kept.
+    pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The bytes as stored.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The bytes as stored, sharing the buffer.
+    pub fn to_bytes(&self) -> Bytes {
+        self.0.clone()
+    }
+
+    /// Reads the JSON into `T`. The error names the field: `payload.lines[2].price: …`.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T> {
+        // Keeping the path costs time, so only who fails is read once more to find it.
+        serde_json::from_slice(&self.0).map_err(|error| self.explain::<T>(error))
+    }
+
+    fn explain<T: DeserializeOwned>(&self, error: serde_json::Error) -> Error {
+        let mut reader = serde_json::Deserializer::from_slice(&self.0);
+        let field = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+            Err(traced) if traced.path().iter().next().is_some() => {
+                // An index says itself what it is: `[2]`; a name needs a dot.
+                let path = traced.path().to_string();
+                let dot = if path.starts_with('[') { "" } else { "." };
+                format!("payload{dot}{path}")
+            }
+            _ => "payload".to_owned(),
+        };
+        Error::invalid(field, "cannot be decoded").because(error)
+    }
+
+    /// The JSON value; bytes that are not JSON show as a text of their lossy UTF-8.
+    pub fn to_value(&self) -> Value {
+        serde_json::from_slice(&self.0)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&self.0).into_owned()))
+    }
+
+    /// Refuses a payload over [`PAYLOAD_BYTES_MAX`].
+    pub fn validate(&self) -> Result<()> {
+        if self.0.len() <= PAYLOAD_BYTES_MAX {
+            return Ok(());
+        }
+        let message = format!(
+            "has {} bytes; at most {PAYLOAD_BYTES_MAX} are taken (put large data elsewhere and push a reference)",
+            self.0.len()
+        );
+        Err(Error::invalid("payload", message))
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+/// By what equal payloads are known: half of a BLAKE3 over the task and the canonical payload.
+pub type Digest = [u8; 16];
+
+/// The digest of a job's task and payload. Canonical means: object keys sorted, no white space,
+/// the last of repeated keys wins. Bytes that are not JSON count as they are.
+pub fn digest(task: Option<&str>, payload: &Payload) -> Digest {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&(task.map_or(u64::MAX, |t| t.len() as u64)).to_le_bytes());
+    hasher.update(task.unwrap_or("").as_bytes());
+    match canonical(payload.as_bytes()) {
+        Some(canonical) => hasher.update(&canonical),
+        None => hasher.update(payload.as_bytes()),
+    };
+    let mut half = Digest::default();
+    half.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    half
+}

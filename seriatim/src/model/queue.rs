@@ -1,0 +1,436 @@
+//! A queue's definition: its mode, which is a preset over three small policies, and its settings.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::error::{Error, Result};
+use crate::model::job::validate_queue_name;
+use crate::model::limits::{ATTEMPTS_MAX, DELAY_MAX, LEASE_MAX, TURN_JOBS_MAX};
+use crate::model::retry::{Backoff, Exhaustion};
+
+/// How the jobs of a queue relate to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// No keys; every job is a lane of its own.
+    Parallel,
+    /// All that waits for a key is handed over together; equal payloads merge.
+    Accumulate,
+    /// Strict order per key by (score, arrival).
+    Fifo,
+    /// One at a time per key by (priority, `run_at`, arrival); others may pass a waiting retry.
+    Exclusive,
+}
+
+impl Mode {
+    /// All four.
+    pub const ALL: [Self; 4] = [Self::Parallel, Self::Accumulate, Self::Fifo, Self::Exclusive];
+
+    /// The name as configurations write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Parallel => "parallel",
+            Self::Accumulate => "accumulate",
+            Self::Fifo => "fifo",
+            Self::Exclusive => "exclusive",
+        }
+    }
+
+    /// The mode of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.as_str() == name)
+    }
+
+    /// Whether its jobs must have a key.
+    pub fn is_keyed(self) -> bool {
+        self != Self::Parallel
+    }
+
+    /// What a queue becomes that a push creates.
+    pub fn of_undeclared(keyed: bool) -> Self {
+        if keyed { Self::Exclusive } else { Self::Parallel }
+    }
+
+    /// Policy 1: what a turn takes.
+    pub fn takes(self) -> Takes {
+        match self {
+            Self::Parallel => Takes::TheJob,
+            Self::Accumulate => Takes::AllByScore,
+            Self::Fifo => Takes::FirstByScore,
+            Self::Exclusive => Takes::BestDue,
+        }
+    }
+
+    /// Policy 3: whose retry count, crashes, error and `run_at` a failure changes.
+    pub fn failure_belongs_to(self) -> Owner {
+        match self {
+            Self::Accumulate => Owner::Lane,
+            Self::Parallel | Self::Fifo | Self::Exclusive => Owner::Job,
+        }
+    }
+
+    /// Whether node and group belong to the whole lane.
+    pub fn route_belongs_to_lane(self) -> bool {
+        matches!(self, Self::Accumulate | Self::Fifo)
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a turn takes of its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// The lane is the job.
+    TheJob,
+    /// All waiting jobs, by (score, arrival).
+    AllByScore,
+    /// The first (or first `take`) by (score, arrival), when it is due.
+    FirstByScore,
+    /// The best due one by (priority, `run_at`, arrival).
+    BestDue,
+}
+
+/// Whose state a failure changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The lane's, and so all that waits in it.
+    Lane,
+    /// The failed job's alone.
+    Job,
+}
+
+/// Policy 2: what becomes of equal payloads that wait for one key (`accumulate` only).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Merge {
+    /// One job, the lowest score.
+    #[default]
+    Min,
+    /// One job, the highest score: the last state wins.
+    Max,
+    /// Kept apart.
+    None,
+}
+
+impl Merge {
+    /// The name as configurations write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::None => "none",
+        }
+    }
+
+    /// The score of two equal payloads that become one.
+    pub fn score(self, queued: f64, new: f64) -> f64 {
+        match self {
+            Self::Min => queued.min(new),
+            Self::Max => queued.max(new),
+            Self::None => queued,
+        }
+    }
+}
+
+/// What a push does to the due time of an `accumulate` lane that waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DueRule {
+    /// The first waiting push sets it; later ones move it neither way.
+    #[default]
+    First,
+    /// The earliest of the waiting pushes.
+    Earliest,
+}
+
+/// What definitions written before there was a `lease_max` have.
+fn lease_max() -> Duration {
+    LEASE_MAX
+}
+
+/// The definition of a queue, kept in the store so that all nodes and producers agree.
+///
+/// ```
+/// use seriatim::Queue;
+/// let orders = Queue::accumulate("orders").batch_size(10).max_retries(5);
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Queue {
+    /// The name, unique in a store.
+    pub name: String,
+    /// How its jobs relate.
+    pub mode: Mode,
+    /// What becomes of equal payloads.
+    pub merge: Merge,
+    /// What later pushes do to the due time.
+    pub due: DueRule,
+    /// Most jobs that a turn takes in `fifo`.
+    pub take: u32,
+    /// Most lanes in one handler call.
+    pub batch_size: u32,
+    /// Retries after the first try.
+    pub max_retries: u32,
+    /// The wait between tries.
+    pub backoff: Backoff,
+    /// What happens after the last.
+    pub exhausted: Exhaustion,
+    /// After so many crashes the head is buried as poison.
+    pub max_crashes: u32,
+    /// How long a handler may take; none by default.
+    #[serde(with = "crate::model::duration::optional")]
+    pub timeout: Option<Duration>,
+    /// How long a claim stands without a heartbeat, where it differs from the node's.
+    #[serde(with = "crate::model::duration::optional")]
+    pub lease: Option<Duration>,
+    /// The longest lease that a claim may ask for, or a job by its `lease_ttl`. After a crash a key stands still for
+    /// as long as its lease, and heartbeats extend a lease, so long ones are rarely needed.
+    #[serde(with = "crate::model::duration", default = "lease_max")]
+    pub lease_max: Duration,
+    /// How long finished jobs are kept; default 1 h in `exclusive`, 0 elsewhere.
+    #[serde(with = "crate::model::duration::optional")]
+    pub retain_completed: Option<Duration>,
+    /// How long dead jobs are kept.
+    #[serde(with = "crate::model::duration")]
+    pub retain_dead: Duration,
+    /// Most dead jobs kept.
+    pub retain_dead_max: u64,
+    /// How long an idempotency key is remembered at least.
+    #[serde(with = "crate::model::duration")]
+    pub idempotency_ttl: Duration,
+    /// Its share under the `weighted` scheduler.
+    pub weight: u32,
+    /// Into how many parts a new queue is split. An existing one keeps its number:
+    /// [`crate::Store::reshard`] changes it.
+    pub shards: u16,
+}
+
+impl Queue {
+    /// A queue of `mode` with the defaults.
+    pub fn new(name: impl Into<String>, mode: Mode) -> Self {
+        Self {
+            name: name.into(),
+            mode,
+            merge: Merge::default(),
+            due: DueRule::default(),
+            take: 1,
+            batch_size: 1,
+            max_retries: 25,
+            backoff: Backoff::default(),
+            exhausted: Exhaustion::default(),
+            max_crashes: 5,
+            timeout: None,
+            lease: None,
+            lease_max: LEASE_MAX,
+            retain_completed: None,
+            retain_dead: Duration::from_secs(180 * 86_400),
+            retain_dead_max: 100_000,
+            idempotency_ttl: Duration::from_secs(86_400),
+            weight: 1,
+            shards: 1,
+        }
+    }
+
+    /// A queue of independent jobs.
+    pub fn parallel(name: impl Into<String>) -> Self {
+        Self::new(name, Mode::Parallel)
+    }
+
+    /// A queue that hands over all that waits for a key together.
+    pub fn accumulate(name: impl Into<String>) -> Self {
+        Self::new(name, Mode::Accumulate)
+    }
+
+    /// A queue with strict order per key.
+    pub fn fifo(name: impl Into<String>) -> Self {
+        Self::new(name, Mode::Fifo)
+    }
+
+    /// A queue that runs one job per key at a time.
+    pub fn exclusive(name: impl Into<String>) -> Self {
+        Self::new(name, Mode::Exclusive)
+    }
+
+    /// Sets most lanes in one handler call.
+    #[must_use]
+    pub fn batch_size(mut self, lanes: u32) -> Self {
+        self.batch_size = lanes;
+        self
+    }
+
+    /// Sets most jobs that a `fifo` turn takes.
+    #[must_use]
+    pub fn take(mut self, jobs: u32) -> Self {
+        self.take = jobs;
+        self
+    }
+
+    /// Sets the retries after the first try.
+    #[must_use]
+    pub fn max_retries(mut self, retries: u32) -> Self {
+        self.max_retries = retries;
+        self
+    }
+
+    /// Sets after how many crashes the head is buried.
+    #[must_use]
+    pub fn max_crashes(mut self, crashes: u32) -> Self {
+        self.max_crashes = crashes;
+        self
+    }
+
+    /// Sets the wait between tries.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// Sets what happens after the last retry.
+    #[must_use]
+    pub fn exhausted(mut self, exhausted: Exhaustion) -> Self {
+        self.exhausted = exhausted;
+        self
+    }
+
+    /// Sets what becomes of equal payloads.
+    #[must_use]
+    pub fn merge(mut self, merge: Merge) -> Self {
+        self.merge = merge;
+        self
+    }
+
+    /// Sets what later pushes do to the due time.
+    #[must_use]
+    pub fn due(mut self, due: DueRule) -> Self {
+        self.due = due;
+        self
+    }
+
+    /// Sets how long finished jobs are kept.
+    #[must_use]
+    pub fn retain_completed(mut self, length: Duration) -> Self {
+        self.retain_completed = Some(length);
+        self
+    }
+
+    /// Sets how long a handler may take.
+    #[must_use]
+    pub fn timeout(mut self, length: Duration) -> Self {
+        self.timeout = Some(length);
+        self
+    }
+
+    /// Sets the longest lease that a claim or a job may ask for.
+    #[must_use]
+    pub fn lease_max(mut self, length: Duration) -> Self {
+        self.lease_max = length;
+        self
+    }
+
+    /// How long finished jobs are kept, with the mode's default.
+    pub fn retention(&self) -> Duration {
+        let default = match self.mode {
+            Mode::Exclusive => Duration::from_secs(3_600),
+            _ => Duration::ZERO,
+        };
+        self.retain_completed.unwrap_or(default)
+    }
+
+    /// Whether equal payloads become one.
+    pub fn merges(&self) -> bool {
+        self.mode == Mode::Accumulate && self.merge != Merge::None
+    }
+
+    /// Refuses a key on a `parallel` queue and none on a keyed one.
+    pub(crate) fn check_key(&self, has_key: bool) -> Result<()> {
+        let message = match (self.mode.is_keyed(), has_key) {
+            (true, false) => "is needed: the jobs of this queue are ordered by key",
+            (false, true) => "must be absent: the jobs of this queue run in parallel",
+            _ => return Ok(()),
+        };
+        Err(Error::invalid("key", format!("{message} (queue {:?} is {})", self.name, self.mode)))
+    }
+
+    /// Refuses a claim's lease that is longer than this queue allows.
+    pub fn check_lease(&self, length: Duration) -> Result<()> {
+        self.check_length("lease", length)
+    }
+
+    /// Refuses a job's own lease that is longer than this queue allows.
+    pub(crate) fn check_job_lease(&self, length: Option<Duration>) -> Result<()> {
+        length.map_or(Ok(()), |length| self.check_length("lease_ttl", length))
+    }
+
+    fn check_length(&self, field: &'static str, length: Duration) -> Result<()> {
+        if length <= self.lease_max {
+            return Ok(());
+        }
+        Err(Error::invalid(field, self.longest_lease()))
+    }
+
+    /// What is said of a longer lease.
+    pub(crate) fn longest_lease(&self) -> String {
+        let most = crate::model::duration::format(self.lease_max);
+        format!("must be at most {most}, the lease_max of queue {:?}", self.name)
+    }
+
+    /// Refuses a definition that contradicts itself; the error names the field.
+    pub fn validate(&self) -> Result<()> {
+        validate_queue_name(&self.name)
+            .map_err(|e| Error::invalid("name", e.message().to_owned()))?;
+        let only = |field, holds: bool, mode: Mode| match holds || self.mode == mode {
+            true => Ok(()),
+            false => Err(Error::invalid(
+                field,
+                format!("means something in mode {mode} only; this queue is {}", self.mode),
+            )),
+        };
+        only("merge", self.merge == Merge::default(), Mode::Accumulate)?;
+        only("due", self.due == DueRule::default(), Mode::Accumulate)?;
+        only("take", self.take == 1, Mode::Fifo)?;
+        let ranges = [
+            ("take", u64::from(self.take), 1, TURN_JOBS_MAX as u64),
+            ("batch_size", u64::from(self.batch_size), 1, 10_000),
+            ("max_crashes", u64::from(self.max_crashes), 1, 1_000),
+            ("max_retries", u64::from(self.max_retries), 0, u64::from(ATTEMPTS_MAX)),
+            ("weight", u64::from(self.weight), 1, 1_000),
+            ("shards", u64::from(self.shards), 1, 4_096),
+        ];
+        for (field, value, least, most) in ranges {
+            if !(least..=most).contains(&value) {
+                return Err(Error::invalid(
+                    field,
+                    format!("must be {least} to {most}, not {value}"),
+                ));
+            }
+        }
+        self.validate_lengths()
+    }
+
+    fn validate_lengths(&self) -> Result<()> {
+        let lengths = [
+            ("retain_completed", self.retain_completed),
+            ("retain_dead", Some(self.retain_dead)),
+            ("idempotency_ttl", Some(self.idempotency_ttl)),
+            ("timeout", self.timeout),
+            ("lease", self.lease),
+            ("lease_max", Some(self.lease_max)),
+        ];
+        if self.lease_max.is_zero() {
+            return Err(Error::invalid("lease_max", "must be more than nothing"));
+        }
+        if let Some(lease) = self.lease {
+            self.check_lease(lease)?;
+        }
+        match lengths.into_iter().find(|(_, length)| length.is_some_and(|l| l > DELAY_MAX)) {
+            Some((field, _)) => Err(Error::invalid(field, "must be at most ten years")),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! How a turn ends. The holder knows the turn's jobs and they cannot change, so everything that
+//! follows from an outcome (the retry formula, who is buried, what restarts) is decided here, once
+//! for all stores; a store only carries it out, fenced by the token.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::model::id::{JobId, LaneId, Token};
+use crate::model::limits::{DELAY_MAX, cut_error};
+use crate::model::queue::{Owner, Queue};
+use crate::model::retry::{Backoff, Exhaustion};
+use crate::model::turn::{Turn, TurnJob};
+
+/// What the handler (or the engine on its behalf) says of a turn.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It is done.
+    Done,
+    /// It failed; `retry_in` overrides the backoff.
+    Retry {
+        /// Why.
+        error: Arc<str>,
+        /// When to try again.
+        retry_in: Option<Duration>,
+    },
+    /// Later; not a failure.
+    Snooze {
+        /// How much later.
+        length: Duration,
+    },
+    /// To the morgue, now: the head in the modes where a failure is a job's own, the whole turn
+    /// in `accumulate`.
+    Bury {
+        /// Why.
+        error: Arc<str>,
+    },
+    /// It shall not be done at all; of the same jobs as `Bury`.
+    Cancel {
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// It never started; back as it was, not counted.
+    Release,
+    /// Its process died, or its lease ran out.
+    Crash {
+        /// What is known of it.
+        error: Arc<str>,
+    },
+}
+
+impl Outcome {
+    /// The word for it, as workers and logs write it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Retry { .. } => "retry",
+            Self::Snooze { .. } => "snooze",
+            Self::Bury { .. } => "bury",
+            Self::Cancel { .. } => "cancel",
+            Self::Release => "release",
+            Self::Crash { .. } => "crash",
+        }
+    }
+
+    fn is_told_with_an_error(&self) -> bool {
+        !matches!(self, Self::Done | Self::Snooze { .. } | Self::Release)
+    }
+}
+
+/// An outcome, and the jobs of which something else is true.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// So many jobs from the front are done; the outcome is the next one's. More than there are,
+    /// and outcome `Done`, both mean all.
+    pub done: usize,
+    /// What becomes of the rest.
+    pub outcome: Outcome,
+    /// Jobs that cannot be decoded, and why: buried whatever the outcome. A turn that has any is
+    /// not done but counts as failed.
+    pub undecodable: Vec<(JobId, Arc<str>)>,
+    /// Jobs that should have started before: cancelled, with error `expired`.
+    pub expired: Vec<JobId>,
+}
+
+impl From<Outcome> for Verdict {
+    fn from(outcome: Outcome) -> Self {
+        Self { done: 0, outcome, undecodable: Vec::new(), expired: Vec::new() }
+    }
+}
+
+/// The settlement of a turn whose holder has lost its claim: it counts as a crash.
+pub(crate) fn crash(turn: &Turn, queue: &Queue, error: &str) -> Settlement {
+    let outcome = Outcome::Crash { error: error.into() };
+    plan(turn, queue, &outcome.into(), &|_| Duration::ZERO)
+}
+
+/// What becomes of one job of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It succeeded.
+    Done,
+    /// It goes to the morgue.
+    Bury,
+    /// It ends cancelled.
+    Cancel,
+    /// It ends cancelled, with error `expired`.
+    Expire,
+    /// It is deleted.
+    Drop,
+    /// It goes back into its lane.
+    Keep,
+}
+
+/// When what is kept falls due again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// When it did before.
+    Unchanged,
+    /// Now.
+    Now,
+    /// So long after the store's now.
+    In(Duration),
+}
+
+/// In what state the kept jobs go back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Keep {
+    /// Whose state the fields below are: this job's, or (none) the lane's. A store changes
+    /// nothing by it when that job does not go back after all.
+    pub job: Option<JobId>,
+    /// When it falls due.
+    pub due: Due,
+    /// The new retry count.
+    pub retry_count: i32,
+    /// The new number of crashes.
+    pub crashes: u32,
+    /// The error to show; also the reason of what is buried or cancelled.
+    pub error: Option<Arc<str>>,
+    /// Whether this claim counts as an attempt of every kept job.
+    pub counted: bool,
+    /// Whether the lane stops until a person acts.
+    pub hold: bool,
+}
+
+/// The end of one turn, as a store carries it out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settlement {
+    /// The lane.
+    pub lane: LaneId,
+    /// The token of the claim that ends.
+    pub token: Token,
+    /// What becomes of every job that `exceptions` does not name.
+    pub rest: Fate,
+    /// The jobs of which something else becomes. Jobs that the turn does not hold are ignored.
+    pub exceptions: Vec<(JobId, Fate)>,
+    /// In what state the kept jobs go back.
+    pub keep: Keep,
+}
+
+impl Settlement {
+    /// The end of a turn that is done.
+    pub fn done(lane: LaneId, token: Token) -> Self {
+        Self { lane, token, rest: Fate::Done, exceptions: Vec::new(), keep: Keep::fresh() }
+    }
+
+    /// What becomes of `job`.
+    pub fn fate_of(&self, job: JobId) -> Fate {
+        self.exceptions.iter().find(|(id, _)| *id == job).map_or(self.rest, |(_, fate)| *fate)
+    }
+
+    /// Whether every job is done: the common case, which stores make fast.
+    pub fn is_all_done(&self) -> bool {
+        self.rest == Fate::Done && self.exceptions.is_empty()
+    }
+
+    /// Whether a turn whose jobs ended like this counts as failed. A job that a person cancelled has
+    /// the fate `Cancel`, whatever the settlement says of it.
+    pub fn has_failed(&self, fates: impl IntoIterator<Item = Fate>) -> bool {
+        fates.into_iter().any(|fate| match fate {
+            Fate::Bury | Fate::Drop => true,
+            Fate::Keep => self.keep.counted && !self.cancels(),
+            Fate::Done | Fate::Cancel | Fate::Expire => false,
+        })
+    }
+
+    /// What became of a turn that the store has settled: of its `jobs`, those in `cancelled` ended
+    /// cancelled because a person wanted it.
+    pub fn ending(&self, jobs: impl Iterator<Item = JobId>, cancelled: &[JobId]) -> Ending {
+        let fate = |job: JobId| match (self.fate_of(job), cancelled.contains(&job)) {
+            (fate, false) | (fate @ Fate::Done, true) => fate,
+            (_, true) => Fate::Cancel,
+        };
+        let fates: Vec<Fate> = jobs.map(fate).collect();
+        let done = fates.iter().filter(|fate| **fate == Fate::Done).count();
+        let kind = if self.has_failed(fates.iter().copied()) {
+            EndKind::Failed
+        } else if fates.contains(&Fate::Keep) && !self.cancels() {
+            EndKind::PutOff
+        } else if done > 0 {
+            EndKind::Done
+        } else {
+            EndKind::Cancelled
+        };
+        Ending { kind, done }
+    }
+
+    /// Whether the handler wanted a job cancelled. What goes back then has not failed, although it was
+    /// tried.
+    fn cancels(&self) -> bool {
+        self.exceptions.iter().any(|(_, fate)| *fate == Fate::Cancel)
+    }
+}
+
+/// What became of a settled turn, in the words of the figures (`docs/figures.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// How the turn ended.
+    pub kind: EndKind,
+    /// How many of its jobs are done.
+    pub done: usize,
+}
+
+/// How a turn ended. Each settled turn is one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndKind {
+    /// What it did is done.
+    Done,
+    /// Its handler failed or its process died: jobs wait for a retry, are held, dead or dropped.
+    Failed,
+    /// Jobs went back, and that is no failure: released or snoozed.
+    PutOff,
+    /// Its jobs were cancelled or had expired.
+    Cancelled,
+}
+
+impl Keep {
+    fn fresh() -> Self {
+        Self {
+            job: None,
+            due: Due::Now,
+            retry_count: -1,
+            crashes: 0,
+            error: None,
+            counted: false,
+            hold: false,
+        }
+    }
+
+    fn as_it_was(turn: &Turn) -> Self {
+        Self {
+            due: Due::Unchanged,
+            retry_count: turn.retry_count,
+            crashes: turn.crashes,
+            error: turn.error.clone(),
+            ..Self::fresh()
+        }
+    }
+}
+
+/// Decides how `turn` of a queue defined as `queue` ends. `wait` is the backoff: given a retry
+/// count it says how long to wait (the queue's, a job's own, or a closure).
+pub fn plan(
+    turn: &Turn,
+    queue: &Queue,
+    verdict: &Verdict,
+    wait: &dyn Fn(u32) -> Duration,
+) -> Settlement {
+    let mut exceptions: Vec<(JobId, Fate)> = Vec::new();
+    exceptions.extend(verdict.undecodable.iter().map(|(id, _)| (*id, Fate::Bury)));
+    exceptions.extend(verdict.expired.iter().map(|id| (*id, Fate::Expire)));
+    let taken_out = |job: &&TurnJob| !exceptions.iter().any(|(id, _)| *id == job.id);
+    let mut left = turn.jobs.iter().filter(taken_out);
+    let done: Vec<JobId> = match verdict.outcome {
+        Outcome::Done => Vec::new(),
+        _ => left.by_ref().take(verdict.done).map(|job| job.id).collect(),
+    };
+    let head = left.next();
+    // A failure behind finished jobs is the next one's, whose own count starts afresh.
+    let is_first = head.map(|job| job.id) == turn.head().map(|job| job.id);
+    exceptions.extend(done.into_iter().map(|id| (id, Fate::Done)));
+    let mut planner = Planner { turn, queue, head, is_first, exceptions, wait };
+    let (rest, mut keep) = match head {
+        Some(_) => planner.outcome(&verdict.outcome),
+        None => (Fate::Done, Keep::fresh()),
+    };
+    if let Some((_, why)) = verdict.undecodable.first() {
+        keep.counted |= rest == Fate::Done;
+        // A settlement has one error, for the buried job and for the outcome of the others.
+        let own = keep.error.filter(|_| head.is_some() && verdict.outcome.is_told_with_an_error());
+        let error = own.map_or_else(|| why.to_string(), |own| format!("{why}; the others: {own}"));
+        keep.error = Some(cut_error(&error).into());
+    }
+    Settlement { lane: turn.lane, token: turn.token, rest, exceptions: planner.exceptions, keep }
+}
+
+/// The backoff of a turn, by the usual rule: the head's own, or else the queue's.
+pub fn backoff_of(turn: &Turn, queue: &Queue) -> Backoff {
+    let own = turn.head().and_then(|job| job.options.as_ref()?.backoff);
+    own.unwrap_or(queue.backoff)
+}
+
+struct Planner<'a> {
+    turn: &'a Turn,
+    queue: &'a Queue,
+    /// The first job that is neither done nor taken out.
+    head: Option<&'a TurnJob>,
+    is_first: bool,
+    exceptions: Vec<(JobId, Fate)>,
+    wait: &'a dyn Fn(u32) -> Duration,
+}
+
+impl Planner<'_> {
+    fn outcome(&mut self, outcome: &Outcome) -> (Fate, Keep) {
+        match outcome {
+            Outcome::Done => (Fate::Done, Keep::fresh()),
+            Outcome::Retry { error, retry_in } => self.failed(error, *retry_in),
+            Outcome::Crash { error } => self.crashed(error),
+            Outcome::Snooze { length } => {
+                (Fate::Keep, Keep { due: Due::In((*length).min(DELAY_MAX)), ..self.unchanged() })
+            }
+            Outcome::Release => (Fate::Keep, self.unchanged()),
+            Outcome::Bury { error } => self.end(Fate::Bury, error),
+            Outcome::Cancel { reason } => self.end(Fate::Cancel, reason),
+        }
+    }
+
+    fn owner(&self) -> Owner {
+        self.queue.mode.failure_belongs_to()
+    }
+
+    fn retry_count(&self) -> i32 {
+        if self.owner() == Owner::Job && !self.is_first { -1 } else { self.turn.retry_count }
+    }
+
+    fn crashes(&self) -> u32 {
+        if self.owner() == Owner::Job && !self.is_first { 0 } else { self.turn.crashes }
+    }
+
+    /// The head's job id where a failure is the job's own.
+    fn owning_job(&self) -> Option<JobId> {
+        match self.owner() {
+            Owner::Job => self.head.map(|job| job.id),
+            Owner::Lane => None,
+        }
+    }
+
+    fn unchanged(&self) -> Keep {
+        Keep {
+            job: self.owning_job(),
+            retry_count: self.retry_count(),
+            crashes: self.crashes(),
+            ..Keep::as_it_was(self.turn)
+        }
+    }
+
+    fn failed(&mut self, error: &Arc<str>, retry_in: Option<Duration>) -> (Fate, Keep) {
+        let error: Arc<str> = cut_error(error).into();
+        let retry_count = self.retry_count().saturating_add(1);
+        if retry_count >= self.retries_max() || self.attempts_are_used_up() {
+            return self.exhausted(error);
+        }
+        let wait = retry_in.unwrap_or_else(|| (self.wait)(retry_count.max(0) as u32));
+        // Beyond that it would be a time that nobody can write.
+        let due = Due::In(wait.min(DELAY_MAX));
+        let keep = Keep { due, retry_count, error: Some(error), counted: true, ..self.unchanged() };
+        (Fate::Keep, keep)
+    }
+
+    fn crashed(&mut self, error: &Arc<str>) -> (Fate, Keep) {
+        let error: Arc<str> = cut_error(error).into();
+        let crashes = self.crashes().saturating_add(1);
+        if crashes >= self.queue.max_crashes || self.attempts_are_used_up() {
+            return self.take_out_head(Fate::Bury, error);
+        }
+        let keep =
+            Keep { due: Due::Now, crashes, error: Some(error), counted: true, ..self.unchanged() };
+        (Fate::Keep, keep)
+    }
+
+    fn retries_max(&self) -> i32 {
+        let own = self.head.and_then(|job| {
+            let options = job.options.as_ref()?;
+            options.max_retries.or(options.max_attempts.map(|n| n.saturating_sub(1)))
+        });
+        i32::try_from(own.unwrap_or(self.queue.max_retries)).unwrap_or(i32::MAX)
+    }
+
+    fn attempts_are_used_up(&self) -> bool {
+        self.head.is_some_and(|job| {
+            let most = job.options.as_ref().and_then(|options| options.max_attempts);
+            most.is_some_and(|most| job.attempt >= most)
+        })
+    }
+
+    fn exhausted(&mut self, error: Arc<str>) -> (Fate, Keep) {
+        match self.queue.exhausted {
+            Exhaustion::Bury => self.take_out_head(Fate::Bury, error),
+            Exhaustion::Drop => self.take_out_head(Fate::Drop, error),
+            Exhaustion::Hold => {
+                let keep = Keep {
+                    retry_count: self.retry_count().saturating_add(1),
+                    error: Some(error),
+                    counted: true,
+                    hold: true,
+                    ..self.unchanged()
+                };
+                (Fate::Keep, keep)
+            }
+        }
+    }
+
+    /// The head ends so; the rest restarts, due now.
+    fn take_out_head(&mut self, fate: Fate, error: Arc<str>) -> (Fate, Keep) {
+        self.exceptions.extend(self.head.map(|job| (job.id, fate)));
+        (
+            Fate::Keep,
+            Keep { job: self.owning_job(), error: Some(error), counted: true, ..Keep::fresh() },
+        )
+    }
+
+    /// The handler's own decision: of the head where a failure is a job's own, else of the turn.
+    fn end(&mut self, fate: Fate, why: &Arc<str>) -> (Fate, Keep) {
+        let error: Arc<str> = cut_error(why).into();
+        match self.owner() {
+            Owner::Job => self.take_out_head(fate, error),
+            Owner::Lane => (fate, Keep { error: Some(error), ..Keep::fresh() }),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A turn: one claim of one lane, and the jobs taken together.
+
+use std::sync::Arc;
+
+use crate::model::clock::Timestamp;
+use crate::model::id::{JobId, LaneId, Token};
+use crate::model::job::JobOptions;
+use crate::model::payload::Payload;
+
+/// What a claim hands over for one lane. The holder owns exactly these jobs until it settles, and
+/// the set does not change: what is pushed meanwhile waits for the next turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn {
+    /// The lane.
+    pub lane: LaneId,
+    /// The queue's name.
+    pub queue: Arc<str>,
+    /// The key; none in `parallel`.
+    pub key: Option<Arc<str>>,
+    /// The fencing token; every later write of the holder names it.
+    pub token: Token,
+    /// −1 before the first failure; the lane's in `accumulate`, else the first job's.
+    pub retry_count: i32,
+    /// How often a claim of it was lost; the lane's in `accumulate`, else the first job's.
+    pub crashes: u32,
+    /// The last error, of the same owner.
+    pub error: Option<Arc<str>>,
+    /// When this claim was made.
+    pub claimed_at: Timestamp,
+    /// In the order of handing over: (score, arrival).
+    pub jobs: Vec<TurnJob>,
+}
+
+/// A job as its holder sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnJob {
+    /// Its id.
+    pub id: JobId,
+    /// Its task.
+    pub task: Option<Arc<str>>,
+    /// What it carries. Empty in the turns that `rescue` returns.
+    pub payload: Payload,
+    /// Its place among the jobs of its key.
+    pub score: f64,
+    /// Its priority.
+    pub priority: u16,
+    /// When it fell due.
+    pub run_at: Timestamp,
+    /// Claims that included it, this one too; crashes count, releases and snoozes do not.
+    pub attempt: u32,
+    /// What it overrides; none for most jobs.
+    pub options: Option<Box<JobOptions>>,
+}
+
+impl Turn {
+    /// The job whose failure it is when the turn fails: the first in order.
+    pub fn head(&self) -> Option<&TurnJob> {
+        self.jobs.first()
+    }
+
+    /// The task of all its jobs.
+    pub fn task(&self) -> Option<&Arc<str>> {
+        self.head()?.task.as_ref()
+    }
+
+    /// The head's attempt.
+    pub fn attempt(&self) -> u32 {
+        self.head().map_or(0, |job| job.attempt)
+    }
+
+    /// Whether it must be handed over alone: something went wrong before.
+    pub fn is_alone(&self) -> bool {
+        self.retry_count >= 0 || self.crashes > 0
+    }
+}
+
+impl TurnJob {
+    /// Whether it should have started before `now`.
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.options.as_ref().and_then(|o| o.expires_at).is_some_and(|at| at <= now)
+    }
+}

@@ -1,0 +1,32 @@
+//! The stores, one folder each, and what several of them share.
+
+pub(crate) mod gone;
+pub(crate) mod memory;
+#[cfg(feature = "mysql")]
+pub(crate) mod mysql;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+mod room;
+#[cfg(feature = "sqlite")]
+pub(crate) mod sqlite;
+mod state;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+#[cfg_attr(
+    not(any(feature = "mysql", feature = "postgres")),
+    expect(dead_code, reason = "Redis has no connections to count")
+)]
+mod url;
+
+#[cfg(feature = "redis")]
+pub use self::redis::{Redis, bare_limit as redis_bare_limit, size as redis_size};
+pub use memory::Memory;
+#[cfg(feature = "mysql")]
+pub use mysql::{Mysql, bare_limit as mysql_bare_limit, size as mysql_size};
+#[cfg(feature = "postgres")]
+pub use postgres::{Postgres, bare_limit as postgres_bare_limit, size as postgres_size};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{Durability, Sqlite, bare_limit as sqlite_bare_limit};
+#[cfg(feature = "conformance")]
+pub use state::Fault;

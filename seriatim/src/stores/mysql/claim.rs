@@ -1,0 +1,492 @@
+//! Claiming lanes, and rescuing claims whose lease has run out.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::error::{Fail, Try};
+use super::lane_row::LANE_COLUMNS;
+use super::load::{Bodies, Need, nodes};
+use super::plain::PlainLane;
+use super::pool::Answer;
+use super::sight::{first_wakes, look, looks, mine, sight_of, wake_of};
+use super::sql::{Columns, LIST_MAX, list, text};
+use super::work::{CLOCK, Known, Work};
+use crate::contract::check_ticket;
+use crate::contract::request::{Claim, ClaimSelection, Claimed, Release, Rescue};
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
+use crate::model::turn::Turn;
+use crate::stores::room::Room;
+use crate::stores::state::State;
+
+/// How many lanes are promoted at a time.
+const PROMOTE_STEP: usize = 1_000;
+
+/// A claim that may take lanes of more classes first looks which of them there are.
+const CLASSES_AHEAD: usize = 8;
+
+/// What a claim asks as it begins, as far as the definitions are known: its node, when a lane must be
+/// looked at again, and the lanes to take if none must be now.
+pub(super) fn ahead(known: Known, request: &Claim, asked: &AtomicU32) -> String {
+    asked.store(0, Ordering::Relaxed);
+    let Some(row) = known.queues.values().find(|row| *row.name == *request.queue) else {
+        return String::new();
+    };
+    let queue = row.number;
+    let state = State { routes: known.routes, ..State::default() };
+    let classes = takeable(&state, request);
+    if classes.len() > CLASSES_AHEAD {
+        return String::new();
+    }
+    asked.store(queue, Ordering::Relaxed);
+    let ticket = ticket_of(&request.node, request.ticket);
+    let node = format!("{ticket};{}", nodes(Some(&request.node.0), ""));
+    let wake = format!("SELECT MIN(w.wake) FROM ({}) w", first_wakes(queue));
+    let lanes: String = classes.iter().map(|class| best(queue, *class, request)).collect();
+    format!("{node};{wake};{lanes}")
+}
+
+/// `asked` is the number of the queue that was asked about as the operation began; 0 if none was.
+/// Also answers which of the turns are [plain](super::plain).
+pub(super) async fn claim(
+    work: &mut Work<'_>,
+    request: &Claim,
+    asked: u32,
+) -> Try<(Claimed, Vec<PlainLane>)> {
+    let mut ahead = std::mem::take(&mut work.ahead).into_iter();
+    match (ahead.next(), ahead.next()) {
+        (Some(given_up), Some(node)) => {
+            check_given_up(request.ticket, given_up.rows)?;
+            work.add_nodes(node.rows)?;
+        }
+        _ => {
+            hold_ticket(work, &request.node, request.ticket).await?;
+            work.load_nodes(Some(&request.node.0), "").await?;
+        }
+    }
+    work.state.check_node(&request.node, request.ticket)?;
+    let row = work.state.queue_to_claim(request)?;
+    let (queue, paused) = (row.number, row.paused);
+    if asked != 0 && asked != queue {
+        return Err(Fail::NotPlain); // The store was emptied: what was asked ahead is of another queue.
+    }
+    if paused || request.shard.is_some_and(|shard| shard != 0) {
+        return Ok(Default::default());
+    }
+    let classes = takeable(&work.state, request);
+    let none_is_due = ahead.next().map(wake_of).transpose()?.map(|wake| !is_due(wake, work.now));
+    let (taken, mut sight) = match none_is_due {
+        Some(true) => {
+            if ahead.len() != classes.len() {
+                return Err(Fail::NotPlain); // A new route may be ours.
+            }
+            let taken = choose(work, request, &classes, ahead)?;
+            // What others hold just now is not taken, and may stay ready.
+            let sight =
+                if taken.is_empty() { Some(look(work, queue, request).await?) } else { None };
+            (taken, sight)
+        }
+        _ => {
+            let mut sight = look(work, queue, request).await?;
+            if is_due(sight.wake, work.now) {
+                promote(work, queue).await?;
+                sight = look(work, queue, request).await?;
+            }
+            (candidates(work, queue, request, &sight.classes).await?, Some(sight))
+        }
+    };
+    let (mut turns, mut plain, mut room) = (Vec::new(), Vec::new(), Room::of(request));
+    if !taken.is_empty() {
+        turns = take(work, request, &taken, &mut room).await?;
+        plain.extend(turns.iter().filter_map(|turn| work.plain(turn.lane.number)));
+        fill(work, &mut turns).await?;
+        let sql = looks(&work.state, queue, request);
+        sight = Some(sight_of(work.finish(&sql).await?)?);
+    }
+    let sight = sight.ok_or_else(super::sql::corrupt)?;
+    let next_due = if sight.classes.is_empty() { sight.wake } else { Some(work.now) };
+    Ok((Claimed { turns, next_due, cut: room.is_full }, plain))
+}
+
+/// Keeps a call from being given up until it ends. Only what has a ticket can be.
+fn ticket_of(node: &NodeId, ticket: u64) -> String {
+    match ticket {
+        0 => "SELECT 0".to_owned(),
+        _ => {
+            let node = super::sql::text(&node.0);
+            format!("SELECT given_up FROM seriatim_ticket WHERE node = {node} LOCK IN SHARE MODE")
+        }
+    }
+}
+
+async fn hold_ticket(work: &mut Work<'_>, node: &NodeId, ticket: u64) -> Try<()> {
+    if ticket > 0 {
+        let rows = work.rows(&ticket_of(node, ticket)).await?;
+        check_given_up(ticket, rows)?;
+    }
+    Ok(())
+}
+
+fn check_given_up(ticket: u64, rows: Vec<mysql_async::Row>) -> Try<()> {
+    let given_up = rows.into_iter().next().map(|row| Columns::of(row).int()).transpose()?;
+    Ok(check_ticket(ticket, given_up.unwrap_or_default() as u64)?)
+}
+
+fn is_due(wake: Option<Timestamp>, now: Timestamp) -> bool {
+    wake.is_some_and(|wake| wake <= now)
+}
+
+/// Claims lanes that are locked.
+async fn take(
+    work: &mut Work<'_>,
+    request: &Claim,
+    lanes: &[u64],
+    room: &mut Room,
+) -> Try<Vec<Turn>> {
+    let (token, locked_at) = draw_token(work).await?;
+    work.load_jobs(lanes, Need::Turn, false, Bodies::Lengths, &HashMap::new()).await?;
+    // A lane may have been freed after this call began: it was claimed when it was locked.
+    let claimed_at = if request.now.is_some() { work.now } else { locked_at };
+    let (now, mut turns) = (work.now, Vec::with_capacity(lanes.len()));
+    for id in lanes {
+        // One token for all lanes of a call.
+        work.state.token = token - 1;
+        let Some(turn) = work.state.claim_lane(now, *id, request, room) else { break };
+        turns.push(turn);
+    }
+    for turn in &mut turns {
+        turn.claimed_at = claimed_at;
+        let lane = work.state.lanes.get_mut(&turn.lane.number);
+        if let Some(hold) = lane.and_then(|lane| lane.hold.as_mut()) {
+            hold.claimed_at = claimed_at;
+        }
+    }
+    work.save().await?;
+    Ok(turns)
+}
+
+/// Moves lanes that have fallen due to their place among the ready ones. What others hold just now
+/// is left for later.
+async fn promote(work: &mut Work<'_>, queue: u32) -> Try<()> {
+    let now = work.now.as_micros();
+    let mut left = PROMOTE_LANES_MAX;
+    while left > 0 {
+        let step = left.min(PROMOTE_STEP);
+        let scheduled = format!(
+            "FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 1 AND class = 0 AND prio = 0 AND due <= {now} \
+             ORDER BY due, id LIMIT {step} FOR UPDATE SKIP LOCKED"
+        );
+        let ids = work.read_lanes(&scheduled, Bodies::None).await?;
+        reposition(work, &ids).await?;
+        if ids.len() < step {
+            break;
+        }
+        left -= step;
+    }
+    let ready = format!(
+        "SELECT lane FROM seriatim_wake WHERE q = {queue} AND wake <= {now} ORDER BY wake, lane LIMIT {PROMOTE_STEP}"
+    );
+    let mut ids = Vec::new();
+    for row in work.rows(&ready).await? {
+        ids.push(Columns::of(row).int()? as u64);
+    }
+    if !ids.is_empty() {
+        let these = format!(
+            "FORCE INDEX (PRIMARY) WHERE id IN ({}) AND wake <= {now} FOR UPDATE SKIP LOCKED",
+            list(ids)
+        );
+        let ids = work.read_lanes(&these, Bodies::None).await?;
+        reposition(work, &ids).await?;
+    }
+    Ok(())
+}
+
+async fn reposition(work: &mut Work<'_>, ids: &[u64]) -> Try<()> {
+    work.load_jobs(ids, Need::Position, false, Bodies::None, &HashMap::new()).await?;
+    let time = work.now;
+    for id in ids {
+        work.state.position(*id, time);
+    }
+    work.save().await?;
+    // What they hold was read without payloads, which a claim needs.
+    work.forget_lanes();
+    Ok(())
+}
+
+/// Those of which it asks for any.
+fn takeable(state: &State, request: &Claim) -> Vec<u32> {
+    mine(state, request).into_iter().filter(|class| most(*class, request) > 0).collect()
+}
+
+/// How many lanes of a class are taken at most.
+fn most(class: u32, request: &Claim) -> usize {
+    let most = request.lanes_max.min(CLAIM_LANES_MAX);
+    if class % 2 == 1 { most.min(request.crashed_max) } else { most }
+}
+
+/// Locks the lanes to take, of these classes.
+async fn candidates(
+    work: &mut Work<'_>,
+    queue: u32,
+    request: &Claim,
+    classes: &[u32],
+) -> Try<Vec<u64>> {
+    let wanted = |class: &u32| most(*class, request) > 0;
+    let classes: Vec<u32> = classes.iter().copied().filter(wanted).collect();
+    if classes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql: String = classes.iter().map(|class| best(queue, *class, request)).collect();
+    let answers = work.run(sql.trim_end_matches(';')).await?;
+    choose(work, request, &classes, answers.into_iter())
+}
+
+/// Locks the lanes of a class that would be taken first.
+fn best(queue: u32, class: u32, request: &Claim) -> String {
+    let (body, limit) = (Bodies::Lengths.of("payload"), most(class, request));
+    format!(
+        "SELECT {LANE_COLUMNS}, {body} FROM seriatim_lane FORCE INDEX (lane_ready) \
+         WHERE q = {queue} AND st = 0 AND class = {class} ORDER BY prio, due, id LIMIT {limit} \
+         FOR UPDATE SKIP LOCKED;"
+    )
+}
+
+/// Merges the lanes of several classes, in the order in which they are taken.
+fn choose(
+    work: &mut Work<'_>,
+    request: &Claim,
+    classes: &[u32],
+    answers: impl Iterator<Item = Answer>,
+) -> Try<Vec<u64>> {
+    let mut found = Vec::new();
+    for (class, answer) in classes.iter().zip(answers) {
+        for id in work.add_lanes(answer.rows)? {
+            let row = work.lanes.get(&id).ok_or_else(super::sql::corrupt)?;
+            found.push((row.prio, row.due, id, class % 2 == 1));
+        }
+    }
+    found.sort_unstable();
+    let mut crashed_left = request.crashed_max;
+    let mut taken = Vec::new();
+    for (_, _, id, crashed) in found {
+        if taken.len() == most(0, request) {
+            break;
+        }
+        if crashed && crashed_left == 0 {
+            continue;
+        }
+        crashed_left -= usize::from(crashed);
+        taken.push(id);
+    }
+    Ok(taken)
+}
+
+/// A token, and the server's time when it was drawn.
+type Drawn = (i64, Timestamp);
+
+/// The next token, higher than any before and not below the clock. It is drawn while the lanes are
+/// locked, so it is also higher than any that they ever had, and nobody waits for the counter.
+async fn draw_token(work: &mut Work<'_>) -> Try<Drawn> {
+    let answers = work.run(&draw_statements()).await?;
+    high_enough(work, answers).await
+}
+
+fn draw_statements() -> String {
+    format!(
+        "INSERT INTO seriatim_token (tok) VALUES (NULL); DELETE FROM seriatim_token WHERE tok = LAST_INSERT_ID(); \
+         SELECT {CLOCK}"
+    )
+}
+
+/// The token that was drawn, or another, if the counter is below the clock.
+async fn high_enough(work: &mut Work<'_>, answers: Vec<Answer>) -> Try<Drawn> {
+    let (token, clock) = drawn(answers)?;
+    let now = work.now.as_micros();
+    if token >= now {
+        return Ok((token, clock));
+    }
+    // Where another lifts it at the same time the row is there already, and the counter is beyond.
+    let lift = format!(
+        "INSERT IGNORE INTO seriatim_token (tok) VALUES ({}); DELETE FROM seriatim_token WHERE tok = {}",
+        now - 1,
+        now - 1
+    );
+    work.run(&lift).await?;
+    drawn(work.run(&draw_statements()).await?)
+}
+
+fn drawn(mut answers: Vec<Answer>) -> Try<Drawn> {
+    let token = answers.first().map(|answer| answer.first_id as i64).filter(|id| *id > 0);
+    let clock = answers.pop().and_then(|mut answer| answer.rows.pop());
+    let clock = clock.ok_or_else(super::sql::corrupt)?;
+    let clock = Timestamp::from_micros(Columns::of(clock).int()?);
+    Ok((token.ok_or_else(super::sql::corrupt)?, clock))
+}
+
+/// Gives the jobs of turns the payloads that were too large to be read before.
+async fn fill(work: &mut Work<'_>, turns: &mut [Turn]) -> Try<()> {
+    let ids: Vec<JobId> =
+        turns.iter().flat_map(|turn| turn.jobs.iter().map(|job| job.id)).collect();
+    let mut bodies = work.bodies_of(&ids).await?;
+    if bodies.is_empty() {
+        return Ok(());
+    }
+    for job in turns.iter_mut().flat_map(|turn| &mut turn.jobs) {
+        if let Some(body) = bodies.remove(&job.id.seq()) {
+            job.payload = body;
+        }
+    }
+    Ok(())
+}
+
+/// The refusal of a rescuer that finds itself dead must not undo that others were declared dead.
+pub(super) async fn rescue(work: &mut Work<'_>, request: &Rescue) -> Try<Result<Vec<Turn>>> {
+    hold_ticket(work, &request.node, request.ticket).await?;
+    work.load_nodes(None, "FOR UPDATE").await?;
+    let now = work.now;
+    let living: BTreeSet<_> = work.living();
+    // Declares the dead; the claims are not read yet.
+    let may = work.state.rescue(now, request);
+    let dead: BTreeSet<_> = living.difference(&work.living()).cloned().collect();
+    work.save_dead(&dead).await?;
+    if let Err(e) = may {
+        return Ok(Err(e));
+    }
+    let most = request.lanes_max.min(CLAIM_LANES_MAX);
+    let queues = list(work.state.queues.keys().map(|number| u64::from(*number)));
+    let at = now.as_micros();
+    let sql = format!(
+        "SELECT l.id FROM seriatim_lane l FORCE INDEX (lane_ready) LEFT JOIN seriatim_node n ON n.id = l.node \
+         WHERE l.q IN ({queues}) AND l.st = 2 AND IF(l.own, l.until < {at}, n.id IS NULL OR n.beat_at + l.ttl < {at}) \
+         ORDER BY l.id LIMIT {most}"
+    );
+    let mut ids = Vec::new();
+    for row in work.rows(&sql).await? {
+        ids.push(Columns::of(row).int()? as u64);
+    }
+    if ids.is_empty() {
+        return Ok(Ok(Vec::new()));
+    }
+    for ids in ids.chunks(LIST_MAX) {
+        let ids = list(ids.iter().copied());
+        let lanes = format!("WHERE id IN ({ids}) AND st = 2 FOR UPDATE SKIP LOCKED");
+        work.read_lanes(&lanes, Bodies::None).await?;
+    }
+    let here: Vec<u64> = work.lanes.keys().copied().collect();
+    if here.is_empty() {
+        return Ok(Ok(Vec::new()));
+    }
+    Ok(Ok(take_over(work, &here, |state| state.rescue(now, request)).await?))
+}
+
+pub(super) async fn release(work: &mut Work<'_>, request: &Release) -> Try<Vec<Turn>> {
+    let filter = match &request.claims {
+        ClaimSelection::Key { queue, key } => {
+            format!("q = {} AND k = {}", work.state.queue(queue)?.number, text(key))
+        }
+        ClaimSelection::Lane(lane) => format!("q = {} AND id = {}", lane.queue, lane.number),
+        ClaimSelection::Queue(queue) => format!("q = {}", work.state.queue(queue)?.number),
+        ClaimSelection::Node(node) => {
+            let queues = list(work.state.queues.keys().map(|number| u64::from(*number)));
+            format!("q IN ({queues}) AND node = {}", text(&node.0))
+        }
+    };
+    let made_by = request.made_by.map_or(i64::MAX, Timestamp::as_micros);
+    let most = request.lanes_max.min(CLAIM_LANES_MAX);
+    let sql = format!(
+        "SELECT id FROM seriatim_lane WHERE {filter} AND st = 2 AND claimed_at <= {made_by} ORDER BY id LIMIT {most}"
+    );
+    let mut ids = BTreeSet::new();
+    for row in work.rows(&sql).await? {
+        ids.insert(Columns::of(row).int()? as u64);
+    }
+    work.lock_lanes(&ids).await?;
+    let here: Vec<u64> = work.lanes.keys().copied().collect();
+    if here.is_empty() {
+        return Ok(Vec::new());
+    }
+    let now = work.now;
+    take_over(work, &here, |state| state.release(now, request)).await
+}
+
+/// Takes lanes over that are locked and read, under one new token: the model draws one for each.
+async fn take_over(
+    work: &mut Work<'_>,
+    lanes: &[u64],
+    carry_out: impl FnOnce(&mut State) -> Result<Vec<Turn>>,
+) -> Try<Vec<Turn>> {
+    work.load_closed(lanes).await?;
+    let (token, _) = draw_token(work).await?;
+    work.state.token = token - 1;
+    let mut turns = carry_out(&mut work.state)?;
+    for turn in &mut turns {
+        turn.token = Token(token);
+        if let Some(lane) = work.state.lanes.get_mut(&turn.lane.number) {
+            lane.token = Token(token);
+        }
+    }
+    work.save().await?;
+    Ok(turns)
+}
+
+pub(super) async fn turn(work: &mut Work<'_>, lane: LaneId, token: Token) -> Try<Option<Turn>> {
+    let one = format!("WHERE id = {} AND tok = {}", lane.number, token.0);
+    let ids = work.read_lanes(&one, Bodies::All).await?;
+    work.load_closed_with(&ids, Bodies::All).await?;
+    Ok(work.state.turn(lane, token))
+}
+
+impl Work<'_> {
+    /// What was read and saved is as if it had not been read. The locks stay.
+    pub(super) fn forget_lanes(&mut self) {
+        self.lanes.clear();
+        self.jobs.clear();
+        self.parts.clear();
+        self.state.lanes.clear();
+        self.state.keys.clear();
+        self.state.jobs.clear();
+        self.state.claimed.clear();
+        self.state.ready.clear();
+        self.state.wake.clear();
+        self.state.due.clear();
+    }
+
+    /// Reads the jobs of the turns that hold these lanes, without payload.
+    pub(super) async fn load_closed(&mut self, lanes: &[u64]) -> Try<()> {
+        self.load_closed_with(lanes, Bodies::None).await
+    }
+
+    pub(super) async fn load_closed_with(&mut self, lanes: &[u64], bodies: Bodies) -> Try<()> {
+        for ids in lanes.chunks(LIST_MAX) {
+            let from = format!(
+                "FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane WHERE j.lane IN ({}) AND j.gen < l.open",
+                list(ids.iter().copied())
+            );
+            self.read_jobs(&from, bodies).await?;
+        }
+        for lane in lanes {
+            self.parts.entry(*lane).or_default().closed = true;
+        }
+        Ok(())
+    }
+
+    fn living(&self) -> BTreeSet<crate::model::id::NodeId> {
+        let living = self.state.nodes.iter().filter(|(_, row)| row.dead_at.is_none());
+        living.map(|(id, _)| id.clone()).collect()
+    }
+
+    async fn save_dead(&mut self, dead: &BTreeSet<crate::model::id::NodeId>) -> Try<()> {
+        if dead.is_empty() {
+            return Ok(());
+        }
+        let sql = format!(
+            "UPDATE seriatim_node SET dead_at = {} WHERE id IN ({})",
+            self.now.as_micros(),
+            super::sql::literals(dead.iter().map(|id| &*id.0))
+        );
+        self.run(&sql).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! Deleting a whole queue.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::error::Try;
+use super::load::{Bodies, Need};
+use super::sql::Columns;
+use super::work::Work;
+use crate::contract::request::{Acted, DeleteQueue};
+
+/// Most rows of each kind in one step: nobody else can use the store meanwhile.
+const STEP_ROWS: usize = 1_000;
+
+pub(super) async fn delete_queue(work: &mut Work<'_>, request: &DeleteQueue) -> Try<Acted> {
+    let queue = work.state.queue(&request.queue)?.number;
+    let sql = format!(
+        "SELECT COUNT(*) FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 2"
+    );
+    let claimed = work.rows(&sql).await?.into_iter().next().map(|row| Columns::of(row).int());
+    work.state.close_queue(&request.queue, claimed.transpose()?.unwrap_or_default() as u64)?;
+    let rows_max = request.rows_max.clamp(1, STEP_ROWS);
+    let lanes_left = load_lanes(work, queue, rows_max).await?;
+    let from =
+        format!("FROM seriatim_ended j WHERE j.q = {queue} LIMIT {} FOR UPDATE", rows_max + 1);
+    work.read_ended(&from, Bodies::None).await?;
+    let acted = work.state.empty_queue(queue, rows_max);
+    let sql = format!("DELETE FROM seriatim_idempotency WHERE q = {queue} LIMIT {rows_max}");
+    let names = work.run(&sql).await?.first().map_or(0, |answer| answer.affected);
+    let more = acted.more || lanes_left || names as usize == rows_max;
+    if !more {
+        work.write(&format!("DELETE FROM seriatim_tally WHERE q = {queue}")).await?;
+        work.state.queues.remove(&queue);
+    }
+    work.save().await?;
+    Ok(Acted { more, ..acted })
+}
+
+/// Locks and reads lanes with about so many jobs, at least one. Whether there are more.
+async fn load_lanes(work: &mut Work<'_>, queue: u32, rows_max: usize) -> Try<bool> {
+    let sql = format!(
+        "SELECT id, n + c FROM seriatim_lane WHERE q = {queue} LIMIT {} FOR UPDATE",
+        rows_max + 1
+    );
+    let (mut ids, mut jobs, mut more) = (BTreeSet::new(), 0, false);
+    for row in work.rows(&sql).await? {
+        let mut row = Columns::of(row);
+        if jobs >= rows_max {
+            more = true;
+            break;
+        }
+        ids.insert(row.int()? as u64);
+        jobs += (row.int()? as usize).max(1);
+    }
+    work.lock_lanes(&ids).await?;
+    let lanes: Vec<u64> = work.lanes.keys().copied().collect();
+    work.load_jobs(&lanes, Need::All, true, Bodies::None, &HashMap::new()).await?;
+    Ok(more)
+}

@@ -1,0 +1,118 @@
+//! What the server's errors mean to a caller.
+
+use mysql_async::{DriverError, Error as Driver, IoError, ServerError};
+
+use crate::model::error::{Error, ErrorKind};
+
+/// Why an operation did not end as it should.
+pub(super) enum Fail {
+    /// The server or the connection.
+    Server(Driver),
+    /// What was asked for is wrong, or contradicts what is there.
+    Ours(Error),
+    /// It needs a queue or a route that does not exist yet: it must hold the definitions alone.
+    Alone,
+    /// What was asked or done as the operation began is not all that it takes: it must be made without.
+    NotPlain,
+}
+
+pub(super) type Try<T> = Result<T, Fail>;
+
+impl From<Driver> for Fail {
+    fn from(e: Driver) -> Self {
+        Self::Server(e)
+    }
+}
+
+impl From<Error> for Fail {
+    fn from(e: Error) -> Self {
+        Self::Ours(e)
+    }
+}
+
+impl From<Fail> for Error {
+    fn from(fail: Fail) -> Self {
+        match fail {
+            Fail::Server(e) => of_driver(e),
+            Fail::Ours(e) => e,
+            Fail::Alone | Fail::NotPlain => {
+                Error::new(ErrorKind::Internal, "a queue is there and is not")
+            }
+        }
+    }
+}
+
+impl Fail {
+    /// Whether the server undid everything because of others, so that doing it again is right.
+    /// 1205 waited too long for a lock, 1213 deadlock, 1020 changed since it was read.
+    pub(super) fn is_retriable(&self) -> bool {
+        matches!(self, Self::Server(Driver::Server(e)) if matches!(e.code, 1205 | 1213 | 1020))
+    }
+
+    /// Whether somebody else has opened the same lane meanwhile.
+    pub(super) fn is_taken(&self) -> bool {
+        matches!(self, Self::Server(Driver::Server(e)) if e.code == 1062)
+    }
+
+    /// Whether the connection can be used on.
+    pub(super) fn leaves_connection(&self) -> bool {
+        match self {
+            Self::Ours(_) | Self::Alone | Self::NotPlain => true,
+            Self::Server(e) => !e.is_fatal(),
+        }
+    }
+}
+
+/// The error of a call. The driver's own is kept as its cause; it never holds a password.
+pub(super) fn of_driver(e: Driver) -> Error {
+    let (kind, message) = match &e {
+        Driver::Server(server) => meaning(server),
+        Driver::Io(e) if is_of_tls(e) => (
+            ErrorKind::Unavailable,
+            "MySQL's certificate does not prove that it is the server of the URL: see ssl-mode and ssl-ca",
+        ),
+        Driver::Driver(DriverError::NoClientSslFlagFromServer) => {
+            (ErrorKind::Unavailable, "MySQL offers no encryption, and ssl-mode asks for it")
+        }
+        Driver::Io(IoError::Io(_)) | Driver::Driver(DriverError::ConnectionClosed) => {
+            (ErrorKind::Unavailable, "the connection to MySQL is broken")
+        }
+        Driver::Driver(DriverError::PacketTooLarge | DriverError::PacketOutOfOrder) => (
+            ErrorKind::Unavailable,
+            "the connection to MySQL ended: is its max_allowed_packet at least 16 MiB?",
+        ),
+        Driver::Url(_) => {
+            (ErrorKind::Invalid, "write the store as mysql://USER:PASSWORD@HOST:PORT/DATABASE")
+        }
+        _ => (ErrorKind::Unavailable, "the connection to MySQL cannot be used"),
+    };
+    Error::new(kind, message).because(e)
+}
+
+/// Whether the two could not agree on encryption. The driver says so in two ways.
+fn is_of_tls(e: &IoError) -> bool {
+    match e {
+        IoError::Io(e) => e.kind() == std::io::ErrorKind::InvalidData,
+        IoError::Tls(_) => true,
+    }
+}
+
+fn meaning(e: &ServerError) -> (ErrorKind, &'static str) {
+    match e.code {
+        1021 | 1114 | 1037 | 1038 | 3675 => (ErrorKind::Full, "MySQL has no room left"),
+        1290 | 1836 | 1792 => {
+            (ErrorKind::ReadOnly, "this MySQL server can be read only: use the primary")
+        }
+        1040 | 1203 | 1226 => (ErrorKind::Unavailable, "MySQL has too many connections"),
+        1044 | 1045 | 1698 => (ErrorKind::Invalid, "MySQL refuses this user or password"),
+        1049 => (ErrorKind::Invalid, "MySQL has no such database"),
+        1142 | 1227 | 1370 => (ErrorKind::Invalid, "this user lacks a right in MySQL"),
+        1146 => (ErrorKind::NotFound, "the store has not been set up here: migrate it first"),
+        1153 => (ErrorKind::Invalid, "more than MySQL takes at once: raise its max_allowed_packet"),
+        1020 | 1053 | 1077 | 1158..=1161 | 1205 | 1213 | 1317 | 1927 | 3024 | 3169 => {
+            (ErrorKind::Unavailable, "MySQL cannot serve this right now")
+        }
+        1034 | 1194 | 1712 | 1877 => (ErrorKind::Corrupt, "MySQL cannot read its own data"),
+        _ => (ErrorKind::Internal, "MySQL refuses what we ask"),
+    }
+}

@@ -1,0 +1,333 @@
+//! Rows of lanes, and the model's lanes that they are.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::Try;
+use super::job_row::{JobRow, read_body};
+use super::sql::{Columns, maybe, maybe_text};
+use crate::contract::request::Lease;
+use crate::model::clock::Timestamp;
+use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::queue::Mode;
+use crate::stores::state::lane::{Hold, Lane, Position};
+
+/// What a lane does.
+pub(super) mod st {
+    pub(crate) const READY: i64 = 0;
+    pub(crate) const SCHEDULED: i64 = 1;
+    pub(crate) const CLAIMED: i64 = 2;
+    pub(crate) const PARKED: i64 = 3;
+    /// Nobody but the transaction that made it ever sees such a lane.
+    pub(crate) const OPENING: i64 = 9;
+}
+
+const HELD: i64 = 1;
+const PAUSED: i64 = 2;
+
+/// What is read of `seriatim_lane`: a lane, and the job that opened it, if it is still there.
+pub(super) const LANE_COLUMNS: &str = "id, q, k, st, class, prio, due, wake, tok, open, n, c, flags, retry, crashes, error, next_due, \
+    route, progress, node, own, ttl, until, claimed_at, beat_at, j_gen, j_created, j_score, j_prio, j_run_at, j_attempts, j_started, \
+    j_retry, j_digest, j_rest";
+
+/// A lane, as its table holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LaneRow {
+    pub id: u64,
+    pub q: u32,
+    pub k: Option<Arc<str>>,
+    pub st: i64,
+    pub class: i64,
+    pub prio: i64,
+    pub due: i64,
+    pub wake: Option<i64>,
+    pub tok: i64,
+    pub open: i64,
+    pub n: i64,
+    pub c: i64,
+    pub flags: i64,
+    pub retry: i64,
+    pub crashes: i64,
+    pub error: Option<Arc<str>>,
+    pub next_due: Option<i64>,
+    pub route: i64,
+    pub progress: Option<Arc<str>>,
+    pub claim: Option<ClaimRow>,
+}
+
+/// Which jobs of a lane are in the model, beside the one in its row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    /// Those that say where it stands.
+    pub open: bool,
+    /// All that are closed.
+    pub closed: bool,
+}
+
+/// What a lane's row says of the claim that holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ClaimRow {
+    pub node: Arc<str>,
+    pub own: bool,
+    pub ttl: i64,
+    pub until: i64,
+    pub claimed_at: i64,
+    pub beat_at: i64,
+}
+
+impl LaneRow {
+    /// Reads [`LANE_COLUMNS`].
+    pub(super) fn read(row: &mut Columns) -> Try<(Self, Option<JobRow>)> {
+        let lane = Self {
+            id: row.int()? as u64,
+            q: row.int()? as u32,
+            k: row.maybe_text()?,
+            st: row.int()?,
+            class: row.int()?,
+            prio: row.int()?,
+            due: row.int()?,
+            wake: row.maybe_int()?,
+            tok: row.int()?,
+            open: row.int()?,
+            n: row.int()?,
+            c: row.int()?,
+            flags: row.int()?,
+            retry: row.int()?,
+            crashes: row.int()?,
+            error: row.maybe_text()?,
+            next_due: row.maybe_int()?,
+            route: row.int()?,
+            progress: row.maybe_text()?,
+            claim: ClaimRow::read(row)?,
+        };
+        let Some(gen_) = row.maybe_int()? else {
+            row.skip(9);
+            return Ok((lane, None));
+        };
+        let (entry, later) = read_body(row, lane.id, lane.q)?;
+        let job = JobRow::live(entry, lane.q, lane.id, gen_, later);
+        Ok((lane, Some(job)))
+    }
+
+    /// The lane without its jobs.
+    pub(super) fn lane(&self, mode: Mode) -> Lane {
+        let time = Timestamp::from_micros;
+        let id = LaneId { queue: self.q, shard: 0, number: self.id };
+        let mut lane = Lane::new(id, mode, self.k.clone(), time(self.due), self.route as u32);
+        lane.token = Token(self.tok);
+        lane.progress.clone_from(&self.progress);
+        lane.next_due = self.next_due.map(time);
+        (lane.held, lane.paused) = (self.flags & HELD != 0, self.flags & PAUSED != 0);
+        if mode == Mode::Accumulate {
+            (lane.retry_count, lane.crashes) = (self.retry as i32, self.crashes as u32);
+            lane.error.clone_from(&self.error);
+        }
+        let ready = (self.class as u32, self.prio as u16, time(self.due));
+        lane.position = match self.st {
+            st::READY => Position {
+                ready: Some(ready),
+                wake: self.wake.map(time),
+                due: Some(time(self.due)),
+            },
+            st::SCHEDULED => {
+                Position { ready: None, wake: self.wake.map(time), due: self.wake.map(time) }
+            }
+            _ => Position::default(),
+        };
+        lane.hold = self.claim.as_ref().map(ClaimRow::hold);
+        lane
+    }
+
+    /// The row of a lane of the model, which has the number `id`; `before` is the row that it was read
+    /// from and `n` the number of its open jobs.
+    pub(super) fn of(lane: &Lane, id: u64, before: Option<&Self>, n: i64, known: Known) -> Self {
+        let hold = lane.hold.as_ref();
+        let was_claimed = before.is_some_and(|before| before.st == st::CLAIMED);
+        let position = lane.position;
+        let state = match (hold, position.ready) {
+            (Some(_), _) => st::CLAIMED,
+            _ if lane.held || lane.paused => st::PARKED,
+            (None, Some(_)) => st::READY,
+            (None, None) => st::SCHEDULED,
+        };
+        let (class, prio, _) = position.ready.unwrap_or_default();
+        // With nothing left open, raising the generation closes all jobs without touching them.
+        let closes_all = hold.is_some() && !was_claimed && n == 0;
+        let (retry, crashes, error) = lane.trouble();
+        let mut row = Self {
+            id,
+            q: lane.id.queue,
+            k: lane.key.clone(),
+            st: state,
+            class: i64::from(class),
+            prio: i64::from(prio),
+            due: shown_due(lane).as_micros(),
+            wake: position.wake.map(Timestamp::as_micros),
+            tok: lane.token.0,
+            open: before.map_or(0, |before| before.open) + i64::from(closes_all),
+            n,
+            c: hold.map_or(0, |hold| hold.closed.len() as i64),
+            flags: i64::from(lane.held) * HELD + i64::from(lane.paused) * PAUSED,
+            retry: i64::from(retry),
+            crashes: i64::from(crashes),
+            error: error.cloned(),
+            next_due: lane.next_due.map(Timestamp::as_micros),
+            route: i64::from(lane.route),
+            progress: lane.progress.clone(),
+            claim: hold.map(ClaimRow::of),
+        };
+        let Some(before) = before else { return row };
+        // A lane of which too little was read shows what it showed.
+        let goes_on = hold.is_some() && was_claimed && !known.closed;
+        let is_bare = !known.open && !known.closed;
+        if goes_on {
+            row.c = before.c;
+        }
+        if (goes_on || is_bare) && lane.mode != Mode::Accumulate {
+            (row.retry, row.crashes, row.due) = (before.retry, before.crashes, before.due);
+            row.error.clone_from(&before.error);
+        }
+        row
+    }
+
+    /// What a statement sets to make `old` this.
+    pub(super) fn changes(&self, old: &Self) -> String {
+        let mut text = String::new();
+        let numbers = [
+            ("st", old.st, self.st),
+            ("class", old.class, self.class),
+            ("prio", old.prio, self.prio),
+            ("due", old.due, self.due),
+            ("tok", old.tok, self.tok),
+            ("open", old.open, self.open),
+            ("n", old.n, self.n),
+            ("c", old.c, self.c),
+            ("flags", old.flags, self.flags),
+            ("retry", old.retry, self.retry),
+            ("crashes", old.crashes, self.crashes),
+            ("route", old.route, self.route),
+        ];
+        for (name, old, new) in numbers {
+            if old != new {
+                let _ = write!(text, "{name} = {new},");
+            }
+        }
+        for (name, old, new) in
+            [("wake", old.wake, self.wake), ("next_due", old.next_due, self.next_due)]
+        {
+            if old != new {
+                let _ = write!(text, "{name} = {},", maybe(new));
+            }
+        }
+        for (name, old, new) in
+            [("error", &old.error, &self.error), ("progress", &old.progress, &self.progress)]
+        {
+            if old != new {
+                let _ = write!(text, "{name} = {},", maybe_text(new.as_deref()));
+            }
+        }
+        if self.claim != old.claim {
+            let values = ClaimRow::values(self.claim.as_ref());
+            for (name, value) in ClaimRow::COLUMNS.iter().zip(values) {
+                let _ = write!(text, "{name} = {value},");
+            }
+        }
+        text.pop();
+        text
+    }
+
+    /// The row as a whole: the values of [`LANE_COLUMNS`] and of `payload`.
+    pub(super) fn values(&self, job: Option<&JobRow>, payload: &str) -> Try<String> {
+        let job = match job {
+            Some(job) => format!("{},{}", job.gen_, job.body()?.join(",")),
+            None => ["NULL"; 10].join(","),
+        };
+        Ok(format!(
+            "({},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{job},{payload})",
+            self.id,
+            self.q,
+            maybe_text(self.k.as_deref()),
+            self.st,
+            self.class,
+            self.prio,
+            self.due,
+            maybe(self.wake),
+            self.tok,
+            self.open,
+            self.n,
+            self.c,
+            self.flags,
+            self.retry,
+            self.crashes,
+            maybe_text(self.error.as_deref()),
+            maybe(self.next_due),
+            self.route,
+            maybe_text(self.progress.as_deref()),
+            ClaimRow::values(self.claim.as_ref()).join(","),
+        ))
+    }
+}
+
+/// When a lane is due, or was; of one that is scheduled, when its position must be looked at.
+fn shown_due(lane: &Lane) -> Timestamp {
+    let head = lane.hold.as_ref().and_then(|hold| hold.closed.first()).or_else(|| lane.head());
+    match (lane.mode, lane.position.due, head) {
+        (Mode::Accumulate, ..) | (_, None, None) => lane.due,
+        (_, Some(due), _) => due,
+        (_, None, Some(head)) => head.run_at,
+    }
+}
+
+impl ClaimRow {
+    const COLUMNS: [&str; 6] = ["node", "own", "ttl", "until", "claimed_at", "beat_at"];
+
+    fn read(row: &mut Columns) -> Try<Option<Self>> {
+        let Some(node) = row.maybe_text()? else {
+            row.skip(5);
+            return Ok(None);
+        };
+        let own = row.int()? != 0;
+        let (ttl, until) = (row.int()?, row.int()?);
+        Ok(Some(Self { node, own, ttl, until, claimed_at: row.int()?, beat_at: row.int()? }))
+    }
+
+    fn of(hold: &Hold) -> Self {
+        Self {
+            node: hold.node.0.clone(),
+            own: matches!(hold.lease, Lease::Own { .. }),
+            ttl: micros(hold.lease.ttl()),
+            until: hold.until.as_micros(),
+            claimed_at: hold.claimed_at.as_micros(),
+            beat_at: hold.beat_at.as_micros(),
+        }
+    }
+
+    fn hold(&self) -> Hold {
+        let ttl = Duration::from_micros(self.ttl.max(0) as u64);
+        Hold {
+            node: NodeId(self.node.clone()),
+            lease: if self.own { Lease::Own { ttl } } else { Lease::Node { ttl } },
+            until: Timestamp::from_micros(self.until),
+            claimed_at: Timestamp::from_micros(self.claimed_at),
+            beat_at: Timestamp::from_micros(self.beat_at),
+            closed: Vec::new(),
+        }
+    }
+
+    fn values(claim: Option<&Self>) -> [String; 6] {
+        let Some(claim) = claim else { return ["NULL"; 6].map(str::to_owned) };
+        [
+            maybe_text(Some(&claim.node)),
+            i64::from(claim.own).to_string(),
+            claim.ttl.to_string(),
+            claim.until.to_string(),
+            claim.claimed_at.to_string(),
+            claim.beat_at.to_string(),
+        ]
+    }
+}
+
+pub(super) fn micros(length: Duration) -> i64 {
+    i64::try_from(length.as_micros()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,421 @@
+//! Reading jobs, and what else an operation must know, into the model.
+
+use std::collections::{BTreeSet, HashMap};
+
+use bytes::Bytes;
+use mysql_async::Row;
+
+use super::error::Try;
+use super::job_row::{DEAD, ENDED_COLUMNS, JOB_COLUMNS, JobRow, WAITING, later_order};
+use super::lane_row::{LaneRow, st};
+use super::sql::{Columns, LIST_MAX, bytes, list};
+use super::work::Work;
+use crate::contract::request::{Command, NodeInfo};
+use crate::model::clock::Timestamp;
+use crate::model::id::JobId;
+use crate::model::limits::{PAYLOAD_BYTES_MAX, TURN_JOBS_MAX};
+use crate::model::payload::{Digest, Payload};
+use crate::model::queue::Mode;
+use crate::stores::state::lane::score_rank;
+use crate::stores::state::{NodeRow, Place};
+
+/// Lanes with at most so many open jobs are read as a whole; of others only what is needed.
+const SMALL_LANE: i64 = 64;
+/// The same where a job or two are all that is needed.
+const SMALL_LANE_OF_FEW: i64 = 8;
+/// Parts of lanes that are read by one statement.
+const PARTS_MAX: usize = 200;
+/// Larger payloads are read only once a claim has taken their job.
+const INLINE_BYTES: usize = 4 << 10;
+
+/// Which open jobs of a lane an operation needs, if there are many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// All of them.
+    All,
+    /// Those that say where the lane stands.
+    Position,
+    /// The same, of a lane to which jobs are only added.
+    Arrival,
+    /// Those that a turn may take.
+    Turn,
+}
+
+/// What is read of payloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bodies {
+    /// Nothing: they are empty.
+    None,
+    /// The small ones, and the length of the others.
+    Lengths,
+    /// All.
+    All,
+}
+
+impl Bodies {
+    /// The two columns that are read for it.
+    pub(super) fn of(self, payload: &str) -> String {
+        match self {
+            Self::None => "NULL, 0".to_owned(),
+            Self::All => format!("{payload}, 0"),
+            Self::Lengths => format!(
+                "IF(LENGTH({payload}) <= {INLINE_BYTES}, {payload}, NULL), IFNULL(LENGTH({payload}), 0)"
+            ),
+        }
+    }
+}
+
+impl Work<'_> {
+    /// Reads jobs of lanes that were read before: their open ones, and the closed ones with
+    /// `closed`. `equal` are the digests of jobs that will be put into a lane.
+    pub(super) async fn load_jobs(
+        &mut self,
+        lanes: &[u64],
+        need: Need,
+        closed: bool,
+        bodies: Bodies,
+        equal: &HashMap<u64, Vec<Digest>>,
+    ) -> Try<()> {
+        let has_more = |work: &Self, id: &u64| {
+            let here = i64::from(work.jobs.get(id).is_some_and(|job| job.lane == Some(*id)));
+            work.lanes.get(id).is_some_and(|row| row.n + row.c > here)
+        };
+        for id in lanes {
+            let parts = self.parts.entry(*id).or_default();
+            (parts.open, parts.closed) = (true, parts.closed || closed);
+        }
+        let (small, large): (Vec<u64>, Vec<u64>) =
+            lanes.iter().filter(|id| has_more(self, id)).partition(|id| self.is_small(**id, need));
+        let all = if closed { "" } else { "AND j.gen >= l.open" };
+        for ids in small.chunks(LIST_MAX) {
+            let from = format!(
+                "FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane WHERE j.lane IN ({}) {all}",
+                list(ids.iter().copied())
+            );
+            self.read_jobs(&from, bodies).await?;
+        }
+        self.load_large(&large, need, closed, bodies, equal).await
+    }
+
+    /// Whether all open jobs of a lane are read.
+    fn is_small(&self, id: u64, need: Need) -> bool {
+        let Some(row) = self.lanes.get(&id) else { return true };
+        let mode = self.state.queue_row(row.q).map(|queue| queue.queue.mode);
+        match (need, mode) {
+            (Need::All, _) => true,
+            (_, Some(Mode::Fifo)) | (Need::Arrival, Some(Mode::Accumulate)) => {
+                row.n <= SMALL_LANE_OF_FEW
+            }
+            _ => row.n <= SMALL_LANE,
+        }
+    }
+
+    async fn load_large(
+        &mut self,
+        lanes: &[u64],
+        need: Need,
+        closed: bool,
+        bodies: Bodies,
+        equal: &HashMap<u64, Vec<Digest>>,
+    ) -> Try<()> {
+        let mut parts = Vec::new();
+        for id in lanes {
+            let Some(row) = self.lanes.get(id) else { continue };
+            let equal = equal.get(id).map_or(&[][..], Vec::as_slice);
+            parts.extend(self.parts_of(row, need, closed, equal)?);
+        }
+        for parts in parts.chunks(PARTS_MAX) {
+            let parts: Vec<String> =
+                parts.iter().map(|from| format!("({})", self.jobs_from(from, bodies))).collect();
+            self.read_jobs_by(&parts.join(" UNION ALL ")).await?;
+        }
+        if need == Need::Turn {
+            return Ok(());
+        }
+        self.load_soonest(lanes, need).await
+    }
+
+    /// What is read of a lane with many jobs, each the end of a query.
+    fn parts_of(
+        &self,
+        row: &LaneRow,
+        need: Need,
+        closed: bool,
+        equal: &[Digest],
+    ) -> Try<Vec<String>> {
+        let mode = self.mode(row.q)?;
+        let lane = format!("FROM seriatim_job j WHERE j.lane = {}", row.id);
+        let open = format!("{lane} AND j.gen >= {}", row.open);
+        let mut parts = Vec::new();
+        if closed {
+            parts.push(format!("{lane} AND j.gen < {}", row.open));
+        }
+        let most = match (need, mode) {
+            (Need::Turn, Mode::Accumulate) => TURN_JOBS_MAX + 1,
+            (Need::Turn, Mode::Fifo) => {
+                self.state.queue_row(row.q).map_or(1, |queue| queue.queue.take as usize) + 1
+            }
+            _ => 1,
+        };
+        let order = match (need, mode) {
+            (Need::Turn, Mode::Accumulate) => "score, j.seq",
+            _ => "ord, j.seq",
+        };
+        parts.push(format!("{open} ORDER BY j.{order} LIMIT {most}"));
+        if mode == Mode::Exclusive {
+            let (from, to) = (bytes(&[1]), bytes(&later_order(self.now)));
+            parts.push(format!("{open} AND j.ord >= {from} AND j.ord <= {to}"));
+            parts.push(format!("{open} AND j.ord > {to} ORDER BY j.ord, j.seq LIMIT 1"));
+        }
+        for some in equal.chunks(LIST_MAX) {
+            let some: Vec<String> = some.iter().map(|digest| bytes(digest)).collect();
+            parts.push(format!("{open} AND j.ord IN ({})", some.join(",")));
+        }
+        Ok(parts)
+    }
+
+    /// Tells the model the soonest priority of the open jobs that were not read, in `accumulate`.
+    async fn load_soonest(&mut self, lanes: &[u64], need: Need) -> Try<()> {
+        let mut soonest: Vec<(u64, i64)> = Vec::new();
+        let mut unknown = Vec::new();
+        for id in lanes {
+            let Some(row) = self.lanes.get(id) else { continue };
+            if self.mode(row.q)? != Mode::Accumulate {
+                continue;
+            }
+            match (need, row.st) {
+                (Need::Arrival, st::READY) => soonest.push((*id, row.prio)),
+                _ => unknown.push(self.soonest_of(row)),
+            }
+        }
+        for queries in unknown.chunks(PARTS_MAX) {
+            for row in self.rows(&queries.join(" UNION ALL ")).await? {
+                let mut row = Columns::of(row);
+                let (id, least) = (row.int()? as u64, row.maybe_int()?);
+                soonest.extend(least.map(|least| (id, least)));
+            }
+        }
+        for (id, soonest) in soonest {
+            if let Some(lane) = self.state.lanes.get_mut(&id) {
+                lane.there_are_more(soonest as u16);
+            }
+        }
+        Ok(())
+    }
+
+    /// A query of the soonest priority of a lane's open jobs that were not read.
+    fn soonest_of(&self, row: &LaneRow) -> String {
+        let here = self.state.lanes.get(&row.id);
+        let here = here.into_iter().flat_map(|lane| lane.open_jobs().map(|job| job.id.seq()));
+        format!(
+            "(SELECT {}, MIN(prio) FROM seriatim_job WHERE lane = {} AND gen >= {} AND seq NOT IN (0,{}){})",
+            row.id,
+            row.id,
+            row.open,
+            list(here),
+            self.newest()
+        )
+    }
+
+    /// A query of jobs, of which the end is given.
+    fn jobs_from(&self, from: &str, bodies: Bodies) -> String {
+        let (body, newest) = (bodies.of("j.payload"), self.newest());
+        format!("SELECT {JOB_COLUMNS}, {body} {from}{newest}")
+    }
+
+    /// Reads jobs into the lanes that were read before.
+    pub(super) async fn read_jobs(&mut self, from: &str, bodies: Bodies) -> Try<Vec<JobId>> {
+        self.read_jobs_by(&self.jobs_from(from, bodies)).await
+    }
+
+    async fn read_jobs_by(&mut self, sql: &str) -> Try<Vec<JobId>> {
+        let ids = self.read(sql).await?;
+        for lane in self.state.lanes.values_mut() {
+            if let Some(hold) = &mut lane.hold {
+                hold.closed.sort_by_key(|job| (score_rank(job.score), job.id.seq()));
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Reads jobs that have ended.
+    pub(super) async fn read_ended(&mut self, from: &str, bodies: Bodies) -> Try<Vec<JobId>> {
+        let sql = format!("SELECT {ENDED_COLUMNS}, {} {from}", bodies.of("j.payload"));
+        self.read(&sql).await
+    }
+
+    async fn read(&mut self, sql: &str) -> Try<Vec<JobId>> {
+        let mut ids = Vec::new();
+        for row in self.rows(sql).await? {
+            let mut row = Columns::of(row);
+            let mut job = JobRow::read(&mut row)?;
+            self.read_body(&mut row, &mut job)?;
+            ids.push(job.entry.id);
+            if !self.jobs.contains_key(&job.entry.id.seq()) {
+                self.add_job(job);
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Reads what [`Bodies::of`] asked for.
+    pub(super) fn read_body(&mut self, row: &mut Columns, job: &mut JobRow) -> Try<()> {
+        let (body, length) = (row.bytes()?, row.int()? as usize);
+        job.entry.payload = match body {
+            Some(body) => Payload::from_bytes(body),
+            None if length > 0 => {
+                self.lengths_only.insert(job.entry.id.seq());
+                stand_in(length)
+            }
+            None => Payload::from_bytes(Vec::new()),
+        };
+        Ok(())
+    }
+
+    pub(super) fn add_job(&mut self, job: JobRow) {
+        let seq = job.entry.id.seq();
+        let (id, entry) = (job.entry.id, job.entry.clone());
+        match job.lane {
+            Some(number) => {
+                self.state.jobs.insert(id, Place::Lane(number));
+                let Some(lane) = self.state.lanes.get_mut(&number) else { return };
+                let open = self.lanes.get(&number).map_or(0, |row| row.open);
+                match &mut lane.hold {
+                    Some(hold) if job.gen_ < open => hold.closed.push(entry),
+                    _ if lane.mode == Mode::Exclusive && !job.later => lane.insert_due(entry),
+                    _ => lane.insert(entry),
+                }
+            }
+            None if job.state == DEAD => {
+                self.state.jobs.insert(id, Place::Dead);
+                self.state.dead.insert(id, job.clone().into_ended());
+            }
+            None if job.state != WAITING => {
+                self.state.jobs.insert(id, Place::Done);
+                self.state.done.insert(id, job.clone().into_ended());
+            }
+            None => {}
+        }
+        self.jobs.insert(seq, job);
+    }
+
+    /// Reads the payloads that were too large to be read before, of these jobs.
+    pub(super) async fn bodies_of(&mut self, jobs: &[JobId]) -> Try<HashMap<u64, Payload>> {
+        let missing = jobs.iter().map(|id| id.seq()).filter(|seq| self.lengths_only.contains(seq));
+        let missing: Vec<u64> = missing.collect();
+        let mut bodies = HashMap::new();
+        // Few at a time, since each may be large.
+        for seqs in missing.chunks(100) {
+            let seqs = list(seqs.iter().copied());
+            let sql = format!(
+                "SELECT seq, payload FROM seriatim_job WHERE seq IN ({seqs}) UNION ALL \
+                 SELECT id, payload FROM seriatim_lane WHERE id IN ({seqs}) AND j_gen IS NOT NULL"
+            );
+            for row in self.rows(&sql).await? {
+                let mut row = Columns::of(row);
+                let seq = row.int()? as u64;
+                bodies.insert(seq, Payload::from_bytes(row.bytes()?.unwrap_or_default()));
+            }
+        }
+        Ok(bodies)
+    }
+
+    /// Where these jobs are, each under the id by which it is handed over; those that merged into
+    /// another are noted as its aliases. Unknown ids are left out. Nothing is locked.
+    pub(super) async fn find(&mut self, ids: &[JobId]) -> Try<Vec<(JobId, Option<u64>)>> {
+        let mut found = Vec::new();
+        for ids in ids.chunks(LIST_MAX / 10) {
+            let names: Vec<String> = ids.iter().map(|id| bytes(&id.to_bytes())).collect();
+            let sql =
+                format!("SELECT id, target FROM seriatim_alias WHERE id IN ({})", names.join(","));
+            let mut wanted: BTreeSet<JobId> = ids.iter().copied().collect();
+            for row in self.rows(&sql).await? {
+                let mut row = Columns::of(row);
+                let (alias, target) = (job_id(&mut row)?, job_id(&mut row)?);
+                wanted.remove(&alias);
+                wanted.insert(target);
+                self.state.jobs.insert(alias, Place::Alias(target));
+            }
+            let seqs = list(wanted.iter().map(|id| id.seq()));
+            let sql = format!(
+                "SELECT seq, q, created, lane FROM seriatim_job WHERE seq IN ({seqs}) UNION ALL \
+                 SELECT id, q, j_created, id FROM seriatim_lane WHERE id IN ({seqs}) AND j_gen IS NOT NULL UNION ALL \
+                 SELECT seq, q, created, NULL FROM seriatim_ended WHERE seq IN ({seqs})"
+            );
+            for row in self.rows(&sql).await? {
+                let mut row = Columns::of(row);
+                let (seq, q) = (row.int()? as u64, row.int()? as u32);
+                let id = JobId::new(Timestamp::from_micros(row.int()?), q, 0, seq);
+                let lane = row.maybe_int()?.map(|lane| lane as u64);
+                if wanted.contains(&id) {
+                    found.push((id, lane));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn job_id(row: &mut Columns) -> Try<JobId> {
+    let bytes = row.bytes()?.and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
+    bytes.map(JobId::from_bytes).ok_or_else(super::sql::corrupt)
+}
+
+/// Something of the length of a payload, for what counts bytes. It takes no memory of its own.
+fn stand_in(length: usize) -> Payload {
+    static ZEROS: [u8; PAYLOAD_BYTES_MAX] = [0; PAYLOAD_BYTES_MAX];
+    Payload::from_bytes(Bytes::from_static(&ZEROS[..length.min(PAYLOAD_BYTES_MAX)]))
+}
+
+impl Work<'_> {
+    /// The digests of the closed jobs of a lane that is read in part only.
+    pub(super) async fn closed_digests(&mut self, lane: u64) -> Try<Vec<Digest>> {
+        if self.is_small(lane, Need::Position) {
+            return Ok(Vec::new());
+        }
+        let Some(row) = self.lanes.get(&lane) else { return Ok(Vec::new()) };
+        let sql = format!(
+            "SELECT digest FROM seriatim_job WHERE lane = {lane} AND gen < {} AND digest IS NOT NULL{}",
+            row.open,
+            self.newest()
+        );
+        // That of the job that opened the lane stands in the lane's row.
+        let opener = self.jobs.get(&lane).and_then(|job| job.entry.digest);
+        let mut digests: Vec<Digest> = opener.into_iter().collect();
+        for row in self.rows(&sql).await? {
+            digests
+                .extend(Columns::of(row).bytes()?.and_then(|bytes| Digest::try_from(bytes).ok()));
+        }
+        Ok(digests)
+    }
+
+    /// Reads nodes: this one, or all.
+    pub(super) async fn load_nodes(&mut self, id: Option<&str>, lock: &str) -> Try<()> {
+        let rows = self.rows(&nodes(id, lock)).await?;
+        self.add_nodes(rows)
+    }
+
+    /// Adds what [`nodes`] asks for.
+    pub(super) fn add_nodes(&mut self, rows: Vec<Row>) -> Try<()> {
+        for row in rows {
+            let mut row = Columns::of(row);
+            let info: NodeInfo = row.json()?.ok_or_else(super::sql::corrupt)?;
+            let beat_at = Timestamp::from_micros(row.int()?);
+            let dead_at = row.maybe_int()?.map(Timestamp::from_micros);
+            let command = row.maybe_text()?.and_then(|text| match &*text {
+                "quiet" => Some(Command::Quiet),
+                "stop" => Some(Command::Stop),
+                _ => None,
+            });
+            let id = info.id.clone();
+            self.state.nodes.insert(id, NodeRow { info, beat_at, dead_at, command, given_up: 0 });
+        }
+        Ok(())
+    }
+}
+
+/// Asks for a node, or for all.
+pub(super) fn nodes(id: Option<&str>, lock: &str) -> String {
+    let filter = id.map_or_else(String::new, |id| format!("WHERE id = {}", super::sql::text(id)));
+    format!("SELECT info, beat_at, dead_at, command FROM seriatim_node {filter} ORDER BY id {lock}")
+}

@@ -1,0 +1,84 @@
+//! Setting the store up.
+
+use super::error::Try;
+use super::pool::{Loan, Pool};
+use super::sql::Columns;
+use super::work::CLOCK;
+use crate::model::error::{Error, ErrorKind};
+
+/// The version that this build writes and reads.
+const VERSION: i64 = 3;
+const SCHEMA: &str = include_str!("schema.sql");
+/// How many seconds a node waits for another that is setting the store up.
+const LOCK_SECONDS: u32 = 60;
+
+/// Creates what is missing, one node at a time. DDL cannot be undone here, so every statement can be
+/// repeated, and the version is written last.
+pub(super) async fn migrate(pool: &Pool) -> Try<()> {
+    let mut loan = pool.lend().await?;
+    if version(&mut loan).await? != Some(VERSION) {
+        let lock = format!("SELECT GET_LOCK(CONCAT('seriatim ', MD5(DATABASE())), {LOCK_SECONDS})");
+        let got = loan.rows(&lock).await?.into_iter().next().map(Columns::of);
+        if got.map(|mut row| row.maybe_int()).transpose()?.flatten() != Some(1) {
+            let message = "another node has been setting the store up for a minute: try again";
+            return Err(Error::new(ErrorKind::Unavailable, message).into());
+        }
+        let done = create(&mut loan).await;
+        loan.run("DO RELEASE_LOCK(CONCAT('seriatim ', MD5(DATABASE())))").await?;
+        done?;
+    }
+    loan.give_back();
+    Ok(())
+}
+
+/// Whether there is nothing to do. Writes nothing.
+pub(super) async fn check(pool: &Pool) -> Try<()> {
+    let mut loan = pool.lend().await?;
+    let found = version(&mut loan).await?;
+    loan.give_back();
+    match found {
+        Some(VERSION) => Ok(()),
+        Some(other) => Err(other_version(other).into()),
+        None => Err(not_set_up().into()),
+    }
+}
+
+pub(super) fn not_set_up() -> Error {
+    Error::new(ErrorKind::NotFound, "the store has not been set up here: migrate it first")
+}
+
+async fn create(loan: &mut Loan<'_>) -> Try<()> {
+    match version(loan).await? {
+        Some(VERSION) => return Ok(()),
+        Some(other) if other > VERSION => return Err(other_version(other).into()),
+        // What later versions have more are tables, and the schema makes what is missing.
+        Some(_) | None => {}
+    }
+    loan.run(SCHEMA).await?;
+    // Nodes that knew a store which was emptied here must not take its definitions for these.
+    let meta = format!(
+        "INSERT INTO seriatim_meta (id, version, definitions) VALUES (1, {VERSION}, {CLOCK}) \
+         ON DUPLICATE KEY UPDATE version = {VERSION}"
+    );
+    loan.run(&meta).await?;
+    Ok(())
+}
+
+async fn version(loan: &mut Loan<'_>) -> Try<Option<i64>> {
+    let exists = "SELECT COUNT(*) FROM information_schema.tables \
+                  WHERE table_schema = DATABASE() AND table_name = 'seriatim_meta'";
+    let count = loan.rows(exists).await?.into_iter().next().map(Columns::of);
+    if count.map(|mut row| row.int()).transpose()?.unwrap_or_default() == 0 {
+        return Ok(None);
+    }
+    let rows = loan.rows("SELECT version FROM seriatim_meta WHERE id = 1").await?;
+    rows.into_iter().next().map(|row| Columns::of(row).int()).transpose()
+}
+
+fn other_version(found: i64) -> Error {
+    let message = format!(
+        "the store in MySQL has version {found} and this build knows version {VERSION}: \
+         use the build that wrote it, or a newer one"
+    );
+    Error::new(ErrorKind::Conflict, message)
+}

@@ -1,0 +1,157 @@
+//! Nodes: heartbeats, commands, leadership.
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::error::Try;
+use super::load::Bodies;
+use super::sql::{Columns, bytes, corrupt, json, list, text};
+use super::work::Work;
+use crate::contract::request::{Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse, Secret};
+use crate::contract::view::NodeView;
+use crate::model::id::NodeId;
+
+pub(super) async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
+    let id = request.node.id.clone();
+    let known = |work: &Work<'_>| work.state.nodes.get(&id).cloned();
+    work.load_nodes(Some(&id.0), "FOR UPDATE").await?;
+    let before = known(work);
+    let named: BTreeSet<u64> = request.beats.iter().map(|beat| beat.lane.number).collect();
+    if !named.is_empty() {
+        work.lock_lanes(&named).await?;
+    }
+    flagged(work, &id, &named).await?;
+    let now = work.now;
+    let pulse = work.state.heartbeat(now, request.clone())?;
+    if let Some(row) = known(work) {
+        let told = before.as_ref().map(|row| (&row.info, row.beat_at));
+        if told != Some((&row.info, row.beat_at)) {
+            let (name, info) = (text(&id.0), text(&json(&row.info)?));
+            let dead_at = row.dead_at.map_or("NULL".into(), |at| at.as_micros().to_string());
+            let sql = format!(
+                "INSERT INTO seriatim_node (id, info, beat_at, dead_at) VALUES ({name},{info},{},{dead_at}) \
+                 ON DUPLICATE KEY UPDATE info = VALUES(info), beat_at = VALUES(beat_at), \
+                 dead_at = VALUES(dead_at)",
+                row.beat_at.as_micros()
+            );
+            work.run(&sql).await?;
+        }
+        if told.is_none() {
+            let node = text(&id.0);
+            let sql =
+                format!("INSERT IGNORE INTO seriatim_ticket (node, given_up) VALUES ({node}, 0)");
+            work.run(&sql).await?;
+        }
+    }
+    if !named.is_empty() {
+        work.save().await?;
+    }
+    Ok(pulse)
+}
+
+/// Reads the flagged jobs of what this node holds, and of what it names. Nothing of them is written.
+async fn flagged(work: &mut Work<'_>, node: &NodeId, named: &BTreeSet<u64>) -> Try<()> {
+    let sql = format!(
+        "SELECT DISTINCT l.id FROM seriatim_flag f JOIN seriatim_lane l ON l.id = f.lane \
+         WHERE l.st = 2 AND (l.node = {} OR l.id IN ({}))",
+        text(&node.0),
+        list(named.iter().copied())
+    );
+    let mut lanes = HashSet::new();
+    for row in work.rows(&sql).await? {
+        lanes.insert(Columns::of(row).int()? as u64);
+    }
+    if lanes.is_empty() {
+        return Ok(());
+    }
+    let ids = list(lanes);
+    work.read_lanes(&format!("WHERE id IN ({ids})"), Bodies::None).await?;
+    let from = format!(
+        "FROM seriatim_flag f JOIN seriatim_job j ON j.seq = f.seq JOIN seriatim_lane l ON l.id = j.lane \
+         WHERE f.lane IN ({ids}) AND j.gen < l.open"
+    );
+    work.read_jobs(&from, Bodies::None).await?;
+    Ok(())
+}
+
+/// Waits for the calls under way, which hold the row shared.
+pub(super) async fn give_up(work: &mut Work<'_>, request: &GiveUp) -> Try<()> {
+    let (node, ticket) = (text(&request.node.0), request.ticket);
+    let sql = format!(
+        "INSERT INTO seriatim_ticket (node, given_up) VALUES ({node}, {ticket}) \
+         ON DUPLICATE KEY UPDATE given_up = GREATEST(given_up, {ticket})"
+    );
+    work.run(&sql).await?;
+    Ok(())
+}
+
+pub(super) async fn command(work: &mut Work<'_>, node: &NodeId, command: Command) -> Try<()> {
+    work.load_nodes(Some(&node.0), "FOR UPDATE").await?;
+    work.state.command_node(node, command)?;
+    let word = match command.kept() {
+        Some(Command::Stop) => "'stop'",
+        Some(_) => "'quiet'",
+        None => "NULL",
+    };
+    let sql = format!("UPDATE seriatim_node SET command = {word} WHERE id = {}", text(&node.0));
+    work.run(&sql).await?;
+    Ok(())
+}
+
+pub(super) async fn declare_dead(work: &mut Work<'_>, request: &DeclareDead) -> Try<bool> {
+    work.load_nodes(Some(&request.node.0), "FOR UPDATE").await?;
+    let declared = work.state.declare_dead(work.now, request);
+    if let Some(row) = work.state.nodes.get(&request.node).filter(|_| declared) {
+        let sql = format!(
+            "UPDATE seriatim_node SET dead_at = {}, beat_at = {} WHERE id = {}",
+            work.now.as_micros(),
+            row.beat_at.as_micros(),
+            text(&request.node.0)
+        );
+        work.run(&sql).await?;
+    }
+    Ok(declared)
+}
+
+pub(super) async fn lead(work: &mut Work<'_>, request: &Lead) -> Try<bool> {
+    let role = text(&request.role);
+    let sql = format!(
+        "INSERT INTO seriatim_leader (role, node, until) VALUES ({role}, '', 0) ON DUPLICATE KEY UPDATE role = role; \
+         SELECT node, until FROM seriatim_leader WHERE role = {role} AND node <> ''"
+    );
+    let answers = work.run(&sql).await?;
+    for row in answers.into_iter().skip(1).flat_map(|answer| answer.rows) {
+        let mut row = Columns::of(row);
+        let leader = (NodeId(row.text()?), crate::model::clock::Timestamp::from_micros(row.int()?));
+        work.state.leaders.insert(request.role.clone(), leader);
+    }
+    let now = work.now;
+    let leads = work.state.lead(now, request.clone());
+    if let Some((node, until)) = work.state.leaders.get(&request.role).filter(|_| leads) {
+        let sql = format!(
+            "UPDATE seriatim_leader SET node = {}, until = {} WHERE role = {role}",
+            text(&node.0),
+            until.as_micros()
+        );
+        work.run(&sql).await?;
+    }
+    Ok(leads)
+}
+
+pub(super) async fn secret(work: &mut Work<'_>) -> Try<Option<Secret>> {
+    let rows = work.rows("SELECT bytes FROM seriatim_secret").await?;
+    let Some(row) = rows.into_iter().next() else { return Ok(None) };
+    let bytes = Columns::of(row).bytes()?.and_then(|bytes| bytes.try_into().ok());
+    bytes.map(|bytes| Some(Secret(bytes))).ok_or_else(corrupt)
+}
+
+/// Keeps it unless there is one.
+pub(super) async fn keep_secret(work: &mut Work<'_>, offered: Secret) -> Try<()> {
+    let sql =
+        format!("INSERT IGNORE INTO seriatim_secret (id, bytes) VALUES (1, {})", bytes(&offered.0));
+    work.run(&sql).await.map(drop)
+}
+
+pub(super) async fn views(work: &mut Work<'_>) -> Try<Vec<NodeView>> {
+    work.load_nodes(None, "").await?;
+    Ok(work.state.node_views())
+}

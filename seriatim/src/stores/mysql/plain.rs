@@ -1,0 +1,135 @@
+//! Turns of which this process knows, since it claimed them, that ending them is deleting a row: their
+//! lane holds the job that opened it and nothing else. A settle of such turns alone, all of them done,
+//! deletes the lanes as it begins, and commits if none was missing.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::error::{Fail, Try};
+use super::sql::{list, literals};
+use super::work::{Known, Work};
+use crate::contract::request::Settled;
+use crate::model::settle::Settlement;
+use crate::stores::state::QueueRow;
+
+/// Of how many lanes is known that they are plain. Beyond it all are forgotten, which costs time only.
+const LANES_MAX: usize = 100_000;
+/// In how many statements lanes are deleted, at most.
+const STATEMENTS_MAX: usize = 16;
+
+/// A lane, and its key if it has one.
+pub(super) type PlainLane = (u64, Option<Arc<str>>);
+
+/// The lanes that this process claimed and did not settle yet, as far as they are plain.
+#[derive(Default)]
+pub(super) struct Plain(Mutex<HashMap<u64, Option<Arc<str>>>>);
+
+/// What a settle of plain turns begins with.
+pub(super) struct Deletion {
+    pub sql: String,
+    /// How many statements at its end delete lanes.
+    statements: usize,
+}
+
+impl Plain {
+    pub(super) fn add(&self, lanes: Vec<PlainLane>) {
+        let mut known = self.lanes();
+        if known.len() + lanes.len() > LANES_MAX {
+            known.clear();
+        }
+        known.extend(lanes);
+    }
+
+    /// How to end these turns at once, if each is done and its lane plain. They are forgotten here.
+    pub(super) fn deletion(&self, turns: &[Settlement], known: &Known) -> Option<Deletion> {
+        if turns.iter().any(|turn| is_kept(&known.queues, turn)) {
+            return None;
+        }
+        let mut known = self.lanes();
+        let lanes: Vec<Option<PlainLane>> =
+            turns.iter().map(|turn| known.remove_entry(&turn.lane.number)).collect();
+        drop(known);
+        // The second of two that name one lane is not found any more.
+        let lanes: Vec<PlainLane> = lanes.into_iter().collect::<Option<_>>()?;
+        let is_done = |turn: &Settlement| turn.is_all_done() && !turn.keep.counted;
+        if lanes.is_empty() || !turns.iter().all(is_done) {
+            return None;
+        }
+        let (mut keys, mut claims) = (BTreeMap::new(), BTreeMap::new());
+        for (turn, (id, key)) in turns.iter().zip(lanes) {
+            let queue = turn.lane.queue;
+            if let Some(key) = key {
+                keys.entry(queue).or_insert_with(BTreeSet::new).insert(key);
+            }
+            let claim = claims.entry((queue, turn.token.0)).or_insert_with(BTreeSet::new);
+            claim.insert(id);
+        }
+        if claims.len() > STATEMENTS_MAX {
+            return None;
+        }
+        // Lanes with a key are locked in order of their keys, as everywhere.
+        let lock = |(queue, keys): (&u32, &BTreeSet<Arc<str>>)| {
+            let keys = literals(keys.iter().map(|key| &**key));
+            format!(
+                "SELECT 1 FROM seriatim_lane FORCE INDEX (lane_key) WHERE q = {queue} AND k IN ({keys}) FOR UPDATE"
+            )
+        };
+        let delete = |((queue, token), ids): (&(u32, i64), &BTreeSet<u64>)| {
+            // It has got no job meanwhile, and nobody wants its own cancelled. Where the word stands in
+            // it for another reason, the turn is ended as others are. The sums keep the server from the
+            // index of what is claimed, through which it would read, and lock, what others hold.
+            format!(
+                "DELETE FROM seriatim_lane WHERE id IN ({}) AND q + 0 = {queue} AND tok = {token} AND st + 0 = 2 AND n = 0 \
+                 AND c = 1 AND j_gen IS NOT NULL AND (j_rest IS NULL OR LOCATE('flagged', j_rest) = 0)",
+                list(ids.iter().copied())
+            )
+        };
+        let all: Vec<String> = keys.iter().map(lock).chain(claims.iter().map(delete)).collect();
+        Some(Deletion { sql: all.join(";"), statements: claims.len() })
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, HashMap<u64, Option<Arc<str>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deletion {
+    /// Ends the turns if all their lanes have been deleted, and nothing of their jobs is kept.
+    pub(super) async fn settle(
+        &self,
+        work: &mut Work<'_>,
+        turns: &[Settlement],
+    ) -> Try<Vec<Settled>> {
+        let deletes = work.ahead.iter().rev().take(self.statements);
+        let deleted: u64 = deletes.map(|answer| answer.affected).sum();
+        let is_kept = |turn: &Settlement| is_kept(&work.state.queues, turn);
+        if deleted != turns.len() as u64 || turns.iter().any(is_kept) {
+            return Err(Fail::NotPlain);
+        }
+        for turn in turns {
+            if let Some(row) = work.state.queues.get_mut(&turn.lane.queue) {
+                row.processed += 1;
+            }
+        }
+        work.save_tally().await?;
+        Ok(turns.iter().map(|_| Settled::Ok { cancelled: Vec::new() }).collect())
+    }
+}
+
+/// Whether something is kept of a job that is done.
+fn is_kept(queues: &BTreeMap<u32, QueueRow>, turn: &Settlement) -> bool {
+    let row = queues.get(&turn.lane.queue);
+    row.is_none_or(|row| !row.queue.retention().is_zero())
+}
+
+impl Work<'_> {
+    /// Whether a lane that was just claimed is plain.
+    pub(super) fn plain(&self, id: u64) -> Option<PlainLane> {
+        let (lane, job) = (self.lanes.get(&id)?, self.jobs.get(&id)?);
+        let entry = &job.entry;
+        let is_plain = (lane.n, lane.c, job.lane) == (0, 1, Some(id))
+            && entry.aliases.is_empty()
+            && job.expires_at().is_none();
+        is_plain.then(|| (id, lane.k.clone()))
+    }
+}

@@ -1,0 +1,232 @@
+//! A few connections, opened as needed and kept.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, DriverError, Error as Driver, Row};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::error::Try;
+use super::options::Options;
+use crate::model::error::{Error, ErrorKind};
+
+/// How many seconds a statement waits for a row that another holds.
+const LOCK_WAIT_SECONDS: u32 = 10;
+/// For how many seconds the server waits for the next statement of a transaction. A process that stands
+/// still in the middle of one would otherwise hold its locks for as long, and nobody could take over
+/// what it held.
+const IDLE_IN_TRANSACTION_SECONDS: u32 = 5;
+
+/// The connections of a store.
+pub(super) struct Pool {
+    pub options: Options,
+    /// The server has been found to offer no encryption, and the URL leaves that to it.
+    is_plain: AtomicBool,
+    places: Semaphore,
+    idle: Mutex<Vec<Conn>>,
+    closed: AtomicBool,
+    /// Calls that the server undid because of others, and that were made again.
+    pub repeated: AtomicU64,
+    /// What was sent, one text for each round trip.
+    #[cfg(test)]
+    pub statements: Mutex<Vec<String>>,
+}
+
+/// A connection on loan. Only [`Loan::give_back`] returns it: one that was dropped in the middle of
+/// a transaction is closed, and the server undoes what it did.
+pub(super) struct Loan<'a> {
+    pool: &'a Pool,
+    conn: Conn,
+    _place: SemaphorePermit<'a>,
+}
+
+/// Where the statements of an operation go.
+pub(super) enum Session<'a> {
+    /// A connection of the store, in a transaction of the operation's own.
+    Ours(Loan<'a>),
+    /// A transaction of the user's, of which the operation is a part.
+    Users(&'a mut (dyn Statements + 'a)),
+}
+
+/// What takes statements.
+#[async_trait]
+pub(super) trait Statements: Send {
+    /// Runs statements, one after the other, in one round trip. The first that fails ends it.
+    async fn run(&mut self, sql: &str) -> Try<Vec<Answer>>;
+}
+
+/// The answer to one statement.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub rows: Vec<Row>,
+    /// The first number that the statement gave out.
+    pub first_id: u64,
+    /// How many rows it wrote or deleted.
+    pub affected: u64,
+}
+
+impl Pool {
+    pub(super) fn new(options: Options) -> Self {
+        Self {
+            places: Semaphore::new(options.connections),
+            options,
+            is_plain: AtomicBool::new(false),
+            idle: Mutex::default(),
+            closed: AtomicBool::new(false),
+            repeated: AtomicU64::new(0),
+            #[cfg(test)]
+            statements: Mutex::default(),
+        }
+    }
+
+    /// A connection, as soon as one is free.
+    pub(super) async fn lend(&self) -> Try<Loan<'_>> {
+        let closed = |_| Error::new(ErrorKind::Unavailable, "the store has been closed");
+        let place = self.places.acquire().await.map_err(closed)?;
+        let idle = self.idle().pop();
+        let conn = match idle {
+            Some(conn) => conn,
+            None => self.connect().await?,
+        };
+        Ok(Loan { pool: self, conn, _place: place })
+    }
+
+    /// A connection, and the answers to the first statements on it. Connections that were idle may
+    /// have been ended by the server meanwhile, which says nothing about new ones.
+    pub(super) async fn first(&self, sql: &str) -> Try<(Loan<'_>, Vec<Answer>)> {
+        let mut loan = self.lend().await?;
+        match loan.run(sql).await {
+            Err(fail) if !fail.leaves_connection() => {
+                self.idle().clear();
+                loan.conn = self.connect().await?;
+                let answers = loan.run(sql).await?;
+                Ok((loan, answers))
+            }
+            answers => Ok((loan, answers?)),
+        }
+    }
+
+    async fn connect(&self) -> Try<Conn> {
+        let limit = self.options.connect_timeout;
+        let message = || format!("MySQL took no connection within {limit:?} (connect_timeout)");
+        let timed_out = |_| Error::new(ErrorKind::Unavailable, message());
+        tokio::time::timeout(limit, self.begin()).await.map_err(timed_out)?
+    }
+
+    /// A connection, encrypted if it can or must be.
+    async fn dial(&self) -> Try<Conn> {
+        let options = &self.options;
+        let plain = options.plain.as_ref();
+        if let Some(plain) = plain.filter(|_| self.is_plain.load(Ordering::Relaxed)) {
+            return Ok(Conn::new(plain.clone()).await?);
+        }
+        match (Conn::new(options.opts.clone()).await, plain) {
+            (Err(Driver::Driver(DriverError::NoClientSslFlagFromServer)), Some(plain)) => {
+                self.is_plain.store(true, Ordering::Relaxed);
+                Ok(Conn::new(plain.clone()).await?)
+            }
+            (conn, _) => Ok(conn?),
+        }
+    }
+
+    async fn begin(&self) -> Try<Conn> {
+        let mut conn = self.dial().await?;
+        // Whatever the server's defaults are: no gap locks, no silent truncation, numbers in a row.
+        let session = format!(
+            "SET SESSION transaction_isolation = 'READ-COMMITTED', SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}, \
+             SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,NO_BACKSLASH_ESCAPES', \
+             SESSION time_zone = '+00:00', SESSION autocommit = 1, SESSION auto_increment_increment = 1, \
+             SESSION auto_increment_offset = 1, SESSION group_concat_max_len = 1048576"
+        );
+        // MariaDB before 11.1 knows the first one by its older name only.
+        let older = session.replace("transaction_isolation", "tx_isolation");
+        let names = "SET NAMES utf8mb4";
+        conn.query_drop(names).await?;
+        if conn.query_drop(session).await.is_err() {
+            conn.query_drop(older).await?;
+        }
+        // MySQL has no such thing for transactions alone: there idle connections end as soon, and are
+        // made again when they are needed.
+        let in_transaction =
+            format!("SET SESSION idle_transaction_timeout = {IDLE_IN_TRANSACTION_SECONDS}");
+        if conn.query_drop(in_transaction).await.is_err() {
+            conn.query_drop(format!("SET SESSION wait_timeout = {IDLE_IN_TRANSACTION_SECONDS}"))
+                .await?;
+        }
+        Ok(conn)
+    }
+
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.places.close();
+        self.idle().clear();
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Conn>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Loan<'_> {
+    /// Runs statements, one after the other, in one round trip. The first that fails ends it.
+    pub(super) async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
+        #[cfg(test)]
+        self.pool.statements.lock().unwrap_or_else(PoisonError::into_inner).push(sql.to_owned());
+        run(&mut self.conn, sql).await
+    }
+
+    /// Runs one statement and returns its rows.
+    pub(super) async fn rows(&mut self, sql: &str) -> Try<Vec<Row>> {
+        let answers = self.run(sql).await?;
+        Ok(answers.into_iter().next().map(|answer| answer.rows).unwrap_or_default())
+    }
+
+    /// The connection can be used by others again: no transaction is open.
+    pub(super) fn give_back(self) {
+        if !self.pool.closed.load(Ordering::Relaxed) {
+            self.pool.idle().push(self.conn);
+        }
+    }
+}
+
+impl Session<'_> {
+    pub(super) async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
+        match self {
+            Self::Ours(loan) => loan.run(sql).await,
+            Self::Users(transaction) => transaction.run(sql).await,
+        }
+    }
+
+    /// A connection of ours can be used by others again.
+    pub(super) fn give_back(self) {
+        if let Self::Ours(loan) = self {
+            loan.give_back();
+        }
+    }
+}
+
+#[async_trait]
+impl Statements for mysql_async::Transaction<'_> {
+    async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
+        run(self, sql).await
+    }
+}
+
+async fn run(session: &mut impl Queryable, sql: &str) -> Try<Vec<Answer>> {
+    let mut result = session.query_iter(sql).await?;
+    let mut answers = Vec::new();
+    loop {
+        let first_id = result.last_insert_id().unwrap_or_default();
+        let affected = result.affected_rows();
+        let rows = result.collect::<Row>().await?;
+        answers.push(Answer { rows, first_id, affected });
+        // An answer without rows counts, too, for which the driver's `is_empty` does not wait.
+        if result.columns().is_none() {
+            // The driver keeps the failure of a statement behind the first for whoever asks once more.
+            result.drop_result().await?;
+            return Ok(answers);
+        }
+    }
+}

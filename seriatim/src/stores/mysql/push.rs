@@ -1,0 +1,166 @@
+//! Declaring queues and pushing jobs.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::error::{Fail, Try};
+use super::load::{Bodies, Need};
+use super::sql::{Columns, bytes, text};
+use super::work::{Hold, Known, Work};
+use crate::contract::request::Pushed;
+use crate::model::clock::Timestamp;
+use crate::model::id::JobId;
+use crate::model::job::Job;
+use crate::model::queue::Queue;
+use crate::stores::state::{IdempotencyKey, Place};
+
+/// Most idempotency keys in one statement.
+const NAMES_MAX: usize = 500;
+
+pub(super) async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
+    // Only a change of mode or merge looks at lanes; those of one queue are then all read.
+    for queue in queues {
+        let Ok(row) = work.state.queue(&queue.name) else { continue };
+        if (row.queue.mode, row.queue.merge) == (queue.mode, queue.merge) {
+            continue;
+        }
+        let number = row.number;
+        let may_convert = !row.declared && row.queue.mode.is_keyed() && queue.mode.is_keyed();
+        // One lane is enough to refuse.
+        let limit = if may_convert { "" } else { "LIMIT 1" };
+        let ids =
+            work.read_lanes(&format!("WHERE q = {number} {limit} FOR UPDATE"), Bodies::All).await?;
+        work.load_jobs(&ids, Need::All, true, Bodies::All, &HashMap::new()).await?;
+    }
+    let now = work.now;
+    work.state.declare(now, queues.to_vec())?;
+    work.save().await?;
+    Ok(())
+}
+
+/// Creates the queues and the routes that jobs name and that do not exist yet; answers all there are.
+pub(super) async fn define(work: &mut Work<'_>, jobs: &[Job]) -> Try<Known> {
+    work.state.define(jobs)?;
+    work.save().await?;
+    Ok(work.definitions())
+}
+
+pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> {
+    let numbers: HashMap<&str, u32> = jobs
+        .iter()
+        .filter_map(|job| Some((&*job.queue, work.state.queue(&job.queue).ok()?.number)))
+        .collect();
+    let is_unknown = |job: &Job| !numbers.contains_key(&*job.queue);
+    if work.hold != Hold::Alone && jobs.iter().any(is_unknown) {
+        return Err(Fail::Alone);
+    }
+    let number = |job: &Job| numbers.get(&*job.queue).copied();
+    let before = recall(work, jobs, &number).await?;
+    let mut keys = BTreeSet::new();
+    for job in jobs {
+        let Some(queue) = number(job) else { continue };
+        if let Some(key) =
+            job.key.as_deref().filter(|_| work.mode(queue).is_ok_and(|m| m.is_keyed()))
+        {
+            keys.insert((queue, Arc::<str>::from(key)));
+        }
+    }
+    if !keys.is_empty() {
+        open(work, &keys, jobs, &number).await?;
+    }
+    let now = work.now;
+    let mut pushed = work.state.push(now, jobs.to_vec())?;
+    let ids = work.save().await?;
+    for pushed in &mut pushed {
+        pushed.job_id = ids.of(pushed.job_id);
+    }
+    let new = work.state.idempotency.iter().filter(|(name, value)| before.get(name) != Some(value));
+    let rows: Vec<String> = new
+        .map(|((queue, key, name), (id, until))| {
+            let key = text(key.as_deref().unwrap_or_default());
+            let (name, id) = (text(name), bytes(&ids.of(*id).to_bytes()));
+            format!("({queue},{key},{name},{id},{})", until.as_micros())
+        })
+        .collect();
+    for rows in rows.chunks(NAMES_MAX) {
+        let sql = format!(
+            "INSERT INTO seriatim_idempotency (q, k, name, job, until) VALUES {} \
+             ON DUPLICATE KEY UPDATE job = VALUES(job), until = VALUES(until)",
+            rows.join(",")
+        );
+        work.write(&sql).await?;
+    }
+    Ok(pushed)
+}
+
+/// Locks the lanes that jobs go to, or opens them, and reads what a push must know of them.
+async fn open(
+    work: &mut Work<'_>,
+    keys: &BTreeSet<(u32, Arc<str>)>,
+    jobs: &[Job],
+    number: &impl Fn(&Job) -> Option<u32>,
+) -> Try<()> {
+    if work.reserves {
+        work.open_keys(keys).await?;
+    } else {
+        work.lock_keys(keys).await?;
+    }
+    let lanes: Vec<u64> = work.lanes.keys().copied().collect();
+    if lanes.is_empty() {
+        return Ok(());
+    }
+    let mut equal: HashMap<u64, Vec<[u8; 16]>> = HashMap::new();
+    for job in jobs {
+        let (Some(queue), Some(key)) = (number(job), job.key.as_deref()) else { continue };
+        let merges = work.state.queue_row(queue).is_some_and(|row| row.queue.merges());
+        let lane = work.state.keys.get(&(queue, Arc::from(key)));
+        if let Some(lane) = lane.filter(|_| merges) {
+            equal.entry(*lane).or_default().push(job.payload_digest());
+        }
+    }
+    work.load_jobs(&lanes, Need::Arrival, false, Bodies::None, &equal).await
+}
+
+/// Takes the idempotency keys of a batch, so that a push of the same ones waits for this one, and
+/// reads what they stand for. Answers what was there.
+async fn recall(
+    work: &mut Work<'_>,
+    jobs: &[Job],
+    number: &impl Fn(&Job) -> Option<u32>,
+) -> Try<std::collections::BTreeMap<IdempotencyKey, (JobId, Timestamp)>> {
+    let name =
+        |job: &Job| Some((number(job)?, job.key.clone(), job.options.idempotency_key.clone()?));
+    let names: BTreeSet<IdempotencyKey> = jobs.iter().filter_map(name).collect();
+    let names: Vec<IdempotencyKey> = names.into_iter().collect();
+    let place = |(queue, key, name): &IdempotencyKey| {
+        format!("{queue},{},{}", text(key.as_deref().unwrap_or_default()), text(name))
+    };
+    for names in names.chunks(NAMES_MAX) {
+        let rows: Vec<String> =
+            names.iter().map(|name| format!("({},'',0)", place(name))).collect();
+        let each: Vec<String> = names.iter().map(|name| format!("({})", place(name))).collect();
+        let sql = format!(
+            "INSERT INTO seriatim_idempotency (q, k, name, job, until) VALUES {} ON DUPLICATE KEY UPDATE job = job; \
+             SELECT q, k, name, job, until FROM seriatim_idempotency WHERE job <> '' AND (q, k, name) IN ({}){}",
+            rows.join(","),
+            each.join(","),
+            work.newest()
+        );
+        let answers = work.run(&sql).await?;
+        for row in answers.into_iter().skip(1).flat_map(|answer| answer.rows) {
+            let mut row = Columns::of(row);
+            let (queue, key, name) = (row.int()? as u32, row.text()?, row.text()?);
+            let key = (!key.is_empty()).then(|| key.to_string());
+            let id = row.bytes()?.and_then(|bytes| bytes.try_into().ok());
+            let id = id.map(JobId::from_bytes).ok_or_else(super::sql::corrupt)?;
+            let until = Timestamp::from_micros(row.int()?);
+            work.state.idempotency.insert((queue, key, name.to_string()), (id, until));
+        }
+    }
+    let named: Vec<JobId> = work.state.idempotency.values().map(|(id, _)| *id).collect();
+    for (id, lane) in work.find(&named).await? {
+        // All that matters is that it is known.
+        work.state.jobs.entry(id).or_insert(lane.map_or(Place::Done, Place::Lane));
+    }
+    Ok(work.state.idempotency.clone())
+}

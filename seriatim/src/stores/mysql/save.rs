@@ -1,0 +1,458 @@
+//! Writing what an operation has made different in the model.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::error::{Fail, Try};
+use super::job_row::{BODY_COLUMNS, JobRow, Table, WAITING, generation};
+use super::lane_row::{LANE_COLUMNS, LaneRow, st};
+use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, json, list, maybe_text, text};
+use super::work::{CLOSING, Hold, UNNUMBERED, Work};
+use crate::model::id::JobId;
+use crate::stores::state::QueueRow;
+
+/// In how many rows the turns of a queue are counted.
+const TALLY_SLOTS: u8 = 16;
+
+/// The numbers of new jobs and lanes, by those that they had in the model.
+#[derive(Default)]
+pub(super) struct Numbers(HashMap<u64, u64>);
+
+impl Numbers {
+    fn number(&self, number: u64) -> u64 {
+        self.0.get(&number).copied().unwrap_or(number)
+    }
+
+    /// The id under which a job is known from now on.
+    pub(super) fn of(&self, id: JobId) -> JobId {
+        match self.0.get(&id.seq()) {
+            Some(seq) => JobId::new(id.created_at(), id.queue(), 0, *seq),
+            None => id,
+        }
+    }
+}
+
+/// Statements of one kind, cut where they become too long.
+struct Batch<'a> {
+    head: String,
+    tail: &'a str,
+    done: Vec<String>,
+    rows: String,
+}
+
+impl<'a> Batch<'a> {
+    fn new(head: impl Into<String>, tail: &'a str) -> Self {
+        Self { head: head.into(), tail, done: Vec::new(), rows: String::new() }
+    }
+
+    fn add(&mut self, row: &str) {
+        if !self.rows.is_empty() {
+            if self.rows.len() + row.len() > STATEMENT_BYTES_MAX {
+                self.cut();
+            } else {
+                self.rows.push(',');
+            }
+        }
+        self.rows.push_str(row);
+    }
+
+    fn cut(&mut self) {
+        if !self.rows.is_empty() {
+            let rows = std::mem::take(&mut self.rows);
+            self.done.push(format!("{}{rows}{}", self.head, self.tail));
+        }
+    }
+
+    fn finish(mut self) -> Vec<String> {
+        self.cut();
+        self.done
+    }
+}
+
+/// Rows to be changed, together with all in which the same changes.
+#[derive(Default)]
+struct Changes(BTreeMap<(&'static str, String), Vec<u64>>);
+
+impl Changes {
+    const LANES: &'static str = "seriatim_lane";
+
+    fn add(&mut self, table: &'static str, number: u64, what: String) {
+        if !what.is_empty() {
+            self.0.entry((table, what)).or_default().push(number);
+        }
+    }
+
+    fn statements(&self) -> impl Iterator<Item = String> {
+        self.0.iter().flat_map(|((table, what), numbers)| {
+            let column = if *table == Self::LANES { "id" } else { "seq" };
+            numbers.chunks(LIST_MAX).map(move |numbers| {
+                let numbers = list(numbers.iter().copied());
+                format!("UPDATE {table} SET {what} WHERE {column} IN ({numbers})")
+            })
+        })
+    }
+}
+
+/// All that is in the model now.
+struct After {
+    lanes: Vec<LaneRow>,
+    jobs: BTreeMap<u64, JobRow>,
+}
+
+impl Work<'_> {
+    /// Writes what has changed. The transaction goes on.
+    pub(super) async fn save(&mut self) -> Try<Numbers> {
+        let changes_definitions = self.state.queues.len() != self.queues_before.len()
+            || self.state.routes.len() != self.routes_before;
+        if changes_definitions && self.hold != Hold::Alone {
+            return Err(Fail::Alone);
+        }
+        self.save_definitions().await?;
+        let numbers = self.number().await?;
+        let after = self.after(&numbers);
+        // Payloads are copied before what holds them is deleted, and keys are free before they are taken.
+        self.insert_jobs(&after, Table::Ended).await?;
+        self.delete_lanes(&after).await?;
+        self.delete_jobs(&after, Table::Job).await?;
+        self.insert_lanes(&after).await?;
+        self.insert_jobs(&after, Table::Job).await?;
+        self.update(&after).await?;
+        self.save_wakes(&after).await?;
+        self.delete_jobs(&after, Table::Ended).await?;
+        self.save_names(&after).await?;
+        self.save_tally().await?;
+        self.remember(after);
+        Ok(numbers)
+    }
+
+    /// Numbers what is new, in order of arrival. A lane has the number of the job that opened it.
+    async fn number(&mut self) -> Try<Numbers> {
+        let mut numbers = HashMap::new();
+        let mut new = BTreeSet::new();
+        for (number, lane) in self.state.lanes.range(UNNUMBERED..) {
+            let place = lane.key.clone().map(|key| (lane.id.queue, key));
+            match place.and_then(|place| self.reserved.get(&place)) {
+                Some(id) => drop(numbers.insert(*number, *id)),
+                None => drop(new.insert(*number)),
+            }
+        }
+        let live = self.state.lanes.values().flat_map(|lane| {
+            lane.hold.iter().flat_map(|hold| &hold.closed).chain(lane.open_jobs())
+        });
+        let live = live.map(|job| job.id.seq());
+        new.extend(live.filter(|seq| *seq >= UNNUMBERED && !numbers.contains_key(seq)));
+        if !new.is_empty() {
+            let first = self.draw(new.len()).await?;
+            numbers.extend(new.into_iter().zip(first..));
+        }
+        Ok(Numbers(numbers))
+    }
+
+    fn after(&self, numbers: &Numbers) -> After {
+        let mut open_before: HashMap<u64, i64> = HashMap::new();
+        for job in self.jobs.values() {
+            if let Some(lane) = job.lane
+                && self.lanes.get(&lane).is_some_and(|row| job.gen_ >= row.open)
+            {
+                *open_before.entry(lane).or_default() += 1;
+            }
+        }
+        let (mut lanes, mut jobs) = (Vec::new(), BTreeMap::new());
+        for (number, lane) in &self.state.lanes {
+            let before = self.lanes.get(number);
+            let more = before.map_or(0, |row| row.n)
+                - open_before.get(number).copied().unwrap_or_default();
+            let n = lane.open_count() as i64 + more;
+            let parts = self.parts.get(number).copied().unwrap_or_default();
+            let row = LaneRow::of(lane, numbers.number(*number), before, n, parts);
+            let mut add = |job: &crate::stores::state::lane::Entry, is_closed, later: bool| {
+                let old = self.jobs.get(&job.id.seq()).filter(|old| old.lane.is_some());
+                let gen_ = generation(old.map(|old| old.gen_), row.open, is_closed);
+                let later = if is_closed { old.is_some_and(|old| old.later) } else { later };
+                let mut job = job.clone();
+                job.id = numbers.of(job.id);
+                jobs.insert(job.id.seq(), JobRow::live(job, row.q, row.id, gen_, later));
+            };
+            lane.hold.iter().flat_map(|hold| &hold.closed).for_each(|job| add(job, true, false));
+            lane.open.values().for_each(|job| add(job, false, false));
+            lane.later.values().for_each(|job| add(job, false, true));
+            lanes.push(row);
+        }
+        for ended in self.state.done.values().chain(self.state.dead.values()) {
+            jobs.insert(ended.entry.id.seq(), JobRow::ended(ended));
+        }
+        After { lanes, jobs }
+    }
+
+    async fn write_all(&mut self, batch: Batch<'_>) -> Try<()> {
+        for sql in batch.finish() {
+            self.write(&sql).await?;
+        }
+        Ok(())
+    }
+
+    /// What a statement says of the payload of a job that is written where it was not.
+    fn payload(&self, job: &JobRow) -> String {
+        let seq = job.entry.id.seq();
+        match self.jobs.get(&seq).map(JobRow::table) {
+            Some(table) if (table == Table::Ended) != (job.table() == Table::Ended) => {
+                table.payload(seq)
+            }
+            // It is new; or its queue changes its mode, for which all is read.
+            _ => bytes(job.entry.payload.as_bytes()),
+        }
+    }
+
+    async fn insert_jobs(&mut self, after: &After, table: Table) -> Try<()> {
+        let name = table_name(table);
+        let mut batch =
+            Batch::new(format!("INSERT INTO {name} ({}) VALUES ", JobRow::columns(table)), "");
+        for (seq, job) in after.jobs.iter().filter(|(_, job)| job.table() == table) {
+            if self.jobs.get(seq).is_none_or(|before| before.table() != table) {
+                let queue = self.state.queue_row(job.q).ok_or_else(super::sql::corrupt)?;
+                batch.add(&job.values(&queue.queue, &self.payload(job))?);
+            }
+        }
+        self.write_all(batch).await
+    }
+
+    /// Deletes the lanes that are gone, and those that were opened for nothing.
+    async fn delete_lanes(&mut self, after: &After) -> Try<()> {
+        let stay: BTreeSet<u64> = after.lanes.iter().map(|row| row.id).collect();
+        let all = self.lanes.keys().chain(self.reserved.values());
+        let mut gone: Vec<u64> = all.copied().filter(|id| !stay.contains(id)).collect();
+        gone.sort_unstable();
+        for ids in gone.chunks(LIST_MAX) {
+            let ids = list(ids.iter().copied());
+            self.write(&format!("DELETE FROM seriatim_lane WHERE id IN ({ids})")).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes what is not in that table any more. In the rows of lanes, `update` does.
+    async fn delete_jobs(&mut self, after: &After, table: Table) -> Try<()> {
+        let stays = |seq: &u64| after.jobs.get(seq).is_some_and(|job| job.table() == table);
+        let here = self.jobs.iter().filter(|(_, before)| before.table() == table);
+        let mut gone: Vec<u64> = here.map(|(seq, _)| *seq).filter(|seq| !stays(seq)).collect();
+        gone.sort_unstable();
+        for seqs in gone.chunks(LIST_MAX) {
+            let (name, seqs) = (table_name(table), list(seqs.iter().copied()));
+            self.write(&format!("DELETE FROM {name} WHERE seq IN ({seqs})")).await?;
+        }
+        Ok(())
+    }
+
+    async fn insert_lanes(&mut self, after: &After) -> Try<()> {
+        let columns = format!("({LANE_COLUMNS}, payload) VALUES ");
+        // Where REPLACE would lock the gap before the row, too.
+        let again = LANE_COLUMNS.split(", ").chain(["payload"]);
+        let again: Vec<String> = again.map(|name| format!("{name} = VALUES({name})")).collect();
+        let all_of_it = format!(" ON DUPLICATE KEY UPDATE {}", again.join(","));
+        let mut new = Batch::new(format!("INSERT INTO seriatim_lane {columns}"), "");
+        let mut reserved = Batch::new(format!("INSERT INTO seriatim_lane {columns}"), &all_of_it);
+        let is_reserved: BTreeSet<u64> = self.reserved.values().copied().collect();
+        // In order of keys, as all who open lanes do, so that nobody waits in a circle.
+        let mut lanes: Vec<&LaneRow> =
+            after.lanes.iter().filter(|row| !self.lanes.contains_key(&row.id)).collect();
+        lanes.sort_by(|a, b| (a.q, &a.k, a.id).cmp(&(b.q, &b.k, b.id)));
+        for row in lanes {
+            let job = after.jobs.get(&row.id).filter(|job| job.table() == Table::Lane);
+            let payload = job.map_or_else(|| "NULL".to_owned(), |job| self.payload(job));
+            let batch = if is_reserved.contains(&row.id) { &mut reserved } else { &mut new };
+            batch.add(&row.values(job, &payload)?);
+        }
+        self.write_all(new).await?;
+        self.write_all(reserved).await
+    }
+
+    /// Changes what was there and still is.
+    async fn update(&mut self, after: &After) -> Try<()> {
+        let mut changes = Changes::default();
+        for row in &after.lanes {
+            let Some(before) = self.lanes.get(&row.id) else { continue };
+            let mut what = if before == row { String::new() } else { row.changes(before) };
+            let queue = self.state.queue_row(row.q).ok_or_else(super::sql::corrupt)?;
+            let is_in = |job: &&JobRow| job.lane == Some(row.id);
+            let job_before = self.jobs.get(&row.id).filter(is_in);
+            let more = match (job_before, after.jobs.get(&row.id).filter(is_in)) {
+                (Some(old), Some(new)) if !new.is_same(old) => new.changes(old, &queue.queue)?,
+                (Some(_), None) => no_job(),
+                // It comes back to the lane that it opened.
+                (None, Some(new)) => format!("{},payload = {}", new.all()?, self.payload(new)),
+                _ => String::new(),
+            };
+            if !what.is_empty() && !more.is_empty() {
+                what.push(',');
+            }
+            changes.add(Changes::LANES, row.id, what + &more);
+        }
+        for (seq, job) in after.jobs.iter().filter(|(_, job)| job.table() != Table::Lane) {
+            let before = self.jobs.get(seq).filter(|before| before.table() == job.table());
+            let Some(before) = before.filter(|before| !job.is_same(before)) else { continue };
+            let queue = self.state.queue_row(job.q).ok_or_else(super::sql::corrupt)?;
+            changes.add(table_name(job.table()), *seq, job.changes(before, &queue.queue)?);
+        }
+        for sql in changes.statements() {
+            self.write(&sql).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes down which ready lanes must be looked at again.
+    async fn save_wakes(&mut self, after: &After) -> Try<()> {
+        let wake = |row: &LaneRow| row.wake.filter(|_| row.st == st::READY);
+        let mut old: HashMap<u64, i64> = HashMap::new();
+        old.extend(self.lanes.values().filter_map(|row| Some((row.id, wake(row)?))));
+        let mut new = Batch::new("REPLACE INTO seriatim_wake (lane, q, wake) VALUES ", "");
+        for row in &after.lanes {
+            let before = old.remove(&row.id);
+            match wake(row) {
+                Some(at) if before != Some(at) => new.add(&format!("({},{},{at})", row.id, row.q)),
+                None => old.extend(before.map(|at| (row.id, at))),
+                Some(_) => {}
+            }
+        }
+        self.write_all(new).await?;
+        let mut gone: Vec<u64> = old.into_keys().collect();
+        gone.sort_unstable();
+        for lanes in gone.chunks(LIST_MAX) {
+            let lanes = list(lanes.iter().copied());
+            self.write(&format!("DELETE FROM seriatim_wake WHERE lane IN ({lanes})")).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is known of jobs beside them: flags, other ids, when they expire.
+    async fn save_names(&mut self, after: &After) -> Try<()> {
+        let mut new_aliases = Batch::new(
+            "INSERT INTO seriatim_alias (id, target) VALUES ",
+            " ON DUPLICATE KEY UPDATE target = VALUES(target)",
+        );
+        let mut new_flags = Batch::new("REPLACE INTO seriatim_flag (seq, lane) VALUES ", "");
+        let mut new_expiries = Batch::new("REPLACE INTO seriatim_expiry (seq, at) VALUES ", "");
+        let (mut aliases, mut flags, mut expiries) = (Vec::new(), Vec::new(), Vec::new());
+        for (seq, job) in &after.jobs {
+            let before = self.jobs.get(seq);
+            if before.is_none_or(|before| before.entry.aliases != job.entry.aliases) {
+                let target = bytes(&job.entry.id.to_bytes());
+                for alias in &job.entry.aliases {
+                    new_aliases.add(&format!("({},{target})", bytes(&alias.to_bytes())));
+                }
+            }
+            let was_flagged = before.is_some_and(|before| before.entry.flagged);
+            if let Some(lane) = job.lane.filter(|_| job.entry.flagged && !was_flagged) {
+                new_flags.add(&format!("({seq},{lane})"));
+            }
+            let expires = job.expires_at();
+            if let Some(at) = expires.filter(|_| before.and_then(JobRow::expires_at) != expires) {
+                new_expiries.add(&format!("({seq},{})", at.as_micros()));
+            }
+        }
+        for (seq, before) in &self.jobs {
+            let job = after.jobs.get(seq);
+            if job.is_none() {
+                aliases.extend(before.entry.aliases.iter().map(|id| bytes(&id.to_bytes())));
+            }
+            let stays = job.is_some_and(|job| job.entry.flagged && job.state == WAITING);
+            if before.entry.flagged && !stays {
+                flags.push(*seq);
+            }
+            if before.expires_at().is_some() && job.and_then(JobRow::expires_at).is_none() {
+                expiries.push(*seq);
+            }
+        }
+        for batch in [new_aliases, new_flags, new_expiries] {
+            self.write_all(batch).await?;
+        }
+        for ids in aliases.chunks(LIST_MAX) {
+            let ids = ids.join(",");
+            self.write(&format!("DELETE FROM seriatim_alias WHERE id IN ({ids})")).await?;
+        }
+        for (table, mut seqs) in [("seriatim_flag", flags), ("seriatim_expiry", expiries)] {
+            seqs.sort_unstable();
+            for seqs in seqs.chunks(LIST_MAX) {
+                let seqs = list(seqs.iter().copied());
+                self.write(&format!("DELETE FROM {table} WHERE seq IN ({seqs})")).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// From now on this is what was there before.
+    fn remember(&mut self, after: After) {
+        self.lanes = after.lanes.into_iter().map(|row| (row.id, row)).collect();
+        self.jobs = after.jobs.into_iter().collect();
+        self.reserved.clear();
+    }
+
+    /// Counts the turns that ended, in a row that hardly anybody else writes just now.
+    pub(super) async fn save_tally(&mut self) -> Try<()> {
+        let slot = fastrand::u8(..TALLY_SLOTS);
+        let mut batch = Batch::new(
+            "INSERT INTO seriatim_tally (q, slot, processed, failed) VALUES ",
+            " ON DUPLICATE KEY UPDATE processed = processed + VALUES(processed), failed = failed + VALUES(failed)",
+        );
+        for row in self.state.queues.values_mut() {
+            if (row.processed, row.failed) != (0, 0) {
+                batch.add(&format!("({},{slot},{},{})", row.number, row.processed, row.failed));
+                (row.processed, row.failed) = (0, 0);
+            }
+        }
+        self.write_all(batch).await
+    }
+
+    async fn save_definitions(&mut self) -> Try<()> {
+        if self.hold != Hold::Alone {
+            return Ok(());
+        }
+        let mut queues = Batch::new(
+            "INSERT INTO seriatim_queue (number, name, definition, declared, paused) VALUES ",
+            " ON DUPLICATE KEY UPDATE definition = VALUES(definition), declared = VALUES(declared), paused = VALUES(paused)",
+        );
+        for (number, row) in &self.state.queues {
+            let flags = |row: &QueueRow| (row.declared, row.paused, row.closing);
+            let same = self
+                .queues_before
+                .get(number)
+                .is_some_and(|old| flags(old) == flags(row) && old.queue == row.queue);
+            if !same {
+                let (name, definition) = (text(&row.name), text(&json(&row.queue)?));
+                let paused = if row.closing { CLOSING } else { i64::from(row.paused) };
+                let declared = i64::from(row.declared);
+                queues.add(&format!("({},{name},{definition},{declared},{paused})", row.number));
+            }
+        }
+        let mut routes = Batch::new("INSERT INTO seriatim_route (number, node, grp) VALUES ", "");
+        for (i, (node, group)) in self.state.routes.iter().enumerate().skip(self.routes_before) {
+            let (node, group) = (maybe_text(node.as_deref()), maybe_text(group.as_deref()));
+            routes.add(&format!("({},{node},{group})", i + 1));
+        }
+        let gone = self.queues_before.keys().filter(|old| !self.state.queues.contains_key(old));
+        let gone = gone.map(|number| format!("DELETE FROM seriatim_queue WHERE number = {number}"));
+        let statements: Vec<_> = gone.chain(queues.finish()).chain(routes.finish()).collect();
+        if statements.is_empty() {
+            return Ok(());
+        }
+        for sql in statements {
+            self.write(&sql).await?;
+        }
+        self.queues_before.clone_from(&self.state.queues);
+        self.routes_before = self.state.routes.len();
+        self.stamp += 1;
+        let sql = "UPDATE seriatim_meta SET definitions = definitions + 1 WHERE id = 1";
+        self.write(sql).await
+    }
+}
+
+fn table_name(table: Table) -> &'static str {
+    match table {
+        Table::Lane => Changes::LANES,
+        Table::Job => "seriatim_job",
+        Table::Ended => "seriatim_ended",
+    }
+}
+
+/// What takes the job out of the row of a lane.
+fn no_job() -> String {
+    let columns = BODY_COLUMNS.map(|column| format!("j_{column} = NULL,")).concat();
+    format!("j_gen = NULL,{columns}payload = NULL")
+}

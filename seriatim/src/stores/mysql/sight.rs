@@ -1,0 +1,132 @@
+//! What there is to claim, and when: looked at without a lock.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::error::Try;
+use super::pool::Answer;
+use super::sql::Columns;
+use super::work::Work;
+use crate::contract::request::{Claim, SourceDue};
+use crate::model::clock::Timestamp;
+use crate::stores::state::State;
+
+/// Among how many classes and priorities of a queue the lane is sought that has been due for longest.
+const RANKS_MAX: usize = 16;
+/// Most queues that are asked about in one statement.
+const QUEUES_IN_STATEMENT: usize = 100;
+
+/// What there is to claim in a queue.
+pub(super) struct Sight {
+    /// The classes of ready lanes that the caller may take.
+    pub classes: Vec<u32>,
+    /// When a lane must next be looked at again.
+    pub wake: Option<Timestamp>,
+}
+
+pub(super) async fn look(work: &mut Work<'_>, queue: u32, request: &Claim) -> Try<Sight> {
+    let sql = looks(&work.state, queue, request);
+    sight_of(work.run(&sql).await?)
+}
+
+/// Each of the server's answers is the first entry of a part of an index: what is behind it is not
+/// looked at, however much that is.
+pub(super) fn looks(state: &State, queue: u32, request: &Claim) -> String {
+    let first = |class: u32| {
+        format!(
+            "(SELECT class FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0 \
+             AND class = {class} LIMIT 1)"
+        )
+    };
+    let each: Vec<String> = mine(state, request).into_iter().map(first).collect();
+    format!("{}; SELECT MIN(w.wake) FROM ({}) w", each.join(" UNION ALL "), first_wakes(queue))
+}
+
+pub(super) fn sight_of(answers: Vec<Answer>) -> Try<Sight> {
+    let mut answers = answers.into_iter();
+    let mut classes = Vec::new();
+    for row in answers.next().map(|answer| answer.rows).unwrap_or_default() {
+        classes.push(Columns::of(row).int()? as u32);
+    }
+    let wake = answers.next().map(wake_of).transpose()?.flatten();
+    Ok(Sight { classes, wake })
+}
+
+pub(super) fn wake_of(answer: Answer) -> Try<Option<Timestamp>> {
+    let first = answer.rows.into_iter().next();
+    let wake = first.map(|row| Columns::of(row).maybe_int()).transpose()?.flatten();
+    Ok(wake.map(Timestamp::from_micros))
+}
+
+/// The classes of lanes that the caller may take: without a crash behind them, and with one.
+pub(super) fn mine(state: &State, request: &Claim) -> Vec<u32> {
+    let routes = 0..=state.routes.len() as u32;
+    let mine = routes.filter(|route| state.may_take(*route, request));
+    mine.flat_map(|route| [route * 2, route * 2 + 1]).collect()
+}
+
+/// The first times at which lanes of a queue must be looked at again.
+pub(super) fn first_wakes(queue: u32) -> String {
+    format!(
+        "(SELECT due AS wake FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 1 AND class = 0 \
+         AND prio = 0 ORDER BY due LIMIT 1) UNION ALL \
+         (SELECT wake FROM seriatim_wake FORCE INDEX (wake_first) WHERE q = {queue} ORDER BY wake LIMIT 1)"
+    )
+}
+
+pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<SourceDue>> {
+    let wanted = |name: &Arc<str>| names.is_empty() || names.contains(name);
+    let queues: Vec<(u32, Arc<str>, bool)> = work
+        .state
+        .queues
+        .values()
+        .filter(|row| wanted(&row.name))
+        .map(|row| (row.number, row.name.clone(), row.paused))
+        .collect();
+    let sources: Vec<u32> = queues.iter().map(|(number, ..)| *number).collect();
+    let dues = first_dues(work, &sources).await?;
+    let source = |(number, queue, paused): (u32, Arc<str>, bool)| {
+        let due = dues.get(&number).copied().filter(|_| !paused);
+        SourceDue { queue, shard: 0, due }
+    };
+    Ok(queues.into_iter().map(source).collect())
+}
+
+/// The earliest due time of a lane of each queue. Of the scheduled ones it is the first entry of an index;
+/// the ready ones are ordered by class and priority, and the first entry of each is looked at in turn,
+/// of the `RANKS_MAX` most urgent.
+async fn first_dues(work: &mut Work<'_>, queues: &[u32]) -> Try<HashMap<u32, Timestamp>> {
+    let mut dues: HashMap<u32, Timestamp> = HashMap::new();
+    let ready = |queue: u32, rest: String| {
+        format!(
+            "(SELECT q, due, class, prio FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 0 \
+             {rest} ORDER BY class, prio, due LIMIT 1)"
+        )
+    };
+    let scheduled = |queue: &u32| {
+        format!("(SELECT {queue}, w.wake, NULL, NULL FROM ({}) w)", first_wakes(*queue))
+    };
+    for queues in queues.chunks(QUEUES_IN_STATEMENT) {
+        let first = queues.iter().map(|queue| ready(*queue, String::new()));
+        let mut parts: Vec<String> = first.chain(queues.iter().map(scheduled)).collect();
+        for _ in 0..RANKS_MAX {
+            if parts.is_empty() {
+                break;
+            }
+            let rows = work.rows(&parts.join(" UNION ALL ")).await?;
+            parts.clear();
+            for row in rows {
+                let mut row = Columns::of(row);
+                let (queue, due) = (row.int()? as u32, Timestamp::from_micros(row.int()?));
+                let first = dues.entry(queue).or_insert(due);
+                *first = due.min(*first);
+                if let (Some(class), Some(prio)) = (row.maybe_int()?, row.maybe_int()?) {
+                    let behind =
+                        format!("AND (class > {class} OR class = {class} AND prio > {prio})");
+                    parts.push(ready(queue, behind));
+                }
+            }
+        }
+    }
+    Ok(dues)
+}

@@ -1,0 +1,137 @@
+//! Values on their way into the text of a statement, and out of the rows of an answer.
+//!
+//! Statements are sent as text, since a batch has more values than a prepared statement may. Text
+//! of others is written in hexadecimal digits, so nothing in it can end a literal.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use mysql_async::{Row, Value};
+
+use super::error::{Fail, Try};
+use crate::model::error::{Error, ErrorKind};
+
+/// Statements are cut when they have grown to so many bytes. A single job may be larger.
+pub(super) const STATEMENT_BYTES_MAX: usize = 1 << 20;
+/// Most numbers in one list.
+pub(super) const LIST_MAX: usize = 10_000;
+
+/// Bytes as a literal.
+pub(super) fn bytes(value: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(value.len() * 2 + 3);
+    text.push_str("x'");
+    for byte in value {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text.push('\'');
+    text
+}
+
+pub(super) fn text(value: &str) -> String {
+    bytes(value.as_bytes())
+}
+
+pub(super) fn maybe_bytes(value: Option<&[u8]>) -> String {
+    value.map_or_else(|| "NULL".to_owned(), bytes)
+}
+
+pub(super) fn maybe_text(value: Option<&str>) -> String {
+    maybe_bytes(value.map(str::as_bytes))
+}
+
+pub(super) fn maybe(value: Option<i64>) -> String {
+    value.map_or_else(|| "NULL".to_owned(), |value| value.to_string())
+}
+
+/// Numbers with commas between them; never nothing, which would be an error of syntax.
+pub(super) fn list(numbers: impl IntoIterator<Item = u64>) -> String {
+    let mut text = String::new();
+    for number in numbers {
+        let _ = write!(text, "{number},");
+    }
+    text.pop();
+    if text.is_empty() { "NULL".to_owned() } else { text }
+}
+
+/// Literals with commas between them.
+pub(super) fn literals<'a>(values: impl IntoIterator<Item = &'a str>) -> String {
+    let values: Vec<String> = values.into_iter().map(text).collect();
+    if values.is_empty() { "NULL".to_owned() } else { values.join(",") }
+}
+
+/// Reads the columns of a row from left to right.
+pub(super) struct Columns {
+    row: Row,
+    next: usize,
+}
+
+impl Columns {
+    pub(super) fn of(row: Row) -> Self {
+        Self { row, next: 0 }
+    }
+
+    /// Passes over so many columns.
+    pub(super) fn skip(&mut self, columns: usize) {
+        self.next += columns;
+    }
+
+    fn value(&mut self) -> Try<Option<Vec<u8>>> {
+        let value = self.row.take::<Value, usize>(self.next);
+        self.next += 1;
+        match value {
+            Some(Value::Bytes(bytes)) => Ok(Some(bytes)),
+            Some(Value::NULL) => Ok(None),
+            _ => Err(corrupt()),
+        }
+    }
+
+    fn parsed<T: std::str::FromStr>(&mut self) -> Try<Option<T>> {
+        let Some(bytes) = self.value()? else { return Ok(None) };
+        let text = std::str::from_utf8(&bytes).map_err(|_| corrupt())?;
+        text.parse().map(Some).map_err(|_| corrupt())
+    }
+
+    pub(super) fn int(&mut self) -> Try<i64> {
+        self.maybe_int()?.ok_or_else(corrupt)
+    }
+
+    pub(super) fn maybe_int(&mut self) -> Try<Option<i64>> {
+        self.parsed()
+    }
+
+    pub(super) fn float(&mut self) -> Try<f64> {
+        self.parsed()?.ok_or_else(corrupt)
+    }
+
+    pub(super) fn bytes(&mut self) -> Try<Option<Vec<u8>>> {
+        self.value()
+    }
+
+    pub(super) fn maybe_text(&mut self) -> Try<Option<Arc<str>>> {
+        let Some(bytes) = self.value()? else { return Ok(None) };
+        let text = String::from_utf8(bytes).map_err(|_| corrupt())?;
+        Ok(Some(text.into()))
+    }
+
+    pub(super) fn text(&mut self) -> Try<Arc<str>> {
+        self.maybe_text()?.ok_or_else(corrupt)
+    }
+
+    /// A JSON document.
+    pub(super) fn json<T: serde::de::DeserializeOwned>(&mut self) -> Try<Option<T>> {
+        let Some(bytes) = self.value()? else { return Ok(None) };
+        serde_json::from_slice(&bytes).map(Some).map_err(|_| corrupt())
+    }
+}
+
+pub(super) fn json<T: serde::Serialize>(value: &T) -> Try<String> {
+    serde_json::to_string(value).map_err(|e| {
+        Error::new(ErrorKind::Internal, "a value cannot be written as JSON").because(e).into()
+    })
+}
+
+pub(super) fn corrupt() -> Fail {
+    Error::new(ErrorKind::Corrupt, "MySQL holds a row that cannot be understood").into()
+}

@@ -1,0 +1,487 @@
+//! What the conformance suite cannot reach: several sessions at the same moment.
+#![allow(clippy::unwrap_used)]
+
+mod connecting;
+mod deletion;
+mod emptied;
+mod plain;
+mod plans;
+mod transactions;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+
+use super::Mysql;
+use crate::contract::{
+    Claim, Claimed, Declare, Heartbeat, Lease, NodeInfo, Push, Settle, Settled, Store,
+};
+use crate::{ErrorKind, Job, Merge, Queue, Settlement, Timestamp, Token, Turn};
+
+const LEASE: Duration = Duration::from_secs(60);
+
+fn url() -> String {
+    std::env::var("SERIATIM_TEST_MYSQL").expect(
+        "SERIATIM_TEST_MYSQL names no server: run cargo xtask test, which starts the servers",
+    )
+}
+
+/// The address of another database on the server of the tests.
+fn address(database: &str) -> String {
+    let url = url();
+    let (server, _) = url.rsplit_once('/').expect("the address ends with a database");
+    format!("{server}/{database}")
+}
+
+async fn new_database() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let micros = Timestamp::of_this_machine().as_micros();
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("unit_{micros}_{}_{number}", std::process::id());
+    Mysql::create_database(&url(), &name).await.expect("a database");
+    name
+}
+
+/// Another process on the same store, as far as the server can tell.
+async fn open(database: &str) -> Arc<Mysql> {
+    let store = Mysql::connect(&address(database)).await.expect("the server can be reached");
+    store.migrate().await.expect("the store is set up");
+    let node = NodeInfo::new("n".into(), LEASE);
+    store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await.expect("it registers");
+    Arc::new(store)
+}
+
+async fn declare(store: &Mysql, queue: Queue) {
+    store.declare(Declare { now: None, queues: vec![queue] }).await.unwrap();
+}
+
+async fn push(store: &Mysql, jobs: Vec<Job>) {
+    store.push(Push { now: None, jobs }).await.unwrap();
+}
+
+async fn claim(store: &Mysql, queue: &str, lanes_max: usize) -> Claimed {
+    let request = Claim {
+        now: None,
+        queue: queue.into(),
+        shard: None,
+        node: "n".into(),
+        node_name: None,
+        groups: Vec::new(),
+        lanes_max,
+        crashed_max: lanes_max,
+        bytes_max: None,
+        lease: Lease::Node { ttl: LEASE },
+        declared: false,
+        ticket: 0,
+    };
+    store.claim(request).await.unwrap()
+}
+
+async fn done(store: &Mysql, turns: &[Turn]) -> Vec<Settled> {
+    let turns = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
+    store.settle(Settle { now: None, turns }).await.unwrap()
+}
+
+fn job(key: &str, tag: u32) -> Job {
+    Job::new("q", &tag).unwrap().key(key)
+}
+
+/// A session of the test's own.
+async fn session(database: &str) -> Conn {
+    Conn::from_url(address(database)).await.unwrap()
+}
+
+/// Returns when so many sessions of the database wait for a lock.
+async fn until_waiting(conn: &mut Conn, database: &str, sessions: usize) {
+    let waiting = format!(
+        "SELECT COUNT(*) FROM information_schema.innodb_trx t \
+         JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id \
+         WHERE t.trx_state = 'LOCK WAIT' AND p.db = '{database}'"
+    );
+    // The server answers from a copy, which it renews when nobody has asked for a tenth of a second.
+    let pause = "DO SLEEP(0.15)";
+    while conn.query_first::<usize, _>(&waiting).await.unwrap().unwrap_or(0) < sessions {
+        conn.query_drop(pause).await.unwrap();
+    }
+}
+
+/// The statements that write are sent together, and what a call counts is written last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_of_which_the_last_statement_fails_is_an_error_and_undone() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("k", 1)]).await;
+    let turn = claim(&store, "q", 1).await.turns.remove(0);
+    let mut other = session(&database).await;
+    let fails = "CREATE TRIGGER fails BEFORE INSERT ON seriatim_tally FOR EACH ROW \
+                 SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not today'";
+    other.query_drop(fails).await.unwrap();
+    let turns = vec![Settlement::done(turn.lane, turn.token)];
+    store.settle(Settle { now: None, turns }).await.unwrap_err();
+    other.query_drop("DROP TRIGGER fails").await.unwrap();
+    assert!(done(&store, &[turn]).await[0].is_ok(), "the turn goes on under its token");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_nodes_may_migrate_at_once() {
+    for _ in 0..5 {
+        let database = new_database().await;
+        let one = |database: String| tokio::spawn(async move { open(&database).await });
+        let nodes: Vec<_> = (0..4).map(|_| one(database.clone())).collect();
+        for node in nodes {
+            assert!(node.await.unwrap().queues().await.unwrap().is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_statement_that_fails_behind_others_is_told() {
+    let store = open(&new_database().await).await;
+    let mut loan = store.inner.pool.lend().await.unwrap_or_else(|_| panic!("a connection"));
+    let sql = "START TRANSACTION; INSERT INTO seriatim_token VALUES (1); INSERT INTO seriatim_token VALUES (1); COMMIT";
+    assert!(loan.run(sql).await.is_err_and(|fail| fail.is_taken()));
+}
+
+#[tokio::test]
+async fn a_store_of_a_newer_version_is_refused() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    let newer = "UPDATE seriatim_meta SET version = 99";
+    session(&database).await.query_drop(newer).await.unwrap();
+    let error = store.migrate().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 3"));
+}
+
+/// Pushers and workers of several processes on few keys: each job is handed over exactly once, in
+/// order of arrival of its pusher, and no key to two workers at once.
+async fn pushes_and_claims_race(queue: Queue, jobs_each: u32) {
+    let database = new_database().await;
+    let first = open(&database).await;
+    declare(&first, queue).await;
+    let mut tasks = Vec::new();
+    for pusher in 0..3u32 {
+        let store = open(&database).await;
+        tasks.push(tokio::spawn(async move {
+            for i in 0..jobs_each {
+                let jobs =
+                    (0..3).map(|k| job(["a", "b", "c"][k], pusher * 1_000_000 + i).score(0.0));
+                let mut jobs: Vec<Job> = jobs.collect();
+                if i % 2 == 1 {
+                    jobs.reverse();
+                }
+                push(&store, jobs).await;
+            }
+            assert_eq!(store.repeated(), 0, "no deadlock");
+        }));
+    }
+    let busy: Arc<[AtomicU32; 3]> = Arc::default();
+    let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    for _ in 0..3 {
+        let (store, busy, sender) = (open(&database).await, busy.clone(), sender.clone());
+        tokio::spawn(async move {
+            while !sender.is_closed() {
+                let turns = claim(&store, "q", 2).await.turns;
+                for turn in &turns {
+                    let place = (turn.key.as_deref().unwrap().as_bytes()[0] - b'a') as usize;
+                    assert_eq!(busy[place].fetch_add(1, Ordering::SeqCst), 0, "it overlaps");
+                    for job in &turn.jobs {
+                        let tag: u32 = job.payload.decode().unwrap();
+                        let _ = sender.send((place, tag, turn.token));
+                    }
+                }
+                tokio::task::yield_now().await;
+                for turn in &turns {
+                    let place = (turn.key.as_deref().unwrap().as_bytes()[0] - b'a') as usize;
+                    busy[place].fetch_sub(1, Ordering::SeqCst);
+                }
+                assert!(done(&store, &turns).await.iter().all(Settled::is_ok));
+            }
+            assert_eq!(store.repeated(), 0, "no deadlock");
+        });
+    }
+    drop(sender);
+    let mut next: HashMap<(usize, u32), u32> = HashMap::new();
+    let mut tokens: HashMap<usize, Token> = HashMap::new();
+    for _ in 0..jobs_each * 9 {
+        let arrival = tokio::time::timeout(Duration::from_secs(60), seen.recv()).await;
+        let (place, tag, token) = arrival.expect("a job is stranded").expect("a worker failed");
+        let expected = next.entry((place, tag / 1_000_000)).or_default();
+        assert_eq!(tag % 1_000_000, *expected, "in order, each once");
+        *expected += 1;
+        let last = tokens.insert(place, token);
+        assert!(last.is_none_or(|last| last <= token), "tokens grow");
+    }
+    drop(seen);
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_between_pushes_and_claims_in_accumulate() {
+    pushes_and_claims_race(Queue::accumulate("q").merge(Merge::None), 100).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_between_pushes_and_claims_in_fifo() {
+    pushes_and_claims_race(Queue::fifo("q").take(3), 60).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_and_the_settle_of_its_lane_do_not_strand_the_job() {
+    for push_first in [true, false] {
+        let database = new_database().await;
+        let store = open(&database).await;
+        declare(&store, Queue::fifo("q")).await;
+        push(&store, vec![job("k", 1)]).await;
+        let turn = claim(&store, "q", 1).await.turns.remove(0);
+        let mut holder = session(&database).await;
+        let mut watcher = session(&database).await;
+        let lock = "START TRANSACTION; SELECT * FROM seriatim_lane FOR UPDATE";
+        holder.query_drop(lock).await.unwrap();
+        let pusher =
+            |store: Arc<Mysql>| tokio::spawn(async move { push(&store, vec![job("k", 2)]).await });
+        let settler = |store: Arc<Mysql>, turn: Turn| {
+            tokio::spawn(async move { assert!(done(&store, &[turn]).await[0].is_ok()) })
+        };
+        let (first, second);
+        if push_first {
+            first = pusher(store.clone());
+            until_waiting(&mut watcher, &database, 1).await;
+            second = settler(store.clone(), turn);
+        } else {
+            first = settler(store.clone(), turn);
+            until_waiting(&mut watcher, &database, 1).await;
+            second = pusher(store.clone());
+        }
+        until_waiting(&mut watcher, &database, 2).await;
+        holder.query_drop("COMMIT").await.unwrap();
+        first.await.unwrap();
+        second.await.unwrap();
+        let turns = claim(&store, "q", 1).await.turns;
+        assert_eq!(turns.len(), 1, "push first: {push_first}");
+        assert_eq!(turns[0].jobs[0].payload.decode::<u32>().unwrap(), 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_that_is_sent_twice_at_once_is_carried_out_once() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("k", 1), job("k", 2)]).await;
+    let turn = claim(&store, "q", 1).await.turns.remove(0);
+    let mut holder = session(&database).await;
+    let lock = "START TRANSACTION; SELECT * FROM seriatim_lane FOR UPDATE";
+    holder.query_drop(lock).await.unwrap();
+    let settler = |store: Arc<Mysql>, turn: Turn| {
+        tokio::spawn(async move { u32::from(done(&store, &[turn]).await[0].is_ok()) })
+    };
+    let settlers = [settler(store.clone(), turn.clone()), settler(store.clone(), turn)];
+    until_waiting(&mut session(&database).await, &database, 2).await;
+    holder.query_drop("COMMIT").await.unwrap();
+    let mut carried_out = 0;
+    for settler in settlers {
+        carried_out += settler.await.unwrap();
+    }
+    assert_eq!(carried_out, 1);
+    assert_eq!(store.stats(None).await.unwrap()[0].processed, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_pusher_does_not_hold_up_a_claim() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1), job("b", 2)]).await;
+    let mut holder = session(&database).await;
+    let lock = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
+                SELECT * FROM seriatim_lane WHERE q = 1 AND k = 'a' FOR UPDATE";
+    holder.query_drop(lock).await.unwrap();
+    let claimed = claim(&store, "q", 10).await;
+    assert_eq!(claimed.turns.iter().map(|t| t.key.as_deref()).collect::<Vec<_>>(), [Some("b")]);
+    assert!(claimed.next_due.is_some(), "it is told to look again");
+    holder.query_drop("ROLLBACK").await.unwrap();
+    assert_eq!(claim(&store, "q", 10).await.turns.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idempotency_key_counts_among_concurrent_pushes_too() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    for round in 0..20 {
+        let names: Vec<String> = (0..10).map(|i| format!("{round}-{i}")).collect();
+        let pusher = |reverse: bool| {
+            let (store, mut names) = (store.clone(), names.clone());
+            if reverse {
+                names.reverse();
+            }
+            let jobs = names.iter().map(|n| Job::new("loose", &1).unwrap().idempotency_key(n));
+            let jobs = jobs.collect();
+            tokio::spawn(async move { store.push(Push { now: None, jobs }).await.unwrap() })
+        };
+        let pushers = [pusher(false), pusher(true), pusher(false)];
+        let mut ids = std::collections::HashSet::new();
+        for pusher in pushers {
+            ids.extend(pusher.await.unwrap().iter().map(|pushed| pushed.job_id));
+        }
+        assert_eq!(ids.len(), names.len());
+    }
+    assert_eq!(store.repeated(), 0, "no deadlock");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_grow_though_the_counter_was_lost() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    push(&store, vec![job("a", 1), job("b", 1), job("c", 1)]).await;
+    let first = claim(&store, "q", 1).await.turns.remove(0).token;
+    assert!(first.0 > 1_700_000_000_000_000, "the tokens are at the clock: {first:?}");
+    // As after a failover to a server that had not heard of the last ones.
+    let lose = "DROP TABLE seriatim_token; \
+                CREATE TABLE seriatim_token (tok BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY)";
+    session(&database).await.query_drop(lose).await.unwrap();
+    let claimers = [store.clone(), open(&database).await];
+    let claimers = claimers.map(|store| {
+        tokio::spawn(async move { claim(&store, "q", 1).await.turns.remove(0).token })
+    });
+    for claimer in claimers {
+        assert!(claimer.await.unwrap() > first);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_declaration_waits_for_pushes_and_converts_what_they_pushed() {
+    for round in 0..10 {
+        let database = new_database().await;
+        let store = open(&database).await;
+        push(&store, vec![job("k", 0)]).await;
+        let pusher = {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for _ in 0..20 {
+                    push(&store, vec![job("k", round), job("z", round)]).await;
+                }
+            })
+        };
+        declare(&store, Queue::accumulate("q")).await;
+        pusher.await.unwrap();
+        let turns = claim(&store, "q", 10).await.turns;
+        let counts: Vec<usize> = turns.iter().map(|turn| turn.jobs.len()).collect();
+        let (k, z) = (if round == 0 { 1 } else { 2 }, 1);
+        assert_eq!(counts, [k, z], "equal payloads are one, whenever they were pushed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pushes_in_another_process_are_heard() {
+    let database = new_database().await;
+    let (one, other) = (open(&database).await, open(&database).await);
+    let mut wakeups = other.wakeups();
+    // Whether the other listens already is not to be seen from here.
+    for i in 0..100 {
+        wakeups.forget();
+        push(&one, vec![job("k", i)]).await;
+        if wakeups.wait(Duration::from_millis(200)).await {
+            return;
+        }
+    }
+    panic!("the other process heard nothing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broken_connection_is_replaced() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    let mut own = session("information_schema").await;
+    let sessions = format!("SELECT id FROM processlist WHERE db = '{database}'");
+    for id in own.query::<u64, _>(sessions).await.unwrap() {
+        own.query_drop(format!("KILL {id}")).await.unwrap();
+    }
+    let mut errors = Vec::new();
+    while let Err(error) = store.now().await {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        errors.push(error);
+        assert!(errors.len() < 20, "{errors:?}");
+    }
+    push(&store, vec![job("k", 1)]).await;
+    store.close().await.unwrap();
+    assert_eq!(store.now().await.unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_server_that_can_only_be_read_is_read() {
+    use seriatim_testkit::{Mysql as Server, MysqlOptions};
+    let options = MysqlOptions { durable: false, ..MysqlOptions::default() };
+    let server = Server::start_with(options).unwrap();
+    let store = Mysql::connect(&server.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    let user = "CREATE USER reader IDENTIFIED BY 'hunter2'; \
+                GRANT SELECT, INSERT, UPDATE, DELETE ON seriatim.* TO reader; SET GLOBAL read_only = 1";
+    Conn::from_url(server.url()).await.unwrap().query_drop(user).await.unwrap();
+    let url = server.url().replace("seriatim@", "reader:hunter2@");
+    let store = Mysql::connect(&url).await.unwrap();
+    assert!(store.queues().await.unwrap().is_empty());
+    let refused = store.push(Push { now: None, jobs: vec![job("k", 1)] }).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{refused}");
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_a_crash_of_the_server() {
+    use seriatim_testkit::{Mysql as Server, MysqlOptions};
+    let options = MysqlOptions { durable: false, ..MysqlOptions::default() };
+    let mut server = Server::start_with(options).unwrap();
+    let store = Mysql::connect(&server.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    push(&store, vec![job("k", 1)]).await;
+    server.kill().unwrap();
+    let error = store.now().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    server.restart().unwrap();
+    push(&store, vec![job("k", 2)]).await;
+    assert_eq!(store.stats(None).await.unwrap()[0].jobs, 2);
+}
+
+#[tokio::test]
+async fn errors_say_what_to_do_and_hold_no_password() {
+    let kind = |result: crate::Result<Mysql>| {
+        let error = result.map(drop).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+        error.kind()
+    };
+    let unreachable = Mysql::connect("mysql://me:hunter2@127.0.0.1:1/db").await;
+    assert_eq!(kind(unreachable), ErrorKind::Unavailable);
+    let unreadable = Mysql::connect("mysql://me:hunter2@host:hunter2/db").await;
+    assert_eq!(kind(unreadable), ErrorKind::Invalid);
+    let nowhere = Mysql::connect("mariadb://me:hunter2@127.0.0.1").await;
+    assert_eq!(kind(nowhere), ErrorKind::Invalid);
+    assert_eq!(kind(Mysql::connect(&address("missing")).await), ErrorKind::Invalid);
+    let empty = Mysql::connect(&address(&new_database().await)).await.unwrap();
+    let error = empty.queues().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("migrate"), "{error}");
+}
+
+#[tokio::test]
+async fn a_lane_of_many_jobs_is_read_in_part() {
+    let database = new_database().await;
+    let store = open(&database).await;
+    declare(&store, Queue::accumulate("q")).await;
+    push(&store, (0..500).map(|i| job("k", i).score(f64::from(500 - i))).collect()).await;
+    let merged = store.push(Push { now: None, jobs: vec![job("k", 7)] }).await.unwrap();
+    assert_eq!(merged[0].status, crate::contract::PushStatus::Merged);
+    let turn = claim(&store, "q", 1).await.turns.remove(0);
+    let tags: Vec<u32> = turn.jobs.iter().map(|job| job.payload.decode().unwrap()).collect();
+    assert_eq!(tags, (0..500).rev().collect::<Vec<_>>());
+    push(&store, (400..600).map(|i| job("k", i)).collect()).await;
+    let outcome = crate::Outcome::Retry { error: "no".into(), retry_in: Some(Duration::ZERO) };
+    let settlement = crate::plan(&turn, &Queue::accumulate("q"), &outcome.into(), &|_| LEASE);
+    assert!(store.settle(Settle { now: None, turns: vec![settlement] }).await.unwrap()[0].is_ok());
+    assert_eq!(claim(&store, "q", 1).await.turns[0].jobs.len(), 600, "equal ones are one");
+}

@@ -1,0 +1,32 @@
+//! A queue that one process deletes while others use it.
+
+use super::*;
+use crate::SharedStore;
+use crate::contract::definition::tests::{
+    a_running_engine_declares_its_queues_again, no_queue_is_taken_for_another,
+};
+use crate::contract::deletion::tests::{delete_all, no_push_is_lost_behind_a_deletion};
+
+async fn shared(database: &str) -> SharedStore {
+    open(database).await
+}
+
+#[tokio::test]
+async fn after_a_deletion_no_queue_is_taken_for_another() {
+    let database = new_database().await;
+    let delete = async || delete_all(shared(&database).await).await;
+    no_queue_is_taken_for_another(async || shared(&database).await, delete).await;
+}
+
+#[tokio::test]
+async fn a_running_engine_declares_its_queues_again_after_a_deletion() {
+    let database = new_database().await;
+    let delete = async || delete_all(shared(&database).await).await;
+    a_running_engine_declares_its_queues_again(async || shared(&database).await, delete).await;
+}
+
+#[tokio::test]
+async fn a_push_is_never_lost_behind_a_deletion() {
+    let database = new_database().await;
+    no_push_is_lost_behind_a_deletion(async || shared(&database).await).await;
+}

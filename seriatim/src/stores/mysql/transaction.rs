@@ -1,0 +1,140 @@
+//! Pushes and settles in a transaction of the user's own.
+
+use async_trait::async_trait;
+use mysql_async::prelude::Queryable;
+
+use super::error::{Fail, Try};
+use super::pool::{Session, Statements};
+use super::sql::{Columns, corrupt};
+use super::work::{CLOCK, Known, Work};
+use super::{Inner, Mysql, TRIES_MAX, error, push, settle};
+use crate::contract::request::{Push, Pushed, Settle, Settled};
+use crate::contract::{Store, Transaction, validate_push};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+
+/// Undoes an operation, and nothing that the user did before it. The savepoint stays; the next
+/// operation sets it anew.
+const BACK: &str = "ROLLBACK TO SAVEPOINT seriatim";
+
+#[async_trait]
+impl Transaction for mysql_async::Transaction<'_> {
+    async fn push(&mut self, store: &dyn Store, request: Push) -> Result<Vec<Pushed>> {
+        let store = ours(store)?;
+        validate_push(&request)?;
+        if request.jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        for _ in 0..TRIES_MAX {
+            let known = store.inner.define(&request.jobs).await?;
+            let stamp = known.stamp;
+            let mut work = begin(&store.inner, self, request.now, known).await?;
+            // A lane that somebody else opens meanwhile is waited for, as nothing is made again for it.
+            work.reserves = true;
+            let pushed = push::push(&mut work, &request.jobs).await;
+            let pushed = end(work, pushed).await?;
+            // Who changes the mode of a queue from here on finds these jobs, and waits for them.
+            let now = store.inner.stamp().await;
+            if now.as_ref().is_ok_and(|now| *now == stamp) {
+                return Ok(pushed);
+            }
+            self.query_drop(BACK).await.map_err(error::of_driver)?;
+            now?;
+        }
+        let message = "the definitions of queues change all the time: push again";
+        Err(Error::new(ErrorKind::Unavailable, message))
+    }
+
+    async fn settle(&mut self, store: &dyn Store, request: Settle) -> Result<Vec<Settled>> {
+        let store = ours(store)?;
+        if request.turns.is_empty() {
+            return Ok(Vec::new());
+        }
+        // A queue that has a claimed lane keeps its mode.
+        let known = store.inner.define(&[]).await?;
+        let mut work = begin(&store.inner, self, request.now, known).await?;
+        let settled = settle::settle(&mut work, &request.turns).await;
+        Ok(end(work, settled).await?)
+    }
+
+    async fn commit(self, store: &dyn Store) -> Result<()> {
+        self.commit().await.map_err(error::of_driver)?;
+        ours(store)?.inner.bell.ring();
+        Ok(())
+    }
+
+    async fn rollback(self) -> Result<()> {
+        self.rollback().await.map_err(error::of_driver)
+    }
+}
+
+/// Begins an operation within a transaction. `end` ends it, and not the transaction.
+async fn begin<'a>(
+    inner: &Inner,
+    transaction: &'a mut (dyn Statements + 'a),
+    now: Option<Timestamp>,
+    known: Known,
+) -> Result<Work<'a>> {
+    // Going back to the savepoint fails where no transaction is open any more: the server ends one at a
+    // deadlock, and what came after would hold at once.
+    let sql = format!(
+        "SAVEPOINT seriatim; {BACK}; SELECT DATABASE(), @@auto_increment_increment, {CLOCK}"
+    );
+    let answers = transaction.run(&sql).await.map_err(no_transaction)?;
+    let row = answers.into_iter().nth(2).and_then(|answer| answer.rows.into_iter().next());
+    let mut row = Columns::of(row.ok_or_else(corrupt)?);
+    check_session(inner, &mut row)?;
+    let clock = Timestamp::from_micros(row.int()?);
+    Ok(Work::within(Session::Users(transaction), now.unwrap_or(clock), known))
+}
+
+/// Ends the operation: all of it is part of the transaction, or nothing.
+async fn end<T>(mut work: Work<'_>, done: Try<T>) -> Try<T> {
+    let done = match done {
+        // Sends what has not been sent yet.
+        Ok(answer) => work.run("DO 0").await.map(|_| answer),
+        Err(fail) => Err(fail),
+    };
+    if done.as_ref().is_err_and(Fail::leaves_connection) {
+        // Where that fails too the transaction has ended, and the first failure says why.
+        let _ = work.session.run(BACK).await;
+    }
+    done
+}
+
+fn no_transaction(fail: Fail) -> Fail {
+    match fail {
+        Fail::Server(mysql_async::Error::Server(e)) if e.code == 1305 => {
+            let message =
+                "this transaction has ended, as the server does at a deadlock: begin another";
+            Error::new(ErrorKind::Unavailable, message).into()
+        }
+        fail => fail,
+    }
+}
+
+/// Refuses a session in which the tables are others, or numbers would not follow each other.
+fn check_session(inner: &Inner, row: &mut Columns) -> Try<()> {
+    let database = row.maybe_text()?;
+    let ours = inner.pool.options.opts.db_name().unwrap_or_default();
+    if database.as_deref().is_none_or(|name| !name.eq_ignore_ascii_case(ours)) {
+        let message = format!("the transaction is of another database than the store's, {ours:?}");
+        return Err(Error::new(ErrorKind::Unsupported, message).into());
+    }
+    if row.int()? != 1 {
+        let message = "the session has an auto_increment_increment other than 1: set it to 1";
+        return Err(Error::new(ErrorKind::Unsupported, message).into());
+    }
+    Ok(())
+}
+
+/// The store that the engine or client has, if it is one of these.
+fn ours(store: &dyn Store) -> Result<&Mysql> {
+    store.native().and_then(|store| store.downcast_ref()).ok_or_else(|| {
+        let message = format!(
+            "a transaction of MySQL goes with a store in MySQL, and this one is {:?}",
+            store.capabilities().name
+        );
+        Error::new(ErrorKind::Unsupported, message)
+    })
+}

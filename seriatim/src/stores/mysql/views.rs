@@ -1,0 +1,216 @@
+//! What people and programs see. Rows are chosen and ordered by the server; what they say of
+//! themselves is the model's.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::error::Try;
+use super::job_row::{CANCELED, DEAD, SUCCEEDED};
+use super::lane_row::st;
+use super::load::{Bodies, Need};
+use super::sql::{Columns, LIST_MAX, list, text};
+use super::work::Work;
+use crate::contract::view::{
+    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Page, QueueStats,
+    rows_of_page,
+};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, Result};
+use crate::model::id::JobId;
+use crate::model::limits::PAGE_ROWS_MAX;
+use crate::stores::state::views::lane_view;
+
+pub(super) async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
+    let now = work.now;
+    let queues = list(work.state.queues.keys().map(|number| u64::from(*number)));
+    let sql = format!(
+        "SELECT q, COUNT(*), SUM(n + c), SUM(st = {}), SUM(retry >= 0), MIN(IF(st = {}, due, wake)) FROM seriatim_lane GROUP BY q; \
+         SELECT q, COUNT(*) FROM seriatim_ended WHERE q IN ({queues}) AND state = {DEAD} GROUP BY q; \
+         SELECT q, SUM(processed), SUM(failed) FROM seriatim_tally GROUP BY q",
+        st::CLAIMED,
+        st::READY
+    );
+    let mut numbers: Vec<HashMap<u32, Vec<Option<i64>>>> = Vec::new();
+    for (answer, columns) in work.run(&sql).await?.into_iter().zip([5, 1, 2]) {
+        let mut of_queue = HashMap::new();
+        for row in answer.rows {
+            let mut row = Columns::of(row);
+            let queue = row.int()? as u32;
+            let values: Try<Vec<Option<i64>>> = (0..columns).map(|_| row.maybe_int()).collect();
+            of_queue.insert(queue, values?);
+        }
+        numbers.push(of_queue);
+    }
+    let value = |queue: u32, set: usize, column: usize| {
+        let values = numbers.get(set).and_then(|set| set.get(&queue));
+        values.and_then(|values| values.get(column)).copied().flatten()
+    };
+    let number = |queue, set, column| value(queue, set, column).unwrap_or_default().max(0) as u64;
+    let due = |queue| value(queue, 0, 4).map(Timestamp::from_micros);
+    let mut stats: Vec<QueueStats> = work
+        .state
+        .queues
+        .values()
+        .map(|row| QueueStats {
+            queue: row.name.clone(),
+            mode: Some(row.queue.mode),
+            paused: row.paused,
+            lanes: number(row.number, 0, 0),
+            jobs: number(row.number, 0, 1),
+            claimed: number(row.number, 0, 2),
+            retrying: number(row.number, 0, 3),
+            dead: number(row.number, 1, 0),
+            processed: number(row.number, 2, 0),
+            failed: number(row.number, 2, 1),
+            lag: due(row.number).map(|due| now.since(due)).unwrap_or_default(),
+        })
+        .collect();
+    stats.sort_unstable_by(|a, b| a.queue.cmp(&b.queue));
+    Ok(stats)
+}
+
+pub(super) async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
+    let queue = work.state.queue(&query.queue)?.number;
+    let order = match query.order {
+        LaneOrder::Age => "l.id",
+        LaneOrder::Key => "l.k",
+        LaneOrder::Due => "l.due",
+        LaneOrder::RetryCount => "-l.retry",
+    };
+    let mut filter = format!("l.q = {queue}");
+    if let Some(key) = &query.key {
+        filter += &format!(" AND l.k = {}", text(key));
+    }
+    if query.claimed {
+        filter += &format!(" AND l.st = {}", st::CLAIMED);
+    }
+    if query.order == LaneOrder::RetryCount {
+        filter += " AND l.retry >= 0";
+    }
+    if let Some(after) = query.after.as_deref().map(cursor).transpose()? {
+        let last = format!("SELECT {order} FROM seriatim_lane l WHERE l.id = {after}");
+        filter += &format!(" AND ({order} > ({last}) OR ({order} = ({last}) AND l.id > {after}))");
+    }
+    let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
+    let sql = format!(
+        "SELECT l.id FROM seriatim_lane l WHERE {filter} ORDER BY {order}, l.id LIMIT {}",
+        most + 1
+    );
+    let mut ids = Vec::new();
+    for row in work.rows(&sql).await? {
+        ids.push(Columns::of(row).int()? as u64);
+    }
+    let more = ids.len() > most;
+    ids.truncate(most);
+    let of_page = format!("WHERE id IN ({})", list(ids.iter().copied()));
+    work.read_lanes(&of_page, Bodies::None).await?;
+    work.load_jobs(&ids, Need::Position, true, Bodies::None, &HashMap::new()).await?;
+    let view = |id: &u64| {
+        let view = lane_view(work.state.lanes.get(id)?);
+        let row = work.lanes.get(id)?;
+        Some(LaneView { jobs: (row.n + row.c) as u64, ..view })
+    };
+    let next = ids.last().filter(|_| more).map(|id| id.to_string());
+    Ok(Page { rows: ids.iter().filter_map(view).collect(), next })
+}
+
+pub(super) async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
+    let queue = work.state.queue(&query.queue)?.number;
+    let state = match query.state {
+        JobState::Queued | JobState::Running => None,
+        JobState::Dead => Some(DEAD),
+        JobState::Succeeded => Some(SUCCEEDED),
+        JobState::Canceled => Some(CANCELED),
+    };
+    let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
+    let after = query.after.as_deref().map(cursor).transpose()?;
+    // In order of arrival each table gives no more than what a page shows.
+    let bound = |number: &str| match (query.order, after) {
+        (JobOrder::Arrival, after) => {
+            let (after, limit) = (after.unwrap_or_default(), most + 1);
+            format!("AND {number} > {after} ORDER BY {number} LIMIT {limit}")
+        }
+        _ => String::new(),
+    };
+    let key = query.key.as_deref().map(|key| format!("AND k = {}", text(key))).unwrap_or_default();
+    let from = match state {
+        Some(state) => format!(
+            "(SELECT seq, created, NULL AS lane, k, at, LENGTH(payload) AS bytes FROM seriatim_ended WHERE q = {queue} AND state = {state} {key} {})",
+            bound("seq")
+        ),
+        None => format!(
+            "((SELECT j.seq, j.created, j.lane, k, 0 AS at, LENGTH(j.payload) AS bytes FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane \
+              WHERE j.q = {queue} {key} {}) UNION ALL \
+             (SELECT id, j_created, id, k, 0, LENGTH(payload) FROM seriatim_lane WHERE q = {queue} AND j_gen IS NOT NULL {key} {}))",
+            bound("j.seq"),
+            bound("id")
+        ),
+    };
+    let order = match query.order {
+        JobOrder::Arrival => "NULL",
+        JobOrder::Key => "j.k",
+        JobOrder::UpdatedAt => "-j.at",
+    };
+    let filter = match (query.order, after) {
+        (JobOrder::Arrival, _) | (_, None) => String::new(),
+        (_, Some(after)) => {
+            let last = format!("SELECT {order} FROM {from} j WHERE j.seq = {after}");
+            format!("WHERE {order} > ({last}) OR ({order} = ({last}) AND j.seq > {after})")
+        }
+    };
+    let sql = format!(
+        "SELECT j.seq, j.created, j.lane, j.bytes FROM {from} j {filter} ORDER BY {order}, j.seq LIMIT {}",
+        most + 1
+    );
+    let (mut ids, mut lanes, mut lengths) = (Vec::new(), Vec::new(), Vec::new());
+    for row in work.rows(&sql).await? {
+        let mut row = Columns::of(row);
+        let seq = row.int()? as u64;
+        let created = Timestamp::from_micros(row.int()?);
+        ids.push(JobId::new(created, queue, 0, seq));
+        lanes.push(row.maybe_int()?.map(|lane| lane as u64));
+        lengths.push(row.maybe_int()?.unwrap_or_default() as usize);
+    }
+    let most = rows_of_page(lengths).min(most);
+    let more = ids.len() > most;
+    ids.truncate(most);
+    let lanes = lanes.into_iter().take(most).flatten().collect();
+    load_some(work, &ids, &lanes).await?;
+    let rows = ids.iter().filter_map(|id| view_of(work, *id)).collect();
+    let next = ids.last().filter(|_| more).map(|id| id.seq().to_string());
+    Ok(Page { rows, next })
+}
+
+/// Reads these jobs with their payloads, and their lanes, without the other jobs in them.
+async fn load_some(work: &mut Work<'_>, ids: &[JobId], lanes: &BTreeSet<u64>) -> Try<()> {
+    let lanes: Vec<u64> = lanes.iter().copied().collect();
+    for lanes in lanes.chunks(LIST_MAX) {
+        let these = format!("WHERE id IN ({})", list(lanes.iter().copied()));
+        work.read_lanes(&these, Bodies::All).await?;
+    }
+    for ids in ids.chunks(LIST_MAX) {
+        let ids = list(ids.iter().map(|id| id.seq()));
+        let jobs = format!("FROM seriatim_job j WHERE j.seq IN ({ids})");
+        work.read_jobs(&jobs, Bodies::All).await?;
+        let ended = format!("FROM seriatim_ended j WHERE j.seq IN ({ids})");
+        work.read_ended(&ended, Bodies::All).await?;
+    }
+    work.load_nodes(None, "").await
+}
+
+fn view_of(work: &Work<'_>, id: JobId) -> Option<JobView> {
+    work.state.job_view(id)
+}
+
+pub(super) async fn job(work: &mut Work<'_>, id: JobId) -> Try<Option<JobView>> {
+    let found = work.find(&[id]).await?;
+    let ids: Vec<JobId> = found.iter().map(|(id, _)| *id).collect();
+    let lanes = found.iter().filter_map(|(_, lane)| *lane).collect();
+    load_some(work, &ids, &lanes).await?;
+    Ok(view_of(work, id))
+}
+
+fn cursor(after: &str) -> Result<u64> {
+    after
+        .parse()
+        .map_err(|_| Error::invalid("after", "a page begins where `next` of the page before says"))
+}

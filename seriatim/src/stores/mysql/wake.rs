@@ -1,0 +1,63 @@
+//! Wake-ups between processes: while somebody listens, the store is asked for what is due, for all
+//! queues at once.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use super::Inner;
+use crate::model::clock::Timestamp;
+
+/// How long after something new was found the store is asked again.
+const POLL_MIN: Duration = Duration::from_millis(20);
+/// How long after nothing was found, at most.
+const POLL_MAX: Duration = Duration::from_millis(200);
+
+/// The task that asks. It ends with the store.
+#[derive(Default)]
+pub(super) struct Poll(Mutex<Option<JoinHandle<()>>>);
+
+impl Poll {
+    /// Begins to ask, unless it is being done.
+    pub(super) fn start(&self, store: &Arc<Inner>) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let mut task = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+            *task = Some(runtime.spawn(ask(Arc::downgrade(store))));
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        if let Some(task) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            task.abort();
+        }
+    }
+}
+
+/// Rings when something is due that was not, or earlier. Slower while nothing happens.
+async fn ask(store: std::sync::Weak<Inner>) {
+    let mut pause = POLL_MIN;
+    let mut known: Vec<(Arc<str>, Option<Timestamp>)> = Vec::new();
+    loop {
+        tokio::time::sleep(pause).await;
+        let Some(store) = store.upgrade().filter(|store| store.bell.has_listeners()) else {
+            return;
+        };
+        // A server that does not answer now is asked again.
+        let Ok(dues) = store.due_now().await else {
+            pause = POLL_MAX;
+            continue;
+        };
+        let found: Vec<_> = dues.into_iter().map(|source| (source.queue, source.due)).collect();
+        let is_news = found.iter().any(|(queue, due)| {
+            let before = known.iter().find(|(name, _)| name == queue).and_then(|(_, due)| *due);
+            due.is_some_and(|due| before.is_none_or(|before| due != before))
+        });
+        if is_news {
+            store.bell.ring();
+        }
+        pause = if is_news { POLL_MIN } else { (pause * 2).min(POLL_MAX) };
+        known = found;
+    }
+}

@@ -1,0 +1,429 @@
+//! One transaction: it locks and reads the part of the store that an operation needs into the
+//! reference model (`stores/state`), which carries the operation out; `save.rs` then writes what has
+//! become different.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mysql_async::Row;
+
+use super::error::Try;
+use super::job_row::JobRow;
+use super::lane_row::{Known as Parts, LANE_COLUMNS, LaneRow, st};
+use super::load::Bodies;
+use super::pool::{Answer, Pool, Session};
+use super::sql::{Columns, LIST_MAX, STATEMENT_BYTES_MAX, list, literals};
+use crate::model::clock::Timestamp;
+use crate::model::queue::Mode;
+use crate::stores::state::{QueueRow, State};
+
+/// How many arrivals a row of `seriatim_number` stands for.
+const NUMBERS_IN_ROW: u64 = 16;
+/// New jobs and lanes have numbers from here on until the server has given them theirs.
+pub(super) const UNNUMBERED: u64 = 1 << 47;
+
+/// The server's time, in microseconds since 1970, whatever the time zone of the session.
+pub(super) const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+
+/// What `paused` holds of a queue that is being deleted; 1 of one that is paused.
+pub(super) const CLOSING: i64 = 2;
+
+type Routes = Vec<(Option<String>, Option<String>)>;
+
+/// The queues and routes, as they were at the last look. They change rarely, and each change has a
+/// number.
+#[derive(Default)]
+pub(super) struct Definitions(Mutex<Known>);
+
+#[derive(Clone, Default)]
+pub(super) struct Known {
+    pub stamp: i64,
+    pub queues: BTreeMap<u32, QueueRow>,
+    pub routes: Routes,
+}
+
+/// How the definitions are held during an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// Nothing will be written that depends on them.
+    Look,
+    /// Nobody may change them meanwhile.
+    Shared,
+    /// This operation may change them.
+    Alone,
+}
+
+pub(super) struct Work<'a> {
+    pub session: Session<'a>,
+    /// Statements that are sent with the next one that has an answer, and how many they are.
+    pending: (String, usize),
+    /// Whether lanes to be opened are reserved first, since somebody else opens the same.
+    pub reserves: bool,
+    pub now: Timestamp,
+    pub state: State,
+    pub hold: Hold,
+    /// What was there before the operation.
+    pub lanes: HashMap<u64, LaneRow>,
+    pub jobs: HashMap<u64, JobRow>,
+    /// Which jobs were read of lanes.
+    pub parts: HashMap<u64, Parts>,
+    /// Rows of lanes that this transaction opened, to be the first at their key.
+    pub reserved: HashMap<(u32, Arc<str>), u64>,
+    pub queues_before: BTreeMap<u32, QueueRow>,
+    pub routes_before: usize,
+    pub stamp: i64,
+    /// Jobs of which only the length of the payload was read.
+    pub lengths_only: HashSet<u64>,
+    /// The answers to what was asked as the operation began.
+    pub ahead: Vec<Answer>,
+    /// The transaction has been committed.
+    pub ended: bool,
+}
+
+impl Definitions {
+    /// As they were at the last look.
+    pub(super) fn known(&self) -> Known {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl<'a> Work<'a> {
+    /// Begins a transaction. The statements in `ahead` are run in the same round trip.
+    pub(super) async fn begin(
+        pool: &'a Pool,
+        definitions: &Definitions,
+        hold: Hold,
+        now: Option<Timestamp>,
+        ahead: &str,
+    ) -> Try<Self> {
+        let lock = match hold {
+            Hold::Look => "",
+            Hold::Shared => "LOCK IN SHARE MODE",
+            Hold::Alone => "FOR UPDATE",
+        };
+        let access = if hold == Hold::Look { "READ ONLY" } else { "READ WRITE" };
+        let sql = format!(
+            "START TRANSACTION {access}; SELECT {CLOCK}, definitions \
+             FROM seriatim_meta WHERE id = 1 {lock};{ahead}"
+        );
+        let (loan, answers) = pool.first(sql.trim_end_matches(';')).await?;
+        let mut answers = answers.into_iter().skip(1);
+        let row = answers.next().and_then(|answer| answer.rows.into_iter().next());
+        let Some(mut row) = row.map(Columns::of) else {
+            return Err(super::migrate::not_set_up().into());
+        };
+        let (clock, stamp) = (Timestamp::from_micros(row.int()?), row.int()?);
+        let mut work = Self::on(Session::Ours(loan), hold, now.unwrap_or(clock), stamp);
+        work.ahead = answers.collect();
+        work.define(definitions).await?;
+        Ok(work)
+    }
+
+    /// An operation within a transaction of the user's. It holds no definitions, as that would keep
+    /// everybody else from changing any of them for as long as the user likes.
+    pub(super) fn within(session: Session<'a>, now: Timestamp, known: Known) -> Self {
+        let mut work = Self::on(session, Hold::Shared, now, known.stamp);
+        work.give_definitions(known.queues, known.routes);
+        work
+    }
+
+    fn on(session: Session<'a>, hold: Hold, now: Timestamp, stamp: i64) -> Self {
+        Self {
+            session,
+            pending: (String::new(), 0),
+            reserves: false,
+            now,
+            state: State { seq: UNNUMBERED, ..State::default() },
+            hold,
+            lanes: HashMap::new(),
+            jobs: HashMap::new(),
+            parts: HashMap::new(),
+            reserved: HashMap::new(),
+            queues_before: BTreeMap::new(),
+            routes_before: 0,
+            stamp,
+            lengths_only: HashSet::new(),
+            ahead: Vec::new(),
+            ended: false,
+        }
+    }
+
+    /// Gives the model the queues and routes.
+    async fn define(&mut self, definitions: &Definitions) -> Try<()> {
+        let known = {
+            let known = definitions.0.lock().unwrap_or_else(PoisonError::into_inner);
+            (known.stamp == self.stamp).then(|| (known.queues.clone(), known.routes.clone()))
+        };
+        let (queues, routes) = match known {
+            Some(known) => known,
+            None => {
+                let read = self.read_definitions().await?;
+                let mut known = definitions.0.lock().unwrap_or_else(PoisonError::into_inner);
+                // Without the lock it may be newer than the number says, which is read again then.
+                if self.hold != Hold::Look && known.stamp < self.stamp {
+                    *known =
+                        Known { stamp: self.stamp, queues: read.0.clone(), routes: read.1.clone() };
+                }
+                read
+            }
+        };
+        self.give_definitions(queues, routes);
+        Ok(())
+    }
+
+    fn give_definitions(&mut self, queues: BTreeMap<u32, QueueRow>, routes: Routes) {
+        self.routes_before = routes.len();
+        self.queues_before.clone_from(&queues);
+        (self.state.queues, self.state.routes) = (queues, routes);
+    }
+
+    /// The definitions as they are now.
+    pub(super) fn definitions(&self) -> Known {
+        let (queues, routes) = (self.state.queues.clone(), self.state.routes.clone());
+        Known { stamp: self.stamp, queues, routes }
+    }
+
+    async fn read_definitions(&mut self) -> Try<(BTreeMap<u32, QueueRow>, Routes)> {
+        let sql = "SELECT number, name, definition, declared, paused FROM seriatim_queue ORDER BY number; \
+                   SELECT node, grp FROM seriatim_route ORDER BY number";
+        let mut answers = self.run(sql).await?.into_iter();
+        let mut next = || answers.next().map(|answer| answer.rows).unwrap_or_default();
+        let queue = |row| {
+            let mut row = Columns::of(row);
+            let (number, name) = (row.int()? as u32, row.text()?);
+            let queue = row.json()?.ok_or_else(super::sql::corrupt)?;
+            let (declared, paused) = (row.int()? != 0, row.int()?);
+            let (paused, closing) = (paused != 0, paused == CLOSING);
+            let (processed, failed) = (0, 0);
+            let row =
+                QueueRow { number, name, queue, declared, paused, closing, processed, failed };
+            Ok((number, row))
+        };
+        let queues: Try<BTreeMap<u32, QueueRow>> = next().into_iter().map(queue).collect();
+        let owned = |text: Option<Arc<str>>| text.map(|text| text.to_string());
+        let route = |row| {
+            let mut row = Columns::of(row);
+            Ok((owned(row.maybe_text()?), owned(row.maybe_text()?)))
+        };
+        let routes: Try<Routes> = next().into_iter().map(route).collect();
+        Ok((queues?, routes?))
+    }
+
+    /// Ends the transaction without a trace.
+    pub(super) async fn undo(mut self) {
+        if self.session.run("ROLLBACK").await.is_ok() {
+            self.session.give_back();
+        }
+    }
+
+    /// What is added to a statement that reads, so that it reads what is there now. Only a transaction
+    /// of the user's may be at a level at which it would see the store as it was when it began.
+    pub(super) fn newest(&self) -> &'static str {
+        match self.session {
+            Session::Ours(_) => "",
+            Session::Users(_) => " LOCK IN SHARE MODE",
+        }
+    }
+
+    /// Runs statements, one after the other, in one round trip, behind those that were written before.
+    pub(super) async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
+        let (mut before, count) = std::mem::take(&mut self.pending);
+        if count == 0 {
+            return self.session.run(sql).await;
+        }
+        before.push_str(sql);
+        let mut answers = self.session.run(&before).await?;
+        Ok(answers.split_off(count.min(answers.len())))
+    }
+
+    /// Runs the last statements of the operation and commits it, in one round trip.
+    pub(super) async fn finish(&mut self, sql: &str) -> Try<Vec<Answer>> {
+        let answers = self.run(&format!("{sql};COMMIT")).await?;
+        self.ended = true;
+        Ok(answers)
+    }
+
+    /// Runs one statement and returns its rows.
+    pub(super) async fn rows(&mut self, sql: &str) -> Try<Vec<Row>> {
+        let answers = self.run(sql).await?;
+        Ok(answers.into_iter().next().map(|answer| answer.rows).unwrap_or_default())
+    }
+
+    /// Writes with one statement, of which the answer says nothing; it is sent with the next.
+    pub(super) async fn write(&mut self, sql: &str) -> Try<()> {
+        let (before, count) = &mut self.pending;
+        if before.len() + sql.len() > STATEMENT_BYTES_MAX {
+            self.run(sql).await?;
+            return Ok(());
+        }
+        before.push_str(sql);
+        before.push(';');
+        *count += 1;
+        Ok(())
+    }
+
+    /// Takes so many numbers, higher than any before, of arrivals; returns the first. What is locked
+    /// by now had lower ones.
+    pub(super) async fn draw(&mut self, numbers: usize) -> Try<u64> {
+        let rows = (numbers as u64).div_ceil(NUMBERS_IN_ROW).max(1);
+        let values = vec!["(NULL)"; rows as usize].join(",");
+        let drawn: Vec<String> = (0..rows).map(|i| format!("LAST_INSERT_ID() + {i}")).collect();
+        let sql = format!(
+            "INSERT INTO seriatim_number (n) VALUES {values}; DELETE FROM seriatim_number WHERE n IN ({})",
+            drawn.join(",")
+        );
+        let first = self.run(&sql).await?.first().map(|answer| answer.first_id);
+        let first = first.filter(|id| *id > 0).ok_or_else(super::sql::corrupt)?;
+        Ok(first * NUMBERS_IN_ROW)
+    }
+
+    pub(super) fn mode(&self, queue: u32) -> Try<Mode> {
+        let row = self.state.queue_row(queue);
+        Ok(row.ok_or_else(super::sql::corrupt)?.queue.mode)
+    }
+
+    /// Locks the lanes of these keys, as far as they exist. They are locked in order of (queue, key),
+    /// as everywhere, so that nobody waits in a circle.
+    pub(super) async fn lock_keys(&mut self, keys: &BTreeSet<(u32, Arc<str>)>) -> Try<()> {
+        let keys: Vec<&(u32, Arc<str>)> = keys.iter().collect();
+        for keys in keys.chunks(LIST_MAX / 10) {
+            for (queue, keys) in by_queue(keys.iter().map(|(q, k)| (*q, k))) {
+                self.read_lanes(&by_key(queue, keys), Bodies::None).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the lanes of these keys, or locks those that are there.
+    pub(super) async fn open_keys(&mut self, keys: &BTreeSet<(u32, Arc<str>)>) -> Try<()> {
+        let keys: Vec<&(u32, Arc<str>)> = keys.iter().collect();
+        for keys in keys.chunks(LIST_MAX / 10) {
+            let first = self.draw(keys.len()).await?;
+            let row = |((q, k), id): (&&(u32, Arc<str>), u64)| {
+                format!("({id},{q},{},{})", super::sql::text(k), st::OPENING)
+            };
+            let rows: Vec<String> = keys.iter().zip(first..).map(row).collect();
+            let sql = format!(
+                "INSERT INTO seriatim_lane (id, q, k, st) VALUES {} ON DUPLICATE KEY UPDATE st = st",
+                rows.join(",")
+            );
+            self.write(&sql).await?;
+            for (queue, keys) in by_queue(keys.iter().map(|(q, k)| (*q, k))) {
+                self.read_lanes(&by_key(queue, keys), Bodies::None).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks these lanes, as far as they exist, in order of (queue, key), then of number.
+    pub(super) async fn lock_lanes(&mut self, wanted: &BTreeSet<u64>) -> Try<()> {
+        self.lock_lanes_of(wanted, &BTreeSet::new()).await
+    }
+
+    /// The same, where some of the lanes are known to have no key.
+    pub(super) async fn lock_lanes_of(
+        &mut self,
+        wanted: &BTreeSet<u64>,
+        keyless: &BTreeSet<u64>,
+    ) -> Try<()> {
+        let wanted_list: Vec<u64> = wanted.difference(keyless).copied().collect();
+        let mut keyed: BTreeSet<(u32, Arc<str>)> = BTreeSet::new();
+        let mut bare: Vec<u64> = keyless.iter().copied().collect();
+        for ids in wanted_list.chunks(LIST_MAX) {
+            let sql = format!(
+                "SELECT id, q, k FROM seriatim_lane WHERE id IN ({}){}",
+                list(ids.iter().copied()),
+                self.newest()
+            );
+            for row in self.rows(&sql).await? {
+                let mut row = Columns::of(row);
+                let (id, q) = (row.int()? as u64, row.int()? as u32);
+                match row.maybe_text()? {
+                    Some(key) => drop(keyed.insert((q, key))),
+                    None => bare.push(id),
+                }
+            }
+        }
+        let mut statements = Vec::new();
+        let keyed: Vec<_> = keyed.into_iter().collect();
+        for keys in keyed.chunks(LIST_MAX / 10) {
+            for (queue, keys) in by_queue(keys.iter().map(|(q, k)| (*q, k))) {
+                statements.push(by_key(queue, keys));
+            }
+        }
+        bare.sort_unstable();
+        for ids in bare.chunks(LIST_MAX) {
+            let ids = list(ids.iter().copied());
+            statements.push(format!("FORCE INDEX (PRIMARY) WHERE id IN ({ids}) FOR UPDATE"));
+        }
+        for rest in statements {
+            let sql = format!("SELECT {LANE_COLUMNS}, NULL, 0 FROM seriatim_lane {rest}");
+            for row in self.rows(&sql).await? {
+                let (lane, job) = LaneRow::read(&mut Columns::of(row))?;
+                if wanted.contains(&lane.id) {
+                    self.add_lane(lane, job)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads lanes, with the jobs that opened them; locks them where `rest` says so.
+    pub(super) async fn read_lanes(&mut self, rest: &str, bodies: Bodies) -> Try<Vec<u64>> {
+        let sql =
+            format!("SELECT {LANE_COLUMNS}, {} FROM seriatim_lane {rest}", bodies.of("payload"));
+        let rows = self.rows(&sql).await?;
+        self.add_lanes(rows)
+    }
+
+    pub(super) fn add_lanes(&mut self, rows: Vec<Row>) -> Try<Vec<u64>> {
+        let mut ids = Vec::with_capacity(rows.len());
+        for row in rows {
+            let mut row = Columns::of(row);
+            let (lane, mut job) = LaneRow::read(&mut row)?;
+            if let Some(job) = &mut job {
+                self.read_body(&mut row, job)?;
+            }
+            if let (Some(key), st::OPENING) = (&lane.k, lane.st) {
+                self.reserved.insert((lane.q, key.clone()), lane.id);
+                continue;
+            }
+            ids.push(lane.id);
+            self.add_lane(lane, job)?;
+        }
+        Ok(ids)
+    }
+
+    fn add_lane(&mut self, row: LaneRow, job: Option<JobRow>) -> Try<()> {
+        if self.lanes.contains_key(&row.id) {
+            return Ok(());
+        }
+        let lane = row.lane(self.mode(row.q)?);
+        if let Some(key) = &row.k {
+            self.state.keys.insert((row.q, key.clone()), row.id);
+        }
+        if lane.hold.is_some() {
+            self.state.claimed.insert(row.id);
+        }
+        self.state.lanes.insert(row.id, lane);
+        self.lanes.insert(row.id, row);
+        if let Some(job) = job {
+            self.add_job(job);
+        }
+        Ok(())
+    }
+}
+
+/// The lanes of these keys of a queue, which are locked through the index that orders them so.
+fn by_key(queue: u32, keys: Vec<&str>) -> String {
+    let keys = literals(keys);
+    format!("FORCE INDEX (lane_key) WHERE q = {queue} AND k IN ({keys}) FOR UPDATE")
+}
+
+fn by_queue<'k>(keys: impl Iterator<Item = (u32, &'k Arc<str>)>) -> BTreeMap<u32, Vec<&'k str>> {
+    let mut queues: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
+    for (queue, key) in keys {
+        queues.entry(queue).or_default().push(key);
+    }
+    queues
+}

@@ -1,0 +1,103 @@
+//! What the server's errors mean to a caller, and how our own functions say what is wrong.
+
+use tokio_postgres::error::{DbError, SqlState};
+
+use crate::contract::deletion::is_closing;
+use crate::contract::was_given_up;
+use crate::model::error::{Error, ErrorKind};
+
+/// The error of a call. Its cause is the server's own, or the driver's; neither holds a password.
+pub(super) fn of_driver(e: tokio_postgres::Error) -> Error {
+    if let Some(db) = e.as_db_error() {
+        let (kind, message) = meaning(db);
+        return Error::new(kind, message).because(db.clone());
+    }
+    if is_encoding(&e) {
+        return Error::new(ErrorKind::Internal, "the server and we disagree about a type")
+            .because(e);
+    }
+    Error::new(ErrorKind::Unavailable, broken(&e)).because(e)
+}
+
+fn broken(e: &tokio_postgres::Error) -> String {
+    format!("the connection to PostgreSQL cannot be made or is broken: {}", cause(e))
+}
+
+/// The innermost cause: a refused port, an untrusted certificate, what the server says. The driver's own
+/// words are "db error" and the like.
+pub(super) fn cause(e: &tokio_postgres::Error) -> &dyn std::error::Error {
+    let mut cause: &dyn std::error::Error = e;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause
+}
+
+/// Whether the server undid everything because of others, so that doing it again is right.
+pub(super) fn is_retriable(e: &tokio_postgres::Error) -> bool {
+    let retriable = [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
+    e.code().is_some_and(|code| retriable.contains(code))
+}
+
+/// The code and the detail of an error that our own functions raise.
+pub(super) fn ours(e: &tokio_postgres::Error) -> Option<(&str, &str)> {
+    let db = e.as_db_error()?;
+    db.code().code().starts_with("SR").then(|| (db.code().code(), db.detail().unwrap_or("")))
+}
+
+/// The errors that several of our functions raise: an unknown queue, a dead node, too many queues.
+pub(super) fn common(e: tokio_postgres::Error) -> Error {
+    match ours(&e) {
+        Some(("SR004", _)) => {
+            let message = "the node has not registered or was declared dead: take a new id";
+            Error::new(ErrorKind::NodeGone, message)
+        }
+        Some(("SR005", name)) => no_queue(name),
+        Some(("SR006", _)) => {
+            let most = crate::model::limits::QUEUES_MAX;
+            Error::invalid("queue", format!("the store holds {most} queues at most"))
+        }
+        Some(("SR008", _)) => was_given_up(),
+        Some(("SR010", name)) => is_closing(name),
+        Some(("SR007", _)) => {
+            Error::invalid("transaction", "must be at isolation level READ COMMITTED")
+        }
+        _ => of_driver(e),
+    }
+}
+
+/// A queue that does not exist.
+pub(super) fn no_queue(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
+}
+
+fn is_encoding(e: &tokio_postgres::Error) -> bool {
+    // The driver shows no kinds; what it cannot convert it says so.
+    let text = e.to_string();
+    text.contains("serializing parameter") || text.contains("deserializing column")
+}
+
+fn meaning(db: &DbError) -> (ErrorKind, &'static str) {
+    let code = db.code();
+    if *code == SqlState::DISK_FULL || *code == SqlState::OUT_OF_MEMORY {
+        return (ErrorKind::Full, "PostgreSQL has no room left");
+    }
+    if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
+        return (ErrorKind::ReadOnly, "this PostgreSQL server can be read only: use the primary");
+    }
+    match (&code.code()[..2], code.code()) {
+        // Connection, transaction rollback, resources, locks not available, operator intervention.
+        ("08" | "25" | "40" | "53" | "55" | "57", _) => {
+            (ErrorKind::Unavailable, "PostgreSQL cannot serve this right now")
+        }
+        ("28", _) => (ErrorKind::Invalid, "PostgreSQL refuses this user or password"),
+        (_, "3D000") => (ErrorKind::Invalid, "PostgreSQL has no such database"),
+        (_, "42501") => (ErrorKind::Invalid, "this user lacks a right in PostgreSQL"),
+        (_, "42P01" | "42883" | "3F000") => {
+            (ErrorKind::NotFound, "the store has not been set up here: migrate it first")
+        }
+        ("22", _) => (ErrorKind::Invalid, "PostgreSQL cannot keep such a value"),
+        ("XX" | "58", _) => (ErrorKind::Corrupt, "PostgreSQL cannot read its own data"),
+        _ => (ErrorKind::Internal, "PostgreSQL refuses what we ask"),
+    }
+}

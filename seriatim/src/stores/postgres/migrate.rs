@@ -1,0 +1,139 @@
+//! Setting the store up.
+
+use super::error;
+use super::pool::{Pool, in_schema};
+use crate::model::error::{Error, ErrorKind, Result};
+
+/// What brings the store from each version to the next. A step that was released never changes: what
+/// comes later is a step of its own.
+const STEPS: [&[&str]; 7] = [
+    BEFORE_RELEASE,
+    BEFORE_RELEASE,
+    BEFORE_RELEASE,
+    FIRST,
+    SECRET,
+    TAKEN_BACK,
+    CLAIMS_WITHIN_BYTES,
+];
+/// The version that this build writes and reads.
+const VERSION: usize = STEPS.len();
+
+/// Versions 1 to 3 were never released, and have no way to the next.
+const BEFORE_RELEASE: &[&str] = &[];
+
+/// The version that [`FIRST`] makes.
+const FIRST_RELEASED: usize = 4;
+
+const FIRST: &[&str] = &[include_str!("sql/schema.sql")];
+
+/// Where somebody emptied all tables it is done again.
+const SECRET: &[&str] = &[include_str!("sql/secret.sql")];
+/// Queues can be deleted, and bound leases. Done again likewise.
+const TAKEN_BACK: &[&str] = &[include_str!("sql/taken_back.sql")];
+/// Other functions alone.
+const CLAIMS_WITHIN_BYTES: &[&str] = &[];
+
+/// What holds no data: each version makes it anew, after the steps.
+const FUNCTIONS: &[&str] = &[
+    include_str!("sql/drop.sql"),
+    include_str!("sql/base.sql"),
+    include_str!("sql/queue.sql"),
+    include_str!("sql/push.sql"),
+    include_str!("sql/claim.sql"),
+    include_str!("sql/settle.sql"),
+    include_str!("sql/node.sql"),
+    include_str!("sql/people.sql"),
+    include_str!("sql/deletion.sql"),
+    include_str!("sql/sweep.sql"),
+    include_str!("sql/views.sql"),
+    include_str!("sql/entry.sql"),
+];
+
+/// Creates all in one transaction, one node at a time.
+pub(super) async fn migrate(pool: &Pool) -> Result<()> {
+    let mut loan = pool.lend().await?;
+    let Some(client) = loan.client() else {
+        return Ok(());
+    };
+    let step = client.transaction().await.map_err(error::of_driver)?;
+    let sql = |text: &str| in_schema(text, &pool.schema);
+    let lock = sql("SELECT pg_advisory_xact_lock(hashtext('migrate seriatim.'))");
+    step.batch_execute(&lock).await.map_err(error::of_driver)?;
+    // Of this transaction only: a pooler may stand between us and the server.
+    let quiet = "SET LOCAL client_min_messages = warning; SET LOCAL search_path = pg_catalog";
+    step.batch_execute(quiet).await.map_err(error::of_driver)?;
+    let found = match version(&step, &pool.schema).await? {
+        Some(VERSION) => return Ok(()),
+        Some(other) if !(FIRST_RELEASED..=VERSION).contains(&other) => {
+            return Err(other_version(other));
+        }
+        Some(older) => older,
+        None => 0,
+    };
+    // Not `IF NOT EXISTS`: that needs the right to create even when there is nothing to create.
+    let exists = sql("SELECT to_regnamespace(rtrim('seriatim.', '.')) IS NOT NULL");
+    if !is_true(&step, &exists).await? {
+        let create = format!("CREATE SCHEMA {}", pool.schema);
+        step.batch_execute(&create).await.map_err(error::of_driver)?;
+    }
+    let scripts: Vec<&str> = [&STEPS[found..].concat()[..], FUNCTIONS].concat();
+    for script in scripts {
+        step.batch_execute(&sql(script)).await.map_err(error::of_driver)?;
+    }
+    let done = format!(
+        "INSERT INTO seriatim.meta (version) VALUES ({VERSION}) \
+         ON CONFLICT (one) DO UPDATE SET version = excluded.version; SELECT seriatim.reseed()"
+    );
+    step.batch_execute(&sql(&done)).await.map_err(error::of_driver)?;
+    step.commit().await.map_err(error::of_driver)
+}
+
+/// Refuses a store that [`migrate`] would change. Reads only.
+pub(super) async fn check(pool: &Pool) -> Result<()> {
+    let mut loan = pool.lend().await?;
+    let Some(client) = loan.client() else {
+        return Ok(());
+    };
+    let step = client.transaction().await.map_err(error::of_driver)?;
+    let found = version(&step, &pool.schema).await?;
+    step.rollback().await.map_err(error::of_driver)?;
+    match found {
+        Some(VERSION) => Ok(()),
+        Some(other) => Err(other_version(other)),
+        None => {
+            let message = format!("the schema {} holds no store: migrate it first", pool.schema);
+            Err(Error::new(ErrorKind::NotFound, message))
+        }
+    }
+}
+
+async fn version(step: &tokio_postgres::Transaction<'_>, schema: &str) -> Result<Option<usize>> {
+    let exists = in_schema("SELECT to_regclass('seriatim.meta') IS NOT NULL", schema);
+    if !is_true(step, &exists).await? {
+        return Ok(None);
+    }
+    let version = in_schema("SELECT version FROM seriatim.meta", schema);
+    let rows = step.query_typed(&version, &[]).await.map_err(error::of_driver)?;
+    // Where somebody emptied all tables nothing tells the version: later steps fail if they were done.
+    Ok(Some(rows.first().map_or(FIRST_RELEASED, |row| row.get::<_, i32>(0) as usize)))
+}
+
+async fn is_true(step: &tokio_postgres::Transaction<'_>, sql: &str) -> Result<bool> {
+    let rows = step.query_typed(sql, &[]).await.map_err(error::of_driver)?;
+    Ok(rows.first().is_some_and(|row| row.get(0)))
+}
+
+fn other_version(found: usize) -> Error {
+    if found < VERSION {
+        let message = format!(
+            "the store in PostgreSQL has version {found}, of a build before the first release, and this \
+             build knows version {VERSION}: drain it with the build that wrote it, then drop its schema"
+        );
+        return Error::new(ErrorKind::Conflict, message);
+    }
+    let message = format!(
+        "the store in PostgreSQL has version {found} and this build knows version {VERSION}: \
+         use the build that wrote it, or a newer one"
+    );
+    Error::new(ErrorKind::Conflict, message)
+}

@@ -1,0 +1,173 @@
+//! What people do: cancel, requeue, pause, retry, delete; and what time does to old things.
+
+use std::time::Duration;
+
+use tokio_postgres::Row;
+
+use super::Postgres;
+use super::convert::{JobKeys, column, count, job_ids, kept, lane_number, micros, micros_of};
+use super::error::{self, no_queue};
+use crate::contract::deletion::{is_claimed, is_closing};
+use crate::contract::request::{
+    Act, Acted, Amend, Cancel, Cancelled, Change, DeleteQueue, LaneAction, LaneSelection, Selected,
+    Selection, Sweep, Swept,
+};
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::JobId;
+use crate::model::job::JobOptions;
+use crate::model::limits::ACTION_ROWS_MAX;
+
+const CANCEL: &str = "SELECT * FROM seriatim.cancel($1, $2, $3, $4)";
+const REQUEUE: &str = "SELECT * FROM seriatim.requeue($1, $2, $3, $4, $5, $6, $7, $8)";
+const DELETE_DEAD: &str = "SELECT * FROM seriatim.delete_dead($1, $2, $3, $4, $5, $6, $7)";
+const ACT: &str = "SELECT * FROM seriatim.act($1, $2, $3, $4, $5, $6, $7)";
+const AMEND: &str = "SELECT seriatim.amend($1, $2, $3, $4, $5, $6, $7, $8)";
+const PAUSE: &str =
+    "UPDATE seriatim.queue SET paused = closing OR $2 WHERE name = $1 RETURNING closing";
+const DELETE_QUEUE: &str = "SELECT * FROM seriatim.delete_queue($1, $2)";
+const SWEEP: &str = "SELECT * FROM seriatim.sweep($1, $2, $3)";
+
+/// How long a dead node is shown.
+const DEAD_NODE_SHOWN: Duration = Duration::from_secs(86_400);
+/// The same limit as that of a bulk action.
+const ROWS_MAX: i32 = ACTION_ROWS_MAX as i32;
+
+impl Postgres {
+    pub(super) async fn cancel_jobs(&self, request: Cancel) -> Result<Vec<Cancelled>> {
+        let mut answers = vec![Cancelled::Unknown; request.jobs.len()];
+        let now = request.now.map(micros);
+        let keys: JobKeys = request.jobs.into_iter().collect();
+        for row in self.pool.query(CANCEL, &[&now, &keys.seq, &keys.queue, &keys.millis]).await? {
+            let place = column::<i64>(&row, "o_place")? as usize - 1;
+            let answer = match column::<i16>(&row, "o_answer")? {
+                0 => Cancelled::Now,
+                1 => Cancelled::Flagged,
+                2 => Cancelled::Ended,
+                _ => Cancelled::Unknown,
+            };
+            answers[place] = answer;
+        }
+        Ok(answers)
+    }
+
+    pub(super) async fn requeue_dead(&self, request: Selected) -> Result<Acted> {
+        let now = request.now.map(micros);
+        let Which { number, jobs, keys } = Which::new(&request.which);
+        let queue = kept(&request.queue);
+        let params: super::pool::Params<'_> =
+            &[&now, &queue, &number, &jobs.seq, &jobs.queue, &jobs.millis, &keys, &ROWS_MAX];
+        acted(&self.pool.query_one(REQUEUE, params).await?)
+    }
+
+    pub(super) async fn delete_dead_jobs(&self, request: Selected) -> Result<Acted> {
+        let Which { number, jobs, keys } = Which::new(&request.which);
+        let queue = kept(&request.queue);
+        let params: super::pool::Params<'_> =
+            &[&queue, &number, &jobs.seq, &jobs.queue, &jobs.millis, &keys, &ROWS_MAX];
+        acted(&self.pool.query_one(DELETE_DEAD, params).await?)
+    }
+
+    pub(super) async fn act_on(&self, request: Act) -> Result<Acted> {
+        let (which, key, lane) = match &request.lanes {
+            LaneSelection::All => (0, None, None),
+            LaneSelection::Key(key) => (1, Some(kept(key)), None),
+            LaneSelection::Lane(lane) => (2, None, Some(lane_number(*lane))),
+            LaneSelection::Failed => (3, None, None),
+        };
+        let action = match request.action {
+            LaneAction::Pause => 0,
+            LaneAction::Resume => 1,
+            LaneAction::RunNow => 2,
+            LaneAction::Bury => 3,
+            LaneAction::Delete => 4,
+        };
+        let (now, queue) = (request.now.map(micros), kept(&request.queue));
+        let params: super::pool::Params<'_> =
+            &[&now, &queue, &which, &key, &lane, &action, &ROWS_MAX];
+        acted(&self.pool.query_one(ACT, params).await?)
+    }
+
+    pub(super) async fn amend_job(&self, request: Amend) -> Result<()> {
+        let keys: JobKeys = std::iter::once(request.job).collect();
+        let (change, at, node) = match &request.change {
+            Change::RunAt(time) => (0, Some(micros(*time)), None),
+            Change::Node(node) => (1, None, node.as_deref()),
+            Change::Delete => (2, None, None),
+        };
+        let options = match &request.change {
+            Change::Node(node) => Some(self.options_with(request.job, node.clone()).await?),
+            _ => None,
+        };
+        let now = request.now.map(micros);
+        let params: super::pool::Params<'_> =
+            &[&now, &keys.seq[0], &keys.queue[0], &keys.millis[0], &change, &at, &node, &options];
+        let row = self.pool.query_one(AMEND, params).await?;
+        if column(&row, "amend")? { Ok(()) } else { Err(no_waiting_job()) }
+    }
+
+    /// A job's options with another node. Nothing else ever changes them.
+    async fn options_with(&self, job: JobId, node: Option<String>) -> Result<String> {
+        let view = self.read_job(job).await?.ok_or_else(no_waiting_job)?;
+        let options = JobOptions { node, ..view.options.map(|o| *o).unwrap_or_default() };
+        let wrong = |e| Error::new(ErrorKind::Internal, "the options cannot be written").because(e);
+        serde_json::to_string(&options).map_err(wrong)
+    }
+
+    pub(super) async fn pause(&self, queue: &str, paused: bool) -> Result<()> {
+        let rows = self.pool.query(PAUSE, &[&kept(queue), &paused]).await?;
+        let row = rows.first().ok_or_else(|| no_queue(queue))?;
+        if column(row, "closing")? { Err(is_closing(queue)) } else { Ok(()) }
+    }
+
+    pub(super) async fn delete_whole_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        let rows_max = request.rows_max.clamp(1, ACTION_ROWS_MAX) as i32;
+        let refused = |e| match error::ours(&e) {
+            Some(("SR011", lanes)) => is_claimed(&request.queue, lanes.parse().unwrap_or(1)),
+            _ => error::common(e),
+        };
+        let params: super::pool::Params<'_> = &[&kept(&request.queue), &rows_max];
+        let rows = self.pool.query_or(DELETE_QUEUE, params, refused).await?;
+        rows.first().map_or_else(|| Ok(Acted::default()), acted)
+    }
+
+    pub(super) async fn sweep_old(&self, request: Sweep) -> Result<Swept> {
+        let now = request.now.map(micros);
+        let rows_max = count(request.rows_max, ACTION_ROWS_MAX);
+        let shown = micros_of(DEAD_NODE_SHOWN);
+        let row = self.pool.query_one(SWEEP, &[&now, &rows_max, &shown]).await?;
+        Ok(Swept {
+            expired: job_ids(&row, "o_expired", "o_expired_queue", "o_expired_created_at")?,
+            completed: column::<i64>(&row, "o_completed")? as u64,
+            dead: job_ids(&row, "o_dead", "o_dead_queue", "o_dead_created_at")?,
+            more: column(&row, "o_more")?,
+        })
+    }
+}
+
+/// A selection of dead jobs as the functions take it.
+struct Which<'a> {
+    number: i32,
+    jobs: JobKeys,
+    keys: Vec<std::borrow::Cow<'a, str>>,
+}
+
+impl<'a> Which<'a> {
+    fn new(which: &'a Selection) -> Self {
+        let (number, jobs, keys) = match which {
+            Selection::All => (0, JobKeys::default(), Vec::new()),
+            Selection::Jobs(jobs) => (1, jobs.iter().copied().collect(), Vec::new()),
+            Selection::Keys(keys) => {
+                (2, JobKeys::default(), keys.iter().map(|k| kept(k)).collect())
+            }
+        };
+        Self { number, jobs, keys }
+    }
+}
+
+fn acted(row: &Row) -> Result<Acted> {
+    Ok(Acted { count: column::<i64>(row, "o_count")? as u64, more: column(row, "o_more")? })
+}
+
+fn no_waiting_job() -> Error {
+    Error::new(ErrorKind::NotFound, "no waiting job has this id").in_field("job_id")
+}

@@ -1,0 +1,263 @@
+//! Declaring queues and pushing jobs.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Postgres;
+use super::convert::{column, job_id, micros, micros_of};
+use super::error;
+use super::params::Param;
+use crate::contract::definition::Found;
+use crate::contract::request::{Declare, Push, PushStatus, Pushed};
+use crate::contract::{validate_job, validate_push};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::job::{Job, JobOptions, RunAt};
+use crate::model::limits::QUEUES_MAX;
+use crate::model::queue::{DueRule, Merge, Mode, Queue};
+
+const DECLARE: &str = "SELECT seriatim.declare($1, $2::text::jsonb)";
+pub(super) const PUSH: &str = "SELECT * FROM seriatim.push($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
+    $13, $14, $15, $16, $17)";
+
+/// The modes in the order of their numbers in the store.
+pub(super) const MODES: [Mode; 4] = Mode::ALL;
+const MERGES: [Merge; 3] = [Merge::Min, Merge::Max, Merge::None];
+
+impl Postgres {
+    pub(super) async fn declare_queues(&self, request: Declare) -> Result<()> {
+        for (i, queue) in request.queues.iter().enumerate() {
+            queue.validate().map_err(|e| e.in_field(format!("queues[{i}]")))?;
+        }
+        let policies: Result<Vec<Value>> = request.queues.iter().map(policy).collect();
+        let policies = Value::Array(policies?).to_string();
+        let conflict = |e| declare_error(e, &request.queues);
+        let now = request.now.map(micros);
+        self.pool.query_or(DECLARE, &[&now, &policies], conflict).await?;
+        Ok(())
+    }
+
+    pub(super) async fn push_jobs(&self, request: Push) -> Result<Vec<Pushed>> {
+        validate_push(&request)?;
+        if request.jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let batch = PushBatch::new(request.now, &request.jobs)?;
+        let params = batch.params();
+        let refused = |e| push_error(e, &request.jobs);
+        let rows = self.pool.query_or(PUSH, &params, refused).await?;
+        all_pushed(&rows)
+    }
+}
+
+pub(super) fn all_pushed(rows: &[tokio_postgres::Row]) -> Result<Vec<Pushed>> {
+    rows.iter().map(pushed).collect()
+}
+
+fn pushed(row: &tokio_postgres::Row) -> Result<Pushed> {
+    let status = match column::<i16>(row, "o_status")? {
+        0 => PushStatus::Queued,
+        1 => PushStatus::Merged,
+        _ => PushStatus::Duplicate,
+    };
+    let queue = column(row, "o_queue")?;
+    let job_id = job_id(column(row, "o_created_at")?, queue, column(row, "o_seq")?);
+    Ok(Pushed { job_id, status })
+}
+
+/// What the store must know of a queue, beside its definition.
+fn policy(queue: &Queue) -> Result<Value> {
+    let definition = serde_json::to_string(queue)
+        .map_err(|e| Error::new(ErrorKind::Internal, "a queue cannot be written").because(e))?;
+    let number = |place: Option<usize>| place.unwrap_or_default();
+    Ok(json!({
+        "name": queue.name,
+        "mode": number(MODES.iter().position(|mode| *mode == queue.mode)),
+        "merge": number(MERGES.iter().position(|merge| *merge == queue.merge)),
+        "earliest": queue.due == DueRule::Earliest,
+        "take": queue.take,
+        "retain": micros_of(queue.retention()),
+        "retain_dead": micros_of(queue.retain_dead),
+        "retain_dead_max": i64::try_from(queue.retain_dead_max).unwrap_or(i64::MAX),
+        "idempotency_ttl": micros_of(queue.idempotency_ttl),
+        "lease_max": micros_of(queue.lease_max),
+        "definition": definition,
+        "queues_max": QUEUES_MAX,
+    }))
+}
+
+/// A batch as arrays, one entry for each job.
+pub(super) struct PushBatch<'a> {
+    now: Option<i64>,
+    /// The queues of the batch, each as it would be created.
+    policies: String,
+    queue: Vec<i32>,
+    key: Vec<Option<&'a str>>,
+    task: Vec<Option<&'a str>>,
+    digest: Vec<Option<Vec<u8>>>,
+    score: Vec<Option<f64>>,
+    priority: Vec<i16>,
+    at: Vec<Option<i64>>,
+    delay: Vec<Option<i64>>,
+    options: Vec<Option<String>>,
+    lease_ttl: Vec<Option<i64>>,
+    expires_at: Vec<Option<i64>>,
+    name: Vec<Option<&'a str>>,
+    node: Vec<Option<&'a str>>,
+    group: Vec<Option<&'a str>>,
+    payload: Vec<&'a [u8]>,
+}
+
+impl<'a> PushBatch<'a> {
+    pub(super) fn new(now: Option<Timestamp>, jobs: &'a [Job]) -> Result<Self> {
+        let (policies, queue) = queues_of(jobs)?;
+        let options: Result<Vec<Option<String>>> =
+            jobs.iter().map(|j| written(&j.options)).collect();
+        let options = options?;
+        let each = |of: fn(&'a Job) -> Option<&'a str>| jobs.iter().map(of).collect();
+        let (at, delay) = jobs.iter().map(due).unzip();
+        Ok(Self {
+            now: now.map(micros),
+            policies,
+            queue,
+            key: each(|job| job.key.as_deref()),
+            task: each(|job| job.task.as_deref()),
+            // Only equal payloads of one key are ever compared.
+            digest: jobs.iter().map(digest).collect(),
+            // Adding 0 makes of -0 the 0 that it equals.
+            score: jobs.iter().map(|job| job.score.map(|score| score + 0.0)).collect(),
+            priority: jobs.iter().map(|job| job.priority as i16).collect(),
+            at,
+            delay,
+            options,
+            lease_ttl: jobs.iter().map(|job| job.options.lease_ttl.map(micros_of)).collect(),
+            expires_at: jobs.iter().map(|job| job.options.expires_at.map(micros)).collect(),
+            name: each(|job| job.options.idempotency_key.as_deref()),
+            node: each(|job| job.options.node.as_deref()),
+            group: each(|job| job.options.consumer_group.as_deref()),
+            payload: jobs.iter().map(|job| job.payload.as_bytes()).collect(),
+        })
+    }
+
+    pub(super) fn params(&self) -> [&dyn Param; 17] {
+        [
+            &self.now,
+            &self.policies,
+            &self.queue,
+            &self.key,
+            &self.task,
+            &self.digest,
+            &self.score,
+            &self.priority,
+            &self.at,
+            &self.delay,
+            &self.options,
+            &self.lease_ttl,
+            &self.expires_at,
+            &self.name,
+            &self.node,
+            &self.group,
+            &self.payload,
+        ]
+    }
+}
+
+/// The queues of a batch by first appearance, and for each job the place of its queue, from 1.
+fn queues_of(jobs: &[Job]) -> Result<(String, Vec<i32>)> {
+    let mut places = std::collections::HashMap::new();
+    let mut policies = Vec::new();
+    let mut queue = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let next = policies.len() as i32 + 1;
+        let place = *places.entry(job.queue.as_str()).or_insert(next);
+        if place == next {
+            policies.push(policy(&undeclared(job))?);
+        }
+        queue.push(place);
+    }
+    Ok((Value::Array(policies).to_string(), queue))
+}
+
+fn undeclared(job: &Job) -> Queue {
+    Queue::new(job.queue.clone(), Mode::of_undeclared(job.key.is_some()))
+}
+
+fn digest(job: &Job) -> Option<Vec<u8>> {
+    job.key.as_ref().map(|_| job.payload_digest().to_vec())
+}
+
+fn due(job: &Job) -> (Option<i64>, Option<i64>) {
+    match job.run_at {
+        RunAt::Now => (None, Some(0)),
+        RunAt::In(delay) => (None, Some(micros_of(delay))),
+        RunAt::At(time) => (Some(time.as_micros()), None),
+    }
+}
+
+fn written(options: &JobOptions) -> Result<Option<String>> {
+    if *options == JobOptions::default() {
+        return Ok(None);
+    }
+    let wrong = |e| Error::new(ErrorKind::Internal, "the options cannot be written").because(e);
+    serde_json::to_string(options).map(Some).map_err(wrong)
+}
+
+pub(super) fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {
+    let (code, place, mode) = match error::ours(&e) {
+        Some(("SR010", name)) => {
+            let place = jobs.iter().position(|job| job.queue == name).unwrap_or_default();
+            return error::common(e).in_field(format!("jobs[{place}]"));
+        }
+        Some((code @ ("SR001" | "SR003" | "SR009"), detail)) => {
+            let mut words = detail.split(' ').map(|word| word.parse::<usize>().unwrap_or_default());
+            (code, words.next().unwrap_or_default(), words.next().unwrap_or_default())
+        }
+        _ => return error::common(e),
+    };
+    let Some(job) = jobs.get(place) else {
+        return error::of_driver(e);
+    };
+    if code == "SR003" {
+        return route_conflict(job, place);
+    }
+    let queue = match code {
+        "SR009" => {
+            let own = Queue::new(job.queue.clone(), Mode::of_undeclared(job.key.is_some()));
+            own.lease_max(Duration::from_micros(mode as u64))
+        }
+        _ => Queue::new(job.queue.clone(), MODES.get(mode).copied().unwrap_or(Mode::Parallel)),
+    };
+    match validate_job(&queue, job, place) {
+        Err(refusal) => refusal,
+        Ok(()) => error::of_driver(e),
+    }
+}
+
+fn route_conflict(job: &Job, place: usize) -> Error {
+    let key = job.key.as_deref().unwrap_or_default();
+    let message = format!(
+        "what waits for key {key:?} is bound to another node or group, and a key goes to one place only"
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{place}]"))
+}
+
+fn declare_error(e: tokio_postgres::Error, queues: &[Queue]) -> Error {
+    let detail = match error::ours(&e) {
+        Some(("SR002", detail)) => detail,
+        Some(("SR010", name)) => {
+            let place = queues.iter().position(|queue| queue.name == name).unwrap_or_default();
+            return error::common(e).in_field(format!("queues[{place}]"));
+        }
+        _ => return error::common(e),
+    };
+    let words: Vec<usize> = detail.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [place, mode, merge, declared, runs] = words[..] else { return error::of_driver(e) };
+    let (Some(queue), Some(&mode), Some(&merge)) =
+        (queues.get(place), MODES.get(mode), MERGES.get(merge))
+    else {
+        return error::of_driver(e);
+    };
+    let found = Found { mode, merge, declared: declared == 1, holds_jobs: true, runs: runs == 1 };
+    found.conflict(queue).in_field(format!("queues[{place}]"))
+}

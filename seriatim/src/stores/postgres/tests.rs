@@ -1,0 +1,454 @@
+//! What the conformance suite cannot reach: several sessions at the same moment.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::Postgres;
+use super::pool::in_schema;
+use crate::contract::{
+    Claim, Claimed, Declare, Heartbeat, Lease, NodeInfo, Push, Settle, Settled, Store,
+};
+use crate::{ErrorKind, Job, Merge, Queue, Settlement, Timestamp, Token, Turn};
+
+mod connecting;
+mod deletion;
+mod emptied;
+mod giving_up;
+mod reading;
+mod transactions;
+
+const LEASE: Duration = Duration::from_secs(60);
+
+fn url() -> String {
+    std::env::var("SERIATIM_TEST_POSTGRES").expect(
+        "SERIATIM_TEST_POSTGRES names no server: run cargo xtask test, which starts the servers",
+    )
+}
+
+fn new_schema() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Each test may be a process of its own.
+    let (process, test) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    format!("unit_{}_{process}_{test}", Timestamp::of_this_machine().as_micros())
+}
+
+/// Another process on the same store, as far as the server can tell.
+async fn open(schema: &str) -> Arc<Postgres> {
+    let store = Postgres::connect_in(&url(), schema).await.expect("the server can be reached");
+    store.migrate().await.expect("the store is set up");
+    let node = NodeInfo::new("n".into(), LEASE);
+    store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await.expect("it registers");
+    Arc::new(store)
+}
+
+async fn declare(store: &Postgres, queue: Queue) {
+    store.declare(Declare { now: None, queues: vec![queue] }).await.unwrap();
+}
+
+async fn push(store: &Postgres, jobs: Vec<Job>) {
+    store.push(Push { now: None, jobs }).await.unwrap();
+}
+
+fn claiming(queue: &str, lanes_max: usize) -> Claim {
+    Claim {
+        now: None,
+        queue: queue.into(),
+        shard: None,
+        node: "n".into(),
+        node_name: None,
+        groups: Vec::new(),
+        lanes_max,
+        crashed_max: lanes_max,
+        bytes_max: None,
+        lease: Lease::Node { ttl: LEASE },
+        declared: false,
+        ticket: 0,
+    }
+}
+
+async fn claim(store: &Postgres, queue: &str, lanes_max: usize) -> Claimed {
+    store.claim(claiming(queue, lanes_max)).await.unwrap()
+}
+
+async fn done(store: &Postgres, turns: &[Turn]) -> Vec<Settled> {
+    let turns = turns.iter().map(|turn| Settlement::done(turn.lane, turn.token)).collect();
+    store.settle(Settle { now: None, turns }).await.unwrap()
+}
+
+fn job(key: &str, tag: u32) -> Job {
+    Job::new("q", &tag).unwrap().key(key)
+}
+
+/// A session of the test's own.
+async fn session() -> tokio_postgres::Client {
+    let (client, driver) = tokio_postgres::connect(&url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(driver);
+    client
+}
+
+/// Returns when so many sessions of the schema wait for a lock.
+async fn until_waiting(client: &tokio_postgres::Client, schema: &str, sessions: i64) {
+    let waiting = "SELECT count(*) FROM pg_stat_activity \
+        WHERE application_name = $1 AND wait_event_type = 'Lock'";
+    let name = format!("seriatim {schema}");
+    while client.query_one(waiting, &[&name]).await.unwrap().get::<_, i64>(0) < sessions {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_nodes_may_migrate_at_once() {
+    for _ in 0..5 {
+        let schema = new_schema();
+        let one = |schema: String| tokio::spawn(async move { open(&schema).await });
+        let nodes: Vec<_> = (0..4).map(|_| one(schema.clone())).collect();
+        for node in nodes {
+            assert!(node.await.unwrap().queues().await.unwrap().is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_store_of_a_newer_version_is_refused() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let newer = in_schema("UPDATE seriatim.meta SET version = 99", &schema);
+    session().await.batch_execute(&newer).await.unwrap();
+    let error = store.migrate().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.to_string().contains("version 99") && error.to_string().contains("version 7"));
+}
+
+/// Pushers and workers of several processes on few keys: each job is handed over exactly once, in
+/// order of arrival of its pusher, and no key to two workers at once.
+async fn pushes_and_claims_race(queue: Queue, jobs_each: u32) {
+    let schema = new_schema();
+    let first = open(&schema).await;
+    declare(&first, queue).await;
+    let mut tasks = Vec::new();
+    for pusher in 0..3u32 {
+        let store = open(&schema).await;
+        tasks.push(tokio::spawn(async move {
+            for i in 0..jobs_each {
+                let jobs =
+                    (0..3).map(|k| job(["a", "b", "c"][k], pusher * 1_000_000 + i).score(0.0));
+                let mut jobs: Vec<Job> = jobs.collect();
+                if i % 2 == 1 {
+                    jobs.reverse();
+                }
+                push(&store, jobs).await;
+            }
+            assert_eq!(store.pool.repeated.load(Ordering::Relaxed), 0, "no deadlock");
+        }));
+    }
+    let busy: Arc<[AtomicU32; 3]> = Arc::default();
+    let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    for _ in 0..3 {
+        let (store, busy, sender) = (open(&schema).await, busy.clone(), sender.clone());
+        tokio::spawn(async move {
+            while !sender.is_closed() {
+                let turns = claim(&store, "q", 2).await.turns;
+                for turn in &turns {
+                    let place = (turn.key.as_deref().unwrap().as_bytes()[0] - b'a') as usize;
+                    assert_eq!(busy[place].fetch_add(1, Ordering::SeqCst), 0, "it overlaps");
+                    for job in &turn.jobs {
+                        let tag: u32 = job.payload.decode().unwrap();
+                        let _ = sender.send((place, tag, turn.token));
+                    }
+                }
+                tokio::task::yield_now().await;
+                for turn in &turns {
+                    let place = (turn.key.as_deref().unwrap().as_bytes()[0] - b'a') as usize;
+                    busy[place].fetch_sub(1, Ordering::SeqCst);
+                }
+                assert!(done(&store, &turns).await.iter().all(Settled::is_ok));
+            }
+            assert_eq!(store.pool.repeated.load(Ordering::Relaxed), 0, "no deadlock");
+        });
+    }
+    drop(sender);
+    let mut next: HashMap<(usize, u32), u32> = HashMap::new();
+    let mut tokens: HashMap<usize, Token> = HashMap::new();
+    for _ in 0..jobs_each * 9 {
+        let arrival = tokio::time::timeout(Duration::from_secs(60), seen.recv()).await;
+        let (place, tag, token) = arrival.expect("a job is stranded").expect("a worker failed");
+        let expected = next.entry((place, tag / 1_000_000)).or_default();
+        assert_eq!(tag % 1_000_000, *expected, "in order, each once");
+        *expected += 1;
+        let last = tokens.insert(place, token);
+        assert!(last.is_none_or(|last| last <= token), "tokens grow");
+    }
+    drop(seen);
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_between_pushes_and_claims_in_accumulate() {
+    pushes_and_claims_race(Queue::accumulate("q").merge(Merge::None), 100).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_between_pushes_and_claims_in_fifo() {
+    pushes_and_claims_race(Queue::fifo("q").take(3), 60).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_and_the_settle_of_its_lane_do_not_strand_the_job() {
+    for push_first in [true, false] {
+        let schema = new_schema();
+        let store = open(&schema).await;
+        declare(&store, Queue::fifo("q")).await;
+        push(&store, vec![job("k", 1)]).await;
+        let turn = claim(&store, "q", 1).await.turns.remove(0);
+        let mut client = session().await;
+        let watcher = session().await;
+        let holder = client.transaction().await.unwrap();
+        let lock = in_schema("SELECT FROM seriatim.lane FOR UPDATE", &schema);
+        holder.execute(&lock, &[]).await.unwrap();
+        let pusher = |store: Arc<Postgres>| {
+            tokio::spawn(async move { push(&store, vec![job("k", 2)]).await })
+        };
+        let settler = |store: Arc<Postgres>, turn: Turn| {
+            tokio::spawn(async move { assert!(done(&store, &[turn]).await[0].is_ok()) })
+        };
+        let (first, second);
+        if push_first {
+            first = pusher(store.clone());
+            until_waiting(&watcher, &schema, 1).await;
+            second = settler(store.clone(), turn);
+        } else {
+            first = settler(store.clone(), turn);
+            until_waiting(&watcher, &schema, 1).await;
+            second = pusher(store.clone());
+        }
+        until_waiting(&watcher, &schema, 2).await;
+        holder.commit().await.unwrap();
+        first.await.unwrap();
+        second.await.unwrap();
+        let turns = claim(&store, "q", 1).await.turns;
+        assert_eq!(turns.len(), 1, "push first: {push_first}");
+        assert_eq!(turns[0].jobs[0].payload.decode::<u32>().unwrap(), 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settle_that_is_sent_twice_at_once_is_carried_out_once() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("k", 1), job("k", 2)]).await;
+    let turn = claim(&store, "q", 1).await.turns.remove(0);
+    let mut client = session().await;
+    let holder = client.transaction().await.unwrap();
+    let lock = in_schema("SELECT FROM seriatim.lane FOR UPDATE", &schema);
+    holder.execute(&lock, &[]).await.unwrap();
+    let settler = |store: Arc<Postgres>, turn: Turn| {
+        tokio::spawn(async move { u32::from(done(&store, &[turn]).await[0].is_ok()) })
+    };
+    let settlers = [settler(store.clone(), turn.clone()), settler(store.clone(), turn)];
+    until_waiting(&session().await, &schema, 2).await;
+    holder.commit().await.unwrap();
+    let mut carried_out = 0;
+    for settler in settlers {
+        carried_out += settler.await.unwrap();
+    }
+    assert_eq!(carried_out, 1);
+    assert_eq!(store.stats(None).await.unwrap()[0].processed, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_pusher_does_not_hold_up_a_claim() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("a", 1), job("b", 2)]).await;
+    let mut client = session().await;
+    let holder = client.transaction().await.unwrap();
+    let lock = in_schema("SELECT FROM seriatim.lane WHERE key = 'a' FOR UPDATE", &schema);
+    holder.execute(&lock, &[]).await.unwrap();
+    let claimed = claim(&store, "q", 10).await;
+    assert_eq!(claimed.turns.iter().map(|t| t.key.as_deref()).collect::<Vec<_>>(), [Some("b")]);
+    assert!(claimed.next_due.is_some(), "it is told to look again");
+    holder.rollback().await.unwrap();
+    assert_eq!(claim(&store, "q", 10).await.turns.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idempotency_key_counts_among_concurrent_pushes_too() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    for round in 0..20 {
+        let names: Vec<String> = (0..10).map(|i| format!("{round}-{i}")).collect();
+        let pusher = |reverse: bool| {
+            let (store, mut names) = (store.clone(), names.clone());
+            if reverse {
+                names.reverse();
+            }
+            let jobs = names.iter().map(|n| Job::new("loose", &1).unwrap().idempotency_key(n));
+            let jobs = jobs.collect();
+            tokio::spawn(async move { store.push(Push { now: None, jobs }).await.unwrap() })
+        };
+        let pushers = [pusher(false), pusher(true), pusher(false)];
+        let mut ids = std::collections::HashSet::new();
+        for pusher in pushers {
+            ids.extend(pusher.await.unwrap().iter().map(|pushed| pushed.job_id));
+        }
+        assert_eq!(ids.len(), names.len());
+    }
+    assert_eq!(store.pool.repeated.load(Ordering::Relaxed), 0, "no deadlock");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_do_not_repeat_while_they_are_reseeded() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let jobs = (0..500).map(|i| Job::new("loose", &i).unwrap()).collect();
+    push(&store, jobs).await;
+    let behind = in_schema("SELECT setval('seriatim.token', 1)", &schema);
+    session().await.execute(&behind, &[]).await.unwrap();
+    let reseeder = |schema: String| {
+        tokio::spawn(async move {
+            let client = session().await;
+            let reseed = in_schema("SELECT seriatim.reseed()", &schema);
+            for _ in 0..50 {
+                client.execute(&reseed, &[]).await.unwrap();
+            }
+        })
+    };
+    let reseeders = [reseeder(schema.clone()), reseeder(schema.clone())];
+    let claimer = |store: Arc<Postgres>| {
+        tokio::spawn(async move {
+            let mut tokens = Vec::new();
+            loop {
+                let turns = claim(&store, "loose", 3).await.turns;
+                if turns.is_empty() {
+                    return tokens;
+                }
+                tokens.extend(turns.iter().map(|turn| turn.token));
+            }
+        })
+    };
+    let claimers = [claimer(store.clone()), claimer(store.clone())];
+    let mut all = std::collections::HashSet::new();
+    for claimer in claimers {
+        let tokens = claimer.await.unwrap();
+        all.extend(tokens);
+    }
+    assert_eq!(all.len(), 500, "each lane has a token of its own");
+    for reseeder in reseeders {
+        reseeder.await.unwrap();
+    }
+    let after: i64 = session()
+        .await
+        .query_one(&in_schema("SELECT last_value FROM seriatim.token", &schema), &[])
+        .await
+        .unwrap()
+        .get(0);
+    assert!(after > 1_700_000_000_000_000, "the tokens are at the clock: {after}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_declaration_waits_for_pushes_and_converts_what_they_pushed() {
+    for round in 0..10 {
+        let schema = new_schema();
+        let store = open(&schema).await;
+        push(&store, vec![job("k", 0)]).await;
+        let pusher = {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for _ in 0..20 {
+                    push(&store, vec![job("k", round), job("z", round)]).await;
+                }
+            })
+        };
+        declare(&store, Queue::accumulate("q")).await;
+        pusher.await.unwrap();
+        let turns = claim(&store, "q", 10).await.turns;
+        let counts: Vec<usize> = turns.iter().map(|turn| turn.jobs.len()).collect();
+        let (k, z) = (if round == 0 { 1 } else { 2 }, 1);
+        assert_eq!(counts, [k, z], "equal payloads are one, whenever they were pushed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pushes_in_another_process_are_heard() {
+    let schema = new_schema();
+    let (one, other) = (open(&schema).await, open(&schema).await);
+    let mut wakeups = other.wakeups();
+    // Whether the other listens already is not to be seen from here.
+    for i in 0..100 {
+        wakeups.forget();
+        push(&one, vec![job("k", i)]).await;
+        if wakeups.wait(Duration::from_millis(200)).await {
+            return;
+        }
+    }
+    panic!("the other process heard nothing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broken_connection_is_replaced() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1";
+    session().await.execute(kill, &[&format!("seriatim {schema}")]).await.unwrap();
+    let mut errors = Vec::new();
+    while let Err(error) = store.now().await {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        errors.push(error);
+        assert!(errors.len() < 20, "{errors:?}");
+    }
+    push(&store, vec![job("k", 1)]).await;
+    store.close().await.unwrap();
+    assert_eq!(store.now().await.unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_server_that_can_only_be_read_is_read() {
+    let schema = new_schema();
+    open(&schema).await;
+    let mark = if url().contains('?') { '&' } else { '?' };
+    let read_only = format!("{}{mark}options=-c%20default_transaction_read_only=on", url());
+    let store = Postgres::connect_in(&read_only, &schema).await.unwrap();
+    assert!(store.queues().await.unwrap().is_empty());
+    let refused = store.push(Push { now: None, jobs: vec![job("k", 1)] }).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{refused}");
+}
+
+#[tokio::test]
+async fn errors_say_what_to_do_and_hold_no_password() {
+    let kind = |result: crate::Result<Postgres>| {
+        let error = result.map(drop).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+        error.kind()
+    };
+    let unreachable = Postgres::connect("postgres://me:hunter2@127.0.0.1:1/db").await;
+    assert_eq!(kind(unreachable), ErrorKind::Unavailable);
+    let unreadable = Postgres::connect("postgres://me:hunter2@host:hunter2/db").await;
+    assert_eq!(kind(unreadable), ErrorKind::Invalid);
+    let injected = Postgres::connect_in(&url(), "a; drop").await;
+    assert_eq!(kind(injected), ErrorKind::Invalid);
+    let empty = Postgres::connect_in(&url(), &new_schema()).await.unwrap();
+    let error = empty.queues().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("migrate"), "{error}");
+}
+
+#[tokio::test]
+async fn texts_that_postgresql_cannot_hold_are_kept_as_well_as_can_be() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    push(&store, vec![job("k", 1)]).await;
+    let turn = claim(&store, "q", 1).await.turns.remove(0);
+    let outcome = crate::Outcome::Retry { error: "a\0b".into(), retry_in: Some(Duration::ZERO) };
+    let settlement = crate::plan(&turn, &Queue::exclusive("q"), &outcome.into(), &|_| LEASE);
+    let settled = store.settle(Settle { now: None, turns: vec![settlement] }).await.unwrap();
+    assert!(settled[0].is_ok());
+    let job = store.job(turn.jobs[0].id).await.unwrap().unwrap();
+    assert_eq!(job.error.as_deref(), Some("a\u{FFFD}b"));
+}

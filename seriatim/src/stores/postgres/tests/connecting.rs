@@ -1,0 +1,255 @@
+//! How connections come about, break, and are shown.
+
+use std::time::Duration;
+
+use seriatim_testkit::{Authority, PostgresOptions};
+use tokio_postgres::NoTls;
+
+use super::*;
+use crate::contract::{JobQuery, JobState};
+
+#[tokio::test]
+async fn a_server_must_prove_its_name_where_the_url_asks_for_it() {
+    let (ours, strange) = (Authority::new().unwrap(), Authority::new().unwrap());
+    let certificate = Some(ours.server().unwrap());
+    let options = PostgresOptions { durable: false, certificate, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let url = |parameters: &str| format!("{}?{parameters}", server.url());
+    let verified = format!("sslmode=verify-full&sslrootcert={}", ours.roots());
+    for parameters in ["sslmode=require", "sslmode=prefer", verified.as_str(), ""] {
+        let store = Postgres::connect(&url(parameters)).await.unwrap();
+        let rows = store.pool.query(ENCRYPTED, &[]).await.unwrap();
+        assert!(rows[0].get::<_, bool>(0), "{parameters}");
+    }
+    let plain = Postgres::connect(&url("sslmode=disable")).await.unwrap();
+    assert!(!plain.pool.query(ENCRYPTED, &[]).await.unwrap()[0].get::<_, bool>(0));
+    let refused = [
+        format!("sslmode=verify-full&sslrootcert={}", strange.roots()),
+        // The machine's own authorities have not signed it.
+        "sslmode=verify-full".to_owned(),
+    ];
+    for parameters in refused {
+        let error = Postgres::connect(&url(&parameters)).await.map(drop).unwrap_err();
+        assert!(error.to_string().contains("certificate"), "{error}");
+    }
+    let other_name = url(&verified).replace("127.0.0.1", "localhost");
+    let error = Postgres::connect(&other_name).await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("certificate"), "{error}");
+}
+
+const ENCRYPTED: &str = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+
+#[tokio::test]
+async fn a_server_without_encryption_is_refused_where_the_url_asks_for_it() {
+    let mark = if url().contains('?') { '&' } else { '?' };
+    let error = Postgres::connect(&format!("{}{mark}sslmode=require", url())).await.map(drop);
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn wrong_parameters_are_named() {
+    let wrong = [
+        ("schema=A", "schema"),
+        ("connections=0", "connections"),
+        ("call_timeout=soon", "call_timeout"),
+        ("sslmode=verify-ca", "sslmode"),
+        ("sslmode=require&sslrootcert=ca.pem", "sslrootcert"),
+        ("sslmode=verify-full&sslrootcert=/nowhere", "sslrootcert"),
+        ("listen=somewhere", "listen"),
+        ("schema=%zz", "schema"),
+        ("hunter2=1", "store"),
+    ];
+    for (parameters, field) in wrong {
+        let url = format!("postgres://me:secret@127.0.0.1:1/db?{parameters}");
+        let error = Postgres::connect(&url).await.map(drop).unwrap_err();
+        assert_eq!((error.kind(), error.field()), (ErrorKind::Invalid, Some(field)), "{error}");
+        assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
+    }
+    // No waiting makes a server of this.
+    let error = Postgres::connect("postgres:///jobs").await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_in_the_words_of_the_server() {
+    let url = url();
+    let (server, _) = url.rsplit_once('/').unwrap();
+    let error = Postgres::connect(&format!("{server}/nowhere")).await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("database \"nowhere\" does not exist"), "{error}");
+}
+
+#[tokio::test]
+async fn wake_ups_leave_no_setting_in_sessions_that_pushes_share() {
+    let (schema, behind) = (new_schema(), url());
+    let (_, port) = behind.rsplit_once(':').unwrap();
+    let port = port.split('/').next().unwrap().parse().unwrap();
+    let pooler = seriatim_testkit::PgBouncer::start(port).unwrap();
+    let listener = open(&schema).await;
+    declare(&listener, Queue::parallel("mail")).await;
+    // Without `listen`, wake-ups go through the pooler too.
+    let pooled =
+        format!("postgres://postgres@127.0.0.1:{}/postgres?schema={schema}", pooler.port());
+    let pooled = Postgres::connect(&pooled).await.unwrap();
+    let mut wakeups = listener.wakeups();
+    while wakeups.wait(Duration::from_millis(200)).await {}
+    let jobs = vec![Job::new("mail", &1).unwrap()];
+    pooled.push(Push { now: None, jobs }).await.unwrap();
+    assert!(wakeups.wait(Duration::from_secs(10)).await, "the pooled store told nobody");
+    let source = "SELECT source FROM pg_settings WHERE name = 'synchronous_commit'";
+    let mut looked_at = Vec::new();
+    for _ in 0..8 {
+        let mut session = pooled.pool.lend().await.unwrap();
+        let client = session.client().unwrap();
+        // The transaction keeps it: the next look is into another.
+        client.batch_execute("BEGIN").await.unwrap();
+        let rows = client.query_typed(source, &[]).await.unwrap();
+        assert_ne!(rows[0].get::<_, String>(0), "session", "commits need no disk now");
+        looked_at.push(session);
+    }
+}
+
+#[tokio::test]
+async fn the_url_names_the_schema() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("here")).await;
+    let mark = if url().contains('?') { '&' } else { '?' };
+    let same = Postgres::connect(&format!("{}{mark}schema={schema}", url())).await.unwrap();
+    assert_eq!(same.queues().await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_takes_too_long_is_given_up() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("k", 1)]).await;
+    let mut client = session().await;
+    let holder = client.transaction().await.unwrap();
+    let lock = in_schema("SELECT FROM seriatim.lane FOR UPDATE", &schema);
+    holder.execute(&lock, &[]).await.unwrap();
+    let mark = if url().contains('?') { '&' } else { '?' };
+    let hasty = format!("{}{mark}schema={schema}&call_timeout=2s&connections=1", url());
+    let hasty = Postgres::connect(&hasty).await.unwrap();
+    let error = hasty.push(Push { now: None, jobs: vec![job("k", 2)] }).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("call_timeout"), "{error}");
+    // The connection that is still busy is nobody's any more.
+    hasty.queues().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wake_ups_come_back_after_their_connection_broke() {
+    let schema = new_schema();
+    let (one, other) = (open(&schema).await, open(&schema).await);
+    let mut wakeups = other.wakeups();
+    for round in 0..2 {
+        let mut heard = false;
+        for i in 0..100 {
+            wakeups.forget();
+            push(&one, vec![job("k", i)]).await;
+            heard = wakeups.wait(Duration::from_millis(200)).await;
+            if heard {
+                break;
+            }
+        }
+        assert!(heard, "round {round}");
+        wakeups.forget();
+        // Those that listen have no statement but that.
+        let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+            WHERE application_name = $1 AND (query LIKE 'LISTEN%' OR query LIKE 'NOTIFY%')";
+        let killed = session().await.query(kill, &[&format!("seriatim {schema}")]).await.unwrap();
+        assert!(!killed.is_empty(), "somebody listens");
+        // When it listens again, it says that something may have been missed.
+        assert!(wakeups.wait(Duration::from_secs(20)).await);
+    }
+}
+
+#[tokio::test]
+async fn what_the_schema_holds_is_written_down() {
+    let schema = new_schema();
+    open(&schema).await;
+    let (client, driver) = tokio_postgres::connect(&url(), NoTls).await.unwrap();
+    tokio::spawn(driver);
+    let columns = "SELECT c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) \
+        || CASE WHEN a.attnotnull THEN ' not null' ELSE '' END \
+        FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
+        WHERE c.relnamespace = $1::text::regnamespace AND c.relkind = 'r' \
+        ORDER BY c.relname COLLATE \"C\", a.attnum";
+    let indexes = "SELECT pg_get_indexdef(i.indexrelid) FROM pg_index i \
+        JOIN pg_class c ON c.oid = i.indexrelid WHERE c.relnamespace = $1::text::regnamespace \
+        AND c.relkind = 'i' ORDER BY c.relname COLLATE \"C\"";
+    let mut found = String::new();
+    for query in [columns, indexes] {
+        for row in client.query(query, &[&schema]).await.unwrap() {
+            let line = row.get::<_, String>(0).replace(&format!("{schema}."), "");
+            found.push_str(&line);
+            found.push('\n');
+        }
+    }
+    let written = include_str!("schema.txt");
+    assert!(
+        found == written,
+        "the schema has changed: released steps never do, so add a step to migrate.rs, and write this \
+         to tests/schema.txt:\n{found}"
+    );
+}
+
+fn word(state: JobState) -> &'static str {
+    match state {
+        JobState::Queued => "queued",
+        JobState::Running => "running",
+        JobState::Succeeded => "succeeded",
+        JobState::Dead => "dead",
+        JobState::Canceled => "canceled",
+    }
+}
+
+#[tokio::test]
+async fn people_see_with_sql_what_the_store_says() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    declare(&store, Queue::fifo("q")).await;
+    push(&store, vec![job("k", 1), job("k", 2), job("dead", 3)]).await;
+    let turns = claim(&store, "q", 2).await.turns;
+    let outcome = crate::Outcome::Bury { error: "no such order".into() };
+    let dead = turns.iter().find(|turn| turn.key.as_deref() == Some("dead")).unwrap();
+    let settlement = crate::plan(dead, &Queue::fifo("q"), &outcome.into(), &|_| LEASE);
+    store.settle(Settle { now: None, turns: vec![settlement] }).await.unwrap();
+
+    let client = session().await;
+    let rows = |sql: &str| {
+        let (client, sql) = (&client, in_schema(sql, &schema));
+        async move {
+            let rows = client.query(&sql, &[]).await.unwrap();
+            rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
+        }
+    };
+    let jobs = rows(
+        "SELECT concat_ws(' ', job_id, key, state, payload) FROM seriatim.jobs ORDER BY job_id",
+    );
+    let mut expected = Vec::new();
+    for state in [JobState::Queued, JobState::Dead] {
+        let (queue, order) = ("q".into(), crate::contract::JobOrder::Arrival);
+        let query = JobQuery { queue, state, key: None, order, after: None, rows_max: 10 };
+        for job in store.jobs(query).await.unwrap().rows {
+            let payload = String::from_utf8_lossy(job.payload.as_bytes()).into_owned();
+            let key = job.key.as_deref().unwrap_or_default();
+            expected.push(format!("{} {key} {} {payload}", job.id, word(job.state)));
+        }
+    }
+    expected.sort();
+    assert_eq!(jobs.await, expected);
+    assert_eq!(
+        rows("SELECT concat_ws(' ', key, state, jobs, node) FROM seriatim.lanes").await,
+        ["k claimed 2 n"]
+    );
+    assert_eq!(
+        rows("SELECT concat_ws(' ', key, error) FROM seriatim.morgue").await,
+        ["dead no such order"]
+    );
+    assert_eq!(
+        rows("SELECT concat_ws(' ', node, alive, lanes) FROM seriatim.nodes").await,
+        ["n t 1"]
+    );
+}

@@ -1,0 +1,216 @@
+//! How much a call reads: what it takes and a little more, however much else is in the tables, and
+//! whatever was known of them when its statements were planned.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use seriatim_testkit::PostgresOptions;
+use tokio_postgres::NoTls;
+
+use super::*;
+use crate::contract::{Beat, Cancel};
+use crate::{Mode, Outcome};
+
+/// Lanes in each call that is judged.
+const BATCH: usize = 100;
+/// Entries of one index that a call may read for each of them. A failure of two jobs
+/// meets 42 of their versions.
+const ENTRIES_EACH_MAX: i64 = 45;
+/// Of each queue: jobs that are scheduled, that have ended, that are behind one busy key; lanes that
+/// somebody else has claimed, and that wait. Each is more than a call may read.
+const SCHEDULED: usize = 5_000;
+const ENDED: usize = 5_000;
+const BEHIND: u32 = 5_000;
+const CLAIMED: usize = 5_000;
+const WAITING: usize = 2_500;
+const MODES: [Mode; 3] = [Mode::Parallel, Mode::Accumulate, Mode::Fifo];
+
+/// What the tables looked like when the statements were planned.
+#[derive(Clone, Copy, Debug)]
+enum Planned {
+    /// Empty, and analysed so; the plans are kept.
+    Empty,
+    /// Almost empty, and vacuumed so, after they had been full; the plans are kept.
+    Drained,
+    /// Full of what waits, and analysed while nothing was claimed.
+    Idle,
+}
+
+/// A store whose calls are watched: its one session is inside a transaction while they run.
+struct Watched {
+    store: Arc<Postgres>,
+    /// What read too much.
+    found: Mutex<Vec<String>>,
+}
+
+impl Watched {
+    /// Entries of indexes, and rows read one after another, by name.
+    async fn read(&self) -> HashMap<String, i64> {
+        let counted = "SELECT relname::text, pg_stat_get_xact_tuples_returned(oid) FROM pg_class \
+            WHERE relnamespace = 'seriatim'::regnamespace AND relkind IN ('i', 'r') \
+              AND relname ~ '^(lane|item|ended|alias)'";
+        let rows = self.store.pool.query(counted, &[]).await.unwrap();
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+    }
+
+    /// The answer of a call, after noting whether it read too much.
+    async fn call<T>(&self, name: &str, call: impl Future<Output = crate::Result<T>>) -> T {
+        self.store.pool.query("BEGIN", &[]).await.unwrap();
+        let before = self.read().await;
+        let answer = call.await.unwrap();
+        let after = self.read().await;
+        self.store.pool.query("COMMIT", &[]).await.unwrap();
+        let most = ENTRIES_EACH_MAX * BATCH as i64;
+        let read = |name: &String| after[name] - before.get(name).copied().unwrap_or_default();
+        let much: HashMap<_, _> =
+            after.keys().map(|name| (name, read(name))).filter(|(_, read)| *read > most).collect();
+        if !much.is_empty() {
+            self.found.lock().unwrap().push(format!("{name} read {much:?}"));
+        }
+        answer
+    }
+}
+
+fn name(mode: Mode) -> String {
+    mode.to_string()
+}
+
+/// Two jobs for each key where there are keys.
+fn jobs_of(mode: Mode, prefix: &str, lanes: usize) -> Vec<Job> {
+    let job = |i: usize, tag: u32| Job::new(name(mode), &tag).unwrap().key(format!("{prefix}{i}"));
+    match mode {
+        Mode::Parallel => (0..lanes).map(|i| Job::new(name(mode), &i).unwrap()).collect(),
+        _ => (0..lanes).flat_map(|i| [job(i, 1), job(i, 2)]).collect(),
+    }
+}
+
+async fn push_many(store: &Postgres, jobs: Vec<Job>) {
+    for batch in jobs.chunks(2_000) {
+        push(store, batch.to_vec()).await;
+    }
+}
+
+/// Everything that is judged, on lanes of one mode.
+async fn calls(watched: &Watched, mode: Mode, lanes: usize) {
+    let (store, queue) = (&watched.store, name(mode));
+    let of = |call: &str| format!("{call} in {queue}");
+    for prefix in ["new", "new", "w"] {
+        let request = Push { now: None, jobs: jobs_of(mode, prefix, lanes) };
+        watched.call(&of("a push"), store.push(request)).await;
+    }
+    let mut rounds = Vec::new();
+    for _ in 0..3 {
+        let claimed = watched.call(&of("a claim"), store.claim(claiming(&queue, lanes))).await;
+        rounds.push(claimed.turns);
+    }
+    let beat = |turn: &Turn| Beat {
+        lane: turn.lane,
+        token: turn.token,
+        progress: Some("1".into()),
+        extend: None,
+    };
+    let node = NodeInfo::new("n".into(), LEASE);
+    let request = Heartbeat { now: None, node, beats: rounds[0].iter().map(beat).collect() };
+    watched.call(&of("a heartbeat"), store.heartbeat(request)).await;
+    let jobs = rounds[2].iter().map(|turn| turn.jobs[0].id).collect();
+    watched.call(&of("a cancel"), store.cancel(Cancel { now: None, jobs })).await;
+    let retry = Outcome::Retry { error: "e".into(), retry_in: Some(LEASE) };
+    for (turns, outcome) in rounds.iter().zip([Outcome::Done, retry.clone(), retry]) {
+        let definition = Queue::new(&*queue, mode);
+        let plan = |turn| crate::plan(turn, &definition, &outcome.clone().into(), &|_| LEASE);
+        let request = Settle { now: None, turns: turns.iter().map(plan).collect() };
+        watched.call(&of("a settle"), store.settle(request)).await;
+    }
+}
+
+/// Much that is in nobody's way, oldest first: what is scheduled, what has ended, and what waits behind
+/// one busy key.
+async fn fill(store: &Postgres, mode: Mode) {
+    let later = jobs_of(mode, "later", SCHEDULED);
+    push_many(store, later.into_iter().map(|job| job.run_in(LEASE * 600)).collect()).await;
+    push_many(store, jobs_of(mode, "ended", ENDED)).await;
+    loop {
+        let turns = claim(store, &name(mode), ENDED).await.turns;
+        if turns.is_empty() {
+            break;
+        }
+        done(store, &turns).await;
+    }
+    if mode != Mode::Parallel {
+        let busy = |tag: u32| Job::new(name(mode), &tag).unwrap().key("busy");
+        push(store, vec![busy(0)]).await;
+        assert_eq!(claim(store, &name(mode), 1).await.turns.len(), 1);
+        push_many(store, (1..BEHIND).map(busy).collect()).await;
+    }
+}
+
+async fn little_is_read(planned: Planned) {
+    // A server of its own: other tests' transactions keep what was deleted in the indexes.
+    let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
+    let server = seriatim_testkit::Postgres::start_with(options).unwrap();
+    let other = open_at(&server.url()).await;
+    let (client, driver) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+    tokio::spawn(driver);
+    // What is known of the tables changes when this test says so, and at no other time.
+    let alone = ["lane", "item", "ended", "alias"]
+        .map(|t| format!("ALTER TABLE seriatim.{t} SET (autovacuum_enabled = false)"));
+    let analyze = "ANALYZE seriatim.lane, seriatim.item, seriatim.ended, seriatim.alias";
+    client.batch_execute(&alone.join(";")).await.unwrap();
+    for mode in MODES {
+        declare(&other, Queue::new(name(mode), mode).retain_completed(LEASE * 600)).await;
+    }
+    let store = open_at(&format!("{}?connections=1", server.url())).await;
+    let watched = Watched { store, found: Mutex::default() };
+    if !matches!(planned, Planned::Idle) {
+        for mode in MODES.iter().filter(|_| matches!(planned, Planned::Drained)) {
+            push_many(&other, jobs_of(*mode, "w", WAITING)).await;
+            // The last one stays, so that the tables keep their pages.
+            done(&other, &claim(&other, &name(*mode), WAITING - 1).await.turns).await;
+        }
+        client.batch_execute(&format!("VACUUM {analyze}")).await.unwrap();
+        for mode in MODES {
+            calls(&watched, mode, 1).await;
+        }
+    }
+    for mode in MODES {
+        fill(&other, mode).await;
+        push_many(&other, jobs_of(mode, "claimed", CLAIMED)).await;
+    }
+    if matches!(planned, Planned::Idle) {
+        client.batch_execute(analyze).await.unwrap();
+    }
+    for mode in MODES {
+        assert!(claim(&other, &name(mode), CLAIMED).await.turns.len() >= CLAIMED);
+        push_many(&other, jobs_of(mode, "w", WAITING)).await;
+        // The first to come by clears the index of what is gone.
+        claim(&other, &name(mode), 1).await;
+    }
+    for mode in MODES {
+        calls(&watched, mode, BATCH).await;
+    }
+    let found = watched.found.into_inner().unwrap();
+    assert!(found.is_empty(), "planned {planned:?}:\n{}", found.join("\n"));
+}
+
+async fn open_at(url: &str) -> Arc<Postgres> {
+    let store = Postgres::connect(url).await.unwrap();
+    store.migrate().await.unwrap();
+    let node = NodeInfo::new("n".into(), LEASE);
+    store.heartbeat(Heartbeat { now: None, node, beats: Vec::new() }).await.unwrap();
+    Arc::new(store)
+}
+
+#[tokio::test]
+async fn calls_read_little_when_they_were_planned_for_empty_tables() {
+    little_is_read(Planned::Empty).await;
+}
+
+#[tokio::test]
+async fn calls_read_little_when_they_were_planned_for_drained_tables() {
+    little_is_read(Planned::Drained).await;
+}
+
+#[tokio::test]
+async fn calls_read_little_when_nothing_was_claimed_as_they_were_planned() {
+    little_is_read(Planned::Idle).await;
+}

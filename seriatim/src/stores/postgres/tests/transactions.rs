@@ -1,0 +1,105 @@
+//! Pushes and settles in transactions of the user's own.
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+
+use super::*;
+use crate::contract::transaction::tests::{self as both, Database};
+use crate::contract::{Pushed, SharedStore};
+use crate::{Client, Context, Result};
+
+/// A schema of its own.
+#[derive(Clone)]
+struct Schema(String);
+
+impl Schema {
+    async fn new() -> Self {
+        let schema = Self(new_schema());
+        schema.open().await;
+        let written = format!("CREATE TABLE {}.written (number int)", schema.0);
+        session().await.batch_execute(&written).await.unwrap();
+        schema
+    }
+}
+
+#[async_trait]
+impl Database for Schema {
+    async fn open(&self) -> SharedStore {
+        open(&self.0).await
+    }
+
+    async fn push_in(
+        &self,
+        client: &Client,
+        jobs: Vec<Job>,
+        meanwhile: BoxFuture<'_, ()>,
+        commits: bool,
+    ) -> Vec<Pushed> {
+        let mut session = session().await;
+        let mut transaction = session.transaction().await.unwrap();
+        let pushed = client.push_in(&mut transaction, jobs).await.unwrap();
+        meanwhile.await;
+        match commits {
+            true => transaction.commit().await.unwrap(),
+            false => transaction.rollback().await.unwrap(),
+        }
+        pushed
+    }
+
+    async fn commit_with(
+        &self,
+        context: &Context,
+        numbers: &[i32],
+        meanwhile: BoxFuture<'_, ()>,
+    ) -> Result<()> {
+        let mut session = session().await;
+        let transaction = session.transaction().await.unwrap();
+        let insert = format!("INSERT INTO {}.written VALUES ($1)", self.0);
+        for number in numbers {
+            transaction.execute(&insert, &[number]).await.unwrap();
+        }
+        meanwhile.await;
+        context.commit_with(transaction).await
+    }
+
+    async fn written(&self) -> i64 {
+        let count = format!("SELECT count(*) FROM {}.written", self.0);
+        session().await.query_one(&count, &[]).await.unwrap().get(0)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_in_the_users_transaction_holds_or_vanishes_with_it() {
+    both::a_push_holds_or_vanishes(Schema::new().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handlers_writes_and_the_end_of_its_job_hold_together() {
+    both::writes_and_the_end_of_a_job_hold_together(Schema::new().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_whose_claim_was_taken_over_writes_nothing() {
+    both::whose_claim_was_taken_over_writes_nothing(Schema::new().await).await;
+}
+
+#[tokio::test]
+async fn a_transaction_at_another_isolation_level_is_refused() {
+    let schema = new_schema();
+    let store = open(&schema).await;
+    let client = Client::new(store.clone());
+    let mut session = session().await;
+    let level = tokio_postgres::IsolationLevel::RepeatableRead;
+    let mut transaction = session.build_transaction().isolation_level(level).start().await.unwrap();
+    let error = client.push_in(&mut transaction, vec![job("k", 1)]).await.unwrap_err();
+    assert!(error.to_string().contains("READ COMMITTED"), "{error}");
+}
+
+#[tokio::test]
+async fn a_transaction_of_another_database_is_refused() {
+    let client = Client::new(Arc::new(crate::Memory::new()));
+    let mut session = session().await;
+    let mut transaction = session.transaction().await.unwrap();
+    let error = client.push_in(&mut transaction, vec![job("k", 1)]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+}

@@ -1,0 +1,63 @@
+//! Pushes and settles in a transaction of the user's own.
+
+use async_trait::async_trait;
+
+use super::params::typed;
+use super::push::PushBatch;
+use super::settle::SettleBatch;
+use super::{Postgres, error, push, settle, wake};
+use crate::contract::{Push, Pushed, Settle, Settled, Store, Transaction};
+use crate::model::error::{Error, ErrorKind, Result};
+
+#[async_trait]
+impl Transaction for tokio_postgres::Transaction<'_> {
+    async fn push(&mut self, store: &dyn Store, request: Push) -> Result<Vec<Pushed>> {
+        let store = ours(store)?;
+        crate::contract::validate_push(&request)?;
+        if request.jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let batch = PushBatch::new(request.now, &request.jobs)?;
+        let text = store.pool.text(push::PUSH);
+        let rows = self.query_typed(&text, &typed(&batch.params())).await;
+        let rows = rows.map_err(|e| push::push_error(e, &request.jobs))?;
+        // Delivered when the transaction is committed, to this process too.
+        let notify = format!("NOTIFY {}", wake::channel(&store.pool.schema));
+        self.batch_execute(&notify).await.map_err(error::of_driver)?;
+        push::all_pushed(&rows)
+    }
+
+    async fn settle(&mut self, store: &dyn Store, request: Settle) -> Result<Vec<Settled>> {
+        let store = ours(store)?;
+        settle::check(&request.turns)?;
+        if request.turns.is_empty() {
+            return Ok(Vec::new());
+        }
+        let batch = SettleBatch::new(request.now, &request.turns);
+        let text = store.pool.text(settle::SETTLE);
+        let rows = self.query_typed(&text, &typed(&batch.params())).await;
+        let notify = format!("NOTIFY {}", wake::channel(&store.pool.schema));
+        let rows = rows.map_err(error::common)?;
+        self.batch_execute(&notify).await.map_err(error::of_driver)?;
+        settle::answers(&rows, &request.turns)
+    }
+
+    async fn commit(self, _: &dyn Store) -> Result<()> {
+        self.commit().await.map_err(error::of_driver)
+    }
+
+    async fn rollback(self) -> Result<()> {
+        self.rollback().await.map_err(error::of_driver)
+    }
+}
+
+/// The store that the engine or client has, if it is one of these.
+fn ours(store: &dyn Store) -> Result<&Postgres> {
+    store.native().and_then(|store| store.downcast_ref()).ok_or_else(|| {
+        let message = format!(
+            "a transaction of PostgreSQL goes with a store in PostgreSQL, and this one is {:?}",
+            store.capabilities().name
+        );
+        Error::new(ErrorKind::Unsupported, message)
+    })
+}

@@ -1,0 +1,277 @@
+//! What people and programs see.
+
+use std::sync::Arc;
+
+use tokio_postgres::Row;
+
+use super::Postgres;
+use super::convert::{JobKeys, column, count, job_id, kept, lane_id, micros, options, text, time};
+use super::error::no_queue;
+use super::push::MODES;
+use crate::contract::view::{
+    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
+    QueueStats, QueueView,
+};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, NodeId, Token};
+use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
+use crate::model::payload::Payload;
+use crate::model::queue::Queue;
+
+const NOW: &str = "SELECT seriatim.clock() AS now";
+const QUEUES: &str = "SELECT * FROM seriatim.queue ORDER BY name";
+const QUEUE: &str = "SELECT number FROM seriatim.queue WHERE name = $1";
+const JOB: &str = "SELECT v.* FROM seriatim.resolve($1, $2, $3) r \
+    JOIN seriatim.job_view v ON v.seq = r.o_seq";
+const STATS: &str = "SELECT q.name, q.mode, q.paused, coalesce($1, seriatim.clock()) AS now, \
+    l.lanes, l.claimed, l.retrying, \
+    seriatim.first_due(q.number) AS due, \
+    l.packed + (SELECT count(*) FROM seriatim.item i WHERE i.queue = q.number) AS jobs, \
+    (SELECT count(*) FROM seriatim.ended e WHERE e.queue = q.number AND e.state = 3) AS dead, \
+    t.processed, t.failed \
+    FROM seriatim.queue q \
+    CROSS JOIN LATERAL (SELECT count(*) AS lanes, count(*) FILTER (WHERE claimed) AS claimed, \
+      count(*) FILTER (WHERE payload IS NOT NULL) AS packed, \
+      count(*) FILTER (WHERE retry_count >= 0) AS retrying \
+      FROM seriatim.lane l WHERE l.queue = q.number AND l.number > 0) l \
+    CROSS JOIN LATERAL (SELECT coalesce(sum(processed), 0)::bigint AS processed, \
+      coalesce(sum(failed), 0)::bigint AS failed \
+      FROM seriatim.tally t WHERE t.queue = q.number) t \
+    ORDER BY q.name";
+
+/// A page of lanes in an order: behind ($4, $5), the place and number of the last one seen.
+macro_rules! lanes_by {
+    ($place:literal, $type:literal, $only:literal) => {
+        concat!(
+            "SELECT l.*, ", $place, "::text AS place, \
+             CASE WHEN l.payload IS NOT NULL THEN 1 ELSE \
+               (SELECT count(*) FROM seriatim.item i WHERE i.lane = l.number) END AS jobs, \
+             CASE WHEN q.mode = 1 AND l.payload IS NULL THEN (SELECT min(i.priority) FROM seriatim.item i \
+               WHERE i.lane = l.number) ELSE l.priority END AS urgency \
+             FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue \
+             WHERE l.queue = $1 AND l.number > 0 AND ($2::text IS NULL OR l.key = $2) AND (NOT $3 OR l.claimed) AND ",
+            $only,
+            " AND ($5::bigint IS NULL OR (", $place, ", l.number) > ($4::text::", $type, ", $5)) \
+             ORDER BY ", $place, ", l.number LIMIT $6"
+        )
+    };
+}
+
+const LANES_BY_AGE: &str = lanes_by!("1", "int", "true");
+const LANES_BY_KEY: &str = lanes_by!("coalesce(l.key, '')", "text", "true");
+const LANES_BY_DUE: &str = lanes_by!("l.due", "bigint", "true");
+const LANES_BY_RETRIES: &str = lanes_by!("(-l.retry_count)", "int", "l.retry_count >= 0");
+
+/// A page of jobs in an order, likewise; up to the one by which there are $7 bytes of payload.
+macro_rules! jobs_by {
+    ($place:literal, $type:literal) => {
+        concat!(
+            "SELECT * FROM (SELECT p.*, count(*) OVER () AS found, \
+               coalesce(sum(octet_length(p.payload)) OVER (ORDER BY p.sorted, p.seq \
+                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before \
+             FROM (SELECT v.*, ",
+            $place,
+            "::text AS place, ",
+            $place,
+            " AS sorted FROM seriatim.job_view v \
+             WHERE v.queue = $1 AND v.state = ANY ($2) AND ($3::text IS NULL OR v.key = $3) \
+             AND ($5::bigint IS NULL OR (",
+            $place,
+            ", v.seq) > ($4::text::",
+            $type,
+            ", $5)) \
+             ORDER BY ",
+            $place,
+            ", v.seq LIMIT $6) p) w WHERE w.bytes_before < $7 ORDER BY w.sorted, w.seq"
+        )
+    };
+}
+
+const JOBS_BY_ARRIVAL: &str = jobs_by!("1", "int");
+const JOBS_BY_KEY: &str = jobs_by!("coalesce(v.key, '')", "text");
+const JOBS_BY_UPDATE: &str = jobs_by!("coalesce(-v.finished_at, 0)", "bigint");
+
+impl Postgres {
+    pub(super) async fn server_time(&self) -> Result<Timestamp> {
+        let row = self.pool.query_one(NOW, &[]).await?;
+        Ok(Timestamp::from_micros(column(&row, "now")?))
+    }
+
+    pub(super) async fn queue_views(&self) -> Result<Vec<QueueView>> {
+        self.pool.query(QUEUES, &[]).await?.iter().map(queue_view).collect()
+    }
+
+    pub(super) async fn queue_stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        self.pool.query(STATS, &[&now.map(micros)]).await?.iter().map(stats).collect()
+    }
+
+    async fn queue_number(&self, name: &str) -> Result<i32> {
+        let rows = self.pool.query(QUEUE, &[&kept(name)]).await?;
+        column(rows.first().ok_or_else(|| no_queue(name))?, "number")
+    }
+
+    pub(super) async fn lane_page(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+        let queue = self.queue_number(&query.queue).await?;
+        let sql = match query.order {
+            LaneOrder::Age => LANES_BY_AGE,
+            LaneOrder::Key => LANES_BY_KEY,
+            LaneOrder::Due => LANES_BY_DUE,
+            LaneOrder::RetryCount => LANES_BY_RETRIES,
+        };
+        let (place, last) = cursor(query.after.as_deref())?;
+        let key = query.key.as_deref().map(kept);
+        let most = count(query.rows_max.max(1), PAGE_ROWS_MAX);
+        let params: super::pool::Params<'_> =
+            &[&queue, &key, &query.claimed, &place, &last, &(i64::from(most) + 1)];
+        let rows = self.pool.query(sql, params).await?;
+        page(&rows, most, rows.len(), "number", lane_view)
+    }
+
+    pub(super) async fn job_page(&self, query: JobQuery) -> Result<Page<JobView>> {
+        let queue = self.queue_number(&query.queue).await?;
+        let sql = match query.order {
+            JobOrder::Arrival => JOBS_BY_ARRIVAL,
+            JobOrder::Key => JOBS_BY_KEY,
+            JobOrder::UpdatedAt => JOBS_BY_UPDATE,
+        };
+        let states: &[i16] = match query.state {
+            JobState::Queued | JobState::Running => &[0, 1],
+            JobState::Succeeded => &[2],
+            JobState::Dead => &[3],
+            JobState::Canceled => &[4],
+        };
+        let (place, last) = cursor(query.after.as_deref())?;
+        let key = query.key.as_deref().map(kept);
+        let most = count(query.rows_max.max(1), PAGE_ROWS_MAX);
+        let (limit, bytes_max) = (i64::from(most) + 1, PAGE_BYTES_MAX as i64);
+        let params: super::pool::Params<'_> =
+            &[&queue, &states, &key, &place, &last, &limit, &bytes_max];
+        let rows = self.pool.query(sql, params).await?;
+        let found = rows.first().map_or(Ok(0), |row| column::<i64>(row, "found"))?;
+        page(&rows, most, found as usize, "seq", job_view)
+    }
+
+    pub(super) async fn read_job(&self, id: JobId) -> Result<Option<JobView>> {
+        let keys: JobKeys = std::iter::once(id).collect();
+        let rows = self.pool.query(JOB, &[&keys.seq, &keys.queue, &keys.millis]).await?;
+        // The id of a job that became one with another shows that one's state.
+        rows.first().map(|row| Ok(JobView { id, ..job_view(row)? })).transpose()
+    }
+}
+
+/// Where a page begins: `number:place` of the last row of the page before.
+fn cursor(after: Option<&str>) -> Result<(Option<&str>, Option<i64>)> {
+    let wrong = || Error::invalid("after", "a page begins where `next` of the page before says");
+    let Some(after) = after else {
+        return Ok((None, None));
+    };
+    let (number, place) = after.split_once(':').ok_or_else(wrong)?;
+    Ok((Some(place), Some(number.parse().map_err(|_| wrong())?)))
+}
+
+/// `found` is how many rows there are, perhaps more than came.
+fn page<T>(
+    rows: &[Row],
+    most: i32,
+    found: usize,
+    number: &str,
+    view: fn(&Row) -> Result<T>,
+) -> Result<Page<T>> {
+    let shown = &rows[..rows.len().min(most as usize)];
+    let next = match shown.last().filter(|_| found > shown.len()) {
+        Some(last) => {
+            Some(format!("{}:{}", column::<i64>(last, number)?, column::<&str>(last, "place")?))
+        }
+        None => None,
+    };
+    Ok(Page { rows: shown.iter().map(view).collect::<Result<_>>()?, next })
+}
+
+fn queue_view(row: &Row) -> Result<QueueView> {
+    let wrong =
+        |e| Error::new(ErrorKind::Corrupt, "a queue's definition cannot be read").because(e);
+    let queue: Queue = serde_json::from_str(column(row, "definition")?).map_err(wrong)?;
+    Ok(QueueView {
+        number: column::<i32>(row, "number")? as u32,
+        queue,
+        declared: column(row, "declared")?,
+        paused: column(row, "paused")?,
+    })
+}
+
+fn stats(row: &Row) -> Result<QueueStats> {
+    let number = |name| column::<i64>(row, name).map(|n| n as u64);
+    let now = Timestamp::from_micros(column(row, "now")?);
+    Ok(QueueStats {
+        queue: Arc::from(column::<&str>(row, "name")?),
+        mode: MODES.get(column::<i16>(row, "mode")? as usize).copied(),
+        paused: column(row, "paused")?,
+        lanes: number("lanes")?,
+        jobs: number("jobs")?,
+        claimed: number("claimed")?,
+        retrying: number("retrying")?,
+        dead: number("dead")?,
+        processed: number("processed")?,
+        failed: number("failed")?,
+        lag: time(row, "due")?.map(|due| now.since(due)).unwrap_or_default(),
+    })
+}
+
+fn lane_view(row: &Row) -> Result<LaneView> {
+    let claimed: bool = column(row, "claimed")?;
+    let token: i64 = column(row, "token")?;
+    let state = match (claimed, column(row, "paused")?, column(row, "held")?) {
+        (true, _, _) => LaneState::Claimed,
+        (_, true, _) => LaneState::Paused,
+        (_, _, true) => LaneState::Held,
+        _ => LaneState::Waiting,
+    };
+    Ok(LaneView {
+        lane: lane_id(column(row, "queue")?, column(row, "number")?),
+        key: text(row, "key")?,
+        state,
+        due: time(row, "due")?,
+        priority: column::<i16>(row, "urgency")? as u16,
+        jobs: column::<i64>(row, "jobs")? as u64,
+        retry_count: column(row, "retry_count")?,
+        crashes: column::<i32>(row, "crashes")? as u32,
+        error: text(row, "error")?,
+        token: claimed.then_some(Token(token)),
+        node: text(row, "holder")?.map(NodeId),
+        claimed_at: time(row, "claimed_at")?,
+        progress: text(row, "progress")?,
+    })
+}
+
+fn job_view(row: &Row) -> Result<JobView> {
+    let state = match column::<i16>(row, "state")? {
+        0 => JobState::Queued,
+        1 => JobState::Running,
+        2 => JobState::Succeeded,
+        3 => JobState::Dead,
+        _ => JobState::Canceled,
+    };
+    Ok(JobView {
+        id: job_id(column(row, "created_at")?, column(row, "queue")?, column(row, "seq")?),
+        queue: Arc::from(column::<&str>(row, "name")?),
+        key: text(row, "key")?,
+        task: text(row, "task")?,
+        state,
+        payload: Payload::from_bytes(column::<Vec<u8>>(row, "payload")?),
+        score: column(row, "score")?,
+        priority: column::<i16>(row, "priority")? as u16,
+        run_at: Timestamp::from_micros(column(row, "run_at")?),
+        attempt: column::<i32>(row, "attempt")? as u32,
+        retry_count: column(row, "retry_count")?,
+        crashes: column::<i32>(row, "crashes")? as u32,
+        error: text(row, "error")?,
+        cancel_requested: column(row, "flagged")?,
+        created_at: Timestamp::from_micros(column(row, "created_at")?),
+        started_at: time(row, "started_at")?,
+        finished_at: time(row, "finished_at")?,
+        heartbeat_at: time(row, "heartbeat_at")?,
+        progress: text(row, "progress")?,
+        options: options(row)?,
+    })
+}

@@ -1,0 +1,262 @@
+//! Claiming lanes.
+
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+
+use super::Redis;
+use super::link::{Args, CLAIM, TURN};
+use super::push::ATTEMPTS;
+use super::queues::{Known, changing};
+use super::reply::{Fields, Shard};
+use crate::contract::request::{Claim, Claimed, Lease};
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::limits::{
+    CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
+};
+use crate::model::turn::Turn;
+use crate::stores::state::undeclared;
+
+impl Redis {
+    pub(super) async fn do_claim(&self, request: Claim) -> Result<Claimed> {
+        // In a cluster the registry may lie on another server than the lanes. A node that is declared dead between
+        // this look and the claim loses what it took as soon as its ttl has passed.
+        if self.link.is_cluster() {
+            self.check_node(&request.node).await?;
+        }
+        let mut known = self.existing(&request.queue).await?;
+        for _ in 0..ATTEMPTS {
+            let refused = request.declared && !known.declared;
+            if !refused {
+                known.queue.check_lease(request.lease.ttl())?;
+                let mut tally = self.claim_as_known(&known, &request).await?;
+                if !tally.stale {
+                    return Ok(tally.claimed);
+                }
+                if let Some(turn) = tally.claimed.turns.first() {
+                    tally.claimed.next_due = Some(turn.claimed_at);
+                    return Ok(tally.claimed);
+                }
+            }
+            // It may have another definition than this process knows, or more shards, or some of these have
+            // not heard of it. In a store that was wiped it is gone.
+            known = self.current(&request.queue).await?;
+            if refused && !known.declared {
+                return Err(undeclared(&request.queue));
+            }
+            self.adopt(&known).await?;
+        }
+        Err(changing(&request.queue))
+    }
+
+    async fn claim_as_known(&self, known: &Known, request: &Claim) -> Result<Tally> {
+        let mut tally = Tally {
+            seen: Seen { version: known.version, lease_max: known.queue.lease_max },
+            stale: false,
+            left: Share {
+                lanes: request.lanes_max.min(CLAIM_LANES_MAX),
+                crashed: request.crashed_max.min(CLAIM_LANES_MAX),
+                bytes: request.bytes_max,
+            },
+            claimed: Claimed::default(),
+        };
+        let (own, others) = self.shards_of_claim(known, request);
+        self.claim_among(&own, request, &mut tally).await?;
+        if tally.claimed.turns.is_empty() {
+            // What others do not take, this node takes.
+            let due = tally.claimed.next_due;
+            self.claim_among(&others, request, &mut tally).await?;
+            tally.claimed.next_due = due.into_iter().chain(tally.claimed.next_due).min();
+        } else if let (false, Some(turn)) = (others.is_empty(), tally.claimed.turns.first()) {
+            // The others' shards were not looked at.
+            tally.claimed.next_due = Some(turn.claimed_at);
+        }
+        Ok(tally)
+    }
+
+    /// First each shard for an equal part of what is wanted, all at once; then one after the other
+    /// for what is still wanted, if there is more.
+    async fn claim_among(
+        &self,
+        shards: &[Shard],
+        request: &Claim,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let count = shards.len().max(1);
+        let part = tally.left.part(count);
+        if count > 1 && part.lanes > 0 {
+            let claims =
+                shards.iter().map(|shard| self.claim_in(*shard, request, tally.seen, part));
+            // A shard may have had more than its part would hold.
+            let whole = part.bytes.is_none() && (part.crashed > 0 || tally.left.crashed == 0);
+            for got in try_join_all(claims).await? {
+                tally.add(got);
+            }
+            let nothing = tally.claimed.turns.is_empty();
+            if tally.left.lanes == 0 || tally.is_idle() && whole || nothing && whole {
+                return Ok(());
+            }
+        }
+        tally.claimed.next_due = None;
+        for shard in shards {
+            let got = self.claim_in(*shard, request, tally.seen, tally.left).await?;
+            tally.add(got);
+        }
+        Ok(())
+    }
+
+    /// The shards that this node prefers, and the others: each part in turn, so that none starves
+    /// behind a full one. Which node prefers a shard follows from who lives, and is never needed
+    /// for safety.
+    fn shards_of_claim(&self, known: &Known, request: &Claim) -> (Vec<Shard>, Vec<Shard>) {
+        let wanted = |shard: &Shard| request.shard.is_none_or(|only| shard.shard == only);
+        let mut shards: Vec<Shard> = known.open_shards().filter(wanted).collect();
+        let first = self.rotate() as usize % shards.len().max(1);
+        shards.rotate_left(first);
+        if shards.len() < 2 {
+            return (shards, Vec::new());
+        }
+        self.fleet.split(&request.node, shards)
+    }
+
+    async fn claim_in(
+        &self,
+        shard: Shard,
+        request: &Claim,
+        seen: Seen,
+        share: Share,
+    ) -> Result<(Claimed, Option<i64>)> {
+        let mut args = Args::at(request.now);
+        args.text(&request.node.0);
+        args.text(match request.lease {
+            Lease::Node { .. } => "node",
+            Lease::Own { .. } => "own",
+        });
+        args.micros(request.lease.ttl()).int(share.lanes as i64).int(share.crashed as i64);
+        args.int(PROMOTE_LANES_MAX as i64).int(TURN_JOBS_MAX as i64).int(TURN_BYTES_MAX as i64);
+        args.int(request.ticket);
+        let alive = (!self.link.is_cluster()).then(|| self.global("alive"));
+        args.flag(alive.is_some()).int(seen.version).micros(seen.lease_max);
+        args.text(&share.bytes.map(|bytes| bytes.to_string()).unwrap_or_default());
+        routes(&mut args, request);
+        let key = self.key(shard, "");
+        // A token that a failover forgets would leave the one before it in force.
+        let answer = self.link.run_durably(&CLAIM, &key, alive.as_deref(), &args).await?;
+        if answer == redis::Value::Int(0) {
+            return Err(node_gone(&request.node));
+        }
+        let mut answer = Fields::of(answer)?;
+        if answer.is_empty() {
+            return Ok((Claimed::default(), None));
+        }
+        let (now, turns, next_due) = (answer.time()?, answer.list()?, answer.opt_time()?);
+        let (token, version, dangling) = (Token(answer.int()?), answer.int()?, answer.int()?);
+        let cut = answer.int()? == 1;
+        if dangling > 0 {
+            let (queue, shard) = (&*request.queue, shard.shard);
+            tracing::error!(
+                queue,
+                shard,
+                dangling,
+                "an index named lanes that are not there: they were taken out"
+            );
+        }
+        let turns = turns.claimed(shard, &request.queue, now, token)?;
+        Ok((Claimed { turns, next_due, cut }, Some(version)))
+    }
+
+    /// A node that never beat or was declared dead may not hold anything.
+    async fn check_node(&self, node: &NodeId) -> Result<()> {
+        let mut cmd = redis::cmd("ZSCORE");
+        cmd.arg(self.global("alive")).arg(&*node.0);
+        match self.link.query(&cmd).await? {
+            redis::Value::Nil => Err(node_gone(node)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) async fn read_turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        let Some(known) = self.numbered(lane.queue).await? else { return Ok(None) };
+        let shard = Shard::of_lane(lane);
+        let mut args = Args::default();
+        args.int(lane.number).int(token.0);
+        let answer = self.link.run(&TURN, &self.key(shard, ""), &args).await?;
+        match answer {
+            redis::Value::Nil => Ok(None),
+            turn => Fields::of(turn)?.turn(shard, &known.name).map(Some),
+        }
+    }
+}
+
+/// Of a definition, as far as this process knows it.
+#[derive(Clone, Copy)]
+struct Seen {
+    version: i64,
+    lease_max: Duration,
+}
+
+/// What a claim has got so far, and may still get.
+struct Tally {
+    seen: Seen,
+    /// Whether a shard has another, or has not heard of the queue.
+    stale: bool,
+    left: Share,
+    claimed: Claimed,
+}
+
+/// What one shard, or all together, may hand over.
+#[derive(Clone, Copy)]
+struct Share {
+    lanes: usize,
+    crashed: usize,
+    bytes: Option<usize>,
+}
+
+impl Share {
+    fn part(self, of: usize) -> Self {
+        let bytes = self.bytes.map(|bytes| bytes / of);
+        Self { lanes: self.lanes / of, crashed: self.crashed / of, bytes }
+    }
+
+    fn take(&mut self, turns: &[Turn]) {
+        let crashed = turns.iter().filter(|turn| turn.crashes > 0).count();
+        self.lanes = self.lanes.saturating_sub(turns.len());
+        self.crashed = self.crashed.saturating_sub(crashed);
+        let jobs = turns.iter().flat_map(|turn| &turn.jobs);
+        let bytes: usize = jobs.map(|job| job.payload.as_bytes().len() + CLAIM_JOB_BYTES).sum();
+        self.bytes = self.bytes.map(|left| left.saturating_sub(bytes));
+    }
+}
+
+impl Tally {
+    fn add(&mut self, (got, version): (Claimed, Option<i64>)) {
+        self.stale |= version != Some(self.seen.version);
+        self.left.take(&got.turns);
+        self.claimed.cut |= got.cut;
+        self.claimed.turns.extend(got.turns);
+        let due = self.claimed.next_due;
+        self.claimed.next_due = due.into_iter().chain(got.next_due).min();
+    }
+
+    /// Whether nothing more is due.
+    fn is_idle(&self) -> bool {
+        let now = self.claimed.turns.iter().map(|turn| turn.claimed_at).max();
+        self.claimed.next_due.is_none_or(|due| now.is_some_and(|now| due > now))
+    }
+}
+
+pub(super) fn node_gone(node: &NodeId) -> Error {
+    let message = format!("node {node} has not registered or was declared dead: take a new id");
+    Error::new(ErrorKind::NodeGone, message)
+}
+
+/// What the caller may take besides what is bound to nobody: node, NUL, group.
+fn routes(args: &mut Args, request: &Claim) {
+    let name = request.node_name.as_deref();
+    args.0.extend(name.map(|name| format!("{name}\0").into_bytes()));
+    for group in &request.groups {
+        args.text(&format!("\0{group}"));
+        args.0.extend(name.map(|name| format!("{name}\0{group}").into_bytes()));
+    }
+}

@@ -1,0 +1,127 @@
+//! Compact records: fresh jobs, and lanes of one of them, each as one value. `compact.lua` says what is in it.
+
+use std::sync::Arc;
+
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::id::Token;
+use crate::model::payload::Payload;
+use crate::model::turn::{Turn, TurnJob};
+
+use super::reply::{LANE_BYTES, Shard, corrupt, lane_number, score_of_order};
+
+/// What a claim says of such a turn besides records.
+#[derive(Clone, Copy)]
+pub(super) struct Compact<'a> {
+    pub shard: Shard,
+    pub queue: &'a Arc<str>,
+    pub token: Token,
+    pub now: Timestamp,
+}
+
+/// How a turn begins, by its first value.
+pub(super) enum Begin {
+    /// The number of a lane, whose record follows.
+    Lane(i64),
+    /// The record of the turn's one job.
+    Job,
+    /// How many records of jobs follow.
+    Jobs(usize),
+}
+
+impl Begin {
+    pub(super) fn of(bytes: &[u8]) -> Result<Self> {
+        match bytes {
+            lane if lane.len() == LANE_BYTES => lane_number(lane).map(Self::Lane),
+            [b'J', ..] => Ok(Self::Job),
+            [b'M', count @ ..] => Ok(Self::Jobs(Reader(count).number(4)? as usize)),
+            _ => Err(corrupt()),
+        }
+    }
+}
+
+/// The turn of a lane with a compact record.
+pub(super) fn turn(claim: Compact<'_>, lane: i64, record: &[u8]) -> Result<Turn> {
+    let mut rest = Reader(record);
+    rest.take(1)?;
+    let (key, job) = read_job(claim.shard, lane, rest)?;
+    Ok(claim.turn(lane, key, vec![job]))
+}
+
+/// The turn of a listed lane, of jobs in no order.
+pub(super) fn listed_turn(
+    claim: Compact<'_>,
+    records: impl IntoIterator<Item = Result<Vec<u8>>>,
+) -> Result<Turn> {
+    let (mut lane, mut key, mut jobs) = (0, None, Vec::new());
+    for record in records {
+        let record = record?;
+        let mut rest = Reader(&record);
+        rest.take(1)?;
+        lane = rest.number(LANE_BYTES)? as i64;
+        let seq = rest.number(LANE_BYTES)? as i64;
+        let (of_job, job) = read_job(claim.shard, seq, rest)?;
+        key = of_job;
+        jobs.push(job);
+    }
+    jobs.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.id.seq().cmp(&b.id.seq())));
+    Ok(claim.turn(lane, key, jobs))
+}
+
+impl Compact<'_> {
+    fn turn(self, lane: i64, key: Option<Arc<str>>, jobs: Vec<TurnJob>) -> Turn {
+        Turn {
+            lane: self.shard.lane(lane),
+            queue: self.queue.clone(),
+            key,
+            token: self.token,
+            retry_count: -1,
+            crashes: 0,
+            error: None,
+            claimed_at: self.now,
+            jobs,
+        }
+    }
+}
+
+/// A job and its key, from where its record says when it was accepted.
+fn read_job(shard: Shard, seq: i64, mut rest: Reader) -> Result<(Option<Arc<str>>, TurnJob)> {
+    let (created, run_at) = (rest.number(7)?, rest.number(7)?);
+    let (priority, score) = (rest.number(2)?, rest.number(8)?);
+    let lengths = [rest.number(2)?, rest.number(2)?, rest.number(1)?, rest.number(4)?];
+    let [key, task, _digest, options] = lengths.map(|length| rest.take(length as usize));
+    let job = TurnJob {
+        id: shard.job(seq, created as i64),
+        task: name(task?)?,
+        score: score_of_order(score),
+        priority: priority as u16,
+        run_at: Timestamp::from_micros(run_at as i64),
+        attempt: 1,
+        options: match options? {
+            [] => None,
+            text => Some(serde_json::from_slice(text).map_err(|e| corrupt().because(e))?),
+        },
+        payload: Payload::from_bytes(rest.0.to_vec()),
+    };
+    Ok((name(key?)?, job))
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or_else(corrupt)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn number(&mut self, bytes: usize) -> Result<u64> {
+        let taken = self.take(bytes)?;
+        Ok(taken.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+}
+
+fn name(bytes: &[u8]) -> Result<Option<Arc<str>>> {
+    let text = std::str::from_utf8(bytes).map_err(|_| corrupt())?;
+    Ok((!text.is_empty()).then(|| text.into()))
+}

@@ -1,0 +1,153 @@
+//! What the server's settings would lose, said when the store is opened.
+
+use redis::Value;
+
+use super::address::Options;
+use super::link::translate;
+use super::wire::Wire;
+use crate::model::error::{Error, ErrorKind, Result};
+
+/// Oldest server with all the commands that the scripts use.
+const VERSION_MIN: (u32, u32) = (6, 2);
+/// Oldest server with `WAITAOF`.
+const VERSION_OF_WAITAOF: (u32, u32) = (7, 2);
+
+/// What a server says of itself.
+struct Server {
+    info: String,
+    /// `appendfsync`, where the server tells (managed ones may not).
+    fsync: Option<String>,
+}
+
+/// Refuses servers that lack commands, and tells of those that may forget jobs.
+pub(super) async fn check(wire: &Wire, options: &Options) -> Result<()> {
+    let mut warnings = Vec::new();
+    let fsync = fsync_of(wire).await;
+    for info in infos(wire).await? {
+        let server = Server { info, fsync: fsync.clone() };
+        server.check(wire, options)?;
+        warnings.extend(server.warnings());
+    }
+    warnings.sort_unstable();
+    warnings.dedup();
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(())
+}
+
+/// What each server says; of a cluster, each master.
+async fn infos(wire: &Wire) -> Result<Vec<String>> {
+    let mut cmd = redis::cmd("INFO");
+    let mut texts = Vec::new();
+    collect(wire.send(cmd.arg("everything")).await.map_err(translate)?, &mut texts);
+    texts.retain(|text| text.contains("redis_version:"));
+    Ok(texts)
+}
+
+async fn fsync_of(wire: &Wire) -> Option<String> {
+    let mut cmd = redis::cmd("CONFIG");
+    let mut texts = Vec::new();
+    collect(wire.send(cmd.arg("GET").arg("appendfsync")).await.ok()?, &mut texts);
+    let at = texts.iter().position(|text| text == "appendfsync")?;
+    texts.get(at + 1).cloned()
+}
+
+/// The texts in an answer, however it is nested.
+fn collect(value: Value, texts: &mut Vec<String>) {
+    match value {
+        Value::BulkString(bytes) => texts.push(String::from_utf8_lossy(&bytes).into_owned()),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => texts.push(text),
+        Value::Array(list) => list.into_iter().for_each(|value| collect(value, texts)),
+        Value::Map(pairs) => pairs.into_iter().for_each(|(name, value)| {
+            collect(name, texts);
+            collect(value, texts);
+        }),
+        _ => {}
+    }
+}
+
+impl Server {
+    fn field(&self, name: &str) -> &str {
+        let of_line = |line: &'_ str| -> Option<usize> {
+            line.strip_prefix(name)?.strip_prefix(':').map(str::len)
+        };
+        let line = self.info.lines().find_map(|line| Some((line, of_line(line)?)));
+        line.map_or("", |(line, length)| &line[line.len() - length..])
+    }
+
+    fn check(&self, wire: &Wire, options: &Options) -> Result<()> {
+        let version = self.field("redis_version");
+        let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
+        let known = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+        if known < VERSION_MIN {
+            let (major, minor) = VERSION_MIN;
+            return unsupported(format!(
+                "the server is Redis {version}; at least {major}.{minor} is needed"
+            ));
+        }
+        if options.wait_fsync && known < VERSION_OF_WAITAOF {
+            let (major, minor) = VERSION_OF_WAITAOF;
+            return unsupported(format!(
+                "wait_fsync needs Redis {major}.{minor}, and the server is Redis {version}: set \
+                 appendfsync always there instead"
+            ));
+        }
+        if self.field("redis_mode") == "cluster" && !wire.is_cluster() {
+            return unsupported(
+                "this Redis is a cluster: name it as redis-cluster://HOST:PORT,HOST:PORT".into(),
+            );
+        }
+        Ok(())
+    }
+
+    /// What can be lost by the server's settings, each as a sentence that says what to do.
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let policy = self.field("maxmemory_policy");
+        if self.field("maxmemory") != "0" && policy.starts_with("allkeys") {
+            warnings.push(format!(
+                "this Redis deletes jobs when its memory is full (maxmemory-policy {policy}): set \
+                 maxmemory-policy noeviction"
+            ));
+        }
+        if self.field("aof_enabled") != "1" {
+            warnings.push(
+                "this Redis keeps no append-only file: a crash or restart loses every job since \
+                 its last snapshot, and finished ones run again; set appendonly yes"
+                    .into(),
+            );
+        } else if self.fsync.as_deref() == Some("no") {
+            warnings.push(
+                "this Redis leaves syncing to the system (appendfsync no): a crash of the machine \
+                 loses about the last 30 seconds; set appendfsync everysec or always"
+                    .into(),
+            );
+        }
+        warnings
+    }
+}
+
+fn unsupported(message: String) -> Result<()> {
+    Err(Error::new(ErrorKind::Unsupported, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Server;
+
+    fn warnings(info: &str, fsync: &str) -> Vec<String> {
+        Server { info: info.into(), fsync: Some(fsync.into()) }.warnings()
+    }
+
+    #[test]
+    fn what_a_server_would_lose_is_said() {
+        let safe = "aof_enabled:1\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n";
+        assert_eq!(warnings(safe, "everysec"), Vec::<String>::new());
+        assert_eq!(warnings(safe, "always"), Vec::<String>::new());
+        assert!(warnings(safe, "no")[0].contains("appendfsync everysec"));
+        let forgetful = "aof_enabled:0\r\nmaxmemory:99\r\nmaxmemory_policy:allkeys-lru\r\n";
+        let said = warnings(forgetful, "everysec").join("\n");
+        assert!(said.contains("appendonly yes") && said.contains("noeviction"), "{said}");
+    }
+}

@@ -1,0 +1,59 @@
+//! Which shards of a queue a node prefers: a hint that keeps a shard's work on one node.
+
+use std::sync::{PoisonError, RwLock};
+
+use super::reply::Shard;
+use crate::model::id::NodeId;
+
+/// The nodes that live, as the last heartbeat of this process was told.
+#[derive(Default)]
+pub(super) struct Fleet(RwLock<Vec<NodeId>>);
+
+impl Fleet {
+    pub(super) fn set(&self, nodes: Vec<NodeId>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = nodes;
+    }
+
+    /// The shards that the node prefers and those that others do (rendezvous hashing: when a node
+    /// joins or leaves, only its shards move). All of them, while nothing is known of the node.
+    pub(super) fn split(&self, node: &NodeId, shards: Vec<Shard>) -> (Vec<Shard>, Vec<Shard>) {
+        let nodes = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if !nodes.contains(node) {
+            return (shards, Vec::new());
+        }
+        let prefers =
+            |shard: &Shard| nodes.iter().max_by_key(|other| rank(other, *shard)) == Some(node);
+        shards.into_iter().partition(prefers)
+    }
+}
+
+fn rank(node: &NodeId, shard: Shard) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(node.0.as_bytes()).update(&shard.queue.to_be_bytes());
+    *hasher.update(&shard.shard.to_be_bytes()).finalize().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fleet, Shard};
+
+    #[test]
+    fn each_shard_is_preferred_by_one_node_and_stays_when_another_leaves() {
+        let shards: Vec<Shard> = (0..64).map(|shard| Shard { queue: 1, shard }).collect();
+        let owner = |fleet: &Fleet, shard: Shard| {
+            let prefers = |node: &&str| !fleet.split(&(*node).into(), vec![shard]).0.is_empty();
+            let owners: Vec<&str> = ["a", "b", "c"].into_iter().filter(prefers).collect();
+            assert_eq!(owners.len(), 1, "{shard:?} is preferred by {owners:?}");
+            owners[0].to_owned()
+        };
+        let three = Fleet::default();
+        three.set(vec!["a".into(), "b".into(), "c".into()]);
+        let before: Vec<String> = shards.iter().map(|shard| owner(&three, *shard)).collect();
+        assert!(["a", "b", "c"].iter().all(|node| before.iter().any(|owner| owner == node)));
+        let two = Fleet::default();
+        two.set(vec!["a".into(), "b".into()]);
+        for (shard, was) in shards.iter().zip(before).filter(|(_, was)| was != "c") {
+            assert!(!two.split(&was.as_str().into(), vec![*shard]).0.is_empty());
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! The connection, the scripts, and the server's errors in our words.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use redis::{Client, Cmd, ErrorKind as Driver, RedisError, ServerErrorKind as Server, Value};
+
+use super::address::{self, Options};
+use super::durability;
+use super::reply::Fields;
+use super::wire::Wire;
+use crate::contract::was_given_up;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+
+/// How long replicas or the disk may take to confirm a batch.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
+
+/// A Lua script, known to the server by its hash.
+pub(super) struct Code {
+    text: String,
+    hash: String,
+}
+
+impl Code {
+    fn new(text: String) -> Self {
+        let hash = redis::Script::new(&text).get_hash().to_owned();
+        Self { text, hash }
+    }
+}
+
+pub(super) type Lazy = LazyLock<Code>;
+
+/// The scripts of one shard begin with what they share.
+macro_rules! shard_scripts {
+    ($($name:ident = $file:literal),* $(,)?) => {
+        $(pub(super) static $name: Lazy = LazyLock::new(|| of_shard(&[include_str!($file)]));)*
+    };
+}
+
+/// What the scripts of a shard share, and then these.
+fn of_shard(parts: &[&str]) -> Code {
+    let shared = [
+        include_str!("lua/shard.lua"),
+        include_str!("lua/compact.lua"),
+        include_str!("lua/lane.lua"),
+    ];
+    Code::new([&shared, parts].concat().concat())
+}
+
+macro_rules! global_scripts {
+    ($($name:ident = $file:literal),* $(,)?) => {
+        $(pub(super) static $name: Lazy =
+            LazyLock::new(|| Code::new(include_str!($file).to_owned()));)*
+    };
+}
+
+shard_scripts! {
+    ACT = "lua/act.lua",
+    AMEND = "lua/amend.lua",
+    BEAT = "lua/beat.lua",
+    CANCEL = "lua/cancel.lua",
+    CLAIM = "lua/claim.lua",
+    DECLARE = "lua/declare.lua",
+    INDEX = "lua/index.lua",
+    LANES = "lua/lanes.lua",
+    LAYOUT = "lua/layout.lua",
+    MORGUE = "lua/morgue.lua",
+    MOVED = "lua/moved.lua",
+    PAUSE = "lua/pause.lua",
+    PUSH = "lua/push.lua",
+    SETTLE = "lua/settle.lua",
+    STATS = "lua/stats.lua",
+    SWEEP = "lua/sweep.lua",
+    TAKE_IN = "lua/take_in.lua",
+    TURN = "lua/turn.lua",
+    VIEW = "lua/view.lua",
+    WIPE = "lua/wipe.lua",
+}
+
+pub(super) static RESCUE: Lazy = LazyLock::new(|| {
+    of_shard(&[include_str!("lua/take_over.lua"), include_str!("lua/rescue.lua")])
+});
+pub(super) static RELEASE: Lazy = LazyLock::new(|| {
+    of_shard(&[include_str!("lua/take_over.lua"), include_str!("lua/release.lua")])
+});
+
+global_scripts! {
+    GLOBAL_BEAT = "lua/global_beat.lua",
+    GLOBAL_COMMAND = "lua/global_command.lua",
+    GLOBAL_DYING = "lua/global_dying.lua",
+    GLOBAL_FLAG = "lua/global_flag.lua",
+    GLOBAL_GONE = "lua/global_gone.lua",
+    GLOBAL_LEAD = "lua/global_lead.lua",
+    GLOBAL_MIGRATE = "lua/global_migrate.lua",
+    GLOBAL_RUN = "lua/global_run.lua",
+    GLOBAL_REGISTER = "lua/global_register.lua",
+    GLOBAL_SWEEP = "lua/global_sweep.lua",
+    GLOBAL_UNFLAG = "lua/global_unflag.lua",
+    GLOBAL_UNREGISTER = "lua/global_unregister.lua",
+    GIVE_UP = "lua/give_up.lua",
+}
+
+/// What a script is called with.
+#[derive(Clone, Default)]
+pub(super) struct Args(pub Vec<Vec<u8>>);
+
+impl Args {
+    /// Begins with a time; empty is the server's own.
+    pub(super) fn at(now: Option<Timestamp>) -> Self {
+        let mut args = Self::default();
+        args.now(now);
+        args
+    }
+
+    pub(super) fn now(&mut self, now: Option<Timestamp>) -> &mut Self {
+        match now {
+            Some(now) => self.time(now),
+            None => self.text(""),
+        }
+    }
+
+    pub(super) fn bytes(&mut self, bytes: impl Into<Vec<u8>>) -> &mut Self {
+        self.0.push(bytes.into());
+        self
+    }
+
+    pub(super) fn text(&mut self, text: &str) -> &mut Self {
+        self.bytes(text)
+    }
+
+    /// Nothing is the empty text.
+    pub(super) fn name(&mut self, name: Option<&str>) -> &mut Self {
+        self.text(name.unwrap_or(""))
+    }
+
+    /// `-` for nothing, `+` in front of a text, which may be empty.
+    pub(super) fn optional(&mut self, text: Option<&str>) -> &mut Self {
+        match text {
+            Some(text) => self.bytes(format!("+{text}")),
+            None => self.text("-"),
+        }
+    }
+
+    pub(super) fn int(&mut self, number: impl Into<i128>) -> &mut Self {
+        self.bytes(number.into().to_string())
+    }
+
+    pub(super) fn flag(&mut self, flag: bool) -> &mut Self {
+        self.text(if flag { "1" } else { "0" })
+    }
+
+    /// A time in the range that every store keeps exactly.
+    pub(super) fn time(&mut self, time: Timestamp) -> &mut Self {
+        self.int(time.clamp(Timestamp::default(), Timestamp::MAX).as_micros())
+    }
+
+    pub(super) fn micros(&mut self, length: Duration) -> &mut Self {
+        self.int(micros(length))
+    }
+}
+
+/// A length in whole microseconds, at most what every store keeps exactly.
+pub(super) fn micros(length: Duration) -> i64 {
+    i64::try_from(length.as_micros()).unwrap_or(i64::MAX).min((1 << 53) - 1)
+}
+
+/// The way to the server; reconnects by itself.
+pub(super) struct Link {
+    wire: Wire,
+    options: Options,
+    closed: Arc<AtomicBool>,
+}
+
+impl Link {
+    pub(super) async fn open(url: &str) -> Result<Self> {
+        let link = Self::open_again(url).await?;
+        if link.is_cluster() && link.options.waits() {
+            let message = "wait_replicas and wait_fsync are not there for a cluster";
+            return Err(Error::new(ErrorKind::Unsupported, message).in_field("store"));
+        }
+        durability::check(&link.wire, &link.options).await?;
+        Ok(link)
+    }
+
+    /// Another connection to a server that has been looked at.
+    pub(super) async fn open_again(url: &str) -> Result<Self> {
+        let (place, options) = address::read(url)?;
+        let wire = Wire::open(place, &options).await?;
+        Ok(Self { wire, options, closed: Arc::default() })
+    }
+
+    /// Whether keys of different tags may be on different servers.
+    pub(super) fn is_cluster(&self) -> bool {
+        self.wire.is_cluster()
+    }
+
+    /// Hears where messages can be listened to.
+    pub(super) fn ears(&self) -> Ears {
+        Ears(self.wire.clone())
+    }
+
+    /// Later calls fail as `Unavailable`; the connection ends with the store.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn check_open(&self) -> Result<()> {
+        match self.closed.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(Error::new(ErrorKind::Unavailable, "the store has been closed")),
+        }
+    }
+
+    pub(super) async fn query(&self, cmd: &Cmd) -> Result<Value> {
+        self.check_open()?;
+        self.wire.send(cmd).await.map_err(translate)
+    }
+
+    pub(super) async fn fields(&self, cmd: &Cmd) -> Result<Fields> {
+        Fields::of(self.query(cmd).await?)
+    }
+
+    /// Runs a script. One that the server does not know (restarted, flushed, failed over) is sent as a whole: that is
+    /// one command too, so nothing lies between.
+    pub(super) async fn run(&self, code: &Lazy, key: &str, args: &Args) -> Result<Value> {
+        self.run_with(code, key, None, args).await
+    }
+
+    /// Runs a script that also reads a key of another tag, where both are on one server.
+    pub(super) async fn run_with(
+        &self,
+        code: &Lazy,
+        key: &str,
+        other: Option<&str>,
+        args: &Args,
+    ) -> Result<Value> {
+        self.check_open()?;
+        let call = |command, script: &str| self.command(command, script, key, other, args);
+        match self.wire.send(&call("EVALSHA", &code.hash)).await {
+            Err(error) if is_no_script(&error) => {
+                self.wire.send(&call("EVAL", &code.text)).await.map_err(translate)
+            }
+            other => other.map_err(translate),
+        }
+    }
+
+    fn command(
+        &self,
+        command: &str,
+        script: &str,
+        key: &str,
+        other: Option<&str>,
+        args: &Args,
+    ) -> Cmd {
+        let mut cmd = redis::cmd(command);
+        cmd.arg(script);
+        match other {
+            // While a slot moves from one server to another, a command of two keys of which one
+            // does not exist is refused by both: no script sees half of a shard.
+            None if self.is_cluster() => cmd.arg(2).arg(key).arg(format!("{key}meta")),
+            None => cmd.arg(1).arg(key),
+            Some(other) => cmd.arg(2).arg(key).arg(other),
+        };
+        cmd.arg(&args.0);
+        cmd
+    }
+
+    /// Runs a script whose effect must be as durable as the URL says before it is answered.
+    pub(super) async fn run_durably(
+        &self,
+        code: &Lazy,
+        key: &str,
+        other: Option<&str>,
+        args: &Args,
+    ) -> Result<Value> {
+        if !self.options.waits() {
+            return self.run_with(code, key, other, args).await;
+        }
+        self.check_open()?;
+        let call = |command, script: &str| self.command(command, script, key, other, args);
+        let mut answer = self.confirmed(call("EVALSHA", &code.hash)).await;
+        if answer.as_ref().is_err_and(is_no_script) {
+            answer = self.confirmed(call("EVAL", &code.text)).await;
+        }
+        let (answer, confirmed) = answer.map_err(translate)?;
+        if !confirmed {
+            let message = format!(
+                "the server has written it, but within {} s not as many copies were confirmed as \
+                 wait_replicas and wait_fsync ask for: whether it outlives a failover is unknown",
+                CONFIRM_WITHIN.as_secs()
+            );
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        Ok(answer)
+    }
+
+    /// The same, for a script that answers with fields.
+    pub(super) async fn call_durably(&self, code: &Lazy, key: &str, args: &Args) -> Result<Fields> {
+        Fields::of(self.run_durably(code, key, None, args).await?)
+    }
+
+    /// The answer of a command, and whether what it wrote is where it must be.
+    async fn confirmed(&self, cmd: Cmd) -> Result<(Value, bool), RedisError> {
+        let (replicas, within) = (self.options.wait_replicas, CONFIRM_WITHIN.as_millis() as u64);
+        let mut commands = redis::pipe();
+        commands.add_command(cmd);
+        match self.options.wait_fsync {
+            true => commands.cmd("WAITAOF").arg(1).arg(replicas).arg(within),
+            false => commands.cmd("WAIT").arg(replicas).arg(within),
+        };
+        let mut answers = self.wire.send_all(&commands).await?.into_iter();
+        let answer = answers.next().unwrap_or(Value::Nil).extract_error()?;
+        let enough =
+            |number: &Value, least: u32| matches!(number, Value::Int(n) if *n >= i64::from(least));
+        let confirmed = match answers.next().unwrap_or(Value::Nil).extract_error()? {
+            Value::Array(both) => {
+                both.len() == 2 && enough(&both[0], 1) && enough(&both[1], replicas)
+            }
+            number => enough(&number, replicas),
+        };
+        Ok((answer, confirmed))
+    }
+
+    pub(super) async fn call(&self, code: &Lazy, key: &str, args: &Args) -> Result<Fields> {
+        Fields::of(self.run(code, key, args).await?)
+    }
+}
+
+/// Where wake-ups can be heard; a failover may change it.
+pub(super) struct Ears(Wire);
+
+impl Ears {
+    pub(super) async fn servers(&self) -> redis::RedisResult<Vec<Client>> {
+        self.0.listeners().await
+    }
+}
+
+fn is_no_script(error: &RedisError) -> bool {
+    error.kind() == Driver::Server(Server::NoScript)
+}
+
+/// What a driver's error means for the caller. Neither the address nor the password is in it.
+pub(super) fn translate(error: RedisError) -> Error {
+    let text = error.to_string();
+    let says = |code: &str| error.code() == Some(code) || text.contains(&format!("{code} "));
+    if says("GIVENUP") {
+        return was_given_up();
+    }
+    let (kind, message) = if says("OOM") {
+        (ErrorKind::Full, "the server's memory limit is reached: nothing was written")
+    } else if says("MISCONF") {
+        (ErrorKind::Full, "the server cannot write to its disk and refuses writes")
+    } else if says("READONLY") || says("NOPERM") {
+        (
+            ErrorKind::ReadOnly,
+            "the server may not be written: it is a replica, or the user lacks permission",
+        )
+    } else if says("WRONGPASS") || says("NOAUTH") || error.kind() == Driver::AuthenticationFailed {
+        (ErrorKind::Invalid, "the server refuses the user name or the password")
+    } else {
+        match error.kind() {
+            Driver::InvalidClientConfig => (ErrorKind::Invalid, "the address is not a Redis URL"),
+            Driver::Parse | Driver::UnexpectedReturnType => {
+                (ErrorKind::Corrupt, "the server's answer cannot be understood")
+            }
+            Driver::Extension if !is_busy(&text) => (ErrorKind::Internal, "a script failed"),
+            Driver::Server(Server::ResponseError) => (ErrorKind::Internal, "a script failed"),
+            _ => (ErrorKind::Unavailable, "the Redis server cannot be reached or is busy"),
+        }
+    };
+    Error::new(kind, message).because(error)
+}
+
+fn is_busy(text: &str) -> bool {
+    ["BUSY", "NOREPLICAS", "MASTERDOWN", "LOADING"].iter().any(|code| text.contains(code))
+}

@@ -1,0 +1,297 @@
+//! Listings, a page at a time. Scripts tell rows of a shard in short steps, the page is chosen here, and
+//! another script shows its rows: what vanished in between is left out.
+//!
+//! Where an index has the wanted order, or a key is named, a page is one step. Lanes by age, key or due
+//! time, waiting jobs and ended ones have none: their steps go over the whole shard, and the store does
+//! other work in between.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::Redis;
+use super::link::{Args, INDEX};
+use super::queues::Known;
+use super::reply::{Fields, Shard};
+use crate::contract::view::{
+    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Page,
+};
+use crate::model::error::{Error, Result};
+use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
+
+/// About how many rows a step looks at: a script keeps all others waiting.
+const STEP_ROWS: i64 = 1_000;
+
+/// By what a row is ordered, before its shard and number.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Number(i64),
+    Text(Arc<str>),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
+}
+
+/// A row of an index.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    place: Place,
+    shard: u16,
+    number: i64,
+}
+
+impl Entry {
+    /// Where the next page begins: `shard-number:place`.
+    fn cursor(&self) -> String {
+        format!("{}-{}:{}", self.shard, self.number, self.place)
+    }
+
+    fn of_cursor(cursor: &str, by_text: bool) -> Option<Self> {
+        let (name, place) = cursor.split_once(':')?;
+        let (shard, number) = name.split_once('-')?;
+        let place = match by_text {
+            true => Place::Text(place.into()),
+            false => Place::Number(place.parse().ok()?),
+        };
+        Some(Self { place, shard: shard.parse().ok()?, number: number.parse().ok()? })
+    }
+}
+
+impl Redis {
+    pub(super) async fn lane_page(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+        let known = self.current(&query.queue).await?;
+        let by_text = query.order == LaneOrder::Key;
+        let mut chosen = Chosen::new(query.after.as_deref(), by_text, query.rows_max)?;
+        for shard in known.shards() {
+            let rows = Rows::of_lanes(&query, &chosen, shard.shard);
+            let look = |row| {
+                chosen.add(lane_entry(Fields::of(row)?, shard, &query)?);
+                Ok(())
+            };
+            self.each_row(shard, &rows, look).await?;
+        }
+        let (page, next) = chosen.page();
+        let mut rows = Vec::new();
+        for (shard, numbers) in runs(&known, &page) {
+            rows.extend(self.lane_views(shard, &numbers).await?);
+        }
+        Ok(Page { rows, next })
+    }
+
+    pub(super) async fn job_page(&self, query: JobQuery) -> Result<Page<JobView>> {
+        let known = self.current(&query.queue).await?;
+        let by_text = query.order == JobOrder::Key;
+        let mut chosen = Chosen::new(query.after.as_deref(), by_text, query.rows_max)?;
+        for shard in known.shards() {
+            let rows = Rows::of_jobs(&query, &chosen, shard.shard);
+            let look = |row| {
+                chosen.add(job_entry(Fields::of(row)?, shard, &query)?);
+                Ok(())
+            };
+            self.each_row(shard, &rows, look).await?;
+        }
+        let (page, mut next) = chosen.page();
+        let (mut rows, mut bytes, mut shown) = (Vec::new(), 0, 0);
+        for (shard, numbers) in runs(&known, &page) {
+            let mut left = &numbers[..];
+            while !left.is_empty() && bytes < PAGE_BYTES_MAX {
+                let (views, looked) = self.job_views(shard, &known.name, left).await?;
+                bytes += views.iter().map(|view| view.payload.as_bytes().len()).sum::<usize>();
+                rows.extend(views);
+                let looked = looked.clamp(1, left.len());
+                (left, shown) = (&left[looked..], shown + looked);
+            }
+        }
+        if shown < page.len() {
+            next = page[..shown].last().map(Entry::cursor);
+        }
+        Ok(Page { rows, next })
+    }
+
+    /// Looks at rows of a shard, step by step.
+    pub(super) async fn each_row(
+        &self,
+        shard: Shard,
+        rows: &Rows,
+        mut look: impl FnMut(Value) -> Result<()>,
+    ) -> Result<()> {
+        let mut from = String::new();
+        loop {
+            let mut args = Args::default();
+            args.text(rows.what).text(&from).int(rows.step);
+            args.0.extend(rows.args.0.iter().cloned());
+            let mut answer = self.link.call(&INDEX, &self.key(shard, ""), &args).await?;
+            from = answer.text()?.to_string();
+            answer.list()?.rest().try_for_each(&mut look)?;
+            if from.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn lane_entry(mut fields: Fields, shard: Shard, query: &LaneQuery) -> Result<Option<Entry>> {
+    let (number, key, due) = (fields.int()?, fields.text()?, fields.opt_int()?);
+    let (retry_count, claimed) = (fields.int()?, fields.flag()?);
+    let wanted = query.key.as_deref().is_none_or(|wanted| *wanted == *key && !key.is_empty())
+        && (claimed || !query.claimed)
+        && (query.order != LaneOrder::RetryCount || retry_count >= 0);
+    let place = match query.order {
+        LaneOrder::Age => Place::Number(0),
+        LaneOrder::Key => Place::Text(key),
+        LaneOrder::Due => Place::Number(due.unwrap_or(i64::MIN)),
+        LaneOrder::RetryCount => Place::Number(-retry_count),
+    };
+    Ok(wanted.then_some(Entry { place, shard: shard.shard, number }))
+}
+
+fn job_entry(mut fields: Fields, shard: Shard, query: &JobQuery) -> Result<Option<Entry>> {
+    let (number, key, state) = (fields.int()?, fields.text()?, fields.text()?);
+    let (ended, created) = (fields.int()?, fields.int()?);
+    let is_wanted_state = match query.state {
+        JobState::Succeeded => &*state == "done",
+        JobState::Canceled => &*state == "canceled",
+        _ => true,
+    };
+    let is_wanted_key =
+        query.key.as_deref().is_none_or(|wanted| *wanted == *key && !key.is_empty());
+    let place = match query.order {
+        // As ids order: by millisecond, then number.
+        JobOrder::Arrival => Place::Number(created / 1_000),
+        JobOrder::Key => Place::Text(key),
+        JobOrder::UpdatedAt => Place::Number(-ended),
+    };
+    let entry = Entry { place, shard: shard.shard, number };
+    Ok((is_wanted_state && is_wanted_key).then_some(entry))
+}
+
+/// The first entries behind a cursor, of all that are told.
+struct Chosen {
+    after: Option<Entry>,
+    rows_max: usize,
+    first: BTreeSet<Entry>,
+}
+
+impl Chosen {
+    fn new(after: Option<&str>, by_text: bool, rows_max: usize) -> Result<Self> {
+        let wrong =
+            || Error::invalid("after", "a page begins where `next` of the page before says");
+        let read = |after| Entry::of_cursor(after, by_text).ok_or_else(wrong);
+        let after = after.map(read).transpose()?;
+        Ok(Self { after, rows_max: rows_max.clamp(1, PAGE_ROWS_MAX), first: BTreeSet::new() })
+    }
+
+    /// So many of each shard are enough: one more than a page has tells that there is a next one.
+    fn enough(&self) -> i64 {
+        self.rows_max as i64 + 1
+    }
+
+    fn add(&mut self, entry: Option<Entry>) {
+        let Some(entry) = entry else { return };
+        if self.after.as_ref().is_none_or(|after| entry > *after) {
+            self.first.insert(entry);
+        }
+        if self.first.len() > self.rows_max + 1 {
+            self.first.pop_last();
+        }
+    }
+
+    /// The page, and the cursor of the next one.
+    fn page(self) -> (Vec<Entry>, Option<String>) {
+        let more = self.first.len() > self.rows_max;
+        let page: Vec<Entry> = self.first.into_iter().take(self.rows_max).collect();
+        let next = page.last().filter(|_| more).map(Entry::cursor);
+        (page, next)
+    }
+}
+
+/// Which rows of a shard are looked at, as `index.lua` reads it.
+pub(super) struct Rows {
+    what: &'static str,
+    step: i64,
+    args: Args,
+}
+
+impl Rows {
+    pub(super) fn all(what: &'static str) -> Self {
+        Self { what, step: STEP_ROWS, args: Args::default() }
+    }
+
+    fn of_key(what: &'static str, key: &str) -> Self {
+        let mut rows = Self::all(what);
+        rows.args.text(key);
+        rows
+    }
+
+    fn of_lanes(query: &LaneQuery, chosen: &Chosen, shard: u16) -> Self {
+        if let Some(key) = query.key.as_deref() {
+            return Self::of_key("lane", key);
+        }
+        match query.order {
+            _ if query.claimed => Self::all("held"),
+            LaneOrder::RetryCount => Self::in_trouble(chosen, shard),
+            _ => Self::all("lanes"),
+        }
+    }
+
+    fn in_trouble(chosen: &Chosen, shard: u16) -> Self {
+        let mut rows = Self { step: chosen.enough(), ..Self::all("trouble") };
+        let member = match &chosen.after {
+            Some(after) if after.shard == shard => format!("{:016}", after.number),
+            _ => String::new(),
+        };
+        let score = chosen.after.as_ref().map(|after| after.place.to_string());
+        rows.args.name(score.as_deref()).text(&member);
+        rows
+    }
+
+    fn of_jobs(query: &JobQuery, chosen: &Chosen, shard: u16) -> Self {
+        let after = chosen.after.as_ref();
+        match (query.state, query.key.as_deref(), query.order) {
+            (JobState::Queued | JobState::Running, Some(key), _) => Self::of_key("jobs", key),
+            (JobState::Queued | JobState::Running, None, _) => Self::all("live"),
+            (JobState::Dead, Some(key), _) => Self::of_key("deadkey", key),
+            (JobState::Dead, None, JobOrder::Arrival) => Self::all("dead"),
+            (JobState::Dead, None, JobOrder::Key) => {
+                let begin = after.map(|after| match after.shard.cmp(&shard) {
+                    Ordering::Equal => format!("{}\0{:016}", after.place, after.number),
+                    Ordering::Greater => format!("{}\0~", after.place),
+                    Ordering::Less => format!("{}\0", after.place),
+                });
+                let rows = Self::of_key("bykey", begin.as_deref().unwrap_or(""));
+                Self { step: chosen.enough(), ..rows }
+            }
+            (JobState::Dead, None, JobOrder::UpdatedAt) => {
+                let ended = after.and_then(|after| match after.place {
+                    Place::Number(number) => Some((-number).to_string()),
+                    Place::Text(_) => None,
+                });
+                let rows = Self::of_key("newest", ended.as_deref().unwrap_or(""));
+                Self { step: chosen.enough(), ..rows }
+            }
+            (JobState::Succeeded | JobState::Canceled, ..) => Self::all("done"),
+        }
+    }
+}
+
+/// Entries that follow each other in one shard, so that each run is one call.
+fn runs(known: &Known, page: &[Entry]) -> Vec<(Shard, Vec<i64>)> {
+    let mut runs: Vec<(Shard, Vec<i64>)> = Vec::new();
+    for entry in page {
+        let shard = Shard { queue: known.number, shard: entry.shard };
+        match runs.last_mut().filter(|(last, _)| *last == shard) {
+            Some((_, numbers)) => numbers.push(entry.number),
+            None => runs.push((shard, vec![entry.number])),
+        }
+    }
+    runs
+}

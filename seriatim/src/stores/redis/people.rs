@@ -1,0 +1,183 @@
+//! What people do: cancel, requeue, pause, retry, delete.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Redis;
+use super::link::{ACT, AMEND, Args, CANCEL};
+use super::page::Rows;
+use super::push::ATTEMPTS;
+use super::reply::{Shard, corrupt, lane_number, name_job, single};
+use crate::contract::request::{
+    Act, Acted, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection,
+};
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::JobId;
+use crate::model::job::JobOptions;
+use crate::model::limits::ACTION_ROWS_MAX;
+
+/// How many lanes are changed at once: a script keeps all others waiting.
+const STEP_LANES: usize = 1_000;
+
+impl Redis {
+    pub(super) async fn do_cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
+        let mut answers = self.cancel_here(&request).await?;
+        // One that was requeued into another shard: once more, where it is.
+        for (place, answer) in answers.iter_mut().enumerate() {
+            if *answer == Cancelled::Unknown
+                && let Some(job) = self.moved_to(request.jobs[place]).await?
+            {
+                let there = Cancel { now: request.now, jobs: vec![job] };
+                *answer = self.cancel_here(&there).await?.pop().unwrap_or(Cancelled::Unknown);
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn cancel_here(&self, request: &Cancel) -> Result<Vec<Cancelled>> {
+        let mut shards: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
+        for (place, job) in request.jobs.iter().enumerate() {
+            shards.entry(Shard::of_job(*job)).or_default().push(place);
+        }
+        let mut answers = vec![Cancelled::Unknown; request.jobs.len()];
+        for (shard, places) in shards {
+            let mut args = Args::at(request.now);
+            places.iter().for_each(|place| name_job(&mut args, request.jobs[*place]));
+            let mut answer = self.link.call(&CANCEL, &self.key(shard, ""), &args).await?;
+            for place in &places {
+                answers[*place] = match answer.int()? {
+                    1 => Cancelled::Ended,
+                    2 => Cancelled::Flagged,
+                    3 => Cancelled::Now,
+                    _ => Cancelled::Unknown,
+                };
+            }
+            // After the script: a note that a heartbeat sees before there is a flag is removed.
+            // When this fails the caller cancels again, and it is noted then.
+            if places.iter().any(|place| answers[*place] == Cancelled::Flagged) {
+                self.note_flags(shard).await?;
+            }
+        }
+        Ok(answers)
+    }
+
+    pub(super) async fn do_act(&self, request: Act) -> Result<Acted> {
+        let known = self.current(&request.queue).await?;
+        let mut acted = Acted::default();
+        let mut left = ACTION_ROWS_MAX;
+        for shard in known.shards() {
+            let (chosen, more) = self.chosen_lanes(shard, &request.lanes, left).await?;
+            acted.more |= more;
+            left -= chosen.len();
+            for lanes in chosen.chunks(STEP_LANES) {
+                let mut args = Args::at(request.now);
+                args.text(action_text(request.action));
+                args.flag(request.lanes == LaneSelection::Failed);
+                args.0.extend(lanes.iter().cloned());
+                let answer = self.link.run(&ACT, &self.key(shard, ""), &args).await?;
+                acted.count += single(answer)?.int()? as u64;
+            }
+        }
+        Ok(acted)
+    }
+
+    /// Lanes as `act.lua` takes them, by age, and whether there are more than so many.
+    async fn chosen_lanes(
+        &self,
+        shard: Shard,
+        lanes: &LaneSelection,
+        most: usize,
+    ) -> Result<(Vec<Vec<u8>>, bool)> {
+        let named = match lanes {
+            // No lane has an empty key; those without one cannot be named by it.
+            LaneSelection::Key(key) if key.is_empty() => Vec::new(),
+            LaneSelection::Key(key) => vec![format!("k{key}").into_bytes()],
+            LaneSelection::Lane(lane) if Shard::of_lane(*lane) == shard => {
+                vec![format!("n{}", lane.number).into_bytes()]
+            }
+            LaneSelection::Lane(_) => Vec::new(),
+            LaneSelection::All => {
+                return self.first_lanes("names", shard, most).await;
+            }
+            LaneSelection::Failed => {
+                return self.first_lanes("failing", shard, most).await;
+            }
+        };
+        let more = named.len() > most;
+        Ok((named.into_iter().take(most).collect(), more))
+    }
+
+    /// The oldest lanes of those that `index.lua` tells.
+    async fn first_lanes(
+        &self,
+        what: &'static str,
+        shard: Shard,
+        most: usize,
+    ) -> Result<(Vec<Vec<u8>>, bool)> {
+        let (mut first, mut more) = (BTreeSet::new(), false);
+        let add = |id: redis::Value| {
+            first.insert(lane_number(&single(id)?.bytes()?)?);
+            if first.len() > most {
+                first.pop_last();
+                more = true;
+            }
+            Ok(())
+        };
+        self.each_row(shard, &Rows::all(what), add).await?;
+        let name = |number| format!("n{number}").into_bytes();
+        Ok((first.into_iter().map(name).collect(), more))
+    }
+
+    pub(super) async fn do_amend(&self, request: Amend) -> Result<()> {
+        let mut request = request;
+        for _ in 0..ATTEMPTS {
+            let mut args = Args::at(request.now);
+            name_job(&mut args, request.job);
+            match &request.change {
+                Change::RunAt(time) => args.text("at").time(*time),
+                Change::Delete => args.text("delete"),
+                Change::Node(node) => {
+                    let (was, new) = self.options_with(request.job, node.clone()).await?;
+                    args.text("node").name(node.as_deref()).text(&was).text(&new)
+                }
+            };
+            let shard = Shard::of_job(request.job);
+            let answer = self.link.run(&AMEND, &self.key(shard, ""), &args).await?;
+            match single(answer)?.int()? {
+                0 => match self.moved_to(request.job).await? {
+                    Some(job) => request.job = job,
+                    None => return Err(no_waiting_job()),
+                },
+                1 => return Ok(()),
+                // Somebody else changed the options meanwhile.
+                _ => {}
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, "the job is being changed by others: try again"))
+    }
+
+    /// A job's options as they are, and with another node.
+    async fn options_with(&self, job: JobId, node: Option<String>) -> Result<(String, String)> {
+        let was = self.options_text(job).await?.ok_or_else(no_waiting_job)?;
+        let options: JobOptions = match was.is_empty() {
+            true => JobOptions::default(),
+            false => serde_json::from_str(&was).map_err(|e| corrupt().because(e))?,
+        };
+        let wrong = |e| Error::new(ErrorKind::Internal, "options cannot be written").because(e);
+        let new = serde_json::to_string(&JobOptions { node, ..options }).map_err(wrong)?;
+        Ok((was, new))
+    }
+}
+
+fn action_text(action: LaneAction) -> &'static str {
+    match action {
+        LaneAction::Pause => "pause",
+        LaneAction::Resume => "resume",
+        LaneAction::RunNow => "run_now",
+        LaneAction::Bury => "bury",
+        LaneAction::Delete => "delete",
+    }
+}
+
+fn no_waiting_job() -> Error {
+    Error::new(ErrorKind::NotFound, "no waiting job has this id").in_field("job_id")
+}

@@ -1,0 +1,366 @@
+//! Pushing. A batch for one shard is one script and so all or nothing. A batch that spans queues or
+//! shards is checked everywhere before it is written anywhere; what remains is that a lost
+//! connection between two shards leaves the first part pushed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use futures_util::future::{join_all, try_join_all};
+use redis::Value;
+
+use super::Redis;
+use super::layout::{Layout, OLDER_MAX, Step, Take};
+use super::link::{Args, PUSH, micros};
+use super::queues::Known;
+use super::reply::{Fields, Shard, corrupt, score_hex, score_order};
+use crate::contract::deletion::is_closing;
+use crate::contract::request::{Push, PushStatus, Pushed};
+use crate::contract::{validate_job, validate_push};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::job::{Job, JobOptions, RunAt};
+use crate::model::queue::{Mode, Queue};
+
+/// In place of a status: the shard has nothing that the job belongs to.
+const NOT_TAKEN: i64 = 3;
+/// How often a push is checked again because a definition changed under it.
+pub(super) const ATTEMPTS: usize = 10;
+
+/// The part of a batch that goes to one shard.
+struct Part {
+    known: Arc<Known>,
+    shard: Shard,
+    /// What is not taken goes on its way.
+    take: Take,
+    /// Places in the batch.
+    jobs: Vec<usize>,
+}
+
+/// What a shard says to its part.
+enum Answer {
+    /// Of each job, or nothing when it is not taken; and the shard's last token.
+    Pushed(Vec<Option<Pushed>>, i64),
+    /// The definition is not the one that the part was checked against.
+    Stale,
+}
+
+/// A batch on its way.
+struct Batch<'a> {
+    request: &'a Push,
+    pushed: Vec<Option<Pushed>>,
+    /// The highest last token of the shards that did not take something.
+    floor: i64,
+}
+
+impl Batch<'_> {
+    /// Places of the jobs that no shard has taken yet.
+    fn left(&self) -> Vec<usize> {
+        (0..self.pushed.len()).filter(|place| self.pushed[*place].is_none()).collect()
+    }
+}
+
+impl Redis {
+    pub(super) async fn do_push(&self, request: Push) -> Result<Vec<Pushed>> {
+        validate_push(&request)?;
+        let pushed = vec![None; request.jobs.len()];
+        let mut batch = Batch { request: &request, pushed, floor: 0 };
+        for _ in 0..ATTEMPTS {
+            if self.push_checked(&mut batch).await? {
+                return batch.pushed.into_iter().collect::<Option<_>>().ok_or_else(corrupt);
+            }
+            batch.left().iter().for_each(|place| self.memo.forget(&request.jobs[*place].queue));
+        }
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            "a queue's definition changed while it was pushed to",
+        ))
+    }
+
+    /// False when a definition changed before all were taken.
+    async fn push_checked(&self, batch: &mut Batch<'_>) -> Result<bool> {
+        let jobs = &batch.request.jobs;
+        let mut left = batch.left();
+        let (known, missing) = self.definitions(jobs, &left).await?;
+        let way = Way { turn: self.rotate(), known };
+        if !self.push_dry(batch.request, &way, &left, missing.len()).await? {
+            return Ok(false);
+        }
+        if !missing.is_empty() {
+            // They exist from now on, and a definition by somebody else counts.
+            for queue in missing.values() {
+                self.create(queue).await?;
+            }
+            return Ok(false);
+        }
+        for step in 0..=OLDER_MAX {
+            let parts = way.parts(jobs, &left, step);
+            let writes =
+                parts.iter().map(|part| self.push_part(batch.request, part, Some(batch.floor)));
+            let answers = join_all(writes).await;
+            let (mut stale, mut failed) = (false, None);
+            for (part, answer) in parts.iter().zip(answers) {
+                match answer {
+                    Ok(Answer::Pushed(answers, token)) => {
+                        if part.take != Take::All {
+                            batch.floor = batch.floor.max(token);
+                        }
+                        for (place, answer) in part.jobs.iter().zip(answers) {
+                            batch.pushed[*place] = answer;
+                        }
+                    }
+                    Ok(Answer::Stale) => stale = true,
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+            }
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            if stale {
+                return Ok(false);
+            }
+            left.retain(|place| batch.pushed[*place].is_none());
+        }
+        Ok(true)
+    }
+
+    /// Whether every shard that may get something would take it; one part alone refuses by itself.
+    async fn push_dry(
+        &self,
+        request: &Push,
+        way: &Way,
+        places: &[usize],
+        missing: usize,
+    ) -> Result<bool> {
+        if request.jobs.len() == 1 {
+            return Ok(true);
+        }
+        let steps = (0..=OLDER_MAX).map(|step| way.parts(&request.jobs, places, step));
+        let parts: Vec<Part> = steps.flatten().collect();
+        if parts.len() + missing <= 1 {
+            return Ok(true);
+        }
+        let checks = parts.iter().map(|part| self.push_part(request, part, None));
+        let stale = |answer: &Answer| matches!(answer, Answer::Stale);
+        Ok(!try_join_all(checks).await?.iter().any(stale))
+    }
+
+    /// The definitions of the queues in a batch, and those that must be created. Refuses a key
+    /// that contradicts its queue.
+    async fn definitions(
+        &self,
+        jobs: &[Job],
+        places: &[usize],
+    ) -> Result<(HashMap<String, Arc<Known>>, BTreeMap<String, Queue>)> {
+        let (mut known, mut missing) = (HashMap::new(), BTreeMap::new());
+        for (i, job) in places.iter().map(|i| (*i, &jobs[*i])) {
+            if !known.contains_key(&job.queue) && !missing.contains_key(&job.queue) {
+                match self.known(&job.queue).await? {
+                    Some(queue) => drop(known.insert(job.queue.clone(), queue)),
+                    None => drop(missing.insert(job.queue.clone(), undeclared(job))),
+                }
+            }
+            let there = known.get(&job.queue);
+            if there.is_some_and(|known| known.closing) {
+                // What this process remembers may be old: the next push looks again.
+                self.memo.forget(&job.queue);
+                return Err(is_closing(&job.queue).in_field(format!("jobs[{i}]")));
+            }
+            let queue = there.map(|known| &known.queue);
+            if let Some(queue) = queue.or_else(|| missing.get(&job.queue)) {
+                validate_job(queue, job, i)?;
+            }
+        }
+        Ok((known, missing))
+    }
+
+    /// Pushes with tokens above a floor; without one it only asks.
+    async fn push_part(&self, request: &Push, part: &Part, floor: Option<i64>) -> Result<Answer> {
+        let mut args = Args::default();
+        args.flag(floor.is_none()).now(request.now);
+        args.int(part.known.version).text(part.take.text()).int(floor.unwrap_or(0));
+        let all_plain = part.jobs.iter().all(|i| is_plain(&request.jobs[*i]));
+        args.text(if all_plain { "s" } else { "m" });
+        for i in &part.jobs {
+            let job = &request.jobs[*i];
+            match is_plain(job) {
+                true if all_plain => args.bytes(plain(job, &part.known.queue)?),
+                true => args.text("s").bytes(plain(job, &part.known.queue)?),
+                false => job_args(args.text("g"), job, &part.known.queue)?,
+            };
+        }
+        let mut answer = self.link.call_durably(&PUSH, &self.key(part.shard, ""), &args).await?;
+        match &*answer.text()? {
+            "OK" if floor.is_none() => Ok(Answer::Pushed(Vec::new(), 0)),
+            "OK" => {
+                let (now, mut list) = (answer.int()?, answer.list()?);
+                let mut pushed = Vec::with_capacity(part.jobs.len());
+                while !list.is_empty() {
+                    pushed.push(pushed_of(&mut list, part.shard, now)?);
+                }
+                Ok(Answer::Pushed(pushed, answer.int()?))
+            }
+            "ROUTE" => {
+                let place = usize::try_from(answer.int()?).map_err(|_| corrupt())?;
+                let i = *part.jobs.get(place).ok_or_else(corrupt)?;
+                Err(route_conflict(&request.jobs[i], i))
+            }
+            _ => {
+                // Another shard may not have heard of the latest definition yet.
+                if part.shard.shard > 0
+                    && let Some(known) = self.reload(&part.known.name).await?
+                {
+                    self.adopt(&known).await?;
+                }
+                Ok(Answer::Stale)
+            }
+        }
+    }
+}
+
+/// One entry of the answer: a new job's number, or the number of one that was accepted at another
+/// time; nothing for one that was not taken.
+fn pushed_of(list: &mut Fields, shard: Shard, now: i64) -> Result<Option<Pushed>> {
+    let (number, pushed_status) = (list.value()?, list.value()?);
+    if pushed_status == Value::Int(NOT_TAKEN) {
+        return Ok(None);
+    }
+    let pushed_status = status(pushed_status)?;
+    let job_id = match number {
+        Value::Int(seq) => shard.job(seq, now),
+        known => shard.job(Fields::of(known)?.int()?, list.int()?),
+    };
+    Ok(Some(Pushed { job_id, status: pushed_status }))
+}
+
+fn status(value: Value) -> Result<PushStatus> {
+    match value {
+        Value::Int(0) => Ok(PushStatus::Queued),
+        Value::Int(1) => Ok(PushStatus::Merged),
+        Value::Int(2) => Ok(PushStatus::Duplicate),
+        _ => Err(corrupt()),
+    }
+}
+
+/// The ways of a batch's jobs.
+struct Way {
+    known: HashMap<String, Arc<Known>>,
+    /// What has no name goes to the shards in turn.
+    turn: u64,
+}
+
+impl Way {
+    /// What goes to which shard next, after so many that did not take it.
+    fn parts(&self, jobs: &[Job], places: &[usize], step: usize) -> Vec<Part> {
+        let mut parts: BTreeMap<Step, BTreeMap<u32, Part>> = BTreeMap::new();
+        for i in places {
+            let job = &jobs[*i];
+            let Some(known) = self.known.get(&job.queue) else { continue };
+            let Some(step) = self.step(&known.layout, job, step) else { continue };
+            if step.take == Take::Repeated && job.options.idempotency_key.is_none() {
+                continue;
+            }
+            let part = parts.entry(step).or_default().entry(known.number).or_insert_with(|| Part {
+                known: known.clone(),
+                shard: Layout::shard(known.number, step),
+                take: step.take,
+                jobs: Vec::new(),
+            });
+            part.jobs.push(*i);
+        }
+        parts.into_values().flat_map(BTreeMap::into_values).collect()
+    }
+
+    /// By its key, so that a key has one place; else where its repeat would go too, or in turn.
+    fn step(&self, layout: &Layout, job: &Job, step: usize) -> Option<Step> {
+        match job.key.as_deref().or(job.options.idempotency_key.as_deref()) {
+            Some(name) => layout.step(name, step),
+            None => {
+                let shard = (self.turn % u64::from(layout.shards)) as u16;
+                (step == 0).then_some(Step { shard, take: Take::All })
+            }
+        }
+    }
+}
+
+/// A longer payload stands apart in the store: `INLINE_BYTES_MAX` of `shard.lua`.
+const INLINE_BYTES_MAX: usize = 1024;
+
+/// One job as `push.lua` reads it.
+fn job_args<'a>(args: &'a mut Args, job: &Job, queue: &Queue) -> Result<&'a mut Args> {
+    let options = &job.options;
+    args.name(job.key.as_deref()).name(job.task.as_deref()).bytes(job.payload.as_bytes());
+    // Also where nothing merges: the queue may be declared anew, and then its jobs must be compared.
+    match queue.mode.is_keyed() {
+        true => args.bytes(job.payload_digest()),
+        false => args.text(""),
+    };
+    args.name(job.score.map(score_hex).as_deref()).int(job.priority);
+    match job.run_at {
+        RunAt::Now => args.text("n"),
+        RunAt::In(delay) => args.text(&format!("i{}", micros(delay))),
+        RunAt::At(time) => args.text(&format!("@{}", time.as_micros())),
+    };
+    args.name(options.node.as_deref()).name(options.consumer_group.as_deref());
+    args.int(options.lease_ttl.map_or(0, micros));
+    args.int(options.expires_at.map_or(0, |at| at.as_micros().max(1)));
+    Ok(args.name(options.idempotency_key.as_deref()).text(&options_text(options)?))
+}
+
+/// Whether this job fits a compact record (`compact.lua`).
+fn is_plain(job: &Job) -> bool {
+    let options = &job.options;
+    options.node.is_none()
+        && options.consumer_group.is_none()
+        && options.lease_ttl.is_none()
+        && options.expires_at.is_none()
+        && options.idempotency_key.is_none()
+        && job.payload.as_bytes().len() <= INLINE_BYTES_MAX
+}
+
+/// A plain job as `push.lua` reads it; its end is that of a compact record.
+fn plain(job: &Job, queue: &Queue) -> Result<Vec<u8>> {
+    let text = options_text(&job.options)?;
+    let (key, task) = (job.key.as_deref().unwrap_or(""), job.task.as_deref().unwrap_or(""));
+    let digest = if queue.mode.is_keyed() { job.payload_digest().to_vec() } else { Vec::new() };
+    let body = job.payload.as_bytes();
+    let (kind, time) = match job.run_at {
+        RunAt::Now => (b'n', 0),
+        RunAt::In(delay) => (b'i', micros(delay)),
+        RunAt::At(time) => (b'@', time.clamp(Timestamp::default(), Timestamp::MAX).as_micros()),
+    };
+    let lengths = 28 + key.len() + task.len() + digest.len() + text.len();
+    let mut bytes = Vec::with_capacity(lengths + body.len());
+    bytes.push(kind);
+    bytes.extend(&time.to_be_bytes()[1..]);
+    bytes.extend(job.priority.to_be_bytes());
+    bytes.push(if job.score.is_some() { b'1' } else { b'0' });
+    bytes.extend(job.score.map_or([0; 8], |score| score_order(score).to_be_bytes()));
+    bytes.extend((key.len() as u16).to_be_bytes());
+    bytes.extend((task.len() as u16).to_be_bytes());
+    bytes.push(digest.len() as u8);
+    bytes.extend((text.len() as u32).to_be_bytes());
+    for part in [key.as_bytes(), task.as_bytes(), &digest, text.as_bytes(), body] {
+        bytes.extend(part);
+    }
+    Ok(bytes)
+}
+
+pub(super) fn options_text(options: &JobOptions) -> Result<String> {
+    if *options == JobOptions::default() {
+        return Ok(String::new());
+    }
+    serde_json::to_string(options)
+        .map_err(|e| Error::new(ErrorKind::Internal, "options cannot be written").because(e))
+}
+
+fn undeclared(job: &Job) -> Queue {
+    Queue::new(job.queue.clone(), Mode::of_undeclared(job.key.is_some()))
+}
+
+fn route_conflict(job: &Job, i: usize) -> Error {
+    let message = format!(
+        "what waits for key {:?} is bound to another node or group, and a key goes to one place only",
+        job.key.as_deref().unwrap_or("")
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{i}]"))
+}

@@ -1,0 +1,438 @@
+//! Queues: their numbers, their definitions, and what this process remembers of both.
+//!
+//! The register in the global slot gives a name its number, for ever. The definition lives with the
+//! queue's first shard, so that one script can compare it with the lanes it contradicts; the other
+//! shards adopt it. Every push names the version it was checked against and is refused when the
+//! shard has another.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use futures_util::future::try_join_all;
+
+use super::layout::Layout;
+use super::link::{Args, DECLARE, GLOBAL_REGISTER, PAUSE};
+use super::push::ATTEMPTS;
+use super::reply::{Shard, corrupt, single};
+use super::{Redis, link};
+use crate::contract::definition::Found;
+use crate::contract::deletion::is_closing;
+use crate::contract::request::Declare;
+use crate::contract::view::QueueView;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::limits::QUEUES_MAX;
+use crate::model::queue::{Merge, Mode, Queue};
+
+/// A queue as the store defines it.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub number: u32,
+    pub name: Arc<str>,
+    pub version: i64,
+    pub queue: Queue,
+    pub declared: bool,
+    pub paused: bool,
+    /// It is being deleted.
+    pub closing: bool,
+    pub layout: Layout,
+}
+
+impl Known {
+    /// All shards that hold or held something of it.
+    pub(super) fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
+        let queue = self.number;
+        (0..self.layout.span).map(move |shard| Shard { queue, shard })
+    }
+
+    /// Those that may hold what can be claimed.
+    pub(super) fn open_shards(&self) -> impl Iterator<Item = Shard> + use<> {
+        self.shards().take(self.layout.open().into())
+    }
+
+    pub(super) fn home(number: u32) -> Shard {
+        Shard { queue: number, shard: 0 }
+    }
+}
+
+/// What this process remembers of queues; may be old, never of another queue.
+#[derive(Default)]
+pub(super) struct Memo(RwLock<HashMap<Arc<str>, Arc<Known>>>);
+
+impl Memo {
+    fn get(&self, name: &str) -> Option<Arc<Known>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    fn by_number(&self, number: u32) -> Option<Arc<Known>> {
+        let memo = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        memo.values().find(|known| known.number == number).cloned()
+    }
+
+    fn put(&self, known: Known) -> Arc<Known> {
+        let known = Arc::new(known);
+        let mut memo = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        // Numbers of a store that was wiped are given again.
+        memo.retain(|name, other| other.number != known.number || *name == known.name);
+        memo.insert(known.name.clone(), known.clone());
+        known
+    }
+
+    pub(super) fn forget(&self, name: &str) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+}
+
+/// What a shard says to a definition.
+enum Answer {
+    Ok,
+    Exists,
+    /// It is being deleted.
+    Closing,
+    /// It has another number of shards.
+    Shards,
+    /// The number is another queue's by now, of which it holds jobs.
+    Other(Arc<str>),
+    Refused(Error),
+}
+
+impl Redis {
+    /// A queue by name, from memory if it is there.
+    pub(super) async fn known(&self, name: &str) -> Result<Option<Arc<Known>>> {
+        match self.memo.get(name) {
+            Some(known) => Ok(Some(known)),
+            None => self.reload(name).await,
+        }
+    }
+
+    pub(super) async fn existing(&self, name: &str) -> Result<Arc<Known>> {
+        self.known(name).await?.ok_or_else(|| no_queue(name))
+    }
+
+    /// As the store has it now: what people see and do is of all its shards.
+    pub(super) async fn current(&self, name: &str) -> Result<Arc<Known>> {
+        self.reload(name).await?.ok_or_else(|| no_queue(name))
+    }
+
+    pub(super) async fn reload(&self, name: &str) -> Result<Option<Arc<Known>>> {
+        match self.registered(name).await? {
+            Some(number) => self.load(name, number).await,
+            None => {
+                self.memo.forget(name);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn registered(&self, name: &str) -> Result<Option<u32>> {
+        let number =
+            self.link.query(redis::cmd("HGET").arg(self.global("queues")).arg(name)).await?;
+        Ok(single(number)?.opt_int()?.map(|number| number as u32))
+    }
+
+    async fn load(&self, name: &str, number: u32) -> Result<Option<Arc<Known>>> {
+        let mut cmd = redis::cmd("HMGET");
+        cmd.arg(self.key(Known::home(number), "meta"));
+        cmd.arg(&[
+            "version",
+            "definition",
+            "declared",
+            "paused",
+            "older",
+            "span",
+            "floor",
+            "lanes",
+            "closing",
+        ]);
+        let mut fields = self.link.fields(&cmd).await?;
+        let Some(version) = fields.opt_int()? else {
+            self.memo.forget(name);
+            return Ok(None);
+        };
+        let queue: Queue =
+            serde_json::from_str(&fields.text()?).map_err(|e| corrupt().because(e))?;
+        let declared = fields.flag()?;
+        let paused = fields.opt_int()? == Some(1);
+        let layout = Layout::read(queue.shards, &mut fields)?;
+        let is_empty = fields.opt_int()?.unwrap_or(0) == 0;
+        let closing = fields.opt_int()? == Some(1);
+        if queue.name != name {
+            // The store was wiped while a definition was on its way, which the next one replaces; or
+            // between the two reads, and the number is another queue's by now.
+            if is_empty || self.registered(name).await? != Some(number) {
+                self.memo.forget(name);
+                return Ok(None);
+            }
+            return Err(lost(name, &queue.name));
+        }
+        let name = name.into();
+        let known = Known { number, name, version, queue, declared, paused, closing, layout };
+        Ok(Some(self.memo.put(known)))
+    }
+
+    /// All queues by name, as the store has them now.
+    pub(super) async fn all_queues(&self) -> Result<Vec<Arc<Known>>> {
+        let cmd = redis::cmd("HGETALL").arg(self.global("queues")).to_owned();
+        let mut fields = self.link.fields(&cmd).await?;
+        let mut registered = Vec::new();
+        while !fields.is_empty() {
+            registered.push((fields.text()?, fields.int()? as u32));
+        }
+        let loads = registered.iter().map(|(name, number)| self.load(name, *number));
+        // A name may be registered before its queue is defined.
+        let mut queues: Vec<_> = try_join_all(loads).await?.into_iter().flatten().collect();
+        queues.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(queues)
+    }
+
+    /// The queue that an id names.
+    pub(super) async fn numbered(&self, number: u32) -> Result<Option<Arc<Known>>> {
+        if let Some(known) = self.memo.by_number(number) {
+            return Ok(Some(known));
+        }
+        Ok(self.all_queues().await?.into_iter().find(|known| known.number == number))
+    }
+
+    pub(super) async fn do_declare(&self, request: Declare) -> Result<()> {
+        let place = |i: usize| move |error: Error| error.in_field(format!("queues[{i}]"));
+        for (i, queue) in request.queues.iter().enumerate() {
+            queue.validate().map_err(place(i))?;
+            if let Some(known) = self.reload(&queue.name).await? {
+                self.may_declare(&known, queue).await.map_err(place(i))?;
+            }
+        }
+        for (i, queue) in request.queues.iter().enumerate() {
+            self.define(queue).await.map_err(place(i))?;
+        }
+        Ok(())
+    }
+
+    async fn may_declare(&self, known: &Known, queue: &Queue) -> Result<()> {
+        if (known.queue.mode, known.queue.merge) != (queue.mode, queue.merge) {
+            for shard in known.shards().skip(1) {
+                let cmd = redis::cmd("HGET").arg(self.key(shard, "meta")).arg("lanes").to_owned();
+                let lanes = single(self.link.query(&cmd).await?)?.opt_int()?;
+                if lanes.unwrap_or(0) > 0 {
+                    let (mode, merge, declared) =
+                        (known.queue.mode, known.queue.merge, known.declared);
+                    let found = Found { mode, merge, declared, holds_jobs: true, runs: true };
+                    return Err(found.conflict(queue));
+                }
+            }
+        }
+        let queue = Queue { shards: known.queue.shards, ..queue.clone() };
+        let check = Definition { dry: true, ..Definition::of_first(true) };
+        match self.define_in(Known::home(known.number), &queue, check).await? {
+            Answer::Refused(error) => Err(error),
+            Answer::Closing => Err(is_closing(&queue.name)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Defines a queue that somebody declared.
+    async fn define(&self, queue: &Queue) -> Result<()> {
+        let mut refused = changing(&queue.name);
+        for _ in 0..ATTEMPTS {
+            let home = Known::home(self.number_for(&queue.name).await?);
+            let known = self.reload(&queue.name).await?;
+            // A queue that exists keeps its number.
+            let shards = known.map_or(queue.shards, |known| known.queue.shards);
+            let queue = Queue { shards, ..queue.clone() };
+            match self.define_in(home, &queue, Definition::of_first(true)).await? {
+                Answer::Shards => continue,
+                Answer::Closing => return Err(is_closing(&queue.name)),
+                Answer::Other(other) => {
+                    refused = lost(&queue.name, &other);
+                    continue;
+                }
+                Answer::Refused(error) => return Err(error),
+                Answer::Ok | Answer::Exists => {}
+            }
+            if let Some(known) = self.reload(&queue.name).await? {
+                self.adopt(&known).await?;
+            }
+            return Ok(());
+        }
+        Err(refused)
+    }
+
+    /// Creates a queue that nobody declared; one that exists meanwhile stays as it is.
+    pub(super) async fn create(&self, queue: &Queue) -> Result<Arc<Known>> {
+        let mut refused = changing(&queue.name);
+        for _ in 0..ATTEMPTS {
+            let home = Known::home(self.number_for(&queue.name).await?);
+            match self.define_in(home, queue, Definition::of_first(false)).await? {
+                Answer::Other(other) => {
+                    refused = lost(&queue.name, &other);
+                    continue;
+                }
+                Answer::Closing => return Err(is_closing(&queue.name)),
+                Answer::Refused(error) => return Err(error),
+                Answer::Ok | Answer::Exists | Answer::Shards => {}
+            }
+            // None: a deletion took the name out of the register meanwhile.
+            match self.reload(&queue.name).await? {
+                Some(known) => return Ok(known),
+                None => refused = changing(&queue.name),
+            }
+        }
+        Err(refused)
+    }
+
+    /// Brings the other shards of a queue to the version of the first.
+    pub(super) async fn adopt(&self, known: &Known) -> Result<()> {
+        let adopt = async |shard| {
+            let how = Definition {
+                dry: false,
+                adopt: Some(known.version),
+                declared: known.declared,
+                paused: Some(known.paused),
+                floor: known.layout.floor,
+            };
+            match self.define_in(shard, &known.queue, how).await? {
+                Answer::Refused(error) => Err(error),
+                Answer::Other(other) => Err(lost(&known.name, &other)),
+                Answer::Ok | Answer::Exists | Answer::Closing | Answer::Shards => Ok(()),
+            }
+        };
+        try_join_all(known.shards().skip(1).map(adopt)).await.map(drop)
+    }
+
+    async fn number_for(&self, name: &str) -> Result<u32> {
+        let mut args = Args::default();
+        args.text(name).int(QUEUES_MAX);
+        let number = self.link.run(&GLOBAL_REGISTER, &self.global(""), &args).await?;
+        match single(number)?.int()? {
+            0 => {
+                let message = format!("the store holds {QUEUES_MAX} queues, which is the most");
+                Err(Error::invalid("queue", message))
+            }
+            number => Ok(number as u32),
+        }
+    }
+
+    async fn define_in(&self, shard: Shard, queue: &Queue, how: Definition) -> Result<Answer> {
+        let mut args = Args::default();
+        args.flag(how.dry).name(how.adopt.map(|version| version.to_string()).as_deref());
+        args.flag(how.declared);
+        args.name(how.paused.map(|paused| if paused { "1" } else { "0" }));
+        settings(&mut args, shard.queue, queue)?;
+        args.int(how.floor);
+        let mut answer = self.link.call(&DECLARE, &self.key(shard, ""), &args).await?;
+        let refused = match &*answer.text()? {
+            "OK" => return Ok(Answer::Ok),
+            "EXISTS" => return Ok(Answer::Exists),
+            "CLOSING" => return Ok(Answer::Closing),
+            "SHARDS" => return Ok(Answer::Shards),
+            "OTHER" => return Ok(Answer::Other(answer.text()?)),
+            "BIG" => too_big(queue, answer.int()?),
+            _ => {
+                let mode = Mode::from_name(&answer.text()?).ok_or_else(corrupt)?;
+                let merge = merge_named(&answer.text()?)?;
+                let (declared, runs) = (answer.flag()?, answer.flag()?);
+                Found { mode, merge, declared, holds_jobs: true, runs }.conflict(queue)
+            }
+        };
+        Ok(Answer::Refused(refused))
+    }
+
+    pub(super) async fn queue_views(&self) -> Result<Vec<QueueView>> {
+        let view = |known: &Arc<Known>| QueueView {
+            number: known.number,
+            queue: known.queue.clone(),
+            declared: known.declared,
+            paused: known.paused,
+        };
+        Ok(self.all_queues().await?.iter().map(view).collect())
+    }
+
+    pub(super) async fn do_pause(&self, queue: &str, paused: bool) -> Result<()> {
+        for _ in 0..ATTEMPTS {
+            let known = self.current(queue).await?;
+            if known.closing {
+                return Err(is_closing(queue));
+            }
+            if self.set_flags(&known, paused, false).await? {
+                return self.adopt(&*self.current(queue).await?).await;
+            }
+        }
+        Err(changing(queue))
+    }
+
+    /// Pauses or closes a queue in its first shard; false when it is not as it was known.
+    pub(super) async fn set_flags(
+        &self,
+        known: &Known,
+        paused: bool,
+        closing: bool,
+    ) -> Result<bool> {
+        let mut args = Args::default();
+        args.flag(paused).flag(closing).int(known.version);
+        single(self.link.run(&PAUSE, &self.key(Known::home(known.number), ""), &args).await?)?
+            .flag()
+    }
+}
+
+/// How a definition is meant.
+struct Definition {
+    /// Only asks.
+    dry: bool,
+    /// The version of the first shard, which this other shard takes over.
+    adopt: Option<i64>,
+    declared: bool,
+    paused: Option<bool>,
+    /// Tokens of the shard are higher.
+    floor: i64,
+}
+
+impl Definition {
+    /// For the first shard, which decides.
+    fn of_first(declared: bool) -> Self {
+        Self { dry: false, adopt: None, declared, paused: None, floor: 0 }
+    }
+}
+
+fn settings(args: &mut Args, number: u32, queue: &Queue) -> Result<()> {
+    let text = serde_json::to_string(queue).map_err(|e| {
+        Error::new(ErrorKind::Internal, "a definition cannot be written").because(e)
+    })?;
+    args.int(number).int(queue.shards).text(queue.mode.as_str()).text(queue.merge.as_str());
+    args.text(match queue.due {
+        crate::model::queue::DueRule::First => "first",
+        crate::model::queue::DueRule::Earliest => "earliest",
+    });
+    args.int(queue.take).micros(queue.retention()).micros(queue.idempotency_ttl);
+    args.micros(queue.retain_dead)
+        .int(queue.retain_dead_max.min(link::micros(std::time::Duration::MAX) as u64));
+    args.text(&text);
+    Ok(())
+}
+
+fn merge_named(name: &str) -> Result<Merge> {
+    let all = [Merge::Min, Merge::Max, Merge::None];
+    all.into_iter().find(|merge| merge.as_str() == name).ok_or_else(corrupt)
+}
+
+pub(super) fn changing(queue: &str) -> Error {
+    let message =
+        format!("the definition of queue {queue:?} is being changed by others: try again");
+    Error::new(ErrorKind::Unavailable, message)
+}
+
+fn too_big(queue: &Queue, jobs: i64) -> Error {
+    let message = format!(
+        "queue {:?} was created by a push and holds {jobs} jobs by now, too many to convert at once: drain it first",
+        queue.name
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("mode")
+}
+
+fn lost(name: &str, other: &str) -> Error {
+    let message = format!(
+        "the register of queues gives {name:?} the number of {other:?}: a part of the database was lost"
+    );
+    Error::new(ErrorKind::Corrupt, message)
+}
+
+pub(super) fn no_queue(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
+}

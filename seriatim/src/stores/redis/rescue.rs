@@ -1,0 +1,150 @@
+//! Taking over claims whose lease has run out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::Redis;
+use super::claim::node_gone;
+use super::link::{Args, GLOBAL_DYING, RELEASE, RESCUE};
+use super::queues::Known;
+use super::reply::{Fields, Shard};
+use crate::contract::release::NOBODY;
+use crate::contract::request::{ClaimSelection, Release, Rescue};
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::limits::CLAIM_LANES_MAX;
+use crate::model::turn::Turn;
+
+/// Last beats by node; `-` is a node that is forgotten.
+type Beats = BTreeMap<String, String>;
+
+/// How often a shard is asked again because it knows holders that registered meanwhile.
+const ATTEMPTS: usize = 3;
+
+impl Redis {
+    pub(super) async fn do_rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
+        let (now, mut beats) = self.declare_dead(&request).await?;
+        let mut turns = Vec::new();
+        for known in self.all_queues().await? {
+            for shard in known.shards() {
+                let lanes_left = request.lanes_max.min(CLAIM_LANES_MAX) - turns.len();
+                if lanes_left == 0 {
+                    return Ok(turns);
+                }
+                let call = Call { now, request: &request, lanes_left };
+                let taken = self.rescue_in(shard, call, &mut beats).await?;
+                turns.extend(taken.turns(shard, &known.name)?);
+            }
+        }
+        Ok(turns)
+    }
+
+    pub(super) async fn do_release(&self, request: Release) -> Result<Vec<Turn>> {
+        let (what, name, places) = self.places_of(&request.claims).await?;
+        let made_by = request.made_by.unwrap_or(Timestamp::MAX);
+        let (most, mut turns) = (request.lanes_max.min(CLAIM_LANES_MAX), Vec::new());
+        for (queue, shard) in places {
+            if turns.len() == most {
+                break;
+            }
+            let mut args = Args::at(request.now);
+            args.text(NOBODY).int((most - turns.len()) as i64).time(made_by);
+            args.text(what).text(&name);
+            let taken = self.link.call_durably(&RELEASE, &self.key(shard, ""), &args).await?;
+            turns.extend(taken.turns(shard, &queue)?);
+        }
+        Ok(turns)
+    }
+
+    /// How `release.lua` is told of claims, and the shards in which they may be, with their queues.
+    async fn places_of(&self, claims: &ClaimSelection) -> Result<Places> {
+        let all = |known: &Arc<Known>| -> Vec<(Arc<str>, Shard)> {
+            known.shards().map(|shard| (known.name.clone(), shard)).collect()
+        };
+        Ok(match claims {
+            ClaimSelection::Key { queue, key } => {
+                ("key", key.clone(), all(&self.current(queue).await?))
+            }
+            ClaimSelection::Lane(lane) => {
+                let known = self.numbered(lane.queue).await?;
+                let shard = |known: Arc<Known>| (known.name.clone(), Shard::of_lane(*lane));
+                ("lane", lane.number.to_string(), known.map(shard).into_iter().collect())
+            }
+            ClaimSelection::Queue(queue) => {
+                ("queue", String::new(), all(&self.current(queue).await?))
+            }
+            ClaimSelection::Node(node) => {
+                let queues = self.all_queues().await?;
+                ("node", node.0.to_string(), queues.iter().flat_map(all).collect())
+            }
+        })
+    }
+
+    /// Declares dead who has been silent for too long; the caller may be among them.
+    async fn declare_dead(&self, request: &Rescue) -> Result<(Timestamp, Beats)> {
+        let mut args = Args::at(request.now);
+        args.text(&request.node.0);
+        let mut answer = self.link.call(&GLOBAL_DYING, &self.global(""), &args).await?;
+        let (now, lives) = (answer.time()?, answer.flag()?);
+        if !lives {
+            return Err(node_gone(&request.node));
+        }
+        let (mut list, mut beats) = (answer.list()?, Beats::new());
+        while !list.is_empty() {
+            beats.insert(list.text()?.to_string(), list.text()?.to_string());
+        }
+        Ok((now, beats))
+    }
+
+    async fn rescue_in(&self, shard: Shard, call: Call<'_>, beats: &mut Beats) -> Result<Fields> {
+        let mut taken = Vec::new();
+        for _ in 0..ATTEMPTS {
+            let mut args = Args::default();
+            args.time(call.now).text(&call.request.node.0).micros(call.request.lease);
+            args.int((call.lanes_left - taken.len()) as i64).int(call.request.ticket);
+            for (node, beat) in &*beats {
+                args.text(node).text(beat);
+            }
+            let mut answer = self.link.call_durably(&RESCUE, &self.key(shard, ""), &args).await?;
+            taken.extend(answer.list()?.rest());
+            let unknown = answer.list()?;
+            if unknown.is_empty() || taken.len() >= call.lanes_left {
+                break;
+            }
+            self.look_up(unknown, beats).await?;
+        }
+        Fields::of(Value::Array(taken))
+    }
+
+    /// The beats of holders that were not among the nodes: registered since, or forgotten.
+    async fn look_up(&self, mut unknown: Fields, beats: &mut Beats) -> Result<()> {
+        let mut names = Vec::new();
+        while !unknown.is_empty() {
+            names.push(unknown.text()?);
+        }
+        let mut cmd = redis::cmd("HMGET");
+        cmd.arg(self.global("beats"));
+        for name in &names {
+            cmd.arg(&**name);
+        }
+        let mut found = self.link.fields(&cmd).await?;
+        for name in names {
+            let beat = found.opt_text()?.map_or_else(|| "-".to_owned(), |beat| beat.to_string());
+            beats.insert(name.to_string(), beat);
+        }
+        Ok(())
+    }
+}
+
+/// What of claims is named, its name, and where they may be.
+type Places = (&'static str, String, Vec<(Arc<str>, Shard)>);
+
+/// What every shard is asked.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    now: Timestamp,
+    request: &'a Rescue,
+    lanes_left: usize,
+}

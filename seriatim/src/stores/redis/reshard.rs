@@ -1,0 +1,207 @@
+//! Another number of shards for a queue, while everybody works on: `layout.rs` says why that is safe.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+
+use super::Redis;
+use super::layout::{Layout, OLDER_MAX};
+use super::link::{Args, GLOBAL_RUN, LAYOUT};
+use super::push::ATTEMPTS;
+use super::queues::{Known, changing, no_queue};
+use super::reply::{Fields, Shard, single};
+use crate::contract::request::Resharded;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::queue::Queue;
+
+/// How many entries of a hash are asked for at once.
+const SCAN_COUNT: usize = 1_000;
+
+/// What is still where only an older number would look for it.
+#[derive(Clone, Copy, Default)]
+struct Left {
+    lanes: u64,
+    idempotency_keys: u64,
+}
+
+impl Left {
+    fn is_nothing(self) -> bool {
+        self.lanes == 0 && self.idempotency_keys == 0
+    }
+}
+
+impl Redis {
+    pub(super) async fn do_reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {
+        let known = self.reload(queue).await?.ok_or_else(|| no_queue(queue))?;
+        Queue { shards, ..known.queue.clone() }.validate()?;
+        let known = self.with_shards(queue, shards).await?;
+        // Whoever is faster brings the shards to the new version by himself.
+        self.adopt(&known).await?;
+        let left = self.left_behind(&known, false).await?;
+        let known = if left.is_nothing() { self.forget_older(known).await? } else { known };
+        Ok(Resharded {
+            shards: known.queue.shards,
+            older: known.layout.older.len() as u16,
+            lanes_left: left.lanes,
+            idempotency_keys_left: left.idempotency_keys,
+        })
+    }
+
+    /// The queue with this number of shards; from here on it is decided, whatever becomes of us.
+    async fn with_shards(&self, queue: &str, shards: u16) -> Result<Arc<Known>> {
+        for _ in 0..ATTEMPTS {
+            let mut known = self.reload(queue).await?.ok_or_else(|| no_queue(queue))?;
+            if known.layout.with(shards).is_some() && !known.layout.older.is_empty() {
+                // Perhaps nothing is left there, and nobody has noticed.
+                self.adopt(&known).await?;
+                known = self.retire(known).await?;
+            }
+            let Some(layout) = known.layout.with(shards) else { return Ok(known) };
+            if layout.older.len() > OLDER_MAX {
+                return Err(too_many(&known));
+            }
+            if let Some(known) = self.lay_out(&known, &layout).await? {
+                return Ok(known);
+            }
+        }
+        Err(changing(queue))
+    }
+
+    /// Forgets the older numbers of a queue if nothing is left of them.
+    pub(super) async fn retire(&self, known: Arc<Known>) -> Result<Arc<Known>> {
+        match self.left_behind(&known, true).await?.is_nothing() {
+            true => self.forget_older(known).await,
+            false => Ok(known),
+        }
+    }
+
+    /// Nothing is left by the older numbers, and nothing can come there any more.
+    async fn forget_older(&self, known: Arc<Known>) -> Result<Arc<Known>> {
+        if known.layout.older.is_empty() {
+            return Ok(known);
+        }
+        let tokens = try_join_all(known.shards().map(|shard| self.last_token(shard))).await?;
+        let floor = tokens.into_iter().chain([known.layout.floor]).max().unwrap_or(0);
+        let layout = Layout { older: Vec::new(), floor, ..known.layout.clone() };
+        let Some(known) = self.lay_out(&known, &layout).await? else { return Ok(known) };
+        self.adopt(&known).await?;
+        Ok(known)
+    }
+
+    /// Writes a layout; `None` when the queue is not as it was known.
+    async fn lay_out(&self, known: &Known, layout: &Layout) -> Result<Option<Arc<Known>>> {
+        let queue = Queue { shards: layout.shards, ..known.queue.clone() };
+        let definition = serde_json::to_string(&queue).map_err(|e| {
+            Error::new(ErrorKind::Internal, "a definition cannot be written").because(e)
+        })?;
+        let mut args = Args::default();
+        args.int(known.version).int(layout.shards).text(&layout.older_text());
+        args.int(layout.span).int(layout.floor).text(&definition);
+        let key = self.key(Known::home(known.number), "");
+        match single(self.link.run(&LAYOUT, &key, &args).await?)?.int()? {
+            0 => Ok(None),
+            _ => self.reload(&known.name).await,
+        }
+    }
+
+    async fn last_token(&self, shard: Shard) -> Result<i64> {
+        let cmd = redis::cmd("HGET").arg(self.key(shard, "meta")).arg("token").to_owned();
+        Ok(single(self.link.query(&cmd).await?)?.opt_int()?.unwrap_or(0))
+    }
+
+    /// What of the queue is not in its present shard. A shard that was brought to the present version
+    /// gets no more of it, and what is there during the whole of a scan is seen by it: so "nothing"
+    /// is final. With `any` it ends at the first that it finds.
+    async fn left_behind(&self, known: &Known, any: bool) -> Result<Left> {
+        let mut left = Left::default();
+        if known.layout.older.is_empty() {
+            return Ok(left);
+        }
+        let keyed = known.queue.mode.is_keyed();
+        for shard in known.open_shards() {
+            let strange = |name: Option<&str>| {
+                name.is_some_and(|name| known.layout.home(name) != shard.shard)
+            };
+            let of_lane = |field: &str| strange(Some(field));
+            left.lanes += self.count_fields(shard, "keys", any, of_lane).await?;
+            let of_idem = |field: &str| match field.split_once('\0') {
+                Some((key, _)) if keyed => strange(Some(key)),
+                other => strange(other.map(|(_, idempotency_key)| idempotency_key)),
+            };
+            if !keyed && shard.shard >= known.layout.shards {
+                // No key tells of these. Nothing is pushed here any more.
+                let cmd = redis::cmd("HLEN").arg(self.key(shard, "lanes")).to_owned();
+                left.lanes += single(self.link.query(&cmd).await?)?.int()? as u64;
+            }
+            if any && !left.is_nothing() {
+                return Ok(left);
+            }
+            left.idempotency_keys += self.count_fields(shard, "idem", any, of_idem).await?;
+            if any && !left.is_nothing() {
+                return Ok(left);
+            }
+        }
+        Ok(left)
+    }
+
+    /// How many fields of a shard's hash are wanted. A cursor means nothing to another server, nor to
+    /// the same after a restart: then all is looked at again.
+    async fn count_fields(
+        &self,
+        shard: Shard,
+        hash: &str,
+        any: bool,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<u64> {
+        for _ in 0..ATTEMPTS {
+            let run = self.run_of(shard).await?;
+            let count = self.scan_fields(shard, hash, any, &wanted).await?;
+            if run == self.run_of(shard).await? {
+                return Ok(count);
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, "the server of a shard changes again and again"))
+    }
+
+    /// The present run of the server that has a shard.
+    async fn run_of(&self, shard: Shard) -> Result<String> {
+        let answer = self.link.run(&GLOBAL_RUN, &self.key(shard, ""), &Args::default()).await?;
+        Ok(single(answer)?.text()?.to_string())
+    }
+
+    /// In small steps. A field that a step names twice counts twice: it is a figure for people.
+    async fn scan_fields(
+        &self,
+        shard: Shard,
+        hash: &str,
+        any: bool,
+        wanted: &impl Fn(&str) -> bool,
+    ) -> Result<u64> {
+        let (mut cursor, mut count) = ("0".to_owned(), 0);
+        loop {
+            let mut cmd = redis::cmd("HSCAN");
+            cmd.arg(self.key(shard, hash)).arg(&cursor).arg("COUNT").arg(SCAN_COUNT);
+            let mut answer = self.link.fields(&cmd).await?;
+            cursor = answer.text()?.to_string();
+            let mut entries: Fields = answer.list()?;
+            while !entries.is_empty() {
+                let field = entries.bytes()?;
+                entries.value()?;
+                count += u64::from(std::str::from_utf8(&field).is_ok_and(wanted));
+            }
+            if cursor == "0" || (any && count > 0) {
+                return Ok(count);
+            }
+        }
+    }
+}
+
+fn too_many(known: &Known) -> Error {
+    let older = known.layout.older_text();
+    let message = format!(
+        "jobs of queue {:?} still wait where its earlier numbers of shards ({older}) put them, and {OLDER_MAX} \
+         such numbers are the most: wait until some are done, and repeat",
+        known.name
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("shards")
+}

@@ -1,0 +1,54 @@
+//! A store that somebody empties while nodes run.
+
+use seriatim_testkit::Redis as Server;
+
+use super::*;
+use crate::SharedStore;
+use crate::contract::definition::tests::{
+    a_running_engine_declares_its_queues_again, no_queue_is_taken_for_another,
+};
+
+async fn shared(server: &Server) -> SharedStore {
+    let store = Redis::connect(&server.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    std::sync::Arc::new(store)
+}
+
+fn flush(server: &Server) {
+    server.send(&["FLUSHALL"]).unwrap();
+}
+
+#[tokio::test]
+async fn after_flushall_no_queue_is_taken_for_another() {
+    let server = Server::start().unwrap();
+    no_queue_is_taken_for_another(async || shared(&server).await, async || flush(&server)).await;
+}
+
+#[tokio::test]
+async fn a_running_engine_declares_its_queues_again_after_flushall() {
+    let server = Server::start().unwrap();
+    let empty = async || flush(&server);
+    a_running_engine_declares_its_queues_again(async || shared(&server).await, empty).await;
+}
+
+/// As it may be where a definition was on its way while the store was wiped.
+#[tokio::test]
+async fn a_definition_never_reaches_a_queue_of_another_name() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    push(&store, vec![job("k", 7)]).await;
+    let register = format!("{prefix}:{{g}}:queues");
+    send(&url(), &["HSET", &register, "mails", "1"]).await;
+    let request = Declare { now: None, queues: vec![Queue::fifo("mails")] };
+    let refused = store.declare(request).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Corrupt);
+    assert!(refused.to_string().contains("gives \"mails\" the number of \"q\""), "{refused}");
+    let known = store.queues().await.unwrap_err();
+    assert_eq!(known.kind(), ErrorKind::Corrupt);
+    send(&url(), &["HDEL", &register, "mails"]).await;
+    declare(&store, Queue::fifo("mails")).await;
+    let modes: Vec<_> =
+        store.queues().await.unwrap().into_iter().map(|view| view.queue.mode).collect();
+    assert_eq!(modes, [Mode::Fifo, Mode::Exclusive]);
+    assert_eq!(tag(&claim(&store, 1).await[0]), 7);
+}

@@ -1,0 +1,186 @@
+//! Lanes with many plain jobs, longer than what the conformance suite pushes: their lists and runs.
+
+use super::*;
+use crate::contract::request::Cancel;
+use crate::contract::view::JobOrder;
+use crate::{Due, Fate};
+
+/// More than a list keeps in its record.
+const JOBS: u32 = 120;
+
+/// What a command of the test's own answers about the queue's one shard.
+async fn ask<T: ::redis::FromRedisValue>(prefix: &str, command: &str, name: &str) -> T {
+    let client = ::redis::Client::open(url()).unwrap();
+    let mut link = client.get_multiplexed_async_connection().await.unwrap();
+    let key = format!("{prefix}:{{q1:0}}:{name}");
+    ::redis::cmd(command).arg(key).query_async(&mut link).await.unwrap()
+}
+
+/// The first bytes of the lanes' records.
+async fn forms(prefix: &str) -> Vec<u8> {
+    let records: Vec<Vec<u8>> = ask(prefix, "HVALS", "lanes").await;
+    records.iter().map(|record| record[0]).collect()
+}
+
+async fn assert_nothing_is_left(prefix: &str) {
+    let client = ::redis::Client::open(url()).unwrap();
+    let mut link = client.get_multiplexed_async_connection().await.unwrap();
+    let mut cmd = ::redis::cmd("KEYS");
+    let keys: Vec<String> =
+        cmd.arg(format!("{prefix}:{{q1:0}}:*")).query_async(&mut link).await.unwrap();
+    assert_eq!(keys, [format!("{prefix}:{{q1:0}}:meta")]);
+}
+
+async fn forgetful(prefix: &str, queue: Queue) -> Arc<Redis> {
+    let store = open(prefix).await;
+    let retain_completed = Some(Duration::ZERO);
+    declare(&store, Queue { retain_completed, ..queue }).await;
+    store
+}
+
+async fn push_tags(store: &Redis, tags: std::ops::Range<u32>) -> Vec<JobId> {
+    let pushed = push(store, tags.map(|tag| job("k", tag)).collect()).await;
+    pushed.iter().map(|pushed| pushed.job_id).collect()
+}
+
+fn tags(turn: &Turn) -> Vec<u32> {
+    turn.jobs.iter().map(|job| job.payload.decode().unwrap()).collect()
+}
+
+fn failed(turn: &Turn) -> Settlement {
+    let mut end = Settlement { rest: Fate::Keep, ..Settlement::done(turn.lane, turn.token) };
+    end.keep.job = Some(turn.jobs[0].id);
+    (end.keep.retry_count, end.keep.counted, end.keep.due) = (0, true, Due::Now);
+    end
+}
+
+async fn fail(store: &Redis, turn: &Turn) {
+    let settled = store.settle(Settle { now: None, turns: vec![failed(turn)] }).await.unwrap();
+    assert!(settled[0].is_ok());
+}
+
+async fn cancel(store: &Redis, job: JobId) -> Cancelled {
+    store.cancel(Cancel { now: None, jobs: vec![job] }).await.unwrap()[0]
+}
+
+#[tokio::test]
+async fn a_long_lane_keeps_its_order_through_failures_and_cancellations() {
+    let prefix = new_prefix();
+    let store = forgetful(&prefix, Queue::fifo("q")).await;
+    let mut ids = push_tags(&store, 0..1).await;
+    ids.extend(push_tags(&store, 1..70).await);
+    let mut seen = Vec::new();
+    for round in 0.. {
+        let turns = claim(&store, 1).await;
+        let Some(turn) = turns.first() else { break };
+        seen.push(tag(turn));
+        match round {
+            // The head fails, and more arrives behind it while it does.
+            0 | 30 => fail(&store, turn).await,
+            1 => {
+                ids.extend(push_tags(&store, 70..JOBS).await);
+                assert_eq!(cancel(&store, ids[60]).await, Cancelled::Now);
+                assert_eq!(cancel(&store, ids[119]).await, Cancelled::Now);
+                done(&store, &turns).await;
+                assert_eq!(forms(&prefix).await, *b"Q", "what waits is listed again");
+            }
+            _ => assert!(done(&store, &turns).await[0].is_ok()),
+        }
+    }
+    let mut expected: Vec<u32> = (0..JOBS - 1).filter(|tag| *tag != 60).collect();
+    expected.insert(0, 0);
+    expected.insert(30, 29);
+    assert_eq!(seen, expected);
+    assert_nothing_is_left(&prefix).await;
+}
+
+#[tokio::test]
+async fn jobs_that_wait_for_one_key_have_no_index_entries() {
+    for queue in [Queue::fifo("q"), Queue::accumulate("q").merge(Merge::None)] {
+        let prefix = new_prefix();
+        let store = forgetful(&prefix, queue).await;
+        for tag in 0..JOBS {
+            push_tags(&store, tag..tag + 1).await;
+        }
+        assert_eq!(forms(&prefix).await, *b"Q");
+        for index in ["open", "prios", "later"] {
+            assert_eq!(ask::<u32>(&prefix, "ZCARD", index).await, 0, "{index}");
+        }
+        assert_eq!(ask::<u32>(&prefix, "HLEN", "jobs").await, JOBS);
+        assert!(ask::<u32>(&prefix, "HLEN", "runs").await < JOBS / 10);
+        let mut left = JOBS as usize;
+        while left > 0 {
+            let turns = claim(&store, 1).await;
+            left -= turns[0].jobs.len();
+            assert!(done(&store, &turns).await[0].is_ok());
+        }
+        assert_nothing_is_left(&prefix).await;
+    }
+}
+
+#[tokio::test]
+async fn a_turn_of_a_long_lane_is_ordered_by_score_and_what_arrives_waits_for_the_next() {
+    let prefix = new_prefix();
+    let store = forgetful(&prefix, Queue::accumulate("q")).await;
+    let backwards = |tag: u32| job("k", tag).score(f64::from(JOBS - tag));
+    push(&store, (0..JOBS).map(backwards).collect()).await;
+    let turns = claim(&store, 1).await;
+    assert_eq!(tags(&turns[0]), (0..JOBS).rev().collect::<Vec<_>>());
+    let again = push(&store, vec![job("k", 7), job("k", 500), job("k", 7)]).await;
+    let statuses = again.iter().map(|pushed| pushed.status).collect::<Vec<_>>();
+    assert_eq!(statuses, [PushStatus::Queued, PushStatus::Queued, PushStatus::Merged]);
+    assert_eq!(numbers(&store).await.jobs, u64::from(JOBS) + 2);
+    fail(&store, &turns[0]).await;
+    let turns = claim(&store, 1).await;
+    assert_eq!(turns[0].jobs.len() as u32, JOBS + 1, "the two of 7 are one");
+    done(&store, &turns).await;
+    assert_nothing_is_left(&prefix).await;
+}
+
+#[tokio::test]
+async fn a_list_is_unfolded_before_that_takes_long() {
+    let prefix = new_prefix();
+    let store = forgetful(&prefix, Queue::accumulate("q").merge(Merge::None)).await;
+    // Twice `LISTED_MAX` of push.lua, and more.
+    for first in (0..5_000).step_by(1_000) {
+        assert_eq!(forms(&prefix).await == *b"Q", (1_000..=2_000).contains(&first));
+        push_tags(&store, first..first + 1_000).await;
+    }
+    let turns = claim(&store, 1).await;
+    assert_eq!(tags(&turns[0]), (0..5_000).collect::<Vec<_>>());
+    done(&store, &turns).await;
+    assert_nothing_is_left(&prefix).await;
+}
+
+#[tokio::test]
+async fn a_long_list_is_shown_without_being_unfolded() {
+    let prefix = new_prefix();
+    let store = forgetful(&prefix, Queue::fifo("q")).await;
+    let ids = push_tags(&store, 0..1).await;
+    let ids = [ids, push_tags(&store, 1..JOBS).await].concat();
+    let turns = claim(&store, 1).await;
+    let job = store.job(ids[50]).await.unwrap().unwrap();
+    assert_eq!((job.id, job.key.as_deref(), job.state), (ids[50], Some("k"), JobState::Queued));
+    assert_eq!(store.job(ids[0]).await.unwrap().unwrap().state, JobState::Running);
+    let lane = &store.lanes(lane_query()).await.unwrap().rows[0];
+    assert_eq!((lane.jobs, lane.key.as_deref()), (u64::from(JOBS), Some("k")));
+    for key in [None, Some("k".into())] {
+        let query = JobQuery {
+            queue: "q".into(),
+            state: JobState::Queued,
+            key,
+            order: JobOrder::Arrival,
+            after: None,
+            rows_max: 1_000,
+        };
+        let shown = store.jobs(query).await.unwrap().rows;
+        assert!(shown.iter().map(|job| job.id).eq(ids.iter().copied()));
+    }
+    assert_eq!(forms(&prefix).await, *b"Q");
+    assert!(done(&store, &turns).await[0].is_ok());
+}
+
+fn lane_query() -> LaneQuery {
+    let order = crate::contract::view::LaneOrder::Age;
+    LaneQuery { queue: "q".into(), key: None, claimed: false, order, after: None, rows_max: 10 }
+}

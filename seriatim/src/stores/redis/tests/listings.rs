@@ -1,0 +1,171 @@
+//! Listings of more than one step, whose rows have equal places and vanish between two pages.
+
+use super::*;
+use crate::contract::request::Selection;
+use crate::contract::view::{JobOrder, LaneOrder};
+use crate::{Due, Fate};
+
+const LANES: u32 = 2_600;
+const DEAD: usize = 900;
+const FAILED: usize = 700;
+
+/// In two shards: dead jobs of two times, lanes that failed, lanes that are claimed, lanes that wait.
+async fn filled() -> Arc<Redis> {
+    let store = open(&new_prefix()).await;
+    declare(&store, in_shards(Queue::fifo("q"), 2)).await;
+    for first in (0..LANES).step_by(100) {
+        let jobs = (first..first + 100).map(|i| job(&format!("k{i}"), i)).collect();
+        push(&store, jobs).await;
+    }
+    let mut turns = Vec::new();
+    while turns.len() < DEAD + FAILED + 50 {
+        turns.extend(claim(&store, 200).await);
+    }
+    let settle = async |turns: &[Turn], end: &dyn Fn(Settlement) -> Settlement| {
+        let turns = turns.iter().map(|turn| end(Settlement::done(turn.lane, turn.token))).collect();
+        let settled = store.settle(Settle { now: None, turns }).await.unwrap();
+        assert!(settled.iter().all(Settled::is_ok));
+    };
+    for dead in turns[..DEAD].chunks(DEAD / 2) {
+        settle(dead, &|turn| Settlement { rest: Fate::Bury, ..turn }).await;
+    }
+    for (i, failed) in turns[DEAD..DEAD + FAILED].chunks(100).enumerate() {
+        let fail = |turn: Settlement| {
+            let mut turn = Settlement { rest: Fate::Keep, ..turn };
+            turn.keep.job = failed.iter().find(|t| t.lane == turn.lane).map(|t| t.jobs[0].id);
+            turn.keep.retry_count = i as i32 % 3;
+            turn.keep.due = Due::In(LEASE);
+            turn
+        };
+        settle(failed, &fail).await;
+    }
+    store
+}
+
+fn lanes(order: LaneOrder, rows_max: usize) -> LaneQuery {
+    LaneQuery { queue: "q".into(), key: None, claimed: false, order, after: None, rows_max }
+}
+
+fn dead(order: JobOrder, rows_max: usize) -> JobQuery {
+    let state = JobState::Dead;
+    JobQuery { queue: "q".into(), state, key: None, order, after: None, rows_max }
+}
+
+async fn all_lanes(store: &Redis, mut query: LaneQuery) -> Vec<LaneView> {
+    let mut all = Vec::new();
+    loop {
+        let page = store.lanes(query.clone()).await.unwrap();
+        assert!(page.rows.len() == query.rows_max || page.next.is_none());
+        all.extend(page.rows);
+        query.after = page.next;
+        if query.after.is_none() {
+            return all;
+        }
+    }
+}
+
+async fn all_jobs(store: &Redis, mut query: JobQuery) -> Vec<JobView> {
+    let mut all = Vec::new();
+    loop {
+        let page = store.jobs(query.clone()).await.unwrap();
+        assert!(page.rows.len() == query.rows_max || page.next.is_none());
+        all.extend(page.rows);
+        query.after = page.next;
+        if query.after.is_none() {
+            return all;
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_put_together_are_everything_once_and_in_order() {
+    let store = filled().await;
+    for rows_max in [137, 1_000] {
+        for order in [LaneOrder::Age, LaneOrder::Key, LaneOrder::Due, LaneOrder::RetryCount] {
+            let rows = all_lanes(&store, lanes(order, rows_max)).await;
+            let wanted =
+                if order == LaneOrder::RetryCount { FAILED } else { LANES as usize - DEAD };
+            let places: Vec<_> = rows
+                .iter()
+                .map(|row| {
+                    let (key, due) = (row.key.clone(), row.due);
+                    let place = match order {
+                        LaneOrder::Age => (None, None, 0),
+                        LaneOrder::Key => (key, None, 0),
+                        LaneOrder::Due => (None, due, 0),
+                        LaneOrder::RetryCount => (None, None, -row.retry_count),
+                    };
+                    (place, row.lane.shard, row.lane.number)
+                })
+                .collect();
+            assert!(places.is_sorted_by(|a, b| a < b), "{order:?}");
+            assert_eq!(places.len(), wanted, "{order:?}");
+        }
+        for order in [JobOrder::Arrival, JobOrder::Key, JobOrder::UpdatedAt] {
+            let rows = all_jobs(&store, dead(order, rows_max)).await;
+            let places: Vec<_> = rows
+                .iter()
+                .map(|row| {
+                    let place = match order {
+                        JobOrder::Arrival => (None, row.id.created_at().as_micros() / 1_000),
+                        JobOrder::Key => (row.key.clone(), 0),
+                        JobOrder::UpdatedAt => (None, -row.finished_at.unwrap().as_micros()),
+                    };
+                    (place, row.id.shard(), row.id.seq())
+                })
+                .collect();
+            assert!(places.is_sorted_by(|a, b| a < b), "{order:?}");
+            assert_eq!(places.len(), DEAD, "{order:?}");
+        }
+        let waiting = JobQuery { state: JobState::Queued, ..dead(JobOrder::Arrival, rows_max) };
+        assert_eq!(all_jobs(&store, waiting).await.len(), LANES as usize - DEAD);
+        let running = LaneQuery { claimed: true, ..lanes(LaneOrder::Age, rows_max) };
+        let running = all_lanes(&store, running).await;
+        assert_eq!(running.len() as u64, numbers(&store).await.claimed);
+    }
+    let one = LaneQuery { key: Some("k2500".into()), ..lanes(LaneOrder::Due, 10) };
+    assert_eq!(all_lanes(&store, one).await.len(), 1);
+    let one = JobQuery { state: JobState::Queued, ..dead(JobOrder::Arrival, 10) };
+    let one = JobQuery { key: Some("k2500".into()), ..one };
+    assert_eq!(all_jobs(&store, one).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_page_goes_on_where_the_last_row_stood_though_it_is_gone() {
+    let store = filled().await;
+    for order in [JobOrder::Arrival, JobOrder::Key, JobOrder::UpdatedAt] {
+        let whole = all_jobs(&store, dead(order, 1_000)).await;
+        let first = store.jobs(dead(order, 110)).await.unwrap();
+        let gone = vec![first.rows[109].id];
+        let which = Selection::Jobs(gone);
+        let acted = store.delete_dead(Selected { now: None, queue: "q".into(), which }).await;
+        assert_eq!(acted.unwrap().count, 1);
+        let query = JobQuery { after: first.next, ..dead(order, 110) };
+        let second: Vec<_> =
+            store.jobs(query).await.unwrap().rows.iter().map(|row| row.id).collect();
+        let wanted: Vec<_> = whole[110..220].iter().map(|row| row.id).collect();
+        assert_eq!(second, wanted, "{order:?}");
+    }
+    let whole = all_lanes(&store, lanes(LaneOrder::RetryCount, 1_000)).await;
+    let first = store.lanes(lanes(LaneOrder::RetryCount, 110)).await.unwrap();
+    let lane = first.rows[109].lane;
+    let lanes_of = LaneSelection::Lane(lane);
+    let action = LaneAction::Delete;
+    let act = Act { now: None, queue: "q".into(), lanes: lanes_of, action };
+    assert_eq!(store.act(act).await.unwrap().count, 1);
+    let query = LaneQuery { after: first.next, ..lanes(LaneOrder::RetryCount, 110) };
+    let second: Vec<_> =
+        store.lanes(query).await.unwrap().rows.iter().map(|row| row.lane).collect();
+    assert_eq!(second, whole[110..220].iter().map(|row| row.lane).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn an_action_on_all_lanes_takes_more_than_one_step() {
+    let store = filled().await;
+    let act = |lanes, action| Act { now: None, queue: "q".into(), lanes, action };
+    let acted = store.act(act(LaneSelection::Failed, LaneAction::RunNow)).await.unwrap();
+    assert_eq!((acted.count, acted.more), (FAILED as u64, false));
+    let acted = store.act(act(LaneSelection::All, LaneAction::Pause)).await.unwrap();
+    assert_eq!((acted.count, acted.more), (u64::from(LANES) - DEAD as u64, false));
+    assert!(claim(&store, 100).await.is_empty());
+}

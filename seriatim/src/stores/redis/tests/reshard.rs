@@ -1,0 +1,389 @@
+//! Another number of shards while everybody works on.
+
+use std::future::Future;
+use std::io::Write;
+use std::pin::pin;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::task::Poll;
+
+use seriatim_testkit::redis_cluster_url;
+
+use super::*;
+use crate::checker::{History, Recorder, check};
+use crate::stores::Memory;
+use crate::{Backoff, Batch, Context, Engine};
+
+#[derive(Clone, Default)]
+struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Buffer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+const KEYS: u64 = 40;
+/// How many jobs are pushed and how many done before the next number of shards.
+const BETWEEN: u64 = 400;
+
+#[derive(Default)]
+struct Load {
+    pushed: AtomicU64,
+    handled: AtomicU64,
+    enough: AtomicBool,
+}
+
+fn queue() -> Queue {
+    let base = Duration::from_millis(3);
+    in_shards(Queue::fifo("q"), 4).backoff(Backoff::Constant { base })
+}
+
+async fn push_until_enough(
+    store: Arc<Redis>,
+    load: Arc<Load>,
+    recorder: Recorder<Buffer>,
+    me: u64,
+) {
+    let mut i = 0;
+    while !load.enough.load(Ordering::SeqCst) {
+        let jobs: Vec<Job> = (0..5)
+            .map(|n| {
+                i += 1;
+                let key = format!("k{}", (i * 7 + n) % KEYS);
+                Job::new("q", &(me * 1_000_000 + i)).unwrap().key(key)
+            })
+            .collect();
+        let sent_at = Timestamp::of_this_machine();
+        let answers = store.push(Push { now: None, jobs: jobs.clone() }).await.unwrap();
+        for (job, answer) in jobs.iter().zip(answers) {
+            recorder.pushed(sent_at, job, Some(&Ok(answer)));
+        }
+        load.pushed.fetch_add(5, Ordering::SeqCst);
+        // So that what is pushed is about what can be done.
+        while load.pushed.load(Ordering::SeqCst) > load.handled.load(Ordering::SeqCst) + 300 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+async fn work(store: Arc<Redis>, load: Arc<Load>, recorder: Recorder<Buffer>) {
+    let done = load.clone();
+    let handler = move |batch: Batch<u64>, _: Context| {
+        let load = load.clone();
+        async move {
+            tokio::task::yield_now().await;
+            for lane in batch.lanes() {
+                // Failures keep a lane where it is for longer.
+                if lane.retry_count() < 0 && lane.payloads().iter().any(|payload| payload % 16 == 0)
+                {
+                    return Err("once more".into());
+                }
+                load.handled.fetch_add(1, Ordering::SeqCst);
+            }
+            Ok::<(), crate::Failure>(())
+        }
+    };
+    let stop = async move {
+        until(|| {
+            let pushed = done.pushed.load(Ordering::SeqCst);
+            done.enough.load(Ordering::SeqCst) && done.handled.load(Ordering::SeqCst) >= pushed
+        })
+        .await;
+    };
+    Engine::builder(store)
+        .queue(queue())
+        .concurrency(6)
+        .poll_interval(Duration::from_millis(50))
+        .worker("q", handler)
+        .observer(Arc::new(recorder))
+        .run_until(stop)
+        .await
+        .unwrap();
+}
+
+/// Waits for real work, at most a minute.
+async fn until(mut holds: impl FnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(tokio::time::Instant::now() < deadline, "it stands still");
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn numbers_of_shards_change_under_load(url: &str) {
+    let prefix = new_prefix();
+    let admin = open_at(url, &prefix).await;
+    declare(&admin, queue()).await;
+    let (load, buffer) = (Arc::new(Load::default()), Buffer::default());
+    let recorder = Recorder::new("admin", buffer.clone());
+    recorder.queue(&queue());
+    let mut tasks = Vec::new();
+    for me in 0..2 {
+        let (store, pusher) = (open_at(url, &prefix).await, recorder.for_actor(format!("p{me}")));
+        tasks.push(tokio::spawn(push_until_enough(store, load.clone(), pusher, me)));
+        let store = open_at(url, &prefix).await;
+        let recorder = recorder.for_actor(format!("e{me}"));
+        tasks.push(tokio::spawn(work(store, load.clone(), recorder)));
+    }
+    for shards in [16, 3] {
+        let (pushed, handled) =
+            (load.pushed.load(Ordering::SeqCst), load.handled.load(Ordering::SeqCst));
+        until(|| {
+            load.pushed.load(Ordering::SeqCst) >= pushed + BETWEEN
+                && load.handled.load(Ordering::SeqCst) >= handled + BETWEEN
+        })
+        .await;
+        assert_eq!(admin.reshard("q", shards).await.unwrap().shards, shards);
+    }
+    let handled = load.handled.load(Ordering::SeqCst);
+    until(|| load.handled.load(Ordering::SeqCst) >= handled + BETWEEN).await;
+    load.enough.store(true, Ordering::SeqCst);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(numbers(&admin).await.jobs, 0);
+    let drained = admin.reshard("q", 3).await.unwrap();
+    assert_eq!((drained.older, drained.lanes_left, drained.shards), (0, 0, 3));
+    recorder.finish(&*admin).await.unwrap();
+    let written = buffer.0.lock().unwrap().clone();
+    let mut history = History::new();
+    history.read(&written[..], "history").unwrap();
+    let report = check(&history);
+    assert!(report.is_clean(), "{:#?}", report.verdicts);
+    assert!(report.pushes >= 3 * BETWEEN);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shards_go_from_4_to_16_to_3_under_load_without_overlap_loss_or_disorder() {
+    numbers_of_shards_change_under_load(&url()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shards_go_from_4_to_16_to_3_under_load_in_a_cluster() {
+    numbers_of_shards_change_under_load(&redis_cluster_url().unwrap()).await;
+}
+
+/// Lets a future wait so often for an answer, and then drops it. True when it came to its end.
+async fn killed_after(answers: usize, future: impl Future) -> bool {
+    let mut future = pin!(future);
+    let mut left = answers;
+    std::future::poll_fn(move |context| match future.as_mut().poll(context) {
+        Poll::Ready(_) => Poll::Ready(true),
+        Poll::Pending if left == 0 => Poll::Ready(false),
+        Poll::Pending => {
+            left -= 1;
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_resharder_that_dies_anywhere_leaves_a_queue_that_works_and_the_next_one_finishes() {
+    let mut ended = false;
+    for answers in (0..).take_while(|answers| *answers < 60) {
+        let prefix = new_prefix();
+        let (old, other) = (open(&prefix).await, open(&prefix).await);
+        declare(&old, in_shards(Queue::fifo("q"), 2)).await;
+        let keys: Vec<String> = (0..8).map(|i| format!("k{i}")).collect();
+        let round = |i: u32| keys.iter().map(|key| job(key, i)).collect::<Vec<_>>();
+        push(&old, round(0)).await;
+        ended = killed_after(answers, other.reshard("q", 5)).await;
+        // One that has heard of it, one that has not.
+        push(&other, round(1)).await;
+        push(&old, round(2)).await;
+        let mut next: HashMap<String, u32> = HashMap::new();
+        let worker = [&old, &other][answers % 2];
+        while next.values().filter(|i| **i == 3).count() < keys.len() {
+            let turns = claim(worker, 3).await;
+            assert!(!turns.is_empty(), "after {answers} answers something is stranded: {next:?}");
+            for turn in &turns {
+                let expected = next.entry(turn.key.as_deref().unwrap().to_owned()).or_default();
+                assert_eq!(tag(turn), *expected, "after {answers} answers");
+                *expected += 1;
+            }
+            done(worker, &turns).await;
+        }
+        let end = open(&prefix).await.reshard("q", 5).await.unwrap();
+        assert_eq!((end.shards, end.older, end.lanes_left), (5, 0, 0), "after {answers} answers");
+        if ended {
+            break;
+        }
+    }
+    assert!(ended, "the last one was not killed");
+}
+
+/// A job of each key, of which the first half is claimed.
+async fn half_claimed(store: &Redis) -> (Vec<Pushed>, Vec<Turn>) {
+    let pushed = push(store, (0..12).map(|i| job(&format!("k{i}"), i)).collect()).await;
+    (pushed, claim(store, 6).await)
+}
+
+#[tokio::test]
+async fn a_key_stays_where_its_lane_is_and_all_that_was_pushed_is_found_and_cancelled() {
+    let prefix = new_prefix();
+    let (store, other) = (open(&prefix).await, open(&prefix).await);
+    declare(&store, in_shards(Queue::fifo("q"), 1)).await;
+    let (before, turns) = half_claimed(&store).await;
+    let answer = other.reshard("q", 7).await.unwrap();
+    assert_eq!((answer.shards, answer.older), (7, 1));
+    assert!((8..=12).contains(&answer.lanes_left), "most of 12 keys leave shard 0: {answer:?}");
+    let after = push(&store, (0..12).map(|i| job(&format!("k{i}"), 100 + i)).collect()).await;
+    assert!(after.iter().all(|pushed| pushed.job_id.shard() == 0), "their lanes are there");
+    for pushed in before.iter().chain(&after) {
+        let view = store.job(pushed.job_id).await.unwrap();
+        assert!(view.is_some_and(|view| view.id == pushed.job_id));
+    }
+    let jobs = before.iter().chain(&after).map(|pushed| pushed.job_id).collect();
+    let answers = store.cancel(Cancel { now: None, jobs }).await.unwrap();
+    assert_eq!(answers.iter().filter(|answer| **answer == Cancelled::Flagged).count(), 6);
+    assert_eq!(answers.iter().filter(|answer| **answer == Cancelled::Now).count(), 18);
+    done(&other, &turns).await;
+    let fresh = push(&store, (0..12).map(|i| job(&format!("k{i}"), 200 + i)).collect()).await;
+    assert!(fresh.iter().any(|pushed| pushed.job_id.shard() != 0), "the keys go on elsewhere");
+    let end = other.reshard("q", 7).await.unwrap();
+    assert_eq!((end.older, end.lanes_left), (0, 0));
+}
+
+#[tokio::test]
+async fn tokens_of_a_key_grow_also_from_one_shard_to_the_next() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, in_shards(Queue::fifo("q"), 1)).await;
+    for forget_older in [false, true] {
+        let shards = if forget_older { 5 } else { 9 };
+        let keys: Vec<String> = (0..6).map(|i| format!("k{i}")).collect();
+        push(&store, keys.iter().map(|key| job(key, 1)).collect()).await;
+        // Of a server whose clock is ahead.
+        let ahead = store.now().await.unwrap() + Duration::from_secs(3_600);
+        let request = Claim { now: Some(ahead), ..claim_request("q", 6) };
+        let before = store.claim(request).await.unwrap().turns;
+        assert_eq!(before.len(), 6);
+        store.reshard("q", shards).await.unwrap();
+        done(&store, &before).await;
+        if forget_older {
+            assert_eq!(store.reshard("q", shards).await.unwrap().older, 0);
+        }
+        push(&store, keys.iter().map(|key| job(key, 2)).collect()).await;
+        let after = claim(&store, 6).await;
+        assert_eq!(after.len(), 6);
+        for turn in &after {
+            let was = before.iter().find(|before| before.key == turn.key).unwrap();
+            assert!(turn.token > was.token, "{:?}", turn.key);
+        }
+        done(&store, &after).await;
+    }
+}
+
+#[tokio::test]
+async fn idempotency_keys_are_known_by_every_number_of_shards_that_remembers_them() {
+    for queue in [Queue::parallel("q"), Queue::exclusive("q")] {
+        let prefix = new_prefix();
+        let store = open(&prefix).await;
+        declare(&store, in_shards(queue.clone(), 4)).await;
+        let batch = || -> Vec<Job> {
+            let job = |i: u32| Job::new("q", &i).unwrap().idempotency_key(format!("i{i}"));
+            let keyed = queue.mode.is_keyed();
+            (0..9).map(|i| if keyed { job(i).key(format!("k{i}")) } else { job(i) }).collect()
+        };
+        let first: Vec<JobId> =
+            push(&store, batch()).await.iter().map(|pushed| pushed.job_id).collect();
+        done(&store, &claim(&store, 9).await).await;
+        for shards in [16, 3] {
+            store.reshard("q", shards).await.unwrap();
+            let again = push(&store, batch()).await;
+            assert!(again.iter().all(|pushed| pushed.status == PushStatus::Duplicate));
+            assert_eq!(again.iter().map(|pushed| pushed.job_id).collect::<Vec<_>>(), first);
+        }
+        assert!(store.reshard("q", 3).await.unwrap().idempotency_keys_left > 0);
+    }
+}
+
+async fn bury(store: &Redis, turns: &[Turn]) {
+    let bury = |turn: &Turn| Settlement {
+        rest: crate::Fate::Bury,
+        ..Settlement::done(turn.lane, turn.token)
+    };
+    let turns = turns.iter().map(bury).collect();
+    store.settle(Settle { now: None, turns }).await.unwrap();
+}
+
+#[tokio::test]
+async fn dead_jobs_are_requeued_where_their_keys_are_now_and_found_by_their_ids() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, in_shards(Queue::fifo("q"), 1)).await;
+    let keys: Vec<String> = (0..10).map(|i| format!("k{i}")).collect();
+    let dead = push(&store, keys.iter().map(|key| job(key, 1)).collect()).await;
+    bury(&store, &claim(&store, 10).await).await;
+    let large = "1".repeat(5_000);
+    let big = Job::new("q", &large).unwrap().key("big");
+    let big = push(&store, vec![big]).await[0].job_id;
+    bury(&store, &claim(&store, 1).await).await;
+    store.reshard("q", 6).await.unwrap();
+    // Half of the keys have a lane where they are now, and it is claimed.
+    push(&store, keys[..5].iter().map(|key| job(key, 2)).collect()).await;
+    let running = claim(&store, 5).await;
+    let all = Selected { now: None, queue: "q".into(), which: Selection::All };
+    assert_eq!(store.requeue(all.clone()).await.unwrap().count, 11);
+    assert_eq!(store.requeue(all).await.unwrap().count, 0, "each once");
+    let turns = claim(&store, 20).await;
+    assert_eq!(turns.len(), 6, "no key that runs is handed over");
+    assert!(
+        turns
+            .iter()
+            .any(|turn| turn.jobs[0].payload.decode::<String>().is_ok_and(|text| text == large))
+    );
+    for id in dead.iter().map(|pushed| pushed.job_id).chain([big]) {
+        let view = store.job(id).await.unwrap().expect("it is found");
+        let state = if view.key.as_deref().is_some_and(|key| keys[..5].contains(&key.to_owned())) {
+            JobState::Queued
+        } else {
+            JobState::Running
+        };
+        assert_eq!((view.id, view.state, view.retry_count), (id, state, -1));
+    }
+    let jobs = vec![dead[0].job_id, dead[7].job_id];
+    let answers = store.cancel(Cancel { now: None, jobs }).await.unwrap();
+    assert_eq!(answers, [Cancelled::Now, Cancelled::Flagged]);
+    // Dead again where they are now: the first id still names them.
+    bury(&store, &turns).await;
+    let which = Selection::Jobs(vec![dead[8].job_id]);
+    let again = Selected { now: None, queue: "q".into(), which };
+    assert_eq!(store.requeue(again).await.unwrap().count, 1);
+    done(&store, &running).await;
+}
+
+#[tokio::test]
+async fn a_declaration_leaves_the_number_of_shards_of_a_queue_that_exists_alone() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, in_shards(Queue::fifo("q"), 2)).await;
+    store.reshard("q", 5).await.unwrap();
+    declare(&store, in_shards(Queue::fifo("q").max_retries(3), 2)).await;
+    let view = store.queues().await.unwrap().remove(0);
+    assert_eq!((view.queue.shards, view.queue.max_retries), (5, 3));
+    for shards in [0, 5_000] {
+        let error = store.reshard("q", shards).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+    assert_eq!(store.reshard("none", 2).await.unwrap_err().kind(), ErrorKind::NotFound);
+    let error = Memory::new().reshard("q", 2).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+}
+
+#[tokio::test]
+async fn a_process_that_only_claims_hears_of_new_shards() {
+    let prefix = new_prefix();
+    let (worker, other) = (open(&prefix).await, open(&prefix).await);
+    declare(&worker, in_shards(Queue::fifo("q"), 1)).await;
+    assert!(claim(&worker, 1).await.is_empty());
+    other.reshard("q", 8).await.unwrap();
+    push(&other, (0..20).map(|i| job(&format!("k{i}"), i)).collect()).await;
+    // The claim finds that the definition is another one, and looks at all shards.
+    assert_eq!(claim(&worker, 20).await.len(), 20);
+}

@@ -1,0 +1,239 @@
+//! Another number of shards between any two steps of somebody else.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+use super::super::layout::Layout;
+use super::*;
+use crate::contract::request::Selection;
+
+/// More than any operation here waits for.
+const ANSWERS_MAX: usize = 80;
+
+/// Lets a future wait so often for an answer; its output if that was enough.
+async fn advance<T>(answers: usize, mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    let mut left = answers;
+    std::future::poll_fn(move |context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if left == 0 => Poll::Ready(None),
+        Poll::Pending => {
+            left -= 1;
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+fn keys(count: usize) -> Vec<String> {
+    (0..count).map(|i| format!("k{i}")).collect()
+}
+
+fn one_of_each(keys: &[String], tag: u32) -> Vec<Job> {
+    keys.iter().map(|key| job(key, tag)).collect()
+}
+
+fn all_dead() -> Selected {
+    Selected { now: None, queue: "q".into(), which: Selection::All }
+}
+
+async fn bury_all(store: &Redis, lanes: usize) {
+    let turns = claim(store, lanes).await;
+    assert_eq!(turns.len(), lanes);
+    let bury = |turn: &Turn| Settlement {
+        rest: crate::Fate::Bury,
+        ..Settlement::done(turn.lane, turn.token)
+    };
+    let turns = turns.iter().map(bury).collect();
+    store.settle(Settle { now: None, turns }).await.unwrap();
+}
+
+/// Claims and ends until nothing is left; how many jobs that were.
+async fn drain(store: &Redis) -> usize {
+    let mut count = 0;
+    loop {
+        let turns = claim(store, 100).await;
+        if turns.is_empty() {
+            return count;
+        }
+        count += turns.iter().map(|turn| turn.jobs.len()).sum::<usize>();
+        assert!(done(store, &turns).await.iter().all(Settled::is_ok));
+    }
+}
+
+#[tokio::test]
+async fn what_is_requeued_while_the_number_of_shards_changes_never_runs_beside_its_key() {
+    for resharded_before in [false, true] {
+        let mut ended = false;
+        for answers in 0..ANSWERS_MAX {
+            let prefix = new_prefix();
+            let (store, other) = (open(&prefix).await, open(&prefix).await);
+            declare(&store, in_shards(Queue::fifo("q"), 1)).await;
+            if resharded_before {
+                assert_eq!(store.reshard("q", 2).await.unwrap().older, 0);
+            }
+            let keys = keys(6);
+            push(&store, one_of_each(&keys, 1)).await;
+            bury_all(&store, keys.len()).await;
+            let mut requeue = pin!(store.requeue(all_dead()));
+            let answer = advance(answers, requeue.as_mut()).await;
+            ended = answer.is_some();
+            other.reshard("q", 5).await.unwrap();
+            push(&other, one_of_each(&keys, 2)).await;
+            let running = claim(&other, keys.len()).await;
+            let acted = match answer {
+                Some(answer) => answer.unwrap(),
+                None => requeue.await.unwrap(),
+            };
+            assert_eq!(acted.count, 6, "after {answers} answers");
+            let mut busy: HashSet<_> = running.iter().map(|turn| turn.key.clone()).collect();
+            for turn in claim(&other, 20).await {
+                assert!(busy.insert(turn.key.clone()), "{:?} after {answers} answers", turn.key);
+                assert!(done(&other, &[turn]).await[0].is_ok());
+            }
+            done(&other, &running).await;
+            drain(&other).await;
+            assert_eq!(numbers(&other).await.jobs, 0, "after {answers} answers");
+            assert_eq!(other.reshard("q", 5).await.unwrap().older, 0);
+            if ended {
+                break;
+            }
+        }
+        assert!(ended, "the last one came to its end");
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_is_paused_while_its_shards_change_is_paused_in_all_of_them() {
+    for pause_first in [false, true] {
+        let mut ended = false;
+        for answers in 0..ANSWERS_MAX {
+            let prefix = new_prefix();
+            let (store, other) = (open(&prefix).await, open(&prefix).await);
+            declare(&store, in_shards(Queue::fifo("q"), 3)).await;
+            let mut reshard = pin!(store.reshard("q", 6));
+            let mut pause = pin!(store.pause_queue("q", true));
+            if pause_first {
+                ended = advance(answers, pause.as_mut()).await.is_some();
+                other.reshard("q", 6).await.unwrap();
+                if !ended {
+                    pause.await.unwrap();
+                }
+            } else {
+                ended = advance(answers, reshard.as_mut()).await.is_some();
+                other.pause_queue("q", true).await.unwrap();
+                if !ended {
+                    reshard.await.unwrap();
+                }
+            }
+            push(&other, one_of_each(&keys(30), 1)).await;
+            let taken = claim(&other, 30).await;
+            assert_eq!(taken.len(), 0, "after {answers} answers, pause first: {pause_first}");
+            other.pause_queue("q", false).await.unwrap();
+            assert_eq!(drain(&store).await, 30);
+            if ended {
+                break;
+            }
+        }
+        assert!(ended, "the last one came to its end");
+    }
+}
+
+#[tokio::test]
+async fn a_number_of_shards_that_returns_finds_every_idempotency_key() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, in_shards(Queue::exclusive("q"), 2)).await;
+    let keys = keys(24);
+    let repeated = |i: u32| -> Vec<Job> {
+        one_of_each(&keys, i).into_iter().map(|job| job.idempotency_key(format!("i{i}"))).collect()
+    };
+    let mut first = Vec::new();
+    for (i, shards) in [3, 2, 3].into_iter().enumerate() {
+        first.push(push(&store, repeated(i as u32)).await);
+        done(&store, &claim(&store, 100).await).await;
+        // What keeps the number in use.
+        let held: Vec<String> = (0..12).map(|n| format!("held-{i}-{n}")).collect();
+        push(&store, one_of_each(&held, 0)).await;
+        assert!(claim(&store, 100).await.len() >= 12);
+        // The lanes of some wait by the second number, of others by the third, of others by the last.
+        if i > 0 {
+            push(&store, one_of_each(&keys[(i - 1) * 8..i * 8], 50)).await;
+        }
+        store.reshard("q", shards).await.unwrap();
+    }
+    push(&store, one_of_each(&keys[16..], 51)).await;
+    for (i, was) in first.iter().enumerate() {
+        let again = push(&store, repeated(i as u32)).await;
+        for (again, was) in again.iter().zip(was) {
+            assert_eq!((again.job_id, again.status), (was.job_id, PushStatus::Duplicate));
+        }
+    }
+}
+
+#[tokio::test]
+async fn jobs_without_a_key_that_wait_in_a_shard_too_many_are_claimed() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, in_shards(Queue::parallel("q"), 8)).await;
+    let plain = |i: u32| Job::new("q", &i).unwrap();
+    for i in 0..24 {
+        push(&store, vec![plain(i)]).await;
+    }
+    let running = claim(&store, 8).await;
+    let answer = store.reshard("q", 2).await.unwrap();
+    assert_eq!((answer.shards, answer.older), (2, 1));
+    assert!(answer.lanes_left >= 12, "three of each of six shards: {answer:?}");
+    push(&store, (24..32).map(plain).collect()).await;
+    done(&store, &running).await;
+    assert_eq!(drain(&store).await, 24);
+    let end = store.reshard("q", 2).await.unwrap();
+    assert_eq!((end.older, end.lanes_left), (0, 0));
+}
+
+#[tokio::test]
+async fn dead_jobs_without_a_key_are_requeued_where_they_are_claimed() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, in_shards(Queue::parallel("q"), 8)).await;
+    let mut pushed = Vec::new();
+    for i in 0..16 {
+        pushed.extend(push(&store, vec![Job::new("q", &i).unwrap()]).await);
+    }
+    bury_all(&store, 16).await;
+    store.reshard("q", 2).await.unwrap();
+    assert_eq!(store.requeue(all_dead()).await.unwrap().count, 16);
+    assert_eq!(store.requeue(all_dead()).await.unwrap().count, 0, "each once");
+    for pushed in &pushed {
+        let view = store.job(pushed.job_id).await.unwrap().expect("it is found");
+        assert_eq!((view.id, view.state), (pushed.job_id, JobState::Queued));
+    }
+    assert_eq!(drain(&store).await, 16);
+}
+
+#[tokio::test]
+async fn tokens_grow_also_where_a_dead_job_comes_back_to_its_shard() {
+    let prefix = new_prefix();
+    let store = open(&prefix).await;
+    declare(&store, in_shards(Queue::fifo("q"), 2)).await;
+    // Those that three shards put where two put nothing, so that no claim there lifts the tokens of theirs.
+    let three = Layout { shards: 3, older: vec![], span: 3, changed: false, floor: 0 };
+    let keys: Vec<String> = keys(60).into_iter().filter(|key| three.home(key) == 2).collect();
+    let count = keys.len();
+    push(&store, one_of_each(&keys, 1)).await;
+    bury_all(&store, count).await;
+    store.reshard("q", 3).await.unwrap();
+    push(&store, one_of_each(&keys, 2)).await;
+    store.reshard("q", 2).await.unwrap();
+    let ahead = store.now().await.unwrap() + Duration::from_secs(3_600);
+    let request = Claim { now: Some(ahead), ..claim_request("q", count) };
+    let before = store.claim(request).await.unwrap().turns;
+    assert_eq!(done(&store, &before).await.len(), count);
+    assert_eq!(store.requeue(all_dead()).await.unwrap().count, count as u64);
+    let after = claim(&store, count).await;
+    assert_eq!(after.len(), count);
+    for turn in &after {
+        let was = before.iter().find(|before| before.key == turn.key).unwrap();
+        assert!(turn.token > was.token, "{:?}", turn.key);
+    }
+}

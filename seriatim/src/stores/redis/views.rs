@@ -1,0 +1,278 @@
+//! What people and programs see.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+use redis::Value;
+
+use super::Redis;
+use super::link::{Args, LANES, STATS, VIEW};
+use super::queues::Known;
+use super::reply::{Fields, Shard, corrupt, name_job, score_of};
+use crate::contract::request::{DueQuery, SourceDue};
+use crate::contract::view::{JobState, JobView, LaneState, LaneView, QueueStats};
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::id::{JobId, NodeId, Token};
+use crate::model::payload::Payload;
+
+/// The numbers of one shard.
+struct Numbers {
+    paused: bool,
+    /// Lanes, jobs, claimed, retrying, dead, processed, failed.
+    counts: [u64; 7],
+    due: Option<Timestamp>,
+}
+
+/// A view, and the node that holds the job with the node's lease.
+type Held = (JobView, Option<Arc<str>>);
+
+impl Redis {
+    async fn numbers(&self, shard: Shard) -> Result<Option<Numbers>> {
+        let args = Args::default();
+        let mut answer = self.link.call(&STATS, &self.key(shard, ""), &args).await?;
+        if answer.is_empty() {
+            return Ok(None);
+        }
+        let (paused, mut counts) = (answer.flag()?, [0; 7]);
+        for number in &mut counts {
+            *number = answer.int()? as u64;
+        }
+        Ok(Some(Numbers { paused, counts, due: answer.opt_time()? }))
+    }
+
+    pub(super) async fn queue_stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        let now = match now {
+            Some(now) => now,
+            None => self.server_time().await?,
+        };
+        let queues = self.all_queues().await?;
+        try_join_all(queues.iter().map(|known| self.stats_of(known, now))).await
+    }
+
+    async fn stats_of(&self, known: &Known, now: Timestamp) -> Result<QueueStats> {
+        let shards = try_join_all(known.shards().map(|shard| self.numbers(shard))).await?;
+        let mut sum = [0; 7];
+        let mut due: Option<Timestamp> = None;
+        for numbers in shards.iter().flatten() {
+            sum.iter_mut().zip(numbers.counts).for_each(|(sum, number)| *sum += number);
+            due = due.into_iter().chain(numbers.due).min();
+        }
+        let [lanes, jobs, claimed, retrying, dead, processed, failed] = sum;
+        Ok(QueueStats {
+            queue: known.name.clone(),
+            mode: Some(known.queue.mode),
+            paused: known.paused,
+            lanes,
+            jobs,
+            claimed,
+            retrying,
+            dead,
+            processed,
+            failed,
+            lag: due.map(|due| now.since(due)).unwrap_or_default(),
+        })
+    }
+
+    pub(super) async fn due_sources(&self, request: DueQuery) -> Result<Vec<SourceDue>> {
+        let wanted =
+            |known: &Arc<Known>| request.queues.is_empty() || request.queues.contains(&known.name);
+        let mut shards = Vec::new();
+        for known in self.all_queues().await?.into_iter().filter(wanted) {
+            shards.extend(known.open_shards().map(|shard| (known.name.clone(), shard)));
+        }
+        let source = async |(queue, shard): (Arc<str>, Shard)| {
+            let numbers = self.numbers(shard).await?.filter(|numbers| !numbers.paused);
+            let due = numbers.and_then(|numbers| numbers.due);
+            Ok(SourceDue { queue, shard: shard.shard, due })
+        };
+        try_join_all(shards.into_iter().map(source)).await
+    }
+
+    pub(super) async fn lane_views(&self, shard: Shard, numbers: &[i64]) -> Result<Vec<LaneView>> {
+        let mut args = Args::default();
+        for number in numbers {
+            args.int(*number);
+        }
+        let answer = self.link.call(&LANES, &self.key(shard, ""), &args).await?;
+        let known = answer.rest().filter(|lane| *lane != Value::Nil);
+        known.map(|lane| lane_view(Fields::of(lane)?, shard)).collect()
+    }
+
+    /// The first of these jobs, and how many were looked at: fewer than all if their payloads are large.
+    pub(super) async fn job_views(
+        &self,
+        shard: Shard,
+        queue: &Arc<str>,
+        numbers: &[i64],
+    ) -> Result<(Vec<JobView>, usize)> {
+        let mut args = Args::default();
+        for number in numbers {
+            args.int(*number).text("");
+        }
+        self.views(shard, queue, &args).await
+    }
+
+    /// The id of a job that became one with another shows that one's state.
+    pub(super) async fn read_job(&self, id: JobId) -> Result<Option<JobView>> {
+        let Some(known) = self.numbered(id.queue()).await? else { return Ok(None) };
+        let mut args = Args::default();
+        name_job(&mut args, id);
+        let (views, _) = self.views(Shard::of_job(id), &known.name, &args).await?;
+        if let Some(view) = views.into_iter().next() {
+            return Ok(Some(JobView { id, ..view }));
+        }
+        // One that was requeued into another shard.
+        let Some(there) = self.moved_to(id).await? else { return Ok(None) };
+        let mut args = Args::default();
+        name_job(&mut args, there);
+        let (views, _) = self.views(Shard::of_job(there), &known.name, &args).await?;
+        Ok(views.into_iter().next().map(|view| JobView { id, ..view }))
+    }
+
+    /// Where a job is that was requeued into another shard, perhaps several times.
+    pub(super) async fn moved_to(&self, id: JobId) -> Result<Option<JobId>> {
+        let mut there = None;
+        loop {
+            let at = there.unwrap_or(id);
+            let mut args = Args::default();
+            name_job(&mut args, at);
+            let key = self.key(Shard::of_job(at), "");
+            let answer = self.link.call(&VIEW, &key, &args).await?.rest().next();
+            let Some(view @ Value::Array(_)) = answer else { return Ok(there) };
+            let mut fields = Fields::of(view)?;
+            if &*fields.text()? != "moved" {
+                return Ok(there);
+            }
+            let place = fields.rest().nth(ERROR_AT - 1).ok_or_else(corrupt)?;
+            there = Some(place_in(&super::reply::single(place)?.text()?, id).ok_or_else(corrupt)?);
+        }
+    }
+
+    /// A job's options as they are kept: empty when it has none.
+    pub(super) async fn options_text(&self, id: JobId) -> Result<Option<String>> {
+        let mut args = Args::default();
+        name_job(&mut args, id);
+        let answer = self.link.call(&VIEW, &self.key(Shard::of_job(id), ""), &args).await?;
+        let Some(view @ Value::Array(_)) = answer.rest().next() else { return Ok(None) };
+        let options = Fields::of(view)?.rest().nth(OPTIONS_AT).ok_or_else(corrupt)?;
+        let options = super::reply::single(options)?.text()?;
+        Ok(Some(options.to_string()))
+    }
+
+    async fn views(
+        &self,
+        shard: Shard,
+        queue: &Arc<str>,
+        args: &Args,
+    ) -> Result<(Vec<JobView>, usize)> {
+        let answer = self.link.call(&VIEW, &self.key(shard, ""), args).await?;
+        let all: Vec<Value> = answer.rest().collect();
+        let looked = all.len();
+        let known = all.into_iter().filter(|job| *job != Value::Nil);
+        let held = known.map(|job| job_view(Fields::of(job)?, shard, queue));
+        let held: Vec<Held> = held.filter_map(Result::transpose).collect::<Result<_>>()?;
+        let beats = self.beats_of(&held).await?;
+        let beaten = |(mut view, node): Held| {
+            let beat = node.and_then(|node| beats.get(&node).copied());
+            view.heartbeat_at = view.heartbeat_at.into_iter().chain(beat).max();
+            view
+        };
+        Ok((held.into_iter().map(beaten).collect(), looked))
+    }
+
+    /// When the nodes that hold something last beat.
+    async fn beats_of(&self, held: &[Held]) -> Result<HashMap<Arc<str>, Timestamp>> {
+        let mut nodes: Vec<Arc<str>> = held.iter().filter_map(|(_, node)| node.clone()).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        if nodes.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let mut cmd = redis::cmd("HMGET");
+        cmd.arg(self.global("beats"));
+        for node in &nodes {
+            cmd.arg(&**node);
+        }
+        let mut found = self.link.fields(&cmd).await?;
+        let mut beats = HashMap::new();
+        for node in nodes {
+            beats.extend(found.opt_time()?.map(|beat| (node, beat)));
+        }
+        Ok(beats)
+    }
+}
+
+/// The job at `shard:seq:acceptance`, of the same queue as another.
+fn place_in(text: &str, like: JobId) -> Option<JobId> {
+    let mut numbers = text.split(':');
+    let shard = Shard { queue: like.queue(), shard: numbers.next()?.parse().ok()? };
+    Some(shard.job(numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Where the error stands in what `view.lua` answers: of a job that moved, where it is.
+const ERROR_AT: usize = 12;
+/// Where the options stand in what `view.lua` answers.
+const OPTIONS_AT: usize = 16;
+
+fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Option<Held>> {
+    let state = match &*fields.text()? {
+        "live" => JobState::Queued,
+        "running" => JobState::Running,
+        "done" => JobState::Succeeded,
+        "dead" => JobState::Dead,
+        "canceled" => JobState::Canceled,
+        "moved" => return Ok(None),
+        _ => return Err(corrupt()),
+    };
+    let (seq, created) = (fields.int()?, fields.int()?);
+    let mut view = JobView {
+        id: shard.job(seq, created),
+        queue: queue.clone(),
+        key: fields.name()?,
+        task: fields.name()?,
+        state,
+        payload: Payload::from_bytes(fields.bytes()?),
+        score: score_of(&fields.text()?)?,
+        priority: fields.int()? as u16,
+        run_at: fields.time()?,
+        attempt: fields.int()? as u32,
+        retry_count: fields.int()? as i32,
+        crashes: fields.int()? as u32,
+        error: fields.opt_text()?,
+        cancel_requested: fields.flag()?,
+        created_at: Timestamp::from_micros(created),
+        started_at: fields.opt_time()?,
+        finished_at: fields.opt_time()?,
+        options: fields.options()?,
+        heartbeat_at: fields.opt_time()?,
+        progress: None,
+    };
+    let node = fields.opt_text()?;
+    view.progress = fields.opt_text()?;
+    Ok(Some((view, node)))
+}
+
+fn lane_view(mut fields: Fields, shard: Shard) -> Result<LaneView> {
+    Ok(LaneView {
+        lane: shard.lane(fields.int()?),
+        key: fields.name()?,
+        state: match &*fields.text()? {
+            "claimed" => LaneState::Claimed,
+            "paused" => LaneState::Paused,
+            "held" => LaneState::Held,
+            _ => LaneState::Waiting,
+        },
+        due: fields.opt_time()?,
+        priority: fields.opt_int()?.unwrap_or(0) as u16,
+        jobs: fields.int()? as u64,
+        retry_count: fields.int()? as i32,
+        crashes: fields.int()? as u32,
+        error: fields.opt_text()?,
+        token: fields.opt_int()?.map(Token),
+        node: fields.opt_text()?.map(NodeId),
+        claimed_at: fields.opt_time()?,
+        progress: fields.opt_text()?,
+    })
+}

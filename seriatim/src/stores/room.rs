@@ -1,0 +1,28 @@
+//! How many bytes a claim may still hand over.
+
+use crate::contract::request::Claim;
+use crate::model::limits::CLAIM_JOB_BYTES;
+
+/// What is left of [`Claim::bytes_max`].
+#[derive(Debug)]
+pub(in crate::stores) struct Room {
+    left: usize,
+    /// Whether a turn did not fit.
+    pub is_full: bool,
+}
+
+impl Room {
+    pub(in crate::stores) fn of(request: &Claim) -> Self {
+        Self { left: request.bytes_max.unwrap_or(usize::MAX), is_full: false }
+    }
+
+    /// Takes it for a turn with these payloads, if they fit.
+    pub(in crate::stores) fn take(&mut self, payloads: impl Iterator<Item = usize>) -> bool {
+        let bytes = payloads.map(|bytes| bytes + CLAIM_JOB_BYTES).sum();
+        match self.left.checked_sub(bytes) {
+            Some(left) => self.left = left,
+            None => self.is_full = true,
+        }
+        !self.is_full
+    }
+}

@@ -1,0 +1,42 @@
+//! Large payloads. They stand in a table of their own: the row of a lane is written again whenever
+//! the lane moves, and what is written again then must be small.
+
+use rusqlite::params;
+
+use super::row::Job;
+use super::tx::Tx;
+use crate::model::error::{Error, ErrorKind, Result};
+
+/// Payloads up to this size stand in the row of their job.
+pub(super) const INLINE_BYTES_MAX: usize = 2_000;
+
+impl Tx<'_> {
+    /// Stores the payload of a new job. Answers what stands in its row.
+    pub(super) fn store_body(&self, seq: i64, payload: &[u8]) -> Result<Option<Vec<u8>>> {
+        if payload.len() <= INLINE_BYTES_MAX {
+            return Ok(Some(payload.to_vec()));
+        }
+        let sql = "INSERT INTO body (seq, payload) VALUES (?1, ?2)";
+        self.execute(sql, params![seq, payload])?;
+        Ok(None)
+    }
+
+    /// The large payload of this job.
+    pub(super) fn body(&self, seq: i64) -> Result<Vec<u8>> {
+        let sql = "SELECT payload FROM body WHERE seq = ?1";
+        self.first(sql, [seq], |row| row.get(0))?.ok_or_else(|| {
+            Error::new(ErrorKind::Corrupt, "the payload of a job is missing: restore a backup")
+        })
+    }
+
+    pub(super) fn payload_of(&self, job: &Job) -> Result<Vec<u8>> {
+        match &job.payload {
+            Some(payload) => Ok(payload.clone()),
+            None => self.body(job.seq),
+        }
+    }
+
+    pub(super) fn delete_body(&self, seq: i64) -> Result<()> {
+        self.execute("DELETE FROM body WHERE seq = ?1", [seq]).map(drop)
+    }
+}

@@ -1,0 +1,538 @@
+//! Claiming lanes.
+//!
+//! A claim reads the lanes that it takes in one scan of the ready index, closes them with one
+//! statement where all are taken alike, and is itself one row, whatever the number of its lanes.
+
+use std::sync::Arc;
+
+use rusqlite::{Row, params};
+
+use super::push::micros;
+use super::row::{Sql, TAKEN, score_rank};
+use super::tx::{QueueRow, Tx};
+use crate::contract::check_ticket;
+use crate::contract::request::{Claim, Claimed, Lease};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
+use crate::model::payload::Payload;
+use crate::model::queue::Mode;
+use crate::model::turn::{Turn, TurnJob};
+use crate::stores::room::Room;
+use crate::stores::state::undeclared;
+
+/// Of a lane with more items than this, the turn is chosen before any payload is read.
+const ITEMS_READ_AT_ONCE: i64 = 256;
+
+/// The columns of a job that its holder sees, in the order in which [`Waiting::read`] expects them.
+const WAITING_COLUMNS: &str = "seq, created, score, jprio, run_at, attempts, task, opts, payload";
+
+/// A job that waits, as far as a claim needs to know it.
+#[derive(Clone, Debug)]
+struct Waiting {
+    seq: i64,
+    created: i64,
+    score: f64,
+    prio: i64,
+    run_at: i64,
+    attempts: i64,
+    task: Option<Arc<str>>,
+    options: Option<String>,
+    /// None when it is too large to stand in the row.
+    payload: Option<Vec<u8>>,
+}
+
+impl Waiting {
+    fn read(row: &Row<'_>, at: usize) -> Sql<Self> {
+        Ok(Self {
+            seq: row.get(at)?,
+            created: row.get(at + 1)?,
+            score: row.get(at + 2)?,
+            prio: row.get(at + 3)?,
+            run_at: row.get(at + 4)?,
+            attempts: row.get(at + 5)?,
+            task: row.get(at + 6)?,
+            options: row.get(at + 7)?,
+            payload: row.get(at + 8)?,
+        })
+    }
+
+    /// (score, arrival): the order of handing over.
+    fn rank(&self) -> (i64, i64) {
+        (score_rank(self.score), self.seq)
+    }
+
+    fn turn_job(self, queue: u32, payload: Vec<u8>) -> TurnJob {
+        TurnJob {
+            id: super::push::job_id(self.created, queue, self.seq),
+            options: self.options.and_then(|text| serde_json::from_str(&text).ok()),
+            payload: Payload::from_bytes(payload),
+            task: self.task,
+            score: self.score,
+            priority: self.prio as u16,
+            run_at: Timestamp::from_micros(self.run_at),
+            attempt: self.attempts as u32 + 1,
+        }
+    }
+}
+
+/// A lane that can be claimed.
+#[derive(Debug)]
+struct Candidate {
+    id: i64,
+    key: Option<Arc<str>>,
+    class: i64,
+    prio: i64,
+    due: i64,
+    open: i64,
+    items: i64,
+    retry: i64,
+    crashes: i64,
+    error: Option<Arc<str>>,
+    slot: Option<Waiting>,
+}
+
+const CANDIDATE_COLUMNS: &str = "id, key, class, prio, due, open, n, retry, crashes, error";
+const CANDIDATE_COUNT: usize = 10;
+
+impl Candidate {
+    fn read(row: &Row<'_>) -> Sql<Self> {
+        let slot = match row.get_ref(CANDIDATE_COUNT)? {
+            rusqlite::types::ValueRef::Null => None,
+            _ => Some(Waiting::read(row, CANDIDATE_COUNT)?),
+        };
+        Ok(Self {
+            id: row.get(0)?,
+            key: row.get(1)?,
+            class: row.get(2)?,
+            prio: row.get(3)?,
+            due: row.get(4)?,
+            open: row.get(5)?,
+            items: row.get(6)?,
+            retry: row.get(7)?,
+            crashes: row.get(8)?,
+            error: row.get(9)?,
+            slot,
+        })
+    }
+}
+
+/// How a claim marks the row of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Close {
+    /// The slot's job is taken, perhaps with items that are marked themselves.
+    Slot,
+    /// All jobs are taken: the lane's boundary moves.
+    All,
+    /// Items are taken that are marked themselves; the slot's job is not.
+    Items,
+}
+
+impl Close {
+    fn statement(self) -> &'static str {
+        match self {
+            Self::Slot => {
+                "UPDATE lane SET st = 2, wake = NULL, tok = ?1, gen = -1, claimed_at = ?2, beat_at = ?2,
+                 next_due = ?4 WHERE id = ?3"
+            }
+            Self::All => {
+                "UPDATE lane SET st = 2, wake = NULL, tok = ?1, open = ?1, claimed_at = ?2, beat_at = ?2,
+                 next_due = ?4 WHERE id = ?3"
+            }
+            Self::Items => {
+                "UPDATE lane SET st = 2, wake = NULL, tok = ?1, claimed_at = ?2, beat_at = ?2,
+                 next_due = ?4 WHERE id = ?3"
+            }
+        }
+    }
+
+    /// The same for the first lanes of a class, where nothing is left in any.
+    fn statement_for_all(self) -> Option<&'static str> {
+        match self {
+            Self::Slot => Some(include_str!("sql/claim_slots.sql")),
+            Self::All => Some(include_str!("sql/claim_lanes.sql")),
+            Self::Items => None,
+        }
+    }
+}
+
+/// What a turn would take of a lane.
+struct Chosen {
+    jobs: Vec<Waiting>,
+    close: Close,
+    /// Items that are marked one by one when they are taken.
+    marked: Vec<i64>,
+    leaves_some: bool,
+}
+
+impl Chosen {
+    /// The slot's job alone.
+    fn slot(slot: Waiting, close: Close) -> Self {
+        Self { jobs: vec![slot], close, marked: Vec::new(), leaves_some: false }
+    }
+}
+
+/// What a turn takes of a lane.
+struct Taken {
+    lane: Candidate,
+    jobs: Vec<TurnJob>,
+    close: Close,
+    leaves_some: bool,
+    ttl: i64,
+}
+
+/// One row of `claim`: lanes that are held under one token, for equally long.
+pub(super) struct ClaimRow {
+    pub token: i64,
+    pub ttl: i64,
+    pub lanes: Vec<u8>,
+}
+
+impl ClaimRow {
+    pub(super) fn add(&mut self, lane: i64) {
+        self.lanes.extend_from_slice(&lane.to_le_bytes());
+    }
+
+    pub(super) fn count(&self) -> i64 {
+        (self.lanes.len() / 8) as i64
+    }
+}
+
+impl Tx<'_> {
+    pub(super) fn claim(&mut self, request: &Claim) -> Result<Claimed> {
+        self.check_node(&request.node, request.ticket)?;
+        let queue = self.known_queue(&request.queue)?;
+        if request.declared && !queue.declared {
+            return Err(undeclared(&request.queue));
+        }
+        queue.queue.check_lease(request.lease.ttl())?;
+        if queue.paused {
+            return Ok(Claimed::default());
+        }
+        self.promote(&queue)?;
+        let classes = self.classes(queue.number, request)?;
+        let lanes = self.best_lanes(queue.number, request, &classes)?;
+        let mut taken = Vec::with_capacity(lanes.len());
+        let mut room = Room::of(request);
+        for lane in lanes {
+            let Some(turn) = self.choose(&queue, request, lane, &mut room)? else { break };
+            taken.push(turn);
+        }
+        let turns = self.close_lanes(&queue, request, &classes, taken)?;
+        self.delta(queue.number).running += turns.len() as i64;
+        let next_due = match self.any_ready(queue.number, &classes)? {
+            true => Some(self.now),
+            false => self.first_wake(queue.number)?,
+        };
+        let next_due = next_due.map(Timestamp::from_micros);
+        Ok(Claimed { turns, next_due, cut: room.is_full })
+    }
+
+    /// A node that never beat or was declared dead may not hold anything.
+    pub(super) fn check_node(&self, node: &NodeId, ticket: u64) -> Result<()> {
+        let sql = "SELECT given_up FROM node WHERE id = ?1 AND dead_at IS NULL";
+        if let Some(given_up) = self.first(sql, [&*node.0], |row| row.get::<_, i64>(0))? {
+            return check_ticket(ticket, given_up as u64);
+        }
+        let message = format!("node {node} has not registered or was declared dead: take a new id");
+        Err(Error::new(ErrorKind::NodeGone, message))
+    }
+
+    /// Positions the lanes again whose time has come.
+    fn promote(&mut self, queue: &QueueRow) -> Result<()> {
+        if self.first_wake(queue.number)?.is_none_or(|wake| wake > self.now) {
+            return Ok(());
+        }
+        let due = params![queue.number, self.now, PROMOTE_LANES_MAX as i64];
+        if queue.queue.mode != Mode::Exclusive {
+            // Where it will stand is in its row already.
+            return self.execute(include_str!("sql/promote.sql"), due).map(drop);
+        }
+        let sql = "SELECT id FROM lane INDEXED BY lane_wake WHERE q = ?1 AND wake IS NOT NULL AND wake <= ?2
+                   ORDER BY wake, id LIMIT ?3";
+        for id in self.rows(sql, due, |row| row.get(0))? {
+            if let Some(work) = self.lane(id)? {
+                self.save(work)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn first_wake(&self, queue: u32) -> Result<Option<i64>> {
+        let sql = "SELECT wake FROM lane INDEXED BY lane_wake WHERE q = ?1 AND wake IS NOT NULL ORDER BY wake LIMIT 1";
+        self.first(sql, [queue], |row| row.get(0))
+    }
+
+    /// The classes of ready lanes that the caller may take.
+    fn classes(&mut self, queue: u32, request: &Claim) -> Result<Vec<i64>> {
+        let sql = "SELECT class FROM lane INDEXED BY lane_ready WHERE q = ?1 AND st = 0 AND class > ?2 ORDER BY class LIMIT 1";
+        let mut classes = Vec::new();
+        let mut last = -1;
+        while let Some(class) = self.first(sql, params![queue, last], |row| row.get(0))? {
+            if self.may_take(class / 2, request)? {
+                classes.push(class);
+            }
+            last = class;
+        }
+        Ok(classes)
+    }
+
+    fn may_take(&mut self, route: i64, request: &Claim) -> Result<bool> {
+        let Some((node, group)) = self.route_of(route)? else { return Ok(false) };
+        Ok(node.is_none_or(|node| request.node_name.as_ref() == Some(&node))
+            && group.is_none_or(|group| request.groups.contains(&group)))
+    }
+
+    /// The next lanes by (priority, due, age) over the classes.
+    fn best_lanes(
+        &mut self,
+        queue: u32,
+        request: &Claim,
+        classes: &[i64],
+    ) -> Result<Vec<Candidate>> {
+        let most = request.lanes_max.min(CLAIM_LANES_MAX);
+        let sql = format!(
+            "SELECT {CANDIDATE_COLUMNS}, {WAITING_COLUMNS} FROM lane INDEXED BY lane_ready
+             WHERE q = ?1 AND st = 0 AND class = ?2 ORDER BY prio, due, id LIMIT ?3"
+        );
+        let mut lanes = Vec::new();
+        for class in classes {
+            let limit = if class % 2 == 1 { most.min(request.crashed_max) } else { most };
+            lanes.extend(self.rows(&sql, params![queue, class, limit as i64], Candidate::read)?);
+        }
+        if classes.len() > 1 {
+            lanes.sort_by_key(|lane| (lane.prio, lane.due, lane.id));
+            let mut crashed_left = request.crashed_max;
+            lanes.retain(|lane| {
+                let crashed = usize::from(lane.class % 2 == 1);
+                let fits = crashed <= crashed_left;
+                crashed_left -= if fits { crashed } else { 0 };
+                fits
+            });
+            lanes.truncate(most);
+        }
+        Ok(lanes)
+    }
+
+    fn any_ready(&self, queue: u32, classes: &[i64]) -> Result<bool> {
+        let sql = "SELECT 1 FROM lane INDEXED BY lane_ready WHERE q = ?1 AND st = 0 AND class = ?2 LIMIT 1";
+        for class in classes {
+            if self.first(sql, params![queue, class], |_| Ok(()))?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What a turn takes of a lane now, if there is room for it.
+    fn choose(
+        &mut self,
+        queue: &QueueRow,
+        request: &Claim,
+        mut lane: Candidate,
+        room: &mut Room,
+    ) -> Result<Option<Taken>> {
+        let slot = lane.slot.take();
+        let mode = queue.queue.mode;
+        let chosen = match (slot, mode) {
+            (Some(slot), Mode::Accumulate) if lane.items == 0 => Chosen::slot(slot, Close::All),
+            (slot, Mode::Accumulate) => self.choose_by_score(&lane, slot)?,
+            (Some(slot), Mode::Fifo)
+                if lane.items > 0
+                    && queue.queue.take > 1
+                    && lane.retry < 0
+                    && lane.crashes == 0 =>
+            {
+                self.choose_following(queue, &lane, slot)?
+            }
+            (Some(slot), _) => Chosen::slot(slot, Close::Slot),
+            (None, _) => Chosen {
+                jobs: Vec::new(),
+                close: Close::Items,
+                marked: Vec::new(),
+                leaves_some: false,
+            },
+        };
+        let mut jobs = Vec::with_capacity(chosen.jobs.len());
+        for mut job in chosen.jobs {
+            let payload = match job.payload.take() {
+                Some(payload) => payload,
+                None => self.body(job.seq)?,
+            };
+            jobs.push(job.turn_job(queue.number, payload));
+        }
+        if !room.take(jobs.iter().map(|job| job.payload.as_bytes().len())) {
+            return Ok(None);
+        }
+        for seq in chosen.marked {
+            self.execute("UPDATE item SET gen = ?2 WHERE seq = ?1", params![seq, TAKEN])?;
+        }
+        let own = jobs.iter().filter_map(|job| job.options.as_ref()?.lease_ttl).max();
+        let own = own.unwrap_or_default().min(queue.queue.lease_max);
+        let ttl = micros(request.lease.ttl().max(own));
+        let (close, leaves_some) = (chosen.close, chosen.leaves_some);
+        Ok(Some(Taken { lane, jobs, close, leaves_some, ttl }))
+    }
+
+    /// All that waits, by score, as far as the limits and the task allow.
+    fn choose_by_score(&mut self, lane: &Candidate, slot: Option<Waiting>) -> Result<Chosen> {
+        let slot_seq = slot.as_ref().map(|slot| slot.seq);
+        let light = lane.items > ITEMS_READ_AT_ONCE;
+        let mut jobs = self.waiting_items(lane, light)?;
+        jobs.extend(slot);
+        jobs.sort_unstable_by_key(Waiting::rank);
+        let count = self.how_many(&jobs, TURN_JOBS_MAX, light)?;
+        let leaves_some = count < jobs.len();
+        jobs.truncate(count);
+        let close = match jobs.iter().any(|job| Some(job.seq) == slot_seq) {
+            _ if !leaves_some => Close::All,
+            true => Close::Slot,
+            false => Close::Items,
+        };
+        let items = jobs.iter().map(|job| job.seq).filter(|seq| Some(*seq) != slot_seq);
+        let marked = if leaves_some { items.collect() } else { Vec::new() };
+        if light {
+            let sql = format!("SELECT {WAITING_COLUMNS} FROM item WHERE seq = ?1");
+            for job in jobs.iter_mut().filter(|job| Some(job.seq) != slot_seq) {
+                let full = self.first(&sql, [job.seq], |row| Waiting::read(row, 0))?;
+                *job = full.unwrap_or_else(|| job.clone());
+            }
+        }
+        Ok(Chosen { jobs, close, marked, leaves_some })
+    }
+
+    /// The items of an unclaimed lane; the first by (score, arrival) of many, then without what
+    /// makes them large.
+    fn waiting_items(&self, lane: &Candidate, light: bool) -> Result<Vec<Waiting>> {
+        let columns = match light {
+            true => "seq, created, score, jprio, run_at, attempts, task, NULL, NULL",
+            false => WAITING_COLUMNS,
+        };
+        let order = if light { "ORDER BY score, seq" } else { "" };
+        let sql =
+            format!("SELECT {columns} FROM item WHERE lane = ?1 AND gen = ?2 {order} LIMIT ?3");
+        // One more than a turn can take shows that some are left.
+        let place = params![lane.id, lane.open, TURN_JOBS_MAX as i64 + 1];
+        self.rows(&sql, place, |row| Waiting::read(row, 0))
+    }
+
+    /// In `fifo`, the head and the jobs behind it that go with it.
+    fn choose_following(
+        &mut self,
+        queue: &QueueRow,
+        lane: &Candidate,
+        slot: Waiting,
+    ) -> Result<Chosen> {
+        let sql = format!(
+            "SELECT {WAITING_COLUMNS}, retry < 0 AND crashes = 0 AND run_at <= ?4 FROM item
+             WHERE lane = ?1 AND gen = ?2 ORDER BY ord LIMIT ?3"
+        );
+        let place = params![lane.id, lane.open, queue.queue.take - 1, self.now];
+        let following =
+            self.rows(&sql, place, |row| Ok((Waiting::read(row, 0)?, row.get::<_, bool>(9)?)))?;
+        let mut jobs = vec![slot];
+        jobs.extend(following.into_iter().take_while(|(_, fresh)| *fresh).map(|(job, _)| job));
+        let count = self.how_many(&jobs, queue.queue.take as usize, false)?;
+        jobs.truncate(count);
+        let marked = jobs.iter().skip(1).map(|job| job.seq).collect();
+        Ok(Chosen { jobs, close: Close::Slot, marked, leaves_some: false })
+    }
+
+    /// So many jobs from the front go together: of one task, within the limits.
+    fn how_many(&self, jobs: &[Waiting], most: usize, light: bool) -> Result<usize> {
+        let sql = if light {
+            "SELECT coalesce(length(payload), (SELECT length(b.payload) FROM body b WHERE b.seq = item.seq)) FROM item WHERE seq = ?1"
+        } else {
+            "SELECT length(payload) FROM body WHERE seq = ?1"
+        };
+        let task = jobs.first().and_then(|job| job.task.as_ref());
+        let mut bytes = 0;
+        for (i, job) in jobs.iter().enumerate().take(most) {
+            bytes += match &job.payload {
+                Some(payload) => payload.len(),
+                None => {
+                    self.first(sql, [job.seq], |row| row.get::<_, i64>(0))?.unwrap_or(0) as usize
+                }
+            };
+            if i > 0 && (job.task.as_ref() != task || bytes > TURN_BYTES_MAX) {
+                return Ok(i);
+            }
+        }
+        Ok(jobs.len().min(most))
+    }
+
+    /// Marks the lanes, and notes who holds them.
+    fn close_lanes(
+        &mut self,
+        queue: &QueueRow,
+        request: &Claim,
+        classes: &[i64],
+        taken: Vec<Taken>,
+    ) -> Result<Vec<Turn>> {
+        let Some(first) = taken.first() else { return Ok(Vec::new()) };
+        // A lease of its own is extended by lane, so each needs a row of its own.
+        let own = matches!(request.lease, Lease::Own { .. });
+        let (close, ttl) = (first.close, first.ttl);
+        let alike = |t: &Taken| t.close == close && t.ttl == ttl && !t.leaves_some;
+        let at_once = match classes {
+            [_] if !own && taken.iter().all(alike) => close.statement_for_all(),
+            _ => None,
+        };
+        let mut rows: Vec<ClaimRow> = Vec::new();
+        let mut turns = Vec::with_capacity(taken.len());
+        for taken in taken {
+            let place = rows.iter().position(|row| !own && row.ttl == taken.ttl);
+            let place = place.unwrap_or_else(|| {
+                let token = self.next_token();
+                rows.push(ClaimRow { token, ttl: taken.ttl, lanes: Vec::new() });
+                rows.len() - 1
+            });
+            let (id, token) = (taken.lane.id, rows[place].token);
+            rows[place].add(id);
+            if at_once.is_none() {
+                let next_due = taken.leaves_some.then_some(taken.lane.due);
+                self.execute(taken.close.statement(), params![token, self.now, id, next_due])?;
+            }
+            turns.push(turn(queue, taken, token, self.now));
+        }
+        if let (Some(sql), [row], [class]) = (at_once, rows.as_slice(), classes) {
+            let values = params![row.token, self.now, queue.number, class, row.count()];
+            self.execute(sql, values)?;
+        }
+        self.store_claims(queue.number, &request.node, own, &rows)?;
+        Ok(turns)
+    }
+
+    pub(super) fn store_claims(
+        &self,
+        queue: u32,
+        node: &NodeId,
+        own_lease: bool,
+        rows: &[ClaimRow],
+    ) -> Result<()> {
+        let sql = "INSERT INTO claim VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        for row in rows {
+            let until = own_lease.then(|| self.now.saturating_add(row.ttl));
+            let values =
+                params![row.token, &*node.0, queue, row.ttl, until, row.lanes, row.count()];
+            self.execute(sql, values)?;
+        }
+        Ok(())
+    }
+}
+
+fn turn(queue: &QueueRow, taken: Taken, token: i64, now: i64) -> Turn {
+    let lane = taken.lane;
+    Turn {
+        lane: LaneId { queue: queue.number, shard: 0, number: lane.id as u64 },
+        queue: queue.name.clone(),
+        key: lane.key,
+        token: Token(token),
+        retry_count: lane.retry as i32,
+        crashes: lane.crashes as u32,
+        error: lane.error,
+        claimed_at: Timestamp::from_micros(now),
+        jobs: taken.jobs,
+    }
+}

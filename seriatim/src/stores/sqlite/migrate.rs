@@ -1,0 +1,104 @@
+//! Creating and upgrading what the file holds.
+
+use rusqlite::Connection;
+
+use super::fault::translate;
+use super::row::Sql;
+use crate::model::error::{Error, ErrorKind, Result};
+
+/// "Seri", so that `file` and the tools of `SQLite` can tell whose file it is.
+const APPLICATION_ID: i64 = 0x5365_7269;
+
+/// What leads from each version of the schema to the next: the first creates version 1.
+const MIGRATIONS: [&str; 3] = [include_str!("schema.sql"), GIVEN_UP, SECRET];
+
+/// Claims and rescues of a node up to this ticket take nothing any more.
+const GIVEN_UP: &str = "ALTER TABLE node ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;";
+
+/// What the servers of the store share.
+const SECRET: &str =
+    "CREATE TABLE secret (id INTEGER PRIMARY KEY CHECK (id = 1), bytes BLOB NOT NULL);";
+
+/// The version of the schema that this build reads and writes.
+pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// Brings the file to [`SCHEMA_VERSION`]. Runs inside a transaction that holds the write lock, so
+/// that of several processes one does it and the others find it done.
+pub(super) fn migrate(connection: &Connection) -> Result<()> {
+    let version = version(connection).map_err(translate)?;
+    check_owner(connection, version)?;
+    if version > SCHEMA_VERSION {
+        return Err(too_new(version));
+    }
+    for (step, sql) in MIGRATIONS.iter().enumerate().skip(version.max(0) as usize) {
+        let mark = format!(
+            "PRAGMA user_version = {}; PRAGMA application_id = {APPLICATION_ID};",
+            step + 1
+        );
+        connection.execute_batch(sql).map_err(translate)?;
+        connection.execute_batch(&mark).map_err(translate)?;
+    }
+    Ok(())
+}
+
+/// Refuses a file that [`migrate`] would change. Reads only.
+pub(super) fn check(connection: &Connection) -> Result<()> {
+    let version = version(connection).map_err(translate)?;
+    check_owner(connection, version)?;
+    match version {
+        0 => {
+            let message = "no store was ever set up in this file: migrate it first";
+            Err(Error::new(ErrorKind::NotFound, message))
+        }
+        version if version > SCHEMA_VERSION => Err(too_new(version)),
+        version if version < SCHEMA_VERSION => Err(too_old(version)),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses the database of another program: to write into it would harm both.
+fn check_owner(connection: &Connection, version: i64) -> Result<()> {
+    let owner: i64 = pragma(connection, "application_id").map_err(translate)?;
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(translate)?;
+    if owner == APPLICATION_ID || (owner == 0 && version == 0 && tables == 0) {
+        return Ok(());
+    }
+    let message = "the file belongs to another program: name another file";
+    Err(Error::new(ErrorKind::Conflict, message))
+}
+
+/// Why the first statement of a transaction failed: the schema may be missing or of another version.
+pub(super) fn explain(connection: &Connection, error: rusqlite::Error) -> Error {
+    if error.sqlite_error_code() != Some(rusqlite::ErrorCode::Unknown) {
+        return translate(error);
+    }
+    match version(connection) {
+        Ok(version) if version > SCHEMA_VERSION => too_new(version),
+        Ok(version) if version < SCHEMA_VERSION => too_old(version),
+        _ => translate(error),
+    }
+}
+
+fn too_old(version: i64) -> Error {
+    let message = format!(
+        "the file has schema {version}, this program needs {SCHEMA_VERSION}: migrate it first"
+    );
+    Error::new(ErrorKind::Conflict, message)
+}
+
+fn too_new(version: i64) -> Error {
+    let message = format!(
+        "the file was written by a newer version (schema {version}; this one reads {SCHEMA_VERSION}): upgrade this program"
+    );
+    Error::new(ErrorKind::Conflict, message)
+}
+
+fn version(connection: &Connection) -> Sql<i64> {
+    pragma(connection, "user_version")
+}
+
+fn pragma(connection: &Connection, name: &str) -> Sql<i64> {
+    connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
+}

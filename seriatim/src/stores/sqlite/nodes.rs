@@ -1,0 +1,166 @@
+//! Nodes: heartbeats, commands, leadership.
+
+use rusqlite::params;
+
+use super::push::{json, micros};
+use super::row::{Job, flag};
+use super::tx::Tx;
+use crate::contract::request::{
+    Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse, Secret,
+};
+use crate::contract::view::NodeView;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::limits::PROGRESS_BYTES_MAX;
+use crate::stores::gone;
+
+impl Tx<'_> {
+    pub(super) fn heartbeat(&mut self, request: &Heartbeat) -> Result<Pulse> {
+        request.beats.iter().try_for_each(check_progress)?;
+        let node = &request.node;
+        let sql = "INSERT INTO node (id, info, lease, beat_at, dead_at) VALUES (?1, ?2, ?3, ?4, iif(?3 = 0, ?4, NULL))
+                   ON CONFLICT (id) DO UPDATE SET info = excluded.info, lease = excluded.lease,
+                     beat_at = max(beat_at, excluded.beat_at), dead_at = excluded.dead_at
+                   WHERE dead_at IS NULL";
+        let row = params![&*node.id.0, json(node)?, micros(node.lease), self.now];
+        let alive = self.execute(sql, row)? == 1 && !node.has_stopped();
+        let sql = "SELECT command FROM node WHERE id = ?1";
+        let command: Option<String> = self.first(sql, [&*node.id.0], |row| row.get(0))?.flatten();
+        let mut lost = Vec::new();
+        for beat in &request.beats {
+            if !self.beat(beat)? {
+                lost.push(beat.lane);
+            }
+        }
+        let cancel = self.notices(&node.id, &request.beats)?;
+        Ok(Pulse { alive, cancel, lost, command: command.and_then(|c| command_named(&c)) })
+    }
+
+    fn beat(&mut self, beat: &Beat) -> Result<bool> {
+        let sql = "UPDATE lane SET beat_at = ?4, progress = coalesce(?5, progress),
+                     flags = iif(?5 IS NULL, flags, flags | 32)
+                   WHERE id = ?1 AND tok = ?2 AND st = 2 AND q = ?3";
+        let lane = beat.lane;
+        let row = params![lane.number as i64, beat.token.0, lane.queue, self.now, beat.progress];
+        if self.execute(sql, row)? == 0 {
+            return Ok(false);
+        }
+        if let Some(length) = beat.extend {
+            let row = self.queue_number(lane.queue)?;
+            let length = row.map_or(length, |row| length.min(row.queue.lease_max));
+            let sql =
+                "UPDATE claim SET until = max(until, ?2) WHERE tok = ?1 AND until IS NOT NULL";
+            self.execute(sql, params![beat.token.0, self.now.saturating_add(micros(length))])?;
+        }
+        Ok(true)
+    }
+
+    /// The flagged jobs of what this node holds, and of what it names.
+    fn notices(&mut self, node: &NodeId, beats: &[Beat]) -> Result<Vec<CancelNotice>> {
+        let sql = "SELECT l.id, l.tok, c.node FROM lane l INDEXED BY lane_flagged LEFT JOIN claim c ON c.tok = l.tok
+                   WHERE l.flags & 8 = 8 AND l.st = 2";
+        let flagged: Vec<(i64, i64, Option<String>)> =
+            self.rows(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let mut notices = Vec::new();
+        for (id, token, holder) in flagged {
+            let named =
+                beats.iter().any(|beat| beat.lane.number as i64 == id && beat.token.0 == token);
+            if !named && holder.as_deref() != Some(&*node.0) {
+                continue;
+            }
+            let Some(work) = self.lane(id)? else { continue };
+            let mut closed = self.closed_jobs(&work)?;
+            closed.sort_by_key(Job::rank);
+            let queue = work.queue.number;
+            let flagged = closed.iter().filter(|job| job.flagged);
+            let jobs = flagged.map(|job| job.id(queue)).collect();
+            let lane = LaneId { queue, shard: 0, number: id as u64 };
+            notices.push(CancelNotice { lane, token: Token(token), jobs });
+        }
+        Ok(notices)
+    }
+
+    pub(super) fn give_up(&mut self, request: &GiveUp) -> Result<()> {
+        let sql = "UPDATE node SET given_up = max(given_up, ?2) WHERE id = ?1";
+        self.execute(sql, params![&*request.node.0, request.ticket as i64]).map(drop)
+    }
+
+    pub(super) fn command_node(&mut self, node: &NodeId, command: Command) -> Result<()> {
+        let sql = "UPDATE node SET command = ?2 WHERE id = ?1 AND dead_at IS NULL";
+        let name = command.kept().map(|c| if c == Command::Quiet { "quiet" } else { "stop" });
+        if self.execute(sql, params![&*node.0, name])? == 1 {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::NotFound, format!("there is no living node {node}")))
+    }
+
+    pub(super) fn declare_dead(&mut self, request: &DeclareDead) -> Result<bool> {
+        let sql = "UPDATE node SET dead_at = ?1, beat_at = ?2
+                   WHERE id = ?3 AND dead_at IS NULL AND beat_at = ?4";
+        let kept = gone::set_back(request.heartbeat_at).as_micros();
+        let row = params![self.now, kept, &*request.node.0, request.heartbeat_at.as_micros()];
+        Ok(self.execute(sql, row)? == 1)
+    }
+
+    pub(super) fn lead(&mut self, request: &Lead) -> Result<bool> {
+        let sql = "INSERT INTO leader VALUES (?1, ?2, ?3) ON CONFLICT (role) DO UPDATE
+                   SET node = excluded.node, until = excluded.until WHERE node = excluded.node OR until <= ?4";
+        let until = self.now.saturating_add(micros(request.ttl));
+        let row = params![request.role, &*request.node.0, until, self.now];
+        Ok(self.execute(sql, row)? == 1)
+    }
+
+    pub(super) fn secret(&mut self) -> Result<Option<Secret>> {
+        let rows: Vec<[u8; 32]> = self.rows("SELECT bytes FROM secret", [], |row| row.get(0))?;
+        Ok(rows.first().copied().map(Secret))
+    }
+
+    /// Keeps it unless there is one; answers the one that is there.
+    pub(super) fn keep_secret(&mut self, offered: Secret) -> Result<Secret> {
+        self.execute("INSERT OR IGNORE INTO secret VALUES (1, ?1)", params![offered.0])?;
+        Ok(self.secret()?.unwrap_or(offered))
+    }
+
+    pub(super) fn node_views(&mut self) -> Result<Vec<NodeView>> {
+        let sql = "SELECT info, beat_at, dead_at, command FROM node ORDER BY id";
+        let rows: Vec<(String, i64, Option<i64>, Option<String>)> =
+            self.rows(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+        let view =
+            |(info, beat_at, dead_at, command): (String, i64, Option<i64>, Option<String>)| {
+                let info = serde_json::from_str(&info).map_err(|e| {
+                    Error::new(ErrorKind::Corrupt, "what a node told of itself cannot be read")
+                        .because(e)
+                })?;
+                let heartbeat_at = gone::as_it_was(Timestamp::from_micros(beat_at));
+                let command = command.and_then(|c| command_named(&c));
+                Ok(NodeView { info, heartbeat_at, dead: dead_at.is_some(), command })
+            };
+        rows.into_iter().map(view).collect()
+    }
+
+    /// Flags a job of a running turn.
+    pub(super) fn flag(&mut self, lane: i64, seq: i64) -> Result<()> {
+        let sql =
+            "UPDATE lane SET flags = flags | ?2, flagged = flagged OR (seq IS ?3) WHERE id = ?1";
+        self.execute(sql, params![lane, flag::FLAGGED, seq])?;
+        self.execute("UPDATE item SET flagged = 1 WHERE seq = ?1", [seq]).map(drop)
+    }
+}
+
+fn command_named(name: &str) -> Option<Command> {
+    match name {
+        "quiet" => Some(Command::Quiet),
+        "stop" => Some(Command::Stop),
+        _ => None,
+    }
+}
+
+fn check_progress(beat: &Beat) -> Result<()> {
+    let bytes = beat.progress.as_ref().map_or(0, |progress| progress.len());
+    if bytes <= PROGRESS_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("has {bytes} bytes; at most {PROGRESS_BYTES_MAX} are kept");
+    Err(Error::invalid("progress", message))
+}

@@ -1,0 +1,407 @@
+//! Declaring queues and pushing jobs.
+
+use std::sync::Arc;
+
+use rusqlite::params;
+
+use super::lane::Work;
+use super::row::{Job, flag, state};
+use super::tx::{QueueRow, Tx};
+use crate::contract::definition::Found;
+use crate::contract::deletion::is_closing;
+use crate::contract::request::{PushStatus, Pushed};
+use crate::contract::validate_job;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::JobId;
+use crate::model::job::{Job as NewJob, JobOptions};
+use crate::model::limits::QUEUES_MAX;
+use crate::model::queue::{DueRule, Merge, Mode, Queue};
+
+impl Tx<'_> {
+    pub(super) fn declare(&mut self, queues: &[Queue]) -> Result<()> {
+        for (i, queue) in queues.iter().enumerate() {
+            self.declare_one(queue).map_err(|e| e.in_field(format!("queues[{i}]")))?;
+        }
+        Ok(())
+    }
+
+    fn declare_one(&mut self, queue: &Queue) -> Result<()> {
+        queue.validate()?;
+        let Some(row) = self.queue(&queue.name)? else {
+            return self.create_queue(queue, true).map(drop);
+        };
+        if row.closing {
+            return Err(is_closing(&queue.name));
+        }
+        let old = row.queue.clone();
+        let changes = (old.mode, old.merge) != (queue.mode, queue.merge);
+        let moved = if changes { self.take_queue_apart(&row, queue)? } else { Vec::new() };
+        let number = row.number;
+        if !changes && row.declared && *old == *queue {
+            return Ok(());
+        }
+        self.store_queue(QueueRow { queue: Arc::new(queue.clone()), declared: true, ..row })?;
+        for (key, job) in moved {
+            self.put_back(number, key.as_deref(), job)?;
+        }
+        Ok(())
+    }
+
+    /// Takes all jobs out of a queue whose mode changes, if it may.
+    fn take_queue_apart(
+        &mut self,
+        row: &QueueRow,
+        new: &Queue,
+    ) -> Result<Vec<(Option<String>, Job)>> {
+        let sql = "SELECT id, key, st FROM lane WHERE q = ?1 ORDER BY id";
+        let lanes: Vec<(i64, Option<String>, i64)> =
+            self.rows(sql, [row.number], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?;
+        let (mode, merge, declared) = (row.queue.mode, row.queue.merge, row.declared);
+        let runs = lanes.iter().any(|(_, _, st)| *st == state::CLAIMED);
+        Found { mode, merge, declared, holds_jobs: !lanes.is_empty(), runs }.check(new)?;
+        let mut jobs = Vec::new();
+        for (id, key, _) in lanes {
+            let Some(mut work) = self.lane(id)? else { continue };
+            let route = work.row.head.route;
+            for job in self.take_all_open(&mut work)? {
+                let route = route.max(job.route);
+                jobs.push((key.clone(), Job { digest: None, route, ..job }));
+            }
+            self.save(work)?;
+        }
+        jobs.sort_unstable_by_key(|(_, job)| job.seq);
+        Ok(jobs)
+    }
+
+    fn create_queue(&mut self, queue: &Queue, declared: bool) -> Result<QueueRow> {
+        let taken: Vec<u32> = self.all_queues()?.iter().map(|row| row.number).collect();
+        let free = (1..=QUEUES_MAX).find(|number| taken.binary_search(number).is_err());
+        let number = free.ok_or_else(|| {
+            let message = format!("the store holds {QUEUES_MAX} queues, which is the most");
+            Error::invalid("queue", message)
+        })?;
+        let (name, queue) = (Arc::from(queue.name.as_str()), Arc::new(queue.clone()));
+        let row = QueueRow { number, name, queue, declared, paused: false, closing: false };
+        self.store_queue(row.clone())?;
+        Ok(row)
+    }
+
+    pub(super) fn pause_queue(&mut self, name: &str, paused: bool) -> Result<()> {
+        let row = self.known_queue(name)?;
+        if row.closing {
+            return Err(is_closing(name));
+        }
+        self.ring();
+        self.store_queue(QueueRow { paused, ..row })
+    }
+
+    /// Lets nothing more into a queue that is being deleted.
+    pub(super) fn close_queue(&mut self, row: QueueRow) -> Result<()> {
+        match row.closing {
+            true => Ok(()),
+            false => self.store_queue(QueueRow { closing: true, paused: true, ..row }),
+        }
+    }
+
+    pub(super) fn push(&mut self, jobs: &[NewJob]) -> Result<Vec<Pushed>> {
+        let mut pushed = Vec::with_capacity(jobs.len());
+        let mut last: Option<QueueRow> = None;
+        for (i, job) in jobs.iter().enumerate() {
+            let queue = match last.take().filter(|row| *row.name == *job.queue) {
+                Some(row) => row,
+                None => self.queue_for(job)?,
+            };
+            if queue.closing {
+                return Err(is_closing(&job.queue).in_field(format!("jobs[{i}]")));
+            }
+            validate_job(&queue.queue, job, i)?;
+            pushed.push(self.push_one(&queue, job, i)?);
+            last = Some(queue);
+        }
+        Ok(pushed)
+    }
+
+    fn queue_for(&mut self, job: &NewJob) -> Result<QueueRow> {
+        match self.queue(&job.queue)? {
+            Some(row) => Ok(row),
+            None => {
+                let mode = Mode::of_undeclared(job.key.is_some());
+                self.create_queue(&Queue::new(job.queue.clone(), mode), false)
+            }
+        }
+    }
+
+    fn push_one(&mut self, queue: &QueueRow, new: &NewJob, i: usize) -> Result<Pushed> {
+        let repeat = new.options.idempotency_key.clone();
+        let scope = new.key.clone().unwrap_or_default();
+        if let Some(name) = &repeat
+            && let Some(job_id) = self.remembered(queue.number, &scope, name)?
+        {
+            return Ok(Pushed { job_id, status: PushStatus::Duplicate });
+        }
+        let job = self.new_job(queue, new)?;
+        let (seq, id) = (job.seq, job.id(queue.number));
+        let job = Job { payload: self.store_body(seq, new.payload.as_bytes())?, ..job };
+        let (job_id, status) = match self.place(queue, new.key.as_deref(), job, i)? {
+            None => (id, PushStatus::Queued),
+            Some((into, created)) => {
+                if new.payload.as_bytes().len() > super::body::INLINE_BYTES_MAX {
+                    self.delete_body(seq)?;
+                }
+                (job_id(created, queue.number, into), PushStatus::Merged)
+            }
+        };
+        if let Some(name) = &repeat {
+            let until = self.now + micros(queue.queue.idempotency_ttl);
+            let sql = "INSERT OR REPLACE INTO idempotency VALUES (?1, ?2, ?3, ?4, ?5)";
+            let row = params![queue.number, scope, name, job_id.to_bytes(), until];
+            self.execute(sql, row)?;
+        }
+        Ok(Pushed { job_id, status })
+    }
+
+    fn new_job(&mut self, queue: &QueueRow, new: &NewJob) -> Result<Job> {
+        let definition = &queue.queue;
+        let now = Timestamp::from_micros(self.now);
+        let default_score = if definition.mode == Mode::Fifo { 0.0 } else { now.as_secs_f64() };
+        let options = &new.options;
+        let carries = *options != JobOptions::default();
+        Ok(Job {
+            seq: self.next_seq(),
+            gen_: 0,
+            created: self.now,
+            score: new.score.unwrap_or(default_score) + 0.0,
+            prio: i64::from(new.priority),
+            run_at: new.due_at(now).as_micros(),
+            attempts: 0,
+            started: None,
+            flagged: false,
+            expires: options.expires_at.map(Timestamp::as_micros),
+            route: self.route(options.node.as_deref(), options.consumer_group.as_deref())?,
+            retry: -1,
+            crashes: 0,
+            error: None,
+            task: new.task.as_deref().map(Into::into),
+            digest: definition.merges().then(|| new.payload_digest()),
+            options: if carries { Some(json(options)?) } else { None },
+            aliases: None,
+            payload: None,
+        })
+    }
+
+    fn remembered(&mut self, queue: u32, key: &str, name: &str) -> Result<Option<JobId>> {
+        let sql = "SELECT job, until FROM idempotency WHERE q = ?1 AND key = ?2 AND name = ?3";
+        let row: Option<([u8; 16], i64)> =
+            self.first(sql, params![queue, key, name], |r| Ok((r.get(0)?, r.get(1)?)))?;
+        let Some((bytes, until)) = row else { return Ok(None) };
+        let id = JobId::from_bytes(bytes);
+        let known = until > self.now || self.find(id)?.is_some();
+        Ok(known.then_some(id))
+    }
+
+    /// Puts a new job into its lane. Answers the job that it merged into, if it did.
+    fn place(
+        &mut self,
+        queue: &QueueRow,
+        key: Option<&str>,
+        job: Job,
+        i: usize,
+    ) -> Result<Option<(i64, i64)>> {
+        if self.open_with(queue, key, &job)? {
+            let delta = self.delta(queue.number);
+            (delta.lanes, delta.jobs) = (delta.lanes + 1, delta.jobs + 1);
+            self.ring();
+            return Ok(None);
+        }
+        let Some(mut work) = self.lane_of_key(queue.number, key.unwrap_or_default())? else {
+            return Err(Error::new(ErrorKind::Internal, "a lane is there and is not"));
+        };
+        if queue.queue.mode.route_belongs_to_lane() && work.row.head.route != job.route {
+            return Err(route_conflict(key.unwrap_or_default(), i));
+        }
+        let (run_at, prio) = (job.run_at, job.prio);
+        let before = work.row.head.clone();
+        if let Some(merged) = self.merge(&mut work, &job)? {
+            arrive(&mut work, run_at, true);
+            work.row.head.prio = work.row.head.prio.min(prio);
+            self.save(work)?;
+            return Ok(Some(merged));
+        }
+        self.delta(queue.number).jobs += 1;
+        arrive(&mut work, run_at, false);
+        if queue.queue.mode == Mode::Accumulate && !work.row.head.is_claimed() {
+            work.row.head.prio = work.row.head.prio.min(prio);
+        }
+        if let Some(job) = self.add_behind(&mut work, job)? {
+            self.put(&mut work, job)?;
+            return self.save(work).map(|()| None);
+        }
+        let head = &work.row.head;
+        if (head.due, head.prio, head.flags) == (before.due, before.prio, before.flags) {
+            let sql = "UPDATE lane SET n = ?2, next_due = ?3 WHERE id = ?1";
+            self.execute(sql, params![head.id, head.items, head.next_due])?;
+            return Ok(None);
+        }
+        self.save(work)?;
+        Ok(None)
+    }
+
+    /// The common case: a lane of this key is not there yet. One statement opens it with its job.
+    fn open_with(&mut self, queue: &QueueRow, key: Option<&str>, j: &Job) -> Result<bool> {
+        let is_due = j.run_at <= self.now;
+        let st = if is_due { state::READY } else { state::SCHEDULED };
+        let wake = (!is_due).then_some(j.run_at);
+        let sql = "INSERT INTO lane (id, q, key, st, class, prio, due, wake, route, seq, gen, created, score, jprio, run_at,
+                   attempts, flagged, expires, jroute, task, digest, opts, payload, flags)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?1, 0, ?10, ?11, ?6, ?7, 0, 0, ?12, ?9, ?13, ?14, ?15, ?16, ?17)
+                   ON CONFLICT DO NOTHING";
+        let flags = if j.payload.is_none() { flag::BODIES } else { 0 };
+        let opened = self.execute(
+            sql,
+            params![
+                j.seq,
+                queue.number,
+                key,
+                st,
+                j.route * 2,
+                j.prio,
+                j.run_at,
+                wake,
+                j.route,
+                j.created,
+                j.score,
+                j.expires,
+                j.task,
+                j.digest,
+                j.options,
+                j.payload,
+                flags
+            ],
+        )?;
+        Ok(opened == 1)
+    }
+
+    /// Merges a job into an equal one that waits. Answers that one's number and time.
+    fn merge(&mut self, work: &mut Work, job: &Job) -> Result<Option<(i64, i64)>> {
+        let Some(digest) = job.digest else { return Ok(None) };
+        let merge = work.definition().merge;
+        if work.row.open_slot().is_some_and(|slot| slot.digest == Some(digest)) {
+            let Some(slot) = work.slot_mut() else { return Ok(None) };
+            slot.score = merge.score(slot.score, job.score);
+            slot.prio = slot.prio.min(job.prio);
+            return Ok(Some((slot.seq, slot.created)));
+        }
+        if work.row.head.items == 0 {
+            return Ok(None);
+        }
+        let sql = match merge {
+            Merge::Max => {
+                "UPDATE item SET score = max(score, ?4), jprio = min(jprio, ?5) WHERE lane = ?1 AND gen = ?2 AND ord = ?3 RETURNING seq, created"
+            }
+            _ => {
+                "UPDATE item SET score = min(score, ?4), jprio = min(jprio, ?5) WHERE lane = ?1 AND gen = ?2 AND ord = ?3 RETURNING seq, created"
+            }
+        };
+        let values = params![work.row.head.id, work.row.head.open, digest, job.score, job.prio];
+        self.first(sql, values, |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    /// Puts a job with a history into its lane: requeued, or kept while its queue changed. Two
+    /// equal ones become one, under the older id, and both ids stay known.
+    pub(super) fn put_back(&mut self, queue: u32, key: Option<&str>, mut job: Job) -> Result<()> {
+        let Some(row) = self.queue_number(queue)? else { return Ok(()) };
+        if row.queue.merges() && job.digest.is_none() {
+            let payload = crate::model::payload::Payload::from_bytes(self.payload_of(&job)?);
+            job.digest = Some(crate::model::payload::digest(job.task.as_deref(), &payload));
+        }
+        let known = match key {
+            Some(key) => self.lane_of_key(queue, key)?,
+            None => None,
+        };
+        let mut work = match known {
+            Some(work) => work,
+            None => {
+                let id = if key.is_none() { job.seq } else { self.next_seq() };
+                self.open_lane(&row, key, id, &job)?
+            }
+        };
+        arrive(&mut work, job.run_at, false);
+        self.unite(&mut work, job)?;
+        self.settle_priority(&mut work)?;
+        self.save(work)
+    }
+
+    /// Inserts a job into a lane where an equal one may wait: the older id survives.
+    pub(super) fn unite(&mut self, work: &mut Work, job: Job) -> Result<()> {
+        let Some(other) = self.take_equal(work, &job)? else { return self.put(work, job) };
+        let merge = work.definition().merge;
+        let (mut survivor, other) = if other.seq < job.seq { (other, job) } else { (job, other) };
+        survivor.score = merge.score(survivor.score, other.score);
+        survivor.prio = survivor.prio.min(other.prio);
+        survivor.attempts = survivor.attempts.max(other.attempts);
+        let names = [survivor.aliases.take(), Some(other.seq.to_string()), other.aliases.clone()];
+        survivor.aliases = Some(names.into_iter().flatten().collect::<Vec<_>>().join(","));
+        let sql = "INSERT OR REPLACE INTO alias VALUES (?1, ?2, ?3)";
+        self.execute(sql, params![other.seq, other.created, survivor.seq])?;
+        let sql = "UPDATE alias SET target = ?2 WHERE target = ?1";
+        self.execute(sql, params![other.seq, survivor.seq])?;
+        work.row.head.flags |= flag::ALIASES;
+        if other.payload.is_none() {
+            self.delete_body(other.seq)?;
+        }
+        self.delta(work.queue.number).jobs -= 1;
+        self.put(work, survivor)
+    }
+
+    /// Sets an unclaimed `accumulate` lane's priority to the soonest of its open jobs.
+    pub(super) fn settle_priority(&self, work: &mut Work) -> Result<()> {
+        if work.definition().mode == Mode::Accumulate
+            && !work.row.head.is_claimed()
+            && let Some(soonest) = self.soonest_priority(work)?
+        {
+            work.row.head.prio = soonest;
+        }
+        Ok(())
+    }
+}
+
+/// What an arrival does to the due time of an `accumulate` lane.
+fn arrive(work: &mut Work, run_at: i64, merged: bool) {
+    if work.definition().mode != Mode::Accumulate {
+        return;
+    }
+    let rule = work.definition().due;
+    let head = &mut work.row.head;
+    if head.is_claimed() {
+        head.next_due = Some(match (head.next_due, rule) {
+            (Some(due), DueRule::First) => due,
+            (Some(due), DueRule::Earliest) => due.min(run_at),
+            (None, _) => run_at,
+        });
+    } else if head.items == 0 && work.row.slot.is_none() && !merged {
+        head.due = run_at;
+    } else if rule == DueRule::Earliest {
+        head.due = head.due.min(run_at);
+    }
+}
+
+fn route_conflict(key: &str, i: usize) -> Error {
+    let message = format!(
+        "what waits for key {key:?} is bound to another node or group, and a key goes to one place only"
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{i}]"))
+}
+
+pub(super) fn job_id(created: i64, queue: u32, seq: i64) -> JobId {
+    JobId::new(Timestamp::from_micros(created), queue, 0, seq as u64)
+}
+
+pub(super) fn micros(length: std::time::Duration) -> i64 {
+    i64::try_from(length.as_micros()).unwrap_or(i64::MAX)
+}
+
+pub(super) fn json<T: serde::Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value)
+        .map_err(|e| Error::new(ErrorKind::Internal, "cannot be written as JSON").because(e))
+}

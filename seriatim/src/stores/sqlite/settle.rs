@@ -1,0 +1,336 @@
+//! Ending turns.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rusqlite::params;
+
+use super::lane::Work;
+use super::push::micros;
+use super::row::{Job, flag, state};
+use super::tx::{QueueRow, Tx};
+use crate::contract::request::Settled;
+use crate::contract::view::JobState;
+use crate::model::error::Result;
+use crate::model::queue::Mode;
+use crate::model::settle::{Due, Fate, Keep, Settlement};
+
+/// The common case: the lane's only job is done and nobody wants to know of it any more.
+const DONE: &str =
+    "DELETE FROM lane WHERE id = ?1 AND tok = ?2 AND st = 2 AND n = 0 AND flags = 0 AND q = ?3";
+/// The same in `accumulate`, with items: all are closed when nothing has arrived meanwhile.
+const DONE_WITH_ITEMS: &str =
+    "DELETE FROM lane WHERE id = ?1 AND tok = ?2 AND st = 2 AND flags = 0 AND q = ?3 AND next_due IS NULL
+     RETURNING seq IS NOT NULL";
+/// The lane's only job is done, and its queue keeps what is done.
+const KEEP_DONE: &str = include_str!("sql/keep_done.sql");
+
+impl Tx<'_> {
+    pub(super) fn settle(&mut self, turns: &[Settlement]) -> Result<Vec<Settled>> {
+        let mut settled = Vec::with_capacity(turns.len());
+        // How many lanes of each claim row are settled.
+        let mut claims: BTreeMap<i64, i64> = BTreeMap::new();
+        let mut last: Option<QueueRow> = None;
+        for settlement in turns {
+            let number = settlement.lane.queue;
+            let queue = match last.take().filter(|row| row.number == number) {
+                Some(row) => Some(row),
+                None => self.queue_number(number)?,
+            };
+            let Some(queue) = queue else {
+                settled.push(Settled::Stale);
+                continue;
+            };
+            let is_done = settlement.is_all_done() && self.settle_done(&queue, settlement)?;
+            let answer = match is_done {
+                true => Settled::Ok { cancelled: Vec::new() },
+                false => self.settle_one(settlement)?,
+            };
+            if answer.is_ok() {
+                *claims.entry(settlement.token.0).or_default() += 1;
+            }
+            settled.push(answer);
+            last = Some(queue);
+        }
+        self.release_claims(&claims)?;
+        Ok(settled)
+    }
+
+    /// Ends a done turn in one or two statements. False if it is not of the common cases.
+    fn settle_done(&mut self, queue: &QueueRow, settlement: &Settlement) -> Result<bool> {
+        let lane = settlement.lane;
+        if lane.shard != 0 {
+            return Ok(false);
+        }
+        let id = lane.number as i64;
+        let place = params![id, settlement.token.0, lane.queue];
+        let retention = queue.queue.retention();
+        let jobs;
+        if !retention.is_zero() {
+            let until = self.now.saturating_add(micros(retention));
+            let of_lane = queue.queue.mode == Mode::Accumulate;
+            let values = params![id, settlement.token.0, lane.queue, self.now, until, of_lane];
+            if self.execute(KEEP_DONE, values)? == 0 {
+                return Ok(false);
+            }
+            self.execute("DELETE FROM lane WHERE id = ?1", [id])?;
+            jobs = 1;
+        } else if self.execute(DONE, place)? == 1 {
+            jobs = 1;
+        } else {
+            if queue.queue.mode != Mode::Accumulate {
+                return Ok(false);
+            }
+            let Some(slot) = self.first(DONE_WITH_ITEMS, place, |row| row.get::<_, i64>(0))? else {
+                return Ok(false);
+            };
+            jobs = slot + self.execute("DELETE FROM item WHERE lane = ?1", [id])? as i64;
+        }
+        let delta = self.delta(lane.queue);
+        (delta.lanes, delta.jobs) = (delta.lanes - 1, delta.jobs - jobs);
+        (delta.running, delta.processed) = (delta.running - 1, delta.processed + jobs);
+        Ok(true)
+    }
+
+    fn settle_one(&mut self, settlement: &Settlement) -> Result<Settled> {
+        let Some(mut work) = self.lane(settlement.lane.number as i64)? else {
+            return Ok(Settled::Stale);
+        };
+        let head = &work.row.head;
+        let is_current = head.token == settlement.token.0 && head.is_claimed();
+        if !is_current || head.lane_id() != settlement.lane {
+            return Ok(Settled::Stale);
+        }
+        if settlement.is_all_done()
+            && head.flags & (flag::ALIASES | flag::FLAGGED | flag::BODIES) == 0
+            && work.definition().retention().is_zero()
+        {
+            let done = self.drop_closed(&mut work)?;
+            self.delta(work.queue.number).processed += done;
+            self.finish_turn(work, settlement, Vec::new())?;
+            return Ok(Settled::Ok { cancelled: Vec::new() });
+        }
+        let closed = self.take_closed(&mut work)?;
+        let mut cancelled = Vec::new();
+        let mut kept = Vec::new();
+        let mut fates = Vec::with_capacity(closed.len());
+        for job in closed {
+            let mut fate = settlement.fate_of(job.id(work.queue.number));
+            let mut why = settlement.keep.error.clone();
+            if job.flagged && fate != Fate::Done {
+                (fate, why) = (Fate::Cancel, Some("canceled".into()));
+                cancelled.push(job.id(work.queue.number));
+            }
+            fates.push(fate);
+            let job = tried(job, &work, fate, &settlement.keep);
+            match fate {
+                Fate::Keep => kept.push(job),
+                fate => self.end_job(&work, job, fate, why)?,
+            }
+        }
+        let delta = self.delta(work.queue.number);
+        delta.processed += fates.iter().filter(|fate| **fate == Fate::Done).count() as i64;
+        delta.failed += i64::from(settlement.has_failed(fates));
+        self.finish_turn(work, settlement, kept)?;
+        Ok(Settled::Ok { cancelled })
+    }
+
+    /// Deletes what a done turn owned: so many jobs.
+    fn drop_closed(&mut self, work: &mut Work) -> Result<i64> {
+        let mut gone = 0;
+        if work.row.closed_slot().is_some() {
+            work.unseat();
+            gone += 1;
+        }
+        if work.row.head.items > 0 {
+            let sql = "DELETE FROM item WHERE lane = ?1 AND gen < ?2";
+            let items = self.execute(sql, params![work.row.head.id, work.row.head.open])? as i64;
+            work.row.head.items -= items;
+            gone += items;
+        }
+        self.delta(work.queue.number).jobs -= gone;
+        Ok(gone)
+    }
+
+    /// Takes what a turn owned out of its lane, in the order of handing over.
+    fn take_closed(&mut self, work: &mut Work) -> Result<Vec<Job>> {
+        let mut jobs = self.closed_jobs(work)?;
+        if work.row.closed_slot().is_some() {
+            let slot = work.unseat();
+            // The slot's job as its lane knew it: with the failures that are its own.
+            jobs.retain(|job| Some(job.seq) != slot.as_ref().map(|slot| slot.seq));
+            jobs.extend(slot);
+        }
+        if work.row.head.items > 0 {
+            let sql = "DELETE FROM item WHERE lane = ?1 AND gen < ?2";
+            let gone = self.execute(sql, params![work.row.head.id, work.row.head.open])?;
+            work.row.head.items -= gone as i64;
+        }
+        if work.row.head.flags & flag::FLAGGED != 0 {
+            work.row.head.flags &= !flag::FLAGGED;
+        }
+        jobs.sort_by_key(Job::rank);
+        self.delta(work.queue.number).jobs -= jobs.len() as i64;
+        Ok(jobs)
+    }
+
+    pub(super) fn end_job(
+        &mut self,
+        work: &Work,
+        job: Job,
+        fate: Fate,
+        why: Option<Arc<str>>,
+    ) -> Result<()> {
+        let key = work.row.head.key.as_deref();
+        match fate {
+            Fate::Done => self.record(work, key, job, JobState::Succeeded, None),
+            Fate::Cancel => self.record(work, key, job, JobState::Canceled, why),
+            Fate::Expire => self.record(work, key, job, JobState::Canceled, Some("expired".into())),
+            Fate::Bury => self.record(work, key, job, JobState::Dead, why),
+            Fate::Drop | Fate::Keep => self.forget(work.queue.number, &job),
+        }
+    }
+
+    /// Records the end of a job for as long as its queue says.
+    fn record(
+        &mut self,
+        work: &Work,
+        key: Option<&str>,
+        j: Job,
+        ended: JobState,
+        why: Option<Arc<str>>,
+    ) -> Result<()> {
+        let dead = ended == JobState::Dead;
+        let retention = work.definition().retention();
+        if !dead && retention.is_zero() {
+            return self.forget(work.queue.number, &j);
+        }
+        let name = match ended {
+            JobState::Succeeded => "succeeded",
+            JobState::Dead => "failed",
+            _ => "canceled",
+        };
+        let until = (!dead).then(|| self.now + micros(retention));
+        let error = why.or(j.error);
+        let sql = "INSERT OR REPLACE INTO ended VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+                   ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)";
+        self.execute(
+            sql,
+            params![
+                j.seq,
+                work.queue.number,
+                key,
+                dead,
+                name,
+                self.now,
+                until,
+                j.created,
+                j.score,
+                j.prio,
+                j.run_at,
+                j.attempts,
+                j.started,
+                j.flagged && !dead,
+                j.expires,
+                j.route,
+                j.retry,
+                j.crashes,
+                error,
+                j.task,
+                j.digest,
+                j.options,
+                j.aliases,
+                j.payload
+            ],
+        )?;
+        self.delta(work.queue.number).dead += i64::from(dead);
+        Ok(())
+    }
+
+    /// Nothing is known of a job any more, nor of those that became one with it.
+    pub(super) fn forget(&mut self, _queue: u32, job: &Job) -> Result<()> {
+        if job.payload.is_none() {
+            self.delete_body(job.seq)?;
+        }
+        if job.aliases.is_some() {
+            self.execute("DELETE FROM alias WHERE target = ?1", [job.seq])?;
+        }
+        Ok(())
+    }
+
+    /// Returns what is kept to the lane, and the lane to its place.
+    fn finish_turn(
+        &mut self,
+        mut work: Work,
+        settlement: &Settlement,
+        kept: Vec<Job>,
+    ) -> Result<()> {
+        let keep = &settlement.keep;
+        let owner = |job: &Job| keep.job == Some(job.id(work.queue.number));
+        if kept.is_empty() && head_has_progress(&work) {
+            work.row.head.flags &= !flag::PROGRESS;
+            self.execute("UPDATE lane SET progress = NULL WHERE id = ?1", [work.row.head.id])?;
+        }
+        let owner_is_kept = keep.job.is_none() || kept.iter().any(owner);
+        let mode = work.definition().mode;
+        let head = &mut work.row.head;
+        (head.st, head.claimed_at) = (state::READY, None);
+        if keep.hold && owner_is_kept && !kept.is_empty() {
+            head.flags |= flag::HELD;
+        }
+        if mode == Mode::Accumulate {
+            settle_lane_state(&mut work, self.now, keep, !kept.is_empty());
+        }
+        self.delta(work.queue.number).jobs += kept.len() as i64;
+        for mut job in kept {
+            if mode != Mode::Accumulate && keep.job == Some(job.id(work.queue.number)) {
+                settle_job_state(&mut job, self.now, keep);
+            }
+            self.unite(&mut work, job)?;
+        }
+        self.settle_priority(&mut work)?;
+        self.delta(work.queue.number).running -= 1;
+        self.save(work)
+    }
+}
+
+fn head_has_progress(work: &Work) -> bool {
+    work.row.head.flags & flag::PROGRESS != 0
+}
+
+/// A job of a turn that ends: what ends was tried, what is kept was tried if its claim counts.
+fn tried(job: Job, work: &Work, fate: Fate, keep: &Keep) -> Job {
+    let counts = fate != Fate::Keep || keep.counted;
+    Job {
+        started: job.started.or(work.row.head.claimed_at),
+        attempts: job.attempts + i64::from(counts),
+        ..job
+    }
+}
+
+fn settle_lane_state(work: &mut Work, now: i64, keep: &Keep, any_kept: bool) {
+    let head = &mut work.row.head;
+    let arrived = head.next_due.take();
+    if !any_kept {
+        (head.retry, head.crashes, head.error) = (-1, 0, None);
+        head.due = arrived.unwrap_or(head.due);
+        return;
+    }
+    (head.retry, head.crashes) = (i64::from(keep.retry_count), i64::from(keep.crashes));
+    head.error.clone_from(&keep.error);
+    head.due = due_after(head.due, now, keep.due);
+}
+
+fn settle_job_state(job: &mut Job, now: i64, keep: &Keep) {
+    (job.retry, job.crashes) = (i64::from(keep.retry_count), i64::from(keep.crashes));
+    job.error.clone_from(&keep.error);
+    job.run_at = due_after(job.run_at, now, keep.due);
+}
+
+fn due_after(was: i64, now: i64, due: Due) -> i64 {
+    match due {
+        Due::Unchanged => was,
+        Due::Now => now,
+        Due::In(length) => now.saturating_add(micros(length)),
+    }
+}

@@ -1,0 +1,61 @@
+//! What the file shows: several processes on it, and what becomes of it.
+#![allow(clippy::unwrap_used)]
+
+mod deletion;
+
+use std::time::Duration;
+
+use super::Sqlite;
+use crate::contract::{Push, Store};
+use crate::model::error::ErrorKind;
+use crate::model::job::Job;
+
+fn push(number: u32) -> Push {
+    Push { now: None, jobs: vec![Job::new("mail", &number).unwrap()] }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn pushes_of_another_process_are_heard() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("jobs.db");
+    let (here, there) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
+    here.migrate().await.unwrap();
+    let mut wakeups = here.wakeups();
+    // Again and again, also right behind each other, where the log's time may not have moved.
+    for number in 0..20 {
+        while wakeups.wait(Duration::from_millis(60)).await {}
+        there.push(push(number)).await.unwrap();
+        assert!(wakeups.wait(Duration::from_secs(5)).await, "push {number} was not heard");
+    }
+    here.close().await.unwrap();
+    there.close().await.unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn nothing_is_acknowledged_into_a_file_that_was_removed_or_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, aside) = (folder.path().join("jobs.db"), folder.path().join("aside.db"));
+    let store = Sqlite::open(&path).unwrap();
+    store.migrate().await.unwrap();
+    store.push(push(1)).await.unwrap();
+    assert_eq!(store.stats(None).await.unwrap()[0].jobs, 1);
+
+    std::fs::rename(&path, &aside).unwrap();
+    let gone = store.push(push(2)).await.unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::Unavailable);
+    assert!(gone.message().contains("removed or moved away"), "{gone}");
+    std::fs::write(&path, "").unwrap();
+    for error in [
+        store.push(push(3)).await.unwrap_err(),
+        store.stats(None).await.unwrap_err(),
+        store.now().await.unwrap_err(),
+    ] {
+        assert!(error.message().contains("another file has taken its place"), "{error}");
+    }
+
+    std::fs::rename(&aside, &path).unwrap();
+    store.push(push(4)).await.unwrap();
+    assert_eq!(store.stats(None).await.unwrap()[0].jobs, 2);
+    store.close().await.unwrap();
+}

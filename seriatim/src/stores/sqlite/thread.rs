@@ -1,0 +1,335 @@
+//! The threads that own the connections. One writes: it drains what is waiting and commits it
+//! together, so that many small operations share one flush to the disk. One reads.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::fault::translate;
+use super::migrate::migrate;
+use super::place::Place;
+use super::tx::{Definitions, Tx};
+use crate::contract::wake::Bell;
+use crate::model::error::{Error, ErrorKind, Result};
+
+/// Most operations that share one commit.
+const GROUP_MAX: usize = 256;
+/// How often the writer looks whether another process has written, while somebody listens.
+const WATCH_INTERVAL: Duration = Duration::from_millis(20);
+/// For so long after the log was written a commit may still become visible: SQLite shows it when the disk
+/// has it, and a busy disk takes its time. (Two changes in a few milliseconds may carry the same time, too.)
+const COMMIT_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// An operation on its way through a thread.
+trait Task: Send {
+    /// Carries it out and keeps the answer. False if it failed: what it wrote must be undone. It
+    /// can be run again, when it was undone for another's sake.
+    fn run(&mut self, tx: &mut Tx<'_>) -> bool;
+
+    /// Sends the answer; or `error`, when what was written could not be kept.
+    fn answer(self: Box<Self>, error: Option<&Error>);
+}
+
+struct Call<T, F> {
+    body: F,
+    result: Option<Result<T>>,
+    sender: oneshot::Sender<Result<T>>,
+}
+
+impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Task for Call<T, F> {
+    fn run(&mut self, tx: &mut Tx<'_>) -> bool {
+        // A defect of ours shall fail this operation, not end the thread that all others need.
+        let result = catch_unwind(AssertUnwindSafe(|| (self.body)(tx)));
+        let result = result.unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Internal, "the operation panicked; nothing was changed"))
+        });
+        let ok = result.is_ok();
+        self.result = Some(result);
+        ok
+    }
+
+    fn answer(self: Box<Self>, error: Option<&Error>) {
+        let copy = |e: &Error| Err(Error::new(e.kind(), e.message().to_owned()));
+        let result = match (self.result, error) {
+            // Its own failure says more than that of the whole.
+            (Some(Err(own)), _) => Err(own),
+            (_, Some(error)) => copy(error),
+            (Some(Ok(answer)), None) => Ok(answer),
+            (None, None) => Err(closed()),
+        };
+        // Nobody waits any more: the caller gave up.
+        let _ = self.sender.send(result);
+    }
+}
+
+enum Message {
+    Do(Box<dyn Task>),
+    /// Create or upgrade what the file holds.
+    Migrate(oneshot::Sender<Result<()>>),
+    /// Somebody listens for wake-ups now.
+    Watch,
+    Stop(oneshot::Sender<()>),
+}
+
+/// A thread with a connection of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Worker {
+    messages: Sender<Message>,
+}
+
+impl Worker {
+    /// Starts the thread that writes, and rings when something may have become claimable.
+    pub(super) fn writer(connection: Connection, place: Place, bell: Bell) -> Result<Self> {
+        let body = move |messages| {
+            let looked_at = Instant::now();
+            Writer { connection, place, bell, seen: 0, stamp: None, looked_at }.serve(&messages);
+        };
+        Self::start("seriatim-sqlite-write", body)
+    }
+
+    /// Starts the thread that reads.
+    pub(super) fn reader(connection: Connection, place: Place) -> Result<Self> {
+        Self::start("seriatim-sqlite-read", move |messages| read_all(connection, &place, &messages))
+    }
+
+    fn start(name: &str, body: impl FnOnce(Receiver<Message>) + Send + 'static) -> Result<Self> {
+        let (messages, receiver) = channel();
+        thread::Builder::new().name(name.to_owned()).spawn(move || body(receiver)).map_err(
+            |e| Error::new(ErrorKind::Internal, "cannot start a thread for SQLite").because(e),
+        )?;
+        Ok(Self { messages })
+    }
+
+    /// Runs `body` in a transaction. For the writer it is one that others share: when `body`
+    /// fails, its own changes are undone, and when it answers, they are on the disk.
+    pub(super) async fn call<T: Send + 'static>(
+        &self,
+        body: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (sender, receiver) = oneshot::channel();
+        let task = Box::new(Call { body, result: None, sender });
+        self.messages.send(Message::Do(task)).map_err(|_| closed())?;
+        receiver.await.map_err(|_| closed())?
+    }
+
+    /// Creates or upgrades what the file holds.
+    pub(super) async fn migrate(&self) -> Result<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.messages.send(Message::Migrate(sender)).map_err(|_| closed())?;
+        receiver.await.map_err(|_| closed())?
+    }
+
+    /// Tells the writer that somebody listens, so that it looks for what other processes write.
+    pub(super) fn watch(&self) {
+        // A writer that has ended has nothing to look for.
+        let _ = self.messages.send(Message::Watch);
+    }
+
+    /// Ends the thread after what it was given before.
+    pub(super) async fn stop(&self) {
+        let (sender, receiver) = oneshot::channel();
+        if self.messages.send(Message::Stop(sender)).is_ok() {
+            let _ = receiver.await;
+        }
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Unavailable, "the store has been closed")
+}
+
+struct Writer {
+    connection: Connection,
+    place: Place,
+    bell: Bell,
+    /// The file's `data_version` when it was last looked at. It does not count what this
+    /// connection writes itself.
+    seen: i64,
+    /// Length and time of the write-ahead log when it was last looked at.
+    stamp: Option<(u64, SystemTime)>,
+    looked_at: Instant,
+}
+
+impl Writer {
+    fn serve(mut self, messages: &Receiver<Message>) {
+        let mut definitions = Definitions::default();
+        while let Some(first) = self.next(messages) {
+            let mut group = Vec::new();
+            let mut next = Some(first);
+            // What is no task is done after those that came before it.
+            let other = loop {
+                match next {
+                    Some(Message::Do(task)) => group.push(task),
+                    other => break other,
+                }
+                next = if group.len() < GROUP_MAX { messages.try_recv().ok() } else { None };
+            };
+            if !group.is_empty() {
+                self.commit_together(&mut definitions, group);
+            }
+            match other {
+                Some(Message::Migrate(sender)) => {
+                    definitions.forget();
+                    let _ = sender.send(self.migrate());
+                }
+                Some(Message::Stop(done)) => {
+                    drop(self.connection);
+                    let _ = done.send(());
+                    return;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The next message. Looks in between whether other processes have written, but only while
+    /// somebody wants to know.
+    fn next(&mut self, messages: &Receiver<Message>) -> Option<Message> {
+        loop {
+            if !self.bell.has_listeners() {
+                return messages.recv().ok();
+            }
+            let left = WATCH_INTERVAL.saturating_sub(self.looked_at.elapsed());
+            match messages.recv_timeout(left) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => self.look_for_others(),
+            }
+        }
+    }
+
+    fn migrate(&self) -> Result<()> {
+        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(translate)?;
+        let result = migrate(&self.connection)
+            .and_then(|()| self.connection.execute_batch("COMMIT").map_err(translate));
+        if result.is_err() && !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        result
+    }
+
+    fn look_for_others(&mut self) {
+        self.looked_at = Instant::now();
+        if !self.log_has_changed() {
+            return;
+        }
+        let version = self
+            .connection
+            .prepare_cached("PRAGMA data_version")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)));
+        let Ok(version) = version else { return };
+        if std::mem::replace(&mut self.seen, version) != version {
+            self.bell.ring();
+        }
+    }
+
+    /// Whether the write-ahead log has been written to since the last look: a glance at the file
+    /// costs less than asking SQLite. What was written may not be visible yet, so one that has
+    /// changed lately counts as changed.
+    fn log_has_changed(&mut self) -> bool {
+        let log = self.connection.path().map(|path| format!("{path}-wal"));
+        let Some(Ok(log)) = log.map(std::fs::metadata) else { return true };
+        let Ok(modified) = log.modified() else { return true };
+        let stamp = Some((log.len(), modified));
+        let is_old = modified.elapsed().is_ok_and(|age| age > COMMIT_TIME_MAX);
+        std::mem::replace(&mut self.stamp, stamp) != stamp || !is_old
+    }
+
+    fn commit_together(&mut self, definitions: &mut Definitions, mut group: Vec<Box<dyn Task>>) {
+        let error = match self.attempt(definitions, &mut group) {
+            Ok(rings) => {
+                group.into_iter().for_each(|task| task.answer(None));
+                if rings {
+                    self.bell.ring();
+                }
+                return;
+            }
+            Err(error) => error,
+        };
+        // A disk without room for all of them may have room for most.
+        if group.len() > 1 && error.kind() == ErrorKind::Full {
+            for task in group {
+                self.commit_together(definitions, vec![task]);
+            }
+            return;
+        }
+        group.into_iter().for_each(|task| task.answer(Some(&error)));
+    }
+
+    /// Runs all tasks in one transaction; those that fail are undone one by one. Answers whether
+    /// something may have become claimable, or why nothing of it was kept.
+    fn attempt(&self, definitions: &mut Definitions, group: &mut [Box<dyn Task>]) -> Result<bool> {
+        self.place.check()?;
+        let result = run_all(&self.connection, definitions, group);
+        if result.is_err() {
+            definitions.forget();
+            if !self.connection.is_autocommit() {
+                // What cannot be rolled back either is rolled back when the file is next opened.
+                let _ = self.connection.execute_batch("ROLLBACK");
+            }
+        }
+        result
+    }
+}
+
+fn run_all(
+    connection: &Connection,
+    definitions: &mut Definitions,
+    group: &mut [Box<dyn Task>],
+) -> Result<bool> {
+    let say = |sql| connection.prepare_cached(sql).and_then(|mut s| s.execute([]).map(drop));
+    say("BEGIN IMMEDIATE").map_err(translate)?;
+    let mut tx = Tx::begin(connection, definitions)?;
+    for task in group {
+        say("SAVEPOINT task").map_err(translate)?;
+        let before = tx.mark();
+        if !task.run(&mut tx) {
+            if connection.is_autocommit() {
+                // A full disk or an I/O error makes SQLite give up the whole transaction.
+                let message = "SQLite gave the transaction up: is the disk full?";
+                return Err(Error::new(ErrorKind::Full, message));
+            }
+            say("ROLLBACK TO task").map_err(translate)?;
+            tx.back_to(before);
+        }
+        say("RELEASE task").map_err(translate)?;
+    }
+    let rings = tx.finish()?;
+    say("COMMIT").map_err(translate)?;
+    Ok(rings)
+}
+
+fn read_all(connection: Connection, place: &Place, messages: &Receiver<Message>) {
+    let mut definitions = Definitions::default();
+    while let Ok(message) = messages.recv() {
+        match message {
+            Message::Do(mut task) => {
+                let looked = place.check();
+                let looked = looked.and_then(|()| look(&connection, &mut definitions, &mut *task));
+                let error = looked.err();
+                task.answer(error.as_ref());
+            }
+            Message::Watch | Message::Migrate(_) => {}
+            Message::Stop(done) => {
+                // Before the writer's, which moves the log into the file only if it is the last.
+                drop(connection);
+                let _ = done.send(());
+                return;
+            }
+        }
+    }
+}
+
+/// All that one task reads is of one moment: without the transaction, a job that moves while it is
+/// looked for would be found nowhere.
+fn look(connection: &Connection, definitions: &mut Definitions, task: &mut dyn Task) -> Result<()> {
+    let say = |sql| connection.prepare_cached(sql).and_then(|mut s| s.execute([]).map(drop));
+    say("BEGIN").map_err(translate)?;
+    let result = Tx::begin(connection, definitions).map(|mut tx| task.run(&mut tx));
+    say("ROLLBACK").map_err(translate)?;
+    result.map(drop)
+}

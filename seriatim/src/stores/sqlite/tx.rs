@@ -1,0 +1,337 @@
+//! What the operations of one transaction read and write: statements, numbers given out, counters
+//! of queues.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, params};
+
+use super::fault::translate;
+use super::row::Sql;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::queue::Queue;
+
+/// What operations change of a queue's numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Delta {
+    pub lanes: i64,
+    pub jobs: i64,
+    pub running: i64,
+    pub dead: i64,
+    pub processed: i64,
+    pub failed: i64,
+}
+
+/// A queue as an operation sees it.
+#[derive(Clone, Debug)]
+pub(super) struct QueueRow {
+    pub number: u32,
+    pub name: Arc<str>,
+    pub queue: Arc<Queue>,
+    pub declared: bool,
+    pub paused: bool,
+    /// It is being deleted.
+    pub closing: bool,
+}
+
+/// What `paused` holds of a queue that is being deleted; 1 of one that is paused.
+const CLOSING: i64 = 2;
+
+/// The node and the group that something is bound to.
+pub(super) type Route = (Option<Arc<str>>, Option<Arc<str>>);
+
+/// What a connection remembers between its transactions: queues and routes. Whoever changes them
+/// raises `meta.version`, so that every other connection, in any process, reads them again.
+#[derive(Debug, Default)]
+pub(super) struct Definitions {
+    version: Option<i64>,
+    queues: BTreeMap<u32, QueueRow>,
+    names: HashMap<Arc<str>, u32>,
+    routes: BTreeMap<i64, Route>,
+}
+
+impl Definitions {
+    /// Reads everything again at the next occasion.
+    pub(super) fn forget(&mut self) {
+        self.version = None;
+    }
+
+    fn load(&mut self, c: &Connection, version: i64) -> Result<()> {
+        *self = Self::default();
+        let sql = "SELECT number, name, definition, declared, paused FROM queue";
+        for row in all(c, sql, [], read_queue)? {
+            self.insert(row?);
+        }
+        let sql = "SELECT number, node, grp FROM route";
+        let routes = all(c, sql, [], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?;
+        self.routes = routes.into_iter().collect();
+        self.version = Some(version);
+        Ok(())
+    }
+
+    fn insert(&mut self, row: QueueRow) {
+        self.names.insert(row.name.clone(), row.number);
+        self.queues.insert(row.number, row);
+    }
+}
+
+/// The numbers that a transaction gives out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Meta {
+    seq: i64,
+    token: i64,
+    version: i64,
+}
+
+/// Where a failed operation goes back to.
+#[derive(Debug)]
+pub(super) struct Mark {
+    meta: Meta,
+    deltas: BTreeMap<u32, Delta>,
+    rings: bool,
+}
+
+/// A transaction, and the operation in it that has its turn.
+pub(super) struct Tx<'c> {
+    pub c: &'c Connection,
+    pub now: i64,
+    definitions: &'c mut Definitions,
+    stored: Meta,
+    meta: Meta,
+    deltas: BTreeMap<u32, Delta>,
+    rings: bool,
+}
+
+impl<'c> Tx<'c> {
+    /// Reads what every operation needs; the transaction has begun.
+    pub(super) fn begin(c: &'c Connection, definitions: &'c mut Definitions) -> Result<Self> {
+        let sql = "SELECT seq, token, version FROM meta WHERE id = 1";
+        let read =
+            |row: &Row<'_>| Ok(Meta { seq: row.get(0)?, token: row.get(1)?, version: row.get(2)? });
+        let meta = c
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.query_row([], read))
+            .map_err(|e| super::migrate::explain(c, e))?;
+        if definitions.version != Some(meta.version) {
+            definitions.load(c, meta.version)?;
+        }
+        let deltas = BTreeMap::new();
+        Ok(Self { c, now: 0, definitions, stored: meta, meta, deltas, rings: false })
+    }
+
+    /// The operation that follows takes place at `now`, or at this machine's time.
+    pub(super) fn at(&mut self, now: Option<Timestamp>) -> &mut Self {
+        self.now = now.unwrap_or_else(Timestamp::of_this_machine).as_micros();
+        self
+    }
+
+    /// Something may have become claimable.
+    pub(super) fn ring(&mut self) {
+        self.rings = true;
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark { meta: self.meta, deltas: self.deltas.clone(), rings: self.rings }
+    }
+
+    /// What was written since the mark has been undone.
+    pub(super) fn back_to(&mut self, mark: Mark) {
+        if self.meta.version != mark.meta.version {
+            self.definitions.forget();
+        }
+        (self.meta, self.deltas, self.rings) = (mark.meta, mark.deltas, mark.rings);
+    }
+
+    /// Stores what was gathered. Whether something may have become claimable.
+    pub(super) fn finish(mut self) -> Result<bool> {
+        self.flush()?;
+        Ok(self.rings)
+    }
+
+    /// Stores the counters, so that statements see them.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        if self.meta != self.stored {
+            let sql = "UPDATE meta SET seq = ?1, token = ?2, version = ?3 WHERE id = 1";
+            let meta = self.meta;
+            self.execute(sql, params![meta.seq, meta.token, meta.version])?;
+            self.stored = meta;
+        }
+        let sql = "UPDATE queue SET lanes = lanes + ?2, jobs = jobs + ?3, running = running + ?4,
+                   dead = dead + ?5, processed = processed + ?6, failed = failed + ?7 WHERE number = ?1";
+        for (queue, d) in std::mem::take(&mut self.deltas) {
+            if d != Delta::default() {
+                let values =
+                    params![queue, d.lanes, d.jobs, d.running, d.dead, d.processed, d.failed];
+                self.execute(sql, values)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next number of a job or lane.
+    pub(super) fn next_seq(&mut self) -> i64 {
+        self.meta.seq += 1;
+        self.meta.seq
+    }
+
+    /// The next token: higher than any before, and not below the clock.
+    pub(super) fn next_token(&mut self) -> i64 {
+        self.meta.token = (self.meta.token + 1).max(self.now);
+        self.meta.token
+    }
+
+    pub(super) fn delta(&mut self, queue: u32) -> &mut Delta {
+        self.deltas.entry(queue).or_default()
+    }
+
+    pub(super) fn prepare(&self, sql: &str) -> Result<CachedStatement<'c>> {
+        self.c.prepare_cached(sql).map_err(translate)
+    }
+
+    /// Runs a statement; so many rows were changed.
+    pub(super) fn execute(&self, sql: &str, values: impl Params) -> Result<usize> {
+        self.prepare(sql)?.execute(values).map_err(translate)
+    }
+
+    /// The first row, if there is one.
+    pub(super) fn first<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnOnce(&Row<'_>) -> Sql<T>,
+    ) -> Result<Option<T>> {
+        self.prepare(sql)?.query_row(values, read).optional().map_err(translate)
+    }
+
+    /// All rows.
+    pub(super) fn rows<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> Sql<T>,
+    ) -> Result<Vec<T>> {
+        all(self.c, sql, values, read)
+    }
+
+    /// What is remembered; read again where an operation that was undone has spoilt it.
+    fn definitions(&mut self) -> Result<&mut Definitions> {
+        if self.definitions.version.is_none() {
+            self.definitions.load(self.c, self.meta.version)?;
+        }
+        Ok(self.definitions)
+    }
+
+    /// The definitions change: other connections shall read them again.
+    fn redefine(&mut self) -> Result<&mut Definitions> {
+        self.meta.version += 1;
+        let version = self.meta.version;
+        let definitions = self.definitions()?;
+        definitions.version = Some(version);
+        Ok(definitions)
+    }
+
+    /// The queue of this name.
+    pub(super) fn queue(&mut self, name: &str) -> Result<Option<QueueRow>> {
+        let definitions = self.definitions()?;
+        Ok(definitions.names.get(name).and_then(|n| definitions.queues.get(n)).cloned())
+    }
+
+    /// The queue of this number.
+    pub(super) fn queue_number(&mut self, number: u32) -> Result<Option<QueueRow>> {
+        Ok(self.definitions()?.queues.get(&number).cloned())
+    }
+
+    /// The queue of this name, or an error that names it.
+    pub(super) fn known_queue(&mut self, name: &str) -> Result<QueueRow> {
+        self.queue(name)?.ok_or_else(|| no_queue(name))
+    }
+
+    /// All queues, by number.
+    pub(super) fn all_queues(&mut self) -> Result<Vec<QueueRow>> {
+        Ok(self.definitions()?.queues.values().cloned().collect())
+    }
+
+    /// Stores a queue, new or changed.
+    pub(super) fn store_queue(&mut self, row: QueueRow) -> Result<()> {
+        let sql = "INSERT INTO queue (number, name, definition, declared, paused) VALUES (?1, ?2, ?3, ?4, ?5)
+                   ON CONFLICT (number) DO UPDATE SET definition = ?3, declared = ?4, paused = ?5";
+        let definition = super::push::json(&*row.queue)?;
+        let paused = if row.closing { CLOSING } else { i64::from(row.paused) };
+        let values = params![row.number, &*row.name, definition, row.declared, paused];
+        self.execute(sql, values)?;
+        self.redefine()?.insert(row);
+        Ok(())
+    }
+
+    /// Removes a queue of which nothing is left.
+    pub(super) fn remove_queue(&mut self, number: u32) -> Result<()> {
+        self.execute("DELETE FROM queue WHERE number = ?1", [number])?;
+        self.deltas.remove(&number);
+        let definitions = self.redefine()?;
+        if let Some(row) = definitions.queues.remove(&number) {
+            definitions.names.remove(&row.name);
+        }
+        Ok(())
+    }
+
+    /// The node and group that a route's number stands for; 0 is anybody.
+    pub(super) fn route_of(&mut self, number: i64) -> Result<Option<Route>> {
+        if number == 0 {
+            return Ok(Some((None, None)));
+        }
+        Ok(self.definitions()?.routes.get(&number).cloned())
+    }
+
+    /// The number of a route; 0 is anybody.
+    pub(super) fn route(&mut self, node: Option<&str>, group: Option<&str>) -> Result<i64> {
+        if node.is_none() && group.is_none() {
+            return Ok(0);
+        }
+        let routes = &self.definitions()?.routes;
+        let wanted = |route: &Route| route.0.as_deref() == node && route.1.as_deref() == group;
+        if let Some((number, _)) = routes.iter().find(|(_, route)| wanted(route)) {
+            return Ok(*number);
+        }
+        let number = routes.keys().next_back().copied().unwrap_or_default() + 1;
+        let sql = "INSERT INTO route (number, node, grp) VALUES (?1, ?2, ?3)";
+        self.execute(sql, params![number, node, group])?;
+        let route = (node.map(Arc::from), group.map(Arc::from));
+        self.redefine()?.routes.insert(number, route);
+        Ok(number)
+    }
+}
+
+fn all<T>(
+    c: &Connection,
+    sql: &str,
+    values: impl Params,
+    read: impl FnMut(&Row<'_>) -> Sql<T>,
+) -> Result<Vec<T>> {
+    let mut statement = c.prepare_cached(sql).map_err(translate)?;
+    let rows = statement.query_map(values, read).map_err(translate)?;
+    rows.collect::<Sql<Vec<T>>>().map_err(translate)
+}
+
+pub(super) fn no_queue(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
+}
+
+/// Reads number, name, definition, declared, paused.
+fn read_queue(row: &Row<'_>) -> Sql<Result<QueueRow>> {
+    let definition: String = row.get(2)?;
+    let (number, name) = (row.get(0)?, row.get(1)?);
+    let (declared, paused): (bool, i64) = (row.get(3)?, row.get(4)?);
+    let (paused, closing) = (paused != 0, paused == CLOSING);
+    let read = serde_json::from_str(&definition).map_err(|e| {
+        Error::new(ErrorKind::Corrupt, "a queue's definition cannot be read").because(e)
+    });
+    Ok(read.map(|queue| QueueRow {
+        number,
+        name,
+        queue: Arc::new(queue),
+        declared,
+        paused,
+        closing,
+    }))
+}

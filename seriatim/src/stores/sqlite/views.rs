@@ -1,0 +1,362 @@
+//! What people and programs see of the store. All of it runs on the reading connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::{params, params_from_iter, types::Value};
+
+use super::lane::Work;
+use super::people::Place;
+use super::row::{JOB_COLUMNS, Job, LaneRow, flag, lane_columns};
+use super::tx::{QueueRow, Tx};
+use crate::contract::request::SourceDue;
+use crate::contract::view::{
+    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
+    QueueStats, QueueView,
+};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, Result};
+use crate::model::id::{JobId, NodeId, Token};
+use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
+use crate::model::payload::Payload;
+use crate::model::queue::Mode;
+
+impl Tx<'_> {
+    pub(super) fn queue_views(&mut self) -> Result<Vec<QueueView>> {
+        let view = |row: QueueRow| QueueView {
+            number: row.number,
+            queue: (*row.queue).clone(),
+            declared: row.declared,
+            paused: row.paused,
+        };
+        let mut views: Vec<QueueView> = self.all_queues()?.into_iter().map(view).collect();
+        views.sort_unstable_by(|a, b| a.queue.name.cmp(&b.queue.name));
+        Ok(views)
+    }
+
+    pub(super) fn due(&mut self, queues: &[Arc<str>]) -> Result<Vec<SourceDue>> {
+        let mut sources = Vec::new();
+        for row in self.all_queues()? {
+            let (number, queue, paused) = (row.number, row.name, row.paused);
+            if !queues.is_empty() && !queues.contains(&queue) {
+                continue;
+            }
+            let due = if paused { None } else { self.first_due(number)? };
+            sources.push(SourceDue { queue, shard: 0, due: due.map(Timestamp::from_micros) });
+        }
+        Ok(sources)
+    }
+
+    /// The earliest due time of a queue's unclaimed lanes: of the scheduled ones, and of the
+    /// first in each class and priority that has ready ones.
+    pub(super) fn first_due(&self, queue: u32) -> Result<Option<i64>> {
+        let sql = "SELECT class, prio, due FROM lane INDEXED BY lane_ready
+                   WHERE q = ?1 AND st = 0 AND (class, prio) > (?2, ?3) ORDER BY class, prio, due LIMIT 1";
+        let mut earliest: Option<i64> = None;
+        let mut last = (-1_i64, -1_i64);
+        while let Some((class, prio, due)) =
+            self.first(sql, params![queue, last.0, last.1], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?))
+            })?
+        {
+            earliest = Some(earliest.map_or(due, |earliest| earliest.min(due)));
+            last = (class, prio);
+        }
+        // What is scheduled may have fallen due since the last claim.
+        let wake = self.first_wake(queue)?;
+        Ok(earliest.into_iter().chain(wake).min())
+    }
+
+    pub(super) fn stats(&mut self) -> Result<Vec<QueueStats>> {
+        let sql =
+            "SELECT number, lanes, jobs, running, dead, processed, failed FROM queue ORDER BY name";
+        let rows: Vec<[i64; 7]> = self.rows(sql, [], |row| {
+            let mut numbers = [0; 7];
+            for (i, number) in numbers.iter_mut().enumerate() {
+                *number = row.get(i)?;
+            }
+            Ok(numbers)
+        })?;
+        let mut stats = Vec::with_capacity(rows.len());
+        for [number, lanes, jobs, running, dead, processed, failed] in rows {
+            let Some(queue) = self.queue_number(number as u32)? else { continue };
+            let retries =
+                "SELECT count(*) FROM lane INDEXED BY lane_failed WHERE q = ?1 AND retry >= 0";
+            let retries: i64 = self.first(retries, [number], |row| row.get(0))?.unwrap_or_default();
+            let due = self.first_due(number as u32)?.unwrap_or(self.now);
+            let count = |number: i64| number.max(0) as u64;
+            stats.push(QueueStats {
+                queue: queue.name,
+                mode: Some(queue.queue.mode),
+                paused: queue.paused,
+                lanes: count(lanes),
+                jobs: count(jobs),
+                claimed: count(running),
+                retrying: count(retries),
+                dead: count(dead),
+                processed: count(processed),
+                failed: count(failed),
+                lag: Duration::from_micros(count(self.now - due)),
+            });
+        }
+        Ok(stats)
+    }
+
+    pub(super) fn lane_page(&mut self, query: &LaneQuery) -> Result<Page<LaneView>> {
+        let queue = self.known_queue(&query.queue)?;
+        // What a lane is ordered by; the id decides between equals.
+        let order = match query.order {
+            LaneOrder::Age => "id",
+            LaneOrder::Key => "key",
+            LaneOrder::Due => "due",
+            LaneOrder::RetryCount => "-retry",
+        };
+        let failed = if query.order == LaneOrder::RetryCount { "AND retry >= 0" } else { "" };
+        let running = if query.claimed { "AND st = 2" } else { "" };
+        let keyed = if query.key.is_some() { "key = ?3" } else { "?3 IS NULL" };
+        let after = match query.after.as_deref().map(cursor).transpose()? {
+            None => "?2 = ?2".to_owned(),
+            Some(_) => format!("({order}, id) > (SELECT {order}, id FROM lane WHERE id = ?2)"),
+        };
+        let sql = format!(
+            "SELECT {} FROM lane WHERE q = ?1 AND {after} AND {keyed} {failed} {running} ORDER BY {order}, id LIMIT ?4",
+            lane_columns()
+        );
+        let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
+        let last = query.after.as_deref().map(cursor).transpose()?.unwrap_or_default();
+        let values = params![queue.number, last, query.key, most as i64 + 1];
+        let mut lanes = self.rows(&sql, values, LaneRow::read)?;
+        let more = lanes.len() > most;
+        lanes.truncate(most);
+        let next = lanes.last().filter(|_| more).map(|lane| lane.head.id.to_string());
+        let mut rows = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            if let Some(work) = self.lane(lane.head.id)? {
+                rows.push(self.lane_view(&work)?);
+            }
+        }
+        Ok(Page { rows, next })
+    }
+
+    fn lane_view(&mut self, work: &Work) -> Result<LaneView> {
+        let head = &work.row.head;
+        let holder = self.holder(work)?;
+        let slot = i64::from(work.row.slot.is_some());
+        Ok(LaneView {
+            lane: head.lane_id(),
+            key: head.key.clone(),
+            state: match &holder {
+                Some(_) => LaneState::Claimed,
+                None if head.flags & flag::PAUSED != 0 => LaneState::Paused,
+                None if head.flags & flag::HELD != 0 => LaneState::Held,
+                None => LaneState::Waiting,
+            },
+            due: Some(Timestamp::from_micros(head.due)),
+            priority: head.prio as u16,
+            jobs: (slot + head.items) as u64,
+            retry_count: head.retry as i32,
+            crashes: head.crashes as u32,
+            error: head.error.clone(),
+            token: holder.as_ref().map(|_| Token(head.token)),
+            node: holder.as_ref().map(|holder| NodeId(holder.node.as_str().into())),
+            claimed_at: head.claimed_at.filter(|_| holder.is_some()).map(Timestamp::from_micros),
+            progress: holder.and_then(|holder| holder.progress),
+        })
+    }
+
+    pub(super) fn job_page(&mut self, query: &JobQuery) -> Result<Page<JobView>> {
+        let queue = self.known_queue(&query.queue)?.number;
+        let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
+        let after = query.after.as_deref().map(cursor).transpose()?;
+        let seqs = match query.state {
+            JobState::Queued | JobState::Running => self.live_page(queue, query, after, most)?,
+            _ => self.ended_page(queue, query, after, most)?,
+        };
+        let (mut rows, mut bytes, mut shown) = (Vec::new(), 0, 0);
+        for (seq, created) in seqs.iter().take(most) {
+            if bytes >= PAGE_BYTES_MAX {
+                break;
+            }
+            let view = self.job_view(super::push::job_id(*created, queue, *seq))?;
+            bytes += view.as_ref().map_or(0, |view| view.payload.as_bytes().len());
+            rows.extend(view);
+            shown += 1;
+        }
+        let more = seqs.len() > shown;
+        let next = seqs[..shown].last().filter(|_| more).map(|(seq, _)| seq.to_string());
+        Ok(Page { rows, next })
+    }
+
+    fn live_page(
+        &mut self,
+        queue: u32,
+        query: &JobQuery,
+        after: Option<i64>,
+        most: usize,
+    ) -> Result<Vec<(i64, i64)>> {
+        let keyed = if query.key.is_some() { "l.key = ?3" } else { "?3 IS NULL" };
+        let sql = format!(
+            "SELECT seq, created FROM (
+               SELECT l.seq AS seq, l.created AS created FROM lane l WHERE l.q = ?1 AND l.seq > ?2 AND {keyed}
+               UNION ALL
+               SELECT i.seq, i.created FROM item i JOIN lane l ON l.id = i.lane WHERE l.q = ?1 AND i.seq > ?2 AND {keyed}
+             ) ORDER BY seq LIMIT ?4"
+        );
+        let values = params![queue, after.unwrap_or(-1), query.key, most as i64 + 1];
+        self.rows(&sql, values, |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    fn ended_page(
+        &mut self,
+        queue: u32,
+        query: &JobQuery,
+        after: Option<i64>,
+        most: usize,
+    ) -> Result<Vec<(i64, i64)>> {
+        let order = match query.order {
+            JobOrder::Arrival => "seq",
+            JobOrder::Key => "key",
+            JobOrder::UpdatedAt => "-at",
+        };
+        let name = match query.state {
+            JobState::Succeeded => "succeeded",
+            JobState::Canceled => "canceled",
+            _ => "failed",
+        };
+        let dead = i64::from(query.state == JobState::Dead);
+        let mut values =
+            vec![Value::Integer(i64::from(queue)), Value::Integer(dead), Value::Text(name.into())];
+        values.push(Value::Integer(most as i64 + 1));
+        let mut filter = String::new();
+        if let Some(key) = &query.key {
+            values.push(Value::Text(key.clone()));
+            filter += &format!(" AND key = ?{}", values.len());
+        }
+        if let Some(after) = after {
+            values.push(Value::Integer(after));
+            let n = values.len();
+            filter +=
+                &format!(" AND ({order}, seq) > (SELECT {order}, seq FROM ended WHERE seq = ?{n})");
+        }
+        let sql = format!(
+            "SELECT seq, created FROM ended WHERE q = ?1 AND dead = ?2 AND state = ?3{filter} ORDER BY {order}, seq LIMIT ?4"
+        );
+        self.rows(&sql, params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    pub(super) fn job_view(&mut self, id: JobId) -> Result<Option<JobView>> {
+        let view = match self.find(id)? {
+            None => return Ok(None),
+            Some((seq, Place::Lane(lane))) => self.live_view(lane, seq)?,
+            Some((seq, Place::Ended)) => self.ended_view(seq)?,
+        };
+        Ok(view.map(|view| JobView { id, ..view }))
+    }
+
+    fn live_view(&mut self, lane: i64, seq: i64) -> Result<Option<JobView>> {
+        let Some(work) = self.lane(lane)? else { return Ok(None) };
+        let slot = work.row.slot.clone().filter(|slot| slot.seq == seq);
+        let job = match slot {
+            Some(mut slot) => {
+                if work.definition().mode != Mode::Accumulate {
+                    let head = &work.row.head;
+                    (slot.retry, slot.crashes, slot.error) =
+                        (head.retry, head.crashes, head.error.clone());
+                }
+                Some(slot)
+            }
+            None => {
+                let sql = format!("SELECT {JOB_COLUMNS} FROM item WHERE seq = ?1");
+                self.first(&sql, [seq], |row| Job::read(row, 0))?
+            }
+        };
+        let Some(mut job) = job else { return Ok(None) };
+        let head = &work.row.head;
+        let runs = head.is_claimed() && job.gen_ < head.open;
+        if work.definition().mode == Mode::Accumulate {
+            (job.retry, job.crashes, job.error) = (head.retry, head.crashes, head.error.clone());
+        }
+        let claimed_at = head.claimed_at;
+        let payload = self.payload_of(&job)?;
+        let mut view = view_of(&work.queue, head.key.clone(), job, payload);
+        if let Some(holder) = self.holder(&work)?.filter(|_| runs) {
+            view.state = JobState::Running;
+            view.attempt += 1;
+            view.started_at = view.started_at.or(claimed_at.map(Timestamp::from_micros));
+            view.heartbeat_at = Some(Timestamp::from_micros(holder.beat_at));
+            view.progress = holder.progress;
+        }
+        Ok(Some(view))
+    }
+
+    fn holder(&mut self, work: &Work) -> Result<Option<Holder>> {
+        if !work.row.head.is_claimed() {
+            return Ok(None);
+        }
+        let sql = "SELECT coalesce(c.node, ''), l.progress,
+                     CASE WHEN c.until IS NOT NULL OR n.beat_at IS NULL THEN l.beat_at ELSE max(l.beat_at, n.beat_at) END
+                   FROM lane l LEFT JOIN claim c ON c.tok = l.tok LEFT JOIN node n ON n.id = c.node WHERE l.id = ?1";
+        self.first(sql, [work.row.head.id], |row| {
+            Ok(Holder { node: row.get(0)?, progress: row.get(1)?, beat_at: row.get(2)? })
+        })
+    }
+
+    fn ended_view(&mut self, seq: i64) -> Result<Option<JobView>> {
+        let columns = JOB_COLUMNS.replace("gen", "0");
+        let sql = format!("SELECT q, key, state, at, {columns} FROM ended WHERE seq = ?1");
+        let row = self.first(&sql, [seq], |row| {
+            let (queue, key): (u32, Option<Arc<str>>) = (row.get(0)?, row.get(1)?);
+            let (state, at): (String, i64) = (row.get(2)?, row.get(3)?);
+            Ok((queue, key, state, at, Job::read(row, 4)?))
+        })?;
+        let Some((number, key, state, at, job)) = row else { return Ok(None) };
+        let Some(queue) = self.queue_number(number)? else { return Ok(None) };
+        let payload = self.payload_of(&job)?;
+        let mut view = view_of(&queue, key, job, payload);
+        view.finished_at = Some(Timestamp::from_micros(at));
+        view.state = match state.as_str() {
+            "succeeded" => JobState::Succeeded,
+            "canceled" => JobState::Canceled,
+            _ => JobState::Dead,
+        };
+        Ok(Some(view))
+    }
+}
+
+/// Who holds a lane, as people see it.
+struct Holder {
+    node: String,
+    progress: Option<Arc<str>>,
+    beat_at: i64,
+}
+
+fn view_of(queue: &QueueRow, key: Option<Arc<str>>, job: Job, payload: Vec<u8>) -> JobView {
+    JobView {
+        id: job.id(queue.number),
+        queue: queue.name.clone(),
+        key,
+        state: JobState::Queued,
+        options: job.options(),
+        task: job.task,
+        payload: Payload::from_bytes(payload),
+        score: job.score,
+        priority: job.prio as u16,
+        run_at: Timestamp::from_micros(job.run_at),
+        attempt: job.attempts as u32,
+        retry_count: job.retry as i32,
+        crashes: job.crashes as u32,
+        error: job.error,
+        cancel_requested: job.flagged,
+        created_at: Timestamp::from_micros(job.created),
+        started_at: job.started.map(Timestamp::from_micros),
+        finished_at: None,
+        heartbeat_at: None,
+        progress: None,
+    }
+}
+
+fn cursor(after: &str) -> Result<i64> {
+    after
+        .parse()
+        .map_err(|_| Error::invalid("after", "a page begins where `next` of the page before says"))
+}

@@ -1,0 +1,311 @@
+//! What people do: cancel, requeue, pause, retry, delete; and what time does to old things.
+
+use std::time::Duration;
+
+use super::lane::{Entry, Lane};
+use super::{Ended, Place, State};
+use crate::contract::request::{
+    Act, Acted, Amend, Cancelled, Change, LaneAction, LaneSelection, Selected, Selection, Swept,
+};
+use crate::contract::view::JobState;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::JobId;
+use crate::model::limits::ACTION_ROWS_MAX;
+use crate::model::queue::{Mode, Owner};
+
+/// How long a dead node is shown.
+pub(in crate::stores) const DEAD_NODE_SHOWN: Duration = Duration::from_secs(86_400);
+
+impl State {
+    pub(in crate::stores) fn cancel(&mut self, now: Timestamp, id: JobId) -> Cancelled {
+        let id = self.resolve(id);
+        let number = match self.jobs.get(&id) {
+            None => return Cancelled::Unknown,
+            Some(Place::Lane(number)) => *number,
+            Some(_) => return Cancelled::Ended,
+        };
+        let Some(lane) = self.lanes.get_mut(&number) else {
+            return Cancelled::Unknown;
+        };
+        let running = lane.hold.as_mut().and_then(|h| h.closed.iter_mut().find(|j| j.id == id));
+        if let Some(job) = running {
+            job.flagged = true;
+            return Cancelled::Flagged;
+        }
+        let (queue, key) = (lane.id.queue, lane.key.clone());
+        let Some(job) = self.take_waiting(now, number, id) else {
+            return Cancelled::Unknown;
+        };
+        self.finish(now, queue, key, job, JobState::Canceled, Some("canceled".into()));
+        Cancelled::Now
+    }
+
+    /// The dead jobs of a selection, at most [`ACTION_ROWS_MAX`], oldest first; and whether more are left.
+    fn select(&self, request: &Selected) -> Result<(Vec<JobId>, bool)> {
+        let queue = self.queue(&request.queue)?.number;
+        let chosen = |(id, dead): &(&JobId, &Ended)| match &request.which {
+            Selection::All => true,
+            Selection::Jobs(ids) => ids.contains(id),
+            Selection::Keys(keys) => {
+                dead.key.as_ref().is_some_and(|k| keys.iter().any(|key| **key == **k))
+            }
+        };
+        let of_queue = self.dead.iter().filter(|(_, dead)| dead.queue == queue);
+        let mut ids: Vec<JobId> =
+            of_queue.filter(chosen).map(|(id, _)| *id).take(ACTION_ROWS_MAX + 1).collect();
+        let more = ids.len() > ACTION_ROWS_MAX;
+        ids.truncate(ACTION_ROWS_MAX);
+        Ok((ids, more))
+    }
+
+    pub(in crate::stores) fn requeue(
+        &mut self,
+        now: Timestamp,
+        request: &Selected,
+    ) -> Result<Acted> {
+        let (ids, more) = self.select(request)?;
+        for id in &ids {
+            let Some(dead) = self.dead.remove(id) else {
+                continue;
+            };
+            let (retry_count, crashes, error, run_at) = (-1, 0, None, now);
+            let entry = Entry { retry_count, crashes, error, run_at, ..dead.entry };
+            let route = entry.route;
+            let number = self.put_back(now, dead.queue, dead.key, route, entry);
+            if let Some(lane) = self.lanes.get_mut(&number).filter(|lane| lane.hold.is_none()) {
+                (lane.due, lane.retry_count, lane.crashes) = (now, -1, 0);
+            }
+            self.position(number, now);
+        }
+        Ok(Acted { count: ids.len() as u64, more })
+    }
+
+    pub(in crate::stores) fn delete_dead(&mut self, request: &Selected) -> Result<Acted> {
+        let (ids, more) = self.select(request)?;
+        for id in &ids {
+            self.remove_dead(*id);
+        }
+        Ok(Acted { count: ids.len() as u64, more })
+    }
+
+    fn remove_dead(&mut self, id: JobId) {
+        if let Some(dead) = self.dead.remove(&id) {
+            self.forget(&dead.entry);
+        }
+    }
+
+    pub(in crate::stores) fn act(&mut self, now: Timestamp, request: &Act) -> Result<Acted> {
+        let row = self.queue(&request.queue)?;
+        let (queue, owner) = (row.number, row.queue.mode.failure_belongs_to());
+        let chosen = |lane: &&Lane| match &request.lanes {
+            LaneSelection::All => true,
+            LaneSelection::Key(key) => lane.key.as_deref() == Some(key.as_str()),
+            LaneSelection::Lane(id) => lane.id == *id,
+            LaneSelection::Failed => has_failure(lane, owner),
+        };
+        let of_queue = self.lanes.values().filter(|lane| lane.id.queue == queue).filter(chosen);
+        let mut numbers: Vec<u64> =
+            of_queue.map(|lane| lane.id.number).take(ACTION_ROWS_MAX + 1).collect();
+        let more = numbers.len() > ACTION_ROWS_MAX;
+        numbers.truncate(ACTION_ROWS_MAX);
+        let only_failed = request.lanes == LaneSelection::Failed;
+        let acted = |n: &&u64| self.act_on(now, **n, request.action, only_failed);
+        let mut acted = acted;
+        let count = numbers.iter().filter(|n| acted(n)).count() as u64;
+        Ok(Acted { count, more })
+    }
+
+    fn act_on(
+        &mut self,
+        now: Timestamp,
+        number: u64,
+        action: LaneAction,
+        only_failed: bool,
+    ) -> bool {
+        let Some(lane) = self.lanes.get_mut(&number) else {
+            return false;
+        };
+        match action {
+            LaneAction::Pause => lane.paused = true,
+            LaneAction::Resume => (lane.paused, lane.held) = (false, false),
+            _ if lane.hold.is_some() => return false,
+            LaneAction::RunNow => run_now(lane, now),
+            LaneAction::Bury => self.bury_failed(now, number),
+            LaneAction::Delete => self.delete_waiting(number, only_failed),
+        }
+        self.position(number, now);
+        true
+    }
+
+    fn bury_failed(&mut self, now: Timestamp, number: u64) {
+        let Some(lane) = self.lanes.get_mut(&number) else {
+            return;
+        };
+        let (queue, key) = (lane.id.queue, lane.key.clone());
+        let (jobs, error) = match lane.mode.failure_belongs_to() {
+            Owner::Lane => {
+                let error = lane.error.take();
+                (lane.retry_count, lane.crashes, lane.due, lane.held) = (-1, 0, now, false);
+                let head = lane.open.keys().next().copied();
+                (head.and_then(|rank| lane.take(rank)).into_iter().collect(), error)
+            }
+            Owner::Job => {
+                lane.held = false;
+                (take_failed(lane), None)
+            }
+        };
+        for job in jobs {
+            self.bury(now, queue, key.clone(), job, error.clone());
+        }
+    }
+
+    fn delete_waiting(&mut self, number: u64, only_failed: bool) {
+        let Some(lane) = self.lanes.get_mut(&number) else {
+            return;
+        };
+        let jobs = match (lane.mode.failure_belongs_to(), only_failed) {
+            (Owner::Job, true) => take_failed(lane),
+            _ => lane.take_all(),
+        };
+        for job in jobs {
+            self.forget(&job);
+        }
+    }
+
+    pub(in crate::stores) fn amend(&mut self, now: Timestamp, request: &Amend) -> Result<()> {
+        let unknown =
+            || Error::new(ErrorKind::NotFound, "no waiting job has this id").in_field("job_id");
+        let id = self.resolve(request.job);
+        let Some(Place::Lane(number)) = self.jobs.get(&id).copied() else {
+            return Err(unknown());
+        };
+        let route = match &request.change {
+            Change::Node(node) => {
+                let lane = self.lanes.get(&number).ok_or_else(unknown)?;
+                let old = lane.open_jobs().find(|job| job.id == id).ok_or_else(unknown)?.route;
+                let group = self.route_text(old).1.map(str::to_owned);
+                Some(self.route(node.as_deref(), group.as_deref()))
+            }
+            _ => None,
+        };
+        let lane = self.lanes.get_mut(&number).ok_or_else(unknown)?;
+        let mut job = lane.take_seq(id.seq()).ok_or_else(unknown)?;
+        match &request.change {
+            Change::Delete => {
+                self.forget(&job);
+                self.position(number, now);
+                return Ok(());
+            }
+            Change::RunAt(time) if lane.mode == Mode::Accumulate => lane.due = *time,
+            Change::RunAt(time) => job.run_at = *time,
+            Change::Node(node) => {
+                let route = route.unwrap_or_default();
+                (job.route, lane.route) = (route, route);
+                let mut options = job.options.take().unwrap_or_default();
+                options.node.clone_from(node);
+                job.options = Some(options);
+            }
+        }
+        lane.insert(job);
+        self.position(number, now);
+        Ok(())
+    }
+
+    pub(in crate::stores) fn sweep(&mut self, now: Timestamp, rows_max: usize) -> Swept {
+        let mut swept = Swept { expired: self.expired_jobs(now), ..Swept::default() };
+        swept.more |= swept.expired.len() > rows_max;
+        swept.expired.truncate(rows_max);
+        for id in &swept.expired {
+            let Some(Place::Lane(number)) = self.jobs.get(id).copied() else {
+                continue;
+            };
+            let (queue, key) = (self.lanes[&number].id.queue, self.lanes[&number].key.clone());
+            if let Some(job) = self.take_waiting(now, number, *id) {
+                self.expire(now, queue, key, job);
+            }
+        }
+        self.sweep_done(now, rows_max, &mut swept);
+        self.sweep_dead(now, rows_max, &mut swept);
+        let jobs = &self.jobs;
+        self.idempotency.retain(|_, (first, until)| *until > now || jobs.contains_key(first));
+        self.nodes.retain(|_, row| row.dead_at.is_none_or(|at| at + DEAD_NODE_SHOWN > now));
+        swept
+    }
+
+    fn expired_jobs(&self, now: Timestamp) -> Vec<JobId> {
+        let waiting = self.lanes.values().flat_map(Lane::open_jobs);
+        let expired = |job: &&Entry| {
+            job.options.as_ref().and_then(|options| options.expires_at).is_some_and(|at| at <= now)
+        };
+        let mut ids: Vec<JobId> = waiting.filter(expired).map(|job| job.id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    fn sweep_done(&mut self, now: Timestamp, rows_max: usize, swept: &mut Swept) {
+        let old = self.done.iter().filter(|(_, done)| done.until <= now).map(|(id, _)| *id);
+        let mut old: Vec<JobId> = old.take(rows_max + 1).collect();
+        swept.more |= old.len() > rows_max;
+        old.truncate(rows_max);
+        swept.completed = old.len() as u64;
+        for id in old {
+            if let Some(done) = self.done.remove(&id) {
+                self.forget(&done.entry);
+            }
+        }
+    }
+
+    fn sweep_dead(&mut self, now: Timestamp, rows_max: usize, swept: &mut Swept) {
+        for row in self.queues.values() {
+            let mut dead: Vec<(Timestamp, JobId)> = self
+                .dead
+                .values()
+                .filter(|dead| dead.queue == row.number)
+                .map(|dead| (dead.at, dead.entry.id))
+                .collect();
+            dead.sort_unstable();
+            let over = dead.len().saturating_sub(row.queue.retain_dead_max as usize);
+            let old = |(i, (at, _)): &(usize, (Timestamp, JobId))| {
+                *i < over || *at + row.queue.retain_dead <= now
+            };
+            swept.dead.extend(dead.into_iter().enumerate().filter(old).map(|(_, (_, id))| id));
+        }
+        swept.more |= swept.dead.len() > rows_max;
+        swept.dead.truncate(rows_max);
+        for id in swept.dead.clone() {
+            self.remove_dead(id);
+        }
+    }
+}
+
+fn has_failure(lane: &Lane, owner: Owner) -> bool {
+    match owner {
+        Owner::Lane => lane.retry_count >= 0,
+        Owner::Job => lane.open_jobs().any(|job| job.retry_count >= 0),
+    }
+}
+
+fn take_failed(lane: &mut Lane) -> Vec<Entry> {
+    let failed: Vec<u64> =
+        lane.open_jobs().filter(|job| job.retry_count >= 0).map(|job| job.id.seq()).collect();
+    failed.into_iter().filter_map(|seq| lane.take_seq(seq)).collect()
+}
+
+fn run_now(lane: &mut Lane, now: Timestamp) {
+    lane.held = false;
+    match lane.mode {
+        Mode::Accumulate => lane.due = now,
+        Mode::Parallel | Mode::Fifo => {
+            if let Some(mut head) = lane.open.first_entry() {
+                head.get_mut().run_at = now;
+            }
+        }
+        Mode::Exclusive => {
+            for mut job in lane.take_all() {
+                job.run_at = job.run_at.min(now);
+                lane.insert(job);
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Claiming lanes, and rescuing claims whose lease has run out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::State;
+use super::lane::Hold;
+use crate::contract::check_ticket;
+use crate::contract::release::{NO_LEASE, NOBODY};
+use crate::contract::request::{
+    Claim, ClaimSelection, Claimed, GiveUp, Lease, Release, Rescue, SourceDue,
+};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
+use crate::model::turn::Turn;
+use crate::stores::room::Room;
+
+impl State {
+    pub(in crate::stores) fn claim(&mut self, now: Timestamp, request: &Claim) -> Result<Claimed> {
+        self.check_node(&request.node, request.ticket)?;
+        let row = self.queue_to_claim(request)?;
+        let queue = row.number;
+        if row.paused {
+            return Ok(Claimed::default());
+        }
+        self.promote(queue, now);
+        let mut turns = Vec::new();
+        let mut crashed_left = request.crashed_max;
+        let mut room = Room::of(request);
+        while turns.len() < request.lanes_max.min(CLAIM_LANES_MAX) {
+            let Some((class, number)) = self.best_lane(queue, request, crashed_left > 0) else {
+                break;
+            };
+            let Some(turn) = self.claim_lane(now, number, request, &mut room) else { break };
+            crashed_left -= usize::from(class % 2 == 1);
+            turns.push(turn);
+        }
+        #[cfg(feature = "conformance")]
+        self.claim_busy(queue, &mut turns);
+        let next_due = match self.best_lane(queue, request, true) {
+            Some(_) => Some(now),
+            None => self.first_wake(queue),
+        };
+        Ok(Claimed { turns, next_due, cut: room.is_full })
+    }
+
+    /// A node that never beat or was declared dead may not hold anything, nor may a call get
+    /// anything that was given up.
+    pub(in crate::stores) fn check_node(&self, node: &NodeId, ticket: u64) -> Result<()> {
+        let Some(row) = self.nodes.get(node).filter(|row| row.dead_at.is_none()) else {
+            let message =
+                format!("node {node} has not registered or was declared dead: take a new id");
+            return Err(Error::new(ErrorKind::NodeGone, message));
+        };
+        check_ticket(ticket, row.given_up)
+    }
+
+    pub(in crate::stores) fn give_up(&mut self, request: &GiveUp) {
+        if let Some(row) = self.nodes.get_mut(&request.node) {
+            row.given_up = row.given_up.max(request.ticket);
+        }
+    }
+
+    fn promote(&mut self, queue: u32, now: Timestamp) {
+        for _ in 0..PROMOTE_LANES_MAX {
+            let from = (queue, Timestamp::from_micros(i64::MIN), 0);
+            let first = self.wake.range(from..=(queue, now, u64::MAX)).next().copied();
+            let Some((_, _, number)) = first else { return };
+            self.position(number, now);
+        }
+    }
+
+    fn first_wake(&self, queue: u32) -> Option<Timestamp> {
+        let from = (queue, Timestamp::from_micros(i64::MIN), 0);
+        let to = (queue, Timestamp::from_micros(i64::MAX), u64::MAX);
+        self.wake.range(from..=to).next().map(|(_, wake, _)| *wake)
+    }
+
+    /// The next lane by (priority, due, age) over the classes that the caller may take.
+    pub(in crate::stores) fn best_lane(
+        &self,
+        queue: u32,
+        request: &Claim,
+        crashed: bool,
+    ) -> Option<(u32, u64)> {
+        let classes = self.ready.range((queue, 0)..=(queue, u32::MAX));
+        classes
+            .filter(|((_, class), _)| {
+                (crashed || class % 2 == 0) && self.may_take(class / 2, request)
+            })
+            .filter_map(|((_, class), lanes)| Some((*lanes.first()?, *class)))
+            .min()
+            .map(|((_, _, number), class)| (class, number))
+    }
+
+    pub(in crate::stores) fn may_take(&self, route: u32, request: &Claim) -> bool {
+        let (node, group) = self.route_text(route);
+        node.is_none_or(|node| request.node_name.as_deref() == Some(node))
+            && group.is_none_or(|group| request.groups.iter().any(|mine| &**mine == group))
+    }
+
+    /// A turn of the lane, unless there is no room for it.
+    pub(in crate::stores) fn claim_lane(
+        &mut self,
+        now: Timestamp,
+        number: u64,
+        request: &Claim,
+        room: &mut Room,
+    ) -> Option<Turn> {
+        let definition = self.queue(&request.queue).ok()?.queue.clone();
+        let lane = self.lanes.get_mut(&number)?;
+        let closed = lane.close(&definition, now, room)?;
+        let token = self.next_token(now);
+        let lane = self.lanes.get_mut(&number)?;
+        let longest = closed.iter().filter_map(|job| job.options.as_ref()?.lease_ttl).max();
+        let longest = longest.unwrap_or_default().min(definition.lease_max);
+        let ttl = request.lease.ttl().max(longest);
+        lane.next_due = (!lane.open.is_empty()).then_some(lane.due);
+        lane.token = token;
+        lane.hold = Some(Hold {
+            node: request.node.clone(),
+            lease: with_ttl(request.lease, ttl),
+            until: now + ttl,
+            claimed_at: now,
+            beat_at: now,
+            closed,
+        });
+        self.claimed.insert(number);
+        self.position(number, now);
+        self.turn_of(number, true)
+    }
+
+    /// The turn that holds a lane.
+    pub(in crate::stores) fn turn_of(&self, number: u64, with_payload: bool) -> Option<Turn> {
+        let lane = self.lanes.get(&number)?;
+        let hold = lane.hold.as_ref()?;
+        let (retry_count, crashes, error) = lane.trouble();
+        Some(Turn {
+            lane: lane.id,
+            queue: self.queue_row(lane.id.queue)?.name.clone(),
+            key: lane.key.clone(),
+            token: lane.token,
+            retry_count,
+            crashes,
+            error: error.cloned(),
+            claimed_at: hold.claimed_at,
+            jobs: hold.closed.iter().map(|job| job.turn_job(with_payload)).collect(),
+        })
+    }
+
+    pub(in crate::stores) fn turn(&self, lane: LaneId, token: Token) -> Option<Turn> {
+        let turn = self.turn_of(lane.number, true)?;
+        (turn.lane == lane && turn.token == token).then_some(turn)
+    }
+
+    pub(in crate::stores) fn rescue(
+        &mut self,
+        now: Timestamp,
+        request: &Rescue,
+    ) -> Result<Vec<Turn>> {
+        self.check_node(&request.node, request.ticket)?;
+        for row in self.nodes.values_mut() {
+            if row.dead_at.is_none() && row.beat_at + row.info.lease < now {
+                row.dead_at = Some(now);
+            }
+        }
+        self.check_node(&request.node, request.ticket)?;
+        let expired: Vec<u64> =
+            self.claimed.iter().copied().filter(|number| self.has_expired(*number, now)).collect();
+        let most = request.lanes_max.min(CLAIM_LANES_MAX);
+        let lease = Lease::Node { ttl: request.lease };
+        let take_over = |number| self.take_over(now, number, &request.node, lease);
+        Ok(expired.into_iter().take(most).filter_map(take_over).collect())
+    }
+
+    pub(in crate::stores) fn release(
+        &mut self,
+        now: Timestamp,
+        request: &Release,
+    ) -> Result<Vec<Turn>> {
+        let queue = match &request.claims {
+            ClaimSelection::Key { queue, .. } | ClaimSelection::Queue(queue) => {
+                Some(self.queue(queue)?.number)
+            }
+            ClaimSelection::Lane(_) | ClaimSelection::Node(_) => None,
+        };
+        let is_chosen = |number: &u64| {
+            let Some(lane) = self.lanes.get(number) else { return false };
+            let chosen = match &request.claims {
+                ClaimSelection::Key { key, .. } => lane.key.as_deref() == Some(key.as_str()),
+                ClaimSelection::Lane(id) => lane.id == *id,
+                ClaimSelection::Queue(_) => true,
+                ClaimSelection::Node(node) => {
+                    lane.hold.as_ref().is_some_and(|hold| hold.node == *node)
+                }
+            };
+            chosen
+                && queue.is_none_or(|queue| lane.id.queue == queue)
+                && request
+                    .made_by
+                    .is_none_or(|by| lane.hold.as_ref().is_some_and(|hold| hold.claimed_at <= by))
+        };
+        let most = request.lanes_max.min(CLAIM_LANES_MAX);
+        let held: Vec<u64> = self.claimed.iter().copied().filter(is_chosen).take(most).collect();
+        let nobody = NodeId::from(NOBODY);
+        let release = |number| self.take_over(now, number, &nobody, NO_LEASE);
+        Ok(held.into_iter().filter_map(release).collect())
+    }
+
+    fn has_expired(&self, number: u64, now: Timestamp) -> bool {
+        let Some(hold) = self.lanes.get(&number).and_then(|lane| lane.hold.as_ref()) else {
+            return false;
+        };
+        match hold.lease {
+            Lease::Own { .. } => hold.until < now,
+            Lease::Node { ttl } => {
+                self.nodes.get(&hold.node).is_none_or(|node| node.beat_at + ttl < now)
+            }
+        }
+    }
+
+    fn take_over(
+        &mut self,
+        now: Timestamp,
+        number: u64,
+        node: &NodeId,
+        lease: Lease,
+    ) -> Option<Turn> {
+        let token = self.next_token(now);
+        let lane = self.lanes.get_mut(&number)?;
+        lane.token = token;
+        let hold = lane.hold.as_mut()?;
+        hold.node = node.clone();
+        hold.lease = lease;
+        hold.until = now + lease.ttl();
+        self.turn_of(number, false)
+    }
+
+    pub(in crate::stores) fn due(&self, queues: &[Arc<str>]) -> Vec<SourceDue> {
+        let wanted = |name: &Arc<str>| queues.is_empty() || queues.contains(name);
+        let rows = self.queues.values().filter(|row| wanted(&row.name));
+        rows.map(|row| SourceDue {
+            queue: row.name.clone(),
+            shard: 0,
+            due: self.first_due(row.number).filter(|_| !row.paused),
+        })
+        .collect()
+    }
+
+    pub(in crate::stores) fn first_due(&self, queue: u32) -> Option<Timestamp> {
+        let from = (queue, Timestamp::from_micros(i64::MIN), 0);
+        let to = (queue, Timestamp::from_micros(i64::MAX), u64::MAX);
+        self.due.range(from..=to).next().map(|(_, due, _)| *due)
+    }
+
+    /// The defect: hands out what is being worked on once more.
+    #[cfg(feature = "conformance")]
+    fn claim_busy(&self, queue: u32, turns: &mut Vec<Turn>) {
+        if !self.has_fault(super::Fault::BusyLaneClaimable) || !turns.is_empty() {
+            return;
+        }
+        let busy = self.claimed.iter().copied().find(|n| {
+            self.lanes.get(n).is_some_and(|lane| lane.id.queue == queue && lane.key.is_some())
+        });
+        let Some(number) = busy else { return };
+        turns.extend(self.turn_of(number, true));
+    }
+}
+
+fn with_ttl(lease: Lease, ttl: Duration) -> Lease {
+    match lease {
+        Lease::Node { .. } => Lease::Node { ttl },
+        Lease::Own { .. } => Lease::Own { ttl },
+    }
+}

@@ -1,0 +1,324 @@
+//! A lane of the model, and where it stands.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::contract::request::Lease;
+use crate::model::clock::Timestamp;
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::job::JobOptions;
+use crate::model::payload::{Digest, Payload};
+use crate::model::queue::{Mode, Queue};
+use crate::model::turn::TurnJob;
+use crate::stores::room::Room;
+
+/// A job of the model.
+#[derive(Clone, Debug)]
+pub(in crate::stores) struct Entry {
+    pub id: JobId,
+    pub task: Option<Arc<str>>,
+    pub payload: Payload,
+    pub digest: Option<Digest>,
+    pub score: f64,
+    pub priority: u16,
+    pub run_at: Timestamp,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    /// Claims of it that counted and have ended.
+    pub attempts: u32,
+    pub retry_count: i32,
+    pub crashes: u32,
+    pub error: Option<Arc<str>>,
+    pub options: Option<Box<JobOptions>>,
+    pub route: u32,
+    pub flagged: bool,
+    /// The ids of equal jobs that became one with this one.
+    pub aliases: Vec<JobId>,
+}
+
+impl Entry {
+    pub(in crate::stores) fn turn_job(&self, with_payload: bool) -> TurnJob {
+        TurnJob {
+            id: self.id,
+            task: self.task.clone(),
+            payload: match with_payload {
+                true => self.payload.clone(),
+                false => Payload::from_bytes(Vec::new()),
+            },
+            score: self.score,
+            priority: self.priority,
+            run_at: self.run_at,
+            attempt: self.attempts + 1,
+            options: self.options.clone(),
+        }
+    }
+}
+
+/// The order of a lane's open jobs: (score, seq), or (priority, `run_at`, seq) in `exclusive`.
+pub(in crate::stores) type Rank = (i64, i64, u64);
+
+/// A number that orders as the score does.
+pub(in crate::stores) fn score_rank(score: f64) -> i64 {
+    let bits = (score + 0.0).to_bits() as i64;
+    if bits < 0 { bits ^ i64::MAX } else { bits }
+}
+
+/// The claim that holds a lane.
+#[derive(Clone, Debug)]
+pub(in crate::stores) struct Hold {
+    pub node: NodeId,
+    pub lease: Lease,
+    /// Until when a lease of its own stands.
+    pub until: Timestamp,
+    pub claimed_at: Timestamp,
+    pub beat_at: Timestamp,
+    /// What the turn owns, in the order of handing over.
+    pub closed: Vec<Entry>,
+}
+
+/// Where an unclaimed lane stands in the indexes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::stores) struct Position {
+    /// (class, priority, due) of a lane that is ready.
+    pub ready: Option<(u32, u16, Timestamp)>,
+    /// When its position must be looked at again.
+    pub wake: Option<Timestamp>,
+    /// When it is due, for listings and lag.
+    pub due: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::stores) struct Lane {
+    pub id: LaneId,
+    pub mode: Mode,
+    pub key: Option<Arc<str>>,
+    pub token: Token,
+    pub hold: Option<Hold>,
+    /// What the last holder told, until a turn ends with nothing left.
+    pub progress: Option<Arc<str>>,
+    /// Open jobs in order; in `exclusive` those that are due.
+    pub open: BTreeMap<Rank, Entry>,
+    /// Open jobs of `exclusive` that are not due yet, by (`run_at`, seq).
+    pub later: BTreeMap<(Timestamp, u64), Entry>,
+    /// Open jobs by digest, where equal ones merge.
+    pub by_digest: HashMap<Digest, Rank>,
+    /// How many open jobs have each priority (`accumulate`).
+    priorities: BTreeMap<u16, usize>,
+    pub retry_count: i32,
+    pub crashes: u32,
+    pub error: Option<Arc<str>>,
+    pub due: Timestamp,
+    pub next_due: Option<Timestamp>,
+    pub held: bool,
+    pub paused: bool,
+    pub route: u32,
+    pub position: Position,
+}
+
+impl Lane {
+    pub(in crate::stores) fn new(
+        id: LaneId,
+        mode: Mode,
+        key: Option<Arc<str>>,
+        due: Timestamp,
+        route: u32,
+    ) -> Self {
+        Self {
+            id,
+            mode,
+            key,
+            token: Token(0),
+            hold: None,
+            progress: None,
+            open: BTreeMap::new(),
+            later: BTreeMap::new(),
+            by_digest: HashMap::new(),
+            priorities: BTreeMap::new(),
+            retry_count: -1,
+            crashes: 0,
+            error: None,
+            due,
+            next_due: None,
+            held: false,
+            paused: false,
+            route,
+            position: Position::default(),
+        }
+    }
+
+    fn rank(&self, entry: &Entry) -> Rank {
+        let seq = entry.id.seq();
+        match self.mode {
+            Mode::Parallel => (0, 0, seq),
+            Mode::Accumulate | Mode::Fifo => (score_rank(entry.score), 0, seq),
+            Mode::Exclusive => (i64::from(entry.priority), entry.run_at.as_micros(), seq),
+        }
+    }
+
+    /// Puts a job among the open ones.
+    pub(in crate::stores) fn insert(&mut self, entry: Entry) {
+        if self.mode == Mode::Exclusive {
+            self.later.insert((entry.run_at, entry.id.seq()), entry);
+            return;
+        }
+        let rank = self.rank(&entry);
+        if let Some(digest) = entry.digest {
+            self.by_digest.insert(digest, rank);
+        }
+        *self.priorities.entry(entry.priority).or_default() += 1;
+        self.open.insert(rank, entry);
+    }
+
+    /// Says that open jobs are in the lane which are not here, the soonest of them of this
+    /// priority. Stores that work on a part of a lane say so.
+    #[cfg(feature = "mysql")]
+    pub(in crate::stores) fn there_are_more(&mut self, soonest: u16) {
+        *self.priorities.entry(soonest).or_default() += 1;
+    }
+
+    /// Puts a job of `exclusive` back among those that were found due before.
+    #[cfg(feature = "mysql")]
+    pub(in crate::stores) fn insert_due(&mut self, entry: Entry) {
+        let rank = self.rank(&entry);
+        self.open.insert(rank, entry);
+    }
+
+    /// Takes the open job of this rank out.
+    pub(in crate::stores) fn take(&mut self, rank: Rank) -> Option<Entry> {
+        let entry = self.open.remove(&rank)?;
+        if let Some(digest) = entry.digest {
+            self.by_digest.remove(&digest);
+        }
+        if let Some(count) = self.priorities.get_mut(&entry.priority) {
+            *count -= 1;
+            if *count == 0 {
+                self.priorities.remove(&entry.priority);
+            }
+        }
+        Some(entry)
+    }
+
+    /// Takes out the open job with this number.
+    pub(in crate::stores) fn take_seq(&mut self, seq: u64) -> Option<Entry> {
+        if let Some(rank) = self.open.keys().copied().find(|rank| rank.2 == seq) {
+            return self.take(rank);
+        }
+        let place = self.later.keys().copied().find(|place| place.1 == seq)?;
+        self.later.remove(&place)
+    }
+
+    /// Takes out all open jobs, in order of rank.
+    pub(in crate::stores) fn take_all(&mut self) -> Vec<Entry> {
+        self.by_digest.clear();
+        self.priorities.clear();
+        let open = std::mem::take(&mut self.open).into_values();
+        open.chain(std::mem::take(&mut self.later).into_values()).collect()
+    }
+
+    pub(in crate::stores) fn open_jobs(&self) -> impl Iterator<Item = &Entry> {
+        self.open.values().chain(self.later.values())
+    }
+
+    pub(in crate::stores) fn open_count(&self) -> usize {
+        self.open.len() + self.later.len()
+    }
+
+    pub(in crate::stores) fn is_empty(&self) -> bool {
+        self.hold.is_none() && self.open.is_empty() && self.later.is_empty()
+    }
+
+    /// The job whose state the lane shows, where jobs own it.
+    pub(in crate::stores) fn head(&self) -> Option<&Entry> {
+        self.open.values().next().or_else(|| self.later.values().next())
+    }
+
+    /// Retry count, crashes and error: the lane's own in `accumulate`, else its head's.
+    pub(in crate::stores) fn trouble(&self) -> (i32, u32, Option<&Arc<str>>) {
+        if self.mode == Mode::Accumulate {
+            return (self.retry_count, self.crashes, self.error.as_ref());
+        }
+        let closed = self.hold.as_ref().and_then(|hold| hold.closed.first());
+        closed
+            .or_else(|| self.head())
+            .map_or((-1, 0, None), |job| (job.retry_count, job.crashes, job.error.as_ref()))
+    }
+
+    /// In `exclusive`, moves what has fallen due among the candidates.
+    fn promote(&mut self, now: Timestamp) {
+        while let Some(entry) = self.later.first_entry().filter(|entry| entry.key().0 <= now) {
+            let job = entry.remove();
+            self.open.insert(self.rank(&job), job);
+        }
+    }
+
+    /// Where the lane stands at `now`.
+    pub(in crate::stores) fn positioned(&mut self, now: Timestamp) -> Position {
+        if self.hold.is_some() {
+            return Position::default();
+        }
+        self.promote(now);
+        if self.held || self.paused {
+            return Position::default();
+        }
+        let next_later = self.later.keys().next().map(|place| place.0);
+        let Some((_, head)) = self.open.iter().next() else {
+            return Position { ready: None, wake: next_later, due: next_later };
+        };
+        let class = |route: u32, crashes: u32| route * 2 + u32::from(crashes > 0);
+        let (class, priority, due) = match self.mode {
+            Mode::Accumulate => {
+                let soonest = self.priorities.keys().next().copied().unwrap_or_default();
+                (class(self.route, self.crashes), soonest, self.due)
+            }
+            Mode::Fifo => (class(self.route, head.crashes), head.priority, head.run_at),
+            Mode::Parallel | Mode::Exclusive => {
+                (class(head.route, head.crashes), head.priority, head.run_at)
+            }
+        };
+        if due <= now {
+            return Position {
+                ready: Some((class, priority, due)),
+                wake: next_later,
+                due: Some(due),
+            };
+        }
+        Position { ready: None, wake: Some(due), due: Some(due) }
+    }
+
+    /// What a turn closes now, in the order of handing over; none, and nothing done, if there is no room for it.
+    pub(in crate::stores) fn close(
+        &mut self,
+        queue: &Queue,
+        now: Timestamp,
+        room: &mut Room,
+    ) -> Option<Vec<Entry>> {
+        self.promote(now);
+        let Some((&first, head)) = self.open.iter().next() else {
+            return Some(Vec::new());
+        };
+        let most = match self.mode {
+            Mode::Accumulate => crate::model::limits::TURN_JOBS_MAX,
+            Mode::Fifo if head.retry_count < 0 && head.crashes == 0 => queue.take as usize,
+            _ => 1,
+        };
+        let (task, mut bytes) = (head.task.clone(), 0);
+        let fits = |rank: &Rank, job: &Entry| {
+            let fresh = job.retry_count < 0 && job.crashes == 0 && job.run_at <= now;
+            bytes += job.payload.as_bytes().len();
+            *rank == first
+                || (job.task == task
+                    && bytes <= crate::model::limits::TURN_BYTES_MAX
+                    && (self.mode == Mode::Accumulate || fresh))
+        };
+        let mut fits = fits;
+        let ranks: Vec<Rank> = self
+            .open
+            .iter()
+            .take(most)
+            .take_while(|(rank, job)| fits(rank, job))
+            .map(|(rank, _)| *rank)
+            .collect();
+        let payloads = ranks.iter().map(|rank| self.open[rank].payload.as_bytes().len());
+        room.take(payloads).then(|| ranks.into_iter().filter_map(|rank| self.take(rank)).collect())
+    }
+}

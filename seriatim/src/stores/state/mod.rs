@@ -1,0 +1,279 @@
+//! What the model holds, and the indexes over it.
+
+pub(super) mod actions;
+mod claim;
+mod deletion;
+#[cfg(feature = "conformance")]
+mod fault;
+pub(super) mod lane;
+mod nodes;
+mod push;
+mod settle;
+pub(super) mod views;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::contract::request::{Claim, Command, NodeInfo, Secret};
+use crate::contract::view::JobState;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, NodeId, Token};
+use crate::model::queue::Queue;
+#[cfg(feature = "conformance")]
+pub use fault::Fault;
+use lane::{Entry, Lane, Position};
+
+/// A queue of the model.
+#[derive(Clone, Debug)]
+pub(in crate::stores) struct QueueRow {
+    pub number: u32,
+    pub name: Arc<str>,
+    pub queue: Queue,
+    pub declared: bool,
+    pub paused: bool,
+    /// It is being deleted.
+    pub closing: bool,
+    pub processed: u64,
+    pub failed: u64,
+}
+
+/// A job that has ended and is still known: finished or dead.
+#[derive(Clone, Debug)]
+pub(in crate::stores) struct Ended {
+    pub queue: u32,
+    pub key: Option<Arc<str>>,
+    pub entry: Entry,
+    pub state: JobState,
+    pub at: Timestamp,
+    /// When it may be forgotten (finished jobs only).
+    pub until: Timestamp,
+}
+
+/// Where a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::stores) enum Place {
+    /// In this lane, open or closed.
+    Lane(u64),
+    /// Finished.
+    Done,
+    /// In the morgue.
+    Dead,
+    /// It became one with this job.
+    Alias(JobId),
+}
+
+/// A node of the model.
+#[derive(Clone, Debug)]
+pub(in crate::stores) struct NodeRow {
+    /// Claims and rescues up to this ticket take nothing any more.
+    pub given_up: u64,
+    pub info: NodeInfo,
+    pub beat_at: Timestamp,
+    pub dead_at: Option<Timestamp>,
+    pub command: Option<Command>,
+}
+
+/// (queue, key, idempotency key).
+pub(in crate::stores) type IdempotencyKey = (u32, Option<String>, String);
+
+/// Ready lanes in the order in which claims take them: (priority, due, lane).
+pub(in crate::stores) type ReadyLanes = BTreeSet<(u16, Timestamp, u64)>;
+
+#[derive(Default)]
+pub(in crate::stores) struct State {
+    pub closed: bool,
+    #[cfg(feature = "conformance")]
+    pub fault: Option<Fault>,
+    pub seq: u64,
+    pub token: i64,
+    pub queues: BTreeMap<u32, QueueRow>,
+    pub lanes: BTreeMap<u64, Lane>,
+    pub keys: HashMap<(u32, Arc<str>), u64>,
+    /// By (queue, class).
+    pub ready: BTreeMap<(u32, u32), ReadyLanes>,
+    pub wake: BTreeSet<(u32, Timestamp, u64)>,
+    pub due: BTreeSet<(u32, Timestamp, u64)>,
+    /// Claimed lanes.
+    pub claimed: BTreeSet<u64>,
+    pub jobs: HashMap<JobId, Place>,
+    pub done: BTreeMap<JobId, Ended>,
+    pub dead: BTreeMap<JobId, Ended>,
+    pub idempotency: BTreeMap<IdempotencyKey, (JobId, Timestamp)>,
+    /// Routes other than "anybody" (0): (node, group).
+    pub routes: Vec<(Option<String>, Option<String>)>,
+    pub nodes: BTreeMap<NodeId, NodeRow>,
+    pub leaders: HashMap<Arc<str>, (NodeId, Timestamp)>,
+    pub secret: Option<Secret>,
+}
+
+impl State {
+    #[cfg(feature = "conformance")]
+    pub(in crate::stores) fn has_fault(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    pub(in crate::stores) fn queue(&self, name: &str) -> Result<&QueueRow> {
+        self.queues.values().find(|row| &*row.name == name).ok_or_else(|| no_queue(name))
+    }
+
+    /// The queue of a claim.
+    pub(in crate::stores) fn queue_to_claim(&self, request: &Claim) -> Result<&QueueRow> {
+        let row = self.queue(&request.queue)?;
+        if request.declared && !row.declared {
+            return Err(undeclared(&request.queue));
+        }
+        row.queue.check_lease(request.lease.ttl()).map(|()| row)
+    }
+
+    pub(in crate::stores) fn queue_mut(&mut self, name: &str) -> Result<&mut QueueRow> {
+        self.queues.values_mut().find(|row| &*row.name == name).ok_or_else(|| no_queue(name))
+    }
+
+    pub(in crate::stores) fn queue_row(&self, number: u32) -> Option<&QueueRow> {
+        self.queues.get(&number)
+    }
+
+    pub(in crate::stores) fn next_seq(&mut self) -> u64 {
+        self.seq += 1;
+        self.seq
+    }
+
+    pub(in crate::stores) fn next_token(&mut self, now: Timestamp) -> Token {
+        #[cfg(feature = "conformance")]
+        if self.has_fault(Fault::TokenNotGrowing) {
+            return Token(1);
+        }
+        self.token = (self.token + 1).max(now.as_micros());
+        Token(self.token)
+    }
+
+    /// The number of a route; 0 is "anybody".
+    pub(in crate::stores) fn route(&mut self, node: Option<&str>, group: Option<&str>) -> u32 {
+        if node.is_none() && group.is_none() {
+            return 0;
+        }
+        let wanted = (node.map(str::to_owned), group.map(str::to_owned));
+        let known = self.routes.iter().position(|route| *route == wanted);
+        let place = known.unwrap_or_else(|| {
+            self.routes.push(wanted);
+            self.routes.len() - 1
+        });
+        place as u32 + 1
+    }
+
+    pub(in crate::stores) fn route_text(&self, route: u32) -> (Option<&str>, Option<&str>) {
+        match (route as usize).checked_sub(1).and_then(|i| self.routes.get(i)) {
+            Some((node, group)) => (node.as_deref(), group.as_deref()),
+            None => (None, None),
+        }
+    }
+
+    /// Puts a lane where it belongs at `now`, or removes it when it is empty.
+    pub(in crate::stores) fn position(&mut self, number: u64, now: Timestamp) {
+        let Some(lane) = self.lanes.get_mut(&number) else {
+            return;
+        };
+        let (old, queue) = (lane.position, lane.id.queue);
+        let new = if lane.is_empty() { Position::default() } else { lane.positioned(now) };
+        lane.position = new;
+        self.unindex(queue, number, old);
+        if self.lanes.get(&number).is_some_and(Lane::is_empty) {
+            self.remove_lane(number);
+            return;
+        }
+        if let Some((class, priority, due)) = new.ready {
+            self.ready.entry((queue, class)).or_default().insert((priority, due, number));
+        }
+        self.wake.extend(new.wake.map(|wake| (queue, wake, number)));
+        self.due.extend(new.due.map(|due| (queue, due, number)));
+    }
+
+    fn unindex(&mut self, queue: u32, number: u64, old: Position) {
+        if let Some((class, priority, due)) = old.ready
+            && let Some(lanes) = self.ready.get_mut(&(queue, class))
+        {
+            lanes.remove(&(priority, due, number));
+            if lanes.is_empty() {
+                self.ready.remove(&(queue, class));
+            }
+        }
+        if let Some(wake) = old.wake {
+            self.wake.remove(&(queue, wake, number));
+        }
+        if let Some(due) = old.due {
+            self.due.remove(&(queue, due, number));
+        }
+    }
+
+    fn remove_lane(&mut self, number: u64) {
+        if let Some(lane) = self.lanes.remove(&number)
+            && let Some(key) = lane.key
+        {
+            self.keys.remove(&(lane.id.queue, key));
+        }
+    }
+
+    /// Records the end of a job and of those that became one with it.
+    pub(in crate::stores) fn finish(
+        &mut self,
+        now: Timestamp,
+        queue: u32,
+        key: Option<Arc<str>>,
+        mut entry: Entry,
+        state: JobState,
+        error: Option<Arc<str>>,
+    ) {
+        let retention = self.queue_row(queue).map(|row| row.queue.retention()).unwrap_or_default();
+        entry.error = error.or(entry.error);
+        if retention.is_zero() {
+            self.forget(&entry);
+            return;
+        }
+        self.jobs.insert(entry.id, Place::Done);
+        let ended = Ended { queue, key, entry, state, at: now, until: now + retention };
+        self.done.insert(ended.entry.id, ended);
+    }
+
+    pub(in crate::stores) fn bury(
+        &mut self,
+        now: Timestamp,
+        queue: u32,
+        key: Option<Arc<str>>,
+        mut entry: Entry,
+        error: Option<Arc<str>>,
+    ) {
+        entry.error = error.or(entry.error);
+        entry.flagged = false;
+        self.jobs.insert(entry.id, Place::Dead);
+        let state = JobState::Dead;
+        let ended = Ended { queue, key, entry, state, at: now, until: Timestamp::MAX };
+        self.dead.insert(ended.entry.id, ended);
+    }
+
+    /// Nothing is known of it any more, nor of those that became one with it.
+    pub(in crate::stores) fn forget(&mut self, entry: &Entry) {
+        self.jobs.remove(&entry.id);
+        for alias in &entry.aliases {
+            self.jobs.remove(alias);
+        }
+    }
+
+    /// The job that this id stands for.
+    pub(in crate::stores) fn resolve(&self, id: JobId) -> JobId {
+        match self.jobs.get(&id) {
+            Some(Place::Alias(survivor)) => self.resolve(*survivor),
+            _ => id,
+        }
+    }
+}
+
+/// A queue that a push made, where only a declared one counts.
+pub(in crate::stores) fn undeclared(name: &str) -> Error {
+    let message = format!("queue {name:?} is not declared: a push made it");
+    Error::new(ErrorKind::NotFound, message).in_field("queue")
+}
+
+pub(in crate::stores) fn no_queue(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
+}

@@ -1,0 +1,370 @@
+//! Declaring queues and pushing jobs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::lane::{Entry, Lane};
+use super::{Place, QueueRow, State};
+use crate::contract::definition::Found;
+use crate::contract::deletion::is_closing;
+use crate::contract::request::{PushStatus, Pushed};
+use crate::contract::validate_job;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::{JobId, LaneId};
+use crate::model::job::Job;
+use crate::model::limits::QUEUES_MAX;
+use crate::model::queue::{DueRule, Mode, Queue};
+
+/// The node and the group that something is bound to.
+type Route<'a> = (Option<&'a str>, Option<&'a str>);
+
+/// What became of a job that was put into its lane.
+enum Put {
+    /// It waits there.
+    Queued,
+    /// It merged into this one.
+    Merged(JobId),
+}
+
+impl State {
+    pub(in crate::stores) fn declare(&mut self, now: Timestamp, queues: Vec<Queue>) -> Result<()> {
+        for (i, queue) in queues.iter().enumerate() {
+            queue.validate().map_err(|e| e.in_field(format!("queues[{i}]")))?;
+            self.may_declare(queue).map_err(|e| e.in_field(format!("queues[{i}]")))?;
+        }
+        for queue in queues {
+            match self.queue(&queue.name).map(|row| row.number) {
+                Err(_) => drop(self.create_queue(queue, true)?),
+                Ok(number) => self.redefine(now, number, queue),
+            }
+        }
+        Ok(())
+    }
+
+    fn may_declare(&self, queue: &Queue) -> Result<()> {
+        let Ok(row) = self.queue(&queue.name) else {
+            return Ok(());
+        };
+        if row.closing {
+            return Err(is_closing(&queue.name));
+        }
+        let (mode, merge, declared) = (row.queue.mode, row.queue.merge, row.declared);
+        if (mode, merge) == (queue.mode, queue.merge) {
+            return Ok(());
+        }
+        let lanes = || self.lanes.values().filter(|lane| lane.id.queue == row.number);
+        let (holds_jobs, runs) =
+            (lanes().next().is_some(), lanes().any(|lane| lane.hold.is_some()));
+        Found { mode, merge, declared, holds_jobs, runs }.check(queue)
+    }
+
+    fn create_queue(&mut self, queue: Queue, declared: bool) -> Result<u32> {
+        let free = (1..=QUEUES_MAX).find(|number| !self.queues.contains_key(number));
+        let number = free.ok_or_else(|| {
+            let message = format!("the store holds {QUEUES_MAX} queues, which is the most");
+            Error::invalid("queue", message)
+        })?;
+        let name = Arc::from(queue.name.as_str());
+        let (processed, failed) = (0, 0);
+        let (paused, closing) = (false, false);
+        let row = QueueRow { number, name, queue, declared, paused, closing, processed, failed };
+        self.queues.insert(number, row);
+        Ok(number)
+    }
+
+    fn redefine(&mut self, now: Timestamp, number: u32, queue: Queue) {
+        let Some(row) = self.queues.get_mut(&number) else {
+            return;
+        };
+        let changes = (row.queue.mode, row.queue.merge) != (queue.mode, queue.merge);
+        row.queue = queue;
+        row.declared = true;
+        if changes {
+            self.push_again(now, number);
+        }
+    }
+
+    /// Opens the lanes of a queue anew, under its present mode.
+    fn push_again(&mut self, now: Timestamp, queue: u32) {
+        let numbers: Vec<u64> = self
+            .lanes
+            .values()
+            .filter(|lane| lane.id.queue == queue)
+            .map(|lane| lane.id.number)
+            .collect();
+        let mut jobs = Vec::new();
+        for number in numbers {
+            let Some(lane) = self.lanes.get_mut(&number) else {
+                continue;
+            };
+            let (key, route) = (lane.key.clone(), lane.route);
+            jobs.extend(
+                lane.take_all().into_iter().map(|job| (key.clone(), route.max(job.route), job)),
+            );
+            self.position(number, now);
+        }
+        jobs.sort_unstable_by_key(|(_, _, job)| job.id);
+        for (key, route, mut job) in jobs {
+            job.digest = None;
+            self.put_back(now, queue, key, route, job);
+        }
+    }
+
+    pub(in crate::stores) fn push(
+        &mut self,
+        now: Timestamp,
+        jobs: Vec<Job>,
+    ) -> Result<Vec<Pushed>> {
+        self.check_batch(&jobs)?;
+        jobs.into_iter().map(|job| self.push_one(now, job)).collect()
+    }
+
+    /// Creates the queues and the routes that jobs name, as a push of them would.
+    #[cfg(feature = "mysql")]
+    pub(in crate::stores) fn define(&mut self, jobs: &[Job]) -> Result<()> {
+        self.check_batch(jobs)?;
+        for job in jobs {
+            if self.queue(&job.queue).is_err() {
+                self.create_queue(undeclared(job), false)?;
+            }
+            self.route(job.options.node.as_deref(), job.options.consumer_group.as_deref());
+        }
+        Ok(())
+    }
+
+    /// Everything that can be wrong with a batch, before anything is written.
+    fn check_batch(&self, jobs: &[Job]) -> Result<()> {
+        let mut created: HashMap<&str, Queue> = HashMap::new();
+        let mut routes: HashMap<(&str, &str), Route<'_>> = HashMap::new();
+        for (i, job) in jobs.iter().enumerate() {
+            let queue = match self.queue(&job.queue) {
+                Ok(row) if row.closing => {
+                    return Err(is_closing(&job.queue).in_field(format!("jobs[{i}]")));
+                }
+                Ok(row) => &row.queue,
+                Err(_) => created.entry(&job.queue).or_insert_with(|| undeclared(job)),
+            };
+            validate_job(queue, job, i)?;
+            let Some(key) = job.key.as_deref().filter(|_| queue.mode.route_belongs_to_lane())
+            else {
+                continue;
+            };
+            let wanted = (job.options.node.as_deref(), job.options.consumer_group.as_deref());
+            let known = self.lane_route(&job.queue, key);
+            let route = *routes.entry((&job.queue, key)).or_insert(known.unwrap_or(wanted));
+            if route != wanted && !self.is_repeat(job) {
+                return Err(route_conflict(key, i));
+            }
+        }
+        if self.queues.len() + created.len() > QUEUES_MAX as usize {
+            let message = format!("the store holds {QUEUES_MAX} queues at most");
+            return Err(Error::invalid("queue", message));
+        }
+        Ok(())
+    }
+
+    fn lane_route(&self, queue: &str, key: &str) -> Option<Route<'_>> {
+        let number = self.keys.get(&(self.queue(queue).ok()?.number, Arc::from(key)))?;
+        Some(self.route_text(self.lanes.get(number)?.route))
+    }
+
+    fn is_repeat(&self, job: &Job) -> bool {
+        let Ok(row) = self.queue(&job.queue) else {
+            return false;
+        };
+        let Some(name) = job.options.idempotency_key.clone() else {
+            return false;
+        };
+        self.idempotency.contains_key(&(row.number, job.key.clone(), name))
+    }
+
+    fn push_one(&mut self, now: Timestamp, job: Job) -> Result<Pushed> {
+        let number = match self.queue(&job.queue) {
+            Ok(row) => row.number,
+            Err(_) => self.create_queue(undeclared(&job), false)?,
+        };
+        let queue = self.queues[&number].queue.clone();
+        let repeat =
+            job.options.idempotency_key.clone().map(|name| (number, job.key.clone(), name));
+        if let Some(first) = repeat.as_ref().and_then(|repeat| self.remembered(now, repeat)) {
+            return Ok(Pushed { job_id: first, status: PushStatus::Duplicate });
+        }
+        let id = JobId::new(now, number, 0, self.next_seq());
+        let route = self.route(job.options.node.as_deref(), job.options.consumer_group.as_deref());
+        let key: Option<Arc<str>> = job.key.as_deref().map(Arc::from);
+        let entry = entry_of(id, now, &queue, route, job);
+        let (job_id, status) = match self.put(now, number, key, entry) {
+            Put::Queued => (id, PushStatus::Queued),
+            Put::Merged(into) => (into, PushStatus::Merged),
+        };
+        if let Some(repeat) = repeat {
+            self.idempotency.insert(repeat, (job_id, now + queue.idempotency_ttl));
+        }
+        Ok(Pushed { job_id, status })
+    }
+
+    fn remembered(&self, now: Timestamp, repeat: &super::IdempotencyKey) -> Option<JobId> {
+        let (first, until) = self.idempotency.get(repeat)?;
+        (*until > now || self.jobs.contains_key(first)).then_some(*first)
+    }
+
+    /// Puts a new job into its lane.
+    fn put(&mut self, now: Timestamp, queue: u32, key: Option<Arc<str>>, entry: Entry) -> Put {
+        let number = self.lane_for(queue, key, &entry, entry.route);
+        let definition = self.queues[&queue].queue.clone();
+        #[cfg(feature = "conformance")]
+        if let Some(into) = self.swallowed(number, &entry) {
+            return Put::Merged(into);
+        }
+        let Some(lane) = self.lanes.get_mut(&number) else {
+            return Put::Queued;
+        };
+        let equal = entry.digest.and_then(|digest| lane.by_digest.get(&digest).copied());
+        let put = match equal.and_then(|rank| lane.take(rank)) {
+            Some(mut queued) => {
+                queued.score = definition.merge.score(queued.score, entry.score);
+                queued.priority = queued.priority.min(entry.priority);
+                let id = queued.id;
+                arrive(lane, definition.due, entry.run_at, true);
+                lane.insert(queued);
+                Put::Merged(id)
+            }
+            None => {
+                arrive(lane, definition.due, entry.run_at, false);
+                self.jobs.insert(entry.id, Place::Lane(number));
+                lane.insert(entry);
+                Put::Queued
+            }
+        };
+        self.position(number, now);
+        put
+    }
+
+    #[cfg(feature = "conformance")]
+    fn swallowed(&self, number: u64, entry: &Entry) -> Option<JobId> {
+        let hold = self.lanes.get(&number)?.hold.as_ref()?;
+        (self.has_fault(super::Fault::MergeDropped) && entry.id.seq().is_multiple_of(2))
+            .then(|| hold.closed.first().map(|job| job.id))?
+    }
+
+    /// The lane of a key, opened if there is none. Without a key: a new one with the job's number.
+    fn lane_for(&mut self, queue: u32, key: Option<Arc<str>>, entry: &Entry, route: u32) -> u64 {
+        if let Some(key) = &key
+            && let Some(number) = self.keys.get(&(queue, key.clone()))
+        {
+            return *number;
+        }
+        // A number is never used twice: what comes back to a key that has no lane opens a new one.
+        let is_new = !self.jobs.contains_key(&entry.id);
+        let number = if key.is_none() || is_new { entry.id.seq() } else { self.next_seq() };
+        let mode = self.queues[&queue].queue.mode;
+        let id = LaneId { queue, shard: 0, number };
+        if let Some(key) = &key {
+            self.keys.insert((queue, key.clone()), number);
+        }
+        self.lanes.insert(number, Lane::new(id, mode, key, entry.run_at, route));
+        number
+    }
+
+    /// Puts a job with a history into its lane: requeued, or kept while its queue changed. Two equal
+    /// ones become one, under the older id, and both ids stay known. Returns the lane.
+    pub(in crate::stores) fn put_back(
+        &mut self,
+        now: Timestamp,
+        queue: u32,
+        key: Option<Arc<str>>,
+        route: u32,
+        mut entry: Entry,
+    ) -> u64 {
+        let definition = self.queues[&queue].queue.clone();
+        if definition.merges() && entry.digest.is_none() {
+            entry.digest =
+                Some(crate::model::payload::digest(entry.task.as_deref(), &entry.payload));
+        }
+        let number = self.lane_for(queue, key, &entry, route);
+        if let Some(lane) = self.lanes.get_mut(&number) {
+            arrive(lane, definition.due, entry.run_at, false);
+        }
+        self.unite(number, entry);
+        self.position(number, now);
+        number
+    }
+
+    /// Inserts a job into a lane where an equal one may wait: the older id survives.
+    pub(in crate::stores) fn unite(&mut self, number: u64, entry: Entry) {
+        let Some(lane) = self.lanes.get_mut(&number) else {
+            return;
+        };
+        let merge = self.queues[&lane.id.queue].queue.merge;
+        let equal = entry.digest.and_then(|digest| lane.by_digest.get(&digest).copied());
+        let Some(other) = equal.and_then(|rank| lane.take(rank)) else {
+            self.jobs.insert(entry.id, Place::Lane(number));
+            lane.insert(entry);
+            return;
+        };
+        let (mut survivor, other) =
+            if other.id.seq() < entry.id.seq() { (other, entry) } else { (entry, other) };
+        survivor.score = merge.score(survivor.score, other.score);
+        survivor.priority = survivor.priority.min(other.priority);
+        survivor.attempts = survivor.attempts.max(other.attempts);
+        survivor.aliases.push(other.id);
+        survivor.aliases.extend(other.aliases);
+        self.jobs.insert(other.id, Place::Alias(survivor.id));
+        self.jobs.insert(survivor.id, Place::Lane(number));
+        lane.insert(survivor);
+    }
+}
+
+/// What an arrival does to the due time of an `accumulate` lane.
+fn arrive(lane: &mut Lane, rule: DueRule, run_at: Timestamp, merged: bool) {
+    if lane.mode != Mode::Accumulate {
+        return;
+    }
+    if lane.hold.is_some() {
+        lane.next_due = Some(match (lane.next_due, rule) {
+            (Some(due), DueRule::First) => due,
+            (Some(due), DueRule::Earliest) => due.min(run_at),
+            (None, _) => run_at,
+        });
+    } else if lane.open.is_empty() && !merged {
+        lane.due = run_at;
+    } else if rule == DueRule::Earliest {
+        lane.due = lane.due.min(run_at);
+    }
+}
+
+fn undeclared(job: &Job) -> Queue {
+    Queue::new(job.queue.clone(), Mode::of_undeclared(job.key.is_some()))
+}
+
+fn entry_of(id: JobId, now: Timestamp, queue: &Queue, route: u32, job: Job) -> Entry {
+    let default_score = if queue.mode == Mode::Fifo { 0.0 } else { now.as_secs_f64() };
+    let has_options = job.options != crate::model::job::JobOptions::default();
+    Entry {
+        id,
+        digest: queue.merges().then(|| job.payload_digest()),
+        score: job.score.unwrap_or(default_score) + 0.0,
+        priority: job.priority,
+        run_at: job.due_at(now),
+        created_at: now,
+        started_at: None,
+        attempts: 0,
+        retry_count: -1,
+        crashes: 0,
+        error: None,
+        route,
+        flagged: false,
+        aliases: Vec::new(),
+        task: job.task.map(Arc::from),
+        payload: job.payload,
+        options: has_options.then(|| Box::new(job.options)),
+    }
+}
+
+fn route_conflict(key: &str, i: usize) -> Error {
+    let message = format!(
+        "what waits for key {key:?} is bound to another node or group, and a key goes to one place only"
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{i}]"))
+}

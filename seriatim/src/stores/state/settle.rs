@@ -1,0 +1,160 @@
+//! Ending turns.
+
+use std::sync::Arc;
+
+use super::State;
+use super::lane::{Entry, Hold, Lane};
+use crate::contract::request::Settled;
+use crate::contract::view::JobState;
+use crate::model::clock::Timestamp;
+use crate::model::id::{JobId, LaneId};
+use crate::model::queue::Mode;
+use crate::model::settle::{Due, Fate, Keep, Settlement};
+
+impl State {
+    pub(in crate::stores) fn settle(
+        &mut self,
+        now: Timestamp,
+        turns: &[Settlement],
+    ) -> Vec<Settled> {
+        turns.iter().map(|settlement| self.settle_one(now, settlement)).collect()
+    }
+
+    fn settle_one(&mut self, now: Timestamp, settlement: &Settlement) -> Settled {
+        let Some((lane, hold)) = self.end_claim(settlement) else {
+            return Settled::Stale;
+        };
+        let (queue, key) = (lane.queue, self.lanes[&lane.number].key.clone());
+        let mut cancelled = Vec::new();
+        let mut kept = Vec::new();
+        let mut fates = Vec::with_capacity(hold.closed.len());
+        let error = &settlement.keep.error;
+        for job in hold.closed {
+            let mut fate = settlement.fate_of(job.id);
+            let mut why = error.clone();
+            if job.flagged && fate != Fate::Done {
+                (fate, why) = (Fate::Cancel, Some("canceled".into()));
+                cancelled.push(job.id);
+            }
+            fates.push(fate);
+            let started_at = job.started_at.or(Some(hold.claimed_at));
+            // What ends was tried; what is kept was tried if its claim counts.
+            let tried = fate != Fate::Keep || settlement.keep.counted;
+            let job = Entry { started_at, attempts: job.attempts + u32::from(tried), ..job };
+            match fate {
+                Fate::Done => self.finish(now, queue, key.clone(), job, JobState::Succeeded, None),
+                Fate::Cancel => self.finish(now, queue, key.clone(), job, JobState::Canceled, why),
+                Fate::Expire => self.expire(now, queue, key.clone(), job),
+                Fate::Bury => self.bury(now, queue, key.clone(), job, why),
+                Fate::Drop => self.forget(&job),
+                Fate::Keep => kept.push(job),
+            }
+        }
+        self.return_to_lane(now, lane, &settlement.keep, kept);
+        self.count(queue, settlement, &fates);
+        Settled::Ok { cancelled }
+    }
+
+    /// Ends the claim that the settlement names, if its token is the newest.
+    fn end_claim(&mut self, settlement: &Settlement) -> Option<(LaneId, Hold)> {
+        #[cfg(feature = "conformance")]
+        let fenced = !self.has_fault(super::Fault::NoFence);
+        #[cfg(not(feature = "conformance"))]
+        let fenced = true;
+        #[cfg(feature = "conformance")]
+        let by_id_only = self.has_fault(super::Fault::SettleByIdOnly);
+        let lane = self.lanes.get_mut(&settlement.lane.number)?;
+        if lane.id != settlement.lane || fenced && lane.token != settlement.token {
+            return None;
+        }
+        let hold = lane.hold.take()?;
+        #[cfg(feature = "conformance")]
+        if by_id_only {
+            lane.take_all();
+        }
+        self.claimed.remove(&settlement.lane.number);
+        Some((settlement.lane, hold))
+    }
+
+    pub(in crate::stores) fn expire(
+        &mut self,
+        now: Timestamp,
+        queue: u32,
+        key: Option<Arc<str>>,
+        job: Entry,
+    ) {
+        self.finish(now, queue, key, job, JobState::Canceled, Some("expired".into()));
+    }
+
+    fn return_to_lane(&mut self, now: Timestamp, id: LaneId, keep: &Keep, kept: Vec<Entry>) {
+        let Some(lane) = self.lanes.get_mut(&id.number) else {
+            return;
+        };
+        if kept.is_empty() {
+            lane.progress = None;
+        }
+        let owner_is_kept = keep.job.is_none_or(|owner| kept.iter().any(|job| job.id == owner));
+        lane.held |= keep.hold && owner_is_kept && !kept.is_empty();
+        if lane.mode == Mode::Accumulate {
+            settle_lane_state(lane, now, keep, !kept.is_empty());
+        }
+        let mode = lane.mode;
+        for mut job in kept {
+            if mode != Mode::Accumulate && keep.job == Some(job.id) {
+                settle_job_state(&mut job, now, keep);
+            }
+            #[cfg(feature = "conformance")]
+            if self.has_fault(super::Fault::RetryOvertakes) && keep.retry_count >= 0 {
+                job.score += 1e9;
+            }
+            self.unite(id.number, job);
+        }
+        self.position(id.number, now);
+    }
+
+    fn count(&mut self, queue: u32, settlement: &Settlement, fates: &[Fate]) {
+        let Some(row) = self.queues.get_mut(&queue) else {
+            return;
+        };
+        row.processed += fates.iter().filter(|fate| **fate == Fate::Done).count() as u64;
+        row.failed += u64::from(settlement.has_failed(fates.iter().copied()));
+    }
+
+    /// Takes a waiting job out of its lane, wherever in it it stands.
+    pub(in crate::stores) fn take_waiting(
+        &mut self,
+        now: Timestamp,
+        lane: u64,
+        id: JobId,
+    ) -> Option<Entry> {
+        let job = self.lanes.get_mut(&lane)?.take_seq(id.seq())?;
+        self.position(lane, now);
+        Some(job)
+    }
+}
+
+fn settle_lane_state(lane: &mut Lane, now: Timestamp, keep: &Keep, any_kept: bool) {
+    let arrived = lane.next_due.take();
+    if !any_kept {
+        (lane.retry_count, lane.crashes, lane.error) = (-1, 0, None);
+        lane.due = arrived.unwrap_or(lane.due);
+        return;
+    }
+    (lane.retry_count, lane.crashes) = (keep.retry_count, keep.crashes);
+    lane.error.clone_from(&keep.error);
+    lane.due = due_after(lane.due, now, keep.due);
+}
+
+fn settle_job_state(job: &mut Entry, now: Timestamp, keep: &Keep) {
+    (job.retry_count, job.crashes) = (keep.retry_count, keep.crashes);
+    job.error.clone_from(&keep.error);
+    job.run_at = due_after(job.run_at, now, keep.due);
+}
+
+fn due_after(was: Timestamp, now: Timestamp, due: Due) -> Timestamp {
+    match due {
+        Due::Unchanged => was,
+        Due::Now => now,
+        Due::In(length) => now + length,
+    }
+}

@@ -1,0 +1,255 @@
+//! What people and programs see of the model.
+
+use std::sync::Arc;
+
+use super::lane::{Entry, Lane};
+use super::{Ended, Place, State};
+use crate::contract::request::Lease;
+use crate::contract::view::{
+    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
+    QueueStats, QueueView, rows_of_page,
+};
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, Result};
+use crate::model::id::JobId;
+use crate::model::limits::PAGE_ROWS_MAX;
+
+impl State {
+    pub(in crate::stores) fn queue_views(&self) -> Vec<QueueView> {
+        let mut views: Vec<QueueView> = self
+            .queues
+            .values()
+            .map(|row| QueueView {
+                number: row.number,
+                queue: row.queue.clone(),
+                declared: row.declared,
+                paused: row.paused,
+            })
+            .collect();
+        views.sort_unstable_by(|a, b| a.queue.name.cmp(&b.queue.name));
+        views
+    }
+
+    pub(in crate::stores) fn stats(&self, now: Timestamp) -> Vec<QueueStats> {
+        let mut stats: Vec<QueueStats> =
+            self.queues.values().map(|row| self.queue_stats(row, now)).collect();
+        stats.sort_unstable_by(|a, b| a.queue.cmp(&b.queue));
+        stats
+    }
+
+    fn queue_stats(&self, row: &super::QueueRow, now: Timestamp) -> QueueStats {
+        let mut stats = QueueStats {
+            queue: row.name.clone(),
+            mode: Some(row.queue.mode),
+            paused: row.paused,
+            dead: self.dead.values().filter(|dead| dead.queue == row.number).count() as u64,
+            processed: row.processed,
+            failed: row.failed,
+            lag: self.first_due(row.number).map(|due| now.since(due)).unwrap_or_default(),
+            ..QueueStats::default()
+        };
+        for lane in self.lanes.values().filter(|lane| lane.id.queue == row.number) {
+            stats.lanes += 1;
+            stats.jobs += job_count(lane);
+            stats.claimed += u64::from(lane.hold.is_some());
+            stats.retrying += u64::from(lane.trouble().0 >= 0);
+        }
+        stats
+    }
+
+    pub(in crate::stores) fn lane_page(&self, query: &LaneQuery) -> Result<Page<LaneView>> {
+        let queue = self.queue(&query.queue)?.number;
+        let fits = |lane: &&Lane| {
+            lane.id.queue == queue
+                && query.key.as_deref().is_none_or(|key| lane.key.as_deref() == Some(key))
+                && (!query.claimed || lane.hold.is_some())
+                && (query.order != LaneOrder::RetryCount || lane.trouble().0 >= 0)
+        };
+        let mut lanes: Vec<&Lane> = self.lanes.values().filter(fits).collect();
+        match query.order {
+            LaneOrder::Age => {}
+            LaneOrder::Key => lanes.sort_by_key(|lane| lane.key.clone()),
+            LaneOrder::Due => lanes.sort_by_key(|lane| lane_due(lane)),
+            LaneOrder::RetryCount => lanes.sort_by_key(|lane| -lane.trouble().0),
+        }
+        let (rows, next) = page(lanes, query.after.as_deref(), query.rows_max, |l| l.id.number)?;
+        Ok(Page { rows: rows.into_iter().map(lane_view).collect(), next })
+    }
+
+    pub(in crate::stores) fn job_page(&self, query: &JobQuery) -> Result<Page<JobView>> {
+        let queue = self.queue(&query.queue)?.number;
+        let mut views: Vec<JobView> = match query.state {
+            JobState::Queued | JobState::Running => self.live_jobs(queue),
+            JobState::Dead => self.ended_jobs(queue, &self.dead),
+            JobState::Succeeded | JobState::Canceled => self.ended_jobs(queue, &self.done),
+        };
+        let state = |view: &JobView| match query.state {
+            JobState::Queued | JobState::Running => true,
+            wanted => view.state == wanted,
+        };
+        let keyed =
+            |view: &JobView| query.key.is_none() || view.key.as_deref() == query.key.as_deref();
+        views.retain(|view| state(view) && keyed(view));
+        views.sort_by_key(|view| view.id);
+        match query.order {
+            JobOrder::Arrival => {}
+            JobOrder::Key => views.sort_by(|a, b| a.key.cmp(&b.key)),
+            JobOrder::UpdatedAt => views.sort_by_key(|view| std::cmp::Reverse(view.finished_at)),
+        }
+        let (mut rows, mut next) =
+            page(views, query.after.as_deref(), query.rows_max, |v| v.id.seq())?;
+        let most = rows_of_page(rows.iter().map(|view| view.payload.as_bytes().len()));
+        if most < rows.len() {
+            rows.truncate(most);
+            next = rows.last().map(|view| view.id.seq().to_string());
+        }
+        Ok(Page { rows, next })
+    }
+
+    fn live_jobs(&self, queue: u32) -> Vec<JobView> {
+        let lanes = self.lanes.values().filter(|lane| lane.id.queue == queue);
+        lanes.flat_map(|lane| all_jobs(lane).filter_map(|job| self.live_view(lane, job))).collect()
+    }
+
+    fn ended_jobs(
+        &self,
+        queue: u32,
+        from: &std::collections::BTreeMap<JobId, Ended>,
+    ) -> Vec<JobView> {
+        let of_queue = from.values().filter(|ended| ended.queue == queue);
+        of_queue.filter_map(|ended| self.ended_view(ended)).collect()
+    }
+
+    pub(in crate::stores) fn job_view(&self, id: JobId) -> Option<JobView> {
+        let known = self.resolve(id);
+        let view = match self.jobs.get(&known)? {
+            Place::Lane(number) => {
+                let lane = self.lanes.get(number)?;
+                self.live_view(lane, all_jobs(lane).find(|job| job.id == known)?)
+            }
+            Place::Done => self.ended_view(self.done.get(&known)?),
+            Place::Dead => self.ended_view(self.dead.get(&known)?),
+            Place::Alias(_) => None,
+        };
+        view.map(|view| JobView { id, ..view })
+    }
+
+    pub(in crate::stores) fn live_view(&self, lane: &Lane, job: &Entry) -> Option<JobView> {
+        let hold = lane.hold.as_ref().filter(|hold| hold.closed.iter().any(|j| j.id == job.id));
+        let mut view = self.view(lane.id.queue, lane.key.clone(), job)?;
+        if lane.mode == crate::model::queue::Mode::Accumulate {
+            let (retry_count, crashes, error) = lane.trouble();
+            (view.retry_count, view.crashes, view.error) = (retry_count, crashes, error.cloned());
+        }
+        if let Some(hold) = hold {
+            view.state = JobState::Running;
+            view.attempt += 1;
+            view.started_at = job.started_at.or(Some(hold.claimed_at));
+            view.heartbeat_at = Some(match hold.lease {
+                Lease::Own { .. } => hold.beat_at,
+                Lease::Node { .. } => {
+                    self.nodes.get(&hold.node).map_or(hold.beat_at, |n| n.beat_at.max(hold.beat_at))
+                }
+            });
+            view.progress.clone_from(&lane.progress);
+        }
+        Some(view)
+    }
+
+    pub(in crate::stores) fn ended_view(&self, ended: &Ended) -> Option<JobView> {
+        let mut view = self.view(ended.queue, ended.key.clone(), &ended.entry)?;
+        view.state = ended.state;
+        view.finished_at = Some(ended.at);
+        Some(view)
+    }
+
+    fn view(&self, queue: u32, key: Option<Arc<str>>, job: &Entry) -> Option<JobView> {
+        Some(JobView {
+            id: job.id,
+            queue: self.queue_row(queue)?.name.clone(),
+            key,
+            task: job.task.clone(),
+            state: JobState::Queued,
+            payload: job.payload.clone(),
+            score: job.score,
+            priority: job.priority,
+            run_at: job.run_at,
+            attempt: job.attempts,
+            retry_count: job.retry_count,
+            crashes: job.crashes,
+            error: job.error.clone(),
+            cancel_requested: job.flagged,
+            created_at: job.created_at,
+            started_at: job.started_at,
+            finished_at: None,
+            heartbeat_at: None,
+            progress: None,
+            options: job.options.clone(),
+        })
+    }
+}
+
+fn all_jobs(lane: &Lane) -> impl Iterator<Item = &Entry> {
+    lane.hold.iter().flat_map(|hold| &hold.closed).chain(lane.open_jobs())
+}
+
+fn job_count(lane: &Lane) -> u64 {
+    (lane.open_count() + lane.hold.as_ref().map_or(0, |hold| hold.closed.len())) as u64
+}
+
+/// When a lane is due; of a claimed one, when it was.
+fn lane_due(lane: &Lane) -> Option<Timestamp> {
+    match (&lane.hold, lane.mode) {
+        (_, crate::model::queue::Mode::Accumulate) => Some(lane.due),
+        (Some(hold), _) => hold.closed.first().map(|job| job.run_at),
+        (None, _) => lane.head().map(|job| job.run_at),
+    }
+}
+
+pub(in crate::stores) fn lane_view(lane: &Lane) -> LaneView {
+    let (retry_count, crashes, error) = lane.trouble();
+    let hold = lane.hold.as_ref();
+    let priorities = all_jobs(lane).map(|job| job.priority);
+    LaneView {
+        lane: lane.id,
+        key: lane.key.clone(),
+        state: match hold {
+            Some(_) => LaneState::Claimed,
+            None if lane.paused => LaneState::Paused,
+            None if lane.held => LaneState::Held,
+            None => LaneState::Waiting,
+        },
+        due: lane_due(lane),
+        priority: match lane.mode {
+            crate::model::queue::Mode::Accumulate => priorities.min().unwrap_or_default(),
+            _ => all_jobs(lane).next().map(|job| job.priority).unwrap_or_default(),
+        },
+        jobs: job_count(lane),
+        retry_count,
+        crashes,
+        error: error.cloned(),
+        token: hold.map(|_| lane.token),
+        node: hold.map(|hold| hold.node.clone()),
+        claimed_at: hold.map(|hold| hold.claimed_at),
+        progress: hold.and_then(|_| lane.progress.clone()),
+    }
+}
+
+/// A page of rows behind the one that the cursor names.
+fn page<T>(
+    rows: Vec<T>,
+    after: Option<&str>,
+    rows_max: usize,
+    number: impl Fn(&T) -> u64,
+) -> Result<(Vec<T>, Option<String>)> {
+    let wrong = || Error::invalid("after", "a page begins where `next` of the page before says");
+    let start = match after.map(str::parse::<u64>).transpose().map_err(|_| wrong())? {
+        Some(last) => rows.iter().position(|row| number(row) == last).map_or(0, |i| i + 1),
+        None => 0,
+    };
+    let most = rows_max.clamp(1, PAGE_ROWS_MAX);
+    let more = rows.len() > start + most;
+    let rows: Vec<T> = rows.into_iter().skip(start).take(most).collect();
+    let next = rows.last().filter(|_| more).map(|row| number(row).to_string());
+    Ok((rows, next))
+}

@@ -1,0 +1,123 @@
+//! What the URLs of the database servers say alike: the values behind `name=`.
+
+use std::time::Duration;
+
+use crate::model::error::{Error, Result};
+use crate::model::text::one_line;
+
+/// Connections of one store, when the URL names no number.
+pub(super) const CONNECTIONS: usize = 8;
+/// Most that it may name.
+const CONNECTIONS_MAX: usize = 200;
+/// How long a connection may take to come about.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a call may take, the wait for a free connection included.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What stands behind the `?` may be a part of a password, which no error quotes.
+const UNESCAPED: &str = "has an @ behind a ?: in a password write ? as %3F and @ as %40";
+/// Letters of an unknown option's name that are shown.
+const NAME_CHARS_MAX: usize = 40;
+/// Words that differ by at most so many letters are taken for a slip of the pen.
+const SLIP_EDITS_MAX: usize = 3;
+
+/// `name=value` without the value's %-escapes.
+pub(super) fn name_and_value(pair: &str) -> Result<(&str, String)> {
+    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+    let broken = || match pair.contains('@') {
+        true => Error::invalid("store", UNESCAPED),
+        false => Error::invalid(shown(name), "holds a broken %-escape"),
+    };
+    Ok((name, decoded(value).ok_or_else(broken)?))
+}
+
+fn decoded(value: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+pub(super) fn connections(value: &str) -> Result<usize> {
+    let number = value.parse().ok().filter(|n| (1..=CONNECTIONS_MAX).contains(n));
+    let wrong = || format!("is a number from 1 to {CONNECTIONS_MAX}");
+    number.ok_or_else(|| Error::invalid("connections", wrong()))
+}
+
+pub(super) fn length(name: &'static str, value: &str) -> Result<Duration> {
+    let length = crate::model::duration::parse(value).ok().filter(|length| !length.is_zero());
+    length.ok_or_else(|| Error::invalid(name, "is a length such as 30s"))
+}
+
+/// The name of an option, as errors show it.
+fn shown(name: &str) -> String {
+    one_line(&name.chars().take(NAME_CHARS_MAX).collect::<String>())
+}
+
+/// What is wrong with a file that an option names.
+#[cfg(any(feature = "mysql", feature = "redis"))]
+pub(super) fn unreadable(
+    option: &'static str,
+    path: &std::path::Path,
+    error: &std::io::Error,
+) -> Error {
+    let path = one_line(&path.to_string_lossy());
+    Error::invalid(option, format!("{path} cannot be read: {error}"))
+}
+
+/// Refuses an option that a URL with this query names and that there is not.
+pub(super) fn unknown_option(query: &str, name: &str, known: &[&str]) -> Error {
+    // Then the `?` may stand in a password, which no error quotes.
+    if query.contains('@') {
+        return Error::invalid("store", UNESCAPED);
+    }
+    let shown = shown(name);
+    let plain = |name: &str| name.to_ascii_lowercase().replace(['-', '_'], "");
+    let near = known.iter().map(|known| (edits(&plain(&shown), &plain(known)), known));
+    let near = near.min().filter(|(edits, _)| *edits <= SLIP_EDITS_MAX);
+    let hint = near.map(|(_, known)| format!(": did you mean {known}?")).unwrap_or_default();
+    let message = format!("has no option {shown:?}{hint} (there are {})", known.join(", "));
+    Error::invalid("store", message)
+}
+
+/// How many letters must be changed, added or left out to make one word of the other.
+fn edits(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unknown_option;
+
+    #[test]
+    fn an_unknown_option_is_named_with_the_one_that_was_meant_and_no_password() {
+        let known = ["schema", "connections", "connect_timeout"];
+        let told = |query, name| unknown_option(query, name, &known).to_string();
+        assert_eq!(
+            told("conections=3", "conections"),
+            "store: has no option \"conections\": did you mean connections? (there are schema, connections, connect_timeout)"
+        );
+        assert!(told("Connect-Timeout=3", "Connect-Timeout").contains("mean connect_timeout?"));
+        assert!(!told("colour=red", "colour").contains("did you mean"));
+        let said = told("ecret&x@host/db", "ecret");
+        assert!(!said.contains("ecret") && said.contains("%3F"), "{said}");
+    }
+}
