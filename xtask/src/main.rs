@@ -26,6 +26,7 @@ Developer commands of Seriatim.
     cargo xtask test [-- ARGS]  style checks and all tests, on private servers; ARGS go to the
                                 test runner (`cargo nextest run`, else `cargo test`)
     cargo xtask tidy            the rules of style that rustfmt and clippy do not know
+    cargo xtask tidy --arrows   the table of ARCHITECTURE.md as it would be for the imports there are
     cargo xtask coverage        which lines of the library its tests run; below 85 % it fails
     cargo xtask deny            licences, advisories and duplicates of dependencies (cargo-deny)
     cargo xtask faults [--jobs N]
@@ -79,6 +80,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["test"] => test::run(&root(), &[])?,
         ["test", "--", rest @ ..] => test::run(&root(), rest)?,
         ["tidy"] => tidy::run(&root())?,
+        ["tidy", "--arrows"] => tidy::arrows(&root())?,
         ["coverage"] => coverage::run(&root())?,
         ["deny"] => deny::run(&root())?,
         ["faults", rest @ ..] => faults::run(&root(), rest)?,

@@ -4,12 +4,20 @@
 //! is no longer needed must go.
 
 mod allow;
-
+mod arrows;
+mod circles;
 mod functions;
+mod imports;
+mod measure;
+mod printed;
 mod rules;
 mod source;
+mod sql;
+mod table;
 #[cfg(test)]
 mod tests;
+mod tokens;
+mod tree;
 
 use crate::files;
 use std::path::Path;
@@ -23,9 +31,9 @@ const CORPUS: &str = "testkit/corpus/";
 
 /// Checks every file of the repository and prints each breach with its file and line.
 pub(crate) fn run(root: &Path) -> Result<(), String> {
-    let files = files::list(root)?.into_iter().filter(|path| !path.starts_with(CORPUS));
-    let sources: Vec<Source> = files.filter_map(|path| Source::read(root, path)).collect();
-    let breaches = judge(&sources, allow::ALLOWED);
+    let sources = sources(root)?;
+    let mut breaches = judge(&sources, allow::ALLOWED);
+    breaches.extend(arrows::judge(&sources));
     if breaches.is_empty() {
         return Ok(());
     }
@@ -33,6 +41,17 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
         eprintln!("{breach}");
     }
     Err(format!("tidy: {} breaches", breaches.len()))
+}
+
+/// Prints the table of arrows as the imports are now.
+pub(crate) fn arrows(root: &Path) -> Result<(), String> {
+    print!("{}", printed::of(&sources(root)?)?);
+    Ok(())
+}
+
+fn sources(root: &Path) -> Result<Vec<Source>, String> {
+    let files = files::list(root)?.into_iter().filter(|path| !path.starts_with(CORPUS));
+    Ok(files.filter_map(|path| Source::read(root, path)).collect())
 }
 
 /// What is forbidden and not allowed, and what is allowed and not needed.

@@ -4,9 +4,12 @@ use std::fmt;
 
 use super::functions;
 use super::source::Source;
+use super::sql;
 
 const FUNCTION_LINES_MAX: usize = 80;
 const FILE_LINES_MAX: usize = 1_000;
+/// Lines of a statement of SQL that stands in Rust.
+const SQL_LINES_MAX: usize = 6;
 
 /// In pieces, or this file would break its own rules.
 const UNFINISHED: [&str; 4] = [
@@ -33,6 +36,7 @@ pub(super) enum RuleName {
     LongFunction,
     LongFile,
     UndocumentedFile,
+    LongSql,
 }
 
 /// Something a rule forbids.
@@ -42,7 +46,7 @@ pub(super) struct Finding {
     pub(super) path: String,
     /// From 1.
     pub(super) line: usize,
-    /// The function, for [`RuleName::LongFunction`]; otherwise empty.
+    /// The function or constant, for [`RuleName::LongFunction`] and [`RuleName::LongSql`]; otherwise empty.
     pub(super) item: String,
     /// Lines, where the rule is about length; otherwise 0.
     pub(super) size: usize,
@@ -68,6 +72,7 @@ pub(super) const RULES: &[Rule] = &[
     long_function,
     long_file,
     undocumented_file,
+    long_sql,
 ];
 
 fn whitespace(source: &Source) -> Vec<Finding> {
@@ -163,6 +168,21 @@ fn undocumented_file(source: &Source) -> Vec<Finding> {
     }
     let message = "begin with a line of `//!` that says what is in here".to_owned();
     vec![finding(source, RuleName::UndocumentedFile, 1, message)]
+}
+
+fn long_sql(source: &Source) -> Vec<Finding> {
+    if !source.is_rust() || source.is_test() {
+        return Vec::new();
+    }
+    let statements = sql::of(&source.text).into_iter();
+    let long = statements.filter(|statement| statement.lines > SQL_LINES_MAX);
+    let findings = long.map(|sql::Statement { item, first_line, lines }| {
+        let message =
+            format!("SQL of {lines} lines: {SQL_LINES_MAX} at most, longer ones in a .sql file");
+        let found = finding(source, RuleName::LongSql, first_line, message);
+        Finding { item: item.to_owned(), size: lines, ..found }
+    });
+    findings.collect()
 }
 
 fn by_line(

@@ -1,10 +1,14 @@
 //! The rules on small samples. Forbidden words are put together here, never written out.
 
+mod arrows;
+mod imports;
+
 use super::allow::Allowed;
 use super::functions::{self, Function};
 use super::judge;
 use super::rules::RuleName;
 use super::source::Source;
+use super::sql::{self, Statement};
 
 fn source(path: &str, text: impl Into<String>) -> Source {
     Source { path: path.to_owned(), text: text.into() }
@@ -67,6 +71,32 @@ fn long_functions_and_files_are_found() {
     assert_eq!(breaches("a.rs", function_of(81)), 1);
     assert_eq!(breaches("a.rs", "call();\n".repeat(1_000)), 0);
     assert_eq!(breaches("a.rs", "call();\n".repeat(1_001)), 1);
+}
+
+#[test]
+fn long_sql_is_found_in_rust_and_short_or_tested_sql_is_not() {
+    let of =
+        |lines: usize| format!("const SQL: &str = \"SELECT 1{}\";\n", ",\n 1".repeat(lines - 1));
+    assert_eq!(breaches("a.rs", of(6)), 0);
+    assert_eq!(breaches("a.rs", of(7)), 1);
+    assert_eq!(breaches("tests/a.rs", of(7)), 0);
+    assert_eq!(breaches("a.sql", of(7)), 0);
+    assert_eq!(breaches("a.rs", of(7).replace("SELECT 1", "Select one")), 0);
+    let text = "\
+fn first() { query(\"DELETE FROM x\", concat!(\"no\", \"x\")); }
+macro_rules! second {
+    ($a:literal) => {
+        concat!(
+            \"SELECT \", up($a), \"
+            FROM x\",
+            $a,
+        )
+    };
+}
+";
+    let expected = [("first", 1, 1), ("second", 5, 3)];
+    let expected = expected.map(|(item, first_line, lines)| Statement { item, first_line, lines });
+    assert_eq!(sql::of(text), expected);
 }
 
 #[test]

@@ -1,0 +1,90 @@
+//! What a crate imports, beside the table of what it may import.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::circles::{self, Graph};
+use super::source::Source;
+use super::table::{Circle, Table};
+use super::tree::{Files, Import, Tree};
+
+/// Two files may need each other: a type and its parts. More are a knot.
+pub(super) const CIRCLE_FILES_MAX: usize = 2;
+
+/// A crate as it is, beside the table of what it should be.
+pub(super) struct Crate<'t, 'a> {
+    pub(super) table: &'t Table<'a>,
+    pub(super) tree: Tree<'a>,
+    /// By the rooms from and to: one import for each two files.
+    pub(super) between: BTreeMap<(&'a str, &'a str), Vec<Import<'a>>>,
+    /// One import for each two files of a room.
+    pub(super) inside: Vec<Import<'a>>,
+    pub(super) circles: Vec<Circle<'a>>,
+}
+
+impl<'t, 'a> Crate<'t, 'a> {
+    pub(super) fn read(table: &'t Table<'a>, sources: &'a [Source]) -> Self {
+        let files: Files = sources
+            .iter()
+            .filter(|source| source.is_rust())
+            .filter_map(|source| {
+                let path = source.path.strip_prefix(table.sources)?.strip_prefix('/')?;
+                Some((path, source.text.as_str()))
+            })
+            .collect();
+        let tree = Tree::read(&files);
+        let mut it =
+            Self { table, tree, between: BTreeMap::new(), inside: Vec::new(), circles: Vec::new() };
+        it.sort(it.tree.imports());
+        it.circles = it.knotted();
+        it
+    }
+
+    /// Tells the imports between rooms from those inside one, and keeps the first of each two files.
+    fn sort(&mut self, imports: Vec<Import<'a>>) {
+        let mut seen = BTreeSet::new();
+        for import in imports {
+            let room = |file| self.table.room(file);
+            let (from, door) = (room(import.from), room(import.door));
+            if from != door && seen.insert((import.from, import.door)) {
+                self.between.entry((from, door)).or_default().push(import);
+            } else if from == door && !import.facade && seen.insert((import.from, import.home)) {
+                self.inside.push(import);
+            }
+        }
+    }
+
+    fn knotted(&self) -> Vec<Circle<'a>> {
+        let mut rooms: BTreeMap<&str, Graph> = BTreeMap::new();
+        for import in &self.inside {
+            let graph = rooms.entry(self.table.room(import.from)).or_default();
+            graph.entry(import.from).or_default().insert(import.home);
+            // Their names end with a slash: these are nodes of their own.
+            if let Some((from, home)) = import.folders() {
+                graph.entry(from).or_default().insert(home);
+            }
+        }
+        let circles = rooms.into_iter().flat_map(|(room, graph)| {
+            circles::of(&graph).into_iter().map(move |files| Circle { room, files })
+        });
+        let is_knot = |it: &Circle| it.is_of_folders() || it.files.len() > CIRCLE_FILES_MAX;
+        circles.filter(is_knot).collect()
+    }
+
+    /// The arrows that the table forbids and the crate has, of rooms that the table has.
+    pub(super) fn still(&self) -> impl Iterator<Item = ((&'a str, &'a str), &Vec<Import<'a>>)> {
+        let between = self.between.iter().map(|(rooms, imports)| (*rooms, imports));
+        between.filter(|((from, to), _)| {
+            self.table.rooms.contains_key(from) && !self.table.allows(from, to)
+        })
+    }
+
+    /// The rooms that have files.
+    pub(super) fn rooms(&self) -> BTreeSet<&'a str> {
+        self.tree.files().into_iter().map(|file| self.table.room(file)).collect()
+    }
+
+    /// The rooms that the table lacks.
+    pub(super) fn lacking(&self) -> impl Iterator<Item = &'a str> {
+        self.rooms().into_iter().filter(|room| !self.table.rooms.contains_key(room))
+    }
+}

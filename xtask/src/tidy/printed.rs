@@ -1,0 +1,73 @@
+//! The table as it would be for the imports there are.
+
+use super::measure::Crate;
+use super::source::Source;
+use super::table;
+
+/// To be put in the place of the table that is there: what is gone is left out; rooms that it lacks and what is
+/// forbidden stand behind the rest of their crate.
+pub(super) fn of(sources: &[Source]) -> Result<String, String> {
+    let text = table::text(sources)?;
+    let tables = table::read(text)?;
+    let (_, lines) = table::block(text)?;
+    let parts = lines.chunk_by(|_, next| !table::begins_crate(next));
+    let parts = parts.filter(|part| table::begins_crate(part[0]));
+    let parts = parts.zip(&tables).map(|(part, table)| {
+        let it = Crate::read(table, sources);
+        let mut lines: Vec<String> = part.iter().filter_map(|line| it.kept(line)).collect();
+        while lines.last().is_some_and(|line| line.trim().is_empty()) {
+            lines.pop();
+        }
+        lines.extend(it.new_rooms());
+        if it.exceptions().next().is_some() {
+            lines.push(String::new());
+        }
+        lines.extend(it.exceptions());
+        lines.join("\n") + "\n"
+    });
+    Ok(parts.collect::<Vec<_>>().join("\n"))
+}
+
+impl Crate<'_, '_> {
+    /// A line of the table without what is gone; nothing if that is all of it, or if it is measured anew.
+    fn kept(&self, line: &str) -> Option<String> {
+        let words: Vec<&str> = line.split('#').next()?.split_whitespace().collect();
+        let files = self.tree.files();
+        let rooms = self.rooms();
+        let (room, sign, gone): (&str, &str, Vec<&str>) = match words.as_slice() {
+            ["still", ..] => return None,
+            [room, "=", places @ ..] => {
+                let gone = places.iter().filter(|place| !table::exists(place, &files));
+                (room, "=", gone.copied().collect())
+            }
+            [room, "->", may @ ..] => {
+                let gone = may.iter().filter(|other| **other != "*" && !rooms.contains(*other));
+                (room, "->", gone.copied().collect())
+            }
+            _ => return Some(line.to_owned()),
+        };
+        let left = words.into_iter().skip(2).filter(|word| !gone.contains(word));
+        let left: Vec<&str> = left.collect();
+        if !rooms.contains(room) || (sign == "=" && left.is_empty()) {
+            return None;
+        }
+        let line_left = format!("  {room} {sign} {}", left.join(" "));
+        Some(if gone.is_empty() { line.to_owned() } else { line_left.trim_end().to_owned() })
+    }
+
+    /// Lines of the table for the rooms that it lacks.
+    fn new_rooms(&self) -> impl Iterator<Item = String> {
+        self.lacking().map(|room| {
+            let to = self.between.keys().filter(|(from, _)| *from == room).map(|(_, to)| *to);
+            format!("  {room} -> {}", to.collect::<Vec<_>>().join(" ")).trim_end().to_owned()
+        })
+    }
+
+    /// Lines of the table for what it forbids and is still there.
+    fn exceptions(&self) -> impl Iterator<Item = String> {
+        let arrows = self.still();
+        let arrows =
+            arrows.map(|((from, to), imports)| format!("  still {from} -> {to} {}", imports.len()));
+        arrows.chain(self.circles.iter().map(|circle| format!("  {}", circle.line())))
+    }
+}

@@ -1,0 +1,197 @@
+//! The table of allowed arrows: the block that ARCHITECTURE.md shows.
+//!
+//! ```text
+//! seriatim-server/src:               a crate
+//!   app = figures job_input          a room that is more than its own folder or file
+//!   config -> protocol               what a room may import; `*` is everything
+//!   still http -> cli 14             forbidden, but there: from how many files to how many, at most
+//!   still http: auth caller scope    a circle inside a room, of these files (or folders/) at most
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::circles::{self, Graph};
+use super::source::Source;
+
+/// Where the table stands.
+pub(super) const FILE: &str = "ARCHITECTURE.md";
+const BEGIN: &str = "```arrows";
+const END: &str = "```";
+const ALL: &str = "*";
+
+/// The part of the table about one crate.
+#[derive(Debug, Default)]
+pub(super) struct Table<'a> {
+    /// The directory of its sources.
+    pub(super) sources: &'a str,
+    /// The files and folders of a room, where they are not the one of its name.
+    pub(super) places: BTreeMap<&'a str, Vec<&'a str>>,
+    /// What each room may import.
+    pub(super) rooms: BTreeMap<&'a str, BTreeSet<&'a str>>,
+    pub(super) arrows: Vec<Arrow<'a>>,
+    pub(super) circles: Vec<Circle<'a>>,
+}
+
+/// An arrow that is forbidden and still there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Arrow<'a> {
+    pub(super) from: &'a str,
+    pub(super) to: &'a str,
+    /// From a file to a file.
+    pub(super) imports_max: usize,
+}
+
+/// A circle in a room that is forbidden and still there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Circle<'a> {
+    pub(super) room: &'a str,
+    /// Or its folders, whose names end with a slash.
+    pub(super) files: BTreeSet<&'a str>,
+}
+
+/// The file that has the table.
+pub(super) fn text(sources: &[Source]) -> Result<&str, String> {
+    let found = sources.iter().find(|source| source.path == FILE);
+    found.map(|source| source.text.as_str()).ok_or(format!("there is no {FILE}"))
+}
+
+/// The lines of the block, with the number of the first.
+pub(super) fn block(text: &str) -> Result<(usize, Vec<&str>), String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let begin = lines.iter().position(|line| *line == BEGIN);
+    let begin = begin.ok_or(format!("{FILE}: it has no block that begins with {BEGIN}"))?;
+    let inside = lines[begin + 1..].iter().take_while(|line| **line != END);
+    Ok((begin + 2, inside.copied().collect()))
+}
+
+/// Reads the whole table, of all crates.
+pub(super) fn read(text: &str) -> Result<Vec<Table<'_>>, String> {
+    let (first, lines) = block(text)?;
+    let mut tables: Vec<Table> = Vec::new();
+    for (number, line) in (first..).zip(lines) {
+        let line = line.split('#').next().unwrap_or_default();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let known = match (words.as_slice(), tables.last_mut()) {
+            ([], _) => Some(()),
+            ([_], _) if begins_crate(line) => {
+                let sources = words[0].trim_end_matches(':');
+                tables.push(Table { sources, ..Table::default() });
+                Some(())
+            }
+            (words, Some(table)) => table.line(words),
+            (_, None) => None,
+        };
+        known.ok_or_else(|| format!("{FILE}:{number}: no line of the table: `{}`", line.trim()))?;
+    }
+    Ok(tables)
+}
+
+/// Whether the part about a crate begins in this line of the block.
+pub(super) fn begins_crate(line: &str) -> bool {
+    !line.starts_with(' ') && line.trim().ends_with(':')
+}
+
+/// Whether a place is among the files of a crate, or a folder of them.
+pub(super) fn exists(place: &str, files: &BTreeSet<&str>) -> bool {
+    files.iter().any(|file| is_within(file, place))
+}
+
+impl<'a> Table<'a> {
+    /// Takes in one line; `None` if it is none.
+    fn line(&mut self, words: &[&'a str]) -> Option<()> {
+        match words {
+            ["still", from, "->", to, imports_max] => {
+                let imports_max = imports_max.parse().ok()?;
+                self.arrows.push(Arrow { from, to, imports_max });
+            }
+            ["still", room, files @ ..] if !files.is_empty() => {
+                let room = room.strip_suffix(':')?;
+                self.circles.push(Circle { room, files: files.iter().copied().collect() });
+            }
+            [room, "=", places @ ..] if !places.is_empty() => {
+                let is_new = self.places.insert(room, places.to_vec()).is_none();
+                return is_new.then_some(());
+            }
+            [room, "->", may @ ..] => {
+                let is_new = self.rooms.insert(room, may.iter().copied().collect()).is_none();
+                return is_new.then_some(());
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// The room of a file: by the longest place that it stands in, else the folder or file it is at the top.
+    pub(super) fn room<'f>(&self, file: &'f str) -> &'f str
+    where
+        'a: 'f,
+    {
+        let places = self
+            .places
+            .iter()
+            .flat_map(|(room, places)| places.iter().map(move |place| (*room, *place)));
+        let within = places.filter(|(_, place)| is_within(file, place));
+        let top = file.split('/').next().unwrap_or(file);
+        within.max_by_key(|(_, place)| place.len()).map_or(top, |(room, _)| room)
+    }
+
+    pub(super) fn allows(&self, from: &str, to: &str) -> bool {
+        self.rooms.get(from).is_some_and(|may| may.contains(ALL) || may.contains(to))
+    }
+
+    /// What is wrong with the table itself, given the files of the crate.
+    pub(super) fn faults(&self, files: &BTreeSet<&str>) -> Vec<String> {
+        let mut faults = Vec::new();
+        let mut fault = |text: String| faults.push(format!("{FILE}: {}: {text}", self.sources));
+        for (room, places) in &self.places {
+            for place in
+                places.iter().filter(|place| !files.iter().any(|file| is_within(file, place)))
+            {
+                fault(format!("`{room} = {place}`: there is no such file or folder"));
+            }
+        }
+        let real: BTreeSet<&str> = files.iter().map(|file| self.room(file)).collect();
+        for (room, may) in &self.rooms {
+            if !real.contains(room) {
+                fault(format!("`{room} ->`: no file is in this room"));
+            }
+            for other in
+                may.iter().filter(|other| **other != ALL && !self.rooms.contains_key(*other))
+            {
+                fault(format!("`{room} -> {other}`: the table has no room `{other}`"));
+            }
+        }
+        let graph: Graph = self.rooms.iter().map(|(room, may)| (*room, self.all(may))).collect();
+        for circle in circles::of(&graph) {
+            let circle: Vec<&str> = circle.into_iter().collect();
+            fault(format!("the table allows a circle: {}", circle.join(", ")));
+        }
+        faults
+    }
+
+    /// `may`, with `*` written out.
+    fn all(&self, may: &BTreeSet<&'a str>) -> BTreeSet<&'a str> {
+        if may.contains(ALL) { self.rooms.keys().copied().collect() } else { may.clone() }
+    }
+}
+
+/// Whether `file` is `place`, or in that folder.
+fn is_within(file: &str, place: &str) -> bool {
+    file.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl Circle<'_> {
+    pub(super) fn is_within(&self, other: &Circle) -> bool {
+        self.room == other.room && self.files.is_subset(&other.files)
+    }
+
+    pub(super) fn is_of_folders(&self) -> bool {
+        self.files.iter().all(|file| file.ends_with('/'))
+    }
+
+    /// As the table writes it.
+    pub(super) fn line(&self) -> String {
+        let files: Vec<&str> = self.files.iter().copied().collect();
+        format!("still {}: {}", self.room, files.join(" "))
+    }
+}
