@@ -217,8 +217,7 @@ impl Tx<'_> {
             "SELECT seq, created, CAST(ifnull(key, '') AS TEXT) FROM (
                SELECT l.seq AS seq, l.created AS created, {place} AS key FROM lane l
                WHERE l.q = ?1 AND l.seq IS NOT NULL {} AND {keyed}
-               UNION ALL
-               SELECT i.seq, i.created, {place} FROM item i JOIN lane l ON l.id = i.lane
+               UNION ALL SELECT i.seq, i.created, {place} FROM item i JOIN lane l ON l.id = i.lane
                WHERE l.q = ?1 {} AND {keyed}
              ) WHERE {behind} ORDER BY key, seq LIMIT ?4",
             bound("l.seq"),
