@@ -165,14 +165,14 @@ pub async fn declare_each(
     let together: Vec<Queue> = asked.iter().copied().cloned().collect();
     match store.declare(Declare { now: None, queues: together.clone() }).await {
         Err(error) if error.kind() == ErrorKind::Conflict => {}
-        Err(error) => return Err(error.naming_queues(&together)),
+        Err(error) => return Err(error.naming_queues(together.iter().map(|queue| &*queue.name))),
         Ok(()) => return Ok(Vec::new()),
     }
     let mut undeclared = Vec::new();
     for queue in asked {
         let alone = Declare { now: None, queues: vec![queue.clone()] };
         let Err(error) = store.declare(alone).await else { continue };
-        let error = error.naming_queues(std::slice::from_ref(queue));
+        let error = error.naming_queues([&*queue.name]);
         if error.kind() != ErrorKind::Conflict {
             return Err(error);
         }

@@ -7,6 +7,7 @@
 pub(crate) mod definition;
 pub(crate) mod deletion;
 pub(crate) mod origin;
+pub(crate) mod refusals;
 pub(crate) mod release;
 pub(crate) mod request;
 pub(crate) mod transaction;

@@ -7,8 +7,6 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::contract::{Origin, SharedStore};
-use crate::engine::call::exhausted::{self, Exhausted};
-use crate::engine::call::shield::Shielded;
 use crate::engine::claim::scheduler::Scheduler;
 use crate::engine::claim::source::Source;
 use crate::engine::claim::splitter::Splitter;
@@ -16,7 +14,9 @@ use crate::engine::core::{Core, Settings};
 use crate::engine::hooks::Hooks;
 use crate::engine::lifecycle::Engine;
 use crate::engine::limits::{CANCEL_GRACE, PREFETCH_LANES_MAX};
+use crate::engine::settle::exhausted::{self, Exhausted};
 use crate::engine::settle::turn_log::TurnLog;
+use crate::engine::shield::Shielded;
 use crate::engine::summary::Summary;
 use crate::engine::upkeep::periodic::Periodic;
 use crate::handler::batch::Batch;

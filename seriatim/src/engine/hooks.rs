@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::contract::Origin;
-use crate::engine::call::shield::shielded;
 use crate::engine::claim::splitter::Splitter;
 use crate::engine::settle::turn_log::TurnLog;
+use crate::engine::shield::shielded;
 use crate::engine::upkeep::periodic::Periodic;
 use crate::handler::codec::Codec;
 use crate::handler::failure::Failure;

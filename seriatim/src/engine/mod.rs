@@ -13,22 +13,24 @@ mod claim;
 mod core;
 mod handle;
 mod hooks;
+mod lease;
 mod lifecycle;
 mod limits;
 mod outage;
 mod phase;
 mod settle;
+mod shield;
 mod summary;
 #[cfg(test)]
 mod tests;
 mod upkeep;
 
 pub use builder::EngineBuilder;
-pub use call::exhausted::Exhausted;
 pub use claim::scheduler::Scheduler;
 pub use claim::splitter::{Fleet, Prefer, Splitter};
 pub use handle::{Handle, RunningCall};
 pub use lifecycle::Engine;
+pub use settle::exhausted::Exhausted;
 pub use settle::turn_log::TurnLog;
 pub use summary::Summary;
 #[doc(hidden)]

@@ -4,8 +4,6 @@ use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 
-use crate::model::queue::Queue;
-
 /// What sort of thing went wrong, and so what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -93,11 +91,11 @@ impl Error {
     /// Names a queue of a declaration by its name, as configurations do, and not by its place:
     /// `queues.orders.mode` instead of `queues[0].mode`.
     #[must_use]
-    pub(crate) fn naming_queues(mut self, queues: &[Queue]) -> Self {
+    pub(crate) fn naming_queues<'q>(mut self, names: impl IntoIterator<Item = &'q str>) -> Self {
         let named = self.field.as_deref().and_then(|field| {
             let (place, rest) = field.strip_prefix("queues[")?.split_once(']')?;
-            let queue = queues.get(place.parse::<usize>().ok()?)?;
-            Some(format!("queues.{}{rest}", queue.name).into())
+            let name = names.into_iter().nth(place.parse().ok()?)?;
+            Some(format!("queues.{name}{rest}").into())
         });
         self.field = named.or(self.field);
         self

@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::contract::{Settled, Trouble, TroubleKind};
-use crate::engine::call::shield::{shielded, shielded_future};
 use crate::engine::claim::dispatch::Picked;
 use crate::engine::claim::source::Source;
 use crate::engine::core::Core;
+use crate::engine::lease::margin;
 use crate::engine::limits::UNSTARTABLE_PAUSE;
 use crate::engine::settle::ended::{Ended, Jobs};
 use crate::engine::settle::turn_log::{TurnLog, in_a_word};
-use crate::engine::upkeep::lease::margin;
+use crate::engine::shield::{shielded, shielded_future};
 use crate::handler::call::Call;
 use crate::handler::context::Context;
 use crate::handler::control::Undecodable;

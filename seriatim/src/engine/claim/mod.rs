@@ -6,6 +6,5 @@ pub(in crate::engine) mod fetch;
 pub(in crate::engine) mod held;
 pub(in crate::engine) mod reconcile;
 pub(in crate::engine) mod scheduler;
-pub(in crate::engine) mod slot;
 pub(in crate::engine) mod source;
 pub(in crate::engine) mod splitter;

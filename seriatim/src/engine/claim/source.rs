@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::call::shield::shielded;
+use crate::engine::shield::shielded;
 use crate::handler::worker::Worker;
 use crate::lock::lock;
 use crate::model::queue::{Mode, Queue};

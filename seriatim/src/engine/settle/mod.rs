@@ -1,6 +1,7 @@
 //! The settler: ends turns in the store, and writes down how they ended.
 
 pub(in crate::engine) mod ended;
+pub(in crate::engine) mod exhausted;
 pub(in crate::engine) mod settler;
 pub(in crate::engine) mod settles;
 pub(in crate::engine) mod turn_log;

@@ -8,11 +8,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::contract::{Settle, Settled, TroubleKind};
-use crate::engine::call::exhausted::announce;
 use crate::engine::core::Core;
 use crate::engine::limits::PUT_ASIDE_FOR;
 use crate::engine::outage::Pauses;
 use crate::engine::settle::ended::Ended;
+use crate::engine::settle::exhausted::announce;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind};
 use crate::model::id::LaneId;

@@ -11,9 +11,9 @@ use std::thread;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::engine::call::shield::panic_text;
 use crate::engine::core::Core;
 use crate::engine::limits::BEATS_END_MAX;
+use crate::engine::shield::panic_text;
 use crate::engine::upkeep::guard;
 use crate::engine::upkeep::heartbeat::Pulser;
 use crate::model::error::{Error, ErrorKind, Result};

@@ -7,7 +7,6 @@ pub(in crate::engine) mod declaring;
 pub(in crate::engine) mod definitions;
 pub(in crate::engine) mod guard;
 pub(in crate::engine) mod heartbeat;
-pub(in crate::engine) mod lease;
 pub(in crate::engine) mod maintenance;
 pub(in crate::engine) mod origin;
 pub(in crate::engine) mod periodic;

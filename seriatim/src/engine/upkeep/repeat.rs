@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::contract::Lead;
-use crate::engine::call::shield::shielded_future;
 use crate::engine::core::Core;
+use crate::engine::shield::shielded_future;
 use crate::engine::upkeep::periodic::{Periodic, PeriodicState, Tick};
 
 /// Runs until the engine stops; a run under way is waited for by whoever stops it.

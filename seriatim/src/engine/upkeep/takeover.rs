@@ -2,8 +2,8 @@
 //! their lease has run out. So a process that was killed and started again goes on where it was.
 
 use crate::contract::{DeclareDead, NodeView, Origin};
-use crate::engine::call::shield::shielded_future;
 use crate::engine::core::Core;
+use crate::engine::shield::shielded_future;
 use crate::model::error::Result;
 
 /// Nodes of this machine that lived when they were last looked for.

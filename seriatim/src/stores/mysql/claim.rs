@@ -3,14 +3,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::bodies::Bodies;
 use super::error::{Fail, Try};
 use super::lane_row::LANE_COLUMNS;
-use super::load::{Bodies, Need, nodes};
+use super::load::{Need, nodes};
 use super::plain::PlainLane;
 use super::pool::Answer;
 use super::sight::{first_wakes, look, looks, mine, sight_of, wake_of};
-use super::sql::{Columns, LIST_MAX, list, text};
-use super::work::{CLOCK, Known, Work};
+use super::sql::{CLOCK, Columns, LIST_MAX, list, text};
+use super::work::{Known, Work};
 use crate::contract::check_ticket;
 use crate::contract::request::{Claim, ClaimSelection, Claimed, Release, Rescue};
 use crate::model::clock::Timestamp;

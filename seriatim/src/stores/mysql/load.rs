@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use bytes::Bytes;
 use mysql_async::Row;
 
+use super::bodies::Bodies;
 use super::error::Try;
 use super::job_row::{DEAD, ENDED_COLUMNS, JOB_COLUMNS, JobRow, WAITING, later_order};
 use super::lane_row::{LaneRow, st};
@@ -25,8 +26,6 @@ const SMALL_LANE: i64 = 64;
 const SMALL_LANE_OF_FEW: i64 = 8;
 /// Parts of lanes that are read by one statement.
 const PARTS_MAX: usize = 200;
-/// Larger payloads are read only once a claim has taken their job.
-const INLINE_BYTES: usize = 4 << 10;
 
 /// Which open jobs of a lane an operation needs, if there are many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,30 +38,6 @@ pub(super) enum Need {
     Arrival,
     /// Those that a turn may take.
     Turn,
-}
-
-/// What is read of payloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bodies {
-    /// Nothing: they are empty.
-    None,
-    /// The small ones, and the length of the others.
-    Lengths,
-    /// All.
-    All,
-}
-
-impl Bodies {
-    /// The two columns that are read for it.
-    pub(super) fn of(self, payload: &str) -> String {
-        match self {
-            Self::None => "NULL, 0".to_owned(),
-            Self::All => format!("{payload}, 0"),
-            Self::Lengths => format!(
-                "IF(LENGTH({payload}) <= {INLINE_BYTES}, {payload}, NULL), IFNULL(LENGTH({payload}), 0)"
-            ),
-        }
-    }
 }
 
 impl Work<'_> {

@@ -2,8 +2,7 @@
 
 use super::error::Try;
 use super::pool::{Loan, Pool};
-use super::sql::Columns;
-use super::work::CLOCK;
+use super::sql::{CLOCK, Columns};
 use crate::model::error::{Error, ErrorKind};
 
 /// The version that this build writes and reads.

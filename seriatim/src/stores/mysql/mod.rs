@@ -5,6 +5,7 @@
 //! different in a few statements for the whole batch (`save.rs`). So the rules are the model's, and
 //! what stands here is which part of the store an operation needs.
 
+mod bodies;
 mod claim;
 mod deletion;
 mod error;

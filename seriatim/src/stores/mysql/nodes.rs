@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use super::bodies::Bodies;
 use super::error::Try;
-use super::load::Bodies;
 use super::sql::{Columns, bytes, corrupt, json, list, text};
 use super::work::Work;
 use crate::contract::request::{Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse, Secret};

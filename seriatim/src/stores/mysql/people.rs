@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::bodies::Bodies;
 use super::error::Try;
 use super::job_row::DEAD;
 use super::lane_row::micros;
-use super::load::{Bodies, Need};
+use super::load::Need;
 use super::sql::{Columns, LIST_MAX, bytes, list, literals};
 use super::work::Work;
 use crate::contract::request::{

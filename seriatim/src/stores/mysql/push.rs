@@ -3,8 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::bodies::Bodies;
 use super::error::{Fail, Try};
-use super::load::{Bodies, Need};
+use super::load::Need;
 use super::sql::{Columns, bytes, text};
 use super::work::{Hold, Known, Work};
 use crate::contract::request::Pushed;

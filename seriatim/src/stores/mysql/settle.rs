@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::bodies::Bodies;
 use super::error::Try;
-use super::load::{Bodies, Need};
+use super::load::Need;
 use super::work::Work;
 use crate::contract::request::Settled;
 use crate::model::payload::Digest;

@@ -11,6 +11,9 @@ use mysql_async::{Row, Value};
 use super::error::{Fail, Try};
 use crate::model::error::{Error, ErrorKind};
 
+/// The server's time, in microseconds since 1970, whatever the time zone of the session.
+pub(super) const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+
 /// Statements are cut when they have grown to so many bytes. A single job may be larger.
 pub(super) const STATEMENT_BYTES_MAX: usize = 1 << 20;
 /// Most numbers in one list.

@@ -5,8 +5,9 @@ use mysql_async::prelude::Queryable;
 
 use super::error::{Fail, Try};
 use super::pool::{Session, Statements};
+use super::sql::CLOCK;
 use super::sql::{Columns, corrupt};
-use super::work::{CLOCK, Known, Work};
+use super::work::{Known, Work};
 use super::{Inner, Mysql, TRIES_MAX, error, push, settle};
 use crate::contract::request::{Push, Pushed, Settle, Settled};
 use crate::contract::{Store, Transaction, validate_push};

@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::bodies::Bodies;
 use super::error::Try;
 use super::job_row::{CANCELED, DEAD, SUCCEEDED};
 use super::lane_row::st;
-use super::load::{Bodies, Need};
+use super::load::Need;
 use super::sql::{Columns, LIST_MAX, list, text};
 use super::work::Work;
 use crate::contract::view::{

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mysql_async::Row;
 
+use super::bodies::Bodies;
 use super::error::Try;
 use super::job_row::JobRow;
 use super::lane_row::{Known as Parts, LANE_COLUMNS, LaneRow, st};
-use super::load::Bodies;
 use super::pool::{Answer, Pool, Session};
-use super::sql::{Columns, LIST_MAX, STATEMENT_BYTES_MAX, list, literals};
+use super::sql::{CLOCK, Columns, LIST_MAX, STATEMENT_BYTES_MAX, list, literals};
 use crate::model::clock::Timestamp;
 use crate::model::queue::Mode;
 use crate::stores::state::{QueueRow, State};
@@ -21,9 +21,6 @@ use crate::stores::state::{QueueRow, State};
 const NUMBERS_IN_ROW: u64 = 16;
 /// New jobs and lanes have numbers from here on until the server has given them theirs.
 pub(super) const UNNUMBERED: u64 = 1 << 47;
-
-/// The server's time, in microseconds since 1970, whatever the time zone of the session.
-pub(super) const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
 /// What `paused` holds of a queue that is being deleted; 1 of one that is paused.
 pub(super) const CLOSING: i64 = 2;

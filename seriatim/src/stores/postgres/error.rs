@@ -3,6 +3,7 @@
 use tokio_postgres::error::{DbError, SqlState};
 
 use crate::contract::deletion::is_closing;
+use crate::contract::refusals::no_queue;
 use crate::contract::was_given_up;
 use crate::model::error::{Error, ErrorKind};
 
@@ -64,11 +65,6 @@ pub(super) fn common(e: tokio_postgres::Error) -> Error {
         }
         _ => of_driver(e),
     }
-}
-
-/// A queue that does not exist.
-pub(super) fn no_queue(name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
 }
 
 fn is_encoding(e: &tokio_postgres::Error) -> bool {

@@ -6,8 +6,9 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::convert::{JobKeys, column, count, job_ids, kept, lane_number, micros, micros_of};
-use super::error::{self, no_queue};
+use super::error;
 use crate::contract::deletion::{is_claimed, is_closing};
+use crate::contract::refusals::{no_queue, no_waiting_job};
 use crate::contract::request::{
     Act, Acted, Amend, Cancel, Cancelled, Change, DeleteQueue, LaneAction, LaneSelection, Selected,
     Selection, Sweep, Swept,
@@ -166,8 +167,4 @@ impl<'a> Which<'a> {
 
 fn acted(row: &Row) -> Result<Acted> {
     Ok(Acted { count: column::<i64>(row, "o_count")? as u64, more: column(row, "o_more")? })
-}
-
-fn no_waiting_job() -> Error {
-    Error::new(ErrorKind::NotFound, "no waiting job has this id").in_field("job_id")
 }

@@ -9,6 +9,7 @@ use super::convert::{column, job_id, micros, micros_of};
 use super::error;
 use super::params::Param;
 use crate::contract::definition::Found;
+use crate::contract::refusals::{implied_queue, other_route};
 use crate::contract::request::{Declare, Push, PushStatus, Pushed};
 use crate::contract::{validate_job, validate_push};
 use crate::model::clock::Timestamp;
@@ -172,15 +173,11 @@ fn queues_of(jobs: &[Job]) -> Result<(String, Vec<i32>)> {
         let next = policies.len() as i32 + 1;
         let place = *places.entry(job.queue.as_str()).or_insert(next);
         if place == next {
-            policies.push(policy(&undeclared(job))?);
+            policies.push(policy(&implied_queue(job))?);
         }
         queue.push(place);
     }
     Ok((Value::Array(policies).to_string(), queue))
-}
-
-fn undeclared(job: &Job) -> Queue {
-    Queue::new(job.queue.clone(), Mode::of_undeclared(job.key.is_some()))
 }
 
 fn digest(job: &Job) -> Option<Vec<u8>> {
@@ -219,11 +216,11 @@ pub(super) fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {
         return error::of_driver(e);
     };
     if code == "SR003" {
-        return route_conflict(job, place);
+        return other_route(job.key.as_deref().unwrap_or_default(), place);
     }
     let queue = match code {
         "SR009" => {
-            let own = Queue::new(job.queue.clone(), Mode::of_undeclared(job.key.is_some()));
+            let own = implied_queue(job);
             own.lease_max(Duration::from_micros(mode as u64))
         }
         _ => Queue::new(job.queue.clone(), MODES.get(mode).copied().unwrap_or(Mode::Parallel)),
@@ -232,14 +229,6 @@ pub(super) fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {
         Err(refusal) => refusal,
         Ok(()) => error::of_driver(e),
     }
-}
-
-fn route_conflict(job: &Job, place: usize) -> Error {
-    let key = job.key.as_deref().unwrap_or_default();
-    let message = format!(
-        "what waits for key {key:?} is bound to another node or group, and a key goes to one place only"
-    );
-    Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{place}]"))
 }
 
 fn declare_error(e: tokio_postgres::Error, queues: &[Queue]) -> Error {

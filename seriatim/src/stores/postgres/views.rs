@@ -6,8 +6,8 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::convert::{JobKeys, column, count, job_id, kept, lane_id, micros, options, text, time};
-use super::error::no_queue;
 use super::push::MODES;
+use crate::contract::refusals::no_queue;
 use crate::contract::view::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
     QueueStats, QueueView,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::Redis;
-use super::link::{Args, BEAT, GLOBAL_BEAT, GLOBAL_FLAG, GLOBAL_UNFLAG};
+use super::args::Args;
+use super::link::{BEAT, GLOBAL_BEAT, GLOBAL_FLAG, GLOBAL_UNFLAG};
 use super::nodes::command_of;
 use super::reply::{Fields, Shard, corrupt};
 use crate::contract::request::{Beat, CancelNotice, Heartbeat, Pulse};

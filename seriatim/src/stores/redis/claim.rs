@@ -5,18 +5,19 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 
 use super::Redis;
-use super::link::{Args, CLAIM, TURN};
-use super::push::ATTEMPTS;
+use super::args::Args;
+use super::link::{CLAIM, TURN};
+use super::queues::ATTEMPTS;
 use super::queues::{Known, changing};
 use super::reply::{Fields, Shard};
+use crate::contract::refusals::{node_gone, undeclared};
 use crate::contract::request::{Claim, Claimed, Lease};
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::limits::{
     CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
 };
 use crate::model::turn::Turn;
-use crate::stores::state::undeclared;
 
 impl Redis {
     pub(super) async fn do_claim(&self, request: Claim) -> Result<Claimed> {
@@ -244,11 +245,6 @@ impl Tally {
         let now = self.claimed.turns.iter().map(|turn| turn.claimed_at).max();
         self.claimed.next_due.is_none_or(|due| now.is_some_and(|now| due > now))
     }
-}
-
-pub(super) fn node_gone(node: &NodeId) -> Error {
-    let message = format!("node {node} has not registered or was declared dead: take a new id");
-    Error::new(ErrorKind::NodeGone, message)
 }
 
 /// What the caller may take besides what is bound to nobody: node, NUL, group.

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::Redis;
+use super::args::Args;
 use super::layout::{Layout, Take};
-use super::link::{Args, MORGUE, MOVED, TAKE_IN};
-use super::push::ATTEMPTS;
+use super::link::{MORGUE, MOVED, TAKE_IN};
+use super::queues::ATTEMPTS;
 use super::queues::{Known, changing};
 use super::reply::{Fields, Shard, name_job};
 use crate::contract::request::{Acted, Selected, Selection};

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 
 use super::Redis;
-use super::link::{Args, GLOBAL_UNREGISTER, WIPE};
-use super::push::ATTEMPTS;
+use super::args::Args;
+use super::link::{GLOBAL_UNREGISTER, WIPE};
+use super::queues::ATTEMPTS;
 use super::queues::{Known, changing};
 use super::reply::{Shard, single};
 use crate::contract::deletion::is_claimed;

@@ -3,7 +3,7 @@
 use redis::Value;
 
 use super::address::Options;
-use super::link::translate;
+use super::fault::translate;
 use super::wire::Wire;
 use crate::model::error::{Error, ErrorKind, Result};
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::address;
-use super::link::translate;
+use super::fault::translate;
 use super::wire::Wire;
 use crate::model::error::Result;
 

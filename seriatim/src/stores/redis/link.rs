@@ -7,11 +7,11 @@ use std::time::Duration;
 use redis::{Client, Cmd, ErrorKind as Driver, RedisError, ServerErrorKind as Server, Value};
 
 use super::address::{self, Options};
+use super::args::Args;
 use super::durability;
+use super::fault::translate;
 use super::reply::Fields;
 use super::wire::Wire;
-use crate::contract::was_given_up;
-use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 
 /// How long replicas or the disk may take to confirm a batch.
@@ -100,70 +100,6 @@ global_scripts! {
     GLOBAL_UNFLAG = "lua/global_unflag.lua",
     GLOBAL_UNREGISTER = "lua/global_unregister.lua",
     GIVE_UP = "lua/give_up.lua",
-}
-
-/// What a script is called with.
-#[derive(Clone, Default)]
-pub(super) struct Args(pub Vec<Vec<u8>>);
-
-impl Args {
-    /// Begins with a time; empty is the server's own.
-    pub(super) fn at(now: Option<Timestamp>) -> Self {
-        let mut args = Self::default();
-        args.now(now);
-        args
-    }
-
-    pub(super) fn now(&mut self, now: Option<Timestamp>) -> &mut Self {
-        match now {
-            Some(now) => self.time(now),
-            None => self.text(""),
-        }
-    }
-
-    pub(super) fn bytes(&mut self, bytes: impl Into<Vec<u8>>) -> &mut Self {
-        self.0.push(bytes.into());
-        self
-    }
-
-    pub(super) fn text(&mut self, text: &str) -> &mut Self {
-        self.bytes(text)
-    }
-
-    /// Nothing is the empty text.
-    pub(super) fn name(&mut self, name: Option<&str>) -> &mut Self {
-        self.text(name.unwrap_or(""))
-    }
-
-    /// `-` for nothing, `+` in front of a text, which may be empty.
-    pub(super) fn optional(&mut self, text: Option<&str>) -> &mut Self {
-        match text {
-            Some(text) => self.bytes(format!("+{text}")),
-            None => self.text("-"),
-        }
-    }
-
-    pub(super) fn int(&mut self, number: impl Into<i128>) -> &mut Self {
-        self.bytes(number.into().to_string())
-    }
-
-    pub(super) fn flag(&mut self, flag: bool) -> &mut Self {
-        self.text(if flag { "1" } else { "0" })
-    }
-
-    /// A time in the range that every store keeps exactly.
-    pub(super) fn time(&mut self, time: Timestamp) -> &mut Self {
-        self.int(time.clamp(Timestamp::default(), Timestamp::MAX).as_micros())
-    }
-
-    pub(super) fn micros(&mut self, length: Duration) -> &mut Self {
-        self.int(micros(length))
-    }
-}
-
-/// A length in whole microseconds, at most what every store keeps exactly.
-pub(super) fn micros(length: Duration) -> i64 {
-    i64::try_from(length.as_micros()).unwrap_or(i64::MAX).min((1 << 53) - 1)
 }
 
 /// The way to the server; reconnects by itself.
@@ -339,40 +275,4 @@ impl Ears {
 
 fn is_no_script(error: &RedisError) -> bool {
     error.kind() == Driver::Server(Server::NoScript)
-}
-
-/// What a driver's error means for the caller. Neither the address nor the password is in it.
-pub(super) fn translate(error: RedisError) -> Error {
-    let text = error.to_string();
-    let says = |code: &str| error.code() == Some(code) || text.contains(&format!("{code} "));
-    if says("GIVENUP") {
-        return was_given_up();
-    }
-    let (kind, message) = if says("OOM") {
-        (ErrorKind::Full, "the server's memory limit is reached: nothing was written")
-    } else if says("MISCONF") {
-        (ErrorKind::Full, "the server cannot write to its disk and refuses writes")
-    } else if says("READONLY") || says("NOPERM") {
-        (
-            ErrorKind::ReadOnly,
-            "the server may not be written: it is a replica, or the user lacks permission",
-        )
-    } else if says("WRONGPASS") || says("NOAUTH") || error.kind() == Driver::AuthenticationFailed {
-        (ErrorKind::Invalid, "the server refuses the user name or the password")
-    } else {
-        match error.kind() {
-            Driver::InvalidClientConfig => (ErrorKind::Invalid, "the address is not a Redis URL"),
-            Driver::Parse | Driver::UnexpectedReturnType => {
-                (ErrorKind::Corrupt, "the server's answer cannot be understood")
-            }
-            Driver::Extension if !is_busy(&text) => (ErrorKind::Internal, "a script failed"),
-            Driver::Server(Server::ResponseError) => (ErrorKind::Internal, "a script failed"),
-            _ => (ErrorKind::Unavailable, "the Redis server cannot be reached or is busy"),
-        }
-    };
-    Error::new(kind, message).because(error)
-}
-
-fn is_busy(text: &str) -> bool {
-    ["BUSY", "NOREPLICAS", "MASTERDOWN", "LOADING"].iter().any(|code| text.contains(code))
 }

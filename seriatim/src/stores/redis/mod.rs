@@ -7,12 +7,14 @@
 //! register of queues, nodes, leaders) lies in another.
 
 mod address;
+mod args;
 mod beat;
 mod claim;
 mod compact;
 mod dead;
 mod deletion;
 mod durability;
+mod fault;
 mod fleet;
 mod layout;
 mod limit;
@@ -37,9 +39,10 @@ mod wire;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use args::Args;
 use async_trait::async_trait;
 pub use limit::bare_limit;
-use link::{Args, GLOBAL_MIGRATE, Link};
+use link::{GLOBAL_MIGRATE, Link};
 use queues::Memo;
 use reply::{Shard, single};
 pub use size::size;

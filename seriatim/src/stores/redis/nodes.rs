@@ -7,7 +7,8 @@ use futures_util::future::try_join_all;
 use redis::Value;
 
 use super::Redis;
-use super::link::{Args, GIVE_UP, GLOBAL_COMMAND, GLOBAL_GONE, GLOBAL_LEAD};
+use super::args::Args;
+use super::link::{GIVE_UP, GLOBAL_COMMAND, GLOBAL_GONE, GLOBAL_LEAD};
 use super::reply::{Fields, corrupt, single};
 use crate::contract::request::{Command, DeclareDead, GiveUp, Lead, NodeInfo, Secret};
 use crate::contract::view::NodeView;

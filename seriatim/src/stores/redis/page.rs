@@ -13,7 +13,8 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::Redis;
-use super::link::{Args, INDEX};
+use super::args::Args;
+use super::link::INDEX;
 use super::queues::Known;
 use super::reply::{Fields, Shard};
 use crate::contract::view::{

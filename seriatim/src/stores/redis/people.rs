@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Redis;
-use super::link::{ACT, AMEND, Args, CANCEL};
+use super::args::Args;
+use super::link::{ACT, AMEND, CANCEL};
 use super::page::Rows;
-use super::push::ATTEMPTS;
+use super::queues::ATTEMPTS;
 use super::reply::{Shard, corrupt, lane_number, name_job, single};
+use crate::contract::refusals::no_waiting_job;
 use crate::contract::request::{
     Act, Acted, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection,
 };
@@ -176,8 +178,4 @@ fn action_text(action: LaneAction) -> &'static str {
         LaneAction::Bury => "bury",
         LaneAction::Delete => "delete",
     }
-}
-
-fn no_waiting_job() -> Error {
-    Error::new(ErrorKind::NotFound, "no waiting job has this id").in_field("job_id")
 }

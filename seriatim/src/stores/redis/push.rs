@@ -9,22 +9,22 @@ use futures_util::future::{join_all, try_join_all};
 use redis::Value;
 
 use super::Redis;
+use super::args::{Args, micros};
 use super::layout::{Layout, OLDER_MAX, Step, Take};
-use super::link::{Args, PUSH, micros};
-use super::queues::Known;
+use super::link::PUSH;
+use super::queues::{ATTEMPTS, Known};
 use super::reply::{Fields, Shard, corrupt, score_hex, score_order};
 use crate::contract::deletion::is_closing;
+use crate::contract::refusals::{implied_queue, other_route};
 use crate::contract::request::{Push, PushStatus, Pushed};
 use crate::contract::{validate_job, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::job::{Job, JobOptions, RunAt};
-use crate::model::queue::{Mode, Queue};
+use crate::model::queue::Queue;
 
 /// In place of a status: the shard has nothing that the job belongs to.
 const NOT_TAKEN: i64 = 3;
-/// How often a push is checked again because a definition changed under it.
-pub(super) const ATTEMPTS: usize = 10;
 
 /// The part of a batch that goes to one shard.
 struct Part {
@@ -156,7 +156,7 @@ impl Redis {
             if !known.contains_key(&job.queue) && !missing.contains_key(&job.queue) {
                 match self.known(&job.queue).await? {
                     Some(queue) => drop(known.insert(job.queue.clone(), queue)),
-                    None => drop(missing.insert(job.queue.clone(), undeclared(job))),
+                    None => drop(missing.insert(job.queue.clone(), implied_queue(job))),
                 }
             }
             let there = known.get(&job.queue);
@@ -202,7 +202,7 @@ impl Redis {
             "ROUTE" => {
                 let place = usize::try_from(answer.int()?).map_err(|_| corrupt())?;
                 let i = *part.jobs.get(place).ok_or_else(corrupt)?;
-                Err(route_conflict(&request.jobs[i], i))
+                Err(other_route(request.jobs[i].key.as_deref().unwrap_or_default(), i))
             }
             _ => {
                 // Another shard may not have heard of the latest definition yet.
@@ -351,16 +351,4 @@ pub(super) fn options_text(options: &JobOptions) -> Result<String> {
     }
     serde_json::to_string(options)
         .map_err(|e| Error::new(ErrorKind::Internal, "options cannot be written").because(e))
-}
-
-fn undeclared(job: &Job) -> Queue {
-    Queue::new(job.queue.clone(), Mode::of_undeclared(job.key.is_some()))
-}
-
-fn route_conflict(job: &Job, i: usize) -> Error {
-    let message = format!(
-        "what waits for key {:?} is bound to another node or group, and a key goes to one place only",
-        job.key.as_deref().unwrap_or("")
-    );
-    Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{i}]"))
 }

@@ -10,18 +10,22 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use futures_util::future::try_join_all;
 
+use super::Redis;
+use super::args::{Args, micros};
 use super::layout::Layout;
-use super::link::{Args, DECLARE, GLOBAL_REGISTER, PAUSE};
-use super::push::ATTEMPTS;
+use super::link::{DECLARE, GLOBAL_REGISTER, PAUSE};
 use super::reply::{Shard, corrupt, single};
-use super::{Redis, link};
 use crate::contract::definition::Found;
 use crate::contract::deletion::is_closing;
+use crate::contract::refusals::no_queue;
 use crate::contract::request::Declare;
 use crate::contract::view::QueueView;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::{Merge, Mode, Queue};
+
+/// How often what follows a definition is tried again because it changed under it.
+pub(super) const ATTEMPTS: usize = 10;
 
 /// A queue as the store defines it.
 #[derive(Clone, Debug)]
@@ -402,7 +406,7 @@ fn settings(args: &mut Args, number: u32, queue: &Queue) -> Result<()> {
     });
     args.int(queue.take).micros(queue.retention()).micros(queue.idempotency_ttl);
     args.micros(queue.retain_dead)
-        .int(queue.retain_dead_max.min(link::micros(std::time::Duration::MAX) as u64));
+        .int(queue.retain_dead_max.min(micros(std::time::Duration::MAX) as u64));
     args.text(&text);
     Ok(())
 }
@@ -431,8 +435,4 @@ fn lost(name: &str, other: &str) -> Error {
         "the register of queues gives {name:?} the number of {other:?}: a part of the database was lost"
     );
     Error::new(ErrorKind::Corrupt, message)
-}
-
-pub(super) fn no_queue(name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use redis::Value;
 
+use super::args::Args;
 use super::compact::{self, Begin, Compact};
-use super::link::Args;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, Token};

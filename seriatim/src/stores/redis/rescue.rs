@@ -6,10 +6,11 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::Redis;
-use super::claim::node_gone;
-use super::link::{Args, GLOBAL_DYING, RELEASE, RESCUE};
+use super::args::Args;
+use super::link::{GLOBAL_DYING, RELEASE, RESCUE};
 use super::queues::Known;
 use super::reply::{Fields, Shard};
+use crate::contract::refusals::node_gone;
 use crate::contract::release::NOBODY;
 use crate::contract::request::{ClaimSelection, Release, Rescue};
 use crate::model::clock::Timestamp;

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 
 use super::Redis;
+use super::args::Args;
 use super::layout::{Layout, OLDER_MAX};
-use super::link::{Args, GLOBAL_RUN, LAYOUT};
-use super::push::ATTEMPTS;
-use super::queues::{Known, changing, no_queue};
+use super::link::{GLOBAL_RUN, LAYOUT};
+use super::queues::ATTEMPTS;
+use super::queues::{Known, changing};
 use super::reply::{Fields, Shard, single};
+use crate::contract::refusals::no_queue;
 use crate::contract::request::Resharded;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::Queue;

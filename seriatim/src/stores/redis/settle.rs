@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 
 use super::Redis;
-use super::link::{Args, SETTLE, micros};
+use super::args::{Args, micros};
+use super::link::SETTLE;
 use super::reply::{Fields, Shard, corrupt, lane_bytes};
 use crate::contract::request::{Settle, Settled};
 use crate::model::error::{Error, Result};

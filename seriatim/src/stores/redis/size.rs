@@ -1,7 +1,7 @@
 //! How much room the store takes.
 
 use super::address;
-use super::link::translate;
+use super::fault::translate;
 use super::wire::Wire;
 use crate::model::error::Result;
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::Redis;
-use super::link::{Args, GLOBAL_SWEEP, SWEEP};
+use super::args::Args;
+use super::link::{GLOBAL_SWEEP, SWEEP};
 use crate::contract::request::{Sweep, Swept};
 use crate::model::error::Result;
 use crate::model::limits::ACTION_ROWS_MAX;

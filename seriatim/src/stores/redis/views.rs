@@ -7,7 +7,8 @@ use futures_util::future::try_join_all;
 use redis::Value;
 
 use super::Redis;
-use super::link::{Args, LANES, STATS, VIEW};
+use super::args::Args;
+use super::link::{LANES, STATS, VIEW};
 use super::queues::Known;
 use super::reply::{Fields, Shard, corrupt, name_job, score_of};
 use crate::contract::request::{DueQuery, SourceDue};

@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::address::{Options, Place};
-use super::link::translate;
+use super::fault::translate;
 use crate::model::error::Result;
 
 /// How long to wait for an answer; a push of the largest batch takes a fraction of it.

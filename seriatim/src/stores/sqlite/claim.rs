@@ -11,16 +11,16 @@ use super::push::micros;
 use super::row::{Sql, TAKEN, score_rank};
 use super::tx::{QueueRow, Tx};
 use crate::contract::check_ticket;
+use crate::contract::refusals::{node_gone, undeclared};
 use crate::contract::request::{Claim, Claimed, Lease};
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX};
 use crate::model::payload::Payload;
 use crate::model::queue::Mode;
 use crate::model::turn::{Turn, TurnJob};
 use crate::stores::room::Room;
-use crate::stores::state::undeclared;
 
 /// Of a lane with more items than this, the turn is chosen before any payload is read.
 const ITEMS_READ_AT_ONCE: i64 = 256;
@@ -235,8 +235,7 @@ impl Tx<'_> {
         if let Some(given_up) = self.first(sql, [&*node.0], |row| row.get::<_, i64>(0))? {
             return check_ticket(ticket, given_up as u64);
         }
-        let message = format!("node {node} has not registered or was declared dead: take a new id");
-        Err(Error::new(ErrorKind::NodeGone, message))
+        Err(node_gone(node))
     }
 
     /// Positions the lanes again whose time has come.

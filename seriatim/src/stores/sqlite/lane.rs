@@ -8,6 +8,7 @@ use rusqlite::params;
 
 use super::row::{HEAD_COLUMNS, JOB_COLUMNS, Job, LATER, LaneRow, flag, lane_columns, state};
 use super::tx::{QueueRow, Tx};
+use crate::contract::refusals::no_queue;
 use crate::model::error::Result;
 use crate::model::queue::{Mode, Queue};
 
@@ -39,7 +40,7 @@ impl Tx<'_> {
     }
 
     fn work(&mut self, row: LaneRow) -> Result<Work> {
-        let queue = self.queue_number(row.head.queue)?.ok_or_else(|| super::tx::no_queue("?"))?;
+        let queue = self.queue_number(row.head.queue)?.ok_or_else(|| no_queue("?"))?;
         let mut work = Work { row, queue, slot_changed: false };
         if let (Mode::Accumulate, Some(slot)) = (work.definition().mode, &mut work.row.slot) {
             // What the row says of failures is the lane's.
@@ -62,7 +63,7 @@ impl Tx<'_> {
         let sql = format!("SELECT {HEAD_COLUMNS}, NULL FROM lane WHERE id = ?1");
         let head = self.first(&sql, [id], super::row::Head::read)?;
         let row = head.map(|head| LaneRow { head, slot: None });
-        let row = row.ok_or_else(|| super::tx::no_queue(&queue.name))?;
+        let row = row.ok_or_else(|| no_queue(&queue.name))?;
         Ok(Work { row, queue: queue.clone(), slot_changed: false })
     }
 

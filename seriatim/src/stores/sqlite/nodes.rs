@@ -2,7 +2,8 @@
 
 use rusqlite::params;
 
-use super::push::{json, micros};
+use super::push::micros;
+use super::row::json;
 use super::row::{Job, flag};
 use super::tx::Tx;
 use crate::contract::request::{

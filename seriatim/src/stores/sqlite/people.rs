@@ -5,13 +5,15 @@ use std::time::Duration;
 use rusqlite::{params, params_from_iter, types::Value};
 
 use super::lane::Work;
-use super::push::{json, micros};
+use super::push::micros;
+use super::row::json;
 use super::row::{JOB_COLUMNS, Job, flag};
 use super::tx::Tx;
+use crate::contract::refusals::no_waiting_job;
 use crate::contract::request::{
     Act, Acted, Amend, Cancelled, Change, LaneAction, LaneSelection, Selected, Selection, Swept,
 };
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
 use crate::model::queue::{Mode, Owner};
@@ -298,11 +300,11 @@ impl Tx<'_> {
     }
 
     pub(super) fn amend(&mut self, request: &Amend) -> Result<()> {
-        let unknown =
-            || Error::new(ErrorKind::NotFound, "no waiting job has this id").in_field("job_id");
-        let Some((seq, Place::Lane(lane))) = self.find(request.job)? else { return Err(unknown()) };
-        let mut work = self.lane(lane)?.ok_or_else(unknown)?;
-        let mut job = self.take_open(&mut work, seq)?.ok_or_else(unknown)?;
+        let Some((seq, Place::Lane(lane))) = self.find(request.job)? else {
+            return Err(no_waiting_job());
+        };
+        let mut work = self.lane(lane)?.ok_or_else(no_waiting_job)?;
+        let mut job = self.take_open(&mut work, seq)?.ok_or_else(no_waiting_job)?;
         match &request.change {
             Change::Delete => {
                 self.forget(work.queue.number, &job)?;

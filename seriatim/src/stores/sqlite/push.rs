@@ -5,10 +5,11 @@ use std::sync::Arc;
 use rusqlite::params;
 
 use super::lane::Work;
-use super::row::{Job, flag, state};
+use super::row::{Job, flag, json, state};
 use super::tx::{QueueRow, Tx};
 use crate::contract::definition::Found;
 use crate::contract::deletion::is_closing;
+use crate::contract::refusals::other_route;
 use crate::contract::request::{PushStatus, Pushed};
 use crate::contract::validate_job;
 use crate::model::clock::Timestamp;
@@ -218,7 +219,7 @@ impl Tx<'_> {
             return Err(Error::new(ErrorKind::Internal, "a lane is there and is not"));
         };
         if queue.queue.mode.route_belongs_to_lane() && work.row.head.route != job.route {
-            return Err(route_conflict(key.unwrap_or_default(), i));
+            return Err(other_route(key.unwrap_or_default(), i));
         }
         let (run_at, prio) = (job.run_at, job.prio);
         let before = work.row.head.clone();
@@ -386,22 +387,10 @@ fn arrive(work: &mut Work, run_at: i64, merged: bool) {
     }
 }
 
-fn route_conflict(key: &str, i: usize) -> Error {
-    let message = format!(
-        "what waits for key {key:?} is bound to another node or group, and a key goes to one place only"
-    );
-    Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{i}]"))
-}
-
 pub(super) fn job_id(created: i64, queue: u32, seq: i64) -> JobId {
     JobId::new(Timestamp::from_micros(created), queue, 0, seq as u64)
 }
 
 pub(super) fn micros(length: std::time::Duration) -> i64 {
     i64::try_from(length.as_micros()).unwrap_or(i64::MAX)
-}
-
-pub(super) fn json<T: serde::Serialize>(value: &T) -> Result<String> {
-    serde_json::to_string(value)
-        .map_err(|e| Error::new(ErrorKind::Internal, "cannot be written as JSON").because(e))
 }

@@ -8,6 +8,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, para
 
 use super::fault::translate;
 use super::row::Sql;
+use crate::contract::refusals::no_queue;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::Queue;
@@ -256,7 +257,7 @@ impl<'c> Tx<'c> {
     pub(super) fn store_queue(&mut self, row: QueueRow) -> Result<()> {
         let sql = "INSERT INTO queue (number, name, definition, declared, paused) VALUES (?1, ?2, ?3, ?4, ?5)
                    ON CONFLICT (number) DO UPDATE SET definition = ?3, declared = ?4, paused = ?5";
-        let definition = super::push::json(&*row.queue)?;
+        let definition = super::row::json(&*row.queue)?;
         let paused = if row.closing { CLOSING } else { i64::from(row.paused) };
         let values = params![row.number, &*row.name, definition, row.declared, paused];
         self.execute(sql, values)?;
@@ -311,10 +312,6 @@ fn all<T>(
     let mut statement = c.prepare_cached(sql).map_err(translate)?;
     let rows = statement.query_map(values, read).map_err(translate)?;
     rows.collect::<Sql<Vec<T>>>().map_err(translate)
-}
-
-pub(super) fn no_queue(name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
 }
 
 /// Reads number, name, definition, declared, paused.

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use super::lane::{Entry, Lane};
 use super::{Ended, Place, State};
+use crate::contract::refusals::no_waiting_job;
 use crate::contract::request::{
     Act, Acted, Amend, Cancelled, Change, LaneAction, LaneSelection, Selected, Selection, Swept,
 };
 use crate::contract::view::JobState;
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
 use crate::model::queue::{Mode, Owner};
@@ -174,23 +175,22 @@ impl State {
     }
 
     pub(in crate::stores) fn amend(&mut self, now: Timestamp, request: &Amend) -> Result<()> {
-        let unknown =
-            || Error::new(ErrorKind::NotFound, "no waiting job has this id").in_field("job_id");
         let id = self.resolve(request.job);
         let Some(Place::Lane(number)) = self.jobs.get(&id).copied() else {
-            return Err(unknown());
+            return Err(no_waiting_job());
         };
         let route = match &request.change {
             Change::Node(node) => {
-                let lane = self.lanes.get(&number).ok_or_else(unknown)?;
-                let old = lane.open_jobs().find(|job| job.id == id).ok_or_else(unknown)?.route;
+                let lane = self.lanes.get(&number).ok_or_else(no_waiting_job)?;
+                let old =
+                    lane.open_jobs().find(|job| job.id == id).ok_or_else(no_waiting_job)?.route;
                 let group = self.route_text(old).1.map(str::to_owned);
                 Some(self.route(node.as_deref(), group.as_deref()))
             }
             _ => None,
         };
-        let lane = self.lanes.get_mut(&number).ok_or_else(unknown)?;
-        let mut job = lane.take_seq(id.seq()).ok_or_else(unknown)?;
+        let lane = self.lanes.get_mut(&number).ok_or_else(no_waiting_job)?;
+        let mut job = lane.take_seq(id.seq()).ok_or_else(no_waiting_job)?;
         match &request.change {
             Change::Delete => {
                 self.forget(&job);

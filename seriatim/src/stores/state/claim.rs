@@ -6,12 +6,13 @@ use std::time::Duration;
 use super::State;
 use super::lane::Hold;
 use crate::contract::check_ticket;
+use crate::contract::refusals::node_gone;
 use crate::contract::release::{NO_LEASE, NOBODY};
 use crate::contract::request::{
     Claim, ClaimSelection, Claimed, GiveUp, Lease, Release, Rescue, SourceDue,
 };
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::limits::{CLAIM_LANES_MAX, PROMOTE_LANES_MAX};
 use crate::model::turn::Turn;
@@ -50,9 +51,7 @@ impl State {
     /// anything that was given up.
     pub(in crate::stores) fn check_node(&self, node: &NodeId, ticket: u64) -> Result<()> {
         let Some(row) = self.nodes.get(node).filter(|row| row.dead_at.is_none()) else {
-            let message =
-                format!("node {node} has not registered or was declared dead: take a new id");
-            return Err(Error::new(ErrorKind::NodeGone, message));
+            return Err(node_gone(node));
         };
         check_ticket(ticket, row.given_up)
     }

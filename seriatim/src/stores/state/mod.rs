@@ -14,10 +14,11 @@ pub(super) mod views;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crate::contract::refusals::{no_queue, undeclared};
 use crate::contract::request::{Claim, Command, NodeInfo, Secret};
 use crate::contract::view::JobState;
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::Result;
 use crate::model::id::{JobId, NodeId, Token};
 use crate::model::queue::Queue;
 #[cfg(feature = "conformance")]
@@ -266,14 +267,4 @@ impl State {
             _ => id,
         }
     }
-}
-
-/// A queue that a push made, where only a declared one counts.
-pub(in crate::stores) fn undeclared(name: &str) -> Error {
-    let message = format!("queue {name:?} is not declared: a push made it");
-    Error::new(ErrorKind::NotFound, message).in_field("queue")
-}
-
-pub(in crate::stores) fn no_queue(name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
 }

@@ -7,10 +7,11 @@ use super::lane::{Entry, Lane};
 use super::{Place, QueueRow, State};
 use crate::contract::definition::Found;
 use crate::contract::deletion::is_closing;
+use crate::contract::refusals::{implied_queue, other_route};
 use crate::contract::request::{PushStatus, Pushed};
 use crate::contract::validate_job;
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, Result};
 use crate::model::id::{JobId, LaneId};
 use crate::model::job::Job;
 use crate::model::limits::QUEUES_MAX;
@@ -126,7 +127,7 @@ impl State {
         self.check_batch(jobs)?;
         for job in jobs {
             if self.queue(&job.queue).is_err() {
-                self.create_queue(undeclared(job), false)?;
+                self.create_queue(implied_queue(job), false)?;
             }
             self.route(job.options.node.as_deref(), job.options.consumer_group.as_deref());
         }
@@ -143,7 +144,7 @@ impl State {
                     return Err(is_closing(&job.queue).in_field(format!("jobs[{i}]")));
                 }
                 Ok(row) => &row.queue,
-                Err(_) => created.entry(&job.queue).or_insert_with(|| undeclared(job)),
+                Err(_) => created.entry(&job.queue).or_insert_with(|| implied_queue(job)),
             };
             validate_job(queue, job, i)?;
             let Some(key) = job.key.as_deref().filter(|_| queue.mode.route_belongs_to_lane())
@@ -154,7 +155,7 @@ impl State {
             let known = self.lane_route(&job.queue, key);
             let route = *routes.entry((&job.queue, key)).or_insert(known.unwrap_or(wanted));
             if route != wanted && !self.is_repeat(job) {
-                return Err(route_conflict(key, i));
+                return Err(other_route(key, i));
             }
         }
         if self.queues.len() + created.len() > QUEUES_MAX as usize {
@@ -182,7 +183,7 @@ impl State {
     fn push_one(&mut self, now: Timestamp, job: Job) -> Result<Pushed> {
         let number = match self.queue(&job.queue) {
             Ok(row) => row.number,
-            Err(_) => self.create_queue(undeclared(&job), false)?,
+            Err(_) => self.create_queue(implied_queue(&job), false)?,
         };
         let queue = self.queues[&number].queue.clone();
         let repeat =
@@ -334,10 +335,6 @@ fn arrive(lane: &mut Lane, rule: DueRule, run_at: Timestamp, merged: bool) {
     }
 }
 
-fn undeclared(job: &Job) -> Queue {
-    Queue::new(job.queue.clone(), Mode::of_undeclared(job.key.is_some()))
-}
-
 fn entry_of(id: JobId, now: Timestamp, queue: &Queue, route: u32, job: Job) -> Entry {
     let default_score = if queue.mode == Mode::Fifo { 0.0 } else { now.as_secs_f64() };
     let has_options = job.options != crate::model::job::JobOptions::default();
@@ -360,11 +357,4 @@ fn entry_of(id: JobId, now: Timestamp, queue: &Queue, route: u32, job: Job) -> E
         payload: job.payload,
         options: has_options.then(|| Box::new(job.options)),
     }
-}
-
-fn route_conflict(key: &str, i: usize) -> Error {
-    let message = format!(
-        "what waits for key {key:?} is bound to another node or group, and a key goes to one place only"
-    );
-    Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{i}]"))
 }

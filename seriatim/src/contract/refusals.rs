@@ -1,0 +1,41 @@
+//! What several stores refuse, in the same words.
+
+use crate::model::error::{Error, ErrorKind};
+use crate::model::id::NodeId;
+use crate::model::job::Job;
+use crate::model::queue::{Mode, Queue};
+
+/// A queue that does not exist.
+pub(crate) fn no_queue(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
+}
+
+/// A queue that a push made, where only a declared one counts.
+pub(crate) fn undeclared(name: &str) -> Error {
+    let message = format!("queue {name:?} is not declared: a push made it");
+    Error::new(ErrorKind::NotFound, message).in_field("queue")
+}
+
+/// A node that never beat or was declared dead.
+pub(crate) fn node_gone(node: &NodeId) -> Error {
+    let message = format!("node {node} has not registered or was declared dead: take a new id");
+    Error::new(ErrorKind::NodeGone, message)
+}
+
+/// A job that cannot be changed: it does not wait.
+pub(crate) fn no_waiting_job() -> Error {
+    Error::new(ErrorKind::NotFound, "no waiting job has this id").in_field("job_id")
+}
+
+/// A job of a push that is bound to another place than those which wait for its key.
+pub(crate) fn other_route(key: &str, place: usize) -> Error {
+    let message = format!(
+        "what waits for key {key:?} is bound to another node or group, and a key goes to one place only"
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{place}]"))
+}
+
+/// The queue that a push makes of a name that is not declared.
+pub(crate) fn implied_queue(job: &Job) -> Queue {
+    Queue::new(job.queue.clone(), Mode::of_undeclared(job.key.is_some()))
+}

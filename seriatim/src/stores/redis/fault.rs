@@ -1,0 +1,42 @@
+//! What goes wrong on the way to the server.
+
+use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
+
+use crate::contract::was_given_up;
+use crate::model::error::{Error, ErrorKind};
+
+/// What a driver's error means for the caller. Neither the address nor the password is in it.
+pub(super) fn translate(error: RedisError) -> Error {
+    let text = error.to_string();
+    let says = |code: &str| error.code() == Some(code) || text.contains(&format!("{code} "));
+    if says("GIVENUP") {
+        return was_given_up();
+    }
+    let (kind, message) = if says("OOM") {
+        (ErrorKind::Full, "the server's memory limit is reached: nothing was written")
+    } else if says("MISCONF") {
+        (ErrorKind::Full, "the server cannot write to its disk and refuses writes")
+    } else if says("READONLY") || says("NOPERM") {
+        (
+            ErrorKind::ReadOnly,
+            "the server may not be written: it is a replica, or the user lacks permission",
+        )
+    } else if says("WRONGPASS") || says("NOAUTH") || error.kind() == Driver::AuthenticationFailed {
+        (ErrorKind::Invalid, "the server refuses the user name or the password")
+    } else {
+        match error.kind() {
+            Driver::InvalidClientConfig => (ErrorKind::Invalid, "the address is not a Redis URL"),
+            Driver::Parse | Driver::UnexpectedReturnType => {
+                (ErrorKind::Corrupt, "the server's answer cannot be understood")
+            }
+            Driver::Extension if !is_busy(&text) => (ErrorKind::Internal, "a script failed"),
+            Driver::Server(Server::ResponseError) => (ErrorKind::Internal, "a script failed"),
+            _ => (ErrorKind::Unavailable, "the Redis server cannot be reached or is busy"),
+        }
+    };
+    Error::new(kind, message).because(error)
+}
+
+fn is_busy(text: &str) -> bool {
+    ["BUSY", "NOREPLICAS", "MASTERDOWN", "LOADING"].iter().any(|code| text.contains(code))
+}
