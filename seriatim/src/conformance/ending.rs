@@ -1,7 +1,7 @@
 //! How turns end.
 
 use super::bench::*;
-use super::{Case, listed};
+use super::case::{Case, listed};
 use crate::contract::{JobState, Settled};
 use crate::{Backoff, Exhaustion, Job, Mode, Outcome, Queue, Settlement, Token, Turn, Verdict};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::bench::*;
-use super::{Case, listed};
+use super::case::{Case, listed};
 use crate::contract::{
     Beat, Claim, Command, GiveUp, Lease, NodeInfo, NodeState, Rescue, Secret, Settled, Sweep,
 };

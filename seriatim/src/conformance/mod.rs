@@ -14,6 +14,7 @@
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, missing_docs)]
 
 mod bench;
+mod case;
 mod claiming;
 mod ending;
 mod figures;
@@ -24,42 +25,8 @@ mod random;
 mod taking_back;
 mod views;
 
-use std::future::Future;
-use std::pin::Pin;
-
 pub use bench::Bench;
-
-use crate::SharedStore;
-
-/// Makes an empty store.
-pub type Factory<'a> = &'a (dyn Fn() -> Pin<Box<dyn Future<Output = SharedStore>>> + Sync);
-
-type Body = fn(Bench) -> Pin<Box<dyn Future<Output = ()>>>;
-
-/// One case of the suite.
-#[derive(Clone, Copy)]
-pub struct Case {
-    /// What it shows, as a sentence.
-    pub name: &'static str,
-    body: Body,
-}
-
-impl Case {
-    /// Runs it on a new store; panics when the store is wrong.
-    pub fn run(&self, fresh: Factory<'_>) {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .expect("a runtime can be started");
-        runtime.block_on(async {
-            let store = fresh().await;
-            let bench = Bench::new(store.clone()).await;
-            (self.body)(bench).await;
-            store.close().await.expect("the store closes");
-        });
-    }
-}
+pub use case::{Case, Factory};
 
 /// All cases.
 pub fn cases() -> Vec<Case> {
@@ -76,14 +43,3 @@ pub fn cases() -> Vec<Case> {
     ]
     .concat()
 }
-
-/// Names each listed function's case after the function.
-macro_rules! listed {
-    ($($case:ident),* $(,)?) => {
-        vec![$($crate::conformance::Case {
-            name: stringify!($case),
-            body: |bench| Box::pin($case(bench)),
-        }),*]
-    };
-}
-use listed;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::bench::*;
-use super::{Case, listed};
+use super::case::{Case, listed};
 use crate::contract::*;
 use crate::{ErrorKind, Job, Mode, Outcome, Queue, Timestamp};
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::bench::*;
-use super::{Case, listed};
+use super::case::{Case, listed};
 use crate::contract::PushStatus::{Duplicate, Merged, Queued};
 use crate::contract::{Claim, Declaration, QueueStats};
 use crate::{DueRule, ErrorKind, Job, Merge, Mode, Payload, Queue};

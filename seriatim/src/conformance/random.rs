@@ -12,7 +12,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::bench::{Bench, LEASE, failure, loose};
-use super::{Case, listed};
+use super::case::{Case, listed};
 use crate::contract::*;
 use crate::{
     DueRule, Exhaustion, Job, JobId, Memory, Merge, Outcome, Queue, Timestamp, Turn, Verdict,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::bench::*;
-use super::{Case, listed};
+use super::case::{Case, listed};
 use crate::contract::{
     Beat, Claim, ClaimSelection, JobState, Lease, PushStatus, Release, Settled, delete_queue,
     release_claims,

@@ -1,7 +1,7 @@
 //! What people see: listings, numbers, nodes.
 
 use super::bench::*;
-use super::{Case, listed};
+use super::case::{Case, listed};
 use crate::contract::*;
 use crate::model::limits::PAGE_BYTES_MAX;
 use crate::{Job, Mode, Outcome, Queue};
