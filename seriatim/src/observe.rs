@@ -1,4 +1,4 @@
-//! What somebody who watches an engine is told: enough to record a history and judge it.
+//! Watching an engine: enough to record a history and judge it.
 
 use crate::contract::{Pushed, Settled};
 use crate::model::clock::Timestamp;

@@ -3,7 +3,7 @@
 pub(crate) use seriatim::text::one_line;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Most of a message that is told to people, in bytes: it may quote what others wrote.
+/// Longest message for people, in bytes: it may quote input.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;
 /// What stands where a text was cut.
 const CUT: &str = "…";

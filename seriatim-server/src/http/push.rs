@@ -168,9 +168,9 @@ async fn at_once(
     }
     // The text is copied by now; what was made of it takes its place.
     held.bytes.clear();
-    let made: usize = jobs.iter().map(|job| job.payload.as_bytes().len() + JOB_BYTES).sum();
-    if made > held.room() {
-        held.hold(app.budgets.hold(caller, made - held.room())?);
+    let bytes: usize = jobs.iter().map(|job| job.payload.as_bytes().len() + JOB_BYTES).sum();
+    if bytes > held.room() {
+        held.hold(app.budgets.hold(caller, bytes - held.room())?);
     }
     if jobs.is_empty() {
         return Ok((json!({ "jobs": [] }), false));

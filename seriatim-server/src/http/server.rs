@@ -16,7 +16,7 @@ use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, Rlimit};
 use seriatim::store::Wakeups;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
@@ -88,10 +88,10 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Listens as flags and configuration say.
-    pub(crate) async fn start(entrance: Entrance) -> Result<Self, SetupError> {
+    pub(crate) fn start(entrance: Entrance) -> Result<Self, SetupError> {
         let Entrance { address, addresses, guard, base_path } = entrance;
         allow_files();
-        let listener = TcpListener::bind(addresses.as_slice()).await.map_err(|error| {
+        let listener = listen(&addresses).map_err(|error| {
             SetupError::failed(format!(
                 "cannot listen on {address}: {error}; choose another address with --listen, or none with --no-http"
             ))
@@ -132,6 +132,27 @@ impl Listening {
         let task = tokio::spawn(accept(self.listener, build(&app), closing, CONNECTIONS_MAX));
         Server { app, close, task, wakeups }
     }
+}
+
+/// Listens on the first of these addresses that is free.
+fn listen(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
+    let on = |address: &SocketAddr| {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // After a restart the port is free at once, although connections of before still end.
+        socket.set_reuseaddr(true)?;
+        socket.bind(*address)?;
+        // If more come at once than the kernel keeps for us, it drops them, and clients wait a second before they try
+        // again.
+        socket.listen(CONNECTIONS_MAX as u32)
+    };
+    let mut found = Err(io::ErrorKind::AddrNotAvailable.into());
+    for address in addresses {
+        found = on(address);
+        if found.is_ok() {
+            break;
+        }
+    }
+    found
 }
 
 /// The addresses of `HOST:PORT`; of several the first that is free is listened on.
@@ -372,6 +393,23 @@ mod tests {
         let mut answer = String::new();
         client.read_to_string(&mut answer).await.unwrap();
         (answer, started.elapsed())
+    }
+
+    #[tokio::test]
+    async fn a_burst_of_connections_is_kept_until_it_is_accepted() {
+        let kernel = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
+        let kept = kernel.map_or(1, |most| most.trim().parse().unwrap()).min(CONNECTIONS_MAX);
+        allow_files();
+        let listener = listen(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let address = listener.local_addr().unwrap();
+        // Nothing accepts them. One that is dropped is tried again after a second.
+        let (mut burst, mut slowest) = (Vec::new(), Duration::ZERO);
+        for _ in 0..kept / 2 {
+            let began = std::time::Instant::now();
+            burst.push(std::net::TcpStream::connect(address).unwrap());
+            slowest = slowest.max(began.elapsed());
+        }
+        assert!(slowest < Duration::from_secs(1), "{slowest:?} of {} connections", burst.len());
     }
 
     #[tokio::test(start_paused = true)]

@@ -128,7 +128,7 @@ impl Bench {
 
     pub fn planned(&self, turn: &Turn, verdict: impl Into<Verdict>) -> Settlement {
         let queue = self.queues.iter().find(|queue| queue.name == *turn.queue);
-        let implied = Queue::new(&*turn.queue, Mode::of_undeclared(turn.key.is_some()));
+        let implied = Queue::implied(&turn.queue, turn.key.is_some());
         plan(turn, queue.unwrap_or(&implied), &verdict.into(), &|_| WAIT)
     }
 

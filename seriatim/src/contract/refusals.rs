@@ -2,8 +2,6 @@
 
 use crate::model::error::{Error, ErrorKind};
 use crate::model::id::NodeId;
-use crate::model::job::Job;
-use crate::model::queue::{Mode, Queue};
 
 /// A queue that does not exist.
 pub(crate) fn no_queue(name: &str) -> Error {
@@ -33,9 +31,4 @@ pub(crate) fn other_route(key: &str, place: usize) -> Error {
         "what waits for key {key:?} is bound to another node or group, and a key goes to one place only"
     );
     Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{place}]"))
-}
-
-/// The queue that a push makes of a name that is not declared.
-pub(crate) fn implied_queue(job: &Job) -> Queue {
-    Queue::new(job.queue.clone(), Mode::of_undeclared(job.key.is_some()))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Store;
 use super::request::{ClaimSelection, Lease, Release, Settle};
 use crate::model::error::Result;
-use crate::model::queue::{Mode, Queue};
+use crate::model::queue::Queue;
 use crate::model::settle::{Settlement, crash};
 use crate::model::turn::Turn;
 
@@ -38,7 +38,7 @@ pub async fn release_claims(store: &dyn Store, claims: ClaimSelection) -> Result
         let queues = store.queues().await?;
         let settlement = |turn: &Turn| -> Settlement {
             let known = queues.iter().find(|view| view.queue.name == *turn.queue);
-            let implied = || Queue::new(&*turn.queue, Mode::of_undeclared(turn.key.is_some()));
+            let implied = || Queue::implied(&turn.queue, turn.key.is_some());
             crash(turn, &known.map_or_else(implied, |view| view.queue.clone()), WHY)
         };
         let full = turns.len() >= lanes_max;

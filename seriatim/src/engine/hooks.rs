@@ -40,9 +40,9 @@ pub(in crate::engine) struct Hooks {
     /// before their lease ends, nor is this one.
     pub(in crate::engine) origin: Option<Origin>,
     pub(in crate::engine) before_takeover: Option<Arc<BeforeTakeover>>,
-    /// Shared with whoever settles besides the engine.
+    /// Shared with other code that settles, such as an HTTP API.
     pub(in crate::engine) turn_log: Arc<TurnLog>,
-    /// Whether somebody wants to be told of exhausted jobs.
+    /// Whether a hook for exhausted jobs is set.
     pub(in crate::engine) tells_exhausted: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What users' code is, gets and answers: workers, the context of a call, batches, steps, outcomes.
+//! The side of users' code: workers, the context of a call, batches, steps, outcomes, failures.
 
 pub(crate) mod batch;
 pub(crate) mod call;

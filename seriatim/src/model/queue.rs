@@ -48,11 +48,6 @@ impl Mode {
         self != Self::Parallel
     }
 
-    /// What a queue becomes that a push creates.
-    pub fn of_undeclared(keyed: bool) -> Self {
-        if keyed { Self::Exclusive } else { Self::Parallel }
-    }
-
     /// Policy 1: what a turn takes.
     pub fn takes(self) -> Takes {
         match self {
@@ -234,6 +229,11 @@ impl Queue {
             weight: 1,
             shards: 1,
         }
+    }
+
+    /// The queue that a push creates if none of that name is declared, for a job with a key or without.
+    pub(crate) fn implied(name: &str, is_keyed: bool) -> Self {
+        Self::new(name, if is_keyed { Mode::Exclusive } else { Mode::Parallel })
     }
 
     /// A queue of independent jobs.

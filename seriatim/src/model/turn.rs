@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::model::clock::Timestamp;
 use crate::model::id::{JobId, LaneId, Token};
 use crate::model::job::JobOptions;
+use crate::model::limits::CLAIM_JOB_BYTES;
 use crate::model::payload::Payload;
 
 /// What a claim hands over for one lane. The holder owns exactly these jobs until it settles, and
@@ -53,6 +54,11 @@ pub struct TurnJob {
 }
 
 impl Turn {
+    /// What it counts of the bytes of a claim: its payloads, and [`CLAIM_JOB_BYTES`] for each job.
+    pub fn bytes(&self) -> usize {
+        self.jobs.iter().map(|job| job.payload.as_bytes().len() + CLAIM_JOB_BYTES).sum()
+    }
+
     /// The job whose failure it is when the turn fails: the first in order.
     pub fn head(&self) -> Option<&TurnJob> {
         self.jobs.first()

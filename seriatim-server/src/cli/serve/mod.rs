@@ -119,7 +119,7 @@ impl Serve {
             false => {
                 let asked = self.listen.as_deref();
                 let entrance = Entrance::read(&config.http, asked, self.insecure).await?;
-                Some(Listening::start(entrance).await?)
+                Some(Listening::start(entrance)?)
             }
         };
         let waiting = listening.as_ref().map(Listening::wait).transpose()?;

@@ -22,7 +22,7 @@ use super::super::pool::Held;
 use super::super::problem::Problem;
 use super::super::seen::{check_lease, lease_refused};
 use super::super::state::Shared;
-use super::taken::{Taken, bytes_of, expired};
+use super::taken::{Taken, expired};
 use super::workers::{Remote, lease};
 
 /// Without a wake-up a claim that waits looks again after this.
@@ -211,7 +211,7 @@ impl Order {
                 return Ok(None);
             };
             let came = claimed.turns.len();
-            share.keep(twice(bytes_of(&claimed.turns)) as usize);
+            share.keep(twice(claimed.turns.iter().map(Turn::bytes).sum()) as usize);
             taken.add(claimed.turns, share);
             step_bytes = match claimed.cut {
                 // The next turn has more than a step may take: it comes alone.

@@ -11,7 +11,6 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use seriatim::limits::CLAIM_JOB_BYTES;
 use seriatim::store::{Secret, Settle};
 use seriatim::{
     Error, ErrorKind, Outcome, Payload, Queue, Settlement, Store, Turn, TurnJob, Verdict, plan,
@@ -55,7 +54,7 @@ impl Taken {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        bytes_of(&self.turns)
+        self.turns.iter().map(Turn::bytes).sum()
     }
 
     /// The answer, which releases the lanes unless it is sent to its end. To a client that has closed its
@@ -130,12 +129,6 @@ impl Drop for Taken {
             });
         }
     }
-}
-
-/// What turns count of the bytes of a claim.
-pub(super) fn bytes_of(turns: &[Turn]) -> usize {
-    let jobs = turns.iter().flat_map(|turn| &turn.jobs);
-    jobs.map(|job| job.payload.as_bytes().len() + CLAIM_JOB_BYTES).sum()
 }
 
 /// Leaves of a turn what it takes to settle it.

@@ -1,4 +1,4 @@
-//! Calls of handlers: how one is made, what it is told, and what it may reach.
+//! Calls of handlers: the slots they run in, their time-outs and cancellation.
 
 pub(in crate::engine) mod flags;
 pub(in crate::engine) mod perform;

@@ -139,9 +139,9 @@ impl Dispatch {
         first: bool,
     ) -> Want {
         let mut state = lock(&self.state);
-        let lot = &mut state.buffers[source];
-        lot.batch = queue.map_or(1, |queue| queue.batch_size as usize).max(1);
-        lot.weight = queue.map_or(1, |queue| queue.weight).max(1);
+        let buffer = &mut state.buffers[source];
+        buffer.batch = queue.map_or(1, |queue| queue.batch_size as usize).max(1);
+        buffer.weight = queue.map_or(1, |queue| queue.weight).max(1);
         state.want(source, most, first)
     }
 
@@ -203,7 +203,7 @@ impl Dispatch {
 
     /// Whether anything waits for a slot.
     pub(in crate::engine) fn is_waiting(&self) -> bool {
-        lock(&self.state).buffers.iter().any(|lot| lot.calls() > 0)
+        lock(&self.state).buffers.iter().any(|buffer| buffer.calls() > 0)
     }
 
     /// Calls under way, and how many turns of each source wait for a slot.
@@ -220,8 +220,8 @@ impl State {
             return None;
         }
         let buffers = self.buffers.iter().enumerate();
-        let waiting = buffers.filter_map(|(source, lot)| {
-            let (claimed, served, weight) = (lot.next_place()?, lot.served, lot.weight);
+        let waiting = buffers.filter_map(|(source, buffer)| {
+            let (claimed, served, weight) = (buffer.next_place()?, buffer.served, buffer.weight);
             Some(Waiting { source, claimed, served, weight })
         });
         let source = self.scheduler.next(waiting)?;
@@ -234,32 +234,33 @@ impl State {
     fn want(&mut self, source: usize, most: usize, first: bool) -> Want {
         let waiting: usize = self.buffers.iter().map(QueueBuffer::calls).sum();
         let slots = (self.concurrency - self.busy).saturating_sub(waiting);
-        let lot = &self.buffers[source];
-        let own = (lot.limit.saturating_sub(lot.busy)).saturating_sub(lot.calls());
+        let buffer = &self.buffers[source];
+        let own = (buffer.limit.saturating_sub(buffer.busy)).saturating_sub(buffer.calls());
         // What others have claimed ahead must not keep out whose turn it is: it gets in line.
-        let in_line = usize::from(first && lot.calls() == 0 && waiting > 0);
+        let in_line = usize::from(first && buffer.calls() == 0 && waiting > 0);
         let free = slots.max(in_line).min(own);
         if free == 0 && self.reserved.is_none() {
             self.reserve(source);
         }
-        let lot = &self.buffers[source];
-        let kept =
-            self.reserved == Some(source) && self.busy < self.concurrency && lot.busy < lot.limit;
+        let buffer = &self.buffers[source];
+        let kept = self.reserved == Some(source)
+            && self.busy < self.concurrency
+            && buffer.busy < buffer.limit;
         let crashed = if kept { free.max(1) } else { free };
-        if !lot.is_low() && !kept {
+        if !buffer.is_low() && !kept {
             return Want::default();
         }
-        let cap = PREFETCH_LANES_MAX.max(lot.batch);
-        let lanes = (free * lot.batch + lot.prefetch).saturating_sub(lot.len()).min(cap);
+        let cap = PREFETCH_LANES_MAX.max(buffer.batch);
+        let lanes = (free * buffer.batch + buffer.prefetch).saturating_sub(buffer.len()).min(cap);
         let lanes = lanes.max(usize::from(kept)).min(most);
         Want { lanes, crashed: crashed.min(lanes) }
     }
 
     fn reserve(&mut self, source: usize) {
-        let lot = &self.buffers[source];
+        let buffer = &self.buffers[source];
         // Its own limit must not be what keeps it waiting, or the slot would idle for others.
-        let may_run = lot.busy < lot.limit || lot.limit >= self.concurrency;
-        if lot.busy > 0 && may_run && lot.crashed_chance.elapsed() > CRASHED_CHANCE_EVERY {
+        let may_run = buffer.busy < buffer.limit || buffer.limit >= self.concurrency;
+        if buffer.busy > 0 && may_run && buffer.crashed_chance.elapsed() > CRASHED_CHANCE_EVERY {
             self.reserved = Some(source);
         }
     }

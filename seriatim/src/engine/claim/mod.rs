@@ -1,4 +1,4 @@
-//! The claimer: what is claimed, for which slots, and what waits for one.
+//! Claiming: which queue is next, how many lanes, and the lanes that wait for a slot.
 
 pub(in crate::engine) mod buffer;
 pub(in crate::engine) mod dispatch;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::engine::shield::shielded;
 use crate::handler::worker::Worker;
 use crate::lock::lock;
-use crate::model::queue::{Mode, Queue};
+use crate::model::queue::Queue;
 use crate::model::settle::backoff_of;
 use crate::model::turn::Turn;
 
@@ -81,7 +81,7 @@ impl Source {
     pub(in crate::engine) fn definition_for(&self, turn: Option<&Turn>) -> Arc<Queue> {
         self.definition().unwrap_or_else(|| {
             let keyed = turn.is_some_and(|turn| turn.key.is_some());
-            Arc::new(Queue::new(&*self.name, Mode::of_undeclared(keyed)))
+            Arc::new(Queue::implied(&self.name, keyed))
         })
     }
 

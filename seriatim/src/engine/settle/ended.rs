@@ -33,7 +33,7 @@ impl Ended {
         Self { settlement, jobs: Some(jobs), witness, aside: false }
     }
 
-    /// One that nobody is told of.
+    /// One that no observer and no log sees.
     pub(super) fn unseen(settlement: Settlement) -> Self {
         Self { settlement, jobs: None, witness: None, aside: false }
     }

@@ -17,7 +17,7 @@ use crate::engine::settle::settler::{keep_refused, send};
 use crate::engine::upkeep::takeover::Neighbours;
 use crate::model::clock::Timestamp;
 use crate::model::error::{ErrorKind, Result};
-use crate::model::queue::{Mode, Queue};
+use crate::model::queue::Queue;
 use crate::model::settle::{Settlement, crash};
 use crate::model::turn::Turn;
 
@@ -167,6 +167,6 @@ fn definition(core: &Core, queues: &[QueueView], turn: &Turn) -> Queue {
     let own = core.sources.iter().find(|source| source.name == turn.queue);
     match own.and_then(Source::definition) {
         Some(queue) => (*queue).clone(),
-        None => Queue::new(&*turn.queue, Mode::of_undeclared(turn.key.is_some())),
+        None => Queue::implied(&turn.queue, turn.key.is_some()),
     }
 }

@@ -1,4 +1,4 @@
-//! What goes on besides: heartbeats and their guard, takeovers, definitions, the clock, periodic work.
+//! Heartbeats and their guard, takeovers, queue definitions, cron, periodic workers.
 
 pub(in crate::engine) mod beats;
 #[cfg(feature = "cron")]

@@ -9,7 +9,7 @@ use super::convert::{column, job_id, micros, micros_of};
 use super::error;
 use super::params::Param;
 use crate::contract::definition::Found;
-use crate::contract::refusals::{implied_queue, other_route};
+use crate::contract::refusals::other_route;
 use crate::contract::request::{Declare, Push, PushStatus, Pushed};
 use crate::contract::{validate_job, validate_push};
 use crate::model::clock::Timestamp;
@@ -173,7 +173,7 @@ fn queues_of(jobs: &[Job]) -> Result<(String, Vec<i32>)> {
         let next = policies.len() as i32 + 1;
         let place = *places.entry(job.queue.as_str()).or_insert(next);
         if place == next {
-            policies.push(policy(&implied_queue(job))?);
+            policies.push(policy(&Queue::implied(&job.queue, job.key.is_some()))?);
         }
         queue.push(place);
     }
@@ -220,7 +220,7 @@ pub(super) fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {
     }
     let queue = match code {
         "SR009" => {
-            let own = implied_queue(job);
+            let own = Queue::implied(&job.queue, job.key.is_some());
             own.lease_max(Duration::from_micros(mode as u64))
         }
         _ => Queue::new(job.queue.clone(), MODES.get(mode).copied().unwrap_or(Mode::Parallel)),

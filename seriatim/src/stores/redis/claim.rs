@@ -140,6 +140,7 @@ impl Redis {
         let alive = (!self.link.is_cluster()).then(|| self.global("alive"));
         args.flag(alive.is_some()).int(seen.version).micros(seen.lease_max);
         args.text(&share.bytes.map(|bytes| bytes.to_string()).unwrap_or_default());
+        args.int(CLAIM_JOB_BYTES as i64);
         routes(&mut args, request);
         let key = self.key(shard, "");
         // A token that a failover forgets would leave the one before it in force.
@@ -224,8 +225,7 @@ impl Share {
         let crashed = turns.iter().filter(|turn| turn.crashes > 0).count();
         self.lanes = self.lanes.saturating_sub(turns.len());
         self.crashed = self.crashed.saturating_sub(crashed);
-        let jobs = turns.iter().flat_map(|turn| &turn.jobs);
-        let bytes: usize = jobs.map(|job| job.payload.as_bytes().len() + CLAIM_JOB_BYTES).sum();
+        let bytes: usize = turns.iter().map(Turn::bytes).sum();
         self.bytes = self.bytes.map(|left| left.saturating_sub(bytes));
     }
 }

@@ -15,7 +15,7 @@ use super::link::PUSH;
 use super::queues::{ATTEMPTS, Known};
 use super::reply::{Fields, Shard, corrupt, score_hex, score_order};
 use crate::contract::deletion::is_closing;
-use crate::contract::refusals::{implied_queue, other_route};
+use crate::contract::refusals::other_route;
 use crate::contract::request::{Push, PushStatus, Pushed};
 use crate::contract::{validate_job, validate_push};
 use crate::model::clock::Timestamp;
@@ -156,7 +156,10 @@ impl Redis {
             if !known.contains_key(&job.queue) && !missing.contains_key(&job.queue) {
                 match self.known(&job.queue).await? {
                     Some(queue) => drop(known.insert(job.queue.clone(), queue)),
-                    None => drop(missing.insert(job.queue.clone(), implied_queue(job))),
+                    None => {
+                        let implied = Queue::implied(&job.queue, job.key.is_some());
+                        missing.insert(job.queue.clone(), implied);
+                    }
                 }
             }
             let there = known.get(&job.queue);

@@ -126,10 +126,7 @@ impl Tx<'_> {
     fn queue_for(&mut self, job: &NewJob) -> Result<QueueRow> {
         match self.queue(&job.queue)? {
             Some(row) => Ok(row),
-            None => {
-                let mode = Mode::of_undeclared(job.key.is_some());
-                self.create_queue(&Queue::new(job.queue.clone(), mode), false)
-            }
+            None => self.create_queue(&Queue::implied(&job.queue, job.key.is_some()), false),
         }
     }
 

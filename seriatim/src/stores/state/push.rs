@@ -7,7 +7,7 @@ use super::lane::{Entry, Lane};
 use super::{Place, QueueRow, State};
 use crate::contract::definition::Found;
 use crate::contract::deletion::is_closing;
-use crate::contract::refusals::{implied_queue, other_route};
+use crate::contract::refusals::other_route;
 use crate::contract::request::{PushStatus, Pushed};
 use crate::contract::validate_job;
 use crate::model::clock::Timestamp;
@@ -127,7 +127,7 @@ impl State {
         self.check_batch(jobs)?;
         for job in jobs {
             if self.queue(&job.queue).is_err() {
-                self.create_queue(implied_queue(job), false)?;
+                self.create_queue(Queue::implied(&job.queue, job.key.is_some()), false)?;
             }
             self.route(job.options.node.as_deref(), job.options.consumer_group.as_deref());
         }
@@ -144,7 +144,9 @@ impl State {
                     return Err(is_closing(&job.queue).in_field(format!("jobs[{i}]")));
                 }
                 Ok(row) => &row.queue,
-                Err(_) => created.entry(&job.queue).or_insert_with(|| implied_queue(job)),
+                Err(_) => created
+                    .entry(&job.queue)
+                    .or_insert_with(|| Queue::implied(&job.queue, job.key.is_some())),
             };
             validate_job(queue, job, i)?;
             let Some(key) = job.key.as_deref().filter(|_| queue.mode.route_belongs_to_lane())
@@ -183,7 +185,7 @@ impl State {
     fn push_one(&mut self, now: Timestamp, job: Job) -> Result<Pushed> {
         let number = match self.queue(&job.queue) {
             Ok(row) => row.number,
-            Err(_) => self.create_queue(implied_queue(&job), false)?,
+            Err(_) => self.create_queue(Queue::implied(&job.queue, job.key.is_some()), false)?,
         };
         let queue = self.queues[&number].queue.clone();
         let repeat =

@@ -1,6 +1,7 @@
 -- Takes lanes. ARGV: now, node, kind of lease, ttl, lanes_max, crashed_max, promote_max, turn_jobs,
 -- turn_bytes, ticket, whether KEYS[2] holds the living nodes (else somebody has looked), the version that the caller
--- knows of the queue, the longest lease of a job's own, how many bytes of payload may be handed over, then the routes that the caller may take besides "anybody".
+-- knows of the queue, the longest lease of a job's own, how many bytes may be handed over and
+-- what a job counts of them besides its payload, then the routes that the caller may take besides "anybody".
 -- Answers {now, turns, next_due, token, version, members of indexes without a lane, whether
 -- a turn had no room}; nil when the queue is not here, or
 -- has another version: in a store that was wiped, its number may be another queue's. A turn is what `turn_of`
@@ -17,7 +18,7 @@ local node, kind, lease = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local lanes_max, crashed_left = tonumber(ARGV[5]), tonumber(ARGV[6])
 local lease_max = tonumber(ARGV[13])
 local turn_jobs_max, turn_bytes_max = tonumber(ARGV[8]), tonumber(ARGV[9])
-local room = tonumber(ARGV[14]) or math.huge
+local room, job_bytes = tonumber(ARGV[14]) or math.huge, tonumber(ARGV[15])
 if S.paused then return { NOW, {}, false, 0, S.version, 0, 0 } end
 
 local dangling = 0
@@ -53,8 +54,8 @@ local function look(class, most)
   local from = struct.pack('>I3', class)
   return call('ZRANGEBYLEX', K.ready, '[' .. from, '(' .. from .. '\255', 'LIMIT', 0, most)
 end
-for i = 14, #ARGV do
-  local route = i == 14 and 0 or call('HGET', K.routes, ARGV[i])
+for i = 15, #ARGV do
+  local route = i == 15 and 0 or call('HGET', K.routes, ARGV[i])
   if route then
     classes[#classes + 1] = route * 2
     classes[#classes + 1] = route * 2 + 1
@@ -148,10 +149,9 @@ local function take_chosen(l, j)
   open_no_more(l, j, later)
 end
 
-local JOB_BYTES = 512
 local is_full = false
 local function fits_in(chosen)
-  for _, j in ipairs(chosen) do room = room - j.size - JOB_BYTES end
+  for _, j in ipairs(chosen) do room = room - j.size - job_bytes end
   is_full = room < 0
   return not is_full
 end
