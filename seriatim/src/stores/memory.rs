@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-#[cfg(feature = "conformance")]
+#[cfg(feature = "simulation")]
 use super::state::Fault;
 use super::state::State;
 use crate::contract::request::*;
@@ -55,7 +55,7 @@ impl Memory {
     }
 
     /// A store with a defect, to show that the checker finds it.
-    #[cfg(feature = "conformance")]
+    #[cfg(feature = "simulation")]
     pub fn with_fault(fault: Fault) -> Self {
         let memory = Self::default();
         memory.lock().fault = Some(fault);
@@ -63,8 +63,9 @@ impl Memory {
     }
 
     /// The job that an id stands for: another one, when the two became one.
-    #[cfg(feature = "conformance")]
-    pub(crate) fn stands_for(&self, id: JobId) -> JobId {
+    #[cfg(feature = "simulation")]
+    #[doc(hidden)]
+    pub fn stands_for(&self, id: JobId) -> JobId {
         self.lock().resolve(id)
     }
 

@@ -30,5 +30,5 @@ pub use mysql::{Mysql, bare_limit as mysql_bare_limit, size as mysql_size};
 pub use postgres::{Postgres, bare_limit as postgres_bare_limit, size as postgres_size};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, Sqlite, bare_limit as sqlite_bare_limit};
-#[cfg(feature = "conformance")]
+#[cfg(feature = "simulation")]
 pub use state::Fault;

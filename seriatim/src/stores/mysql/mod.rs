@@ -208,7 +208,7 @@ impl Mysql {
     }
 
     /// Creates the database `name` on the server at `url`, for tests that want one of their own.
-    #[cfg(any(test, feature = "conformance"))]
+    #[cfg(any(test, feature = "simulation"))]
     #[doc(hidden)]
     pub async fn create_database(url: &str, name: &str) -> Result<()> {
         let store = Self::connect(url).await?;

@@ -38,7 +38,7 @@ impl State {
             crashed_left -= usize::from(class % 2 == 1);
             turns.push(turn);
         }
-        #[cfg(feature = "conformance")]
+        #[cfg(feature = "simulation")]
         self.claim_busy(queue, &mut turns);
         let next_due = match self.best_lane(queue, request, true) {
             Some(_) => Some(now),
@@ -255,7 +255,7 @@ impl State {
     }
 
     /// The defect: hands out what is being worked on once more.
-    #[cfg(feature = "conformance")]
+    #[cfg(feature = "simulation")]
     fn claim_busy(&self, queue: u32, turns: &mut Vec<Turn>) {
         if !self.has_fault(super::Fault::BusyLaneClaimable) || !turns.is_empty() {
             return;

@@ -3,7 +3,7 @@
 pub(super) mod actions;
 mod claim;
 mod deletion;
-#[cfg(feature = "conformance")]
+#[cfg(feature = "simulation")]
 mod fault;
 pub(super) mod lane;
 mod nodes;
@@ -21,7 +21,7 @@ use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, NodeId, Token};
 use crate::model::queue::Queue;
-#[cfg(feature = "conformance")]
+#[cfg(feature = "simulation")]
 pub use fault::Fault;
 use lane::{Entry, Lane, Position};
 
@@ -84,7 +84,7 @@ pub(in crate::stores) type ReadyLanes = BTreeSet<(u16, Timestamp, u64)>;
 #[derive(Default)]
 pub(in crate::stores) struct State {
     pub closed: bool,
-    #[cfg(feature = "conformance")]
+    #[cfg(feature = "simulation")]
     pub fault: Option<Fault>,
     pub seq: u64,
     pub token: i64,
@@ -109,7 +109,7 @@ pub(in crate::stores) struct State {
 }
 
 impl State {
-    #[cfg(feature = "conformance")]
+    #[cfg(feature = "simulation")]
     pub(in crate::stores) fn has_fault(&self, fault: Fault) -> bool {
         self.fault == Some(fault)
     }
@@ -141,7 +141,7 @@ impl State {
     }
 
     pub(in crate::stores) fn next_token(&mut self, now: Timestamp) -> Token {
-        #[cfg(feature = "conformance")]
+        #[cfg(feature = "simulation")]
         if self.has_fault(Fault::TokenNotGrowing) {
             return Token(1);
         }

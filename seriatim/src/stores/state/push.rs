@@ -216,7 +216,7 @@ impl State {
     fn put(&mut self, now: Timestamp, queue: u32, key: Option<Arc<str>>, entry: Entry) -> Put {
         let number = self.lane_for(queue, key, &entry, entry.route);
         let definition = self.queues[&queue].queue.clone();
-        #[cfg(feature = "conformance")]
+        #[cfg(feature = "simulation")]
         if let Some(into) = self.swallowed(number, &entry) {
             return Put::Merged(into);
         }
@@ -244,7 +244,7 @@ impl State {
         put
     }
 
-    #[cfg(feature = "conformance")]
+    #[cfg(feature = "simulation")]
     fn swallowed(&self, number: u64, entry: &Entry) -> Option<JobId> {
         let hold = self.lanes.get(&number)?.hold.as_ref()?;
         (self.has_fault(super::Fault::MergeDropped) && entry.id.seq().is_multiple_of(2))

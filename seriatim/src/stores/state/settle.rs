@@ -57,18 +57,18 @@ impl State {
 
     /// Ends the claim that the settlement names, if its token is the newest.
     fn end_claim(&mut self, settlement: &Settlement) -> Option<(LaneId, Hold)> {
-        #[cfg(feature = "conformance")]
+        #[cfg(feature = "simulation")]
         let fenced = !self.has_fault(super::Fault::NoFence);
-        #[cfg(not(feature = "conformance"))]
+        #[cfg(not(feature = "simulation"))]
         let fenced = true;
-        #[cfg(feature = "conformance")]
+        #[cfg(feature = "simulation")]
         let by_id_only = self.has_fault(super::Fault::SettleByIdOnly);
         let lane = self.lanes.get_mut(&settlement.lane.number)?;
         if lane.id != settlement.lane || fenced && lane.token != settlement.token {
             return None;
         }
         let hold = lane.hold.take()?;
-        #[cfg(feature = "conformance")]
+        #[cfg(feature = "simulation")]
         if by_id_only {
             lane.take_all();
         }
@@ -103,7 +103,7 @@ impl State {
             if mode != Mode::Accumulate && keep.job == Some(job.id) {
                 settle_job_state(&mut job, now, keep);
             }
-            #[cfg(feature = "conformance")]
+            #[cfg(feature = "simulation")]
             if self.has_fault(super::Fault::RetryOvertakes) && keep.retry_count >= 0 {
                 job.score += 1e9;
             }

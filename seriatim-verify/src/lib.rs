@@ -1,0 +1,10 @@
+//! Shows that a store keeps the contract, and that what was promised held: for those who write a store, and for
+//! Seriatim's own tests. No part of an application.
+
+#![forbid(unsafe_code)]
+
+pub mod checker;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(feature = "simulation")]
+pub mod simulation;
