@@ -6,5 +6,7 @@
 pub mod checker;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
+pub mod limit;
 #[cfg(feature = "simulation")]
 pub mod simulation;

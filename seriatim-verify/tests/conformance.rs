@@ -59,12 +59,17 @@ fn postgres() -> Fresh {
 /// A new database for each case, on the server that the variable names.
 #[cfg(feature = "mysql")]
 fn mysql() -> Fresh {
+    use mysql_async::prelude::Queryable;
     Box::pin(async {
         let url = std::env::var("SERIATIM_TEST_MYSQL").expect(
             "SERIATIM_TEST_MYSQL names no server: run cargo xtask test, which starts the servers",
         );
         let database = fresh_name("case");
-        seriatim::Mysql::create_database(&url, &database).await.expect("a database");
+        let server = seriatim::Mysql::connect(&url).await.expect("the server can be reached");
+        let create =
+            format!("CREATE DATABASE {database} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin");
+        let mut session = server.session().await.expect("a connection");
+        session.query_drop(create).await.expect("a database");
         let (server, _) = url.rsplit_once('/').expect("the address ends with a database");
         let store = seriatim::Mysql::connect(&format!("{server}/{database}")).await;
         Arc::new(store.expect("the server can be reached")) as SharedStore
