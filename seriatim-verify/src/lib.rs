@@ -3,9 +3,13 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "simulation")]
+pub mod broken;
 pub mod checker;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "simulation")]
+mod layer;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
 pub mod limit;
 #[cfg(feature = "simulation")]

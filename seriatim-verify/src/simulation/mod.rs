@@ -16,11 +16,13 @@ mod chaos;
 mod clock;
 mod gate;
 mod handler;
+mod mutant;
 mod node;
 mod people;
 mod producer;
 mod run;
 mod scene;
+mod scribe;
 mod tape;
 #[cfg(test)]
 mod tests;
@@ -31,10 +33,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+pub use mutant::Mutant;
 pub use run::run;
 
+use crate::broken::Fault;
 use crate::checker::Report;
-use seriatim::store::Fault;
 
 /// What a run is to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,33 +59,6 @@ impl Mode {
             Self::Liveness => "liveness",
         }
     }
-}
-
-/// A defect of the runtime, to show that liveness bites. Each is made on the way between an engine
-/// and its store, where it has the effect that the defect would have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutant {
-    /// A settle that fails is not sent again.
-    SettleNotRepeated,
-    /// Lanes of a claim whose answer was lost are not looked for.
-    ClaimNotReconciled,
-    /// Nobody takes over what dead nodes held.
-    NothingRescued,
-    /// A node that was declared dead goes on under its old name.
-    DeathNotHeeded,
-    /// Calls whose answers were lost are not given up before it is asked what they took.
-    CallsNotGivenUp,
-}
-
-impl Mutant {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::SettleNotRepeated,
-        Self::ClaimNotReconciled,
-        Self::NothingRescued,
-        Self::DeathNotHeeded,
-        Self::CallsNotGivenUp,
-    ];
 }
 
 /// How to run a seed.

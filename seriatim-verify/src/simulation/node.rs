@@ -56,7 +56,9 @@ impl Node {
 
     fn builder(&self) -> EngineBuilder {
         let plan = &self.plan;
-        let mut builder = Engine::builder(self.wire.clone())
+        let store = self.wire.store();
+        let store = self.world.mutant.map_or(store.clone(), |mutant| mutant.of(store));
+        let mut builder = Engine::builder(store)
             .node_name(plan.name.as_str())
             .concurrency(plan.concurrency)
             .lease(plan.lease)

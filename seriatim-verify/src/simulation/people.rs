@@ -17,13 +17,13 @@ pub(super) const QUIET: &str = "command to be quiet";
 /// Acts until the run is calm.
 pub(super) async fn run(world: Arc<World>) {
     let Some(every) = world.scene.people_every else { return };
-    let wire = Wire::of_people(world.clone());
+    let store = Wire::of_people(world.clone()).store();
     loop {
         sleep(world.about(every)).await;
         if world.is_calm() {
             return;
         }
-        let answer = act(&world, &wire).await;
+        let answer = act(&world, &*store).await;
         match answer.as_ref().map_err(|error| error.kind()) {
             Ok(()) | Err(ErrorKind::Unavailable | ErrorKind::NotFound) => {}
             Err(kind) => world.alarm.raise(format!("error: a person's action failed: {kind:?}")),
@@ -31,7 +31,7 @@ pub(super) async fn run(world: Arc<World>) {
     }
 }
 
-async fn act(world: &World, wire: &Wire) -> Result<()> {
+async fn act(world: &World, store: &dyn Store) -> Result<()> {
     world.inject("action of a person");
     let queue = world.roll(|rng| rng.choice(&world.scene.queues).map(|queue| queue.name.clone()));
     let queue = queue.unwrap_or_default();
@@ -39,30 +39,30 @@ async fn act(world: &World, wire: &Wire) -> Result<()> {
         0..4 => {
             let jobs = some_jobs(world, 3);
             world.note(|| format!("somebody cancels {jobs:?}"));
-            wire.cancel(Cancel { now: None, jobs }).await.map(drop)
+            store.cancel(Cancel { now: None, jobs }).await.map(drop)
         }
-        4..8 => on_lanes(world, wire, &queue).await,
+        4..8 => on_lanes(world, store, &queue).await,
         8..10 => {
             let which = selection(world);
             world.note(|| format!("somebody requeues {which:?} of {queue}"));
-            wire.requeue(Selected { now: None, queue: queue.into(), which }).await.map(drop)
+            store.requeue(Selected { now: None, queue: queue.into(), which }).await.map(drop)
         }
         10 => {
             let which = selection(world);
             world.note(|| format!("somebody deletes dead {which:?} of {queue}"));
-            wire.delete_dead(Selected { now: None, queue: queue.into(), which }).await.map(drop)
+            store.delete_dead(Selected { now: None, queue: queue.into(), which }).await.map(drop)
         }
-        11 | 12 => amend(world, wire).await,
+        11 | 12 => amend(world, store).await,
         13 | 14 => {
             let paused = world.roll(|rng| rng.bool());
             world.note(|| format!("somebody pauses {queue}: {paused}"));
-            wire.pause_queue(&queue, paused).await
+            store.pause_queue(&queue, paused).await
         }
-        _ => command(world, wire).await,
+        _ => command(world, store).await,
     }
 }
 
-async fn on_lanes(world: &World, wire: &Wire, queue: &str) -> Result<()> {
+async fn on_lanes(world: &World, store: &dyn Store, queue: &str) -> Result<()> {
     let lanes = match world.roll(|rng| rng.u8(0..3)) {
         0 => LaneSelection::All,
         1 => LaneSelection::Failed,
@@ -76,10 +76,10 @@ async fn on_lanes(world: &World, wire: &Wire, queue: &str) -> Result<()> {
         _ => LaneAction::Delete,
     };
     world.note(|| format!("somebody does {action:?} to {lanes:?} of {queue}"));
-    wire.act(Act { now: None, queue: queue.into(), lanes, action }).await.map(drop)
+    store.act(Act { now: None, queue: queue.into(), lanes, action }).await.map(drop)
 }
 
-async fn amend(world: &World, wire: &Wire) -> Result<()> {
+async fn amend(world: &World, store: &dyn Store) -> Result<()> {
     let Some(job) = some_jobs(world, 1).first().copied() else { return Ok(()) };
     let change = match world.roll(|rng| rng.u8(0..4)) {
         0 => Change::Delete,
@@ -90,11 +90,11 @@ async fn amend(world: &World, wire: &Wire) -> Result<()> {
         ),
     };
     world.note(|| format!("somebody amends {job}: {change:?}"));
-    wire.amend(Amend { now: None, job, change }).await
+    store.amend(Amend { now: None, job, change }).await
 }
 
-async fn command(world: &World, wire: &Wire) -> Result<()> {
-    let nodes = wire.nodes().await?;
+async fn command(world: &World, store: &dyn Store) -> Result<()> {
+    let nodes = store.nodes().await?;
     let living: Vec<_> = nodes.into_iter().filter(|node| !node.dead).collect();
     let Some(node) = world.roll(|rng| rng.choice(&living).cloned()) else { return Ok(()) };
     let (command, name) = match world.roll(|rng| rng.u8(0..5)) {
@@ -104,7 +104,7 @@ async fn command(world: &World, wire: &Wire) -> Result<()> {
     };
     world.inject(name);
     world.note(|| format!("somebody tells {} to {command:?}", node.info.id));
-    wire.command_node(&node.info.id, command).await
+    store.command_node(&node.info.id, command).await
 }
 
 fn some_jobs(world: &World, most: usize) -> Vec<JobId> {

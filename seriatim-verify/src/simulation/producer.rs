@@ -12,7 +12,7 @@ use super::world::World;
 
 /// Pushes all that it has to push.
 pub(super) async fn run(world: Arc<World>, number: usize) {
-    let client = Client::new(Wire::new(world.clone(), None));
+    let client = Client::new(Wire::new(world.clone(), None).store());
     let mut left = world.scene.pushes;
     let mean = world.scene.length.mul_f64(0.6) / (left as u32 + 1);
     while left > 0 && !world.is_calm() {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use seriatim::store::{Declare, LaneOrder, LaneQuery, Memory, Store};
+use seriatim::SharedStore;
+use seriatim::store::{Declare, LaneOrder, LaneQuery, Memory};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -47,7 +48,8 @@ async fn simulate(seed: u64, options: &Options) -> Outcome {
     // Chance of its own: see `World::lateness`.
     let mut late = Rng::with_seed(!seed);
     let scene = Scene::of(&mut rng, &mut late, options.mode);
-    let store = options.fault.map_or_else(Memory::new, Memory::with_fault);
+    let store: SharedStore = Arc::new(Memory::new());
+    let store = options.fault.map_or(store.clone(), |fault| fault.of(store));
     let world = World::new(scene, store, rng, *options);
     world.note(|| format!("{:#?}", world.scene).replace('\n', "\n# "));
     let mut stage = Stage::set(&world).await;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use seriatim::store::{JobState, JobView, Pushed, Settled, Store};
+use seriatim::store::{JobState, JobView, Pushed, Settled};
 use seriatim::{Job, JobId, LaneId, Mode, Queue, Settlement, Timestamp, Token, Turn};
 
 use super::world::World;
@@ -68,6 +68,16 @@ impl Tape {
 
     pub(super) fn jobs(&self) -> Vec<JobId> {
         self.pushed.keys().copied().collect()
+    }
+
+    /// The other jobs of its key that equal one of a turn's: (id, that one's).
+    fn equals(&self, turn: &Turn) -> Vec<(JobId, JobId)> {
+        let tag = |id: &JobId| self.pushed.get(id).map(|known| &known.tag);
+        let own = |tagged| turn.jobs.iter().map(|job| job.id).find(|id| tag(id) == tagged);
+        let ids = self.of_entity.get(&entity(turn)).filter(|_| turn.key.is_some());
+        let others = ids.into_iter().flatten();
+        let others = others.filter(|id| turn.jobs.iter().all(|job| job.id != **id));
+        others.filter_map(|id| Some((*id, own(tag(id))?))).collect()
     }
 
     /// Whether the store took a job of this payload under this id.
@@ -178,21 +188,23 @@ impl World {
         tape.add(Event::End { at, lane, token });
     }
 
-    /// Ids that stand for jobs of these turns besides their own: (id, the job's own).
-    pub(super) fn aliases(&self, settlements: &[Settlement]) -> Vec<(JobId, JobId)> {
-        let tape = self.tape();
-        let mut ids = BTreeSet::new();
+    /// Ids that stand for jobs of these turns besides their own: (id, the job's own). A job became one only with
+    /// its equal, and shows whether that runs.
+    pub(super) async fn aliases(&self, settlements: &[Settlement]) -> Vec<(JobId, JobId)> {
+        let mut aliases = Vec::new();
         for settlement in settlements {
-            let Some((turn, _)) = tape.turns.get(&(settlement.lane, settlement.token)) else {
-                continue;
+            let turn = self.store.turn(settlement.lane, settlement.token).await;
+            let equals = match turn {
+                Ok(Some(turn)) => self.tape().equals(&turn),
+                _ => Vec::new(),
             };
-            let entity = entity(turn);
-            ids.extend(
-                tape.of_entity.get(&entity).filter(|_| turn.key.is_some()).into_iter().flatten(),
-            );
+            for (id, job) in equals {
+                if self.state(id).await == Some(JobState::Running) {
+                    aliases.push((id, job));
+                }
+            }
         }
-        let resolved = ids.into_iter().map(|id: &JobId| (*id, self.store.stands_for(*id)));
-        resolved.filter(|(id, stands_for)| id != stands_for).collect()
+        aliases
     }
 
     /// The store has answered settlements.

@@ -67,6 +67,8 @@ fn every_defect_of_the_store_is_found_within_a_hundred_seeds() {
         (Fault::SettleByIdOnly, Judgement::Loss),
         (Fault::TokenNotGrowing, Judgement::Overlap),
         (Fault::RetryOvertakes, Judgement::Order),
+        (Fault::DoneKept, Judgement::Duplicate),
+        (Fault::PayloadChanged, Judgement::Phantom),
     ];
     assert_eq!(expected.len(), Fault::ALL.len());
     for (fault, judgement) in expected {

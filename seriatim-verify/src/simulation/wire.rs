@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use seriatim::store::*;
-use seriatim::{Error, ErrorKind, JobId, LaneId, NodeId, Result, Timestamp, Token, Turn};
+use seriatim::store::Capabilities;
+use seriatim::{Error, ErrorKind, Result, SharedStore};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::Mutant;
+use super::scribe::Scribe;
 use super::world::{Outage, World, lock};
+use crate::layer::{Layer, Over};
 
 /// Most calls of one wire within one second of virtual time.
 const CALLS_PER_SECOND_MAX: u64 = 3_000;
@@ -20,6 +20,7 @@ const CALLS_PER_SECOND_MAX: u64 = 3_000;
 /// See the module.
 pub(super) struct Wire {
     pub(super) world: Arc<World>,
+    below: SharedStore,
     /// The node that uses it; none for producers and people.
     node: Option<usize>,
     /// Whether a person uses it. Nothing that a person does takes place in the calm, also if it was on its
@@ -48,38 +49,18 @@ impl Wire {
 
     fn of(world: Arc<World>, node: Option<usize>, person: bool) -> Arc<Self> {
         let window = Window { began: Instant::now(), calls: 0, by_operation: BTreeMap::new() };
-        Arc::new(Self { world, node, person, calls: AtomicU64::new(0), window: Mutex::new(window) })
+        let (below, calls) = (Scribe::store(world.clone()), AtomicU64::new(0));
+        Arc::new(Self { world, below, node, person, calls, window: Mutex::new(window) })
+    }
+
+    /// The store at its end.
+    pub(super) fn store(self: &Arc<Self>) -> SharedStore {
+        Over::store(self.clone())
     }
 
     /// How many calls were made.
     pub(super) fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
-    }
-
-    /// Carries a call to the store and its answer back. Or the answer is lost at once, and the deed is
-    /// done later: as by a server that goes on with what its client has given up.
-    async fn carry<T: Send + 'static>(
-        &self,
-        operation: &'static str,
-        deed: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Result<T> {
-        self.reach(operation).await?;
-        if let Some(delay) = self.world.lateness() {
-            let (world, person) = (self.world.clone(), self.person);
-            world.inject("deed after its answer was lost");
-            let later = format!("the answer is lost, and it is done after {delay:?}");
-            self.world.do_later(async move {
-                sleep(delay).await;
-                if !(person && world.is_calm()) {
-                    world.note(|| format!("{operation} is done now, of which the answer was lost"));
-                    let _ = deed.await;
-                }
-            });
-            return self.fail(operation, &later);
-        }
-        let answer = deed.await;
-        self.back(operation).await?;
-        answer
     }
 
     /// The way there.
@@ -173,189 +154,45 @@ impl Wire {
             self.world.alarm.raise(format!("busy loop: calls of {who} in one second: {calls:?}"));
         }
     }
+}
 
-    fn is_mutant(&self, mutant: Mutant) -> bool {
-        self.world.mutant == Some(mutant)
+impl Layer for Wire {
+    fn below(&self) -> &SharedStore {
+        &self.below
     }
-}
 
-/// A call: what it does to the store, and with whose world.
-macro_rules! deed {
-    ($self:ident, $name:literal, |$world:ident, $now:ident| $body:expr) => {{
-        let $world = $self.world.clone();
-        let deed = async move {
-            let $now = Some($world.store_now());
-            $body
-        };
-        $self.carry($name, deed).await
-    }};
-}
-
-/// One that may take waiting jobs away, or bring dead ones back.
-macro_rules! watched {
-    ($self:ident, $name:literal, |$world:ident, $now:ident| $body:expr) => {
-        deed!($self, $name, |$world, $now| {
-            let before = $world.before().await;
-            let answer = $body;
-            $world.after(before).await;
-            answer
-        })
-    };
-}
-
-#[async_trait]
-impl Store for Wire {
     fn capabilities(&self) -> Capabilities {
         let claim_split = self.world.scene.claim_split;
-        Capabilities { claim_split, ..self.world.store.capabilities() }
+        Capabilities { claim_split, ..self.below.capabilities() }
     }
-    async fn now(&self) -> Result<Timestamp> {
-        deed!(self, "now", |world, now| Ok(now.unwrap_or_else(|| world.store_now())))
-    }
-    async fn migrate(&self) -> Result<()> {
-        self.world.store.migrate().await
-    }
-    async fn check(&self) -> Result<()> {
-        self.world.store.check().await
-    }
-    async fn secret(&self, offered: Secret) -> Result<Secret> {
-        self.world.store.secret(offered).await
-    }
-    async fn declare(&self, r: Declare) -> Result<()> {
-        deed!(self, "declare", |world, now| world.store.declare(Declare { now, ..r }).await)
-    }
-    async fn push(&self, r: Push) -> Result<Vec<Pushed>> {
-        deed!(self, "push", |world, now| {
-            let pushed = world.store.push(Push { now, jobs: r.jobs.clone() }).await?;
-            world.pushed(&r.jobs, now.unwrap_or_default(), &pushed);
-            Ok(pushed)
-        })
-    }
-    async fn claim(&self, r: Claim) -> Result<Claimed> {
-        deed!(self, "claim", |world, now| {
-            let claimed = world.store.claim(Claim { now, ..r }).await?;
-            world.claimed(&claimed.turns);
-            Ok(claimed)
-        })
-    }
-    async fn settle(&self, r: Settle) -> Result<Vec<Settled>> {
-        let turns = r.turns.len();
-        let answer = deed!(self, "settle", |world, now| {
-            let aliases = world.aliases(&r.turns);
-            let settled = world.store.settle(Settle { now, turns: r.turns.clone() }).await?;
-            world.settled(&r.turns, &settled, &aliases);
-            Ok(settled)
-        });
-        match answer {
-            Err(_) if self.is_mutant(Mutant::SettleNotRepeated) => Ok(vec![Settled::Stale; turns]),
-            answer => answer,
+
+    /// Carries a call to the store and its answer back. Or the answer is lost at once, and the deed is
+    /// done later: as by a server that goes on with what its client has given up.
+    async fn carry<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        deed: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        self.reach(operation).await?;
+        if let Some(delay) = self.world.lateness() {
+            let (world, person) = (self.world.clone(), self.person);
+            world.inject("deed after its answer was lost");
+            let later = format!("the answer is lost, and it is done after {delay:?}");
+            self.world.do_later(async move {
+                sleep(delay).await;
+                if !(person && world.is_calm()) {
+                    world.note(|| format!("{operation} is done now, of which the answer was lost"));
+                    let _ = deed.await;
+                }
+            });
+            return self.fail(operation, &later);
         }
+        let answer = deed.await;
+        self.back(operation).await?;
+        answer
     }
-    async fn heartbeat(&self, r: Heartbeat) -> Result<Pulse> {
-        let pulse = deed!(self, "heartbeat", |world, now| world
-            .store
-            .heartbeat(Heartbeat { now, ..r })
-            .await);
-        let mut pulse = pulse?;
-        pulse.alive |= self.is_mutant(Mutant::DeathNotHeeded);
-        Ok(pulse)
-    }
-    async fn rescue(&self, r: Rescue) -> Result<Vec<Turn>> {
-        if self.is_mutant(Mutant::NothingRescued) {
-            return Ok(Vec::new());
-        }
-        deed!(self, "rescue", |world, now| {
-            let turns = world.store.rescue(Rescue { now, ..r }).await?;
-            world.rescued(&turns);
-            Ok(turns)
-        })
-    }
-    async fn release(&self, r: Release) -> Result<Vec<Turn>> {
-        deed!(self, "release", |world, now| {
-            let turns = world.store.release(Release { now, ..r }).await?;
-            world.rescued(&turns);
-            Ok(turns)
-        })
-    }
-    async fn give_up(&self, r: GiveUp) -> Result<()> {
-        if self.is_mutant(Mutant::CallsNotGivenUp) {
-            return Ok(());
-        }
-        deed!(self, "give_up", |world, _now| world.store.give_up(r).await)
-    }
-    async fn sweep(&self, r: Sweep) -> Result<Swept> {
-        watched!(self, "sweep", |world, now| world.store.sweep(Sweep { now, ..r }).await)
-    }
-    async fn cancel(&self, r: Cancel) -> Result<Vec<Cancelled>> {
-        watched!(self, "cancel", |world, now| world.store.cancel(Cancel { now, ..r }).await)
-    }
-    async fn requeue(&self, r: Selected) -> Result<Acted> {
-        watched!(self, "requeue", |world, now| world.store.requeue(Selected { now, ..r }).await)
-    }
-    async fn delete_dead(&self, r: Selected) -> Result<Acted> {
-        watched!(self, "delete_dead", |world, now| {
-            world.store.delete_dead(Selected { now, ..r }).await
-        })
-    }
-    async fn act(&self, r: Act) -> Result<Acted> {
-        watched!(self, "act", |world, now| world.store.act(Act { now, ..r }).await)
-    }
-    async fn amend(&self, r: Amend) -> Result<()> {
-        watched!(self, "amend", |world, now| world.store.amend(Amend { now, ..r }).await)
-    }
-    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
-        let queue = queue.to_owned();
-        deed!(self, "pause_queue", |world, _now| world.store.pause_queue(&queue, paused).await)
-    }
-    async fn delete_queue(&self, r: DeleteQueue) -> Result<Acted> {
-        deed!(self, "delete_queue", |world, _now| world.store.delete_queue(r).await)
-    }
-    async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {
-        let queue = queue.to_owned();
-        deed!(self, "reshard", |world, _now| world.store.reshard(&queue, shards).await)
-    }
-    async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
-        let node = node.clone();
-        deed!(self, "command_node", |world, _now| world.store.command_node(&node, command).await)
-    }
-    async fn declare_dead(&self, r: DeclareDead) -> Result<bool> {
-        deed!(self, "declare_dead", |world, now| {
-            world.store.declare_dead(DeclareDead { now, ..r }).await
-        })
-    }
-    async fn lead(&self, r: Lead) -> Result<bool> {
-        deed!(self, "lead", |world, now| world.store.lead(Lead { now, ..r }).await)
-    }
-    async fn due(&self, r: DueQuery) -> Result<Vec<SourceDue>> {
-        deed!(self, "due", |world, now| world.store.due(DueQuery { now, ..r }).await)
-    }
-    async fn queues(&self) -> Result<Vec<QueueView>> {
-        deed!(self, "queues", |world, _now| world.store.queues().await)
-    }
-    async fn stats(&self, _: Option<Timestamp>) -> Result<Vec<QueueStats>> {
-        deed!(self, "stats", |world, now| world.store.stats(now).await)
-    }
-    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
-        if self.is_mutant(Mutant::ClaimNotReconciled) && self.node.is_some() {
-            return Ok(Page::default());
-        }
-        deed!(self, "lanes", |world, _now| world.store.lanes(query).await)
-    }
-    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
-        deed!(self, "jobs", |world, _now| world.store.jobs(query).await)
-    }
-    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
-        deed!(self, "job", |world, _now| world.store.job(id).await)
-    }
-    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
-        deed!(self, "turn", |world, _now| world.store.turn(lane, token).await)
-    }
-    async fn nodes(&self) -> Result<Vec<NodeView>> {
-        deed!(self, "nodes", |world, _now| world.store.nodes().await)
-    }
-    fn wakeups(&self) -> Wakeups {
-        self.world.store.wakeups()
-    }
+
+    /// The others go on.
     async fn close(&self) -> Result<()> {
         Ok(())
     }

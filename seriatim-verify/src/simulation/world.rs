@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fastrand::Rng;
-use seriatim::Timestamp;
-use seriatim::store::Memory;
+use seriatim::{SharedStore, Timestamp};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -25,7 +24,8 @@ const LATE_MAX_MS: u64 = 45_000;
 /// See the module.
 pub(super) struct World {
     pub(super) scene: Scene,
-    pub(super) store: Memory,
+    /// Itself, without any of what goes wrong on the way to it.
+    pub(super) store: SharedStore,
     pub(super) alarm: Arc<Alarm>,
     pub(super) mutant: Option<Mutant>,
     strict: bool,
@@ -52,7 +52,7 @@ pub(super) struct Outage {
 }
 
 impl World {
-    pub(super) fn new(scene: Scene, store: Memory, rng: Rng, options: Options) -> Arc<Self> {
+    pub(super) fn new(scene: Scene, store: SharedStore, rng: Rng, options: Options) -> Arc<Self> {
         let (mutant, traces) = (options.mutant, options.trace);
         let is_sound = mutant.is_none() && options.fault.is_none();
         let events = &scene.events;

@@ -30,5 +30,3 @@ pub use mysql::Mysql;
 pub use postgres::Postgres;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, Sqlite};
-#[cfg(feature = "simulation")]
-pub use state::Fault;
