@@ -80,20 +80,3 @@ async fn check_unused(store: &dyn Store, queue: &str) -> Result<()> {
     );
     Err(Error::new(ErrorKind::Conflict, message).in_field("queue"))
 }
-
-/// What pushes to a queue and declarations of it are told while it is deleted.
-pub(crate) fn is_closing(queue: &str) -> Error {
-    let message = format!(
-        "queue {queue:?} is being deleted: wait until it is gone; if the deletion was broken off, delete it again"
-    );
-    Error::new(ErrorKind::Conflict, message).in_field("queue")
-}
-
-/// Why a queue is not deleted.
-pub(crate) fn is_claimed(queue: &str, lanes: u64) -> Error {
-    let message = format!(
-        "lanes of queue {queue:?} are claimed ({lanes}): release them or wait until they end; by force they are \
-         released first"
-    );
-    Error::new(ErrorKind::Conflict, message).in_field("queue")
-}

@@ -4,15 +4,20 @@
 //! explicit `now`; `None` means the store's own clock. What each method does is written on it as
 //! a list, and each line of these lists is a case of the conformance suite.
 
+pub(crate) mod actions;
+pub(crate) mod capabilities;
+pub(crate) mod consumer;
 pub(crate) mod definition;
 pub(crate) mod deletion;
+pub(crate) mod errors;
+pub(crate) mod fleet;
 pub(crate) mod origin;
-pub(crate) mod refusals;
+pub(crate) mod producer;
+pub(crate) mod queues;
 pub(crate) mod release;
-pub(crate) mod request;
 pub(crate) mod transaction;
 pub(crate) mod trouble;
-pub(crate) mod view;
+pub(crate) mod views;
 pub(crate) mod wake;
 
 use std::future::Future;
@@ -20,21 +25,24 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use actions::*;
+pub use capabilities::*;
+pub use consumer::*;
 pub use definition::{Declaration, Undeclared, declare_each};
 pub use deletion::{Deleted, delete_queue};
+pub use fleet::*;
 pub use origin::Origin;
+pub use producer::*;
+pub use queues::*;
 pub use release::release_claims;
-pub use request::*;
 pub use transaction::Transaction;
 pub use trouble::{Trouble, TroubleKind};
-pub use view::*;
+pub use views::*;
 pub use wake::{Bell, Wakeups};
 
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::job::Job;
-use crate::model::queue::Queue;
 use crate::model::turn::Turn;
 
 /// A store that is being opened.
@@ -293,48 +301,4 @@ pub trait Store: Send + Sync + 'static {
 
     /// Releases what the store holds open; later calls fail as `Unavailable`.
     async fn close(&self) -> Result<()>;
-}
-
-/// Refuses a claim or rescue that its node has given up.
-pub(crate) fn check_ticket(ticket: u64, given_up: u64) -> Result<()> {
-    if ticket == 0 || ticket > given_up {
-        return Ok(());
-    }
-    Err(was_given_up())
-}
-
-/// Why a claim or rescue takes nothing that arrives after its node gave it up.
-pub(crate) fn was_given_up() -> Error {
-    let message =
-        "the node has given this call up, since its answer seemed lost: nothing was taken";
-    Error::new(ErrorKind::Conflict, message).in_field("ticket")
-}
-
-/// Refuses a batch that is too large or holds an invalid job; the error names the job.
-pub fn validate_push(request: &Push) -> Result<()> {
-    use crate::model::limits::{PUSH_BYTES_MAX, PUSH_JOBS_MAX};
-    if request.jobs.len() > PUSH_JOBS_MAX {
-        let message =
-            format!("has {} jobs; at most {PUSH_JOBS_MAX} go in one push", request.jobs.len());
-        return Err(Error::invalid("jobs", message));
-    }
-    let bytes: usize = request.jobs.iter().map(|job| job.payload.as_bytes().len()).sum();
-    if bytes > PUSH_BYTES_MAX {
-        let message =
-            format!("have {bytes} bytes of payload; at most {PUSH_BYTES_MAX} go in one push");
-        return Err(Error::invalid("jobs", message));
-    }
-    request
-        .jobs
-        .iter()
-        .enumerate()
-        .try_for_each(|(i, job)| job.validate().map_err(|e| e.in_field(format!("jobs[{i}]"))))
-}
-
-/// Refuses a job that its queue does not take: with a key in a `parallel` one, without one in a keyed one, or with a
-/// longer lease than the queue allows. `i` is the job's place in its batch.
-pub(crate) fn validate_job(queue: &Queue, job: &Job, i: usize) -> Result<()> {
-    let checked = queue.check_key(job.key.is_some());
-    let checked = checked.and_then(|()| queue.check_job_lease(job.options.lease_ttl));
-    checked.map_err(|e| e.in_field(format!("jobs[{i}]")))
 }

@@ -12,10 +12,7 @@ use tokio::time::Instant;
 #[cfg(feature = "conformance")]
 use super::state::Fault;
 use super::state::State;
-use crate::contract::request::*;
-use crate::contract::view::*;
-use crate::contract::wake::{Bell, Wakeups};
-use crate::contract::{Store, validate_push};
+use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, NodeId, Token};

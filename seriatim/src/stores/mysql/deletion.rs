@@ -7,7 +7,7 @@ use super::error::Try;
 use super::load::Need;
 use super::sql::Columns;
 use super::work::Work;
-use crate::contract::request::{Acted, DeleteQueue};
+use crate::contract::{Acted, DeleteQueue};
 
 /// Most rows of each kind in one step: nobody else can use the store meanwhile.
 const STEP_ROWS: usize = 1_000;

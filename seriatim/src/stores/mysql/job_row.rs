@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Try;
 use super::sql::{Columns, bytes, json, maybe, maybe_bytes, maybe_text};
-use crate::contract::view::JobState;
+use crate::contract::JobState;
 use crate::model::clock::Timestamp;
 use crate::model::id::JobId;
 use crate::model::job::JobOptions;

@@ -11,7 +11,7 @@ use super::job_row::{DEAD, ENDED_COLUMNS, JOB_COLUMNS, JobRow, WAITING, later_or
 use super::lane_row::{LaneRow, st};
 use super::sql::{Columns, LIST_MAX, bytes, list};
 use super::work::Work;
-use crate::contract::request::{Command, NodeInfo};
+use crate::contract::{Command, NodeInfo};
 use crate::model::clock::Timestamp;
 use crate::model::id::JobId;
 use crate::model::limits::{PAYLOAD_BYTES_MAX, TURN_JOBS_MAX};

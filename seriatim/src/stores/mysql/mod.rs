@@ -44,10 +44,7 @@ use plain::Plain;
 use pool::Pool;
 use work::{Definitions, Hold, Known, Work};
 
-use crate::contract::request::*;
-use crate::contract::view::*;
-use crate::contract::wake::{Bell, Wakeups};
-use crate::contract::{Opening, SharedStore, Store, validate_push};
+use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, NodeId, Token};

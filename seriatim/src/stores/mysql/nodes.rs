@@ -6,8 +6,7 @@ use super::bodies::Bodies;
 use super::error::Try;
 use super::sql::{Columns, bytes, corrupt, json, list, text};
 use super::work::Work;
-use crate::contract::request::{Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse, Secret};
-use crate::contract::view::NodeView;
+use crate::contract::{Command, DeclareDead, GiveUp, Heartbeat, Lead, NodeView, Pulse, Secret};
 use crate::model::id::NodeId;
 
 pub(super) async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {

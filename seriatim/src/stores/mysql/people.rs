@@ -10,9 +10,7 @@ use super::lane_row::micros;
 use super::load::Need;
 use super::sql::{Columns, LIST_MAX, bytes, list, literals};
 use super::work::Work;
-use crate::contract::request::{
-    Act, Acted, Amend, Cancelled, LaneSelection, Selected, Selection, Swept,
-};
+use crate::contract::{Act, Acted, Amend, Cancelled, LaneSelection, Selected, Selection, Swept};
 use crate::model::clock::Timestamp;
 use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;

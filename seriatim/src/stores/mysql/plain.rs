@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::error::{Fail, Try};
 use super::sql::{list, literals};
 use super::work::{Known, Work};
-use crate::contract::request::Settled;
+use crate::contract::Settled;
 use crate::model::settle::Settlement;
 use crate::stores::state::QueueRow;
 

@@ -8,7 +8,7 @@ use super::error::{Fail, Try};
 use super::load::Need;
 use super::sql::{Columns, bytes, text};
 use super::work::{Hold, Known, Work};
-use crate::contract::request::Pushed;
+use crate::contract::Pushed;
 use crate::model::clock::Timestamp;
 use crate::model::id::JobId;
 use crate::model::job::Job;

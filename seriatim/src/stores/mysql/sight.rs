@@ -7,7 +7,7 @@ use super::error::Try;
 use super::pool::Answer;
 use super::sql::Columns;
 use super::work::Work;
-use crate::contract::request::{Claim, SourceDue};
+use crate::contract::{Claim, SourceDue};
 use crate::model::clock::Timestamp;
 use crate::stores::state::State;
 

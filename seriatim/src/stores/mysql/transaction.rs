@@ -9,8 +9,7 @@ use super::sql::CLOCK;
 use super::sql::{Columns, corrupt};
 use super::work::{Known, Work};
 use super::{Inner, Mysql, TRIES_MAX, error, push, settle};
-use crate::contract::request::{Push, Pushed, Settle, Settled};
-use crate::contract::{Store, Transaction, validate_push};
+use crate::contract::{Push, Pushed, Settle, Settled, Store, Transaction, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 

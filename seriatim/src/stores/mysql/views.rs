@@ -10,7 +10,7 @@ use super::lane_row::st;
 use super::load::Need;
 use super::sql::{Columns, LIST_MAX, list, text};
 use super::work::Work;
-use crate::contract::view::{
+use crate::contract::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Page, QueueStats,
     rows_of_page,
 };

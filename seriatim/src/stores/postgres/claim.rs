@@ -10,7 +10,7 @@ use super::convert::{
 };
 use super::{Postgres, error};
 use crate::contract::release::NOBODY;
-use crate::contract::request::{
+use crate::contract::{
     Claim, ClaimSelection, Claimed, DueQuery, Lease, Release, Rescue, SourceDue,
 };
 use crate::model::clock::Timestamp;

@@ -33,10 +33,7 @@ use pool::Pool;
 pub use limit::bare_limit;
 pub use size::size;
 
-use crate::contract::request::*;
-use crate::contract::view::*;
-use crate::contract::wake::{Bell, Wakeups};
-use crate::contract::{Opening, SharedStore, Store};
+use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, NodeId, Token};

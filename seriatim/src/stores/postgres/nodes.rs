@@ -4,10 +4,10 @@ use tokio_postgres::Row;
 
 use super::Postgres;
 use super::convert::{column, job_id, kept, lane_id, lane_number, micros, micros_of};
-use crate::contract::request::{
-    Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, NodeInfo, Pulse, Secret,
+use crate::contract::{
+    Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, NodeInfo, NodeView, Pulse,
+    Secret,
 };
-use crate::contract::view::NodeView;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{NodeId, Token};

@@ -7,9 +7,8 @@ use tokio_postgres::Row;
 use super::Postgres;
 use super::convert::{JobKeys, column, count, job_ids, kept, lane_number, micros, micros_of};
 use super::error;
-use crate::contract::deletion::{is_claimed, is_closing};
-use crate::contract::refusals::{no_queue, no_waiting_job};
-use crate::contract::request::{
+use crate::contract::errors::{is_claimed, is_closing, no_queue, no_waiting_job};
+use crate::contract::{
     Act, Acted, Amend, Cancel, Cancelled, Change, DeleteQueue, LaneAction, LaneSelection, Selected,
     Selection, Sweep, Swept,
 };

@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 use super::Postgres;
 use super::convert::{column, job_id, kept, lane_number, micros, micros_of};
 use super::params::Param;
-use crate::contract::request::{Settle, Settled};
+use crate::contract::{Settle, Settled};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
 use crate::model::id::JobId;

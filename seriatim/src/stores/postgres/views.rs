@@ -7,8 +7,8 @@ use tokio_postgres::Row;
 use super::Postgres;
 use super::convert::{JobKeys, column, count, job_id, kept, lane_id, micros, options, text, time};
 use super::push::MODES;
-use crate::contract::refusals::no_queue;
-use crate::contract::view::{
+use crate::contract::errors::no_queue;
+use crate::contract::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
     QueueStats, QueueView,
 };

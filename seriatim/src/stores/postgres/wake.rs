@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client, Config};
 
 use super::tls::Tls;
-use crate::contract::wake::Bell;
+use crate::contract::Bell;
 
 /// At most one NOTIFY in this time, whatever is pushed: each takes a lock of the whole server when
 /// it commits.

@@ -7,7 +7,7 @@ use super::args::Args;
 use super::link::{BEAT, GLOBAL_BEAT, GLOBAL_FLAG, GLOBAL_UNFLAG};
 use super::nodes::command_of;
 use super::reply::{Fields, Shard, corrupt};
-use crate::contract::request::{Beat, CancelNotice, Heartbeat, Pulse};
+use crate::contract::{Beat, CancelNotice, Heartbeat, Pulse};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{LaneId, NodeId, Token};

@@ -10,8 +10,8 @@ use super::link::{CLAIM, TURN};
 use super::queues::ATTEMPTS;
 use super::queues::{Known, changing};
 use super::reply::{Fields, Shard};
-use crate::contract::refusals::{node_gone, undeclared};
-use crate::contract::request::{Claim, Claimed, Lease};
+use crate::contract::errors::{node_gone, undeclared};
+use crate::contract::{Claim, Claimed, Lease};
 use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::limits::{

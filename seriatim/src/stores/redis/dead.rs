@@ -9,7 +9,7 @@ use super::link::{MORGUE, MOVED, TAKE_IN};
 use super::queues::ATTEMPTS;
 use super::queues::{Known, changing};
 use super::reply::{Fields, Shard, name_job};
-use crate::contract::request::{Acted, Selected, Selection};
+use crate::contract::{Acted, Selected, Selection};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::JobId;

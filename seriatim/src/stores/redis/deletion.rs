@@ -14,8 +14,8 @@ use super::link::{GLOBAL_UNREGISTER, WIPE};
 use super::queues::ATTEMPTS;
 use super::queues::{Known, changing};
 use super::reply::{Shard, single};
-use crate::contract::deletion::is_claimed;
-use crate::contract::request::{Acted, DeleteQueue};
+use crate::contract::errors::is_claimed;
+use crate::contract::{Acted, DeleteQueue};
 use crate::model::error::Result;
 
 /// What `wipe.lua` answers when the queue is not as it was known, and when a lane is claimed.

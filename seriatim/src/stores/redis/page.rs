@@ -17,7 +17,7 @@ use super::args::Args;
 use super::link::INDEX;
 use super::queues::Known;
 use super::reply::{Fields, Shard};
-use crate::contract::view::{
+use crate::contract::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Page,
 };
 use crate::model::cursor::Cursor;

@@ -8,10 +8,8 @@ use super::link::{ACT, AMEND, CANCEL};
 use super::page::Rows;
 use super::queues::ATTEMPTS;
 use super::reply::{Shard, corrupt, lane_number, name_job, single};
-use crate::contract::refusals::no_waiting_job;
-use crate::contract::request::{
-    Act, Acted, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection,
-};
+use crate::contract::errors::no_waiting_job;
+use crate::contract::{Act, Acted, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
 use crate::model::job::JobOptions;

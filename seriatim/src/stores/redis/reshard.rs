@@ -11,8 +11,8 @@ use super::link::{GLOBAL_RUN, LAYOUT};
 use super::queues::ATTEMPTS;
 use super::queues::{Known, changing};
 use super::reply::{Fields, Shard, single};
-use crate::contract::refusals::no_queue;
-use crate::contract::request::Resharded;
+use crate::contract::Resharded;
+use crate::contract::errors::no_queue;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::Queue;
 

@@ -8,7 +8,7 @@ use super::Redis;
 use super::args::{Args, micros};
 use super::link::SETTLE;
 use super::reply::{Fields, Shard, corrupt, lane_bytes};
-use crate::contract::request::{Settle, Settled};
+use crate::contract::{Settle, Settled};
 use crate::model::error::{Error, Result};
 use crate::model::limits::SETTLE_TURNS_MAX;
 use crate::model::settle::{Due, Fate, Settlement};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Redis;
 use super::args::Args;
 use super::link::{GLOBAL_SWEEP, SWEEP};
-use crate::contract::request::{Sweep, Swept};
+use crate::contract::{Sweep, Swept};
 use crate::model::error::Result;
 use crate::model::limits::ACTION_ROWS_MAX;
 

@@ -3,8 +3,8 @@
 use rusqlite::params;
 
 use super::tx::Tx;
-use crate::contract::deletion::is_claimed;
-use crate::contract::request::{Acted, DeleteQueue};
+use crate::contract::errors::is_claimed;
+use crate::contract::{Acted, DeleteQueue};
 use crate::model::error::Result;
 use crate::model::limits::ACTION_ROWS_MAX;
 

@@ -38,10 +38,7 @@ use place::Place;
 use thread::Worker;
 use tx::Tx;
 
-use crate::contract::request::*;
-use crate::contract::view::*;
-use crate::contract::wake::{Bell, Wakeups};
-use crate::contract::{Opening, SharedStore, Store, validate_push};
+use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, NodeId, Token};

@@ -6,10 +6,9 @@ use super::push::micros;
 use super::row::json;
 use super::row::{Job, flag};
 use super::tx::Tx;
-use crate::contract::request::{
-    Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse, Secret,
+use crate::contract::{
+    Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, NodeView, Pulse, Secret,
 };
-use crate::contract::view::NodeView;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{LaneId, NodeId, Token};

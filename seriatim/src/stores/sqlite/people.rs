@@ -9,8 +9,8 @@ use super::push::micros;
 use super::row::json;
 use super::row::{JOB_COLUMNS, Job, flag};
 use super::tx::Tx;
-use crate::contract::refusals::no_waiting_job;
-use crate::contract::request::{
+use crate::contract::errors::no_waiting_job;
+use crate::contract::{
     Act, Acted, Amend, Cancelled, Change, LaneAction, LaneSelection, Selected, Selection, Swept,
 };
 use crate::model::error::Result;

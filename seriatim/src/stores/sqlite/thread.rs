@@ -13,7 +13,7 @@ use super::fault::translate;
 use super::migrate::migrate;
 use super::place::Place;
 use super::tx::{Definitions, Tx};
-use crate::contract::wake::Bell;
+use crate::contract::Bell;
 use crate::model::error::{Error, ErrorKind, Result};
 
 /// Most operations that share one commit.

@@ -8,7 +8,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, para
 
 use super::fault::translate;
 use super::row::Sql;
-use crate::contract::refusals::no_queue;
+use crate::contract::errors::no_queue;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::Queue;

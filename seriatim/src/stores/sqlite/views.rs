@@ -10,10 +10,9 @@ use super::lane::Work;
 use super::people::Place;
 use super::row::{JOB_COLUMNS, Job, LaneRow, flag, lane_columns};
 use super::tx::{QueueRow, Tx};
-use crate::contract::request::SourceDue;
-use crate::contract::view::{
+use crate::contract::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
-    QueueStats, QueueView,
+    QueueStats, QueueView, SourceDue,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::lane::{Entry, Lane};
 use super::{Ended, Place, State};
-use crate::contract::refusals::no_waiting_job;
-use crate::contract::request::{
-    Act, Acted, Amend, Cancelled, Change, LaneAction, LaneSelection, Selected, Selection, Swept,
+use crate::contract::errors::no_waiting_job;
+use crate::contract::{
+    Act, Acted, Amend, Cancelled, Change, JobState, LaneAction, LaneSelection, Selected, Selection,
+    Swept,
 };
-use crate::contract::view::JobState;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::JobId;

@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use super::State;
 use super::lane::Hold;
-use crate::contract::check_ticket;
-use crate::contract::refusals::node_gone;
+use crate::contract::errors::{check_ticket, node_gone};
 use crate::contract::release::{NO_LEASE, NOBODY};
-use crate::contract::request::{
-    Claim, ClaimSelection, Claimed, GiveUp, Lease, Release, Rescue, SourceDue,
-};
+use crate::contract::{Claim, ClaimSelection, Claimed, GiveUp, Lease, Release, Rescue, SourceDue};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId, Token};

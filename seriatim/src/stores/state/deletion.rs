@@ -1,8 +1,8 @@
 //! Pausing and deleting a whole queue.
 
 use super::{Place, State};
-use crate::contract::deletion::{is_claimed, is_closing};
-use crate::contract::request::{Acted, DeleteQueue};
+use crate::contract::errors::{is_claimed, is_closing};
+use crate::contract::{Acted, DeleteQueue};
 use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;

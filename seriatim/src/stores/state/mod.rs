@@ -14,9 +14,8 @@ pub(super) mod views;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::contract::refusals::{no_queue, undeclared};
-use crate::contract::request::{Claim, Command, NodeInfo, Secret};
-use crate::contract::view::JobState;
+use crate::contract::errors::{no_queue, undeclared};
+use crate::contract::{Claim, Command, JobState, NodeInfo, Secret};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, NodeId, Token};

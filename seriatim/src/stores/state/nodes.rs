@@ -1,8 +1,7 @@
 //! Nodes: heartbeats, commands, leadership.
 
 use super::{NodeRow, State};
-use crate::contract::request::{Beat, CancelNotice, Command, DeclareDead, Heartbeat, Lead, Pulse};
-use crate::contract::view::NodeView;
+use crate::contract::{Beat, CancelNotice, Command, DeclareDead, Heartbeat, Lead, NodeView, Pulse};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::NodeId;

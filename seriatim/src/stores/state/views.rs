@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use super::lane::{Entry, Lane};
 use super::{Ended, Place, State};
-use crate::contract::request::Lease;
-use crate::contract::view::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
+use crate::contract::{
+    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Lease, Page,
     QueueStats, QueueView, rows_of_page,
 };
 use crate::model::clock::Timestamp;

@@ -1,8 +1,7 @@
 //! Lanes with many plain jobs, longer than what the conformance suite pushes: their lists and runs.
 
 use super::*;
-use crate::contract::request::Cancel;
-use crate::contract::view::JobOrder;
+use crate::contract::{Cancel, JobOrder};
 use crate::{Due, Fate};
 
 /// More than a list keeps in its record.
@@ -181,6 +180,6 @@ async fn a_long_list_is_shown_without_being_unfolded() {
 }
 
 fn lane_query() -> LaneQuery {
-    let order = crate::contract::view::LaneOrder::Age;
+    let order = crate::contract::LaneOrder::Age;
     LaneQuery { queue: "q".into(), key: None, claimed: false, order, after: None, rows_max: 10 }
 }

@@ -1,8 +1,7 @@
 //! Listings of more than one step, whose rows have equal places and vanish between two pages.
 
 use super::*;
-use crate::contract::request::Selection;
-use crate::contract::view::{JobOrder, LaneOrder};
+use crate::contract::{JobOrder, LaneOrder, Selection};
 use crate::{Due, Fate};
 
 const LANES: u32 = 2_600;

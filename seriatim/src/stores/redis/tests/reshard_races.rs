@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use super::super::layout::Layout;
 use super::*;
-use crate::contract::request::Selection;
+use crate::contract::Selection;
 
 /// More than any operation here waits for.
 const ANSWERS_MAX: usize = 80;

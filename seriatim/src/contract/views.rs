@@ -1,16 +1,38 @@
-//! What people and programs see of a store.
+//! Listings and figures, for programs and people.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::contract::request::{Command, NodeInfo};
+use super::fleet::{Command, NodeInfo};
 use crate::model::clock::Timestamp;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::job::JobOptions;
+use crate::model::limits::PAGE_BYTES_MAX;
 use crate::model::payload::Payload;
 use crate::model::queue::{Mode, Queue};
+
+/// See [`crate::Store::due`].
+#[derive(Clone, Debug, Default)]
+pub struct DueQuery {
+    /// The time; the store's when none.
+    pub now: Option<Timestamp>,
+    /// The queues; all when empty.
+    pub queues: Vec<Arc<str>>,
+}
+
+/// When a source next has something to claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceDue {
+    /// The queue.
+    pub queue: Arc<str>,
+    /// The shard.
+    pub shard: u16,
+    /// The earliest due time of a lane that can be claimed (past: since then); none when nothing
+    /// waits, or the queue is paused.
+    pub due: Option<Timestamp>,
+}
 
 /// A page of a listing.
 #[derive(Clone, Debug, PartialEq)]
@@ -186,7 +208,7 @@ pub enum JobOrder {
 pub(crate) fn rows_of_page(lengths: impl IntoIterator<Item = usize>) -> usize {
     let (mut rows, mut bytes) = (0, 0);
     for length in lengths {
-        if bytes >= crate::model::limits::PAGE_BYTES_MAX {
+        if bytes >= PAGE_BYTES_MAX {
             break;
         }
         (rows, bytes) = (rows + 1, bytes + length);

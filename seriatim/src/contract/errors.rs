@@ -1,6 +1,6 @@
 //! What several stores refuse, in the same words.
 
-use crate::model::error::{Error, ErrorKind};
+use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::NodeId;
 
 /// A queue that does not exist.
@@ -31,4 +31,36 @@ pub(crate) fn other_route(key: &str, place: usize) -> Error {
         "what waits for key {key:?} is bound to another node or group, and a key goes to one place only"
     );
     Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{place}]"))
+}
+
+/// Refuses a claim or rescue that its node has given up.
+pub(crate) fn check_ticket(ticket: u64, given_up: u64) -> Result<()> {
+    if ticket == 0 || ticket > given_up {
+        return Ok(());
+    }
+    Err(was_given_up())
+}
+
+/// Why a claim or rescue takes nothing that arrives after its node gave it up.
+pub(crate) fn was_given_up() -> Error {
+    let message =
+        "the node has given this call up, since its answer seemed lost: nothing was taken";
+    Error::new(ErrorKind::Conflict, message).in_field("ticket")
+}
+
+/// What pushes to a queue and declarations of it are told while it is deleted.
+pub(crate) fn is_closing(queue: &str) -> Error {
+    let message = format!(
+        "queue {queue:?} is being deleted: wait until it is gone; if the deletion was broken off, delete it again"
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("queue")
+}
+
+/// Why a queue is not deleted.
+pub(crate) fn is_claimed(queue: &str, lanes: u64) -> Error {
+    let message = format!(
+        "lanes of queue {queue:?} are claimed ({lanes}): release them or wait until they end; by force they are \
+         released first"
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("queue")
 }
