@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::contract::{DueQuery, JobOrder, JobQuery, JobState, JobView, SharedStore};
+use crate::contract::{JobOrder, JobQuery, JobState, JobView, SharedStore};
 use crate::engine::{Engine, EngineBuilder, Summary};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
@@ -168,7 +168,7 @@ impl Lab {
     /// Refuses to run an engine that has a worker for nothing of what is due.
     async fn check_workers(&self, queues: &[Arc<str>]) -> Result<()> {
         let now = self.store.now().await?;
-        let due = self.store.due(DueQuery { now: None, queues: Vec::new() }).await?;
+        let due = self.store.due(Vec::new()).await?;
         let due = due.into_iter().filter(|source| source.due.is_some_and(|due| due <= now));
         let (own, others): (Vec<Arc<str>>, Vec<Arc<str>>) =
             due.map(|source| source.queue).partition(|queue| queues.contains(queue));
@@ -187,7 +187,7 @@ impl Lab {
         let stats = self.store.stats(None).await?;
         let own = || stats.iter().filter(|stats| queues.contains(&stats.queue));
         let now = self.store.now().await?;
-        let due = self.store.due(DueQuery { now: None, queues: Vec::new() }).await?;
+        let due = self.store.due(Vec::new()).await?;
         let due = due.iter().filter(|source| queues.contains(&source.queue));
         let next = due.filter_map(|source| source.due).min();
         Ok(Seen {

@@ -53,7 +53,7 @@ pub(crate) async fn command(
     command: Command,
 ) -> Result<NodeId, Error> {
     let node = find(store, wanted).await?.info;
-    store.command_node(&node.id, command).await?;
+    store.command_node(node.id.clone(), command).await?;
     Ok(node.id)
 }
 

@@ -99,7 +99,6 @@ impl World {
         let request = Claim {
             now: Some(self.now),
             queue: "q".into(),
-            shard: None,
             node: self.nodes[node].clone(),
             node_name: None,
             groups: Vec::new(),

@@ -87,7 +87,6 @@ impl Bench {
         Claim {
             now: Some(self.now),
             queue: queue.into(),
-            shard: None,
             node: self.node.id.clone(),
             node_name: None,
             groups: Vec::new(),

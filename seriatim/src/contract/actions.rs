@@ -2,15 +2,48 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::model::clock::Timestamp;
+use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId};
 
-/// See [`crate::Store::cancel`].
+/// What operators do to jobs and lanes.
+#[async_trait]
+pub trait Actions: Send + Sync {
+    /// Cancels jobs. The answer has one entry for each, in order.
+    ///
+    /// - A waiting job ends cancelled at once. A running one is flagged; its holder learns it at the next heartbeat.
+    ///   Other jobs do not change.
+    async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>>;
+
+    /// Returns dead jobs to their queue. At most 10,000 in one call; `more` means: call again.
+    ///
+    /// - Id, score and arrival stay; retry count −1, crashes 0, due now.
+    /// - In `accumulate`, one equal to a waiting job becomes one with it, under the older id; both ids stay known.
+    /// - On a claimed lane it counts as an arrival.
+    async fn requeue(&self, request: Selected) -> Result<Acted>;
+
+    /// Deletes dead jobs. At most 10,000 in one call; `more` means: call again.
+    async fn delete_dead(&self, request: Selected) -> Result<Acted>;
+
+    /// Pauses, resumes or runs lanes now; buries or deletes what has failed. At most 10,000 lanes in one call, the
+    /// oldest; `more` says that there are others.
+    ///
+    /// - A claimed lane keeps its turn: pausing and resuming take effect after it, the other actions do nothing.
+    async fn act(&self, request: Act) -> Result<Acted>;
+
+    /// Changes one waiting job: its time or its node, or deletes it.
+    ///
+    /// - A job that does not wait is `NotFound` (field `job_id`).
+    async fn amend(&self, request: Amend) -> Result<()>;
+}
+
+/// See [`Actions::cancel`].
 #[derive(Clone, Debug)]
 pub struct Cancel {
-    /// The time; the store's when none.
+    /// The time; the store's clock if unset.
     pub now: Option<Timestamp>,
     /// The jobs.
     pub jobs: Vec<JobId>,
@@ -22,9 +55,9 @@ pub struct Cancel {
 pub enum Cancelled {
     /// It waited; it is cancelled.
     Now,
-    /// It runs; its holder will learn it.
+    /// It runs; its holder learns it at its next heartbeat.
     Flagged,
-    /// It had ended (also: it is in the morgue); nothing changed.
+    /// It had ended, or is in the morgue; nothing changed.
     Ended,
     /// No such job is known.
     Unknown,
@@ -33,7 +66,7 @@ pub enum Cancelled {
 /// Some dead jobs of a queue.
 #[derive(Clone, Debug)]
 pub struct Selected {
-    /// The time; the store's when none.
+    /// The time; the store's clock if unset.
     pub now: Option<Timestamp>,
     /// The queue.
     pub queue: Arc<str>,
@@ -55,16 +88,16 @@ pub enum Selection {
 /// What a bulk action did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Acted {
-    /// So many jobs or lanes.
+    /// How many jobs or lanes.
     pub count: u64,
-    /// Whether the limit of one call was reached: call again.
+    /// Whether the limit of one call was reached.
     pub more: bool,
 }
 
-/// See [`crate::Store::act`].
+/// See [`Actions::act`].
 #[derive(Clone, Debug)]
 pub struct Act {
-    /// The time; the store's when none.
+    /// The time; the store's clock if unset.
     pub now: Option<Timestamp>,
     /// The queue.
     pub queue: Arc<str>,
@@ -103,10 +136,10 @@ pub enum LaneAction {
     Delete,
 }
 
-/// See [`crate::Store::amend`].
+/// See [`Actions::amend`].
 #[derive(Clone, Debug)]
 pub struct Amend {
-    /// The time; the store's when none.
+    /// The time; the store's clock if unset.
     pub now: Option<Timestamp>,
     /// The job.
     pub job: JobId,

@@ -3,10 +3,8 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
-use super::Store;
 use super::release::release_claims;
-use super::request::{ClaimSelection, DeleteQueue};
-use super::view::NodeState;
+use super::{ClaimSelection, DeleteQueue, NodeState, Store};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::limits::ACTION_ROWS_MAX;
 
@@ -34,7 +32,7 @@ pub async fn delete_queue(store: &dyn Store, queue: &str, force: bool) -> Result
         deleted.jobs = delete(store, queue).await?;
         return Ok(deleted);
     }
-    match store.pause_queue(queue, true).await {
+    match store.pause_queue(queue.into(), true).await {
         // A deletion that was broken off: it is closed, and nothing claims it.
         Err(error) if error.kind() == ErrorKind::Conflict => {}
         paused => paused?,

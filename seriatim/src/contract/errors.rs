@@ -1,23 +1,34 @@
-//! What several stores refuse, in the same words.
+//! The errors of several stores, in the same words.
 
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::NodeId;
+use crate::model::limits::QUEUES_MAX;
 
 /// A queue that does not exist.
 pub(crate) fn no_queue(name: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
 }
 
-/// A queue that a push made, where only a declared one counts.
+/// A queue that a push created, where only a declared one counts.
 pub(crate) fn undeclared(name: &str) -> Error {
     let message = format!("queue {name:?} is not declared: a push made it");
     Error::new(ErrorKind::NotFound, message).in_field("queue")
 }
 
-/// A node that never beat or was declared dead.
+/// A node that never sent a heartbeat or was declared dead.
 pub(crate) fn node_gone(node: &NodeId) -> Error {
     let message = format!("node {node} has not registered or was declared dead: take a new id");
     Error::new(ErrorKind::NodeGone, message)
+}
+
+/// A node that is dead, has stopped or is unknown.
+pub(crate) fn no_living_node(node: &NodeId) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no living node {node}"))
+}
+
+/// One queue more than a store can hold.
+pub(crate) fn too_many_queues() -> Error {
+    Error::invalid("queue", format!("the store holds {QUEUES_MAX} queues, which is the most"))
 }
 
 /// A job that cannot be changed: it does not wait.
@@ -33,7 +44,7 @@ pub(crate) fn other_route(key: &str, place: usize) -> Error {
     Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{place}]"))
 }
 
-/// Refuses a claim or rescue that its node has given up.
+/// Refuses a claim or rescue that its node gave up.
 pub(crate) fn check_ticket(ticket: u64, given_up: u64) -> Result<()> {
     if ticket == 0 || ticket > given_up {
         return Ok(());
@@ -41,14 +52,14 @@ pub(crate) fn check_ticket(ticket: u64, given_up: u64) -> Result<()> {
     Err(was_given_up())
 }
 
-/// Why a claim or rescue takes nothing that arrives after its node gave it up.
+/// A claim or rescue that arrives after its node gave it up.
 pub(crate) fn was_given_up() -> Error {
     let message =
         "the node has given this call up, since its answer seemed lost: nothing was taken";
     Error::new(ErrorKind::Conflict, message).in_field("ticket")
 }
 
-/// What pushes to a queue and declarations of it are told while it is deleted.
+/// A queue that is being deleted, for pushes to it and declarations of it.
 pub(crate) fn is_closing(queue: &str) -> Error {
     let message = format!(
         "queue {queue:?} is being deleted: wait until it is gone; if the deletion was broken off, delete it again"
@@ -56,7 +67,7 @@ pub(crate) fn is_closing(queue: &str) -> Error {
     Error::new(ErrorKind::Conflict, message).in_field("queue")
 }
 
-/// Why a queue is not deleted.
+/// A queue that cannot be deleted: some of its lanes are claimed.
 pub(crate) fn is_claimed(queue: &str, lanes: u64) -> Error {
     let message = format!(
         "lanes of queue {queue:?} are claimed ({lanes}): release them or wait until they end; by force they are \

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::Store;
-use super::request::{ClaimSelection, Lease, Release, Settle};
+use super::{ClaimSelection, Lease, Release, Settle, Store};
 use crate::model::error::Result;
 use crate::model::queue::Queue;
 use crate::model::settle::{Settlement, crash};

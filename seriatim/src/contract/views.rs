@@ -3,34 +3,58 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::fleet::{Command, NodeInfo};
 use crate::model::clock::Timestamp;
+use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::job::JobOptions;
 use crate::model::limits::PAGE_BYTES_MAX;
 use crate::model::payload::Payload;
 use crate::model::queue::{Mode, Queue};
+use crate::model::turn::Turn;
 
-/// See [`crate::Store::due`].
-#[derive(Clone, Debug, Default)]
-pub struct DueQuery {
-    /// The time; the store's when none.
-    pub now: Option<Timestamp>,
-    /// The queues; all when empty.
-    pub queues: Vec<Arc<str>>,
+/// Listings and figures. They change nothing.
+///
+/// Listings come in pages, up to [`PAGE_ROWS_MAX`](crate::limits::PAGE_ROWS_MAX) rows each. A page begins behind the
+/// `next` of the page before, also if that row is gone. A queue that does not exist is `NotFound`.
+#[async_trait]
+pub trait Views: Send + Sync {
+    /// All queues, by name.
+    async fn queues(&self) -> Result<Vec<QueueView>>;
+
+    /// The figures of every queue, by name. `now` is the time from which lag is counted; the store's if unset.
+    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>>;
+
+    /// When each of these queues next has something to claim; all queues if none is named. One query for all.
+    async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>>;
+
+    /// Lanes of a queue, one page.
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>>;
+
+    /// Jobs of a queue, one page. A page ends early when its payloads reach
+    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX).
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>>;
+
+    /// One job in any state. The id of a job that became one with another shows the state of that one.
+    async fn job(&self, id: JobId) -> Result<Option<JobView>>;
+
+    /// The turn that a token holds, as its holder got it; `None` if the token is stale.
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>>;
+
+    /// All nodes that live, or died or stopped within a day.
+    async fn nodes(&self) -> Result<Vec<NodeView>>;
 }
 
-/// When a source next has something to claim.
+/// When a queue next has something to claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceDue {
+pub struct QueueDue {
     /// The queue.
     pub queue: Arc<str>,
-    /// The shard.
-    pub shard: u16,
-    /// The earliest due time of a lane that can be claimed (past: since then); none when nothing
-    /// waits, or the queue is paused.
+    /// The earliest due time of its waiting lanes: in the past, it has been due since then. None if nothing waits, or
+    /// the queue is paused.
     pub due: Option<Timestamp>,
 }
 
@@ -56,7 +80,7 @@ pub struct QueueView {
     pub number: u32,
     /// Its definition.
     pub queue: Queue,
-    /// Whether somebody declared it, or an undeclared push made it.
+    /// Whether it was declared; else an undeclared push created it.
     pub declared: bool,
     /// Whether none of its lanes may be claimed.
     pub paused: bool,
@@ -75,9 +99,9 @@ pub struct QueueStats {
     pub lanes: u64,
     /// Jobs that have not ended: waiting or claimed.
     pub jobs: u64,
-    /// Claimed lanes, and so turns under way: running, or prefetched by their node.
+    /// Claimed lanes, that is, turns: running, or prefetched by their node.
     pub claimed: u64,
-    /// Lanes that have failed and are not done since, whether they wait, are held, or are claimed.
+    /// Lanes that failed and have not succeeded since, whether they wait, are held, or are claimed.
     pub retrying: u64,
     /// Dead jobs.
     pub dead: u64,
@@ -91,7 +115,7 @@ pub struct QueueStats {
 }
 
 impl QueueStats {
-    /// Lanes that nobody has claimed: due, scheduled, waiting for a retry, held or paused.
+    /// Lanes that are not claimed: due, scheduled, waiting for a retry, held or paused.
     pub fn waiting(&self) -> u64 {
         self.lanes.saturating_sub(self.claimed)
     }
@@ -112,7 +136,7 @@ pub enum LaneOrder {
     RetryCount,
 }
 
-/// See [`crate::Store::lanes`].
+/// See [`Views::lanes`].
 #[derive(Clone, Debug)]
 pub struct LaneQuery {
     /// The queue.
@@ -129,16 +153,16 @@ pub struct LaneQuery {
     pub rows_max: usize,
 }
 
-/// A lane as people see it.
+/// A lane, as listings show it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LaneView {
     /// Its name.
     pub lane: LaneId,
     /// Its key.
     pub key: Option<Arc<str>>,
-    /// What it does.
+    /// Its state.
     pub state: LaneState,
-    /// When it is due; of a claimed one, when it was.
+    /// When it is due; for a claimed one, when it was.
     pub due: Option<Timestamp>,
     /// Its priority.
     pub priority: u16,
@@ -156,11 +180,11 @@ pub struct LaneView {
     pub node: Option<NodeId>,
     /// Since when.
     pub claimed_at: Option<Timestamp>,
-    /// What its holder last told.
+    /// The last progress that its holder reported, JSON.
     pub progress: Option<Arc<str>>,
 }
 
-/// What a lane does.
+/// The states of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneState {
@@ -168,13 +192,13 @@ pub enum LaneState {
     Waiting,
     /// A turn of it runs.
     Claimed,
-    /// Its retries are used up and its queue's policy is to hold.
+    /// Its retries are used up and its queue's policy is `hold`.
     Held,
-    /// A person paused it.
+    /// An operator paused it.
     Paused,
 }
 
-/// The states of a job that people see.
+/// The states of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
@@ -203,7 +227,7 @@ pub enum JobOrder {
     Key,
 }
 
-/// Of payloads of these lengths, how many make a page: up to the one that reaches
+/// How many payloads of these lengths make a page: up to the one that reaches
 /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX).
 pub(crate) fn rows_of_page(lengths: impl IntoIterator<Item = usize>) -> usize {
     let (mut rows, mut bytes) = (0, 0);
@@ -216,7 +240,7 @@ pub(crate) fn rows_of_page(lengths: impl IntoIterator<Item = usize>) -> usize {
     rows
 }
 
-/// See [`crate::Store::jobs`].
+/// See [`Views::jobs`].
 #[derive(Clone, Debug)]
 pub struct JobQuery {
     /// The queue.
@@ -233,7 +257,7 @@ pub struct JobQuery {
     pub rows_max: usize,
 }
 
-/// A job as people see it.
+/// A job, as listings show it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobView {
     /// Its id.
@@ -262,7 +286,7 @@ pub struct JobView {
     pub crashes: u32,
     /// The last error.
     pub error: Option<Arc<str>>,
-    /// Whether somebody wants it cancelled.
+    /// Whether it is flagged for cancellation.
     pub cancel_requested: bool,
     /// When it was pushed.
     pub created_at: Timestamp,
@@ -270,43 +294,43 @@ pub struct JobView {
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub finished_at: Option<Timestamp>,
-    /// When its holder last beat.
+    /// The last heartbeat of its holder.
     pub heartbeat_at: Option<Timestamp>,
-    /// What its holder last told.
+    /// The last progress that its holder reported, JSON.
     pub progress: Option<Arc<str>>,
     /// What it overrides.
     pub options: Option<Box<JobOptions>>,
 }
 
-/// A node as people see it.
+/// A node, as listings show it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NodeView {
-    /// What it tells of itself.
+    /// What it reports of itself.
     pub info: NodeInfo,
-    /// When it last beat.
+    /// Its last heartbeat.
     pub heartbeat_at: Timestamp,
     /// Whether it has been declared dead, or has stopped: it will never claim again. See
     /// [`Self::state`].
     pub dead: bool,
-    /// What an operator told it, and has not taken back.
+    /// The command that an operator gave it, if not taken back.
     pub command: Option<Command>,
 }
 
-/// What a node does.
+/// The states of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
     /// It works.
     Alive,
-    /// A person told it to take no more work.
+    /// An operator told it to take no more work.
     Quiet,
-    /// A person told it to stop.
+    /// An operator told it to stop.
     Stopping,
-    /// Its last beat is older than its lease: it will be declared dead.
+    /// Its last heartbeat is older than its lease: it will be declared dead.
     Late,
-    /// It ended as it should, and said so.
+    /// It stopped in an orderly way.
     Stopped,
-    /// It fell silent and was declared dead.
+    /// It sent no heartbeats and was declared dead.
     Dead,
 }
 
@@ -325,7 +349,7 @@ impl NodeState {
 }
 
 impl NodeView {
-    /// What it does at `now`, by the store's clock.
+    /// Its state at `now`, by the store's clock.
     pub fn state(&self, now: Timestamp) -> NodeState {
         match (self.dead, self.command) {
             _ if self.info.has_stopped() => NodeState::Stopped,

@@ -7,7 +7,8 @@ use tokio::time::sleep;
 use super::wire::Wire;
 use super::world::World;
 use crate::contract::{
-    Act, Amend, Cancel, Change, Command, LaneAction, LaneSelection, Selected, Selection, Store,
+    Act, Actions, Amend, Cancel, Change, Command, Fleet, LaneAction, LaneSelection, Queues,
+    Selected, Selection, Views,
 };
 use crate::model::error::{ErrorKind, Result};
 use crate::model::id::JobId;
@@ -57,7 +58,7 @@ async fn act(world: &World, wire: &Wire) -> Result<()> {
         13 | 14 => {
             let paused = world.roll(|rng| rng.bool());
             world.note(|| format!("somebody pauses {queue}: {paused}"));
-            wire.pause_queue(&queue, paused).await
+            wire.pause_queue(queue.into(), paused).await
         }
         _ => command(world, wire).await,
     }
@@ -105,7 +106,7 @@ async fn command(world: &World, wire: &Wire) -> Result<()> {
     };
     world.inject(name);
     world.note(|| format!("somebody tells {} to {command:?}", node.info.id));
-    wire.command_node(&node.info.id, command).await
+    wire.command_node(node.info.id.clone(), command).await
 }
 
 fn some_jobs(world: &World, most: usize) -> Vec<JobId> {
@@ -126,7 +127,7 @@ fn selection(world: &World) -> Selection {
 pub(super) async fn release(world: &World) -> Result<()> {
     for queue in &world.scene.queues {
         let name = queue.name.as_str();
-        match world.store.pause_queue(name, false).await {
+        match world.store.pause_queue(name.into(), false).await {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             answer => answer?,
         }

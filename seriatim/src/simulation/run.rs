@@ -13,7 +13,7 @@ use super::scene::Scene;
 use super::world::World;
 use super::{Mode, Options, Outcome, chaos, people, producer};
 use crate::checker::{Judgement, Report, check};
-use crate::contract::{Declare, LaneOrder, LaneQuery, Store};
+use crate::contract::{Declare, LaneOrder, LaneQuery, Queues, Views};
 use crate::stores::Memory;
 
 /// How long everything may take to drain once nothing goes wrong any more.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::checker::{Event, Handed, History, JobFate, cause, tag};
-use crate::contract::{JobState, JobView, Pushed, Settled, Store};
+use crate::contract::{JobState, JobView, Pushed, Settled, Views};
 use crate::model::clock::Timestamp;
 use crate::model::id::{JobId, LaneId, Token};
 use crate::model::job::Job;

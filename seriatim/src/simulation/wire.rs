@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Mutant;
@@ -14,7 +13,6 @@ use super::world::{Outage, World, lock};
 use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::turn::Turn;
 
 /// Most calls of one wire within one second of virtual time.
@@ -23,6 +21,7 @@ const CALLS_PER_SECOND_MAX: u64 = 3_000;
 /// See the module.
 pub(super) struct Wire {
     pub(super) world: Arc<World>,
+    inner: SharedStore,
     /// The node that uses it; none for producers and people.
     node: Option<usize>,
     /// Whether a person uses it. Nothing that a person does takes place in the calm, also if it was on its
@@ -51,7 +50,15 @@ impl Wire {
 
     fn of(world: Arc<World>, node: Option<usize>, person: bool) -> Arc<Self> {
         let window = Window { began: Instant::now(), calls: 0, by_operation: BTreeMap::new() };
-        Arc::new(Self { world, node, person, calls: AtomicU64::new(0), window: Mutex::new(window) })
+        let inner = Arc::new(world.store.clone());
+        Arc::new(Self {
+            world,
+            inner,
+            node,
+            person,
+            calls: AtomicU64::new(0),
+            window: Mutex::new(window),
+        })
     }
 
     /// How many calls were made.
@@ -206,23 +213,26 @@ macro_rules! watched {
     };
 }
 
-#[async_trait]
-impl Store for Wire {
+impl Wrapper for Wire {
+    fn inner(&self) -> &SharedStore {
+        &self.inner
+    }
+    async fn around<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        match operation {
+            "migrate" | "check" | "secret" => call.await,
+            _ => self.carry(operation, call).await,
+        }
+    }
     fn capabilities(&self) -> Capabilities {
         let claim_split = self.world.scene.claim_split;
         Capabilities { claim_split, ..self.world.store.capabilities() }
     }
     async fn now(&self) -> Result<Timestamp> {
         deed!(self, "now", |world, now| Ok(now.unwrap_or_else(|| world.store_now())))
-    }
-    async fn migrate(&self) -> Result<()> {
-        self.world.store.migrate().await
-    }
-    async fn check(&self) -> Result<()> {
-        self.world.store.check().await
-    }
-    async fn secret(&self, offered: Secret) -> Result<Secret> {
-        self.world.store.secret(offered).await
     }
     async fn declare(&self, r: Declare) -> Result<()> {
         deed!(self, "declare", |world, now| world.store.declare(Declare { now, ..r }).await)
@@ -306,21 +316,6 @@ impl Store for Wire {
     async fn amend(&self, r: Amend) -> Result<()> {
         watched!(self, "amend", |world, now| world.store.amend(Amend { now, ..r }).await)
     }
-    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
-        let queue = queue.to_owned();
-        deed!(self, "pause_queue", |world, _now| world.store.pause_queue(&queue, paused).await)
-    }
-    async fn delete_queue(&self, r: DeleteQueue) -> Result<Acted> {
-        deed!(self, "delete_queue", |world, _now| world.store.delete_queue(r).await)
-    }
-    async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {
-        let queue = queue.to_owned();
-        deed!(self, "reshard", |world, _now| world.store.reshard(&queue, shards).await)
-    }
-    async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
-        let node = node.clone();
-        deed!(self, "command_node", |world, _now| world.store.command_node(&node, command).await)
-    }
     async fn declare_dead(&self, r: DeclareDead) -> Result<bool> {
         deed!(self, "declare_dead", |world, now| {
             world.store.declare_dead(DeclareDead { now, ..r }).await
@@ -328,12 +323,6 @@ impl Store for Wire {
     }
     async fn lead(&self, r: Lead) -> Result<bool> {
         deed!(self, "lead", |world, now| world.store.lead(Lead { now, ..r }).await)
-    }
-    async fn due(&self, r: DueQuery) -> Result<Vec<SourceDue>> {
-        deed!(self, "due", |world, now| world.store.due(DueQuery { now, ..r }).await)
-    }
-    async fn queues(&self) -> Result<Vec<QueueView>> {
-        deed!(self, "queues", |world, _now| world.store.queues().await)
     }
     async fn stats(&self, _: Option<Timestamp>) -> Result<Vec<QueueStats>> {
         deed!(self, "stats", |world, now| world.store.stats(now).await)
@@ -343,21 +332,6 @@ impl Store for Wire {
             return Ok(Page::default());
         }
         deed!(self, "lanes", |world, _now| world.store.lanes(query).await)
-    }
-    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
-        deed!(self, "jobs", |world, _now| world.store.jobs(query).await)
-    }
-    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
-        deed!(self, "job", |world, _now| world.store.job(id).await)
-    }
-    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
-        deed!(self, "turn", |world, _now| world.store.turn(lane, token).await)
-    }
-    async fn nodes(&self) -> Result<Vec<NodeView>> {
-        deed!(self, "nodes", |world, _now| world.store.nodes().await)
-    }
-    fn wakeups(&self) -> Wakeups {
-        self.world.store.wakeups()
     }
     async fn close(&self) -> Result<()> {
         Ok(())

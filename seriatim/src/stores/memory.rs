@@ -39,7 +39,11 @@ impl Memory {
     /// An empty store whose clock follows tokio's: it stands still and jumps where a test pauses
     /// that one. It begins now, at [`Self::TOKIO_TIME_START`].
     pub fn in_tokio_time() -> Self {
-        Self { clock: Some((Self::TOKIO_TIME_START, Instant::now())), ..Self::default() }
+        Self::in_tokio_time_from(Self::TOKIO_TIME_START)
+    }
+
+    pub(crate) fn in_tokio_time_from(start: Timestamp) -> Self {
+        Self { clock: Some((start, Instant::now())), ..Self::default() }
     }
 
     /// The store's clock, unless the caller brings the time.
@@ -102,27 +106,64 @@ impl Store for Memory {
         Ok(*self.open()?.secret.get_or_insert(offered))
     }
 
+    fn wakeups(&self) -> Wakeups {
+        self.bell.listen()
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.lock().closed = true;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Queues for Memory {
     async fn declare(&self, request: Declare) -> Result<()> {
         self.open()?.declare(self.at(request.now), request.queues)
     }
 
+    async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
+        self.open()?.pause_queue(&queue, paused)?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        self.open()?.delete_queue(&request)
+    }
+}
+
+#[async_trait]
+impl Producer for Memory {
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
         validate_push(&request)?;
         let pushed = self.open()?.push(self.at(request.now), request.jobs)?;
         self.bell.ring();
         Ok(pushed)
     }
+}
 
+#[async_trait]
+impl Consumer for Memory {
     async fn claim(&self, request: Claim) -> Result<Claimed> {
         self.open()?.claim(self.at(request.now), &request)
     }
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+        request.validate()?;
         let settled = self.open()?.settle(self.at(request.now), &request.turns);
         self.bell.ring();
         Ok(settled)
     }
 
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.open()?.give_up(&request);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Fleet for Memory {
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
         self.open()?.heartbeat(self.at(request.now), request)
     }
@@ -135,15 +176,25 @@ impl Store for Memory {
         self.open()?.release(self.at(request.now), &request)
     }
 
-    async fn give_up(&self, request: GiveUp) -> Result<()> {
-        self.open()?.give_up(&request);
-        Ok(())
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        Ok(self.open()?.declare_dead(self.at(request.now), &request))
+    }
+
+    async fn command_node(&self, node: NodeId, command: Command) -> Result<()> {
+        self.open()?.command_node(&node, command)
+    }
+
+    async fn lead(&self, request: Lead) -> Result<bool> {
+        Ok(self.open()?.lead(self.at(request.now), request))
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         Ok(self.open()?.sweep(self.at(request.now), request.rows_max))
     }
+}
 
+#[async_trait]
+impl Actions for Memory {
     async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
         let mut state = self.open()?;
         let now = self.at(request.now);
@@ -171,39 +222,20 @@ impl Store for Memory {
         self.bell.ring();
         Ok(())
     }
+}
 
-    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
-        self.open()?.pause_queue(queue, paused)?;
-        self.bell.ring();
-        Ok(())
-    }
-
-    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
-        self.open()?.delete_queue(&request)
-    }
-
-    async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
-        self.open()?.command_node(node, command)
-    }
-
-    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
-        Ok(self.open()?.declare_dead(self.at(request.now), &request))
-    }
-
-    async fn lead(&self, request: Lead) -> Result<bool> {
-        Ok(self.open()?.lead(self.at(request.now), request))
-    }
-
-    async fn due(&self, request: DueQuery) -> Result<Vec<SourceDue>> {
-        Ok(self.open()?.due(&request.queues))
-    }
-
+#[async_trait]
+impl Views for Memory {
     async fn queues(&self) -> Result<Vec<QueueView>> {
         Ok(self.open()?.queue_views())
     }
 
     async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
         Ok(self.open()?.stats(self.at(now)))
+    }
+
+    async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
+        Ok(self.open()?.due(&queues))
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
@@ -224,14 +256,5 @@ impl Store for Memory {
 
     async fn nodes(&self) -> Result<Vec<NodeView>> {
         Ok(self.open()?.node_views())
-    }
-
-    fn wakeups(&self) -> Wakeups {
-        self.bell.listen()
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.lock().closed = true;
-        Ok(())
     }
 }

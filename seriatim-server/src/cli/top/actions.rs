@@ -63,7 +63,7 @@ impl Action {
         book.write(action, &format!("top: {on}"))?;
         match self {
             Self::PauseQueue(queue, paused) => {
-                store.pause_queue(&queue, paused).await?;
+                store.pause_queue(queue.clone(), paused).await?;
                 Ok(format!("{queue} {}", if paused { "is paused" } else { "goes on" }))
             }
             Self::PerformAllNow(queue) => {
@@ -126,7 +126,7 @@ mod tests {
         pause().carry_out(&store, &Book::of(&config)).await.unwrap();
         let written = std::fs::read_to_string(folder.path().join("audit.ndjson")).unwrap();
         assert!(written.contains(r#""action":"queues pause""#), "{written}");
-        store.pause_queue("orders", false).await.unwrap();
+        store.pause_queue("orders".into(), false).await.unwrap();
         config.http.audit_file = Some(folder.path().to_owned());
         let refused = pause().carry_out(&store, &Book::of(&config)).await.unwrap_err();
         assert!(refused.to_string().contains("nothing was done"), "{refused}");

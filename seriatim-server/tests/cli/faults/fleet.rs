@@ -330,7 +330,7 @@ impl Blow {
 
 /// Another number of shards, also while connections are lost.
 async fn reshard(store: &SharedStore, shards: u16) {
-    let is_done = async || match store.reshard(QUEUE, shards).await {
+    let is_done = async || match store.reshard(QUEUE.into(), shards).await {
         Ok(answer) => answer.shards == shards,
         Err(error) if error.is_transient() => false,
         Err(error) => panic!("{error}"),

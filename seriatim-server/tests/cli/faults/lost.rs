@@ -84,7 +84,6 @@ impl Rig {
         let claim = Claim {
             now: None,
             queue: QUEUE.into(),
-            shard: None,
             node: self.node.clone(),
             node_name: None,
             groups: Vec::new(),

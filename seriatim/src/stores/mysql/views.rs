@@ -2,6 +2,9 @@
 //! themselves is the model's.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use async_trait::async_trait;
 
 use super::bodies::Bodies;
 use super::error::Try;
@@ -9,20 +12,57 @@ use super::job_row::{CANCELED, DEAD, SUCCEEDED};
 use super::lane_row::st;
 use super::load::Need;
 use super::sql::{Columns, LIST_MAX, list, text};
-use super::work::Work;
+use super::work::{Lock, Work};
+use super::{Mysql, claim};
 use crate::contract::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Page, QueueStats,
-    rows_of_page,
+    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, NodeView, Page,
+    QueueDue, QueueStats, QueueView, Views, rows_of_page,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
-use crate::model::id::JobId;
+use crate::model::id::{JobId, LaneId, Token};
 use crate::model::limits::PAGE_ROWS_MAX;
+use crate::model::turn::Turn;
 use crate::stores::order::Order;
 use crate::stores::state::views::lane_view;
 
-pub(super) async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
+#[async_trait]
+impl Views for Mysql {
+    async fn queues(&self) -> Result<Vec<QueueView>> {
+        transact!(self.inner, Lock::Look, None, work => async { Ok(work.state.queue_views()) })
+    }
+
+    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        transact!(self.inner, Lock::Look, now, work => stats(work))
+    }
+
+    async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
+        transact!(self.inner, Lock::Look, None, work => super::due::due(work, &queues))
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+        transact!(self.inner, Lock::Look, None, work => lanes(work, &query))
+    }
+
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
+        transact!(self.inner, Lock::Look, None, work => jobs(work, &query))
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
+        transact!(self.inner, Lock::Look, None, work => job(work, id))
+    }
+
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        transact!(self.inner, Lock::Look, None, work => claim::turn(work, lane, token))
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>> {
+        transact!(self.inner, Lock::Look, None, work => node_views(work))
+    }
+}
+
+async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
     let now = work.now;
     let queues = list(work.state.queues.keys().map(|number| u64::from(*number)));
     let sql = format!(
@@ -71,7 +111,7 @@ pub(super) async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
     Ok(stats)
 }
 
-pub(super) async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
+async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
     let queue = work.state.queue(&query.queue)?.number;
     let order = match query.order {
         LaneOrder::Age => Order::Number,
@@ -120,7 +160,7 @@ pub(super) async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<La
     Ok(Page { rows: ids.iter().filter_map(view).collect(), next })
 }
 
-pub(super) async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
+async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
     let queue = work.state.queue(&query.queue)?.number;
     let state = match query.state {
         JobState::Queued | JobState::Running => None,
@@ -210,7 +250,7 @@ fn view_of(work: &Work<'_>, id: JobId) -> Option<JobView> {
     work.state.job_view(id)
 }
 
-pub(super) async fn job(work: &mut Work<'_>, id: JobId) -> Try<Option<JobView>> {
+async fn job(work: &mut Work<'_>, id: JobId) -> Try<Option<JobView>> {
     let found = work.find(&[id]).await?;
     let ids: Vec<JobId> = found.iter().map(|(id, _)| *id).collect();
     let lanes = found.iter().filter_map(|(_, lane)| *lane).collect();
@@ -230,4 +270,9 @@ fn behind(order: Order, after: &Cursor, number: &str) -> Result<String> {
     };
     let number = format!("{number} > {}", after.number);
     Ok(format!("({order} > {last} OR ({order} = {last} AND {number}))"))
+}
+
+async fn node_views(work: &mut Work<'_>) -> Try<Vec<NodeView>> {
+    work.load_nodes(None, "").await?;
+    Ok(work.state.node_views())
 }

@@ -2,25 +2,31 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::convert::{JobKeys, column, count, job_id, kept, lane_id, micros, options, text, time};
+use super::convert::{
+    JobKeys, column, count, job_id, kept, lane_id, lane_number, micros, options, text, time,
+};
+use super::nodes::command;
 use super::push::MODES;
+use super::turn::turns;
 use crate::contract::errors::no_queue;
 use crate::contract::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
-    QueueStats, QueueView,
+    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, NodeInfo,
+    NodeView, Page, QueueDue, QueueStats, QueueView, Views,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, NodeId, Token};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use crate::model::payload::Payload;
 use crate::model::queue::Queue;
+use crate::model::turn::Turn;
+use crate::stores::gone;
 
-const NOW: &str = "SELECT seriatim.clock() AS now";
 const QUEUES: &str = "SELECT * FROM seriatim.queue ORDER BY name";
 const QUEUE: &str = "SELECT number FROM seriatim.queue WHERE name = $1";
 const JOB: &str = "SELECT v.* FROM seriatim.resolve($1, $2, $3) r \
@@ -93,26 +99,34 @@ const JOBS_BY_ARRIVAL: &str = jobs_by!("1", "int");
 const JOBS_BY_KEY: &str = jobs_by!("coalesce(v.key, '')", "text");
 const JOBS_BY_UPDATE: &str = jobs_by!("coalesce(-v.finished_at, 0)", "bigint");
 
-impl Postgres {
-    pub(super) async fn server_time(&self) -> Result<Timestamp> {
-        let row = self.pool.query_one(NOW, &[]).await?;
-        Ok(Timestamp::from_micros(column(&row, "now")?))
-    }
+const TURN: &str = "SELECT * FROM seriatim.turn_job WHERE lane = $1 AND queue = $2 AND token = $3 \
+    ORDER BY score, seq";
+const DUE: &str = "SELECT q.name, CASE WHEN NOT q.paused THEN \
+    seriatim.first_due(q.number) END AS due \
+    FROM seriatim.queue q WHERE cardinality($1::text[]) = 0 OR q.name = ANY ($1) ORDER BY q.number";
 
-    pub(super) async fn queue_views(&self) -> Result<Vec<QueueView>> {
+const NODES: &str = "SELECT * FROM seriatim.node ORDER BY id";
+
+#[async_trait]
+impl Views for Postgres {
+    async fn queues(&self) -> Result<Vec<QueueView>> {
         self.pool.query(QUEUES, &[]).await?.iter().map(queue_view).collect()
     }
 
-    pub(super) async fn queue_stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
         self.pool.query(STATS, &[&now.map(micros)]).await?.iter().map(stats).collect()
     }
 
-    async fn queue_number(&self, name: &str) -> Result<i32> {
-        let rows = self.pool.query(QUEUE, &[&kept(name)]).await?;
-        column(rows.first().ok_or_else(|| no_queue(name))?, "number")
+    async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
+        let names: Vec<_> = queues.iter().map(|name| kept(name)).collect();
+        let due = |row: &Row| {
+            let queue = Arc::from(column::<&str>(row, "name")?);
+            Ok(QueueDue { queue, due: time(row, "due")? })
+        };
+        self.pool.query(DUE, &[&names]).await?.iter().map(due).collect()
     }
 
-    pub(super) async fn lane_page(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
         let queue = self.queue_number(&query.queue).await?;
         let sql = match query.order {
             LaneOrder::Age => LANES_BY_AGE,
@@ -129,7 +143,7 @@ impl Postgres {
         page(&rows, most, rows.len(), "number", lane_view)
     }
 
-    pub(super) async fn job_page(&self, query: JobQuery) -> Result<Page<JobView>> {
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
         let queue = self.queue_number(&query.queue).await?;
         let sql = match query.order {
             JobOrder::Arrival => JOBS_BY_ARRIVAL,
@@ -153,11 +167,28 @@ impl Postgres {
         page(&rows, most, found as usize, "seq", job_view)
     }
 
-    pub(super) async fn read_job(&self, id: JobId) -> Result<Option<JobView>> {
+    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
         let keys: JobKeys = std::iter::once(id).collect();
         let rows = self.pool.query(JOB, &[&keys.seq, &keys.queue, &keys.millis]).await?;
         // The id of a job that became one with another shows that one's state.
         rows.first().map(|row| Ok(JobView { id, ..job_view(row)? })).transpose()
+    }
+
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        let (number, queue) = (lane_number(lane), lane.queue as i32);
+        let rows = self.pool.query(TURN, &[&number, &queue, &token.0]).await?;
+        Ok(turns(&rows, true)?.pop())
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>> {
+        self.pool.query(NODES, &[]).await?.iter().map(node_view).collect()
+    }
+}
+
+impl Postgres {
+    async fn queue_number(&self, name: &str) -> Result<i32> {
+        let rows = self.pool.query(QUEUE, &[&kept(name)]).await?;
+        column(rows.first().ok_or_else(|| no_queue(name))?, "number")
     }
 }
 
@@ -270,5 +301,16 @@ fn job_view(row: &Row) -> Result<JobView> {
         heartbeat_at: time(row, "heartbeat_at")?,
         progress: text(row, "progress")?,
         options: options(row)?,
+    })
+}
+
+fn node_view(row: &Row) -> Result<NodeView> {
+    let wrong = |e| Error::new(ErrorKind::Corrupt, "a node cannot be read").because(e);
+    let info: NodeInfo = serde_json::from_str(column(row, "info")?).map_err(wrong)?;
+    Ok(NodeView {
+        info,
+        heartbeat_at: gone::as_it_was(Timestamp::from_micros(column(row, "beat_at")?)),
+        dead: column::<Option<i64>>(row, "dead_at")?.is_some(),
+        command: command(column(row, "command")?),
     })
 }

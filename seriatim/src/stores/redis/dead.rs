@@ -6,8 +6,7 @@ use super::Redis;
 use super::args::Args;
 use super::layout::{Layout, Take};
 use super::link::{MORGUE, MOVED, TAKE_IN};
-use super::queues::ATTEMPTS;
-use super::queues::{Known, changing};
+use super::queues::{ATTEMPTS, Known, changing};
 use super::reply::{Fields, Shard, name_job};
 use crate::contract::{Acted, Selected, Selection};
 use crate::model::clock::Timestamp;
@@ -17,7 +16,7 @@ use crate::model::limits::ACTION_ROWS_MAX;
 
 /// What `morgue.lua` does.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
+pub(super) enum What {
     Requeue,
     /// Requeue only where the key has a lane.
     Join,
@@ -47,15 +46,7 @@ struct Told {
 }
 
 impl Redis {
-    pub(super) async fn requeue_dead(&self, request: Selected) -> Result<Acted> {
-        self.on_dead(What::Requeue, request).await
-    }
-
-    pub(super) async fn delete_from_morgue(&self, request: Selected) -> Result<Acted> {
-        self.on_dead(What::Delete, request).await
-    }
-
-    async fn on_dead(&self, what: What, request: Selected) -> Result<Acted> {
+    pub(super) async fn on_dead(&self, what: What, request: Selected) -> Result<Acted> {
         let known = self.current(&request.queue).await?;
         let which = match request.which {
             Selection::Jobs(jobs) if known.layout.changed => {

@@ -17,12 +17,10 @@ use super::args::Args;
 use super::link::INDEX;
 use super::queues::Known;
 use super::reply::{Fields, Shard};
-use crate::contract::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Page,
-};
+use crate::contract::{JobOrder, JobQuery, JobState, LaneOrder, LaneQuery};
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
-use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
+use crate::model::limits::PAGE_ROWS_MAX;
 
 /// About how many rows a step looks at: a script keeps all others waiting.
 const STEP_ROWS: i64 = 1_000;
@@ -45,7 +43,7 @@ impl fmt::Display for Place {
 
 /// A row of an index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+pub(super) struct Entry {
     place: Place,
     shard: u16,
     number: i64,
@@ -53,7 +51,7 @@ struct Entry {
 
 impl Entry {
     /// Where the next page begins: `shard-number:place`.
-    fn cursor(&self) -> String {
+    pub(super) fn cursor(&self) -> String {
         format!("{}-{}:{}", self.shard, self.number, self.place)
     }
 
@@ -69,56 +67,6 @@ impl Entry {
 }
 
 impl Redis {
-    pub(super) async fn lane_page(&self, query: LaneQuery) -> Result<Page<LaneView>> {
-        let known = self.current(&query.queue).await?;
-        let by_text = query.order == LaneOrder::Key;
-        let mut chosen = Chosen::new(query.after.as_deref(), by_text, query.rows_max)?;
-        for shard in known.shards() {
-            let rows = Rows::of_lanes(&query, &chosen, shard.shard);
-            let look = |row| {
-                chosen.add(lane_entry(Fields::of(row)?, shard, &query)?);
-                Ok(())
-            };
-            self.each_row(shard, &rows, look).await?;
-        }
-        let (page, next) = chosen.page();
-        let mut rows = Vec::new();
-        for (shard, numbers) in runs(&known, &page) {
-            rows.extend(self.lane_views(shard, &numbers).await?);
-        }
-        Ok(Page { rows, next })
-    }
-
-    pub(super) async fn job_page(&self, query: JobQuery) -> Result<Page<JobView>> {
-        let known = self.current(&query.queue).await?;
-        let by_text = query.order == JobOrder::Key;
-        let mut chosen = Chosen::new(query.after.as_deref(), by_text, query.rows_max)?;
-        for shard in known.shards() {
-            let rows = Rows::of_jobs(&query, &chosen, shard.shard);
-            let look = |row| {
-                chosen.add(job_entry(Fields::of(row)?, shard, &query)?);
-                Ok(())
-            };
-            self.each_row(shard, &rows, look).await?;
-        }
-        let (page, mut next) = chosen.page();
-        let (mut rows, mut bytes, mut shown) = (Vec::new(), 0, 0);
-        for (shard, numbers) in runs(&known, &page) {
-            let mut left = &numbers[..];
-            while !left.is_empty() && bytes < PAGE_BYTES_MAX {
-                let (views, looked) = self.job_views(shard, &known.name, left).await?;
-                bytes += views.iter().map(|view| view.payload.as_bytes().len()).sum::<usize>();
-                rows.extend(views);
-                let looked = looked.clamp(1, left.len());
-                (left, shown) = (&left[looked..], shown + looked);
-            }
-        }
-        if shown < page.len() {
-            next = page[..shown].last().map(Entry::cursor);
-        }
-        Ok(Page { rows, next })
-    }
-
     /// Looks at rows of a shard, step by step.
     pub(super) async fn each_row(
         &self,
@@ -141,7 +89,11 @@ impl Redis {
     }
 }
 
-fn lane_entry(mut fields: Fields, shard: Shard, query: &LaneQuery) -> Result<Option<Entry>> {
+pub(super) fn lane_entry(
+    mut fields: Fields,
+    shard: Shard,
+    query: &LaneQuery,
+) -> Result<Option<Entry>> {
     let (number, key, due) = (fields.int()?, fields.text()?, fields.opt_int()?);
     let (retry_count, claimed) = (fields.int()?, fields.flag()?);
     let wanted = query.key.as_deref().is_none_or(|wanted| *wanted == *key && !key.is_empty())
@@ -156,7 +108,11 @@ fn lane_entry(mut fields: Fields, shard: Shard, query: &LaneQuery) -> Result<Opt
     Ok(wanted.then_some(Entry { place, shard: shard.shard, number }))
 }
 
-fn job_entry(mut fields: Fields, shard: Shard, query: &JobQuery) -> Result<Option<Entry>> {
+pub(super) fn job_entry(
+    mut fields: Fields,
+    shard: Shard,
+    query: &JobQuery,
+) -> Result<Option<Entry>> {
     let (number, key, state) = (fields.int()?, fields.text()?, fields.text()?);
     let (ended, created) = (fields.int()?, fields.int()?);
     let is_wanted_state = match query.state {
@@ -177,14 +133,14 @@ fn job_entry(mut fields: Fields, shard: Shard, query: &JobQuery) -> Result<Optio
 }
 
 /// The first entries behind a cursor, of all that are told.
-struct Chosen {
+pub(super) struct Chosen {
     after: Option<Entry>,
     rows_max: usize,
     first: BTreeSet<Entry>,
 }
 
 impl Chosen {
-    fn new(after: Option<&str>, by_text: bool, rows_max: usize) -> Result<Self> {
+    pub(super) fn new(after: Option<&str>, by_text: bool, rows_max: usize) -> Result<Self> {
         let read = |after| Entry::of_cursor(after, by_text).ok_or_else(Cursor::wrong);
         let after = after.map(read).transpose()?;
         Ok(Self { after, rows_max: rows_max.clamp(1, PAGE_ROWS_MAX), first: BTreeSet::new() })
@@ -195,7 +151,7 @@ impl Chosen {
         self.rows_max as i64 + 1
     }
 
-    fn add(&mut self, entry: Option<Entry>) {
+    pub(super) fn add(&mut self, entry: Option<Entry>) {
         let Some(entry) = entry else { return };
         if self.after.as_ref().is_none_or(|after| entry > *after) {
             self.first.insert(entry);
@@ -206,7 +162,7 @@ impl Chosen {
     }
 
     /// The page, and the cursor of the next one.
-    fn page(self) -> (Vec<Entry>, Option<String>) {
+    pub(super) fn page(self) -> (Vec<Entry>, Option<String>) {
         let more = self.first.len() > self.rows_max;
         let page: Vec<Entry> = self.first.into_iter().take(self.rows_max).collect();
         let next = page.last().filter(|_| more).map(Entry::cursor);
@@ -232,7 +188,7 @@ impl Rows {
         rows
     }
 
-    fn of_lanes(query: &LaneQuery, chosen: &Chosen, shard: u16) -> Self {
+    pub(super) fn of_lanes(query: &LaneQuery, chosen: &Chosen, shard: u16) -> Self {
         if let Some(key) = query.key.as_deref() {
             return Self::of_key("lane", key);
         }
@@ -254,7 +210,7 @@ impl Rows {
         rows
     }
 
-    fn of_jobs(query: &JobQuery, chosen: &Chosen, shard: u16) -> Self {
+    pub(super) fn of_jobs(query: &JobQuery, chosen: &Chosen, shard: u16) -> Self {
         let after = chosen.after.as_ref();
         match (query.state, query.key.as_deref(), query.order) {
             (JobState::Queued | JobState::Running, Some(key), _) => Self::of_key("jobs", key),
@@ -284,7 +240,7 @@ impl Rows {
 }
 
 /// Entries that follow each other in one shard, so that each run is one call.
-fn runs(known: &Known, page: &[Entry]) -> Vec<(Shard, Vec<i64>)> {
+pub(super) fn runs(known: &Known, page: &[Entry]) -> Vec<(Shard, Vec<i64>)> {
     let mut runs: Vec<(Shard, Vec<i64>)> = Vec::new();
     for entry in page {
         let shard = Shard { queue: known.number, shard: entry.shard };

@@ -5,13 +5,15 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use rusqlite::{Row, params};
 
+use super::Sqlite;
 use super::push::micros;
 use super::row::{Sql, TAKEN, score_rank};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::{check_ticket, node_gone, undeclared};
-use crate::contract::{Claim, Claimed, Lease};
+use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId, Token};
@@ -195,6 +197,22 @@ impl ClaimRow {
 
     pub(super) fn count(&self) -> i64 {
         (self.lanes.len() / 8) as i64
+    }
+}
+
+#[async_trait]
+impl Consumer for Sqlite {
+    async fn claim(&self, request: Claim) -> Result<Claimed> {
+        self.change(move |tx| tx.at(request.now).claim(&request)).await
+    }
+
+    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+        request.validate()?;
+        self.change(move |tx| tx.at(request.now).settle(&request.turns)).await
+    }
+
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.change(move |tx| tx.at(None).give_up(&request)).await
     }
 }
 

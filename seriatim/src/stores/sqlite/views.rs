@@ -3,25 +3,64 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rusqlite::params;
 use rusqlite::types::Value;
 
+use super::Sqlite;
+use super::actions::Location;
 use super::lane::Work;
-use super::people::Place;
 use super::row::{JOB_COLUMNS, Job, LaneRow, flag, lane_columns};
 use super::tx::{QueueRow, Tx};
 use crate::contract::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
-    QueueStats, QueueView, SourceDue,
+    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, NodeView,
+    Page, QueueDue, QueueStats, QueueView, Views,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
-use crate::model::id::{JobId, NodeId, Token};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use crate::model::payload::Payload;
 use crate::model::queue::Mode;
+use crate::model::turn::Turn;
 use crate::stores::order::Order;
+
+#[async_trait]
+impl Views for Sqlite {
+    async fn queues(&self) -> Result<Vec<QueueView>> {
+        self.look(|tx| tx.at(None).queue_views()).await
+    }
+
+    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        self.look(move |tx| tx.at(now).stats()).await
+    }
+
+    async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
+        self.look(move |tx| tx.at(None).due(&queues)).await
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+        self.look(move |tx| tx.at(None).lane_page(&query)).await
+    }
+
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
+        self.look(move |tx| tx.at(None).job_page(&query)).await
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
+        self.look(move |tx| tx.at(None).job_view(id)).await
+    }
+
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        let held = self.look(move |tx| tx.at(None).held_turn(lane.number as i64, true)).await?;
+        Ok(held.filter(|turn| turn.lane == lane && turn.token == token))
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>> {
+        self.look(|tx| tx.at(None).node_views()).await
+    }
+}
 
 impl Tx<'_> {
     pub(super) fn queue_views(&mut self) -> Result<Vec<QueueView>> {
@@ -36,7 +75,7 @@ impl Tx<'_> {
         Ok(views)
     }
 
-    pub(super) fn due(&mut self, queues: &[Arc<str>]) -> Result<Vec<SourceDue>> {
+    pub(super) fn due(&mut self, queues: &[Arc<str>]) -> Result<Vec<QueueDue>> {
         let mut sources = Vec::new();
         for row in self.all_queues()? {
             let (number, queue, paused) = (row.number, row.name, row.paused);
@@ -44,7 +83,7 @@ impl Tx<'_> {
                 continue;
             }
             let due = if paused { None } else { self.first_due(number)? };
-            sources.push(SourceDue { queue, shard: 0, due: due.map(Timestamp::from_micros) });
+            sources.push(QueueDue { queue, due: due.map(Timestamp::from_micros) });
         }
         Ok(sources)
     }
@@ -261,8 +300,8 @@ impl Tx<'_> {
     pub(super) fn job_view(&mut self, id: JobId) -> Result<Option<JobView>> {
         let view = match self.find(id)? {
             None => return Ok(None),
-            Some((seq, Place::Lane(lane))) => self.live_view(lane, seq)?,
-            Some((seq, Place::Ended)) => self.ended_view(seq)?,
+            Some((seq, Location::Lane(lane))) => self.live_view(lane, seq)?,
+            Some((seq, Location::Ended)) => self.ended_view(seq)?,
         };
         Ok(view.map(|view| JobView { id, ..view }))
     }

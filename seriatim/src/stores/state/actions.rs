@@ -1,7 +1,5 @@
 //! What people do: cancel, requeue, pause, retry, delete; and what time does to old things.
 
-use std::time::Duration;
-
 use super::lane::{Entry, Lane};
 use super::{Ended, Place, State};
 use crate::contract::errors::no_waiting_job;
@@ -14,9 +12,7 @@ use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
 use crate::model::queue::{Mode, Owner};
-
-/// How long a dead node is shown.
-pub(in crate::stores) const DEAD_NODE_SHOWN: Duration = Duration::from_secs(86_400);
+use crate::stores::gone::DEAD_NODE_SHOWN;
 
 impl State {
     pub(in crate::stores) fn cancel(&mut self, now: Timestamp, id: JobId) -> Cancelled {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::lane::{Entry, Lane};
 use super::{Place, QueueRow, State};
 use crate::contract::definition::Found;
-use crate::contract::errors::{is_closing, other_route};
+use crate::contract::errors::{is_closing, other_route, too_many_queues};
 use crate::contract::{PushStatus, Pushed, validate_job};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
@@ -60,10 +60,7 @@ impl State {
 
     fn create_queue(&mut self, queue: Queue, declared: bool) -> Result<u32> {
         let free = (1..=QUEUES_MAX).find(|number| !self.queues.contains_key(number));
-        let number = free.ok_or_else(|| {
-            let message = format!("the store holds {QUEUES_MAX} queues, which is the most");
-            Error::invalid("queue", message)
-        })?;
+        let number = free.ok_or_else(too_many_queues)?;
         let name = Arc::from(queue.name.as_str());
         let (processed, failed) = (0, 0);
         let (paused, closing) = (false, false);

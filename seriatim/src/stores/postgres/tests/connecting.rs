@@ -6,7 +6,7 @@ use seriatim_testkit::{Authority, PostgresOptions};
 use tokio_postgres::NoTls;
 
 use super::*;
-use crate::contract::{JobQuery, JobState};
+use crate::contract::{Consumer, JobQuery, JobState, Producer, Views};
 
 #[tokio::test]
 async fn a_server_must_prove_its_name_where_the_url_asks_for_it() {

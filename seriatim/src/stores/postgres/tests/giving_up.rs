@@ -1,7 +1,7 @@
 //! Calls whose answers were lost.
 
 use super::*;
-use crate::contract::{GiveUp, LaneOrder, LaneQuery};
+use crate::contract::{Consumer, Fleet, GiveUp, LaneOrder, LaneQuery, Views};
 
 /// Claims wait until its transaction ends, as they do for a change of the queue's mode.
 async fn hold_claims(schema: &str) -> tokio_postgres::Client {
