@@ -25,11 +25,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::contract::{JobOrder, JobQuery, JobState, JobView, SharedStore};
+use crate::contract::{JobQuery, JobState, JobView, SharedStore};
 use crate::engine::{Engine, EngineBuilder, Summary};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::limits::{LEASE_MAX, PAGE_ROWS_MAX};
+use crate::model::limits::LEASE_MAX;
 use crate::stores::Memory;
 
 /// The most of tokio's time that [`Lab::perform_all`] lets pass.
@@ -95,8 +95,7 @@ impl Lab {
 
     /// The jobs that wait in a queue, due or not, in the order of their arrival.
     pub async fn enqueued(&self, queue: &str) -> Result<Vec<JobView>> {
-        let jobs = self.jobs(queue, JobState::Queued).await?;
-        Ok(jobs.into_iter().filter(|job| job.state == JobState::Queued).collect())
+        self.jobs(queue, JobState::Queued).await
     }
 
     /// The jobs in the morgue of a queue.
@@ -201,14 +200,7 @@ impl Lab {
     }
 
     async fn jobs(&self, queue: &str, state: JobState) -> Result<Vec<JobView>> {
-        let mut query = JobQuery {
-            queue: queue.into(),
-            state,
-            key: None,
-            order: JobOrder::default(),
-            after: None,
-            rows_max: PAGE_ROWS_MAX,
-        };
+        let mut query = JobQuery::new(queue, state);
         let mut jobs = Vec::new();
         loop {
             let page = match self.store.jobs(query.clone()).await {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seriatim::store::{LaneOrder, LaneQuery, LaneView, QueueStats};
+use seriatim::store::{LaneQuery, LaneState, LaneView, QueueStats};
 use seriatim::{Store, Timestamp};
 
 /// So many times longer than the middle one of its queue is far longer.
@@ -27,14 +27,9 @@ pub(crate) async fn running(
 ) -> seriatim::Result<Vec<Running>> {
     let mut all = Vec::new();
     for queue in stats.iter().filter(|queue| queue.claimed > 0) {
-        let query = LaneQuery {
-            queue: queue.queue.clone(),
-            key: None,
-            claimed: true,
-            order: LaneOrder::Age,
-            after: None,
-            rows_max: lanes_max,
-        };
+        let state = Some(LaneState::Claimed);
+        let all = LaneQuery::new(queue.queue.clone());
+        let query = LaneQuery { state, rows_max: lanes_max, ..all };
         let rows = store.lanes(query).await?.rows;
         all.extend(rows.into_iter().map(|lane| Running { queue: queue.queue.clone(), lane }));
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::history::{Event, Handed, JobFate, PushResult};
-use crate::contract::{JobOrder, JobQuery, JobState, Pushed, Settled, Store};
+use crate::contract::{JobQuery, JobState, Pushed, Settled, Store};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::JobId;
@@ -89,14 +89,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
     }
 
     async fn finish_state(&self, store: &dyn Store, queue: &str, state: JobState) -> Result<()> {
-        let mut query = JobQuery {
-            queue: queue.into(),
-            state,
-            key: None,
-            order: JobOrder::Arrival,
-            after: None,
-            rows_max: 1_000,
-        };
+        let mut query = JobQuery::new(queue, state);
         loop {
             let page = store.jobs(query.clone()).await?;
             for job in page.rows {

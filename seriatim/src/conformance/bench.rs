@@ -239,14 +239,7 @@ impl Bench {
     }
 
     pub async fn dead(&mut self) -> Vec<JobView> {
-        let query = JobQuery {
-            queue: "q".into(),
-            state: JobState::Dead,
-            key: None,
-            order: JobOrder::Arrival,
-            after: None,
-            rows_max: 100,
-        };
+        let query = JobQuery::new("q", JobState::Dead);
         self.store.jobs(query).await.expect("the store answers").rows
     }
 }

@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::fleet::{Command, NodeInfo};
 use crate::model::clock::Timestamp;
-use crate::model::error::Result;
+use crate::model::cursor::Cursor;
+use crate::model::error::{Error, Result};
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::job::JobOptions;
-use crate::model::limits::PAGE_BYTES_MAX;
+use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use crate::model::payload::Payload;
 use crate::model::queue::{Mode, Queue};
 use crate::model::turn::Turn;
@@ -136,21 +137,82 @@ pub enum LaneOrder {
     RetryCount,
 }
 
-/// See [`Views::lanes`].
+/// A place in the order of a listing of lanes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LanePlace {
+    /// By key. Lanes without a key have the empty one.
+    Key(String),
+    /// By due time.
+    Due(Timestamp),
+    /// By retry count, most first.
+    RetryCount(i32),
+}
+
+/// See [`Views::lanes`]. All filters hold together.
 #[derive(Clone, Debug)]
 pub struct LaneQuery {
     /// The queue.
     pub queue: Arc<str>,
     /// Only the lane of this key.
     pub key: Option<String>,
-    /// Only claimed ones.
-    pub claimed: bool,
+    /// Only lanes in this state.
+    pub state: Option<LaneState>,
+    /// Only lanes that this node holds.
+    pub node: Option<NodeId>,
     /// By what.
     pub order: LaneOrder,
+    /// The first place of the order, included. One of another order is `Invalid`, as for `to`.
+    pub from: Option<LanePlace>,
+    /// The last place of the order, included.
+    pub to: Option<LanePlace>,
     /// Where to begin: the `next` of the page before.
     pub after: Option<String>,
     /// Most rows.
     pub rows_max: usize,
+}
+
+impl LaneQuery {
+    /// All lanes of a queue by age: the first page.
+    pub fn new(queue: impl Into<Arc<str>>) -> Self {
+        Self {
+            queue: queue.into(),
+            key: None,
+            state: None,
+            node: None,
+            order: LaneOrder::Age,
+            from: None,
+            to: None,
+            after: None,
+            rows_max: PAGE_ROWS_MAX,
+        }
+    }
+
+    /// What the page begins behind: the page before, or the last number that is in front of `from`.
+    pub(crate) fn begin(&self) -> Result<Option<Cursor>> {
+        let from = self.place("from", self.from.as_ref())?;
+        match &self.after {
+            Some(after) => Cursor::read(Some(after)),
+            None => Ok(from.map(|place| Cursor { number: 0, place })),
+        }
+    }
+
+    /// The last place that it lists, as a cursor writes it.
+    pub(crate) fn end(&self) -> Result<Option<Cursor>> {
+        let to = self.place("to", self.to.as_ref())?;
+        Ok(to.map(|place| Cursor { number: i64::MAX, place }))
+    }
+
+    fn place(&self, field: &'static str, place: Option<&LanePlace>) -> Result<Option<String>> {
+        match (place, self.order) {
+            (None, _) => Ok(None),
+            (Some(LanePlace::Key(key)), LaneOrder::Key) => Ok(Some(key.clone())),
+            (Some(LanePlace::Due(due)), LaneOrder::Due) => Ok(Some(due.as_micros().to_string())),
+            (Some(LanePlace::RetryCount(count)), LaneOrder::RetryCount) => {
+                Ok(Some((-i64::from(*count)).to_string()))
+            }
+            _ => Err(Error::invalid(field, "is no place in the order of this listing")),
+        }
+    }
 }
 
 /// A lane, as listings show it.
@@ -240,13 +302,39 @@ pub(crate) fn rows_of_page(lengths: impl IntoIterator<Item = usize>) -> usize {
     rows
 }
 
+/// Which jobs a listing shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum JobFilter {
+    /// Those that have not ended: waiting and running.
+    #[default]
+    Live,
+    /// Those in one state.
+    In(JobState),
+}
+
+impl JobFilter {
+    /// Whether it shows jobs in this state.
+    pub fn shows(self, state: JobState) -> bool {
+        match self {
+            Self::Live => matches!(state, JobState::Queued | JobState::Running),
+            Self::In(one) => one == state,
+        }
+    }
+}
+
+impl From<JobState> for JobFilter {
+    fn from(state: JobState) -> Self {
+        Self::In(state)
+    }
+}
+
 /// See [`Views::jobs`].
 #[derive(Clone, Debug)]
 pub struct JobQuery {
     /// The queue.
     pub queue: Arc<str>,
-    /// In which state; `Queued` and `Running` are listed together with both.
-    pub state: JobState,
+    /// Which of its jobs.
+    pub filter: JobFilter,
     /// Only of this key.
     pub key: Option<String>,
     /// By what.
@@ -255,6 +343,20 @@ pub struct JobQuery {
     pub after: Option<String>,
     /// Most rows.
     pub rows_max: usize,
+}
+
+impl JobQuery {
+    /// Jobs of a queue by arrival: the first page.
+    pub fn new(queue: impl Into<Arc<str>>, filter: impl Into<JobFilter>) -> Self {
+        Self {
+            queue: queue.into(),
+            filter: filter.into(),
+            key: None,
+            order: JobOrder::Arrival,
+            after: None,
+            rows_max: PAGE_ROWS_MAX,
+        }
+    }
 }
 
 /// A job, as listings show it.

@@ -13,7 +13,7 @@ use super::scene::Scene;
 use super::world::World;
 use super::{Mode, Options, Outcome, chaos, people, producer};
 use crate::checker::{Judgement, Report, check};
-use crate::contract::{Declare, LaneOrder, LaneQuery, Queues, Views};
+use crate::contract::{Declare, LaneQuery, Queues, Views};
 use crate::stores::Memory;
 
 /// How long everything may take to drain once nothing goes wrong any more.
@@ -163,14 +163,7 @@ impl Stage {
     async fn left(&self) -> String {
         let mut left = Vec::new();
         for queue in &self.world.scene.queues {
-            let query = LaneQuery {
-                queue: queue.name.as_str().into(),
-                key: None,
-                claimed: false,
-                order: LaneOrder::Age,
-                after: None,
-                rows_max: 3,
-            };
+            let query = LaneQuery { rows_max: 3, ..LaneQuery::new(queue.name.as_str()) };
             let page = self.world.store.lanes(query).await.unwrap_or_default();
             left.extend(page.rows.into_iter().map(|lane| {
                 let (state, node, due) = (lane.state, lane.node, lane.due);

@@ -97,7 +97,7 @@ impl Action {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use seriatim::store::{LaneOrder, LaneQuery};
+    use seriatim::store::LaneQuery;
     use seriatim::{Client, Job, Memory};
 
     #[tokio::test]
@@ -105,10 +105,7 @@ mod tests {
         let store: SharedStore = Arc::new(Memory::new());
         let job = Job::new("orders", &1).unwrap().key("order-42");
         Client::new(store.clone()).push(job).await.unwrap();
-        let (queue, after) = (Arc::from("orders"), None);
-        let (key, claimed, order) = (None, false, LaneOrder::Age);
-        let query = LaneQuery { queue, key, claimed, order, after, rows_max: 1 };
-        let lane = store.lanes(query).await.unwrap().rows.remove(0);
+        let lane = store.lanes(LaneQuery::new("orders")).await.unwrap().rows.remove(0);
         let one = Running { queue: "orders".into(), lane };
         let action = Action::on_lane(&one, LaneAction::Pause);
         let said = action.carry_out(&store, &Book::default()).await.unwrap();

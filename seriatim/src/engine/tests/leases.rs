@@ -183,14 +183,7 @@ async fn a_handler_whose_claim_a_person_released_is_told_with_a_heartbeat() {
     let id = rig.push(Job::new("mail", &1).unwrap()).await;
     let running = Running::start(until_told(&rig, &log).concurrency(1));
     log.reaches(1).await;
-    let page = store::LaneQuery {
-        queue: "mail".into(),
-        key: None,
-        claimed: true,
-        order: store::LaneOrder::Age,
-        after: None,
-        rows_max: 1,
-    };
+    let page = store::LaneQuery::new("mail");
     let lane = rig.lanes(page).await.unwrap().rows.remove(0).lane;
     let claims = store::ClaimSelection::Lane(lane);
     assert_eq!(store::release_claims(&rig, claims).await.unwrap(), 1);

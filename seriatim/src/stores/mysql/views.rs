@@ -15,8 +15,8 @@ use super::sql::{Columns, LIST_MAX, list, text};
 use super::work::{Lock, Work};
 use super::{Mysql, claim};
 use crate::contract::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, NodeView, Page,
-    QueueDue, QueueStats, QueueView, Views, rows_of_page,
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, NodeView,
+    Page, QueueDue, QueueStats, QueueView, Views, rows_of_page,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
@@ -24,7 +24,7 @@ use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, Token};
 use crate::model::limits::PAGE_ROWS_MAX;
 use crate::model::turn::Turn;
-use crate::stores::order::Order;
+use crate::stores::order::{Order, in_state};
 use crate::stores::state::views::lane_view;
 
 #[async_trait]
@@ -123,13 +123,21 @@ async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
     if let Some(key) = &query.key {
         filter += &format!(" AND l.k = {}", text(key));
     }
-    if query.claimed {
-        filter += &format!(" AND l.st = {}", st::CLAIMED);
+    filter += &format!(" AND {}", in_state(query.state));
+    if let Some(node) = &query.node {
+        filter += &format!(" AND l.st = {} AND l.node = {}", st::CLAIMED, text(&node.0));
+    }
+    if let Some(end) = query.end()? {
+        filter += &match order {
+            Order::Number => String::new(),
+            Order::Value(order) => format!(" AND {order} <= {}", end.place_number()?),
+            Order::Text(order) => format!(" AND IFNULL({order}, '') <= {}", text(&end.place)),
+        };
     }
     if query.order == LaneOrder::RetryCount {
         filter += " AND l.retry >= 0";
     }
-    if let Some(after) = Cursor::read(query.after.as_deref())? {
+    if let Some(after) = query.begin()? {
         filter += &format!(" AND {}", behind(order, &after, "l.id")?);
     }
     let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
@@ -162,11 +170,13 @@ async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
 
 async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
     let queue = work.state.queue(&query.queue)?.number;
-    let state = match query.state {
-        JobState::Queued | JobState::Running => None,
-        JobState::Dead => Some(DEAD),
-        JobState::Succeeded => Some(SUCCEEDED),
-        JobState::Canceled => Some(CANCELED),
+    let (state, shown) = match query.filter {
+        JobFilter::Live => (None, "true"),
+        JobFilter::In(JobState::Queued) => (None, "(l.st <> 2 OR gen >= l.open)"),
+        JobFilter::In(JobState::Running) => (None, "l.st = 2 AND gen < l.open"),
+        JobFilter::In(JobState::Dead) => (Some(DEAD), ""),
+        JobFilter::In(JobState::Succeeded) => (Some(SUCCEEDED), ""),
+        JobFilter::In(JobState::Canceled) => (Some(CANCELED), ""),
     };
     let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
     let after = Cursor::read(query.after.as_deref())?;
@@ -186,9 +196,11 @@ async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
         ),
         None => format!(
             "((SELECT j.seq, j.created, j.lane, k, 0 AS at, LENGTH(j.payload) AS bytes FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane \
-              WHERE j.q = {queue} {key} {}) UNION ALL \
-             (SELECT id, j_created, id, k, 0, LENGTH(payload) FROM seriatim_lane WHERE q = {queue} AND j_gen IS NOT NULL {key} {}))",
+              WHERE j.q = {queue} AND {} {key} {}) UNION ALL \
+             (SELECT id, j_created, id, k, 0, LENGTH(payload) FROM seriatim_lane l WHERE q = {queue} AND j_gen IS NOT NULL AND {} {key} {}))",
+            shown.replace("gen", "j.gen"),
             bound("j.seq"),
+            shown.replace("gen", "l.j_gen"),
             bound("id")
         ),
     };

@@ -14,8 +14,8 @@ use super::push::MODES;
 use super::turn::turns;
 use crate::contract::errors::no_queue;
 use crate::contract::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, NodeInfo,
-    NodeView, Page, QueueDue, QueueStats, QueueView, Views,
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView,
+    NodeInfo, NodeView, Page, QueueDue, QueueStats, QueueView, Views,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
@@ -57,7 +57,14 @@ macro_rules! lanes_by {
              CASE WHEN q.mode = 1 AND l.payload IS NULL THEN (SELECT min(i.priority) FROM seriatim.item i \
                WHERE i.lane = l.number) ELSE l.priority END AS urgency \
              FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue \
-             WHERE l.queue = $1 AND l.number > 0 AND ($2::text IS NULL OR l.key = $2) AND (NOT $3 OR l.claimed) AND ",
+             WHERE l.queue = $1 AND l.number > 0 AND ($2::text IS NULL OR l.key = $2) AND (NOT $3 OR l.claimed) AND \
+               ($7::smallint IS NULL OR NOT l.claimed AND \
+                 CASE WHEN l.paused THEN 2 WHEN l.held THEN 1 ELSE 0 END = $7) AND \
+               ($8::text IS NULL OR ",
+            $place,
+            " <= $8::text::",
+            $type,
+            ") AND ($9::text IS NULL OR l.claimed AND l.holder = $9) AND ",
             $only,
             " AND ($5::bigint IS NULL OR (", $place, ", l.number) > ($4::text::", $type, ", $5)) \
              ORDER BY ", $place, ", l.number LIMIT $6"
@@ -73,6 +80,9 @@ const LANES_BY_RETRIES: &str = lanes_by!("(-l.retry_count)", "int", "l.retry_cou
 /// A page of jobs in an order, likewise; up to the one by which there are $7 bytes of payload.
 macro_rules! jobs_by {
     ($place:literal, $type:literal) => {
+        jobs_by!("seriatim.job_view v", $place, $type)
+    };
+    ($from:literal, $place:literal, $type:literal) => {
         concat!(
             "SELECT * FROM (SELECT p.*, count(*) OVER () AS found, \
                coalesce(sum(octet_length(p.payload)) OVER (ORDER BY p.sorted, p.seq \
@@ -81,8 +91,9 @@ macro_rules! jobs_by {
             $place,
             "::text AS place, ",
             $place,
-            " AS sorted FROM seriatim.job_view v \
-             WHERE v.queue = $1 AND v.state = ANY ($2) AND ($3::text IS NULL OR v.key = $3) \
+            " AS sorted FROM ",
+            $from,
+            " WHERE v.queue = $1 AND v.state = ANY ($2) AND ($3::text IS NULL OR v.key = $3) \
              AND ($5::bigint IS NULL OR (",
             $place,
             ", v.seq) > ($4::text::",
@@ -98,6 +109,22 @@ macro_rules! jobs_by {
 const JOBS_BY_ARRIVAL: &str = jobs_by!("1", "int");
 const JOBS_BY_KEY: &str = jobs_by!("coalesce(v.key, '')", "text");
 const JOBS_BY_UPDATE: &str = jobs_by!("coalesce(-v.finished_at, 0)", "bigint");
+
+/// Running jobs are found by their lanes: among a million that wait they would be hard to find.
+macro_rules! running_by {
+    ($place:literal, $type:literal) => {
+        jobs_by!(
+            "(SELECT j.* FROM (SELECT t.seq FROM seriatim.turn_job t WHERE t.queue = $1 OFFSET 0) t \
+             CROSS JOIN LATERAL (SELECT * FROM seriatim.job_view x WHERE x.seq = t.seq OFFSET 0) j) v",
+            $place,
+            $type
+        )
+    };
+}
+
+const RUNNING: JobFilter = JobFilter::In(JobState::Running);
+const RUNNING_BY_ARRIVAL: &str = running_by!("1", "int");
+const RUNNING_BY_KEY: &str = running_by!("coalesce(v.key, '')", "text");
 
 const TURN: &str = "SELECT * FROM seriatim.turn_job WHERE lane = $1 AND queue = $2 AND token = $3 \
     ORDER BY score, seq";
@@ -134,11 +161,20 @@ impl Views for Postgres {
             LaneOrder::Due => LANES_BY_DUE,
             LaneOrder::RetryCount => LANES_BY_RETRIES,
         };
-        let (place, last) = cursor(query.after.as_deref())?;
-        let key = query.key.as_deref().map(kept);
+        let (place, last) = place_and_number(query.begin()?);
+        let claimed = query.state == Some(LaneState::Claimed);
+        let unclaimed: Option<i16> = query.state.and_then(|state| match state {
+            LaneState::Waiting => Some(0),
+            LaneState::Held => Some(1),
+            LaneState::Paused => Some(2),
+            LaneState::Claimed => None,
+        });
+        let (end, _) = place_and_number(query.end()?);
+        let (key, node) = (query.key.as_deref().map(kept), query.node.as_ref().map(|n| kept(&n.0)));
         let most = count(query.rows_max.max(1), PAGE_ROWS_MAX);
+        let limit = i64::from(most) + 1;
         let params: super::pool::Params<'_> =
-            &[&queue, &key, &query.claimed, &place, &last, &(i64::from(most) + 1)];
+            &[&queue, &key, &claimed, &place, &last, &limit, &unclaimed, &end, &node];
         let rows = self.pool.query(sql, params).await?;
         page(&rows, most, rows.len(), "number", lane_view)
     }
@@ -146,17 +182,22 @@ impl Views for Postgres {
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
         let queue = self.queue_number(&query.queue).await?;
         let sql = match query.order {
+            // None of them has ended, so the last order is the first.
+            JobOrder::Key if query.filter == RUNNING => RUNNING_BY_KEY,
+            _ if query.filter == RUNNING => RUNNING_BY_ARRIVAL,
             JobOrder::Arrival => JOBS_BY_ARRIVAL,
             JobOrder::Key => JOBS_BY_KEY,
             JobOrder::UpdatedAt => JOBS_BY_UPDATE,
         };
-        let states: &[i16] = match query.state {
-            JobState::Queued | JobState::Running => &[0, 1],
-            JobState::Succeeded => &[2],
-            JobState::Dead => &[3],
-            JobState::Canceled => &[4],
+        let states: &[i16] = match query.filter {
+            JobFilter::Live => &[0, 1],
+            JobFilter::In(JobState::Queued) => &[0],
+            JobFilter::In(JobState::Running) => &[1],
+            JobFilter::In(JobState::Succeeded) => &[2],
+            JobFilter::In(JobState::Dead) => &[3],
+            JobFilter::In(JobState::Canceled) => &[4],
         };
-        let (place, last) = cursor(query.after.as_deref())?;
+        let (place, last) = place_and_number(Cursor::read(query.after.as_deref())?);
         let key = query.key.as_deref().map(kept);
         let most = count(query.rows_max.max(1), PAGE_ROWS_MAX);
         let (limit, bytes_max) = (i64::from(most) + 1, PAGE_BYTES_MAX as i64);
@@ -193,9 +234,8 @@ impl Postgres {
 }
 
 /// The place and the number that a page begins behind.
-fn cursor(after: Option<&str>) -> Result<(Option<String>, Option<i64>)> {
-    let after = Cursor::read(after)?;
-    Ok(after.map_or((None, None), |after| (Some(after.place), Some(after.number))))
+fn place_and_number(cursor: Option<Cursor>) -> (Option<String>, Option<i64>) {
+    cursor.map_or((None, None), |cursor| (Some(cursor.place), Some(cursor.number)))
 }
 
 /// `found` is how many rows there are, perhaps more than came.

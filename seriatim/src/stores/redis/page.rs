@@ -17,7 +17,8 @@ use super::args::Args;
 use super::link::INDEX;
 use super::queues::Known;
 use super::reply::{Fields, Shard};
-use crate::contract::{JobOrder, JobQuery, JobState, LaneOrder, LaneQuery};
+use super::views::lane_state;
+use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, LaneOrder, LaneQuery, LaneState};
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
 use crate::model::limits::PAGE_ROWS_MAX;
@@ -30,6 +31,15 @@ const STEP_ROWS: i64 = 1_000;
 enum Place {
     Number(i64),
     Text(Arc<str>),
+}
+
+impl Place {
+    fn of(cursor: Cursor, by_text: bool) -> Result<Self> {
+        Ok(match by_text {
+            true => Self::Text(cursor.place.into()),
+            false => Self::Number(cursor.place_number()?),
+        })
+    }
 }
 
 impl fmt::Display for Place {
@@ -45,8 +55,8 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
     place: Place,
-    shard: u16,
-    number: i64,
+    pub(super) shard: u16,
+    pub(super) number: i64,
 }
 
 impl Entry {
@@ -95,9 +105,10 @@ pub(super) fn lane_entry(
     query: &LaneQuery,
 ) -> Result<Option<Entry>> {
     let (number, key, due) = (fields.int()?, fields.text()?, fields.opt_int()?);
-    let (retry_count, claimed) = (fields.int()?, fields.flag()?);
+    let (retry_count, state, node) = (fields.int()?, lane_state(&fields.text()?), fields.text()?);
     let wanted = query.key.as_deref().is_none_or(|wanted| *wanted == *key && !key.is_empty())
-        && (claimed || !query.claimed)
+        && query.state.is_none_or(|wanted| wanted == state)
+        && query.node.as_ref().is_none_or(|wanted| *wanted.0 == *node)
         && (query.order != LaneOrder::RetryCount || retry_count >= 0);
     let place = match query.order {
         LaneOrder::Age => Place::Number(0),
@@ -115,9 +126,9 @@ pub(super) fn job_entry(
 ) -> Result<Option<Entry>> {
     let (number, key, state) = (fields.int()?, fields.text()?, fields.text()?);
     let (ended, created) = (fields.int()?, fields.int()?);
-    let is_wanted_state = match query.state {
-        JobState::Succeeded => &*state == "done",
-        JobState::Canceled => &*state == "canceled",
+    let is_wanted_state = match query.filter {
+        JobFilter::In(JobState::Succeeded) => &*state == "done",
+        JobFilter::In(JobState::Canceled) => &*state == "canceled",
         _ => true,
     };
     let is_wanted_key =
@@ -135,6 +146,8 @@ pub(super) fn job_entry(
 /// The first entries behind a cursor, of all that are told.
 pub(super) struct Chosen {
     after: Option<Entry>,
+    /// The last place that is listed.
+    end: Option<Place>,
     rows_max: usize,
     first: BTreeSet<Entry>,
 }
@@ -143,7 +156,19 @@ impl Chosen {
     pub(super) fn new(after: Option<&str>, by_text: bool, rows_max: usize) -> Result<Self> {
         let read = |after| Entry::of_cursor(after, by_text).ok_or_else(Cursor::wrong);
         let after = after.map(read).transpose()?;
-        Ok(Self { after, rows_max: rows_max.clamp(1, PAGE_ROWS_MAX), first: BTreeSet::new() })
+        let rows_max = rows_max.clamp(1, PAGE_ROWS_MAX);
+        Ok(Self { after, end: None, rows_max, first: BTreeSet::new() })
+    }
+
+    pub(super) fn of_lanes(query: &LaneQuery) -> Result<Self> {
+        let by_text = query.order == LaneOrder::Key;
+        let mut chosen = Self::new(query.after.as_deref(), by_text, query.rows_max)?;
+        let begin = if query.after.is_none() { query.begin()? } else { None };
+        if let Some(begin) = begin {
+            chosen.after = Some(Entry { place: Place::of(begin, by_text)?, shard: 0, number: 0 });
+        }
+        chosen.end = query.end()?.map(|end| Place::of(end, by_text)).transpose()?;
+        Ok(chosen)
     }
 
     /// So many of each shard are enough: one more than a page has tells that there is a next one.
@@ -153,6 +178,9 @@ impl Chosen {
 
     pub(super) fn add(&mut self, entry: Option<Entry>) {
         let Some(entry) = entry else { return };
+        if self.end.as_ref().is_some_and(|end| entry.place > *end) {
+            return;
+        }
         if self.after.as_ref().is_none_or(|after| entry > *after) {
             self.first.insert(entry);
         }
@@ -188,12 +216,19 @@ impl Rows {
         rows
     }
 
+    /// The jobs of turns, of one key or all.
+    pub(super) fn running(key: Option<&str>) -> Self {
+        key.map_or_else(|| Self::all("running"), |key| Self::of_key("running", key))
+    }
+
     pub(super) fn of_lanes(query: &LaneQuery, chosen: &Chosen, shard: u16) -> Self {
         if let Some(key) = query.key.as_deref() {
             return Self::of_key("lane", key);
         }
         match query.order {
-            _ if query.claimed => Self::all("held"),
+            _ if query.state == Some(LaneState::Claimed) || query.node.is_some() => {
+                Self::all("held")
+            }
             LaneOrder::RetryCount => Self::in_trouble(chosen, shard),
             _ => Self::all("lanes"),
         }
@@ -212,7 +247,12 @@ impl Rows {
 
     pub(super) fn of_jobs(query: &JobQuery, chosen: &Chosen, shard: u16) -> Self {
         let after = chosen.after.as_ref();
-        match (query.state, query.key.as_deref(), query.order) {
+        let state = match query.filter {
+            JobFilter::In(JobState::Running) => return Self::running(query.key.as_deref()),
+            JobFilter::Live | JobFilter::In(JobState::Queued) => JobState::Queued,
+            JobFilter::In(ended) => ended,
+        };
+        match (state, query.key.as_deref(), query.order) {
             (JobState::Queued | JobState::Running, Some(key), _) => Self::of_key("jobs", key),
             (JobState::Queued | JobState::Running, None, _) => Self::all("live"),
             (JobState::Dead, Some(key), _) => Self::of_key("deadkey", key),

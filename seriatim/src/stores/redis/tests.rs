@@ -485,8 +485,7 @@ async fn all_shards_of_a_queue_are_listed_page_by_page() {
     for order in [LaneOrder::Age, LaneOrder::Key, LaneOrder::Due] {
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
-            let queue = "q".into();
-            let query = LaneQuery { queue, key: None, claimed: false, order, after, rows_max: 7 };
+            let query = LaneQuery { order, after, rows_max: 7, ..LaneQuery::new("q") };
             let page = store.lanes(query).await.unwrap();
             seen.extend(page.rows.into_iter().map(|lane| lane.key.unwrap()));
             match page.next {
@@ -508,7 +507,7 @@ async fn all_shards_of_a_queue_are_listed_page_by_page() {
 async fn all_shards_of_a_queue_are_claimed_counted_acted_on_and_swept() {
     let (store, ids) = sharded(Queue::fifo("q").retain_completed(Duration::ZERO)).await;
     let due = store.due(Vec::new()).await.unwrap();
-    assert_eq!(due.iter().filter(|source| source.due.is_some()).count(), 4);
+    assert!(due.len() == 1 && due[0].due.is_some(), "of all shards the earliest: {due:?}");
     let act = |action| Act { now: None, queue: "q".into(), lanes: LaneSelection::All, action };
     assert_eq!(store.act(act(LaneAction::Pause)).await.unwrap().count, 60);
     assert_eq!(claim(&store, 100).await.len(), 0);

@@ -15,7 +15,7 @@ use super::page::{Chosen, Entry, Rows, job_entry, lane_entry, runs};
 use super::queues::Known;
 use super::reply::{Fields, Shard, corrupt, name_job, score_of};
 use crate::contract::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, NodeInfo,
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneQuery, LaneState, LaneView, NodeInfo,
     NodeView, Page, QueueDue, QueueStats, QueueView, Store, Views,
 };
 use crate::model::clock::Timestamp;
@@ -71,8 +71,7 @@ impl Views for Redis {
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
         let known = self.current(&query.queue).await?;
-        let by_text = query.order == LaneOrder::Key;
-        let mut chosen = Chosen::new(query.after.as_deref(), by_text, query.rows_max)?;
+        let mut chosen = Chosen::of_lanes(&query)?;
         for shard in known.shards() {
             let rows = Rows::of_lanes(&query, &chosen, shard.shard);
             let look = |row| {
@@ -94,9 +93,14 @@ impl Views for Redis {
         let by_text = query.order == JobOrder::Key;
         let mut chosen = Chosen::new(query.after.as_deref(), by_text, query.rows_max)?;
         for shard in known.shards() {
+            let running = match query.filter {
+                JobFilter::In(JobState::Queued) => self.running(shard, &query).await?,
+                _ => HashSet::new(),
+            };
             let rows = Rows::of_jobs(&query, &chosen, shard.shard);
             let look = |row| {
-                chosen.add(job_entry(Fields::of(row)?, shard, &query)?);
+                let entry = job_entry(Fields::of(row)?, shard, &query)?;
+                chosen.add(entry.filter(|entry| !running.contains(&entry.number)));
                 Ok(())
             };
             self.each_row(shard, &rows, look).await?;
@@ -108,7 +112,8 @@ impl Views for Redis {
             while !left.is_empty() && bytes < PAGE_BYTES_MAX {
                 let (views, looked) = self.job_views(shard, &known.name, left).await?;
                 bytes += views.iter().map(|view| view.payload.as_bytes().len()).sum::<usize>();
-                rows.extend(views);
+                // One may have been claimed or have ended in between.
+                rows.extend(views.into_iter().filter(|view| query.filter.shows(view.state)));
                 let looked = looked.clamp(1, left.len());
                 (left, shown) = (&left[looked..], shown + looked);
             }
@@ -173,6 +178,17 @@ impl Views for Redis {
 }
 
 impl Redis {
+    /// The numbers of the jobs that run, of the key that is asked for or of all.
+    async fn running(&self, shard: Shard, query: &JobQuery) -> Result<HashSet<i64>> {
+        let mut running = HashSet::new();
+        let look = |row| {
+            running.insert(Fields::of(row)?.int()?);
+            Ok(())
+        };
+        self.each_row(shard, &Rows::running(query.key.as_deref()), look).await?;
+        Ok(running)
+    }
+
     async fn numbers(&self, shard: Shard) -> Result<Option<Numbers>> {
         let args = Args::default();
         let mut answer = self.link.call(&STATS, &self.key(shard, ""), &args).await?;
@@ -357,16 +373,20 @@ fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Option
     Ok(Some((view, node)))
 }
 
+pub(super) fn lane_state(text: &str) -> LaneState {
+    match text {
+        "claimed" => LaneState::Claimed,
+        "paused" => LaneState::Paused,
+        "held" => LaneState::Held,
+        _ => LaneState::Waiting,
+    }
+}
+
 fn lane_view(mut fields: Fields, shard: Shard) -> Result<LaneView> {
     Ok(LaneView {
         lane: shard.lane(fields.int()?),
         key: fields.name()?,
-        state: match &*fields.text()? {
-            "claimed" => LaneState::Claimed,
-            "paused" => LaneState::Paused,
-            "held" => LaneState::Held,
-            _ => LaneState::Waiting,
-        },
+        state: lane_state(&fields.text()?),
         due: fields.opt_time()?,
         priority: fields.opt_int()?.unwrap_or(0) as u16,
         jobs: fields.int()? as u64,

@@ -14,7 +14,7 @@ pub(super) struct FileCheck(Option<(Arc<Path>, Identity)>);
 type Identity = (u64, u64);
 
 impl FileCheck {
-    /// The file of a file that is open; of a database without one (`None`) there is nothing to check.
+    /// For the open file at this path; for a database without one (`None`) there is nothing to check.
     pub(super) fn of(path: Option<&str>) -> Self {
         let path = path.filter(|path| !path.is_empty()).map(Path::new);
         Self(path.and_then(|path| Some((path.into(), identity(path)?))))
@@ -25,7 +25,7 @@ impl FileCheck {
         let Some((path, opened)) = &self.0 else { return Ok(()) };
         let what = match identity(path) {
             Some(found) if found == *opened => return Ok(()),
-            Some(_) => "another file has taken its file",
+            Some(_) => "another file has taken its place",
             None => "it was removed or moved away",
         };
         let message = format!(

@@ -13,8 +13,8 @@ use super::lane::Work;
 use super::row::{JOB_COLUMNS, Job, LaneRow, flag, lane_columns};
 use super::tx::{QueueRow, Tx};
 use crate::contract::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, NodeView,
-    Page, QueueDue, QueueStats, QueueView, Views,
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView,
+    NodeView, Page, QueueDue, QueueStats, QueueView, Views,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
@@ -24,7 +24,7 @@ use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use crate::model::payload::Payload;
 use crate::model::queue::Mode;
 use crate::model::turn::Turn;
-use crate::stores::order::Order;
+use crate::stores::order::{Order, in_state};
 
 #[async_trait]
 impl Views for Sqlite {
@@ -153,18 +153,25 @@ impl Tx<'_> {
             LaneOrder::RetryCount => Order::Value("-retry"),
         };
         let failed = if query.order == LaneOrder::RetryCount { "AND retry >= 0" } else { "" };
-        let running = if query.claimed { "AND st = 2" } else { "" };
+        let held = match query.node {
+            Some(_) => "st = 2 AND tok IN (SELECT tok FROM claim WHERE node = ?7)",
+            None => "?7 IS NULL",
+        };
         let keyed = if query.key.is_some() { "key = ?3" } else { "?3 IS NULL" };
-        let after = Cursor::read(query.after.as_deref())?;
+        let after = query.begin()?;
         let (behind, last) = behind(order, after.as_ref(), "id")?;
+        let (within, end) = within(order, query.end()?)?;
         let sql = format!(
-            "SELECT {} FROM lane WHERE q = ?1 AND {behind} AND {keyed} {failed} {running} ORDER BY {} LIMIT ?4",
+            "SELECT {} FROM lane WHERE q = ?1 AND {behind} AND {keyed} {failed} AND {} AND {within} AND {held}
+             ORDER BY {} LIMIT ?4",
             lane_columns(),
+            in_state(query.state),
             order.by("id")
         );
         let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
         let number = after.as_ref().map(|after| after.number);
-        let values = params![queue.number, number, query.key, most as i64 + 1, last];
+        let node = query.node.as_ref().map(|node| &*node.0);
+        let values = params![queue.number, number, query.key, most as i64 + 1, last, end, node];
         let mut lanes = self.rows(&sql, values, LaneRow::read)?;
         let more = lanes.len() > most;
         lanes.truncate(most);
@@ -213,9 +220,11 @@ impl Tx<'_> {
         let queue = self.known_queue(&query.queue)?.number;
         let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
         let after = Cursor::read(query.after.as_deref())?;
-        let seqs = match query.state {
-            JobState::Queued | JobState::Running => self.live_page(queue, query, after, most)?,
-            _ => self.ended_page(queue, query, after, most)?,
+        let seqs = match query.filter {
+            JobFilter::Live | JobFilter::In(JobState::Queued | JobState::Running) => {
+                self.live_page(queue, query, after, most)?
+            }
+            JobFilter::In(state) => self.ended_page(queue, query, state, after, most)?,
         };
         let (mut rows, mut bytes, mut shown) = (Vec::new(), 0, 0);
         for (seq, created, _) in seqs.iter().take(most) {
@@ -242,6 +251,12 @@ impl Tx<'_> {
         most: usize,
     ) -> Result<Vec<(i64, i64, String)>> {
         let keyed = if query.key.is_some() { "l.key = ?3" } else { "?3 IS NULL" };
+        let shown = match query.filter {
+            JobFilter::In(JobState::Queued) => "(l.st <> 2 OR gen >= l.open)",
+            JobFilter::In(_) => "l.st = 2 AND gen < l.open",
+            JobFilter::Live => "true",
+        };
+        let (slot, item) = (shown.replace("gen", "l.gen"), shown.replace("gen", "i.gen"));
         // Those that wait or run have no time at which they ended.
         let by_key = query.order == JobOrder::Key;
         let place = if by_key { "l.key" } else { "NULL" };
@@ -254,9 +269,9 @@ impl Tx<'_> {
         let sql = format!(
             "SELECT seq, created, CAST(ifnull(key, '') AS TEXT) FROM (
                SELECT l.seq AS seq, l.created AS created, {place} AS key FROM lane l
-               WHERE l.q = ?1 AND l.seq IS NOT NULL {} AND {keyed}
+               WHERE l.q = ?1 AND l.seq IS NOT NULL {} AND {keyed} AND {slot}
                UNION ALL SELECT i.seq, i.created, {place} FROM item i JOIN lane l ON l.id = i.lane
-               WHERE l.q = ?1 {} AND {keyed}
+               WHERE l.q = ?1 {} AND {keyed} AND {item}
              ) WHERE {behind} ORDER BY key, seq LIMIT ?4",
             bound("l.seq"),
             bound("i.seq")
@@ -270,6 +285,7 @@ impl Tx<'_> {
         &mut self,
         queue: u32,
         query: &JobQuery,
+        state: JobState,
         after: Option<Cursor>,
         most: usize,
     ) -> Result<Vec<(i64, i64, String)>> {
@@ -278,12 +294,12 @@ impl Tx<'_> {
             JobOrder::Key => Order::Text("key"),
             JobOrder::UpdatedAt => Order::Value("-at"),
         };
-        let name = match query.state {
+        let name = match state {
             JobState::Succeeded => "succeeded",
             JobState::Canceled => "canceled",
             _ => "failed",
         };
-        let dead = i64::from(query.state == JobState::Dead);
+        let dead = i64::from(state == JobState::Dead);
         let keyed = if query.key.is_some() { "key = ?3" } else { "?3 IS NULL" };
         let (behind, last) = behind(order, after.as_ref(), "seq")?;
         let sql = format!(
@@ -406,6 +422,19 @@ fn view_of(queue: &QueueRow, key: Option<Arc<str>>, job: Job, payload: Vec<u8>) 
         heartbeat_at: None,
         progress: None,
     }
+}
+
+/// The condition for the rows up to the place that is parameter 6; and the place.
+fn within(order: Order, end: Option<Cursor>) -> Result<(String, Value)> {
+    Ok(match (order, end) {
+        (Order::Number, _) | (_, None) => ("?6 IS NULL".to_owned(), Value::Null),
+        (Order::Value(order), Some(end)) => {
+            (format!("{order} <= ?6"), Value::Integer(end.place_number()?))
+        }
+        (Order::Text(order), Some(end)) => {
+            (format!("ifnull({order}, '') <= ?6"), Value::Text(end.place))
+        }
+    })
 }
 
 /// The condition for the rows behind a cursor, whose number and place are parameters 2 and 5; and the place.

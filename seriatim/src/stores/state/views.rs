@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::lane::{Entry, Lane};
 use super::{Ended, Place, State};
 use crate::contract::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Lease, Page,
-    QueueStats, QueueView, rows_of_page,
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView,
+    Lease, Page, QueueStats, QueueView, rows_of_page,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
@@ -63,7 +63,9 @@ impl State {
         let fits = |lane: &&Lane| {
             lane.id.queue == queue
                 && query.key.as_deref().is_none_or(|key| lane.key.as_deref() == Some(key))
-                && (!query.claimed || lane.hold.is_some())
+                && query.state.is_none_or(|state| lane_state(lane) == state)
+                && (query.node.is_none()
+                    || lane.hold.as_ref().map(|hold| &hold.node) == query.node.as_ref())
                 && (query.order != LaneOrder::RetryCount || lane.trouble().0 >= 0)
         };
         let mut lanes: Vec<&Lane> = self.lanes.values().filter(fits).collect();
@@ -73,27 +75,30 @@ impl State {
             LaneOrder::Due => Standing::time(lane_due(lane)),
             LaneOrder::RetryCount => Standing::Number(-i64::from(lane.trouble().0)),
         };
+        if let (Some(end), Some(first)) = (query.end()?, lanes.first()) {
+            let last = Standing::of(&end, &place(first))?;
+            lanes.retain(|lane| place(lane) <= last);
+        }
         lanes.sort_by_key(|lane| (place(lane), lane.id.number));
-        let after = Cursor::read(query.after.as_deref())?;
         let (rows, next) =
-            page(lanes, after, query.rows_max, |lane| (place(lane), lane.id.number))?;
+            page(lanes, query.begin()?, query.rows_max, |lane| (place(lane), lane.id.number))?;
         Ok(Page { rows: rows.into_iter().map(lane_view).collect(), next })
     }
 
     pub(in crate::stores) fn job_page(&self, query: &JobQuery) -> Result<Page<JobView>> {
         let queue = self.queue(&query.queue)?.number;
-        let mut views: Vec<JobView> = match query.state {
-            JobState::Queued | JobState::Running => self.live_jobs(queue),
-            JobState::Dead => self.ended_jobs(queue, &self.dead),
-            JobState::Succeeded | JobState::Canceled => self.ended_jobs(queue, &self.done),
-        };
-        let state = |view: &JobView| match query.state {
-            JobState::Queued | JobState::Running => true,
-            wanted => view.state == wanted,
+        let mut views: Vec<JobView> = match query.filter {
+            JobFilter::Live | JobFilter::In(JobState::Queued | JobState::Running) => {
+                self.live_jobs(queue)
+            }
+            JobFilter::In(JobState::Dead) => self.ended_jobs(queue, &self.dead),
+            JobFilter::In(JobState::Succeeded | JobState::Canceled) => {
+                self.ended_jobs(queue, &self.done)
+            }
         };
         let keyed =
             |view: &JobView| query.key.is_none() || view.key.as_deref() == query.key.as_deref();
-        views.retain(|view| state(view) && keyed(view));
+        views.retain(|view| query.filter.shows(view.state) && keyed(view));
         let place = |view: &JobView| match query.order {
             JobOrder::Arrival => Standing::default(),
             JobOrder::Key => Standing::Text(view.key.clone()),
@@ -213,6 +218,15 @@ fn lane_due(lane: &Lane) -> Option<Timestamp> {
     }
 }
 
+fn lane_state(lane: &Lane) -> LaneState {
+    match &lane.hold {
+        Some(_) => LaneState::Claimed,
+        None if lane.paused => LaneState::Paused,
+        None if lane.held => LaneState::Held,
+        None => LaneState::Waiting,
+    }
+}
+
 pub(in crate::stores) fn lane_view(lane: &Lane) -> LaneView {
     let (retry_count, crashes, error) = lane.trouble();
     let hold = lane.hold.as_ref();
@@ -220,12 +234,7 @@ pub(in crate::stores) fn lane_view(lane: &Lane) -> LaneView {
     LaneView {
         lane: lane.id,
         key: lane.key.clone(),
-        state: match hold {
-            Some(_) => LaneState::Claimed,
-            None if lane.paused => LaneState::Paused,
-            None if lane.held => LaneState::Held,
-            None => LaneState::Waiting,
-        },
+        state: lane_state(lane),
         due: lane_due(lane),
         priority: match lane.mode {
             crate::model::queue::Mode::Accumulate => priorities.min().unwrap_or_default(),

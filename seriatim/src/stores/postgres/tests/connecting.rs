@@ -230,9 +230,7 @@ async fn people_see_with_sql_what_the_store_says() {
     );
     let mut expected = Vec::new();
     for state in [JobState::Queued, JobState::Dead] {
-        let (queue, order) = ("q".into(), crate::contract::JobOrder::Arrival);
-        let query = JobQuery { queue, state, key: None, order, after: None, rows_max: 10 };
-        for job in store.jobs(query).await.unwrap().rows {
+        for job in store.jobs(JobQuery::new("q", state)).await.unwrap().rows {
             let payload = String::from_utf8_lossy(job.payload.as_bytes()).into_owned();
             let key = job.key.as_deref().unwrap_or_default();
             expected.push(format!("{} {key} {} {payload}", job.id, word(job.state)));
