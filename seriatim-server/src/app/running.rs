@@ -28,8 +28,8 @@ pub(crate) async fn running(
     let mut all = Vec::new();
     for queue in stats.iter().filter(|queue| queue.claimed > 0) {
         let state = Some(LaneState::Claimed);
-        let all = LaneQuery::new(queue.queue.clone());
-        let query = LaneQuery { state, rows_max: lanes_max, ..all };
+        let of_queue = LaneQuery::new(queue.queue.clone());
+        let query = LaneQuery { state, rows_max: lanes_max, ..of_queue };
         let rows = store.lanes(query).await?.rows;
         all.extend(rows.into_iter().map(|lane| Running { queue: queue.queue.clone(), lane }));
     }

@@ -1,7 +1,6 @@
 //! The connection breaks at each request of a push, a claim and a settle in turn, before the server
 //! sees it and after it has carried it out: until one goes through that makes fewer requests.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::store::{

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::bodies::Bodies;
 use super::error::Try;
-use super::sql::{Columns, bytes, corrupt, json, list, text};
+use super::sql::{Columns, bytes, corrupt, list, text};
 use super::work::{Lock, Work};
 use super::{Mysql, claim};
 use crate::contract::{
@@ -16,6 +16,7 @@ use crate::contract::{
 use crate::model::error::Result;
 use crate::model::id::NodeId;
 use crate::model::turn::Turn;
+use crate::stores::json::json;
 
 #[async_trait]
 impl Fleet for Mysql {

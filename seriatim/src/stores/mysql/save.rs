@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::error::{Fail, Try};
 use super::job_row::{BODY_COLUMNS, JobRow, Table, WAITING, generation};
 use super::lane_row::{LANE_COLUMNS, LaneRow, st};
-use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, json, list, maybe_text, text};
+use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, list, maybe_text, text};
 use super::work::{CLOSING, Lock, UNNUMBERED, Work};
 use crate::model::id::JobId;
+use crate::stores::json::json;
 use crate::stores::state::QueueRow;
 
 /// In how many rows the turns of a queue are counted.

@@ -10,10 +10,11 @@ use crate::contract::{
     Act, Acted, Actions, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection, Selected,
     Selection, Views,
 };
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::job::JobOptions;
 use crate::model::limits::ACTION_ROWS_MAX;
+use crate::stores::json::json;
 
 const CANCEL: &str = "SELECT * FROM seriatim.cancel($1, $2, $3, $4)";
 const REQUEUE: &str = "SELECT * FROM seriatim.requeue($1, $2, $3, $4, $5, $6, $7, $8)";
@@ -109,8 +110,7 @@ impl Postgres {
     async fn options_with(&self, job: JobId, node: Option<String>) -> Result<String> {
         let view = self.job(job).await?.ok_or_else(no_waiting_job)?;
         let options = JobOptions { node, ..view.options.map(|o| *o).unwrap_or_default() };
-        let wrong = |e| Error::new(ErrorKind::Internal, "the options cannot be written").because(e);
-        serde_json::to_string(&options).map_err(wrong)
+        json(&options)
     }
 }
 

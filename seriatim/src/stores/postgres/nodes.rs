@@ -20,6 +20,7 @@ use crate::model::limits::{ACTION_ROWS_MAX, CLAIM_LANES_MAX};
 use crate::model::turn::Turn;
 use crate::stores::gone;
 use crate::stores::gone::DEAD_NODE_SHOWN;
+use crate::stores::json::json;
 
 const HEARTBEAT: &str = "SELECT * FROM seriatim.heartbeat($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const COMMAND: &str =
@@ -37,8 +38,7 @@ impl Fleet for Postgres {
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
         request.validate()?;
         let (now, node) = (request.now.map(micros), kept(&request.node.id.0));
-        let wrong = |e| Error::new(ErrorKind::Internal, "a node cannot be written").because(e);
-        let info = serde_json::to_string(&request.node).map_err(wrong)?;
+        let info = json(&request.node)?;
         let lease = micros_of(request.node.lease);
         let beats = &request.beats;
         let lanes: Vec<i64> = beats.iter().map(|beat| lane_number(beat.lane)).collect();

@@ -12,9 +12,10 @@ use super::{Postgres, error};
 use crate::contract::errors::other_route;
 use crate::contract::{Producer, Push, PushStatus, Pushed, validate_job, validate_push};
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, Result};
 use crate::model::job::{Job, JobOptions, RunAt};
 use crate::model::queue::{Mode, Queue};
+use crate::stores::json::json;
 
 pub(super) const PUSH: &str = "SELECT * FROM seriatim.push($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
     $13, $14, $15, $16, $17)";
@@ -161,8 +162,7 @@ fn written(options: &JobOptions) -> Result<Option<String>> {
     if *options == JobOptions::default() {
         return Ok(None);
     }
-    let wrong = |e| Error::new(ErrorKind::Internal, "the options cannot be written").because(e);
-    serde_json::to_string(options).map(Some).map_err(wrong)
+    json(options).map(Some)
 }
 
 pub(super) fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::actions::acted;
 use super::convert::{column, kept, micros, micros_of};
@@ -12,9 +12,10 @@ use super::{Postgres, error};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_claimed, is_closing, no_queue};
 use crate::contract::{Acted, Declare, DeleteQueue, Queues};
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, Result};
 use crate::model::limits::{ACTION_ROWS_MAX, QUEUES_MAX};
 use crate::model::queue::{DueRule, Merge, Queue};
+use crate::stores::json;
 
 const DECLARE: &str = "SELECT seriatim.declare($1, $2::text::jsonb)";
 const PAUSE: &str =
@@ -59,10 +60,9 @@ impl Queues for Postgres {
 
 /// What the store must know of a queue, beside its definition.
 pub(super) fn policy(queue: &Queue) -> Result<Value> {
-    let definition = serde_json::to_string(queue)
-        .map_err(|e| Error::new(ErrorKind::Internal, "a queue cannot be written").because(e))?;
+    let definition = json::json(queue)?;
     let number = |place: Option<usize>| place.unwrap_or_default();
-    Ok(json!({
+    Ok(serde_json::json!({
         "name": queue.name,
         "mode": number(MODES.iter().position(|mode| *mode == queue.mode)),
         "merge": number(MERGES.iter().position(|merge| *merge == queue.merge)),

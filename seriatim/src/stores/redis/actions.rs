@@ -19,6 +19,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
 use crate::model::job::JobOptions;
 use crate::model::limits::ACTION_ROWS_MAX;
+use crate::stores::json::json;
 
 /// How many lanes are changed at once: a script keeps all others waiting.
 const STEP_LANES: usize = 1_000;
@@ -184,8 +185,7 @@ impl Redis {
             true => JobOptions::default(),
             false => serde_json::from_str(&was).map_err(|e| corrupt().because(e))?,
         };
-        let wrong = |e| Error::new(ErrorKind::Internal, "options cannot be written").because(e);
-        let new = serde_json::to_string(&JobOptions { node, ..options }).map_err(wrong)?;
+        let new = json(&JobOptions { node, ..options })?;
         Ok((was, new))
     }
 }

@@ -18,12 +18,13 @@ use crate::contract::{
     Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release, Rescue, Sweep, Swept,
 };
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::Result;
 use crate::model::id::NodeId;
 use crate::model::limits::{ACTION_ROWS_MAX, CLAIM_LANES_MAX};
 use crate::model::turn::Turn;
 use crate::stores::gone;
 use crate::stores::gone::DEAD_NODE_SHOWN;
+use crate::stores::json::json;
 
 #[async_trait]
 impl Fleet for Redis {
@@ -32,8 +33,7 @@ impl Fleet for Redis {
         let mut args = Args::at(request.now);
         let mut request = request;
         self.cap(&mut request.beats).await?;
-        let info = serde_json::to_string(&request.node)
-            .map_err(|e| Error::new(ErrorKind::Internal, "a node cannot be written").because(e))?;
+        let info = json(&request.node)?;
         args.text(&request.node.id.0).micros(request.node.lease).text(&info);
         let mut answer = self.link.call(&GLOBAL_BEAT, &self.global(""), &args).await?;
         let (now, alive) = (answer.time()?, answer.flag()?);

@@ -21,6 +21,7 @@ use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::job::{Job, JobOptions, RunAt};
 use crate::model::queue::Queue;
+use crate::stores::json::json;
 
 /// In place of a status: the shard has nothing that the job belongs to.
 const NOT_TAKEN: i64 = 3;
@@ -355,6 +356,5 @@ pub(super) fn options_text(options: &JobOptions) -> Result<String> {
     if *options == JobOptions::default() {
         return Ok(String::new());
     }
-    serde_json::to_string(options)
-        .map_err(|e| Error::new(ErrorKind::Internal, "options cannot be written").because(e))
+    json(options)
 }

@@ -22,6 +22,7 @@ use crate::contract::{Acted, Declare, DeleteQueue, Queues, Resharded};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::{Merge, Mode, Queue};
+use crate::stores::json::json;
 
 /// How often what follows a definition is tried again because it changed under it.
 pub(super) const ATTEMPTS: usize = 10;
@@ -425,9 +426,7 @@ impl Definition {
 }
 
 fn settings(args: &mut Args, number: u32, queue: &Queue) -> Result<()> {
-    let text = serde_json::to_string(queue).map_err(|e| {
-        Error::new(ErrorKind::Internal, "a definition cannot be written").because(e)
-    })?;
+    let text = json(queue)?;
     args.int(number).int(queue.shards).text(queue.mode.as_str()).text(queue.merge.as_str());
     args.text(match queue.due {
         crate::model::queue::DueRule::First => "first",

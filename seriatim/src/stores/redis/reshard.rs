@@ -13,6 +13,7 @@ use super::reply::{Fields, Shard, single};
 use crate::contract::errors::no_queue;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::Queue;
+use crate::stores::json::json;
 
 /// How many entries of a hash are asked for at once.
 const SCAN_COUNT: usize = 1_000;
@@ -75,9 +76,7 @@ impl Redis {
     /// Writes a layout; `None` when the queue is not as it was known.
     async fn lay_out(&self, known: &Known, layout: &Layout) -> Result<Option<Arc<Known>>> {
         let queue = Queue { shards: layout.shards, ..known.queue.clone() };
-        let definition = serde_json::to_string(&queue).map_err(|e| {
-            Error::new(ErrorKind::Internal, "a definition cannot be written").because(e)
-        })?;
+        let definition = json(&queue)?;
         let mut args = Args::default();
         args.int(known.version).int(layout.shards).text(&layout.older_text());
         args.int(layout.span).int(layout.floor).text(&definition);

@@ -6,7 +6,7 @@ use rusqlite::{params, params_from_iter};
 
 use super::Sqlite;
 use super::lane::Work;
-use super::row::{JOB_COLUMNS, Job, flag, json};
+use super::row::{JOB_COLUMNS, Job, flag};
 use super::tx::Tx;
 use crate::contract::errors::no_waiting_job;
 use crate::contract::{
@@ -18,6 +18,7 @@ use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
 use crate::model::queue::{Mode, Owner};
 use crate::model::settle::Fate;
+use crate::stores::json::json;
 
 /// Where a job is.
 pub(super) enum Location {

@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use super::Sqlite;
 use super::push::micros;
-use super::row::{Job, flag, json};
+use super::row::{Job, flag};
 use super::tx::Tx;
 use crate::contract::errors::no_living_node;
 use crate::contract::{
@@ -17,6 +17,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::turn::Turn;
 use crate::stores::gone;
+use crate::stores::json::json;
 
 #[async_trait]
 impl Fleet for Sqlite {

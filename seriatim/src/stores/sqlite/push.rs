@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use super::Sqlite;
 use super::lane::Work;
-use super::row::{Job, flag, json, state};
+use super::row::{Job, flag, state};
 use super::tx::{QueueRow, Tx};
 use crate::contract::errors::{is_closing, other_route};
 use crate::contract::{Producer, Push, PushStatus, Pushed, validate_job, validate_push};
@@ -14,6 +14,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
 use crate::model::job::{Job as NewJob, JobOptions};
 use crate::model::queue::{DueRule, Merge, Mode, Queue};
+use crate::stores::json::json;
 
 #[async_trait]
 impl Producer for Sqlite {
