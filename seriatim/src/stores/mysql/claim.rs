@@ -65,7 +65,7 @@ impl Consumer for Mysql {
     }
 
     async fn give_up(&self, request: GiveUp) -> Result<()> {
-        transact!(self.inner, Lock::Shared, None, work => super::nodes::give_up(work, &request))
+        transact!(self.inner, Lock::Shared, None, work => give_up(work, &request))
     }
 }
 
@@ -527,4 +527,15 @@ impl Work<'_> {
         self.run(&sql).await?;
         Ok(())
     }
+}
+
+/// Waits for the calls under way, which hold the row shared.
+async fn give_up(work: &mut Work<'_>, request: &GiveUp) -> Try<()> {
+    let (node, ticket) = (text(&request.node.0), request.ticket);
+    let sql = format!(
+        "INSERT INTO seriatim_ticket (node, given_up) VALUES ({node}, {ticket}) \
+         ON DUPLICATE KEY UPDATE given_up = GREATEST(given_up, {ticket})"
+    );
+    work.run(&sql).await?;
+    Ok(())
 }

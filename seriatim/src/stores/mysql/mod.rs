@@ -25,6 +25,7 @@ mod pool;
 mod push;
 mod queues;
 mod save;
+mod secret;
 mod settle;
 mod size;
 mod sql;
@@ -42,12 +43,11 @@ use async_trait::async_trait;
 use fast_path::FastPath;
 use options::Options;
 use pool::Pool;
-use work::{Definitions, Known, Lock};
+use work::{Definitions, Lock};
 
 use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::job::Job;
 
 pub use limit::bare_limit;
 pub use size::size;
@@ -128,26 +128,9 @@ impl Mysql {
     }
 }
 
-impl Inner {
-    async fn due_now(&self) -> Result<Vec<QueueDue>> {
-        transact!(self, Lock::Look, None, work => due::due(work, &[]))
-    }
-
-    /// Sees to it that the queues and routes of these jobs exist, and answers all definitions. A
-    /// transaction of the user's could not create them: until its end nobody else could use the store.
-    async fn define(&self, jobs: &[Job]) -> Result<Known> {
-        transact!(self, Lock::Shared, None, work => push::define(work, jobs))
-    }
-
-    /// The number of the definitions, when nobody is changing them.
-    async fn stamp(&self) -> Result<i64> {
-        transact!(self, Lock::Shared, None, work => async { Ok(work.stamp) })
-    }
-}
-
 impl Mysql {
     async fn kept_secret(&self) -> Result<Option<Secret>> {
-        transact!(self.inner, Lock::Look, None, work => nodes::secret(work))
+        transact!(self.inner, Lock::Look, None, work => secret::secret(work))
     }
 }
 
@@ -173,7 +156,7 @@ impl Store for Mysql {
         if let Some(secret) = self.kept_secret().await? {
             return Ok(secret);
         }
-        transact!(self.inner, Lock::Shared, None, work => nodes::keep_secret(work, offered))?;
+        transact!(self.inner, Lock::Shared, None, work => secret::keep_secret(work, offered))?;
         // A transaction of its own: it sees what another one kept meanwhile.
         let gone = || Error::new(ErrorKind::Corrupt, "the secret of the store is gone");
         self.kept_secret().await?.ok_or_else(gone)

@@ -6,12 +6,11 @@ use async_trait::async_trait;
 
 use super::bodies::Bodies;
 use super::error::Try;
-use super::sql::{Columns, bytes, corrupt, list, text};
+use super::sql::{Columns, list, text};
 use super::work::{Lock, Work};
 use super::{Mysql, claim};
 use crate::contract::{
-    Command, DeclareDead, Fleet, GiveUp, Heartbeat, Lead, Pulse, Release, Rescue, Secret, Sweep,
-    Swept,
+    Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release, Rescue, Sweep, Swept,
 };
 use crate::model::error::Result;
 use crate::model::id::NodeId;
@@ -116,17 +115,6 @@ async fn flagged(work: &mut Work<'_>, node: &NodeId, named: &BTreeSet<u64>) -> T
     Ok(())
 }
 
-/// Waits for the calls under way, which hold the row shared.
-pub(super) async fn give_up(work: &mut Work<'_>, request: &GiveUp) -> Try<()> {
-    let (node, ticket) = (text(&request.node.0), request.ticket);
-    let sql = format!(
-        "INSERT INTO seriatim_ticket (node, given_up) VALUES ({node}, {ticket}) \
-         ON DUPLICATE KEY UPDATE given_up = GREATEST(given_up, {ticket})"
-    );
-    work.run(&sql).await?;
-    Ok(())
-}
-
 async fn command_node(work: &mut Work<'_>, node: &NodeId, command: Command) -> Try<()> {
     work.load_nodes(Some(&node.0), "FOR UPDATE").await?;
     work.state.command_node(node, command)?;
@@ -178,18 +166,4 @@ async fn lead(work: &mut Work<'_>, request: &Lead) -> Try<bool> {
         work.run(&sql).await?;
     }
     Ok(leads)
-}
-
-pub(super) async fn secret(work: &mut Work<'_>) -> Try<Option<Secret>> {
-    let rows = work.rows("SELECT bytes FROM seriatim_secret").await?;
-    let Some(row) = rows.into_iter().next() else { return Ok(None) };
-    let bytes = Columns::of(row).bytes()?.and_then(|bytes| bytes.try_into().ok());
-    bytes.map(|bytes| Some(Secret(bytes))).ok_or_else(corrupt)
-}
-
-/// Keeps it unless there is one.
-pub(super) async fn keep_secret(work: &mut Work<'_>, offered: Secret) -> Try<()> {
-    let sql =
-        format!("INSERT IGNORE INTO seriatim_secret (id, bytes) VALUES (1, {})", bytes(&offered.0));
-    work.run(&sql).await.map(drop)
 }

@@ -16,7 +16,7 @@ use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::job::Job;
-use crate::stores::state::{IdempotencyKey, Place};
+use crate::stores::state::{IdempotencyKey, Location};
 
 /// Most idempotency keys in one statement.
 const NAMES_MAX: usize = 500;
@@ -157,7 +157,7 @@ async fn recall(
     let named: Vec<JobId> = work.state.idempotency.values().map(|(id, _)| *id).collect();
     for (id, lane) in work.find(&named).await? {
         // All that matters is that it is known.
-        work.state.jobs.entry(id).or_insert(lane.map_or(Place::Done, Place::Lane));
+        work.state.jobs.entry(id).or_insert(lane.map_or(Location::Done, Location::Lane));
     }
     Ok(work.state.idempotency.clone())
 }

@@ -1,6 +1,6 @@
 //! What people and programs see.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
@@ -47,84 +47,39 @@ const STATS: &str = "SELECT q.name, q.mode, q.paused, coalesce($1, seriatim.cloc
       FROM seriatim.tally t WHERE t.queue = q.number) t \
     ORDER BY q.name";
 
-/// A page of lanes in an order: behind ($4, $5), the place and number of the last one seen.
+/// A listing in each of its orders.
 macro_rules! lanes_by {
-    ($place:literal, $type:literal, $only:literal) => {
-        concat!(
-            "SELECT l.*, ", $place, "::text AS place, \
-             CASE WHEN l.payload IS NOT NULL THEN 1 ELSE \
-               (SELECT count(*) FROM seriatim.item i WHERE i.lane = l.number) END AS jobs, \
-             CASE WHEN q.mode = 1 AND l.payload IS NULL THEN (SELECT min(i.priority) FROM seriatim.item i \
-               WHERE i.lane = l.number) ELSE l.priority END AS urgency \
-             FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue \
-             WHERE l.queue = $1 AND l.number > 0 AND ($2::text IS NULL OR l.key = $2) AND (NOT $3 OR l.claimed) AND \
-               ($7::smallint IS NULL OR NOT l.claimed AND \
-                 CASE WHEN l.paused THEN 2 WHEN l.held THEN 1 ELSE 0 END = $7) AND \
-               ($8::text IS NULL OR ",
-            $place,
-            " <= $8::text::",
-            $type,
-            ") AND ($9::text IS NULL OR l.claimed AND l.holder = $9) AND ",
-            $only,
-            " AND ($5::bigint IS NULL OR (", $place, ", l.number) > ($4::text::", $type, ", $5)) \
-             ORDER BY ", $place, ", l.number LIMIT $6"
-        )
+    ($name:ident, $place:literal, $kind:literal, $only:literal) => {
+        static $name: LazyLock<String> = LazyLock::new(|| {
+            let sql = include_str!("sql/lanes.sql").replace("PLACE", $place);
+            sql.replace("TYPE", $kind).replace("ONLY", $only)
+        });
     };
 }
 
-const LANES_BY_AGE: &str = lanes_by!("1", "int", "true");
-const LANES_BY_KEY: &str = lanes_by!("coalesce(l.key, '')", "text", "true");
-const LANES_BY_DUE: &str = lanes_by!("l.due", "bigint", "true");
-const LANES_BY_RETRIES: &str = lanes_by!("(-l.retry_count)", "int", "l.retry_count >= 0");
+lanes_by!(LANES_BY_AGE, "1", "int", "true");
+lanes_by!(LANES_BY_KEY, "coalesce(l.key, '')", "text", "true");
+lanes_by!(LANES_BY_DUE, "l.due", "bigint", "true");
+lanes_by!(LANES_BY_RETRIES, "(-l.retry_count)", "int", "l.retry_count >= 0");
 
-/// A page of jobs in an order, likewise; up to the one by which there are $7 bytes of payload.
 macro_rules! jobs_by {
-    ($place:literal, $type:literal) => {
-        jobs_by!("seriatim.job_view v", $place, $type)
-    };
-    ($from:literal, $place:literal, $type:literal) => {
-        concat!(
-            "SELECT * FROM (SELECT p.*, count(*) OVER () AS found, \
-               coalesce(sum(octet_length(p.payload)) OVER (ORDER BY p.sorted, p.seq \
-                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before \
-             FROM (SELECT v.*, ",
-            $place,
-            "::text AS place, ",
-            $place,
-            " AS sorted FROM ",
-            $from,
-            " WHERE v.queue = $1 AND v.state = ANY ($2) AND ($3::text IS NULL OR v.key = $3) \
-             AND ($5::bigint IS NULL OR (",
-            $place,
-            ", v.seq) > ($4::text::",
-            $type,
-            ", $5)) \
-             ORDER BY ",
-            $place,
-            ", v.seq LIMIT $6) p) w WHERE w.bytes_before < $7 ORDER BY w.sorted, w.seq"
-        )
+    ($name:ident, $found:expr, $place:literal, $kind:literal) => {
+        static $name: LazyLock<String> = LazyLock::new(|| {
+            let sql = include_str!("sql/jobs.sql").replace("FOUND", $found);
+            sql.replace("PLACE", $place).replace("TYPE", $kind)
+        });
     };
 }
 
-const JOBS_BY_ARRIVAL: &str = jobs_by!("1", "int");
-const JOBS_BY_KEY: &str = jobs_by!("coalesce(v.key, '')", "text");
-const JOBS_BY_UPDATE: &str = jobs_by!("coalesce(-v.finished_at, 0)", "bigint");
-
-/// Running jobs are found by their lanes: among a million that wait they would be hard to find.
-macro_rules! running_by {
-    ($place:literal, $type:literal) => {
-        jobs_by!(
-            "(SELECT j.* FROM (SELECT t.seq FROM seriatim.turn_job t WHERE t.queue = $1 OFFSET 0) t \
-             CROSS JOIN LATERAL (SELECT * FROM seriatim.job_view x WHERE x.seq = t.seq OFFSET 0) j) v",
-            $place,
-            $type
-        )
-    };
-}
+const ALL_JOBS: &str = "seriatim.job_view";
+const RUNNING_JOBS: &str = include_str!("sql/running.sql");
+jobs_by!(JOBS_BY_ARRIVAL, ALL_JOBS, "1", "int");
+jobs_by!(JOBS_BY_KEY, ALL_JOBS, "coalesce(v.key, '')", "text");
+jobs_by!(JOBS_BY_UPDATE, ALL_JOBS, "coalesce(-v.finished_at, 0)", "bigint");
+jobs_by!(RUNNING_BY_ARRIVAL, RUNNING_JOBS, "1", "int");
+jobs_by!(RUNNING_BY_KEY, RUNNING_JOBS, "coalesce(v.key, '')", "text");
 
 const RUNNING: JobFilter = JobFilter::In(JobState::Running);
-const RUNNING_BY_ARRIVAL: &str = running_by!("1", "int");
-const RUNNING_BY_KEY: &str = running_by!("coalesce(v.key, '')", "text");
 
 const TURN: &str = "SELECT * FROM seriatim.turn_job WHERE lane = $1 AND queue = $2 AND token = $3 \
     ORDER BY score, seq";
@@ -155,11 +110,11 @@ impl Views for Postgres {
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
         let queue = self.queue_number(&query.queue).await?;
-        let sql = match query.order {
-            LaneOrder::Age => LANES_BY_AGE,
-            LaneOrder::Key => LANES_BY_KEY,
-            LaneOrder::Due => LANES_BY_DUE,
-            LaneOrder::RetryCount => LANES_BY_RETRIES,
+        let sql: &'static str = match query.order {
+            LaneOrder::Age => &LANES_BY_AGE,
+            LaneOrder::Key => &LANES_BY_KEY,
+            LaneOrder::Due => &LANES_BY_DUE,
+            LaneOrder::RetryCount => &LANES_BY_RETRIES,
         };
         let (place, last) = place_and_number(query.begin()?);
         let claimed = query.state == Some(LaneState::Claimed);
@@ -181,13 +136,13 @@ impl Views for Postgres {
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
         let queue = self.queue_number(&query.queue).await?;
-        let sql = match query.order {
+        let sql: &'static str = match query.order {
             // None of them has ended, so the last order is the first.
-            JobOrder::Key if query.filter == RUNNING => RUNNING_BY_KEY,
-            _ if query.filter == RUNNING => RUNNING_BY_ARRIVAL,
-            JobOrder::Arrival => JOBS_BY_ARRIVAL,
-            JobOrder::Key => JOBS_BY_KEY,
-            JobOrder::UpdatedAt => JOBS_BY_UPDATE,
+            JobOrder::Key if query.filter == RUNNING => &RUNNING_BY_KEY,
+            _ if query.filter == RUNNING => &RUNNING_BY_ARRIVAL,
+            JobOrder::Arrival => &JOBS_BY_ARRIVAL,
+            JobOrder::Key => &JOBS_BY_KEY,
+            JobOrder::UpdatedAt => &JOBS_BY_UPDATE,
         };
         let states: &[i16] = match query.filter {
             JobFilter::Live => &[0, 1],

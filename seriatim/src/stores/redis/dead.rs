@@ -38,7 +38,7 @@ impl What {
 }
 
 /// What a shard's morgue answers.
-struct Told {
+struct Reply {
     /// None when the shard has not the version that was named.
     count: Option<u64>,
     more: bool,
@@ -80,13 +80,13 @@ impl Redis {
         call: Call,
         rows_max: u64,
         which: &Args,
-    ) -> Result<Told> {
+    ) -> Result<Reply> {
         let mut args = Args::at(call.now);
         args.text(call.what.text()).int(rows_max).int(call.version).int(call.floor);
         args.0.extend(which.0.iter().cloned());
         let mut answer = self.link.call(&MORGUE, &self.key(shard, ""), &args).await?;
         let count = u64::try_from(answer.int()?).ok();
-        Ok(Told { count, more: answer.flag()?, rows: answer.list()? })
+        Ok(Reply { count, more: answer.flag()?, rows: answer.list()? })
     }
 
     /// Requeues dead jobs of a queue whose keys may be elsewhere by now, one by one.

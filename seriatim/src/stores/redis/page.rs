@@ -28,12 +28,12 @@ const STEP_ROWS: i64 = 1_000;
 
 /// By what a row is ordered, before its shard and number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum SortKey {
     Number(i64),
     Text(Arc<str>),
 }
 
-impl Place {
+impl SortKey {
     fn of(cursor: Cursor, by_text: bool) -> Result<Self> {
         Ok(match by_text {
             true => Self::Text(cursor.place.into()),
@@ -42,7 +42,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SortKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => number.fmt(f),
@@ -54,7 +54,7 @@ impl fmt::Display for Place {
 /// A row of an index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
-    place: Place,
+    place: SortKey,
     pub(super) shard: u16,
     pub(super) number: i64,
 }
@@ -69,8 +69,8 @@ impl Entry {
         let (name, place) = cursor.split_once(':')?;
         let (shard, number) = name.split_once('-')?;
         let place = match by_text {
-            true => Place::Text(place.into()),
-            false => Place::Number(place.parse().ok()?),
+            true => SortKey::Text(place.into()),
+            false => SortKey::Number(place.parse().ok()?),
         };
         Some(Self { place, shard: shard.parse().ok()?, number: number.parse().ok()? })
     }
@@ -111,10 +111,10 @@ pub(super) fn lane_entry(
         && query.node.as_ref().is_none_or(|wanted| *wanted.0 == *node)
         && (query.order != LaneOrder::RetryCount || retry_count >= 0);
     let place = match query.order {
-        LaneOrder::Age => Place::Number(0),
-        LaneOrder::Key => Place::Text(key),
-        LaneOrder::Due => Place::Number(due.unwrap_or(i64::MIN)),
-        LaneOrder::RetryCount => Place::Number(-retry_count),
+        LaneOrder::Age => SortKey::Number(0),
+        LaneOrder::Key => SortKey::Text(key),
+        LaneOrder::Due => SortKey::Number(due.unwrap_or(i64::MIN)),
+        LaneOrder::RetryCount => SortKey::Number(-retry_count),
     };
     Ok(wanted.then_some(Entry { place, shard: shard.shard, number }))
 }
@@ -135,9 +135,9 @@ pub(super) fn job_entry(
         query.key.as_deref().is_none_or(|wanted| *wanted == *key && !key.is_empty());
     let place = match query.order {
         // As ids order: by millisecond, then number.
-        JobOrder::Arrival => Place::Number(created / 1_000),
-        JobOrder::Key => Place::Text(key),
-        JobOrder::UpdatedAt => Place::Number(-ended),
+        JobOrder::Arrival => SortKey::Number(created / 1_000),
+        JobOrder::Key => SortKey::Text(key),
+        JobOrder::UpdatedAt => SortKey::Number(-ended),
     };
     let entry = Entry { place, shard: shard.shard, number };
     Ok((is_wanted_state && is_wanted_key).then_some(entry))
@@ -147,7 +147,7 @@ pub(super) fn job_entry(
 pub(super) struct Chosen {
     after: Option<Entry>,
     /// The last place that is listed.
-    end: Option<Place>,
+    end: Option<SortKey>,
     rows_max: usize,
     first: BTreeSet<Entry>,
 }
@@ -165,9 +165,9 @@ impl Chosen {
         let mut chosen = Self::new(query.after.as_deref(), by_text, query.rows_max)?;
         let begin = if query.after.is_none() { query.begin()? } else { None };
         if let Some(begin) = begin {
-            chosen.after = Some(Entry { place: Place::of(begin, by_text)?, shard: 0, number: 0 });
+            chosen.after = Some(Entry { place: SortKey::of(begin, by_text)?, shard: 0, number: 0 });
         }
-        chosen.end = query.end()?.map(|end| Place::of(end, by_text)).transpose()?;
+        chosen.end = query.end()?.map(|end| SortKey::of(end, by_text)).transpose()?;
         Ok(chosen)
     }
 
@@ -268,8 +268,8 @@ impl Rows {
             }
             (JobState::Dead, None, JobOrder::UpdatedAt) => {
                 let ended = after.and_then(|after| match after.place {
-                    Place::Number(number) => Some((-number).to_string()),
-                    Place::Text(_) => None,
+                    SortKey::Number(number) => Some((-number).to_string()),
+                    SortKey::Text(_) => None,
                 });
                 let rows = Self::of_key("newest", ended.as_deref().unwrap_or(""));
                 Self { step: chosen.enough(), ..rows }

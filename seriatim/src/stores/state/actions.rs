@@ -1,7 +1,7 @@
 //! What people do: cancel, requeue, pause, retry, delete; and what time does to old things.
 
 use super::lane::{Entry, Lane};
-use super::{Ended, Place, State};
+use super::{Ended, Location, State};
 use crate::contract::errors::no_waiting_job;
 use crate::contract::{
     Act, Acted, Amend, Cancelled, Change, JobState, LaneAction, LaneSelection, Selected, Selection,
@@ -19,7 +19,7 @@ impl State {
         let id = self.resolve(id);
         let number = match self.jobs.get(&id) {
             None => return Cancelled::Unknown,
-            Some(Place::Lane(number)) => *number,
+            Some(Location::Lane(number)) => *number,
             Some(_) => return Cancelled::Ended,
         };
         let Some(lane) = self.lanes.get_mut(&number) else {
@@ -172,7 +172,7 @@ impl State {
 
     pub(in crate::stores) fn amend(&mut self, now: Timestamp, request: &Amend) -> Result<()> {
         let id = self.resolve(request.job);
-        let Some(Place::Lane(number)) = self.jobs.get(&id).copied() else {
+        let Some(Location::Lane(number)) = self.jobs.get(&id).copied() else {
             return Err(no_waiting_job());
         };
         let route = match &request.change {
@@ -213,7 +213,7 @@ impl State {
         swept.more |= swept.expired.len() > rows_max;
         swept.expired.truncate(rows_max);
         for id in &swept.expired {
-            let Some(Place::Lane(number)) = self.jobs.get(id).copied() else {
+            let Some(Location::Lane(number)) = self.jobs.get(id).copied() else {
                 continue;
             };
             let (queue, key) = (self.lanes[&number].id.queue, self.lanes[&number].key.clone());

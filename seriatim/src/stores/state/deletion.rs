@@ -1,6 +1,6 @@
 //! Pausing and deleting a whole queue.
 
-use super::{Place, State};
+use super::{Location, State};
 use crate::contract::errors::{is_claimed, is_closing};
 use crate::contract::{Acted, DeleteQueue};
 use crate::model::error::Result;
@@ -59,7 +59,7 @@ impl State {
         count += ended.len() as u64;
         for id in ended {
             let job = match self.jobs.get(&id) {
-                Some(Place::Done) => self.done.remove(&id),
+                Some(Location::Done) => self.done.remove(&id),
                 _ => self.dead.remove(&id),
             };
             if let Some(job) = job {

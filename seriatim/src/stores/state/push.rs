@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::lane::{Entry, Lane};
-use super::{Place, QueueRow, State};
+use super::{Location, QueueRow, State};
 use crate::contract::definition::Found;
 use crate::contract::errors::{is_closing, other_route, too_many_queues};
 use crate::contract::{PushStatus, Pushed, validate_job};
@@ -230,7 +230,7 @@ impl State {
             }
             None => {
                 arrive(lane, definition.due, entry.run_at, false);
-                self.jobs.insert(entry.id, Place::Lane(number));
+                self.jobs.insert(entry.id, Location::Lane(number));
                 lane.insert(entry);
                 Put::Queued
             }
@@ -297,7 +297,7 @@ impl State {
         let merge = self.queues[&lane.id.queue].queue.merge;
         let equal = entry.digest.and_then(|digest| lane.by_digest.get(&digest).copied());
         let Some(other) = equal.and_then(|rank| lane.take(rank)) else {
-            self.jobs.insert(entry.id, Place::Lane(number));
+            self.jobs.insert(entry.id, Location::Lane(number));
             lane.insert(entry);
             return;
         };
@@ -308,8 +308,8 @@ impl State {
         survivor.attempts = survivor.attempts.max(other.attempts);
         survivor.aliases.push(other.id);
         survivor.aliases.extend(other.aliases);
-        self.jobs.insert(other.id, Place::Alias(survivor.id));
-        self.jobs.insert(survivor.id, Place::Lane(number));
+        self.jobs.insert(other.id, Location::Alias(survivor.id));
+        self.jobs.insert(survivor.id, Location::Lane(number));
         lane.insert(survivor);
     }
 }
