@@ -20,7 +20,7 @@ pub struct Deleted {
     pub released: u64,
 }
 
-/// Deletes a queue with all that is in it ([`Store::delete_queue`]), in bounded steps.
+/// Deletes a queue with all that is in it ([`Queues::delete_queue`](super::Queues::delete_queue)), in bounded steps.
 ///
 /// Refused as `Conflict` while lanes of it are claimed, and while a living node works on it, which would declare it
 /// again. With `force` it is paused, its claims are released, and it is deleted all the same; a node that declares
