@@ -1,6 +1,7 @@
 //! Pushes and settles in a transaction of the user's own.
 
 use async_trait::async_trait;
+use mysql_async::prelude::Queryable;
 
 use super::error::{Fail, Try};
 use super::pool::{Session, Statements};
