@@ -6,8 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use seriatim::store::*;
 use seriatim::{Fate, Job, JobId, LaneId, Payload, Result, Settlement, SharedStore, Token, Turn};
 
-use crate::layer::{Layer, Over};
-
 /// The token that [`Fault::TokenNotGrowing`] gives to every claim.
 const TOKEN: Token = Token(1);
 
@@ -47,13 +45,13 @@ impl Fault {
 
     /// A correct store with this defect.
     pub fn of(self, store: SharedStore) -> SharedStore {
-        Over::store(Arc::new(Broken { fault: self, below: store, seen: Mutex::default() }))
+        Arc::new(Broken { fault: self, inner: store, seen: Mutex::default() })
     }
 }
 
 struct Broken {
     fault: Fault,
-    below: SharedStore,
+    inner: SharedStore,
     seen: Mutex<Seen>,
 }
 
@@ -110,7 +108,7 @@ impl Broken {
             wanted.map(|turn| (turn.lane, turn.token)).collect()
         };
         for (lane, token) in held {
-            if let Ok(Some(turn)) = self.below.turn(lane, token).await {
+            if let Ok(Some(turn)) = self.inner.turn(lane, token).await {
                 return Some(turn);
             }
         }
@@ -131,19 +129,11 @@ impl Broken {
     /// Deletes what waits behind a turn.
     async fn delete_behind(&self, turn: &Turn) -> Result<()> {
         let Some(key) = turn.key.as_deref() else { return Ok(()) };
-        let query = JobQuery {
-            queue: turn.queue.clone(),
-            state: JobState::Queued,
-            key: Some(key.to_owned()),
-            order: JobOrder::Arrival,
-            after: None,
-            rows_max: 1_000,
-        };
-        for job in self.below.jobs(query).await?.rows {
-            if job.state == JobState::Queued {
-                let change = Change::Delete;
-                self.below.amend(Amend { now: None, job: job.id, change }).await?;
-            }
+        let key = Some(key.to_owned());
+        let query = JobQuery { key, ..JobQuery::new(turn.queue.clone(), JobState::Queued) };
+        for job in self.inner.jobs(query).await?.rows {
+            let change = Change::Delete;
+            self.inner.amend(Amend { now: None, job: job.id, change }).await?;
         }
         Ok(())
     }
@@ -165,15 +155,15 @@ impl Broken {
         let detained = std::mem::take(&mut self.seen().detained);
         for (queue, job) in detained {
             let which = Selection::Jobs(vec![job]);
-            self.below.requeue(Selected { now, queue, which }).await?;
+            self.inner.requeue(Selected { now, queue, which }).await?;
         }
         Ok(())
     }
 }
 
-impl Layer for Broken {
-    fn below(&self) -> &SharedStore {
-        &self.below
+impl Wrapper for Broken {
+    fn inner(&self) -> &SharedStore {
+        &self.inner
     }
 
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
@@ -183,13 +173,13 @@ impl Layer for Broken {
             answers.push(into.map(|job_id| Pushed { job_id, status: PushStatus::Merged }));
             jobs.extend(into.is_none().then_some(job));
         }
-        let mut pushed = self.below.push(Push { jobs, ..request }).await?.into_iter();
+        let mut pushed = self.inner.push(Push { jobs, ..request }).await?.into_iter();
         Ok(answers.into_iter().filter_map(|answer| answer.or_else(|| pushed.next())).collect())
     }
 
     async fn claim(&self, request: Claim) -> Result<Claimed> {
         let (now, queue) = (request.now, request.queue.clone());
-        let mut claimed = self.below.claim(request).await?;
+        let mut claimed = self.inner.claim(request).await?;
         self.let_go(now).await?;
         claimed.turns = self.hand_out(claimed.turns);
         if self.has(Fault::BusyLaneClaimable) && claimed.turns.is_empty() {
@@ -206,7 +196,7 @@ impl Layer for Broken {
     async fn settle(&self, mut request: Settle) -> Result<Vec<Settled>> {
         for settlement in &mut request.turns {
             settlement.token = self.meant(settlement.lane, settlement.token);
-            let Some(turn) = self.below.turn(settlement.lane, settlement.token).await? else {
+            let Some(turn) = self.inner.turn(settlement.lane, settlement.token).await? else {
                 continue;
             };
             match self.fault {
@@ -219,33 +209,33 @@ impl Layer for Broken {
                 _ => {}
             }
         }
-        self.below.settle(request).await
+        self.inner.settle(request).await
     }
 
     async fn heartbeat(&self, mut request: Heartbeat) -> Result<Pulse> {
         for beat in &mut request.beats {
             beat.token = self.meant(beat.lane, beat.token);
         }
-        let mut pulse = self.below.heartbeat(request).await?;
+        let mut pulse = self.inner.heartbeat(request).await?;
         pulse.cancel.iter_mut().for_each(|notice| notice.token = self.shown(notice.token));
         Ok(pulse)
     }
 
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
-        Ok(self.hand_out(self.below.rescue(request).await?))
+        Ok(self.hand_out(self.inner.rescue(request).await?))
     }
 
     async fn release(&self, request: Release) -> Result<Vec<Turn>> {
-        Ok(self.hand_out(self.below.release(request).await?))
+        Ok(self.hand_out(self.inner.release(request).await?))
     }
 
     async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
-        let turn = self.below.turn(lane, self.meant(lane, token)).await?;
+        let turn = self.inner.turn(lane, self.meant(lane, token)).await?;
         Ok(turn.map(|turn| Turn { token: self.shown(turn.token), ..turn }))
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
-        let mut page = self.below.lanes(query).await?;
+        let mut page = self.inner.lanes(query).await?;
         for lane in &mut page.rows {
             lane.token = lane.token.map(|token| self.shown(token));
         }

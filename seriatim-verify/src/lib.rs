@@ -9,7 +9,6 @@ pub mod checker;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 #[cfg(feature = "simulation")]
-mod layer;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
 pub mod limit;
 #[cfg(feature = "simulation")]

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use seriatim::store::{Declare, Push, Store};
-use seriatim::{Backoff, Batch, Context, Engine, Failure, Job, Queue, Redis, Timestamp};
+use seriatim::{
+    Backoff, Batch, Context, Engine, Failure, Job, Queue, Redis, SharedStore, Timestamp,
+};
 use seriatim_testkit::{redis_cluster_url, redis_url};
 use seriatim_verify::checker::{History, Recorder, check};
 
@@ -17,7 +19,7 @@ fn new_prefix() -> String {
     format!("reshard-{}-{process}-{test}", Timestamp::of_this_machine().as_micros())
 }
 
-async fn open_at(url: &str, prefix: &str) -> Arc<Redis> {
+async fn open_at(url: &str, prefix: &str) -> SharedStore {
     let store = Redis::connect_in(url, prefix).await.expect("the server can be reached");
     store.migrate().await.expect("the store is set up");
     Arc::new(store)
@@ -52,7 +54,7 @@ fn queue() -> Queue {
 }
 
 async fn push_until_enough(
-    store: Arc<Redis>,
+    store: SharedStore,
     load: Arc<Load>,
     recorder: Recorder<Buffer>,
     me: u64,
@@ -79,7 +81,7 @@ async fn push_until_enough(
     }
 }
 
-async fn work(store: Arc<Redis>, load: Arc<Load>, recorder: Recorder<Buffer>) {
+async fn work(store: SharedStore, load: Arc<Load>, recorder: Recorder<Buffer>) {
     let done = load.clone();
     let handler = move |batch: Batch<u64>, _: Context| {
         let load = load.clone();
@@ -146,7 +148,7 @@ async fn numbers_of_shards_change_under_load(url: &str) {
                 && load.handled.load(Ordering::SeqCst) >= handled + BETWEEN
         })
         .await;
-        assert_eq!(admin.reshard("q", shards).await.unwrap().shards, shards);
+        assert_eq!(admin.reshard("q".into(), shards).await.unwrap().shards, shards);
     }
     let handled = load.handled.load(Ordering::SeqCst);
     until(|| load.handled.load(Ordering::SeqCst) >= handled + BETWEEN).await;
@@ -155,7 +157,7 @@ async fn numbers_of_shards_change_under_load(url: &str) {
         task.await.unwrap();
     }
     assert_eq!(admin.stats(None).await.unwrap()[0].jobs, 0);
-    let drained = admin.reshard("q", 3).await.unwrap();
+    let drained = admin.reshard("q".into(), 3).await.unwrap();
     assert_eq!((drained.older, drained.lanes_left, drained.shards), (0, 0, 3));
     recorder.finish(&*admin).await.unwrap();
     let written = buffer.0.lock().unwrap().clone();

@@ -25,11 +25,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client::Client;
-use crate::contract::{DueQuery, JobOrder, JobQuery, JobState, JobView, SharedStore};
+use crate::contract::{JobQuery, JobState, JobView, SharedStore};
 use crate::engine::{Engine, EngineBuilder, Summary};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::limits::{LEASE_MAX, PAGE_ROWS_MAX};
+use crate::model::limits::LEASE_MAX;
 use crate::stores::Memory;
 
 /// The most of tokio's time that [`Lab::perform_all`] lets pass.
@@ -95,8 +95,7 @@ impl Lab {
 
     /// The jobs that wait in a queue, due or not, in the order of their arrival.
     pub async fn enqueued(&self, queue: &str) -> Result<Vec<JobView>> {
-        let jobs = self.jobs(queue, JobState::Queued).await?;
-        Ok(jobs.into_iter().filter(|job| job.state == JobState::Queued).collect())
+        self.jobs(queue, JobState::Queued).await
     }
 
     /// The jobs in the morgue of a queue.
@@ -168,7 +167,7 @@ impl Lab {
     /// Refuses to run an engine that has a worker for nothing of what is due.
     async fn check_workers(&self, queues: &[Arc<str>]) -> Result<()> {
         let now = self.store.now().await?;
-        let due = self.store.due(DueQuery { now: None, queues: Vec::new() }).await?;
+        let due = self.store.due(Vec::new()).await?;
         let due = due.into_iter().filter(|source| source.due.is_some_and(|due| due <= now));
         let (own, others): (Vec<Arc<str>>, Vec<Arc<str>>) =
             due.map(|source| source.queue).partition(|queue| queues.contains(queue));
@@ -187,7 +186,7 @@ impl Lab {
         let stats = self.store.stats(None).await?;
         let own = || stats.iter().filter(|stats| queues.contains(&stats.queue));
         let now = self.store.now().await?;
-        let due = self.store.due(DueQuery { now: None, queues: Vec::new() }).await?;
+        let due = self.store.due(Vec::new()).await?;
         let due = due.iter().filter(|source| queues.contains(&source.queue));
         let next = due.filter_map(|source| source.due).min();
         Ok(Seen {
@@ -201,14 +200,7 @@ impl Lab {
     }
 
     async fn jobs(&self, queue: &str, state: JobState) -> Result<Vec<JobView>> {
-        let mut query = JobQuery {
-            queue: queue.into(),
-            state,
-            key: None,
-            order: JobOrder::default(),
-            after: None,
-            rows_max: PAGE_ROWS_MAX,
-        };
+        let mut query = JobQuery::new(queue, state);
         let mut jobs = Vec::new();
         loop {
             let page = match self.store.jobs(query.clone()).await {

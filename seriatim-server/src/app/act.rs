@@ -1,13 +1,11 @@
 //! Actions on more than one call of the store reaches.
 
-use seriatim::store::{Act, Acted, LaneAction, LaneOrder, LaneQuery, LaneSelection, Selected};
+use seriatim::store::{Act, Acted, LaneAction, LaneQuery, LaneSelection, Selected};
 use seriatim::{SharedStore, Store};
 use tokio::task::JoinSet;
 
 /// Lanes that are acted on at once where each needs a call of its own.
 const CALLS_MAX: usize = 64;
-/// Lanes that are listed together.
-const PAGE_LANES: usize = 1_000;
 
 /// What is done again while the store says that there is more.
 #[derive(Clone)]
@@ -70,15 +68,7 @@ pub(crate) async fn on_all(
     }
     let (mut count, mut after) = (0, None);
     loop {
-        let query = LaneQuery {
-            queue: queue.into(),
-            key: None,
-            claimed: false,
-            order: LaneOrder::Age,
-            after,
-            rows_max: PAGE_LANES,
-        };
-        let page = store.lanes(query).await?;
+        let page = store.lanes(LaneQuery { after, ..LaneQuery::new(queue) }).await?;
         for lanes in page.rows.chunks(CALLS_MAX) {
             let mut calls = JoinSet::new();
             for lane in lanes {

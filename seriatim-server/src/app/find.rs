@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seriatim::store::{JobView, LaneOrder, LaneQuery, LaneView, QueueView};
+use seriatim::store::{JobView, LaneQuery, LaneView, QueueView};
 use seriatim::{JobId, Store};
 
 use super::error::Error;
@@ -65,13 +65,6 @@ pub(crate) async fn known_lane(
     queue: &str,
     key: &str,
 ) -> Result<Option<LaneView>, Error> {
-    let query = LaneQuery {
-        queue: queue.into(),
-        key: Some(key.to_owned()),
-        claimed: false,
-        order: LaneOrder::Age,
-        after: None,
-        rows_max: 1,
-    };
+    let query = LaneQuery { key: Some(key.to_owned()), rows_max: 1, ..LaneQuery::new(queue) };
     Ok(store.lanes(query).await?.rows.pop())
 }

@@ -4,14 +4,11 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use serde::Deserialize;
+use seriatim::Store;
 use seriatim::limits::PAGE_BYTES_MAX;
-use seriatim::store::{JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, Page};
-use seriatim::{JobId, Store};
+use seriatim::store::{JobFilter, JobOrder, JobQuery, JobState, JobView, Page};
 
 use super::error::Error;
-
-/// Live jobs that one call looks at in search of waiting ones.
-const LOOKED_MAX: usize = 100_000;
 
 /// In which state jobs are listed.
 #[derive(Clone, Copy, Debug, Default, ValueEnum, Deserialize)]
@@ -31,14 +28,21 @@ pub(crate) enum Status {
 }
 
 impl Status {
-    fn state(self) -> Option<JobState> {
+    fn filter(self) -> JobFilter {
+        JobFilter::In(match self {
+            Self::Live => return JobFilter::Live,
+            Self::Queued => JobState::Queued,
+            Self::Claimed => JobState::Running,
+            Self::Succeeded => JobState::Succeeded,
+            Self::Dead => JobState::Dead,
+            Self::Canceled => JobState::Canceled,
+        })
+    }
+
+    fn order(self) -> JobOrder {
         match self {
-            Self::Live => None,
-            Self::Queued => Some(JobState::Queued),
-            Self::Claimed => Some(JobState::Running),
-            Self::Succeeded => Some(JobState::Succeeded),
-            Self::Dead => Some(JobState::Dead),
-            Self::Canceled => Some(JobState::Canceled),
+            Self::Live | Self::Queued | Self::Claimed => JobOrder::Arrival,
+            Self::Succeeded | Self::Dead | Self::Canceled => JobOrder::UpdatedAt,
         }
     }
 }
@@ -71,11 +75,14 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
     for (i, name) in names.iter().enumerate() {
         // The cursor belongs to the queue that it names, which may be gone.
         let after = after.take().filter(|_| **name == *first);
-        let room = wanted.rows_max - rows.len();
-        let page = match wanted.status.state() {
-            Some(JobState::Running) => running(store, name, wanted.key, after, room).await?,
-            state => in_state(store, name, state, wanted.key, after, room).await?,
+        let query = JobQuery {
+            key: wanted.key.map(str::to_owned),
+            order: wanted.status.order(),
+            after,
+            rows_max: wanted.rows_max - rows.len(),
+            ..JobQuery::new(name.clone(), wanted.status.filter())
         };
+        let page = store.jobs(query).await?;
         rows.extend(page.rows);
         if let Some(next) = page.next {
             return Ok(Page { rows, next: Some(format!("{name}/{next}")) });
@@ -91,78 +98,4 @@ pub(crate) async fn page(store: &dyn Store, wanted: Wanted<'_>) -> Result<Page<J
 /// Whether the payloads of a page are as much as a page may hold.
 fn is_full(rows: &[JobView]) -> bool {
     rows.iter().map(|job| job.payload.as_bytes().len()).sum::<usize>() >= PAGE_BYTES_MAX
-}
-
-/// What does not run, and with no state everything that lives.
-async fn in_state(
-    store: &dyn Store,
-    queue: &Arc<str>,
-    state: Option<JobState>,
-    key: Option<&str>,
-    mut after: Option<String>,
-    rows_max: usize,
-) -> Result<Page<JobView>, Error> {
-    let (mut rows, mut looked) = (Vec::new(), 0);
-    loop {
-        let query = JobQuery {
-            queue: queue.clone(),
-            state: state.unwrap_or(JobState::Queued),
-            key: key.map(str::to_owned),
-            order: match state {
-                Some(JobState::Succeeded | JobState::Dead | JobState::Canceled) => {
-                    JobOrder::UpdatedAt
-                }
-                _ => JobOrder::Arrival,
-            },
-            after,
-            rows_max: rows_max - rows.len(),
-        };
-        let page = store.jobs(query).await?;
-        looked += page.rows.len();
-        rows.extend(page.rows.into_iter().filter(|job| state.is_none_or(|s| job.state == s)));
-        after = page.next;
-        let is_enough = rows.len() >= rows_max || looked >= LOOKED_MAX || is_full(&rows);
-        if after.is_none() || is_enough {
-            return Ok(Page { rows, next: after });
-        }
-    }
-}
-
-/// What runs, turn by turn: among a million that wait it would be hard to find. A turn is never
-/// split, so that a page may be longer by what its last turn holds.
-async fn running(
-    store: &dyn Store,
-    queue: &Arc<str>,
-    key: Option<&str>,
-    mut after: Option<String>,
-    rows_max: usize,
-) -> Result<Page<JobView>, Error> {
-    let mut rows = Vec::new();
-    loop {
-        let query = LaneQuery {
-            queue: queue.clone(),
-            key: key.map(str::to_owned),
-            claimed: true,
-            order: LaneOrder::Age,
-            after,
-            rows_max: 1,
-        };
-        let page = store.lanes(query).await?;
-        for lane in &page.rows {
-            let turn = match lane.token {
-                Some(token) => store.turn(lane.lane, token).await?,
-                None => None,
-            };
-            // Without the payloads, which come again with the jobs.
-            let jobs: Vec<JobId> =
-                turn.into_iter().flat_map(|turn| turn.jobs).map(|job| job.id).collect();
-            for job in jobs {
-                rows.extend(store.job(job).await?);
-            }
-        }
-        after = page.next;
-        if after.is_none() || rows.len() >= rows_max || is_full(&rows) {
-            return Ok(Page { rows, next: after });
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The jobs of a lane, as they are shown with it.
 
 use serde_json::json;
-use seriatim::store::{JobOrder, JobQuery, JobState, JobView, LaneView};
+use seriatim::store::{JobFilter, JobOrder, JobQuery, JobState, JobView, LaneView};
 use seriatim::{Mode, Store};
 
 use super::error::Error;
@@ -19,14 +19,8 @@ pub(crate) async fn of(
     queue: &str,
     key: &str,
 ) -> Result<(Vec<JobView>, Vec<JobView>), Error> {
-    let query = JobQuery {
-        queue: queue.into(),
-        state: JobState::Queued,
-        key: Some(key.to_owned()),
-        order: JobOrder::Arrival,
-        after: None,
-        rows_max: JOBS_SHOWN,
-    };
+    let live = JobQuery::new(queue, JobFilter::Live);
+    let query = JobQuery { key: Some(key.to_owned()), rows_max: JOBS_SHOWN, ..live };
     let mut jobs = store.jobs(query).await?.rows;
     match find::queue(store, queue).await?.queue.mode {
         Mode::Exclusive => jobs.sort_by_key(|job| (job.priority, job.run_at, job.id)),
@@ -44,12 +38,10 @@ pub(crate) async fn ended(
     let mut ended = Vec::new();
     for state in [JobState::Dead, JobState::Succeeded, JobState::Canceled] {
         let query = JobQuery {
-            queue: queue.into(),
-            state,
             key: Some(key.to_owned()),
             order: JobOrder::UpdatedAt,
-            after: None,
             rows_max: ENDED_SHOWN,
+            ..JobQuery::new(queue, state)
         };
         ended.extend(store.jobs(query).await?.rows);
     }

@@ -34,6 +34,6 @@ pub(crate) async fn page(
         By::Key => JobOrder::Key,
         By::Arrival => JobOrder::Arrival,
     };
-    let (queue, state) = (queue.into(), JobState::Dead);
-    Ok(store.jobs(JobQuery { queue, state, key, order, after, rows_max }).await?)
+    let dead = JobQuery::new(queue, JobState::Dead);
+    Ok(store.jobs(JobQuery { key, order, after, rows_max, ..dead }).await?)
 }

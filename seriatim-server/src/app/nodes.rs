@@ -5,7 +5,7 @@ use seriatim::store::{ClaimSelection, Command, NodeView, Origin, release_claims}
 use seriatim::{NodeId, Store, Timestamp};
 
 use super::error::Error;
-use super::running::{Running, running};
+use super::running::{self, Running, running};
 use crate::protocol::document;
 
 /// Claimed lanes of each queue that are looked at.
@@ -53,7 +53,7 @@ pub(crate) async fn command(
     command: Command,
 ) -> Result<NodeId, Error> {
     let node = find(store, wanted).await?.info;
-    store.command_node(&node.id, command).await?;
+    store.command_node(node.id.clone(), command).await?;
     Ok(node.id)
 }
 
@@ -91,10 +91,10 @@ pub(crate) async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Er
 /// One node and what it has claimed, as programs read it.
 pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Value, Error> {
     let (node, now) = (find(store, wanted).await?, store.now().await?);
-    let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
-    let held = held_by(&running, &node);
+    let stats = store.stats(None).await?;
+    let held = running::held_by(store, &stats, &node.info.id, RUNNING_MAX).await?;
     let mut shown = document::node(&node, state_name(&node, now), held.len());
-    let lane = |one: &&Running| {
+    let lane = |one: &Running| {
         let mut lane = document::lane(&one.lane).to_value();
         lane["queue"] = (*one.queue).into();
         lane

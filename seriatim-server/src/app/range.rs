@@ -1,11 +1,8 @@
-//! A range of lanes, in the order in which they are listed.
-
-use std::cmp::Ordering;
+//! By what lanes are listed, and a range of it.
 
 use clap::ValueEnum;
 use serde::Deserialize;
-use seriatim::Timestamp;
-use seriatim::store::LaneView;
+use seriatim::store::{LaneOrder, LanePlace};
 
 use super::error::Error;
 use crate::base::time;
@@ -23,72 +20,32 @@ pub(crate) enum By {
     Retries,
 }
 
-/// Where a lane lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bound {
-    Before,
-    Within,
-    After,
-}
-
-/// What a lane is compared by.
-#[derive(Clone, Debug, PartialEq)]
-enum Place {
-    Key(String),
-    Due(Timestamp),
-    Retries(i32),
-}
-
-/// From one place to another, both included; open where there is none.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Range {
-    from: Option<Place>,
-    to: Option<Place>,
-}
-
-impl Range {
-    pub(super) fn read(by: By, from: Option<&str>, to: Option<&str>) -> Result<Self, Error> {
-        let read =
-            |field, text: Option<&str>| text.map(|text| Place::read(by, text, field)).transpose();
-        Ok(Self { from: read("from", from)?, to: read("to", to)? })
-    }
-
-    pub(super) fn has_beginning(&self) -> bool {
-        self.from.is_some()
-    }
-
-    pub(super) fn place(&self, lane: &LaneView) -> Bound {
-        let is = |place: &Option<Place>, side: Ordering| {
-            place.as_ref().is_some_and(|place| place.of(lane) == Some(side))
-        };
-        match () {
-            () if is(&self.to, Ordering::Greater) => Bound::After,
-            () if is(&self.from, Ordering::Less) => Bound::Before,
-            () => Bound::Within,
-        }
-    }
-}
-
-impl Place {
-    fn read(by: By, text: &str, field: &'static str) -> Result<Self, Error> {
-        let wrong = |why| Error::Bound { field, why };
-        match by {
-            By::Key => Ok(Self::Key(text.to_owned())),
-            By::Due => time::read(text).map(Self::Due).map_err(wrong),
-            By::Retries => text
-                .parse()
-                .map(Self::Retries)
-                .map_err(|_| wrong(format!("{text:?} is not a retry count: write a whole number"))),
-            By::Age => Err(Error::Unranged { field }),
-        }
-    }
-
-    /// On which side of this a lane is listed. Retry counts are listed most first.
-    fn of(&self, lane: &LaneView) -> Option<Ordering> {
+impl By {
+    pub(super) fn order(self) -> LaneOrder {
         match self {
-            Self::Key(key) => lane.key.as_deref().map(|of| of.cmp(key.as_str())),
-            Self::Due(due) => lane.due.map(|of| of.cmp(due)),
-            Self::Retries(count) => Some(count.cmp(&lane.retry_count)),
+            Self::Age => LaneOrder::Age,
+            Self::Key => LaneOrder::Key,
+            Self::Due => LaneOrder::Due,
+            Self::Retries => LaneOrder::RetryCount,
         }
+    }
+
+    /// One end of a range, as a user writes it.
+    pub(super) fn place(
+        self,
+        field: &'static str,
+        text: Option<&str>,
+    ) -> Result<Option<LanePlace>, Error> {
+        let Some(text) = text else { return Ok(None) };
+        let wrong = |why| Error::Bound { field, why };
+        let place = match self {
+            Self::Key => LanePlace::Key(text.to_owned()),
+            Self::Due => LanePlace::Due(time::read(text).map_err(wrong)?),
+            Self::Retries => LanePlace::RetryCount(text.parse().map_err(|_| {
+                wrong(format!("{text:?} is not a retry count: write a whole number"))
+            })?),
+            Self::Age => return Err(Error::Unranged { field }),
+        };
+        Ok(Some(place))
     }
 }

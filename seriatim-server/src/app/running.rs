@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seriatim::store::{LaneOrder, LaneQuery, LaneView, QueueStats};
-use seriatim::{Store, Timestamp};
+use seriatim::store::{LaneQuery, LaneState, LaneView, QueueStats};
+use seriatim::{NodeId, Store, Timestamp};
 
 /// So many times longer than the middle one of its queue is far longer.
 const SLOW_FACTOR: u32 = 10;
@@ -19,22 +19,36 @@ pub(crate) struct Running {
     pub(crate) lane: LaneView,
 }
 
-/// At most `lanes_max` claimed lanes of each queue that has any.
+/// At most `lanes_max` claimed lanes of each queue that has any, the oldest.
 pub(crate) async fn running(
     store: &dyn Store,
     stats: &[QueueStats],
     lanes_max: usize,
 ) -> seriatim::Result<Vec<Running>> {
+    claimed(store, stats, None, lanes_max).await
+}
+
+/// At most `lanes_max` lanes of each queue that this node holds, the oldest.
+pub(crate) async fn held_by(
+    store: &dyn Store,
+    stats: &[QueueStats],
+    node: &NodeId,
+    lanes_max: usize,
+) -> seriatim::Result<Vec<Running>> {
+    claimed(store, stats, Some(node), lanes_max).await
+}
+
+async fn claimed(
+    store: &dyn Store,
+    stats: &[QueueStats],
+    node: Option<&NodeId>,
+    lanes_max: usize,
+) -> seriatim::Result<Vec<Running>> {
     let mut all = Vec::new();
     for queue in stats.iter().filter(|queue| queue.claimed > 0) {
-        let query = LaneQuery {
-            queue: queue.queue.clone(),
-            key: None,
-            claimed: true,
-            order: LaneOrder::Age,
-            after: None,
-            rows_max: lanes_max,
-        };
+        let state = Some(LaneState::Claimed);
+        let of_queue = LaneQuery::new(queue.queue.clone());
+        let query = LaneQuery { state, node: node.cloned(), rows_max: lanes_max, ..of_queue };
         let rows = store.lanes(query).await?.rows;
         all.extend(rows.into_iter().map(|lane| Running { queue: queue.queue.clone(), lane }));
     }

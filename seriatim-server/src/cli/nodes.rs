@@ -9,7 +9,7 @@ use super::args::Common;
 use super::tones::node_state;
 use super::troubles;
 use crate::app::nodes::{self, RUNNING_MAX, all, find, held_by, one, release, sorted};
-use crate::app::running::{Running, running};
+use crate::app::running::{self, Running, running};
 use crate::base::text::count;
 use crate::base::time::{absolute, length, relative};
 use crate::cli::output::fields::Fields;
@@ -142,8 +142,7 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
     }
     let (node, now) = (find(store, wanted).await?, store.now().await?);
     let stats = store.stats(None).await?;
-    let running = running(store, &stats, RUNNING_MAX).await?;
-    let held = held_by(&running, &node);
+    let held = running::held_by(store, &stats, &node.info.id, RUNNING_MAX).await?;
     let (turns, prefetched) = document::load(&node, held.len());
     let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
     let info = &node.info;
@@ -168,7 +167,7 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
     Ok(())
 }
 
-fn lanes(held: &[&Running], now: Timestamp) -> Table {
+fn lanes(held: &[Running], now: Timestamp) -> Table {
     let mut table = Table::new(&[
         ("queue", Column::Name),
         ("key", Column::Text),

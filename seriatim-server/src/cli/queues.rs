@@ -171,10 +171,10 @@ async fn reshard(
     wait: bool,
     json: bool,
 ) -> Result<(), Failure> {
-    let mut now = store.reshard(queue, shards).await?;
+    let mut now = store.reshard(queue.into(), shards).await?;
     while wait && now.older > 0 {
         tokio::time::sleep(RESHARD_LOOK).await;
-        now = store.reshard(queue, shards).await?;
+        now = store.reshard(queue.into(), shards).await?;
     }
     if json {
         say(json!({
@@ -309,7 +309,7 @@ fn as_toml(value: &Value) -> String {
 
 async fn pause(store: &dyn Store, name: &str, paused: bool, json: bool) -> Result<(), Failure> {
     let view = find::queue(store, name).await?;
-    store.pause_queue(name, paused).await?;
+    store.pause_queue(name.into(), paused).await?;
     if json {
         say(json!({ "queue": name, "paused": paused }));
         return Ok(());

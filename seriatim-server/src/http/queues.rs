@@ -212,7 +212,7 @@ async fn resume(State(app): State<Shared>, Part(queue): Part<String>) -> Result<
 
 async fn set_paused(store: &dyn Store, queue: &str, paused: bool) -> Result<Answer, Problem> {
     find::queue(store, queue).await?;
-    store.pause_queue(queue, paused).await?;
+    store.pause_queue(queue.into(), paused).await?;
     Ok(Answer(json!({ "queue": queue, "paused": paused })))
 }
 

@@ -179,14 +179,7 @@ async fn d16_a_stop_under_load_finishes_what_runs_and_gives_the_rest_back_uncoun
     let stats = &store.stats(None).await.unwrap()[0];
     assert_eq!((stats.claimed, stats.failed), (0, 0), "{stats:?}");
     assert_eq!(stats.processed + stats.jobs, 400, "{stats:?}");
-    let query = seriatim::store::JobQuery {
-        queue: QUEUE.into(),
-        state: seriatim::store::JobState::Queued,
-        key: None,
-        order: seriatim::store::JobOrder::default(),
-        after: None,
-        rows_max: 1_000,
-    };
+    let query = seriatim::store::JobQuery::new(QUEUE, seriatim::store::JobFilter::Live);
     let waiting = store.jobs(query).await.unwrap().rows;
     assert!(waiting.iter().all(|job| job.attempt == 0), "what went back was not counted");
 }

@@ -44,7 +44,6 @@ impl Hand {
         let request = Claim {
             now: Some(self.now),
             queue: queue.into(),
-            shard: None,
             node: self.node.id.clone(),
             node_name: None,
             groups: Vec::new(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use seriatim::store::{Declare, JobOrder, JobQuery, JobState, JobView};
+use seriatim::store::{Declare, JobQuery, JobState, JobView};
 use seriatim::{Client, Job, JobId, Queue, SharedStore, Timestamp};
 use seriatim_verify::checker::check_files;
 
@@ -83,14 +83,7 @@ impl Team {
     }
 
     async fn morgue(&self) -> Vec<JobView> {
-        let query = JobQuery {
-            queue: QUEUE.into(),
-            state: JobState::Dead,
-            key: None,
-            order: JobOrder::Arrival,
-            after: None,
-            rows_max: 1_000,
-        };
+        let query = JobQuery::new(QUEUE, JobState::Dead);
         self.store.jobs(query).await.unwrap().rows
     }
 

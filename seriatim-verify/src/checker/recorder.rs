@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use seriatim::store::{JobOrder, JobQuery, JobState, Pushed, Settled, Store};
+use seriatim::store::{JobQuery, JobState, Pushed, Settled, Store};
 use seriatim::{
     Fate, Job, JobId, Observer, Payload, Queue, Result, Settlement, Timestamp, Turn, Verdict,
     digest,
@@ -85,14 +85,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
     }
 
     async fn finish_state(&self, store: &dyn Store, queue: &str, state: JobState) -> Result<()> {
-        let mut query = JobQuery {
-            queue: queue.into(),
-            state,
-            key: None,
-            order: JobOrder::Arrival,
-            after: None,
-            rows_max: 1_000,
-        };
+        let mut query = JobQuery::new(queue, state);
         loop {
             let page = store.jobs(query.clone()).await?;
             for job in page.rows {

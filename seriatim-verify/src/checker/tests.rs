@@ -103,7 +103,6 @@ impl World {
         let request = Claim {
             now: Some(self.now),
             queue: "q".into(),
-            shard: None,
             node: self.nodes[node].clone(),
             node_name: None,
             groups: Vec::new(),
@@ -209,14 +208,7 @@ impl World {
     async fn finish(mut self) -> Report {
         let mut seen: HashMap<JobId, JobState> = HashMap::new();
         for state in [JobState::Queued, JobState::Dead] {
-            let query = JobQuery {
-                queue: "q".into(),
-                state,
-                key: None,
-                order: JobOrder::Arrival,
-                after: None,
-                rows_max: 1_000,
-            };
+            let query = JobQuery::new("q", state);
             let page = self.store.jobs(query).await.unwrap();
             seen.extend(page.rows.into_iter().map(|job| (job.id, job.state)));
         }

@@ -86,7 +86,6 @@ impl Bench {
         Claim {
             now: Some(self.now),
             queue: queue.into(),
-            shard: None,
             node: self.node.id.clone(),
             node_name: None,
             groups: Vec::new(),
@@ -239,14 +238,7 @@ impl Bench {
     }
 
     pub async fn dead(&mut self) -> Vec<JobView> {
-        let query = JobQuery {
-            queue: "q".into(),
-            state: JobState::Dead,
-            key: None,
-            order: JobOrder::Arrival,
-            after: None,
-            rows_max: 100,
-        };
+        let query = JobQuery::new("q", JobState::Dead);
         self.store.jobs(query).await.expect("the store answers").rows
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seriatim::store::{Claim, DueQuery, Lease};
+use seriatim::store::{Claim, Lease};
 use seriatim::{ErrorKind, Job, Mode, Outcome, Queue};
 
 use super::bench::*;
@@ -363,10 +363,10 @@ async fn due_answers_for_all_queues_at_once(mut bench: Bench) {
     let push = |queue: &str| Job::new(queue, &1).unwrap();
     bench.push_all(vec![push("now"), push("later").run_at(later), push("now").run_at(later)]).await;
     bench.declare(Queue::parallel("empty")).await;
-    let mut due = bench.store.due(DueQuery { now: Some(bench.now), queues: vec![] }).await.unwrap();
+    let mut due = bench.store.due(vec![]).await.unwrap();
     due.sort_by(|a, b| a.queue.cmp(&b.queue));
     let due: Vec<_> = due.iter().map(|source| (&*source.queue, source.due)).collect();
     assert_eq!(due, [("empty", None), ("later", Some(later)), ("now", Some(bench.now))]);
-    let some = DueQuery { now: Some(bench.now), queues: vec![arc("later")] };
+    let some = vec![arc("later")];
     assert_eq!(bench.store.due(some).await.unwrap().len(), 1);
 }

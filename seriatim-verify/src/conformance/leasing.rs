@@ -113,7 +113,7 @@ async fn a_node_that_said_goodbye_has_stopped_and_is_forgotten_after_a_day(mut b
     assert_eq!(state_of(&bench, &leaver).await, Some(NodeState::Stopped));
     let claim = Claim { node: leaver.id.clone(), ..bench.claim_request("q", 1) };
     assert_eq!(bench.store.claim(claim).await.unwrap_err().kind(), ErrorKind::NodeGone);
-    let told = bench.store.command_node(&leaver.id, Command::Quiet).await;
+    let told = bench.store.command_node(leaver.id.clone(), Command::Quiet).await;
     assert_eq!(told.unwrap_err().kind(), ErrorKind::NotFound);
     assert!(!bench.beat_as(leaver.clone(), Vec::new()).await.alive, "it does not come back");
     // What it held all the same is taken over when its lease has run out, not before.

@@ -137,13 +137,13 @@ async fn a_deleted_dead_job_is_unknown(mut bench: Bench) {
 async fn a_paused_queue_hands_nothing_over(mut bench: Bench) {
     bench.queue(Mode::Parallel).await;
     bench.push(loose("a")).await;
-    bench.store.pause_queue("q", true).await.unwrap();
+    bench.store.pause_queue("q".into(), true).await.unwrap();
     assert_eq!(bench.nothing().await, None);
-    let due = bench.store.due(DueQuery { now: Some(bench.now), queues: vec![] }).await.unwrap();
+    let due = bench.store.due(vec![]).await.unwrap();
     assert_eq!(due[0].due, None);
     assert!(bench.stats().await.paused);
     bench.push(loose("b")).await;
-    bench.store.pause_queue("q", false).await.unwrap();
+    bench.store.pause_queue("q".into(), false).await.unwrap();
     assert_eq!(bench.claim(10).await.len(), 2);
 }
 
@@ -186,7 +186,7 @@ async fn everything_can_be_made_due_now_in_order(mut bench: Bench) {
             action: LaneAction::RunNow,
         };
         assert_eq!(bench.store.act(request).await.unwrap().count, 3, "{mode}");
-        let due = DueQuery { now: Some(bench.now), queues: vec![name.into()] };
+        let due = vec![name.into()];
         assert_eq!(bench.store.due(due).await.unwrap()[0].due, Some(bench.now), "{mode}");
         let request = bench.claim_request(name, 10);
         let turns = bench.claimed(request).await.turns;
@@ -418,13 +418,13 @@ async fn a_role_has_one_leader_at_a_time(mut bench: Bench) {
 
 async fn a_command_reaches_its_node(mut bench: Bench) {
     assert_eq!(bench.beat().await.command, None);
-    bench.store.command_node(&bench.node.id, Command::Quiet).await.unwrap();
+    bench.store.command_node(bench.node.id.clone(), Command::Quiet).await.unwrap();
     assert_eq!(bench.beat().await.command, Some(Command::Quiet));
     assert_eq!(bench.beat().await.command, Some(Command::Quiet), "with every beat");
-    bench.store.command_node(&bench.node.id, Command::Resume).await.unwrap();
+    bench.store.command_node(bench.node.id.clone(), Command::Resume).await.unwrap();
     assert_eq!(bench.beat().await.command, None);
     assert_eq!(bench.store.nodes().await.unwrap()[0].state(bench.now), NodeState::Alive);
-    let error = bench.store.command_node(&"nobody".into(), Command::Stop).await.unwrap_err();
+    let error = bench.store.command_node("nobody".into(), Command::Stop).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
 
@@ -438,6 +438,6 @@ async fn an_unknown_queue_is_named(bench: Bench) {
     let error = bench.store.act(nowhere).await.unwrap_err();
     assert_eq!((error.kind(), error.field()), (ErrorKind::NotFound, Some("queue")));
     assert!(error.to_string().contains("nowhere"), "{error}");
-    let error = bench.store.pause_queue("nowhere", true).await.unwrap_err();
+    let error = bench.store.pause_queue("nowhere".into(), true).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }

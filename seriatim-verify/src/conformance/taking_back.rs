@@ -323,7 +323,7 @@ async fn a_queue_that_is_being_deleted_takes_and_gives_nothing(mut bench: Bench)
     refused(bench.try_push(vec![loose("x")]).await, ErrorKind::Conflict, "jobs[0].queue");
     let declared = bench.try_declare(Queue::parallel("q")).await;
     refused(declared, ErrorKind::Conflict, "queues[0].queue");
-    refused(bench.store.pause_queue("q", false).await, ErrorKind::Conflict, "queue");
+    refused(bench.store.pause_queue("q".into(), false).await, ErrorKind::Conflict, "queue");
     bench.nothing().await;
     let (count, steps) = bench.delete_queue(2).await;
     assert!(steps > 1 && step.count + count == 5, "{count} in {steps}");
@@ -337,7 +337,7 @@ async fn a_new_queue_of_the_same_name_knows_nothing_of_the_old_one(mut bench: Be
     let old = bench.push(job("a").idempotency_key("once")).await;
     let turn = bench.one().await;
     bench.done(&turn).await;
-    bench.store.pause_queue("q", true).await.unwrap();
+    bench.store.pause_queue("q".into(), true).await.unwrap();
     bench.delete_queue(100).await;
     bench.pass(TICK);
     // In another mode, not paused, with figures that begin again.

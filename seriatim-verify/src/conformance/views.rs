@@ -2,7 +2,7 @@
 
 use seriatim::limits::PAGE_BYTES_MAX;
 use seriatim::store::*;
-use seriatim::{Job, Mode, Outcome, Queue};
+use seriatim::{ErrorKind, Exhaustion, Job, Mode, Outcome, Queue};
 
 use super::bench::*;
 use super::case::{Case, listed};
@@ -11,8 +11,13 @@ pub(super) fn cases() -> Vec<Case> {
     listed![
         lanes_are_listed_page_by_page,
         lanes_are_listed_by_key_due_and_retry_count,
+        lanes_are_listed_in_one_state,
+        lanes_are_listed_by_their_holder,
+        lanes_are_listed_in_a_range_of_their_order,
+        a_range_in_another_order_is_refused,
         running_lanes_show_their_holder,
         jobs_are_listed_page_by_page,
+        jobs_are_listed_in_one_state,
         a_page_of_large_jobs_ends_early_and_the_next_goes_on,
         dead_jobs_are_listed_by_key_and_by_time,
         a_listing_of_lanes_goes_on_behind_a_row_that_is_gone,
@@ -25,8 +30,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 fn all_lanes(order: LaneOrder) -> LaneQuery {
-    let (key, claimed, after) = (None, false, None);
-    LaneQuery { queue: "q".into(), key, claimed, order, after, rows_max: 3 }
+    LaneQuery { order, rows_max: 3, ..LaneQuery::new("q") }
 }
 
 async fn lane_keys(bench: &Bench, mut query: LaneQuery) -> Vec<String> {
@@ -70,11 +74,142 @@ async fn lanes_are_listed_by_key_due_and_retry_count(mut bench: Bench) {
     assert!(page.rows.iter().all(|lane| lane.error.as_deref() == Some("it failed")));
 }
 
+async fn lanes_are_listed_in_one_state(mut bench: Bench) {
+    let queue = |mode| Queue::new("q", mode).max_retries(0).exhausted(Exhaustion::Hold);
+    for mode in [Mode::Accumulate, Mode::Fifo, Mode::Exclusive] {
+        bench.declare(queue(mode)).await;
+        let push = |key: &str| loose("a").key(key);
+        bench.push_all(["held 1", "held 2", "claimed 1", "claimed 2"].map(push).to_vec()).await;
+        let mut turns = bench.claim(4).await;
+        for turn in turns.drain(..2) {
+            bench.fail(&turn).await;
+        }
+        let others = ["paused 1", "paused 2", "waiting 1", "waiting 2"];
+        bench.push_all(others.map(push).to_vec()).await;
+        bench.push(push("waiting later").run_in(WAIT)).await;
+        // What is paused while it is claimed counts as claimed.
+        for key in ["paused 1", "paused 2", "claimed 2"] {
+            bench.act(LaneSelection::Key(key.into()), LaneAction::Pause).await;
+        }
+        for (state, keys) in [
+            (LaneState::Held, vec!["held 1", "held 2"]),
+            (LaneState::Claimed, vec!["claimed 1", "claimed 2"]),
+            (LaneState::Paused, vec!["paused 1", "paused 2"]),
+            (LaneState::Waiting, vec!["waiting 1", "waiting 2", "waiting later"]),
+        ] {
+            for order in [LaneOrder::Age, LaneOrder::Key, LaneOrder::Due] {
+                let query = LaneQuery { state: Some(state), rows_max: 1, ..all_lanes(order) };
+                let mut listed = lane_keys(&bench, query).await;
+                listed.sort();
+                assert_eq!(listed, keys, "{mode} {state:?} {order:?}");
+            }
+            let one = LaneQuery { key: Some(keys[0].into()), ..all_lanes(LaneOrder::Age) };
+            assert_eq!(
+                lane_keys(&bench, LaneQuery { state: Some(state), ..one.clone() }).await.len(),
+                1
+            );
+            let other = LaneState::Claimed;
+            let other = if state == other { LaneState::Waiting } else { other };
+            let none = LaneQuery { state: Some(other), ..one };
+            assert_eq!(lane_keys(&bench, none).await, [""; 0], "{mode} {state:?}");
+        }
+        for turn in &turns {
+            bench.done(turn).await;
+        }
+        bench.delete_queue(1_000).await;
+    }
+}
+
+async fn lanes_are_listed_by_their_holder(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    let push = |key: &str| loose("a").key(key);
+    bench.push_all(["a", "b", "c", "d", "e"].map(push).to_vec()).await;
+    let other = bench.other_node("other").await.id;
+    bench.claim(2).await;
+    bench.claim_by(&other, 2).await;
+    for (node, held) in [(bench.node.id.clone(), ["a", "b"]), (other, ["c", "d"])] {
+        for order in [LaneOrder::Age, LaneOrder::Key] {
+            let all = LaneQuery { rows_max: 1, ..all_lanes(order) };
+            assert_eq!(
+                lane_keys(&bench, LaneQuery { node: Some(node.clone()), ..all }).await,
+                held
+            );
+        }
+        let waiting = LaneQuery { node: Some(node.clone()), ..all_lanes(LaneOrder::Age) };
+        let waiting = LaneQuery { state: Some(LaneState::Waiting), ..waiting };
+        assert_eq!(lane_keys(&bench, waiting).await, [""; 0]);
+        let one = LaneQuery { node: Some(node), ..all_lanes(LaneOrder::Age) };
+        let one = LaneQuery { key: Some("c".into()), ..one };
+        assert_eq!(lane_keys(&bench, one).await.len(), usize::from(held == ["c", "d"]));
+    }
+    let stranger = LaneQuery { node: Some("stranger".into()), ..all_lanes(LaneOrder::Age) };
+    assert_eq!(lane_keys(&bench, stranger).await, [""; 0]);
+}
+
+async fn lanes_are_listed_in_a_range_of_their_order(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    let push = |key: &str, times: u32| loose("a").key(key).run_in(WAIT * times);
+    let names = ["a", "b", "b2", "c", "d"];
+    bench.push_all((0..5).map(|i| push(names[i as usize], i)).collect()).await;
+    let start = bench.now;
+    let range = |order, from, to| LaneQuery { from, to, rows_max: 2, ..all_lanes(order) };
+    let key = |text: &str| Some(LanePlace::Key(text.into()));
+    let due = |times: u32| Some(LanePlace::Due(start + WAIT * times));
+    for (query, wanted) in [
+        (range(LaneOrder::Key, key("b"), key("c")), &names[1..4]),
+        (range(LaneOrder::Key, key("b1"), None), &names[2..]),
+        (range(LaneOrder::Key, None, key("b")), &names[..2]),
+        (range(LaneOrder::Key, key(""), key("bb")), &names[..3]),
+        (range(LaneOrder::Key, key("x"), None), &[]),
+        (range(LaneOrder::Due, due(1), due(3)), &names[1..4]),
+        (range(LaneOrder::Due, due(2), None), &names[2..]),
+        (range(LaneOrder::Due, None, due(0)), &names[..1]),
+    ] {
+        assert_eq!(lane_keys(&bench, query.clone()).await, wanted, "{query:?}");
+    }
+    bench.pass(WAIT * 10);
+    // 0, 1 and 2 failures less one: "d" has never failed.
+    for failures in 0..3 {
+        for turn in bench.claim(4).await {
+            let place = names.iter().position(|name| Some(*name) == turn.key.as_deref());
+            match place.is_some_and(|place| place >= failures && place < 4) {
+                true => bench.fail(&turn).await,
+                false => drop(bench.end(&turn, Outcome::Release).await),
+            }
+        }
+        bench.pass(WAIT * 10);
+    }
+    let count = |count| Some(LanePlace::RetryCount(count));
+    let counts = |page: Page<LaneView>| -> Vec<i32> {
+        page.rows.iter().map(|lane| lane.retry_count).collect()
+    };
+    let query = |from, to| LaneQuery { rows_max: 10, ..range(LaneOrder::RetryCount, from, to) };
+    let all = counts(bench.store.lanes(query(None, None)).await.unwrap());
+    assert!(all.len() >= 3 && all.is_sorted_by(|a, b| a >= b), "{all:?}");
+    for (from, to) in [(Some(1), None), (None, Some(1)), (Some(1), Some(1)), (Some(9), Some(0))] {
+        let fits = |n: &i32| from.is_none_or(|from| *n <= from) && to.is_none_or(|to| *n >= to);
+        let wanted: Vec<i32> = all.iter().copied().filter(fits).collect();
+        let page = bench.store.lanes(query(from.and_then(count), to.and_then(count))).await;
+        assert_eq!(counts(page.unwrap()), wanted, "{from:?} {to:?}");
+    }
+}
+
+async fn a_range_in_another_order_is_refused(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    let key = Some(LanePlace::Key("a".into()));
+    for order in [LaneOrder::Age, LaneOrder::Due, LaneOrder::RetryCount] {
+        let from = LaneQuery { from: key.clone(), ..all_lanes(order) };
+        refused(bench.store.lanes(from).await, ErrorKind::Invalid, "from");
+        let to = LaneQuery { to: key.clone(), ..all_lanes(order) };
+        refused(bench.store.lanes(to).await, ErrorKind::Invalid, "to");
+    }
+}
+
 async fn running_lanes_show_their_holder(mut bench: Bench) {
     bench.queue(Mode::Accumulate).await;
     bench.push_all(vec![loose("a").key("x"), loose("b").key("y"), loose("c").key("x")]).await;
     let turn = bench.claim(1).await.remove(0);
-    let running = LaneQuery { claimed: true, ..all_lanes(LaneOrder::Age) };
+    let running = LaneQuery { state: Some(LaneState::Claimed), ..all_lanes(LaneOrder::Age) };
     let page = bench.store.lanes(running).await.unwrap();
     assert_eq!(page.rows.len(), 1);
     let lane = &page.rows[0];
@@ -86,14 +221,7 @@ async fn running_lanes_show_their_holder(mut bench: Bench) {
 
 /// The jobs that wait, four on a page.
 fn queued() -> JobQuery {
-    JobQuery {
-        queue: "q".into(),
-        state: JobState::Queued,
-        key: None,
-        order: JobOrder::Arrival,
-        after: None,
-        rows_max: 4,
-    }
+    JobQuery { rows_max: 4, ..JobQuery::new("q", JobFilter::Live) }
 }
 
 async fn jobs_are_listed_page_by_page(mut bench: Bench) {
@@ -114,6 +242,57 @@ async fn jobs_are_listed_page_by_page(mut bench: Bench) {
     assert_eq!(bench.store.jobs(keyed).await.unwrap().rows.len(), 3);
 }
 
+async fn jobs_are_listed_in_one_state(mut bench: Bench) {
+    for mode in Mode::ALL {
+        bench.declare(Queue::new("q", mode)).await;
+        let key = |i: usize| format!("k{}", i % 5);
+        let job = |i: usize| loose(&format!("{i}"));
+        let keyed = |i: usize| if mode == Mode::Parallel { job(i) } else { job(i).key(key(i)) };
+        bench.push_all((0..20).map(keyed).collect()).await;
+        let turns = bench.claim(3).await;
+        let mut running: Vec<_> =
+            turns.iter().flat_map(|turn| turn.jobs.iter().map(|job| job.id)).collect();
+        running.sort();
+        let later = bench.push_all((20..25).map(keyed).collect()).await;
+        let list = async |bench: &Bench, filter: JobFilter, key: Option<String>, order| {
+            let mut query = JobQuery { key, order, rows_max: 2, ..JobQuery::new("q", filter) };
+            let mut ids = Vec::new();
+            loop {
+                let page = bench.store.jobs(query.clone()).await.unwrap();
+                assert!(page.rows.len() <= 2);
+                assert!(page.rows.iter().all(|job| filter.shows(job.state)), "{mode} {filter:?}");
+                ids.extend(page.rows.iter().map(|job| job.id));
+                match page.next {
+                    Some(next) => query.after = Some(next),
+                    None => return ids,
+                }
+            }
+        };
+        for order in [JobOrder::Arrival, JobOrder::Key] {
+            let shown = list(&bench, JobState::Running.into(), None, order).await;
+            let (mut sorted, queued) =
+                (shown.clone(), list(&bench, JobState::Queued.into(), None, order).await);
+            sorted.sort();
+            assert_eq!(sorted, running, "{mode} {order:?}");
+            assert_eq!(queued.len(), 25 - running.len(), "{mode} {order:?}");
+            assert!(later.iter().all(|job| queued.contains(&job.job_id)), "{mode} {order:?}");
+            assert!(!queued.iter().any(|id| running.contains(id)), "{mode} {order:?}");
+            assert_eq!(list(&bench, JobFilter::Live, None, order).await.len(), 25);
+        }
+        if let Some(key) = turns[0].key.as_deref().map(str::to_owned) {
+            let one = list(&bench, JobState::Running.into(), Some(key.clone()), JobOrder::Arrival);
+            let ids: Vec<_> = turns[0].jobs.iter().map(|job| job.id).collect();
+            assert_eq!(one.await, ids, "{mode}");
+            let rest = list(&bench, JobState::Queued.into(), Some(key), JobOrder::Arrival).await;
+            assert_eq!(rest.len(), 5 - ids.len(), "{mode}");
+        }
+        for turn in &turns {
+            bench.done(turn).await;
+        }
+        bench.delete_queue(1_000).await;
+    }
+}
+
 async fn a_page_of_large_jobs_ends_early_and_the_next_goes_on(mut bench: Bench) {
     bench.queue(Mode::Fifo).await;
     let large = "x".repeat(PAGE_BYTES_MAX / 2 - 2);
@@ -125,7 +304,8 @@ async fn a_page_of_large_jobs_ends_early_and_the_next_goes_on(mut bench: Bench) 
         bench.end(&turn, Outcome::Bury { error: "hopeless".into() }).await;
     }
     for order in [JobOrder::Arrival, JobOrder::Key, JobOrder::UpdatedAt] {
-        let mut query = JobQuery { state: JobState::Dead, order, after: None, ..query.clone() };
+        let mut query =
+            JobQuery { filter: JobState::Dead.into(), order, after: None, ..query.clone() };
         assert_eq!(sizes(&bench, &mut query).await, [2, 2, 1], "{order:?}");
     }
 }
@@ -153,14 +333,7 @@ async fn dead_jobs_are_listed_by_key_and_by_time(mut bench: Bench) {
     for (order, expected) in
         [(JobOrder::Key, ["a", "b", "c"]), (JobOrder::UpdatedAt, ["a", "c", "b"])]
     {
-        let mut query = JobQuery {
-            queue: "q".into(),
-            state: JobState::Dead,
-            key: None,
-            order,
-            after: None,
-            rows_max: 2,
-        };
+        let mut query = JobQuery { order, rows_max: 2, ..JobQuery::new("q", JobState::Dead) };
         let first = bench.store.jobs(query.clone()).await.unwrap();
         query.after = first.next;
         let second = bench.store.jobs(query).await.unwrap();
@@ -223,7 +396,7 @@ async fn a_listing_of_jobs_goes_on_behind_a_row_that_is_gone(mut bench: Bench) {
         if order == JobOrder::UpdatedAt {
             wanted.reverse();
         }
-        let mut query = JobQuery { state, order, rows_max: 3, ..queued() };
+        let mut query = JobQuery { filter: state.into(), order, rows_max: 3, ..queued() };
         let mut seen = Vec::new();
         loop {
             let page = bench.store.jobs(query.clone()).await.unwrap();

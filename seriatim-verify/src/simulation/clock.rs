@@ -1,7 +1,7 @@
 //! The machine's clock while a simulation runs on this thread.
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use seriatim::Timestamp;
@@ -46,4 +46,24 @@ fn machine_time() -> Option<Timestamp> {
 pub(super) fn shifted(time: Timestamp, by_us: i64) -> Timestamp {
     let length = Duration::from_micros(by_us.unsigned_abs());
     if by_us < 0 { time - length } else { time + length }
+}
+
+/// The store's clock: it runs with virtual time, and may jump.
+pub(super) struct StoreClock {
+    origin: Instant,
+    offset_us: AtomicI64,
+}
+
+impl StoreClock {
+    pub(super) fn start() -> Self {
+        Self { origin: Instant::now(), offset_us: AtomicI64::new(0) }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        shifted(START + self.origin.elapsed(), self.offset_us.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn jump(&self, by_us: i64) {
+        self.offset_us.fetch_add(by_us, Ordering::SeqCst);
+    }
 }

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use seriatim::store::{
-    GiveUp, Heartbeat, LaneQuery, LaneView, Page, Pulse, Rescue, Settle, Settled,
+    GiveUp, Heartbeat, LaneQuery, LaneView, Page, Pulse, Rescue, Settle, Settled, Wrapper,
 };
 use seriatim::{Result, SharedStore, Turn};
-
-use crate::layer::{Layer, Over};
 
 /// A defect of the runtime, to show that liveness bites. Each is made on the way between an engine
 /// and its store, where it has the effect that the defect would have.
@@ -37,13 +35,13 @@ impl Mutant {
 
     /// A node's way to the store, with this defect.
     pub(super) fn of(self, store: SharedStore) -> SharedStore {
-        Over::store(Arc::new(Mutated { mutant: self, below: store }))
+        Arc::new(Mutated { mutant: self, inner: store })
     }
 }
 
 struct Mutated {
     mutant: Mutant,
-    below: SharedStore,
+    inner: SharedStore,
 }
 
 impl Mutated {
@@ -52,21 +50,21 @@ impl Mutated {
     }
 }
 
-impl Layer for Mutated {
-    fn below(&self) -> &SharedStore {
-        &self.below
+impl Wrapper for Mutated {
+    fn inner(&self) -> &SharedStore {
+        &self.inner
     }
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
         let turns = request.turns.len();
-        match self.below.settle(request).await {
+        match self.inner.settle(request).await {
             Err(_) if self.is(Mutant::SettleNotRepeated) => Ok(vec![Settled::Stale; turns]),
             answer => answer,
         }
     }
 
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
-        let mut pulse = self.below.heartbeat(request).await?;
+        let mut pulse = self.inner.heartbeat(request).await?;
         pulse.alive |= self.is(Mutant::DeathNotHeeded);
         Ok(pulse)
     }
@@ -74,21 +72,21 @@ impl Layer for Mutated {
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
         match self.is(Mutant::NothingRescued) {
             true => Ok(Vec::new()),
-            false => self.below.rescue(request).await,
+            false => self.inner.rescue(request).await,
         }
     }
 
     async fn give_up(&self, request: GiveUp) -> Result<()> {
         match self.is(Mutant::CallsNotGivenUp) {
             true => Ok(()),
-            false => self.below.give_up(request).await,
+            false => self.inner.give_up(request).await,
         }
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
         match self.is(Mutant::ClaimNotReconciled) {
             true => Ok(Page::default()),
-            false => self.below.lanes(query).await,
+            false => self.inner.lanes(query).await,
         }
     }
 }

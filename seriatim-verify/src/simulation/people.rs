@@ -56,7 +56,7 @@ async fn act(world: &World, store: &dyn Store) -> Result<()> {
         13 | 14 => {
             let paused = world.roll(|rng| rng.bool());
             world.note(|| format!("somebody pauses {queue}: {paused}"));
-            store.pause_queue(&queue, paused).await
+            store.pause_queue(queue.into(), paused).await
         }
         _ => command(world, store).await,
     }
@@ -104,7 +104,7 @@ async fn command(world: &World, store: &dyn Store) -> Result<()> {
     };
     world.inject(name);
     world.note(|| format!("somebody tells {} to {command:?}", node.info.id));
-    store.command_node(&node.info.id, command).await
+    store.command_node(node.info.id.clone(), command).await
 }
 
 fn some_jobs(world: &World, most: usize) -> Vec<JobId> {
@@ -125,13 +125,12 @@ fn selection(world: &World) -> Selection {
 pub(super) async fn release(world: &World) -> Result<()> {
     for queue in &world.scene.queues {
         let name = queue.name.as_str();
-        match world.store.pause_queue(name, false).await {
+        match world.store.pause_queue(name.into(), false).await {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             answer => answer?,
         }
         let (lanes, action) = (LaneSelection::All, LaneAction::Resume);
-        let now = Some(world.store_now());
-        world.store.act(Act { now, queue: name.into(), lanes, action }).await?;
+        world.store.act(Act { now: None, queue: name.into(), lanes, action }).await?;
     }
     Ok(())
 }

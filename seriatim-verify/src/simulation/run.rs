@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use seriatim::SharedStore;
-use seriatim::store::{Declare, LaneOrder, LaneQuery, Memory};
+use seriatim::store::{Declare, LaneQuery, Memory};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::clock::Simulated;
+use super::clock::{Simulated, StoreClock};
 use super::node::Node;
 use super::scene::Scene;
 use super::world::World;
@@ -48,9 +48,11 @@ async fn simulate(seed: u64, options: &Options) -> Outcome {
     // Chance of its own: see `World::lateness`.
     let mut late = Rng::with_seed(!seed);
     let scene = Scene::of(&mut rng, &mut late, options.mode);
-    let store: SharedStore = Arc::new(Memory::new());
+    let clock = Arc::new(StoreClock::start());
+    let shown = clock.clone();
+    let store: SharedStore = Arc::new(Memory::with_clock(move || shown.now()));
     let store = options.fault.map_or(store.clone(), |fault| fault.of(store));
-    let world = World::new(scene, store, rng, *options);
+    let world = World::new(scene, (store, clock), rng, *options);
     world.note(|| format!("{:#?}", world.scene).replace('\n', "\n# "));
     let mut stage = Stage::set(&world).await;
     let failure = tokio::select! {
@@ -96,8 +98,7 @@ impl Stage {
     async fn set(world: &Arc<World>) -> Self {
         let queues = world.scene.queues.clone();
         queues.iter().for_each(|queue| world.declared(queue));
-        let now = Some(world.store_now());
-        if let Err(error) = world.store.declare(Declare { now, queues }).await {
+        if let Err(error) = world.store.declare(Declare { now: None, queues }).await {
             world.alarm.raise(format!("error: the queues cannot be declared: {error}"));
         }
         let count = world.scene.nodes.len();
@@ -146,7 +147,7 @@ impl Stage {
             let released = people::release(&self.world).await;
             released.map_err(|error| format!("error: nothing can be released: {error}"))?;
             sleep(Duration::from_secs(2)).await;
-            let stats = self.world.store.stats(Some(self.world.store_now())).await;
+            let stats = self.world.store.stats(None).await;
             let is_empty = stats.is_ok_and(|stats| stats.iter().all(|queue| queue.lanes == 0));
             // Who pushed when the calm came may still be about to push again.
             if is_empty && began.elapsed() > Duration::from_secs(60) {
@@ -164,14 +165,7 @@ impl Stage {
     async fn left(&self) -> String {
         let mut left = Vec::new();
         for queue in &self.world.scene.queues {
-            let query = LaneQuery {
-                queue: queue.name.as_str().into(),
-                key: None,
-                claimed: false,
-                order: LaneOrder::Age,
-                after: None,
-                rows_max: 3,
-            };
+            let query = LaneQuery { rows_max: 3, ..LaneQuery::new(queue.name.as_str()) };
             let page = self.world.store.lanes(query).await.unwrap_or_default();
             left.extend(page.rows.into_iter().map(|lane| {
                 let (state, node, due) = (lane.state, lane.node, lane.due);
@@ -208,7 +202,7 @@ impl Stage {
         for node in &self.nodes {
             node.stop(true).await;
         }
-        let stats = self.world.store.stats(Some(self.world.store_now())).await.unwrap_or_default();
+        let stats = self.world.store.stats(None).await.unwrap_or_default();
         let running: u64 = stats.iter().map(|queue| queue.claimed).sum();
         (running > 0)
             .then(|| format!("held: {running} lanes are held after all nodes have stopped"))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::alarm::Alarm;
-use super::clock::{START, shifted};
+use super::clock::{START, StoreClock};
 use super::scene::{Happening, Scene};
 use super::tape::Tape;
 use super::{Mutant, Options};
@@ -31,7 +31,7 @@ pub(super) struct World {
     strict: bool,
     origin: Instant,
     calm: AtomicBool,
-    store_offset_us: AtomicI64,
+    store_clock: Arc<StoreClock>,
     tape: Mutex<Tape>,
     rng: Mutex<Rng>,
     /// Chance of its own, so that a seed without such deeds is what it was before there were any.
@@ -52,7 +52,12 @@ pub(super) struct Outage {
 }
 
 impl World {
-    pub(super) fn new(scene: Scene, store: SharedStore, rng: Rng, options: Options) -> Arc<Self> {
+    pub(super) fn new(
+        scene: Scene,
+        (store, store_clock): (SharedStore, Arc<StoreClock>),
+        rng: Rng,
+        options: Options,
+    ) -> Arc<Self> {
         let (mutant, traces) = (options.mutant, options.trace);
         let is_sound = mutant.is_none() && options.fault.is_none();
         let events = &scene.events;
@@ -66,7 +71,7 @@ impl World {
             mutant,
             origin: Instant::now(),
             calm: AtomicBool::new(false),
-            store_offset_us: AtomicI64::new(0),
+            store_clock,
             tape: Mutex::new(Tape::new(traces)),
             late_rng: Mutex::new(rng.clone()),
             late: Mutex::default(),
@@ -119,12 +124,11 @@ impl World {
 
     /// What the store's clock shows.
     pub(super) fn store_now(&self) -> Timestamp {
-        let offset = self.store_offset_us.load(Ordering::SeqCst);
-        shifted(START + self.elapsed(), offset)
+        self.store_clock.now()
     }
 
     pub(super) fn jump_store_clock(&self, by_us: i64) {
-        self.store_offset_us.fetch_add(by_us, Ordering::SeqCst);
+        self.store_clock.jump(by_us);
     }
 
     /// Whether nothing goes wrong any more.

@@ -7,9 +7,7 @@
 ))]
 pub(crate) mod tests;
 
-use super::Store;
-use super::request::Declare;
-use super::view::{QueueStats, QueueView};
+use super::{Declare, QueueStats, QueueView, Store};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::{Merge, Mode, Queue};
 

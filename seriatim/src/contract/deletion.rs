@@ -6,10 +6,8 @@
 ))]
 pub(crate) mod tests;
 
-use super::Store;
 use super::release::release_claims;
-use super::request::{ClaimSelection, DeleteQueue};
-use super::view::NodeState;
+use super::{ClaimSelection, DeleteQueue, NodeState, Store};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::limits::ACTION_ROWS_MAX;
 
@@ -25,7 +23,7 @@ pub struct Deleted {
     pub released: u64,
 }
 
-/// Deletes a queue with all that is in it ([`Store::delete_queue`]), in bounded steps.
+/// Deletes a queue with all that is in it ([`Queues::delete_queue`](super::Queues::delete_queue)), in bounded steps.
 ///
 /// Refused as `Conflict` while lanes of it are claimed, and while a living node works on it, which would declare it
 /// again. With `force` it is paused, its claims are released, and it is deleted all the same; a node that declares
@@ -37,7 +35,7 @@ pub async fn delete_queue(store: &dyn Store, queue: &str, force: bool) -> Result
         deleted.jobs = delete(store, queue).await?;
         return Ok(deleted);
     }
-    match store.pause_queue(queue, true).await {
+    match store.pause_queue(queue.into(), true).await {
         // A deletion that was broken off: it is closed, and nothing claims it.
         Err(error) if error.kind() == ErrorKind::Conflict => {}
         paused => paused?,
@@ -82,21 +80,4 @@ async fn check_unused(store: &dyn Store, queue: &str) -> Result<()> {
         node.info.id
     );
     Err(Error::new(ErrorKind::Conflict, message).in_field("queue"))
-}
-
-/// What pushes to a queue and declarations of it are told while it is deleted.
-pub(crate) fn is_closing(queue: &str) -> Error {
-    let message = format!(
-        "queue {queue:?} is being deleted: wait until it is gone; if the deletion was broken off, delete it again"
-    );
-    Error::new(ErrorKind::Conflict, message).in_field("queue")
-}
-
-/// Why a queue is not deleted.
-pub(crate) fn is_claimed(queue: &str, lanes: u64) -> Error {
-    let message = format!(
-        "lanes of queue {queue:?} are claimed ({lanes}): release them or wait until they end; by force they are \
-         released first"
-    );
-    Error::new(ErrorKind::Conflict, message).in_field("queue")
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::Store;
-use super::request::{ClaimSelection, Lease, Release, Settle};
+use super::{ClaimSelection, Lease, Release, Settle, Store};
 use crate::model::error::Result;
 use crate::model::queue::Queue;
 use crate::model::settle::{Settlement, crash};
@@ -19,7 +18,7 @@ const WHY: &str = "its claim was released by a person";
 /// Most lanes in one step.
 const STEP_LANES: usize = 1_000;
 
-/// Takes claims away from their holders ([`Store::release`]) and settles them as crashes, in bounded steps.
+/// Takes claims away from their holders ([`Fleet::release`](super::Fleet::release)) and settles them as crashes, in bounded steps.
 /// Answers how many lanes were released: none of those that the holders claim meanwhile.
 ///
 /// If the settle fails, the lanes are released all the same: the next rescue of any engine settles them.

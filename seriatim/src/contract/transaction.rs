@@ -16,12 +16,12 @@ use crate::model::error::Result;
 /// `mysql_async::Transaction`, at any.
 #[async_trait]
 pub trait Transaction: Send {
-    /// As [`Store::push`]; workers learn of it after the commit.
+    /// As [`Producer::push`](super::Producer::push); workers learn of it after the commit.
     ///
     /// Until then the keys' lanes are locked: turns of theirs that end meanwhile wait for the commit.
     async fn push(&mut self, store: &dyn Store, request: Push) -> Result<Vec<Pushed>>;
 
-    /// As [`Store::settle`].
+    /// As [`Consumer::settle`](super::Consumer::settle).
     async fn settle(&mut self, store: &dyn Store, request: Settle) -> Result<Vec<Settled>>;
 
     /// Makes all of it hold. After an `Unavailable` error nobody knows whether it does.

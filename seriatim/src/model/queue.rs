@@ -201,7 +201,7 @@ pub struct Queue {
     /// Its share under the `weighted` scheduler.
     pub weight: u32,
     /// Into how many parts a new queue is split. An existing one keeps its number:
-    /// [`crate::Store::reshard`] changes it.
+    /// [`crate::store::Queues::reshard`] changes it.
     pub shards: u16,
 }
 

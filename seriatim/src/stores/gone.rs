@@ -11,6 +11,9 @@ use crate::model::clock::Timestamp;
 /// Longer than any lease, and so long that no such time can be taken for a real one.
 const EARLIER: Duration = Duration::from_secs(200 * 365 * 86_400);
 
+/// How long a node that died or stopped is shown.
+pub(super) const DEAD_NODE_SHOWN: Duration = Duration::from_secs(86_400);
+
 /// What is kept in place of the last beat.
 pub(super) fn set_back(beat: Timestamp) -> Timestamp {
     beat - EARLIER

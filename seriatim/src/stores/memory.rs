@@ -10,28 +10,37 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::state::State;
-use crate::contract::request::*;
-use crate::contract::view::*;
-use crate::contract::wake::{Bell, Wakeups};
-use crate::contract::{Store, validate_push};
+use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::turn::Turn;
 
 /// A store in memory: the default of tests, and the model of all others.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Memory {
     state: Arc<Mutex<State>>,
     bell: Bell,
-    /// What its clock showed, and when by tokio's; none: it shows the machine's.
-    clock: Option<(Timestamp, Instant)>,
+    clock: Arc<Clock>,
+}
+
+type Clock = dyn Fn() -> Timestamp + Send + Sync;
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Memory {
-    /// An empty store.
+    /// An empty store with the clock of this machine.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_clock(Timestamp::of_this_machine)
+    }
+
+    /// An empty store with this clock.
+    pub fn with_clock(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self { state: Arc::default(), bell: Bell::default(), clock: Arc::new(clock) }
     }
 
     /// When [`Self::in_tokio_time`] begins: the midnight of UTC in which 2027 begins, a Friday.
@@ -40,16 +49,13 @@ impl Memory {
     /// An empty store whose clock follows tokio's: it stands still and jumps where a test pauses
     /// that one. It begins now, at [`Self::TOKIO_TIME_START`].
     pub fn in_tokio_time() -> Self {
-        Self { clock: Some((Self::TOKIO_TIME_START, Instant::now())), ..Self::default() }
+        let begin = Instant::now();
+        Self::with_clock(move || Self::TOKIO_TIME_START + begin.elapsed())
     }
 
     /// The store's clock, unless the caller brings the time.
     fn at(&self, now: Option<Timestamp>) -> Timestamp {
-        let own = || match self.clock {
-            Some((start, since)) => start + since.elapsed(),
-            None => Timestamp::of_this_machine(),
-        };
-        now.unwrap_or_else(own)
+        now.unwrap_or_else(|| (self.clock)())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -89,27 +95,64 @@ impl Store for Memory {
         Ok(*self.open()?.secret.get_or_insert(offered))
     }
 
+    fn wakeups(&self) -> Wakeups {
+        self.bell.listen()
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.lock().closed = true;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Queues for Memory {
     async fn declare(&self, request: Declare) -> Result<()> {
         self.open()?.declare(self.at(request.now), request.queues)
     }
 
+    async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
+        self.open()?.pause_queue(&queue, paused)?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        self.open()?.delete_queue(&request)
+    }
+}
+
+#[async_trait]
+impl Producer for Memory {
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
         validate_push(&request)?;
         let pushed = self.open()?.push(self.at(request.now), request.jobs)?;
         self.bell.ring();
         Ok(pushed)
     }
+}
 
+#[async_trait]
+impl Consumer for Memory {
     async fn claim(&self, request: Claim) -> Result<Claimed> {
         self.open()?.claim(self.at(request.now), &request)
     }
 
     async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+        request.validate()?;
         let settled = self.open()?.settle(self.at(request.now), &request.turns);
         self.bell.ring();
         Ok(settled)
     }
 
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.open()?.give_up(&request);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Fleet for Memory {
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
         self.open()?.heartbeat(self.at(request.now), request)
     }
@@ -122,15 +165,25 @@ impl Store for Memory {
         self.open()?.release(self.at(request.now), &request)
     }
 
-    async fn give_up(&self, request: GiveUp) -> Result<()> {
-        self.open()?.give_up(&request);
-        Ok(())
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        Ok(self.open()?.declare_dead(self.at(request.now), &request))
+    }
+
+    async fn command_node(&self, node: NodeId, command: Command) -> Result<()> {
+        self.open()?.command_node(&node, command)
+    }
+
+    async fn lead(&self, request: Lead) -> Result<bool> {
+        Ok(self.open()?.lead(self.at(request.now), request))
     }
 
     async fn sweep(&self, request: Sweep) -> Result<Swept> {
         Ok(self.open()?.sweep(self.at(request.now), request.rows_max))
     }
+}
 
+#[async_trait]
+impl Actions for Memory {
     async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
         let mut state = self.open()?;
         let now = self.at(request.now);
@@ -158,39 +211,20 @@ impl Store for Memory {
         self.bell.ring();
         Ok(())
     }
+}
 
-    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
-        self.open()?.pause_queue(queue, paused)?;
-        self.bell.ring();
-        Ok(())
-    }
-
-    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
-        self.open()?.delete_queue(&request)
-    }
-
-    async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
-        self.open()?.command_node(node, command)
-    }
-
-    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
-        Ok(self.open()?.declare_dead(self.at(request.now), &request))
-    }
-
-    async fn lead(&self, request: Lead) -> Result<bool> {
-        Ok(self.open()?.lead(self.at(request.now), request))
-    }
-
-    async fn due(&self, request: DueQuery) -> Result<Vec<SourceDue>> {
-        Ok(self.open()?.due(&request.queues))
-    }
-
+#[async_trait]
+impl Views for Memory {
     async fn queues(&self) -> Result<Vec<QueueView>> {
         Ok(self.open()?.queue_views())
     }
 
     async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
         Ok(self.open()?.stats(self.at(now)))
+    }
+
+    async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
+        Ok(self.open()?.due(&queues))
     }
 
     async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
@@ -211,14 +245,5 @@ impl Store for Memory {
 
     async fn nodes(&self) -> Result<Vec<NodeView>> {
         Ok(self.open()?.node_views())
-    }
-
-    fn wakeups(&self) -> Wakeups {
-        self.bell.listen()
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.lock().closed = true;
-        Ok(())
     }
 }

@@ -1,6 +1,8 @@
 //! The stores, one folder each, and what several of them share.
 
 pub(crate) mod gone;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
+mod json;
 pub(crate) mod memory;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;

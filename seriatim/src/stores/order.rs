@@ -1,4 +1,6 @@
-//! The order of a listing, in SQL.
+//! The order of a listing, and what it shows, in SQL.
+
+use crate::contract::LaneState;
 
 /// What rows are ordered by; the number decides between equals.
 #[derive(Clone, Copy)]
@@ -23,5 +25,16 @@ impl Order {
             Self::Number => "''".to_owned(),
             Self::Value(order) | Self::Text(order) => format!("IFNULL(CAST({order} AS CHAR), '')"),
         }
+    }
+}
+
+/// The condition for lanes in a state, in SQL; both stores number the states alike.
+pub(super) fn in_state(state: Option<LaneState>) -> &'static str {
+    match state {
+        None => "true",
+        Some(LaneState::Waiting) => "st IN (0, 1)",
+        Some(LaneState::Claimed) => "st = 2",
+        Some(LaneState::Held) => "st = 3 AND flags & 2 = 0",
+        Some(LaneState::Paused) => "st = 3 AND flags & 2 = 2",
     }
 }

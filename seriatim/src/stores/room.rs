@@ -1,6 +1,6 @@
 //! How many bytes a claim may still hand over.
 
-use crate::contract::request::Claim;
+use crate::contract::Claim;
 use crate::model::limits::CLAIM_JOB_BYTES;
 
 /// What is left of [`Claim::bytes_max`].

@@ -117,7 +117,6 @@ impl Bench<'_> {
         let claim = Claim {
             now: None,
             queue: QUEUE.into(),
-            shard: None,
             node: self.node.clone(),
             node_name: None,
             groups: Vec::new(),

@@ -19,7 +19,7 @@ use crate::config::Config;
 const RUNNING_MAX: usize = 1_000;
 /// Lanes of each queue that are looked at for retries and holds, those with most retries.
 const FAILED_MAX: usize = 100;
-/// Lanes of each queue that are looked at for pauses, the oldest.
+/// Held lanes and paused lanes of each queue that are looked at, the oldest.
 const LANES_MAX: usize = 1_000;
 /// Dead jobs of each queue that are looked at, the latest.
 const DEAD_MAX: usize = 100;
@@ -60,12 +60,15 @@ pub(super) async fn look(store: &dyn Store, config: Config) -> Result<Seen, Fail
             troubled.extend(troubled_lanes(store, queue).await?);
         }
         if queue.jobs > 0 {
-            let mut jobs = jobs(store, queue, JobState::Queued, WAITING_MAX).await?;
+            let query = JobQuery::new(queue.queue.clone(), JobState::Queued);
+            let mut jobs = store.jobs(JobQuery { rows_max: WAITING_MAX, ..query }).await?.rows;
             jobs.retain(|job| job.options.as_ref().is_some_and(|options| options.node.is_some()));
             bound.push((queue.queue.clone(), jobs));
         }
         if queue.dead > 0 {
-            let latest = jobs(store, queue, JobState::Dead, DEAD_MAX).await?;
+            let (order, rows_max) = (JobOrder::UpdatedAt, DEAD_MAX);
+            let query = JobQuery::new(queue.queue.clone(), JobState::Dead);
+            let latest = store.jobs(JobQuery { order, rows_max, ..query }).await?.rows;
             dead.push((queue.queue.clone(), latest));
         }
     }
@@ -84,42 +87,24 @@ pub(super) async fn look(store: &dyn Store, config: Config) -> Result<Seen, Fail
 }
 
 async fn troubled_lanes(store: &dyn Store, queue: &QueueStats) -> Result<Vec<Running>, Failure> {
-    let query = |order, rows_max| LaneQuery {
-        queue: queue.queue.clone(),
-        key: None,
-        claimed: false,
-        order,
-        after: None,
-        rows_max,
-    };
-    let mut lanes = Vec::new();
+    let all = LaneQuery::new(queue.queue.clone());
+    let mut queries = Vec::new();
     if queue.retrying > 0 {
-        lanes = store.lanes(query(LaneOrder::RetryCount, FAILED_MAX)).await?.rows;
+        let (order, rows_max) = (LaneOrder::RetryCount, FAILED_MAX);
+        queries.push(LaneQuery { order, rows_max, ..all.clone() });
     }
-    let oldest = store.lanes(query(LaneOrder::Age, LANES_MAX)).await?.rows;
-    let stands = |lane: &LaneView| matches!(lane.state, LaneState::Held | LaneState::Paused);
-    for lane in oldest.into_iter().filter(stands) {
-        if !lanes.iter().any(|known| known.lane == lane.lane) {
-            lanes.push(lane);
+    for state in [LaneState::Held, LaneState::Paused] {
+        queries.push(LaneQuery { state: Some(state), rows_max: LANES_MAX, ..all.clone() });
+    }
+    let mut lanes: Vec<LaneView> = Vec::new();
+    for query in queries {
+        for lane in store.lanes(query).await?.rows {
+            if !lanes.iter().any(|known| known.lane == lane.lane) {
+                lanes.push(lane);
+            }
         }
     }
     Ok(lanes.into_iter().map(|lane| Running { queue: queue.queue.clone(), lane }).collect())
-}
-
-/// The oldest live jobs, the latest ended ones.
-async fn jobs(
-    store: &dyn Store,
-    queue: &QueueStats,
-    state: JobState,
-    rows_max: usize,
-) -> Result<Vec<JobView>, Failure> {
-    let order = match state {
-        JobState::Queued | JobState::Running => JobOrder::Arrival,
-        _ => JobOrder::UpdatedAt,
-    };
-    let queue = queue.queue.clone();
-    let query = JobQuery { queue, state, key: None, order, after: None, rows_max };
-    Ok(store.jobs(query).await?.rows)
 }
 
 /// The store's clock decides what is due; a machine that disagrees pushes into the wrong time.

@@ -63,7 +63,7 @@ impl Action {
         book.write(action, &format!("top: {on}"))?;
         match self {
             Self::PauseQueue(queue, paused) => {
-                store.pause_queue(&queue, paused).await?;
+                store.pause_queue(queue.clone(), paused).await?;
                 Ok(format!("{queue} {}", if paused { "is paused" } else { "goes on" }))
             }
             Self::PerformAllNow(queue) => {
@@ -97,7 +97,7 @@ impl Action {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use seriatim::store::{LaneOrder, LaneQuery};
+    use seriatim::store::LaneQuery;
     use seriatim::{Client, Job, Memory};
 
     #[tokio::test]
@@ -105,10 +105,7 @@ mod tests {
         let store: SharedStore = Arc::new(Memory::new());
         let job = Job::new("orders", &1).unwrap().key("order-42");
         Client::new(store.clone()).push(job).await.unwrap();
-        let (queue, after) = (Arc::from("orders"), None);
-        let (key, claimed, order) = (None, false, LaneOrder::Age);
-        let query = LaneQuery { queue, key, claimed, order, after, rows_max: 1 };
-        let lane = store.lanes(query).await.unwrap().rows.remove(0);
+        let lane = store.lanes(LaneQuery::new("orders")).await.unwrap().rows.remove(0);
         let one = Running { queue: "orders".into(), lane };
         let action = Action::on_lane(&one, LaneAction::Pause);
         let said = action.carry_out(&store, &Book::default()).await.unwrap();
@@ -126,7 +123,7 @@ mod tests {
         pause().carry_out(&store, &Book::of(&config)).await.unwrap();
         let written = std::fs::read_to_string(folder.path().join("audit.ndjson")).unwrap();
         assert!(written.contains(r#""action":"queues pause""#), "{written}");
-        store.pause_queue("orders", false).await.unwrap();
+        store.pause_queue("orders".into(), false).await.unwrap();
         config.http.audit_file = Some(folder.path().to_owned());
         let refused = pause().carry_out(&store, &Book::of(&config)).await.unwrap_err();
         assert!(refused.to_string().contains("nothing was done"), "{refused}");

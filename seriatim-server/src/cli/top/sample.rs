@@ -103,14 +103,8 @@ async fn failing(store: &dyn Store, queues: &[QueueStats]) -> Result<Vec<Running
     queues.sort_by_key(|queue| std::cmp::Reverse(queue.retrying));
     let mut lanes = Vec::new();
     for queue in queues.into_iter().take(FAILING_QUEUES_MAX) {
-        let query = LaneQuery {
-            queue: queue.queue.clone(),
-            key: None,
-            claimed: false,
-            order: LaneOrder::RetryCount,
-            after: None,
-            rows_max: FAILING_MAX,
-        };
+        let (order, rows_max) = (LaneOrder::RetryCount, FAILING_MAX);
+        let query = LaneQuery { order, rows_max, ..LaneQuery::new(queue.queue.clone()) };
         let rows = store.lanes(query).await?.rows.into_iter();
         // Those that are claimed are listed as claimed.
         let rows = rows.filter(|lane| lane.state != LaneState::Claimed);

@@ -246,7 +246,6 @@ mod tests {
             now: None,
             node: node.id,
             queue: "orders".into(),
-            shard: None,
             node_name: None,
             groups: Vec::new(),
             lanes_max: 1,

@@ -1,13 +1,12 @@
 //! Claiming, with waiting.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
-use seriatim::store::{Claim, Claimed, DueQuery, Lease, Settle};
+use seriatim::store::{Claim, Claimed, Lease, Settle};
 use seriatim::{ErrorKind, NodeId, Timestamp, Turn};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -247,8 +246,7 @@ impl Order {
             return Ok((queues, None));
         }
         let store = &self.app.store;
-        let asked = DueQuery { now: None, queues: queues.clone() };
-        let (due, now) = (store.due(asked).await?, store.now().await?);
+        let (due, now) = (store.due(queues.clone()).await?, store.now().await?);
         let is_there = |name: &&Arc<str>| due.iter().any(|one| one.queue == **name);
         for name in queues.iter().filter(|name| !is_there(name)) {
             if !self.app.queues.declares(name) || !self.app.queues.restore(&**store, name).await? {
@@ -261,10 +259,7 @@ impl Order {
             .partition(|(due, _)| *due <= now);
         let mut ready = ready;
         ready.sort();
-        let mut queues: Vec<Arc<str>> = ready.into_iter().map(|(_, queue)| queue).collect();
-        // Of a queue in several shards the one that is due longest counts.
-        let mut seen = HashSet::new();
-        queues.retain(|queue| seen.insert(queue.clone()));
+        let queues = ready.into_iter().map(|(_, queue)| queue).collect();
         Ok((queues, later.into_iter().map(|(due, _)| due).min()))
     }
 
@@ -315,7 +310,6 @@ impl Order {
         Claim {
             now: None,
             queue: queue.clone(),
-            shard: None,
             node: NodeId::from(""),
             node_name: Some(self.worker.name.clone()),
             groups: self.groups.clone(),

@@ -241,7 +241,6 @@ mod tests {
         let claim = Claim {
             now: None,
             queue: "orders".into(),
-            shard: None,
             node: node.id,
             node_name: None,
             groups: Vec::new(),

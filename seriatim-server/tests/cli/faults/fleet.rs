@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
-use seriatim::store::{Declare, LaneOrder, LaneQuery, NodeView, QueueStats};
+use seriatim::store::{Declare, LaneQuery, NodeView, QueueStats};
 use seriatim::{Client, Error, Job, Mode, Queue, SharedStore, Timestamp};
 use seriatim_testkit::{Cut, Proxy};
 use seriatim_verify::checker::{Report, check_files};
@@ -132,16 +132,8 @@ impl Fleet {
         let of_it = |node: &NodeView| node.info.pid == pid && !node.dead;
         let nodes = self.store.nodes().await.unwrap_or_default();
         let Some(node) = nodes.iter().find(|node| of_it(node)) else { return false };
-        let claimed = LaneQuery {
-            queue: QUEUE.into(),
-            key: None,
-            claimed: true,
-            order: LaneOrder::default(),
-            after: None,
-            rows_max: 1_000,
-        };
-        let lanes = self.store.lanes(claimed).await.map(|page| page.rows).unwrap_or_default();
-        lanes.iter().any(|lane| lane.node.as_ref() == Some(&node.info.id))
+        let query = LaneQuery { node: Some(node.info.id.clone()), ..LaneQuery::new(QUEUE) };
+        !self.store.lanes(query).await.unwrap_or_default().rows.is_empty()
     }
 
     fn log(&self, history: &str) -> String {
@@ -330,7 +322,7 @@ impl Blow {
 
 /// Another number of shards, also while connections are lost.
 async fn reshard(store: &SharedStore, shards: u16) {
-    let is_done = async || match store.reshard(QUEUE, shards).await {
+    let is_done = async || match store.reshard(QUEUE.into(), shards).await {
         Ok(answer) => answer.shards == shards,
         Err(error) if error.is_transient() => false,
         Err(error) => panic!("{error}"),

@@ -1,12 +1,11 @@
 //! The connection breaks at each request of a push, a claim and a settle in turn, before the server
 //! sees it and after it has carried it out: until one goes through that makes fewer requests.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::store::{
-    Claim, Claimed, Declare, Heartbeat, JobOrder, JobQuery, JobState, Lease, NodeInfo, Push,
-    PushStatus, Rescue, Settle, Settled,
+    Claim, Claimed, Declare, Heartbeat, JobQuery, JobState, Lease, NodeInfo, Push, PushStatus,
+    Rescue, Settle, Settled,
 };
 use seriatim::{Error, Job, NodeId, Queue, Settlement, SharedStore, Turn};
 use seriatim_testkit::{Cut, Proxy};
@@ -69,14 +68,7 @@ impl Rig {
     }
 
     async fn jobs(&self, key: &str, state: JobState) -> usize {
-        let query = JobQuery {
-            queue: QUEUE.into(),
-            state,
-            key: Some(key.into()),
-            order: JobOrder::default(),
-            after: None,
-            rows_max: 100,
-        };
+        let query = JobQuery { key: Some(key.into()), ..JobQuery::new(QUEUE, state) };
         self.direct.jobs(query).await.unwrap().rows.len()
     }
 
@@ -84,7 +76,6 @@ impl Rig {
         let claim = Claim {
             now: None,
             queue: QUEUE.into(),
-            shard: None,
             node: self.node.clone(),
             node_name: None,
             groups: Vec::new(),
@@ -218,8 +209,7 @@ async fn a_settle_counts_once_whoever_repeats_it(server: Server) {
 }
 
 fn ended() -> JobQuery {
-    let (queue, state): (Arc<str>, _) = (QUEUE.into(), JobState::Succeeded);
-    JobQuery { queue, state, key: None, order: JobOrder::default(), after: None, rows_max: 1_000 }
+    JobQuery::new(QUEUE, JobState::Succeeded)
 }
 
 macro_rules! on_each_server {

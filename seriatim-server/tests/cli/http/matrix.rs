@@ -237,7 +237,6 @@ impl Matrix {
         let claim = Claim {
             now: None,
             queue: "work".into(),
-            shard: None,
             node: self.engine.clone(),
             node_name: None,
             groups: Vec::new(),

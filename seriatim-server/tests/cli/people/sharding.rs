@@ -1,7 +1,7 @@
 //! `queues reshard`, on a store that can and on one that cannot.
 
 use serde_json::json;
-use seriatim::store::Declare;
+use seriatim::store::{Declare, Producer, Queues};
 use seriatim::{Job, Queue, Redis, Store, Timestamp};
 
 use super::{House, Site, text};
@@ -11,11 +11,7 @@ async fn a_store_with_one_shard_refuses_another_number() {
     let house = House::new().await;
     let output = house.site.run(&["queues", "reshard", "orders", "4"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    assert!(
-        text(&output).contains("in the store sqlite a queue has one shard"),
-        "{}",
-        text(&output)
-    );
+    assert!(text(&output).contains("a queue of this store has one shard"), "{}", text(&output));
 }
 
 #[tokio::test]

@@ -23,7 +23,6 @@ async fn claim(store: &SharedStore, queue: &str, declared: bool) -> crate::Resul
     let claim = Claim {
         now: None,
         queue: queue.into(),
-        shard: None,
         node: "n".into(),
         node_name: None,
         groups: Vec::new(),

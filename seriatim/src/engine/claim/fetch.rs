@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use crate::contract::{Claim, Claimed, DueQuery, Lease, TroubleKind, Wakeups};
+use crate::contract::{Claim, Claimed, Lease, TroubleKind, Wakeups};
 use crate::engine::claim::dispatch::Want;
 use crate::engine::claim::reconcile::reconcile;
 use crate::engine::claim::scheduler::Scheduler;
@@ -186,20 +186,17 @@ impl Fetcher {
     async fn ask_due(&mut self) -> Vec<Option<Timestamp>> {
         let queues = self.core.sources.iter().map(|source| source.name.clone()).collect();
         let unknown = vec![None; self.looks.len()];
-        let Ok(answer) = self.core.store.due(DueQuery { now: None, queues }).await else {
+        let Ok(answer) = self.core.store.due(queues).await else {
             // The claims go on, in the order of declaration, and tell what is wrong.
             return unknown;
         };
         let mut due = unknown;
         for (place, source) in self.core.sources.iter().enumerate() {
-            let of_source = answer.iter().filter(|due| due.queue == source.name);
-            if source.is_declared()
-                && source.stands()
-                && !answer.iter().any(|due| due.queue == source.name)
-            {
+            let known = answer.iter().find(|one| one.queue == source.name);
+            if known.is_none() && source.is_declared() && source.stands() {
                 self.core.lost(place);
             }
-            due[place] = of_source.filter_map(|one| one.due).min();
+            due[place] = known.and_then(|one| one.due);
             let look = &mut self.looks[place];
             if look.next != Next::Now && due[place].is_some_and(|time| time <= look.asked) {
                 // It was due when we last claimed, and we did not get it: it is not for this node.
@@ -411,7 +408,6 @@ fn request(core: &Core, place: usize, node: NodeId, want: Want) -> Claim {
     Claim {
         now: None,
         queue: source.name.clone(),
-        shard: None,
         node,
         node_name: Some(core.settings.node_name.clone()),
         groups: core.settings.groups.clone(),

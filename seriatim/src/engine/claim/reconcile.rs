@@ -6,12 +6,11 @@
 
 use std::time::Duration;
 
-use crate::contract::{GiveUp, LaneOrder, LaneQuery};
+use crate::contract::{GiveUp, LaneQuery};
 use crate::engine::core::Core;
 use crate::engine::settle::settler::{keep_refused, send, will_pass};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{LaneId, NodeId, Token};
-use crate::model::limits::PAGE_ROWS_MAX;
 use crate::model::queue::Queue;
 use crate::model::settle::{Outcome, plan};
 
@@ -40,22 +39,15 @@ pub(in crate::engine) async fn reconcile(
 async fn reconcile_queue(core: &Core, queue: &Queue, node: &NodeId) -> Result<()> {
     let mut after = None;
     loop {
-        let query = LaneQuery {
-            queue: queue.name.as_str().into(),
-            key: None,
-            claimed: true,
-            order: LaneOrder::Age,
-            after,
-            rows_max: PAGE_ROWS_MAX,
-        };
+        let node = Some(node.clone());
+        let query = LaneQuery { node, after, ..LaneQuery::new(queue.name.as_str()) };
         let page = match core.store.lanes(query).await {
             Ok(page) => page,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
         };
         for row in page.rows {
-            let (Some(holder), Some(token)) = (row.node, row.token) else { continue };
-            if holder == *node && !core.held.contains(row.lane, token) {
+            if let Some(token) = row.token.filter(|token| !core.held.contains(row.lane, *token)) {
                 put_back(core, queue, row.lane, token).await?;
             }
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
-use crate::contract::{JobState, Store};
+use crate::contract::JobState;
 use crate::*;
 
 #[tokio::test(start_paused = true)]

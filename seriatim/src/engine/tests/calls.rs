@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::rig::{Log, Rig, Running, START, engine, pass, secs};
-use crate::contract::{JobState, Store};
+use crate::contract::JobState;
 use crate::*;
 
 #[tokio::test(start_paused = true)]

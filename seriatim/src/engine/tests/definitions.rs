@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
-use crate::contract::{Amend, Change, QueueView, Settle, Store, Trouble, TroubleKind};
+use crate::contract::{Amend, Change, QueueView, Settle, Trouble, TroubleKind};
 use crate::*;
 
 fn job(queue: &str, number: u32) -> Job {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
-use crate::contract::{JobState, Store};
+use crate::contract::JobState;
 use crate::*;
 
 fn counting(rig: &Rig, log: &Log) -> EngineBuilder {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
-use crate::contract::{JobState, Store};
+use crate::contract::JobState;
 use crate::*;
 
 /// A handler that notes when it starts, when it is told to end, and then answers an error.
@@ -73,7 +73,7 @@ async fn a_quiet_node_that_goes_on_under_a_new_id_stays_quiet_until_it_may_work_
         ids.next().unwrap().info.id
     };
     let first = alive().await;
-    rig.command_node(&first, store::Command::Quiet).await.unwrap();
+    rig.command_node(first.clone(), store::Command::Quiet).await.unwrap();
     pass(secs(10)).await;
     let (far, info) =
         (Some(super::rig::START + secs(100)), store::NodeInfo::new("other".into(), secs(1_000)));
@@ -86,7 +86,7 @@ async fn a_quiet_node_that_goes_on_under_a_new_id_stays_quiet_until_it_may_work_
     let second = alive().await;
     assert_ne!(second, first);
     assert_eq!(log.len(), 0, "it is quiet still");
-    rig.command_node(&second, store::Command::Resume).await.unwrap();
+    rig.command_node(second.clone(), store::Command::Resume).await.unwrap();
     log.reaches(1).await;
     running.kill();
 }
@@ -183,14 +183,7 @@ async fn a_handler_whose_claim_a_person_released_is_told_with_a_heartbeat() {
     let id = rig.push(Job::new("mail", &1).unwrap()).await;
     let running = Running::start(until_told(&rig, &log).concurrency(1));
     log.reaches(1).await;
-    let page = store::LaneQuery {
-        queue: "mail".into(),
-        key: None,
-        claimed: true,
-        order: store::LaneOrder::Age,
-        after: None,
-        rows_max: 1,
-    };
+    let page = store::LaneQuery::new("mail");
     let lane = rig.lanes(page).await.unwrap().rows.remove(0).lane;
     let claims = store::ClaimSelection::Lane(lane);
     assert_eq!(store::release_claims(&rig, claims).await.unwrap(), 1);

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
-use crate::contract::Store;
 use crate::*;
 
 #[tokio::test(start_paused = true)]

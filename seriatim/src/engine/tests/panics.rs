@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
-use crate::contract::{JobState, Settled, Store};
+use crate::contract::{JobState, Settled};
 use crate::*;
 
 /// What every handler of `broken` fails with: its text cannot be written.

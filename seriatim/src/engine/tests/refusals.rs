@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
-use crate::contract::{JobState, Store, Trouble, TroubleKind};
+use crate::contract::{JobState, Trouble, TroubleKind};
 use crate::*;
 
 async fn troubles(rig: &Rig) -> Vec<Trouble> {

@@ -1,19 +1,21 @@
 //! A memory store that lives in tokio's time and fails on demand, and an engine on it.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
-use crate::contract::*;
+use crate::contract::{
+    Capabilities, Claim, Claimed, Declare, Heartbeat, JobState, Lease, NodeInfo, Producer, Pulse,
+    Push, Pushed, Rescue, Settle, Settled, SharedStore, Store, Wrapper,
+};
 use crate::engine::{Engine, EngineBuilder, Summary};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::id::{JobId, LaneId, NodeId};
 use crate::model::job::Job;
 use crate::model::turn::Turn;
 use crate::stores::Memory;
@@ -122,14 +124,15 @@ impl Faults {
 
 #[derive(Clone)]
 pub(super) struct Rig {
-    inner: Memory,
-    origin: Instant,
+    inner: SharedStore,
     pub(super) faults: Arc<Faults>,
 }
 
 impl Rig {
     pub(super) fn new() -> Self {
-        Self { inner: Memory::new(), origin: Instant::now(), faults: Arc::default() }
+        let begin = tokio::time::Instant::now();
+        let inner = Arc::new(Memory::with_clock(move || START + begin.elapsed()));
+        Self { inner, faults: Arc::default() }
     }
 
     pub(super) fn shared(&self) -> SharedStore {
@@ -137,7 +140,7 @@ impl Rig {
     }
 
     pub(super) async fn push(&self, job: Job) -> JobId {
-        let pushed = Store::push(self, Push { now: None, jobs: vec![job] }).await.unwrap();
+        let pushed = Producer::push(self, Push { now: None, jobs: vec![job] }).await.unwrap();
         pushed[0].job_id
     }
 
@@ -163,7 +166,6 @@ impl Rig {
         let request = Claim {
             now: None,
             queue: queue.into(),
-            shard: None,
             node: id,
             node_name: None,
             groups: Vec::new(),
@@ -175,10 +177,6 @@ impl Rig {
             ticket: 0,
         };
         self.claim(request).await.unwrap().turns
-    }
-
-    fn at(&self, now: Option<Timestamp>) -> Timestamp {
-        now.unwrap_or_else(|| START + self.origin.elapsed())
     }
 
     fn check(&self) -> Result<()> {
@@ -198,48 +196,64 @@ fn lost<T>() -> Result<T> {
     Err(Error::new(ErrorKind::Unavailable, "the answer was lost"))
 }
 
-#[async_trait]
-impl Store for Rig {
+/// Its operations can be called without importing their roles.
+impl std::ops::Deref for Rig {
+    type Target = dyn Store;
+
+    fn deref(&self) -> &Self::Target {
+        self
+    }
+}
+
+impl Wrapper for Rig {
+    fn inner(&self) -> &SharedStore {
+        &self.inner
+    }
+
+    async fn around<T: Send + 'static>(
+        &self,
+        _: &'static str,
+        call: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        self.check()?;
+        call.await
+    }
+
     fn capabilities(&self) -> Capabilities {
         let share = self.faults.claim_split.load(Ordering::SeqCst);
         Capabilities { claim_split: (share > 0).then_some(share), ..self.inner.capabilities() }
     }
+
     async fn now(&self) -> Result<Timestamp> {
         self.check()?;
         if self.faults.hangs.load(Ordering::SeqCst) {
             return std::future::pending().await;
         }
-        Ok(self.at(None))
+        self.inner.now().await
     }
-    async fn migrate(&self) -> Result<()> {
-        self.inner.migrate().await
-    }
-    async fn check(&self) -> Result<()> {
-        self.inner.check().await
-    }
-    async fn secret(&self, offered: Secret) -> Result<Secret> {
-        self.inner.secret(offered).await
-    }
-    async fn declare(&self, r: Declare) -> Result<()> {
+
+    async fn declare(&self, request: Declare) -> Result<()> {
         self.faults.declares.fetch_add(1, Ordering::SeqCst);
-        self.inner.declare(Declare { now: Some(self.at(r.now)), ..r }).await
+        self.inner.declare(request).await
     }
-    async fn push(&self, r: Push) -> Result<Vec<Pushed>> {
+
+    async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
         self.check()?;
         self.faults.pushes.fetch_add(1, Ordering::SeqCst);
         // A store takes a while; in it others may join the line.
         tokio::task::yield_now().await;
-        self.inner.push(Push { now: Some(self.at(r.now)), ..r }).await
+        self.inner.push(request).await
     }
-    async fn claim(&self, r: Claim) -> Result<Claimed> {
+
+    async fn claim(&self, request: Claim) -> Result<Claimed> {
         self.faults.may_panic("claim");
         self.check()?;
         if self.faults.claims.fetch_add(1, Ordering::SeqCst) >= CLAIMS_MAX {
             return std::future::pending().await;
         }
-        self.faults.check_claim(&r)?;
-        self.faults.lanes_asked.fetch_max(r.lanes_max, Ordering::SeqCst);
-        let claimed = self.inner.claim(Claim { now: Some(self.at(r.now)), ..r }).await?;
+        self.faults.check_claim(&request)?;
+        self.faults.lanes_asked.fetch_max(request.lanes_max, Ordering::SeqCst);
+        let claimed = self.inner.claim(request).await?;
         let jobs = claimed.turns.iter().map(|turn| (turn.lane, turn.jobs[0].id));
         self.faults.taken.lock().unwrap().extend(jobs);
         if !claimed.turns.is_empty() && take(&self.faults.broken_claims) {
@@ -250,109 +264,34 @@ impl Store for Rig {
             Ok(claimed)
         }
     }
-    async fn settle(&self, r: Settle) -> Result<Vec<Settled>> {
+
+    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
         self.faults.may_panic("settle");
         self.check()?;
-        self.faults.check_settle(&r)?;
-        let settled = self.inner.settle(Settle { now: Some(self.at(r.now)), ..r }).await?;
+        self.faults.check_settle(&request)?;
+        let settled = self.inner.settle(request).await?;
         if take(&self.faults.lost_settles) { lost() } else { Ok(settled) }
     }
-    async fn heartbeat(&self, r: Heartbeat) -> Result<Pulse> {
+
+    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
         self.faults.may_panic("heartbeat");
         self.faults.beats.fetch_add(1, Ordering::SeqCst);
         self.check()?;
         if self.faults.no_beats.load(Ordering::SeqCst) {
             return lost();
         }
-        let known = self.inner.nodes().await?.iter().any(|node| node.info.id == r.node.id);
+        let known = self.inner.nodes().await?.iter().any(|node| node.info.id == request.node.id);
         if !known && take(&self.faults.failed_names) {
             return lost();
         }
-        self.inner.heartbeat(Heartbeat { now: Some(self.at(r.now)), ..r }).await
+        self.inner.heartbeat(request).await
     }
-    async fn rescue(&self, r: Rescue) -> Result<Vec<Turn>> {
+
+    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
         self.faults.may_panic("rescue");
         self.check()?;
-        let turns = self.inner.rescue(Rescue { now: Some(self.at(r.now)), ..r }).await?;
+        let turns = self.inner.rescue(request).await?;
         if !turns.is_empty() && take(&self.faults.lost_rescues) { lost() } else { Ok(turns) }
-    }
-    async fn release(&self, r: Release) -> Result<Vec<Turn>> {
-        self.inner.release(Release { now: Some(self.at(r.now)), ..r }).await
-    }
-    async fn give_up(&self, r: GiveUp) -> Result<()> {
-        self.check()?;
-        self.inner.give_up(r).await
-    }
-    async fn sweep(&self, r: Sweep) -> Result<Swept> {
-        self.check()?;
-        self.inner.sweep(Sweep { now: Some(self.at(r.now)), ..r }).await
-    }
-    async fn cancel(&self, r: Cancel) -> Result<Vec<Cancelled>> {
-        self.inner.cancel(Cancel { now: Some(self.at(r.now)), ..r }).await
-    }
-    async fn requeue(&self, r: Selected) -> Result<Acted> {
-        self.inner.requeue(Selected { now: Some(self.at(r.now)), ..r }).await
-    }
-    async fn delete_dead(&self, r: Selected) -> Result<Acted> {
-        self.inner.delete_dead(Selected { now: Some(self.at(r.now)), ..r }).await
-    }
-    async fn act(&self, r: Act) -> Result<Acted> {
-        self.inner.act(Act { now: Some(self.at(r.now)), ..r }).await
-    }
-    async fn amend(&self, r: Amend) -> Result<()> {
-        self.inner.amend(Amend { now: Some(self.at(r.now)), ..r }).await
-    }
-    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
-        self.inner.pause_queue(queue, paused).await
-    }
-    async fn delete_queue(&self, r: DeleteQueue) -> Result<Acted> {
-        self.inner.delete_queue(r).await
-    }
-    async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {
-        self.inner.reshard(queue, shards).await
-    }
-    async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
-        self.inner.command_node(node, command).await
-    }
-    async fn declare_dead(&self, r: DeclareDead) -> Result<bool> {
-        self.inner.declare_dead(DeclareDead { now: Some(self.at(r.now)), ..r }).await
-    }
-    async fn lead(&self, r: Lead) -> Result<bool> {
-        self.inner.lead(Lead { now: Some(self.at(r.now)), ..r }).await
-    }
-    async fn due(&self, r: DueQuery) -> Result<Vec<SourceDue>> {
-        self.check()?;
-        self.inner.due(DueQuery { now: Some(self.at(r.now)), ..r }).await
-    }
-    async fn queues(&self) -> Result<Vec<QueueView>> {
-        self.check()?;
-        self.inner.queues().await
-    }
-    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
-        self.inner.stats(Some(self.at(now))).await
-    }
-    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
-        self.check()?;
-        self.inner.lanes(query).await
-    }
-    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
-        self.inner.jobs(query).await
-    }
-    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
-        self.inner.job(id).await
-    }
-    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
-        self.check()?;
-        self.inner.turn(lane, token).await
-    }
-    async fn nodes(&self) -> Result<Vec<NodeView>> {
-        self.inner.nodes().await
-    }
-    fn wakeups(&self) -> Wakeups {
-        self.inner.wakeups()
-    }
-    async fn close(&self) -> Result<()> {
-        self.inner.close().await
     }
 }
 

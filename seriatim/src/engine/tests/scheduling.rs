@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
-use crate::contract::{Declare, Store};
+use crate::contract::Declare;
 use crate::engine::Scheduler;
 use crate::*;
 

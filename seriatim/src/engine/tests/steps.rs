@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
-use crate::contract::{Cancel, JobState, Store};
+use crate::contract::{Cancel, JobState};
 use crate::*;
 
 /// Three steps that write themselves down; the second misbehaves as long as it is told to.

@@ -55,14 +55,14 @@ async fn s9_a_node_told_to_be_quiet_takes_no_more_and_one_told_to_stop_stops() {
         tokio::spawn(sleeping(&rig, &log, secs(1)).run_until(std::future::pending::<()>()));
     pass(secs(1)).await;
     let node = rig.nodes().await.unwrap()[0].info.id.clone();
-    rig.command_node(&node, Command::Quiet).await.unwrap();
+    rig.command_node(node.clone(), Command::Quiet).await.unwrap();
     pass(secs(6)).await;
     rig.push(Job::new("mail", &1).unwrap()).await;
     pass(secs(6)).await;
     assert_eq!(log.len(), 0);
-    rig.command_node(&node, Command::Resume).await.unwrap();
+    rig.command_node(node.clone(), Command::Resume).await.unwrap();
     log.reaches(2).await;
-    rig.command_node(&node, Command::Stop).await.unwrap();
+    rig.command_node(node.clone(), Command::Stop).await.unwrap();
     assert_eq!(engine.await.unwrap().unwrap().calls, 1);
 }
 

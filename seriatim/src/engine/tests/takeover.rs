@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 
 use super::rig::{Log, Rig, Running, engine, secs};
-use crate::contract::{Heartbeat, NodeInfo, Origin, Store};
+use crate::contract::{Heartbeat, NodeInfo, Origin};
 use crate::*;
 
 /// The process of a node that has been killed.

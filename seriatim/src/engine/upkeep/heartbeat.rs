@@ -253,7 +253,7 @@ impl Pulser {
         self.send(store, id.clone(), Vec::new()).await?;
         if self.command == Some(Command::Quiet) {
             // It was said of the process, not of its name.
-            store.command_node(&id, Command::Quiet).await?;
+            store.command_node(id.clone(), Command::Quiet).await?;
         }
         self.info.id = id.clone();
         let before = core.rename(id);

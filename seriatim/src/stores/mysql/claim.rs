@@ -3,17 +3,22 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use async_trait::async_trait;
+
+use super::Mysql;
 use super::bodies::Bodies;
+use super::due::{first_wakes, look, looks, mine, ready_of, wake_of};
 use super::error::{Fail, Try};
+use super::fast_path::FastLane;
 use super::lane_row::LANE_COLUMNS;
 use super::load::{Need, nodes};
-use super::plain::PlainLane;
 use super::pool::Answer;
-use super::sight::{first_wakes, look, looks, mine, sight_of, wake_of};
 use super::sql::{CLOCK, Columns, LIST_MAX, list, text};
-use super::work::{Known, Work};
-use crate::contract::check_ticket;
-use crate::contract::request::{Claim, ClaimSelection, Claimed, Release, Rescue};
+use super::work::{Known, Lock, Work};
+use crate::contract::errors::check_ticket;
+use crate::contract::{
+    Claim, ClaimSelection, Claimed, Consumer, GiveUp, Release, Rescue, Settle, Settled,
+};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
@@ -28,9 +33,45 @@ const PROMOTE_STEP: usize = 1_000;
 /// A claim that may take lanes of more classes first looks which of them there are.
 const CLASSES_AHEAD: usize = 8;
 
+#[async_trait]
+impl Consumer for Mysql {
+    async fn claim(&self, request: Claim) -> Result<Claimed> {
+        let asked = AtomicU32::new(0);
+        let ahead = || ahead(self.inner.definitions.known(), &request, &asked);
+        let (claimed, fast) = transact!(
+            self.inner, Lock::Shared, request.now, ahead(), work => claim(
+                work, &request, asked.load(Ordering::Relaxed)
+            )
+        )?;
+        self.inner.fast_path.add(fast);
+        Ok(claimed)
+    }
+
+    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+        request.validate()?;
+        let deletion =
+            self.inner.fast_path.deletion(&request.turns, &self.inner.definitions.known());
+        let ahead = || deletion.as_ref().map(|deletion| deletion.sql.clone()).unwrap_or_default();
+        let settled = transact!(
+            self.inner, Lock::Shared, request.now, ahead(), work => async {
+                match deletion.as_ref().filter(|_| !work.ahead.is_empty()) {
+                    Some(deletion) => deletion.settle(work, &request.turns).await,
+                    None => super::settle::settle(work, &request.turns).await,
+                }
+            }
+        )?;
+        self.inner.bell.ring();
+        Ok(settled)
+    }
+
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        transact!(self.inner, Lock::Shared, None, work => give_up(work, &request))
+    }
+}
+
 /// What a claim asks as it begins, as far as the definitions are known: its node, when a lane must be
 /// looked at again, and the lanes to take if none must be now.
-pub(super) fn ahead(known: Known, request: &Claim, asked: &AtomicU32) -> String {
+fn ahead(known: Known, request: &Claim, asked: &AtomicU32) -> String {
     asked.store(0, Ordering::Relaxed);
     let Some(row) = known.queues.values().find(|row| *row.name == *request.queue) else {
         return String::new();
@@ -50,12 +91,8 @@ pub(super) fn ahead(known: Known, request: &Claim, asked: &AtomicU32) -> String 
 }
 
 /// `asked` is the number of the queue that was asked about as the operation began; 0 if none was.
-/// Also answers which of the turns are [plain](super::plain).
-pub(super) async fn claim(
-    work: &mut Work<'_>,
-    request: &Claim,
-    asked: u32,
-) -> Try<(Claimed, Vec<PlainLane>)> {
+/// Also answers which of the turns are on the [fast path](super::fast_path).
+async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed, Vec<FastLane>)> {
     let mut ahead = std::mem::take(&mut work.ahead).into_iter();
     match (ahead.next(), ahead.next()) {
         (Some(given_up), Some(node)) => {
@@ -71,44 +108,44 @@ pub(super) async fn claim(
     let row = work.state.queue_to_claim(request)?;
     let (queue, paused) = (row.number, row.paused);
     if asked != 0 && asked != queue {
-        return Err(Fail::NotPlain); // The store was emptied: what was asked ahead is of another queue.
+        return Err(Fail::NotFast); // The store was emptied: what was asked ahead is of another queue.
     }
-    if paused || request.shard.is_some_and(|shard| shard != 0) {
+    if paused {
         return Ok(Default::default());
     }
     let classes = takeable(&work.state, request);
     let none_is_due = ahead.next().map(wake_of).transpose()?.map(|wake| !is_due(wake, work.now));
-    let (taken, mut sight) = match none_is_due {
+    let (taken, mut ready) = match none_is_due {
         Some(true) => {
             if ahead.len() != classes.len() {
-                return Err(Fail::NotPlain); // A new route may be ours.
+                return Err(Fail::NotFast); // A new route may be ours.
             }
             let taken = choose(work, request, &classes, ahead)?;
             // What others hold just now is not taken, and may stay ready.
-            let sight =
+            let ready =
                 if taken.is_empty() { Some(look(work, queue, request).await?) } else { None };
-            (taken, sight)
+            (taken, ready)
         }
         _ => {
-            let mut sight = look(work, queue, request).await?;
-            if is_due(sight.wake, work.now) {
+            let mut ready = look(work, queue, request).await?;
+            if is_due(ready.wake, work.now) {
                 promote(work, queue).await?;
-                sight = look(work, queue, request).await?;
+                ready = look(work, queue, request).await?;
             }
-            (candidates(work, queue, request, &sight.classes).await?, Some(sight))
+            (candidates(work, queue, request, &ready.classes).await?, Some(ready))
         }
     };
-    let (mut turns, mut plain, mut room) = (Vec::new(), Vec::new(), Room::of(request));
+    let (mut turns, mut fast, mut room) = (Vec::new(), Vec::new(), Room::of(request));
     if !taken.is_empty() {
         turns = take(work, request, &taken, &mut room).await?;
-        plain.extend(turns.iter().filter_map(|turn| work.plain(turn.lane.number)));
+        fast.extend(turns.iter().filter_map(|turn| work.fast(turn.lane.number)));
         fill(work, &mut turns).await?;
         let sql = looks(&work.state, queue, request);
-        sight = Some(sight_of(work.finish(&sql).await?)?);
+        ready = Some(ready_of(work.finish(&sql).await?)?);
     }
-    let sight = sight.ok_or_else(super::sql::corrupt)?;
-    let next_due = if sight.classes.is_empty() { sight.wake } else { Some(work.now) };
-    Ok((Claimed { turns, next_due, cut: room.is_full }, plain))
+    let ready = ready.ok_or_else(super::sql::corrupt)?;
+    let next_due = if ready.classes.is_empty() { ready.wake } else { Some(work.now) };
+    Ok((Claimed { turns, next_due, cut: room.is_full }, fast))
 }
 
 /// Keeps a call from being given up until it ends. Only what has a ticket can be.
@@ -490,4 +527,15 @@ impl Work<'_> {
         self.run(&sql).await?;
         Ok(())
     }
+}
+
+/// Waits for the calls under way, which hold the row shared.
+async fn give_up(work: &mut Work<'_>, request: &GiveUp) -> Try<()> {
+    let (node, ticket) = (text(&request.node.0), request.ticket);
+    let sql = format!(
+        "INSERT INTO seriatim_ticket (node, given_up) VALUES ({node}, {ticket}) \
+         ON DUPLICATE KEY UPDATE given_up = GREATEST(given_up, {ticket})"
+    );
+    work.run(&sql).await?;
+    Ok(())
 }

@@ -13,7 +13,7 @@ pub(super) enum Fail {
     /// It needs a queue or a route that does not exist yet: it must hold the definitions alone.
     Alone,
     /// What was asked or done as the operation began is not all that it takes: it must be made without.
-    NotPlain,
+    NotFast,
 }
 
 pub(super) type Try<T> = Result<T, Fail>;
@@ -35,7 +35,7 @@ impl From<Fail> for Error {
         match fail {
             Fail::Server(e) => of_driver(e),
             Fail::Ours(e) => e,
-            Fail::Alone | Fail::NotPlain => {
+            Fail::Alone | Fail::NotFast => {
                 Error::new(ErrorKind::Internal, "a queue is there and is not")
             }
         }
@@ -57,7 +57,7 @@ impl Fail {
     /// Whether the connection can be used on.
     pub(super) fn leaves_connection(&self) -> bool {
         match self {
-            Self::Ours(_) | Self::Alone | Self::NotPlain => true,
+            Self::Ours(_) | Self::Alone | Self::NotFast => true,
             Self::Server(e) => !e.is_fatal(),
         }
     }

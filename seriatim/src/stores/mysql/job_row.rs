@@ -6,13 +6,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::error::Try;
-use super::sql::{Columns, bytes, json, maybe, maybe_bytes, maybe_text};
-use crate::contract::view::JobState;
+use super::sql::{Columns, bytes, maybe, maybe_bytes, maybe_text};
+use crate::contract::JobState;
 use crate::model::clock::Timestamp;
 use crate::model::id::JobId;
 use crate::model::job::JobOptions;
 use crate::model::payload::{Digest, Payload};
 use crate::model::queue::{Mode, Queue};
+use crate::stores::json::json;
 use crate::stores::state::Ended;
 use crate::stores::state::lane::{Entry, score_rank};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::error::Try;
 use super::job_row::{JobRow, read_body};
 use super::sql::{Columns, maybe, maybe_text};
-use crate::contract::request::Lease;
+use crate::contract::Lease;
 use crate::model::clock::Timestamp;
 use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::queue::Mode;

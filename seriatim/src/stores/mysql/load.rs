@@ -11,14 +11,14 @@ use super::job_row::{DEAD, ENDED_COLUMNS, JOB_COLUMNS, JobRow, WAITING, later_or
 use super::lane_row::{LaneRow, st};
 use super::sql::{Columns, LIST_MAX, bytes, list};
 use super::work::Work;
-use crate::contract::request::{Command, NodeInfo};
+use crate::contract::{Command, NodeInfo};
 use crate::model::clock::Timestamp;
 use crate::model::id::JobId;
 use crate::model::limits::{PAYLOAD_BYTES_MAX, TURN_JOBS_MAX};
 use crate::model::payload::{Digest, Payload};
 use crate::model::queue::Mode;
 use crate::stores::state::lane::score_rank;
-use crate::stores::state::{NodeRow, Place};
+use crate::stores::state::{Location, NodeRow};
 
 /// Lanes with at most so many open jobs are read as a whole; of others only what is needed.
 const SMALL_LANE: i64 = 64;
@@ -252,7 +252,7 @@ impl Work<'_> {
         let (id, entry) = (job.entry.id, job.entry.clone());
         match job.lane {
             Some(number) => {
-                self.state.jobs.insert(id, Place::Lane(number));
+                self.state.jobs.insert(id, Location::Lane(number));
                 let Some(lane) = self.state.lanes.get_mut(&number) else { return };
                 let open = self.lanes.get(&number).map_or(0, |row| row.open);
                 match &mut lane.hold {
@@ -262,11 +262,11 @@ impl Work<'_> {
                 }
             }
             None if job.state == DEAD => {
-                self.state.jobs.insert(id, Place::Dead);
+                self.state.jobs.insert(id, Location::Dead);
                 self.state.dead.insert(id, job.clone().into_ended());
             }
             None if job.state != WAITING => {
-                self.state.jobs.insert(id, Place::Done);
+                self.state.jobs.insert(id, Location::Done);
                 self.state.done.insert(id, job.clone().into_ended());
             }
             None => {}
@@ -309,7 +309,7 @@ impl Work<'_> {
                 let (alias, target) = (job_id(&mut row)?, job_id(&mut row)?);
                 wanted.remove(&alias);
                 wanted.insert(target);
-                self.state.jobs.insert(alias, Place::Alias(target));
+                self.state.jobs.insert(alias, Location::Alias(target));
             }
             let seqs = list(wanted.iter().map(|id| id.seq()));
             let sql = format!(

@@ -2,15 +2,57 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use async_trait::async_trait;
+
 use super::bodies::Bodies;
 use super::error::Try;
-use super::sql::{Columns, bytes, corrupt, json, list, text};
-use super::work::Work;
-use crate::contract::request::{Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse, Secret};
-use crate::contract::view::NodeView;
+use super::sql::{Columns, list, text};
+use super::work::{Lock, Work};
+use super::{Mysql, claim};
+use crate::contract::{
+    Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release, Rescue, Sweep, Swept,
+};
+use crate::model::error::Result;
 use crate::model::id::NodeId;
+use crate::model::turn::Turn;
+use crate::stores::json::json;
 
-pub(super) async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
+#[async_trait]
+impl Fleet for Mysql {
+    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
+        transact!(self.inner, Lock::Shared, request.now, work => heartbeat(work, &request))
+    }
+
+    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
+        transact!(self.inner, Lock::Shared, request.now, work => claim::rescue(work, &request))?
+    }
+
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        transact!(self.inner, Lock::Shared, request.now, work => claim::release(work, &request))
+    }
+
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        transact!(
+            self.inner, Lock::Shared, request.now, work => declare_dead(work, &request)
+        )
+    }
+
+    async fn command_node(&self, node: NodeId, command: Command) -> Result<()> {
+        transact!(self.inner, Lock::Shared, None, work => command_node(work, &node, command))
+    }
+
+    async fn lead(&self, request: Lead) -> Result<bool> {
+        transact!(self.inner, Lock::Shared, request.now, work => lead(work, &request))
+    }
+
+    async fn sweep(&self, request: Sweep) -> Result<Swept> {
+        transact!(
+            self.inner, Lock::Shared, request.now, work => super::sweep::sweep(work, request.rows_max)
+        )
+    }
+}
+
+async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
     let id = request.node.id.clone();
     let known = |work: &Work<'_>| work.state.nodes.get(&id).cloned();
     work.load_nodes(Some(&id.0), "FOR UPDATE").await?;
@@ -73,18 +115,7 @@ async fn flagged(work: &mut Work<'_>, node: &NodeId, named: &BTreeSet<u64>) -> T
     Ok(())
 }
 
-/// Waits for the calls under way, which hold the row shared.
-pub(super) async fn give_up(work: &mut Work<'_>, request: &GiveUp) -> Try<()> {
-    let (node, ticket) = (text(&request.node.0), request.ticket);
-    let sql = format!(
-        "INSERT INTO seriatim_ticket (node, given_up) VALUES ({node}, {ticket}) \
-         ON DUPLICATE KEY UPDATE given_up = GREATEST(given_up, {ticket})"
-    );
-    work.run(&sql).await?;
-    Ok(())
-}
-
-pub(super) async fn command(work: &mut Work<'_>, node: &NodeId, command: Command) -> Try<()> {
+async fn command_node(work: &mut Work<'_>, node: &NodeId, command: Command) -> Try<()> {
     work.load_nodes(Some(&node.0), "FOR UPDATE").await?;
     work.state.command_node(node, command)?;
     let word = match command.kept() {
@@ -97,7 +128,7 @@ pub(super) async fn command(work: &mut Work<'_>, node: &NodeId, command: Command
     Ok(())
 }
 
-pub(super) async fn declare_dead(work: &mut Work<'_>, request: &DeclareDead) -> Try<bool> {
+async fn declare_dead(work: &mut Work<'_>, request: &DeclareDead) -> Try<bool> {
     work.load_nodes(Some(&request.node.0), "FOR UPDATE").await?;
     let declared = work.state.declare_dead(work.now, request);
     if let Some(row) = work.state.nodes.get(&request.node).filter(|_| declared) {
@@ -112,7 +143,7 @@ pub(super) async fn declare_dead(work: &mut Work<'_>, request: &DeclareDead) -> 
     Ok(declared)
 }
 
-pub(super) async fn lead(work: &mut Work<'_>, request: &Lead) -> Try<bool> {
+async fn lead(work: &mut Work<'_>, request: &Lead) -> Try<bool> {
     let role = text(&request.role);
     let sql = format!(
         "INSERT INTO seriatim_leader (role, node, until) VALUES ({role}, '', 0) ON DUPLICATE KEY UPDATE role = role; \
@@ -135,23 +166,4 @@ pub(super) async fn lead(work: &mut Work<'_>, request: &Lead) -> Try<bool> {
         work.run(&sql).await?;
     }
     Ok(leads)
-}
-
-pub(super) async fn secret(work: &mut Work<'_>) -> Try<Option<Secret>> {
-    let rows = work.rows("SELECT bytes FROM seriatim_secret").await?;
-    let Some(row) = rows.into_iter().next() else { return Ok(None) };
-    let bytes = Columns::of(row).bytes()?.and_then(|bytes| bytes.try_into().ok());
-    bytes.map(|bytes| Some(Secret(bytes))).ok_or_else(corrupt)
-}
-
-/// Keeps it unless there is one.
-pub(super) async fn keep_secret(work: &mut Work<'_>, offered: Secret) -> Try<()> {
-    let sql =
-        format!("INSERT IGNORE INTO seriatim_secret (id, bytes) VALUES (1, {})", bytes(&offered.0));
-    work.run(&sql).await.map(drop)
-}
-
-pub(super) async fn views(work: &mut Work<'_>) -> Try<Vec<NodeView>> {
-    work.load_nodes(None, "").await?;
-    Ok(work.state.node_views())
 }

@@ -3,40 +3,36 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use async_trait::async_trait;
+
+use super::Mysql;
 use super::bodies::Bodies;
 use super::error::{Fail, Try};
 use super::load::Need;
 use super::sql::{Columns, bytes, text};
-use super::work::{Hold, Known, Work};
-use crate::contract::request::Pushed;
+use super::work::{Known, Lock, Work};
+use crate::contract::{Producer, Push, Pushed, validate_push};
 use crate::model::clock::Timestamp;
+use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::job::Job;
-use crate::model::queue::Queue;
-use crate::stores::state::{IdempotencyKey, Place};
+use crate::stores::state::{IdempotencyKey, Location};
 
 /// Most idempotency keys in one statement.
 const NAMES_MAX: usize = 500;
 
-pub(super) async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
-    // Only a change of mode or merge looks at lanes; those of one queue are then all read.
-    for queue in queues {
-        let Ok(row) = work.state.queue(&queue.name) else { continue };
-        if (row.queue.mode, row.queue.merge) == (queue.mode, queue.merge) {
-            continue;
+#[async_trait]
+impl Producer for Mysql {
+    async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
+        validate_push(&request)?;
+        if request.jobs.is_empty() {
+            return Ok(Vec::new());
         }
-        let number = row.number;
-        let may_convert = !row.declared && row.queue.mode.is_keyed() && queue.mode.is_keyed();
-        // One lane is enough to refuse.
-        let limit = if may_convert { "" } else { "LIMIT 1" };
-        let ids =
-            work.read_lanes(&format!("WHERE q = {number} {limit} FOR UPDATE"), Bodies::All).await?;
-        work.load_jobs(&ids, Need::All, true, Bodies::All, &HashMap::new()).await?;
+        let pushed =
+            transact!(self.inner, Lock::Shared, request.now, work => push(work, &request.jobs))?;
+        self.inner.bell.ring();
+        Ok(pushed)
     }
-    let now = work.now;
-    work.state.declare(now, queues.to_vec())?;
-    work.save().await?;
-    Ok(())
 }
 
 /// Creates the queues and the routes that jobs name and that do not exist yet; answers all there are.
@@ -52,7 +48,7 @@ pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> 
         .filter_map(|job| Some((&*job.queue, work.state.queue(&job.queue).ok()?.number)))
         .collect();
     let is_unknown = |job: &Job| !numbers.contains_key(&*job.queue);
-    if work.hold != Hold::Alone && jobs.iter().any(is_unknown) {
+    if work.lock != Lock::Alone && jobs.iter().any(is_unknown) {
         return Err(Fail::Alone);
     }
     let number = |job: &Job| numbers.get(&*job.queue).copied();
@@ -161,7 +157,7 @@ async fn recall(
     let named: Vec<JobId> = work.state.idempotency.values().map(|(id, _)| *id).collect();
     for (id, lane) in work.find(&named).await? {
         // All that matters is that it is known.
-        work.state.jobs.entry(id).or_insert(lane.map_or(Place::Done, Place::Lane));
+        work.state.jobs.entry(id).or_insert(lane.map_or(Location::Done, Location::Lane));
     }
     Ok(work.state.idempotency.clone())
 }

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::error::{Fail, Try};
 use super::job_row::{BODY_COLUMNS, JobRow, Table, WAITING, generation};
 use super::lane_row::{LANE_COLUMNS, LaneRow, st};
-use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, json, list, maybe_text, text};
-use super::work::{CLOSING, Hold, UNNUMBERED, Work};
+use super::sql::{LIST_MAX, STATEMENT_BYTES_MAX, bytes, list, maybe_text, text};
+use super::work::{CLOSING, Lock, UNNUMBERED, Work};
 use crate::model::id::JobId;
+use crate::stores::json::json;
 use crate::stores::state::QueueRow;
 
 /// In how many rows the turns of a queue are counted.
@@ -103,7 +104,7 @@ impl Work<'_> {
     pub(super) async fn save(&mut self) -> Try<Numbers> {
         let changes_definitions = self.state.queues.len() != self.queues_before.len()
             || self.state.routes.len() != self.routes_before;
-        if changes_definitions && self.hold != Hold::Alone {
+        if changes_definitions && self.lock != Lock::Alone {
             return Err(Fail::Alone);
         }
         self.save_definitions().await?;
@@ -401,7 +402,7 @@ impl Work<'_> {
     }
 
     async fn save_definitions(&mut self) -> Try<()> {
-        if self.hold != Hold::Alone {
+        if self.lock != Lock::Alone {
             return Ok(());
         }
         let mut queues = Batch::new(

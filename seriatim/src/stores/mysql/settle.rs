@@ -6,7 +6,7 @@ use super::bodies::Bodies;
 use super::error::Try;
 use super::load::Need;
 use super::work::Work;
-use crate::contract::request::Settled;
+use crate::contract::Settled;
 use crate::model::payload::Digest;
 use crate::model::settle::{Fate, Settlement};
 

@@ -129,12 +129,6 @@ impl Columns {
     }
 }
 
-pub(super) fn json<T: serde::Serialize>(value: &T) -> Try<String> {
-    serde_json::to_string(value).map_err(|e| {
-        Error::new(ErrorKind::Internal, "a value cannot be written as JSON").because(e).into()
-    })
-}
-
 pub(super) fn corrupt() -> Fail {
     Error::new(ErrorKind::Corrupt, "MySQL holds a row that cannot be understood").into()
 }

@@ -4,7 +4,7 @@
 mod connecting;
 mod deletion;
 mod emptied;
-mod plain;
+mod fast_path;
 mod plans;
 mod transactions;
 
@@ -18,7 +18,8 @@ use mysql_async::prelude::Queryable;
 
 use super::Mysql;
 use crate::contract::{
-    Claim, Claimed, Declare, Heartbeat, Lease, NodeInfo, Push, Settle, Settled, Store,
+    Claim, Claimed, Consumer, Declare, Fleet, Heartbeat, Lease, NodeInfo, Producer, Push, Queues,
+    Settle, Settled, Store, Views,
 };
 use crate::{ErrorKind, Job, Merge, Queue, Settlement, Timestamp, Token, Turn};
 
@@ -69,7 +70,6 @@ async fn claim(store: &Mysql, queue: &str, lanes_max: usize) -> Claimed {
     let request = Claim {
         now: None,
         queue: queue.into(),
-        shard: None,
         node: "n".into(),
         node_name: None,
         groups: Vec::new(),

@@ -5,18 +5,31 @@ use mysql_async::prelude::Queryable;
 
 use super::error::{Fail, Try};
 use super::pool::{Session, Statements};
-use super::sql::CLOCK;
-use super::sql::{Columns, corrupt};
-use super::work::{Known, Work};
-use super::{Inner, Mysql, TRIES_MAX, error, push, settle};
-use crate::contract::request::{Push, Pushed, Settle, Settled};
-use crate::contract::{Store, Transaction, validate_push};
+use super::sql::{CLOCK, Columns, corrupt};
+use super::transact::TRIES_MAX;
+use super::work::{Known, Lock, Work};
+use super::{Inner, Mysql, error, push, settle};
+use crate::contract::{Push, Pushed, Settle, Settled, Store, Transaction, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::job::Job;
 
 /// Undoes an operation, and nothing that the user did before it. The savepoint stays; the next
 /// operation sets it anew.
 const BACK: &str = "ROLLBACK TO SAVEPOINT seriatim";
+
+impl Inner {
+    /// Sees to it that the queues and routes of these jobs exist, and answers all definitions. A
+    /// transaction of the user's could not create them: until its end nobody else could use the store.
+    async fn define(&self, jobs: &[Job]) -> Result<Known> {
+        transact!(self, Lock::Shared, None, work => push::define(work, jobs))
+    }
+
+    /// The number of the definitions, when nobody is changing them.
+    async fn stamp(&self) -> Result<i64> {
+        transact!(self, Lock::Shared, None, work => async { Ok(work.stamp) })
+    }
+}
 
 #[async_trait]
 impl Transaction for mysql_async::Transaction<'_> {

@@ -2,6 +2,9 @@
 //! themselves is the model's.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use async_trait::async_trait;
 
 use super::bodies::Bodies;
 use super::error::Try;
@@ -9,20 +12,57 @@ use super::job_row::{CANCELED, DEAD, SUCCEEDED};
 use super::lane_row::st;
 use super::load::Need;
 use super::sql::{Columns, LIST_MAX, list, text};
-use super::work::Work;
-use crate::contract::view::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Page, QueueStats,
-    rows_of_page,
+use super::work::{Lock, Work};
+use super::{Mysql, claim};
+use crate::contract::{
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, NodeView,
+    Page, QueueDue, QueueStats, QueueView, Views, rows_of_page,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
-use crate::model::id::JobId;
+use crate::model::id::{JobId, LaneId, Token};
 use crate::model::limits::PAGE_ROWS_MAX;
-use crate::stores::order::Order;
+use crate::model::turn::Turn;
+use crate::stores::order::{Order, in_state};
 use crate::stores::state::views::lane_view;
 
-pub(super) async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
+#[async_trait]
+impl Views for Mysql {
+    async fn queues(&self) -> Result<Vec<QueueView>> {
+        transact!(self.inner, Lock::Look, None, work => async { Ok(work.state.queue_views()) })
+    }
+
+    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        transact!(self.inner, Lock::Look, now, work => stats(work))
+    }
+
+    async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
+        transact!(self.inner, Lock::Look, None, work => super::due::due(work, &queues))
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+        transact!(self.inner, Lock::Look, None, work => lanes(work, &query))
+    }
+
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
+        transact!(self.inner, Lock::Look, None, work => jobs(work, &query))
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
+        transact!(self.inner, Lock::Look, None, work => job(work, id))
+    }
+
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        transact!(self.inner, Lock::Look, None, work => claim::turn(work, lane, token))
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>> {
+        transact!(self.inner, Lock::Look, None, work => node_views(work))
+    }
+}
+
+async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
     let now = work.now;
     let queues = list(work.state.queues.keys().map(|number| u64::from(*number)));
     let sql = format!(
@@ -71,7 +111,7 @@ pub(super) async fn stats(work: &mut Work<'_>) -> Try<Vec<QueueStats>> {
     Ok(stats)
 }
 
-pub(super) async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
+async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<LaneView>> {
     let queue = work.state.queue(&query.queue)?.number;
     let order = match query.order {
         LaneOrder::Age => Order::Number,
@@ -83,13 +123,21 @@ pub(super) async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<La
     if let Some(key) = &query.key {
         filter += &format!(" AND l.k = {}", text(key));
     }
-    if query.claimed {
-        filter += &format!(" AND l.st = {}", st::CLAIMED);
+    filter += &format!(" AND {}", in_state(query.state));
+    if let Some(node) = &query.node {
+        filter += &format!(" AND l.st = {} AND l.node = {}", st::CLAIMED, text(&node.0));
+    }
+    if let Some(end) = query.end()? {
+        filter += &match order {
+            Order::Number => String::new(),
+            Order::Value(order) => format!(" AND {order} <= {}", end.place_number()?),
+            Order::Text(order) => format!(" AND IFNULL({order}, '') <= {}", text(&end.place)),
+        };
     }
     if query.order == LaneOrder::RetryCount {
         filter += " AND l.retry >= 0";
     }
-    if let Some(after) = Cursor::read(query.after.as_deref())? {
+    if let Some(after) = query.begin()? {
         filter += &format!(" AND {}", behind(order, &after, "l.id")?);
     }
     let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
@@ -120,13 +168,15 @@ pub(super) async fn lanes(work: &mut Work<'_>, query: &LaneQuery) -> Try<Page<La
     Ok(Page { rows: ids.iter().filter_map(view).collect(), next })
 }
 
-pub(super) async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
+async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
     let queue = work.state.queue(&query.queue)?.number;
-    let state = match query.state {
-        JobState::Queued | JobState::Running => None,
-        JobState::Dead => Some(DEAD),
-        JobState::Succeeded => Some(SUCCEEDED),
-        JobState::Canceled => Some(CANCELED),
+    let (state, shown) = match query.filter {
+        JobFilter::Live => (None, "true"),
+        JobFilter::In(JobState::Queued) => (None, "(l.st <> 2 OR gen >= l.open)"),
+        JobFilter::In(JobState::Running) => (None, "l.st = 2 AND gen < l.open"),
+        JobFilter::In(JobState::Dead) => (Some(DEAD), ""),
+        JobFilter::In(JobState::Succeeded) => (Some(SUCCEEDED), ""),
+        JobFilter::In(JobState::Canceled) => (Some(CANCELED), ""),
     };
     let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
     let after = Cursor::read(query.after.as_deref())?;
@@ -146,9 +196,11 @@ pub(super) async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobV
         ),
         None => format!(
             "((SELECT j.seq, j.created, j.lane, k, 0 AS at, LENGTH(j.payload) AS bytes FROM seriatim_job j JOIN seriatim_lane l ON l.id = j.lane \
-              WHERE j.q = {queue} {key} {}) UNION ALL \
-             (SELECT id, j_created, id, k, 0, LENGTH(payload) FROM seriatim_lane WHERE q = {queue} AND j_gen IS NOT NULL {key} {}))",
+              WHERE j.q = {queue} AND {} {key} {}) UNION ALL \
+             (SELECT id, j_created, id, k, 0, LENGTH(payload) FROM seriatim_lane l WHERE q = {queue} AND j_gen IS NOT NULL AND {} {key} {}))",
+            shown.replace("gen", "j.gen"),
             bound("j.seq"),
+            shown.replace("gen", "l.j_gen"),
             bound("id")
         ),
     };
@@ -210,7 +262,7 @@ fn view_of(work: &Work<'_>, id: JobId) -> Option<JobView> {
     work.state.job_view(id)
 }
 
-pub(super) async fn job(work: &mut Work<'_>, id: JobId) -> Try<Option<JobView>> {
+async fn job(work: &mut Work<'_>, id: JobId) -> Try<Option<JobView>> {
     let found = work.find(&[id]).await?;
     let ids: Vec<JobId> = found.iter().map(|(id, _)| *id).collect();
     let lanes = found.iter().filter_map(|(_, lane)| *lane).collect();
@@ -230,4 +282,9 @@ fn behind(order: Order, after: &Cursor, number: &str) -> Result<String> {
     };
     let number = format!("{number} > {}", after.number);
     Ok(format!("({order} > {last} OR ({order} = {last} AND {number}))"))
+}
+
+async fn node_views(work: &mut Work<'_>) -> Try<Vec<NodeView>> {
+    work.load_nodes(None, "").await?;
+    Ok(work.state.node_views())
 }

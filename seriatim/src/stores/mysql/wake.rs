@@ -7,7 +7,10 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use super::Inner;
+use super::work::Lock;
+use crate::contract::QueueDue;
 use crate::model::clock::Timestamp;
+use crate::model::error::Result;
 
 /// How long after something new was found the store is asked again.
 const POLL_MIN: Duration = Duration::from_millis(20);
@@ -35,6 +38,10 @@ impl Poll {
     }
 }
 
+async fn due_now(store: &Inner) -> Result<Vec<QueueDue>> {
+    transact!(store, Lock::Look, None, work => super::due::due(work, &[]))
+}
+
 /// Rings when something is due that was not, or earlier. Slower while nothing happens.
 async fn ask(store: std::sync::Weak<Inner>) {
     let mut pause = POLL_MIN;
@@ -45,7 +52,7 @@ async fn ask(store: std::sync::Weak<Inner>) {
             return;
         };
         // A server that does not answer now is asked again.
-        let Ok(dues) = store.due_now().await else {
+        let Ok(dues) = due_now(&store).await else {
             pause = POLL_MAX;
             continue;
         };

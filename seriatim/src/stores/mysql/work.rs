@@ -39,12 +39,12 @@ pub(super) struct Known {
     pub routes: Routes,
 }
 
-/// How the definitions are held during an operation.
+/// How an operation locks the definitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hold {
+pub(super) enum Lock {
     /// Nothing will be written that depends on them.
     Look,
-    /// Nobody may change them meanwhile.
+    /// They stay as they are until it ends.
     Shared,
     /// This operation may change them.
     Alone,
@@ -58,7 +58,7 @@ pub(super) struct Work<'a> {
     pub reserves: bool,
     pub now: Timestamp,
     pub state: State,
-    pub hold: Hold,
+    pub lock: Lock,
     /// What was there before the operation.
     pub lanes: HashMap<u64, LaneRow>,
     pub jobs: HashMap<u64, JobRow>,
@@ -89,19 +89,19 @@ impl<'a> Work<'a> {
     pub(super) async fn begin(
         pool: &'a Pool,
         definitions: &Definitions,
-        hold: Hold,
+        lock: Lock,
         now: Option<Timestamp>,
         ahead: &str,
     ) -> Try<Self> {
-        let lock = match hold {
-            Hold::Look => "",
-            Hold::Shared => "LOCK IN SHARE MODE",
-            Hold::Alone => "FOR UPDATE",
+        let clause = match lock {
+            Lock::Look => "",
+            Lock::Shared => "LOCK IN SHARE MODE",
+            Lock::Alone => "FOR UPDATE",
         };
-        let access = if hold == Hold::Look { "READ ONLY" } else { "READ WRITE" };
+        let access = if lock == Lock::Look { "READ ONLY" } else { "READ WRITE" };
         let sql = format!(
             "START TRANSACTION {access}; SELECT {CLOCK}, definitions \
-             FROM seriatim_meta WHERE id = 1 {lock};{ahead}"
+             FROM seriatim_meta WHERE id = 1 {clause};{ahead}"
         );
         let (loan, answers) = pool.first(sql.trim_end_matches(';')).await?;
         let mut answers = answers.into_iter().skip(1);
@@ -110,7 +110,7 @@ impl<'a> Work<'a> {
             return Err(super::migrate::not_set_up().into());
         };
         let (clock, stamp) = (Timestamp::from_micros(row.int()?), row.int()?);
-        let mut work = Self::on(Session::Ours(loan), hold, now.unwrap_or(clock), stamp);
+        let mut work = Self::on(Session::Ours(loan), lock, now.unwrap_or(clock), stamp);
         work.ahead = answers.collect();
         work.define(definitions).await?;
         Ok(work)
@@ -119,19 +119,19 @@ impl<'a> Work<'a> {
     /// An operation within a transaction of the user's. It holds no definitions, as that would keep
     /// everybody else from changing any of them for as long as the user likes.
     pub(super) fn within(session: Session<'a>, now: Timestamp, known: Known) -> Self {
-        let mut work = Self::on(session, Hold::Shared, now, known.stamp);
+        let mut work = Self::on(session, Lock::Shared, now, known.stamp);
         work.give_definitions(known.queues, known.routes);
         work
     }
 
-    fn on(session: Session<'a>, hold: Hold, now: Timestamp, stamp: i64) -> Self {
+    fn on(session: Session<'a>, lock: Lock, now: Timestamp, stamp: i64) -> Self {
         Self {
             session,
             pending: (String::new(), 0),
             reserves: false,
             now,
             state: State { seq: UNNUMBERED, ..State::default() },
-            hold,
+            lock,
             lanes: HashMap::new(),
             jobs: HashMap::new(),
             parts: HashMap::new(),
@@ -157,7 +157,7 @@ impl<'a> Work<'a> {
                 let read = self.read_definitions().await?;
                 let mut known = definitions.0.lock().unwrap_or_else(PoisonError::into_inner);
                 // Without the lock it may be newer than the number says, which is read again then.
-                if self.hold != Hold::Look && known.stamp < self.stamp {
+                if self.lock != Lock::Look && known.stamp < self.stamp {
                     *known =
                         Known { stamp: self.stamp, queues: read.0.clone(), routes: read.1.clone() };
                 }

@@ -2,9 +2,7 @@
 
 use tokio_postgres::error::{DbError, SqlState};
 
-use crate::contract::deletion::is_closing;
-use crate::contract::refusals::no_queue;
-use crate::contract::was_given_up;
+use crate::contract::errors::{is_closing, no_queue, was_given_up};
 use crate::model::error::{Error, ErrorKind};
 
 /// The error of a call. Its cause is the server's own, or the driver's; neither holds a password.

@@ -42,7 +42,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/claim.sql"),
     include_str!("sql/settle.sql"),
     include_str!("sql/node.sql"),
-    include_str!("sql/people.sql"),
+    include_str!("sql/actions.sql"),
     include_str!("sql/deletion.sql"),
     include_str!("sql/sweep.sql"),
     include_str!("sql/views.sql"),

@@ -4,6 +4,7 @@
 //! round trip for a whole batch: the `.sql` files beside this one hold them and say why they are as
 //! they are. What stands here turns requests into parameters and rows into answers.
 
+mod actions;
 mod claim;
 mod convert;
 mod error;
@@ -11,35 +12,36 @@ mod migrate;
 mod nodes;
 mod options;
 mod params;
-mod people;
 mod pool;
 mod push;
+mod queues;
 mod settle;
 #[cfg(test)]
 mod tests;
 mod tls;
 mod transaction;
+mod turn;
 mod views;
 mod wake;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use convert::column;
 use options::Options;
 use pool::Pool;
 
-use crate::contract::request::*;
-use crate::contract::view::*;
-use crate::contract::wake::{Bell, Wakeups};
-use crate::contract::{Opening, SharedStore, Store};
+use crate::contract::*;
 use crate::model::clock::Timestamp;
-use crate::model::error::Result;
-use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::turn::Turn;
+use crate::model::error::{Error, ErrorKind, Result};
 
 /// See [`Capabilities::claim_split`]: two sessions at once keep two of the server's cores busy, and share
 /// a flush of its log.
 const CLAIM_SPLIT: usize = 500;
+
+const NOW: &str = "SELECT seriatim.clock() AS now";
+const SECRET: &str = "SELECT bytes FROM seriatim.secret";
+const KEEP_SECRET: &str = "INSERT INTO seriatim.secret (bytes) VALUES ($1) ON CONFLICT DO NOTHING";
 
 /// A store in a schema of a `PostgreSQL` database.
 ///
@@ -105,6 +107,13 @@ impl Postgres {
         pool::in_schema(sql, &self.pool.schema)
     }
 
+    async fn kept_secret(&self) -> Result<Option<Secret>> {
+        let rows = self.pool.query(SECRET, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let bytes: &[u8] = column(row, "bytes")?;
+        bytes.try_into().map(|bytes| Some(Secret(bytes))).map_err(|_| no_secret("is none"))
+    }
+
     /// Tells all nodes that something may be claimable.
     fn ring(&self) {
         self.bell.ring();
@@ -119,7 +128,8 @@ impl Store for Postgres {
     }
 
     async fn now(&self) -> Result<Timestamp> {
-        self.server_time().await
+        let row = self.pool.query_one(NOW, &[]).await?;
+        Ok(Timestamp::from_micros(column(&row, "now")?))
     }
 
     async fn migrate(&self) -> Result<()> {
@@ -131,129 +141,12 @@ impl Store for Postgres {
     }
 
     async fn secret(&self, offered: Secret) -> Result<Secret> {
-        self.keep_secret(offered).await
-    }
-
-    async fn declare(&self, request: Declare) -> Result<()> {
-        self.declare_queues(request).await?;
-        self.ring();
-        Ok(())
-    }
-
-    async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
-        let pushed = self.push_jobs(request).await?;
-        self.ring();
-        Ok(pushed)
-    }
-
-    async fn claim(&self, request: Claim) -> Result<Claimed> {
-        self.claim_lanes(request).await
-    }
-
-    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
-        let settled = self.settle_turns(request).await?;
-        self.ring();
-        Ok(settled)
-    }
-
-    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
-        self.beat(request).await
-    }
-
-    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
-        self.rescue_lanes(request).await
-    }
-
-    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
-        self.release_lanes(request).await
-    }
-
-    async fn give_up(&self, request: GiveUp) -> Result<()> {
-        self.give_calls_up(request).await
-    }
-
-    async fn sweep(&self, request: Sweep) -> Result<Swept> {
-        self.sweep_old(request).await
-    }
-
-    async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
-        self.cancel_jobs(request).await
-    }
-
-    async fn requeue(&self, request: Selected) -> Result<Acted> {
-        let acted = self.requeue_dead(request).await?;
-        self.ring();
-        Ok(acted)
-    }
-
-    async fn delete_dead(&self, request: Selected) -> Result<Acted> {
-        self.delete_dead_jobs(request).await
-    }
-
-    async fn act(&self, request: Act) -> Result<Acted> {
-        let acted = self.act_on(request).await?;
-        self.ring();
-        Ok(acted)
-    }
-
-    async fn amend(&self, request: Amend) -> Result<()> {
-        self.amend_job(request).await?;
-        self.ring();
-        Ok(())
-    }
-
-    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
-        self.pause(queue, paused).await?;
-        self.ring();
-        Ok(())
-    }
-
-    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
-        self.delete_whole_queue(request).await
-    }
-
-    async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
-        self.tell_node(node, command).await
-    }
-
-    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
-        self.bury_node(request).await
-    }
-
-    async fn lead(&self, request: Lead) -> Result<bool> {
-        self.take_lead(request).await
-    }
-
-    async fn due(&self, request: DueQuery) -> Result<Vec<SourceDue>> {
-        self.due_sources(request).await
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueView>> {
-        self.queue_views().await
-    }
-
-    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
-        self.queue_stats(now).await
-    }
-
-    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
-        self.lane_page(query).await
-    }
-
-    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
-        self.job_page(query).await
-    }
-
-    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
-        self.read_job(id).await
-    }
-
-    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
-        self.read_turn(lane, token).await
-    }
-
-    async fn nodes(&self) -> Result<Vec<NodeView>> {
-        self.node_views().await
+        if let Some(secret) = self.kept_secret().await? {
+            return Ok(secret);
+        }
+        self.pool.query(KEEP_SECRET, &[&offered.0.to_vec()]).await?;
+        // A statement of its own: it sees what another one kept meanwhile.
+        self.kept_secret().await?.ok_or_else(|| no_secret("is gone"))
     }
 
     fn wakeups(&self) -> Wakeups {
@@ -276,4 +169,8 @@ impl Store for Postgres {
         self.pool.close();
         Ok(())
     }
+}
+
+fn no_secret(why: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("the secret of the store {why}"))
 }

@@ -1,36 +1,44 @@
-//! Nodes: heartbeats, commands, leadership.
+//! Heartbeats, takeovers, commands, leadership, and removing what has expired.
 
+use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::convert::{column, job_id, kept, lane_id, lane_number, micros, micros_of};
-use crate::contract::request::{
-    Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, NodeInfo, Pulse, Secret,
+use super::convert::{
+    column, count, job_id, job_ids, kept, lane_id, lane_number, micros, micros_of,
 };
-use crate::contract::view::NodeView;
-use crate::model::clock::Timestamp;
+use super::turn::turns;
+use crate::contract::errors::no_living_node;
+use crate::contract::release::NOBODY;
+use crate::contract::{
+    CancelNotice, ClaimSelection, Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release,
+    Rescue, Sweep, Swept,
+};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{NodeId, Token};
-use crate::model::limits::PROGRESS_BYTES_MAX;
+use crate::model::limits::{ACTION_ROWS_MAX, CLAIM_LANES_MAX};
+use crate::model::turn::Turn;
 use crate::stores::gone;
+use crate::stores::gone::DEAD_NODE_SHOWN;
+use crate::stores::json::json;
 
 const HEARTBEAT: &str = "SELECT * FROM seriatim.heartbeat($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const COMMAND: &str =
     "UPDATE seriatim.node SET command = $2 WHERE id = $1 AND dead_at IS NULL RETURNING id";
-const GIVE_UP: &str = "SELECT seriatim.give_up($1, $2)";
 const DECLARE_DEAD: &str = "UPDATE seriatim.node SET dead_at = coalesce($1, seriatim.clock()), beat_at = $2 \
      WHERE id = $3 AND dead_at IS NULL AND beat_at = $4 RETURNING id";
 const LEAD: &str = "SELECT seriatim.lead($1, $2, $3, $4)";
-const SECRET: &str = "SELECT bytes FROM seriatim.secret";
-const KEEP_SECRET: &str = "INSERT INTO seriatim.secret (bytes) VALUES ($1) ON CONFLICT DO NOTHING";
-const NODES: &str = "SELECT * FROM seriatim.node ORDER BY id";
 
-impl Postgres {
-    pub(super) async fn beat(&self, request: Heartbeat) -> Result<Pulse> {
-        request.beats.iter().try_for_each(check_progress)?;
+const RESCUE: &str = "SELECT * FROM seriatim.rescue($1, $2, $3, $4, $5)";
+const RELEASE: &str = "SELECT * FROM seriatim.release($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+const SWEEP: &str = "SELECT * FROM seriatim.sweep($1, $2, $3)";
+
+#[async_trait]
+impl Fleet for Postgres {
+    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
+        request.validate()?;
         let (now, node) = (request.now.map(micros), kept(&request.node.id.0));
-        let wrong = |e| Error::new(ErrorKind::Internal, "a node cannot be written").because(e);
-        let info = serde_json::to_string(&request.node).map_err(wrong)?;
+        let info = json(&request.node)?;
         let lease = micros_of(request.node.lease);
         let beats = &request.beats;
         let lanes: Vec<i64> = beats.iter().map(|beat| lane_number(beat.lane)).collect();
@@ -51,73 +59,77 @@ impl Postgres {
         })
     }
 
-    pub(super) async fn give_calls_up(&self, request: GiveUp) -> Result<()> {
-        let (node, ticket) = (kept(&request.node.0), request.ticket as i64);
-        self.pool.query(GIVE_UP, &[&node, &ticket]).await.map(drop)
-    }
-
-    pub(super) async fn tell_node(&self, node: &NodeId, command: Command) -> Result<()> {
-        let number = command.kept().map(|c| i16::from(c == Command::Stop));
-        match self.pool.query(COMMAND, &[&kept(&node.0), &number]).await?.is_empty() {
-            false => Ok(()),
-            true => {
-                let message = format!("there is no living node {node}");
-                Err(Error::new(ErrorKind::NotFound, message))
-            }
+    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
+        let (now, node) = (request.now.map(micros), kept(&request.node.0));
+        let ttl = micros_of(request.lease);
+        let lanes_max = count(request.lanes_max, CLAIM_LANES_MAX);
+        let ticket = request.ticket as i64;
+        let rows = self.pool.query(RESCUE, &[&now, &node, &ttl, &lanes_max, &ticket]).await?;
+        let Some((first, jobs)) = rows.split_first() else {
+            return Ok(Vec::new());
+        };
+        if column(first, "o_gone")? {
+            let message = "the node that rescues was declared dead itself: take a new id";
+            return Err(Error::new(ErrorKind::NodeGone, message));
         }
+        turns(jobs, false)
     }
 
-    pub(super) async fn bury_node(&self, request: DeclareDead) -> Result<bool> {
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        let now = request.now.map(micros);
+        let (mut name, mut key, mut lane, mut node) = (None, None, None, None);
+        match &request.claims {
+            ClaimSelection::Key { queue, key: of } => (name, key) = (Some(queue), Some(kept(of))),
+            ClaimSelection::Lane(of) => lane = Some(*of),
+            ClaimSelection::Queue(queue) => name = Some(queue),
+            ClaimSelection::Node(of) => node = Some(kept(&of.0)),
+        }
+        let name = name.map(|name| kept(name));
+        let (queue, number) = (lane.map(|lane| i64::from(lane.queue)), lane.map(lane_number));
+        let made_by = request.made_by.map_or(i64::MAX, micros);
+        let lanes_max = count(request.lanes_max, CLAIM_LANES_MAX);
+        let params: super::pool::Params<'_> =
+            &[&now, &name, &key, &queue, &number, &node, &made_by, &NOBODY, &lanes_max];
+        turns(&self.pool.query(RELEASE, params).await?, false)
+    }
+
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
         let (now, node) = (request.now.map(micros), kept(&request.node.0));
         let (back, seen) = (gone::set_back(request.heartbeat_at), request.heartbeat_at);
         let params: super::pool::Params<'_> = &[&now, &micros(back), &node, &micros(seen)];
         Ok(!self.pool.query(DECLARE_DEAD, params).await?.is_empty())
     }
 
-    pub(super) async fn take_lead(&self, request: Lead) -> Result<bool> {
+    async fn command_node(&self, node: NodeId, command: Command) -> Result<()> {
+        let number = command.kept().map(|c| i16::from(c == Command::Stop));
+        match self.pool.query(COMMAND, &[&kept(&node.0), &number]).await?.is_empty() {
+            false => Ok(()),
+            true => Err(no_living_node(&node)),
+        }
+    }
+
+    async fn lead(&self, request: Lead) -> Result<bool> {
         let (role, node) = (kept(&request.role), kept(&request.node.0));
         let (now, ttl) = (request.now.map(micros), micros_of(request.ttl));
         let row = self.pool.query_one(LEAD, &[&now, &role, &node, &ttl]).await?;
         column(&row, "lead")
     }
 
-    pub(super) async fn keep_secret(&self, offered: Secret) -> Result<Secret> {
-        if let Some(secret) = self.kept_secret().await? {
-            return Ok(secret);
-        }
-        self.pool.query(KEEP_SECRET, &[&offered.0.to_vec()]).await?;
-        // A statement of its own: it sees what another one kept meanwhile.
-        self.kept_secret().await?.ok_or_else(|| no_secret("is gone"))
-    }
-
-    async fn kept_secret(&self) -> Result<Option<Secret>> {
-        let rows = self.pool.query(SECRET, &[]).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        let bytes: &[u8] = column(row, "bytes")?;
-        bytes.try_into().map(|bytes| Some(Secret(bytes))).map_err(|_| no_secret("is none"))
-    }
-
-    pub(super) async fn node_views(&self) -> Result<Vec<NodeView>> {
-        self.pool.query(NODES, &[]).await?.iter().map(node_view).collect()
+    async fn sweep(&self, request: Sweep) -> Result<Swept> {
+        let now = request.now.map(micros);
+        let rows_max = count(request.rows_max, ACTION_ROWS_MAX);
+        let shown = micros_of(DEAD_NODE_SHOWN);
+        let row = self.pool.query_one(SWEEP, &[&now, &rows_max, &shown]).await?;
+        Ok(Swept {
+            expired: job_ids(&row, "o_expired", "o_expired_queue", "o_expired_created_at")?,
+            completed: column::<i64>(&row, "o_completed")? as u64,
+            dead: job_ids(&row, "o_dead", "o_dead_queue", "o_dead_created_at")?,
+            more: column(&row, "o_more")?,
+        })
     }
 }
 
-fn no_secret(why: &str) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("the secret of the store {why}"))
-}
-
-fn node_view(row: &Row) -> Result<NodeView> {
-    let wrong = |e| Error::new(ErrorKind::Corrupt, "a node cannot be read").because(e);
-    let info: NodeInfo = serde_json::from_str(column(row, "info")?).map_err(wrong)?;
-    Ok(NodeView {
-        info,
-        heartbeat_at: gone::as_it_was(Timestamp::from_micros(column(row, "beat_at")?)),
-        dead: column::<Option<i64>>(row, "dead_at")?.is_some(),
-        command: command(column(row, "command")?),
-    })
-}
-
-fn command(number: Option<i16>) -> Option<Command> {
+pub(super) fn command(number: Option<i16>) -> Option<Command> {
     number.map(|number| if number == 0 { Command::Quiet } else { Command::Stop })
 }
 
@@ -137,13 +149,4 @@ fn notices(row: &Row) -> Result<Vec<CancelNotice>> {
         }
     }
     Ok(notices)
-}
-
-fn check_progress(beat: &Beat) -> Result<()> {
-    let bytes = beat.progress.as_ref().map_or(0, |progress| progress.len());
-    if bytes <= PROGRESS_BYTES_MAX {
-        return Ok(());
-    }
-    let message = format!("has {bytes} bytes; at most {PROGRESS_BYTES_MAX} are kept");
-    Err(Error::invalid("progress", message))
 }

@@ -1,45 +1,31 @@
-//! Declaring queues and pushing jobs.
+//! Pushing jobs.
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use async_trait::async_trait;
+use serde_json::Value;
 
-use super::Postgres;
 use super::convert::{column, job_id, micros, micros_of};
-use super::error;
 use super::params::Param;
-use crate::contract::definition::Found;
-use crate::contract::refusals::other_route;
-use crate::contract::request::{Declare, Push, PushStatus, Pushed};
-use crate::contract::{validate_job, validate_push};
+use super::queues::policy;
+use super::{Postgres, error};
+use crate::contract::errors::other_route;
+use crate::contract::{Producer, Push, PushStatus, Pushed, validate_job, validate_push};
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, Result};
 use crate::model::job::{Job, JobOptions, RunAt};
-use crate::model::limits::QUEUES_MAX;
-use crate::model::queue::{DueRule, Merge, Mode, Queue};
+use crate::model::queue::{Mode, Queue};
+use crate::stores::json::json;
 
-const DECLARE: &str = "SELECT seriatim.declare($1, $2::text::jsonb)";
 pub(super) const PUSH: &str = "SELECT * FROM seriatim.push($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
     $13, $14, $15, $16, $17)";
 
 /// The modes in the order of their numbers in the store.
 pub(super) const MODES: [Mode; 4] = Mode::ALL;
-const MERGES: [Merge; 3] = [Merge::Min, Merge::Max, Merge::None];
 
-impl Postgres {
-    pub(super) async fn declare_queues(&self, request: Declare) -> Result<()> {
-        for (i, queue) in request.queues.iter().enumerate() {
-            queue.validate().map_err(|e| e.in_field(format!("queues[{i}]")))?;
-        }
-        let policies: Result<Vec<Value>> = request.queues.iter().map(policy).collect();
-        let policies = Value::Array(policies?).to_string();
-        let conflict = |e| declare_error(e, &request.queues);
-        let now = request.now.map(micros);
-        self.pool.query_or(DECLARE, &[&now, &policies], conflict).await?;
-        Ok(())
-    }
-
-    pub(super) async fn push_jobs(&self, request: Push) -> Result<Vec<Pushed>> {
+#[async_trait]
+impl Producer for Postgres {
+    async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
         validate_push(&request)?;
         if request.jobs.is_empty() {
             return Ok(Vec::new());
@@ -48,6 +34,7 @@ impl Postgres {
         let params = batch.params();
         let refused = |e| push_error(e, &request.jobs);
         let rows = self.pool.query_or(PUSH, &params, refused).await?;
+        self.ring();
         all_pushed(&rows)
     }
 }
@@ -65,27 +52,6 @@ fn pushed(row: &tokio_postgres::Row) -> Result<Pushed> {
     let queue = column(row, "o_queue")?;
     let job_id = job_id(column(row, "o_created_at")?, queue, column(row, "o_seq")?);
     Ok(Pushed { job_id, status })
-}
-
-/// What the store must know of a queue, beside its definition.
-fn policy(queue: &Queue) -> Result<Value> {
-    let definition = serde_json::to_string(queue)
-        .map_err(|e| Error::new(ErrorKind::Internal, "a queue cannot be written").because(e))?;
-    let number = |place: Option<usize>| place.unwrap_or_default();
-    Ok(json!({
-        "name": queue.name,
-        "mode": number(MODES.iter().position(|mode| *mode == queue.mode)),
-        "merge": number(MERGES.iter().position(|merge| *merge == queue.merge)),
-        "earliest": queue.due == DueRule::Earliest,
-        "take": queue.take,
-        "retain": micros_of(queue.retention()),
-        "retain_dead": micros_of(queue.retain_dead),
-        "retain_dead_max": i64::try_from(queue.retain_dead_max).unwrap_or(i64::MAX),
-        "idempotency_ttl": micros_of(queue.idempotency_ttl),
-        "lease_max": micros_of(queue.lease_max),
-        "definition": definition,
-        "queues_max": QUEUES_MAX,
-    }))
 }
 
 /// A batch as arrays, one entry for each job.
@@ -196,8 +162,7 @@ fn written(options: &JobOptions) -> Result<Option<String>> {
     if *options == JobOptions::default() {
         return Ok(None);
     }
-    let wrong = |e| Error::new(ErrorKind::Internal, "the options cannot be written").because(e);
-    serde_json::to_string(options).map(Some).map_err(wrong)
+    json(options).map(Some)
 }
 
 pub(super) fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {
@@ -229,24 +194,4 @@ pub(super) fn push_error(e: tokio_postgres::Error, jobs: &[Job]) -> Error {
         Err(refusal) => refusal,
         Ok(()) => error::of_driver(e),
     }
-}
-
-fn declare_error(e: tokio_postgres::Error, queues: &[Queue]) -> Error {
-    let detail = match error::ours(&e) {
-        Some(("SR002", detail)) => detail,
-        Some(("SR010", name)) => {
-            let place = queues.iter().position(|queue| queue.name == name).unwrap_or_default();
-            return error::common(e).in_field(format!("queues[{place}]"));
-        }
-        _ => return error::common(e),
-    };
-    let words: Vec<usize> = detail.split(' ').filter_map(|word| word.parse().ok()).collect();
-    let [place, mode, merge, declared, runs] = words[..] else { return error::of_driver(e) };
-    let (Some(queue), Some(&mode), Some(&merge)) =
-        (queues.get(place), MODES.get(mode), MERGES.get(merge))
-    else {
-        return error::of_driver(e);
-    };
-    let found = Found { mode, merge, declared: declared == 1, holds_jobs: true, runs: runs == 1 };
-    found.conflict(queue).in_field(format!("queues[{place}]"))
 }

@@ -5,38 +5,16 @@ use std::collections::HashSet;
 
 use tokio_postgres::Row;
 
-use super::Postgres;
 use super::convert::{column, job_id, kept, lane_number, micros, micros_of};
 use super::params::Param;
-use crate::contract::request::{Settle, Settled};
+use crate::contract::Settled;
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, Result};
+use crate::model::error::Result;
 use crate::model::id::JobId;
-use crate::model::limits::SETTLE_TURNS_MAX;
 use crate::model::settle::{Due, Fate, Settlement};
 
 pub(super) const SETTLE: &str = "SELECT * FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
     $12, $13, $14, $15, $16)";
-
-impl Postgres {
-    pub(super) async fn settle_turns(&self, request: Settle) -> Result<Vec<Settled>> {
-        let turns = &request.turns;
-        check(turns)?;
-        if turns.is_empty() {
-            return Ok(Vec::new());
-        }
-        let batch = SettleBatch::new(request.now, turns);
-        answers(&self.pool.query(SETTLE, &batch.params()).await?, turns)
-    }
-}
-
-pub(super) fn check(turns: &[Settlement]) -> Result<()> {
-    if turns.len() <= SETTLE_TURNS_MAX {
-        return Ok(());
-    }
-    let message = format!("has {} turns; at most {SETTLE_TURNS_MAX} go in one", turns.len());
-    Err(Error::invalid("turns", message))
-}
 
 /// An answer for each turn.
 pub(super) fn answers(rows: &[Row], turns: &[Settlement]) -> Result<Vec<Settled>> {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::Postgres;
 use super::pool::in_schema;
 use crate::contract::{
-    Claim, Claimed, Declare, Heartbeat, Lease, NodeInfo, Push, Settle, Settled, Store,
+    Claim, Claimed, Consumer, Declare, Fleet, Heartbeat, Lease, NodeInfo, Producer, Push, Queues,
+    Settle, Settled, Store, Views,
 };
 use crate::{ErrorKind, Job, Merge, Queue, Settlement, Timestamp, Token, Turn};
 
@@ -56,7 +57,6 @@ fn claiming(queue: &str, lanes_max: usize) -> Claim {
     Claim {
         now: None,
         queue: queue.into(),
-        shard: None,
         node: "n".into(),
         node_name: None,
         groups: Vec::new(),

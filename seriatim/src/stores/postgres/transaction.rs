@@ -29,7 +29,7 @@ impl Transaction for tokio_postgres::Transaction<'_> {
 
     async fn settle(&mut self, store: &dyn Store, request: Settle) -> Result<Vec<Settled>> {
         let store = ours(store)?;
-        settle::check(&request.turns)?;
+        request.validate()?;
         if request.turns.is_empty() {
             return Ok(Vec::new());
         }

@@ -1,26 +1,32 @@
 //! What people and programs see.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::convert::{JobKeys, column, count, job_id, kept, lane_id, micros, options, text, time};
+use super::convert::{
+    JobKeys, column, count, job_id, kept, lane_id, lane_number, micros, options, text, time,
+};
+use super::nodes::command;
 use super::push::MODES;
-use crate::contract::refusals::no_queue;
-use crate::contract::view::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
-    QueueStats, QueueView,
+use super::turn::turns;
+use crate::contract::errors::no_queue;
+use crate::contract::{
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView,
+    NodeInfo, NodeView, Page, QueueDue, QueueStats, QueueView, Views,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, NodeId, Token};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use crate::model::payload::Payload;
 use crate::model::queue::Queue;
+use crate::model::turn::Turn;
+use crate::stores::gone;
 
-const NOW: &str = "SELECT seriatim.clock() AS now";
 const QUEUES: &str = "SELECT * FROM seriatim.queue ORDER BY name";
 const QUEUE: &str = "SELECT number FROM seriatim.queue WHERE name = $1";
 const JOB: &str = "SELECT v.* FROM seriatim.resolve($1, $2, $3) r \
@@ -41,108 +47,112 @@ const STATS: &str = "SELECT q.name, q.mode, q.paused, coalesce($1, seriatim.cloc
       FROM seriatim.tally t WHERE t.queue = q.number) t \
     ORDER BY q.name";
 
-/// A page of lanes in an order: behind ($4, $5), the place and number of the last one seen.
+/// A listing in each of its orders.
 macro_rules! lanes_by {
-    ($place:literal, $type:literal, $only:literal) => {
-        concat!(
-            "SELECT l.*, ", $place, "::text AS place, \
-             CASE WHEN l.payload IS NOT NULL THEN 1 ELSE \
-               (SELECT count(*) FROM seriatim.item i WHERE i.lane = l.number) END AS jobs, \
-             CASE WHEN q.mode = 1 AND l.payload IS NULL THEN (SELECT min(i.priority) FROM seriatim.item i \
-               WHERE i.lane = l.number) ELSE l.priority END AS urgency \
-             FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue \
-             WHERE l.queue = $1 AND l.number > 0 AND ($2::text IS NULL OR l.key = $2) AND (NOT $3 OR l.claimed) AND ",
-            $only,
-            " AND ($5::bigint IS NULL OR (", $place, ", l.number) > ($4::text::", $type, ", $5)) \
-             ORDER BY ", $place, ", l.number LIMIT $6"
-        )
+    ($name:ident, $place:literal, $kind:literal, $only:literal) => {
+        static $name: LazyLock<String> = LazyLock::new(|| {
+            let sql = include_str!("sql/lanes.sql").replace("PLACE", $place);
+            sql.replace("TYPE", $kind).replace("ONLY", $only)
+        });
     };
 }
 
-const LANES_BY_AGE: &str = lanes_by!("1", "int", "true");
-const LANES_BY_KEY: &str = lanes_by!("coalesce(l.key, '')", "text", "true");
-const LANES_BY_DUE: &str = lanes_by!("l.due", "bigint", "true");
-const LANES_BY_RETRIES: &str = lanes_by!("(-l.retry_count)", "int", "l.retry_count >= 0");
+lanes_by!(LANES_BY_AGE, "1", "int", "true");
+lanes_by!(LANES_BY_KEY, "coalesce(l.key, '')", "text", "true");
+lanes_by!(LANES_BY_DUE, "l.due", "bigint", "true");
+lanes_by!(LANES_BY_RETRIES, "(-l.retry_count)", "int", "l.retry_count >= 0");
 
-/// A page of jobs in an order, likewise; up to the one by which there are $7 bytes of payload.
 macro_rules! jobs_by {
-    ($place:literal, $type:literal) => {
-        concat!(
-            "SELECT * FROM (SELECT p.*, count(*) OVER () AS found, \
-               coalesce(sum(octet_length(p.payload)) OVER (ORDER BY p.sorted, p.seq \
-                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before \
-             FROM (SELECT v.*, ",
-            $place,
-            "::text AS place, ",
-            $place,
-            " AS sorted FROM seriatim.job_view v \
-             WHERE v.queue = $1 AND v.state = ANY ($2) AND ($3::text IS NULL OR v.key = $3) \
-             AND ($5::bigint IS NULL OR (",
-            $place,
-            ", v.seq) > ($4::text::",
-            $type,
-            ", $5)) \
-             ORDER BY ",
-            $place,
-            ", v.seq LIMIT $6) p) w WHERE w.bytes_before < $7 ORDER BY w.sorted, w.seq"
-        )
+    ($name:ident, $found:expr, $place:literal, $kind:literal) => {
+        static $name: LazyLock<String> = LazyLock::new(|| {
+            let sql = include_str!("sql/jobs.sql").replace("FOUND", $found);
+            sql.replace("PLACE", $place).replace("TYPE", $kind)
+        });
     };
 }
 
-const JOBS_BY_ARRIVAL: &str = jobs_by!("1", "int");
-const JOBS_BY_KEY: &str = jobs_by!("coalesce(v.key, '')", "text");
-const JOBS_BY_UPDATE: &str = jobs_by!("coalesce(-v.finished_at, 0)", "bigint");
+const ALL_JOBS: &str = "seriatim.job_view";
+const RUNNING_JOBS: &str = include_str!("sql/running.sql");
+jobs_by!(JOBS_BY_ARRIVAL, ALL_JOBS, "1", "int");
+jobs_by!(JOBS_BY_KEY, ALL_JOBS, "coalesce(v.key, '')", "text");
+jobs_by!(JOBS_BY_UPDATE, ALL_JOBS, "coalesce(-v.finished_at, 0)", "bigint");
+jobs_by!(RUNNING_BY_ARRIVAL, RUNNING_JOBS, "1", "int");
+jobs_by!(RUNNING_BY_KEY, RUNNING_JOBS, "coalesce(v.key, '')", "text");
 
-impl Postgres {
-    pub(super) async fn server_time(&self) -> Result<Timestamp> {
-        let row = self.pool.query_one(NOW, &[]).await?;
-        Ok(Timestamp::from_micros(column(&row, "now")?))
-    }
+const RUNNING: JobFilter = JobFilter::In(JobState::Running);
 
-    pub(super) async fn queue_views(&self) -> Result<Vec<QueueView>> {
+const TURN: &str = "SELECT * FROM seriatim.turn_job WHERE lane = $1 AND queue = $2 AND token = $3 \
+    ORDER BY score, seq";
+const DUE: &str = "SELECT q.name, CASE WHEN NOT q.paused THEN \
+    seriatim.first_due(q.number) END AS due \
+    FROM seriatim.queue q WHERE cardinality($1::text[]) = 0 OR q.name = ANY ($1) ORDER BY q.number";
+
+const NODES: &str = "SELECT * FROM seriatim.node ORDER BY id";
+
+#[async_trait]
+impl Views for Postgres {
+    async fn queues(&self) -> Result<Vec<QueueView>> {
         self.pool.query(QUEUES, &[]).await?.iter().map(queue_view).collect()
     }
 
-    pub(super) async fn queue_stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
         self.pool.query(STATS, &[&now.map(micros)]).await?.iter().map(stats).collect()
     }
 
-    async fn queue_number(&self, name: &str) -> Result<i32> {
-        let rows = self.pool.query(QUEUE, &[&kept(name)]).await?;
-        column(rows.first().ok_or_else(|| no_queue(name))?, "number")
+    async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
+        let names: Vec<_> = queues.iter().map(|name| kept(name)).collect();
+        let due = |row: &Row| {
+            let queue = Arc::from(column::<&str>(row, "name")?);
+            Ok(QueueDue { queue, due: time(row, "due")? })
+        };
+        self.pool.query(DUE, &[&names]).await?.iter().map(due).collect()
     }
 
-    pub(super) async fn lane_page(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
         let queue = self.queue_number(&query.queue).await?;
-        let sql = match query.order {
-            LaneOrder::Age => LANES_BY_AGE,
-            LaneOrder::Key => LANES_BY_KEY,
-            LaneOrder::Due => LANES_BY_DUE,
-            LaneOrder::RetryCount => LANES_BY_RETRIES,
+        let sql: &'static str = match query.order {
+            LaneOrder::Age => &LANES_BY_AGE,
+            LaneOrder::Key => &LANES_BY_KEY,
+            LaneOrder::Due => &LANES_BY_DUE,
+            LaneOrder::RetryCount => &LANES_BY_RETRIES,
         };
-        let (place, last) = cursor(query.after.as_deref())?;
-        let key = query.key.as_deref().map(kept);
+        let (place, last) = place_and_number(query.begin()?);
+        let claimed = query.state == Some(LaneState::Claimed);
+        let unclaimed: Option<i16> = query.state.and_then(|state| match state {
+            LaneState::Waiting => Some(0),
+            LaneState::Held => Some(1),
+            LaneState::Paused => Some(2),
+            LaneState::Claimed => None,
+        });
+        let (end, _) = place_and_number(query.end()?);
+        let (key, node) = (query.key.as_deref().map(kept), query.node.as_ref().map(|n| kept(&n.0)));
         let most = count(query.rows_max.max(1), PAGE_ROWS_MAX);
+        let limit = i64::from(most) + 1;
         let params: super::pool::Params<'_> =
-            &[&queue, &key, &query.claimed, &place, &last, &(i64::from(most) + 1)];
+            &[&queue, &key, &claimed, &place, &last, &limit, &unclaimed, &end, &node];
         let rows = self.pool.query(sql, params).await?;
         page(&rows, most, rows.len(), "number", lane_view)
     }
 
-    pub(super) async fn job_page(&self, query: JobQuery) -> Result<Page<JobView>> {
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
         let queue = self.queue_number(&query.queue).await?;
-        let sql = match query.order {
-            JobOrder::Arrival => JOBS_BY_ARRIVAL,
-            JobOrder::Key => JOBS_BY_KEY,
-            JobOrder::UpdatedAt => JOBS_BY_UPDATE,
+        let sql: &'static str = match query.order {
+            // None of them has ended, so the last order is the first.
+            JobOrder::Key if query.filter == RUNNING => &RUNNING_BY_KEY,
+            _ if query.filter == RUNNING => &RUNNING_BY_ARRIVAL,
+            JobOrder::Arrival => &JOBS_BY_ARRIVAL,
+            JobOrder::Key => &JOBS_BY_KEY,
+            JobOrder::UpdatedAt => &JOBS_BY_UPDATE,
         };
-        let states: &[i16] = match query.state {
-            JobState::Queued | JobState::Running => &[0, 1],
-            JobState::Succeeded => &[2],
-            JobState::Dead => &[3],
-            JobState::Canceled => &[4],
+        let states: &[i16] = match query.filter {
+            JobFilter::Live => &[0, 1],
+            JobFilter::In(JobState::Queued) => &[0],
+            JobFilter::In(JobState::Running) => &[1],
+            JobFilter::In(JobState::Succeeded) => &[2],
+            JobFilter::In(JobState::Dead) => &[3],
+            JobFilter::In(JobState::Canceled) => &[4],
         };
-        let (place, last) = cursor(query.after.as_deref())?;
+        let (place, last) = place_and_number(Cursor::read(query.after.as_deref())?);
         let key = query.key.as_deref().map(kept);
         let most = count(query.rows_max.max(1), PAGE_ROWS_MAX);
         let (limit, bytes_max) = (i64::from(most) + 1, PAGE_BYTES_MAX as i64);
@@ -153,18 +163,34 @@ impl Postgres {
         page(&rows, most, found as usize, "seq", job_view)
     }
 
-    pub(super) async fn read_job(&self, id: JobId) -> Result<Option<JobView>> {
+    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
         let keys: JobKeys = std::iter::once(id).collect();
         let rows = self.pool.query(JOB, &[&keys.seq, &keys.queue, &keys.millis]).await?;
         // The id of a job that became one with another shows that one's state.
         rows.first().map(|row| Ok(JobView { id, ..job_view(row)? })).transpose()
     }
+
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        let (number, queue) = (lane_number(lane), lane.queue as i32);
+        let rows = self.pool.query(TURN, &[&number, &queue, &token.0]).await?;
+        Ok(turns(&rows, true)?.pop())
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>> {
+        self.pool.query(NODES, &[]).await?.iter().map(node_view).collect()
+    }
+}
+
+impl Postgres {
+    async fn queue_number(&self, name: &str) -> Result<i32> {
+        let rows = self.pool.query(QUEUE, &[&kept(name)]).await?;
+        column(rows.first().ok_or_else(|| no_queue(name))?, "number")
+    }
 }
 
 /// The place and the number that a page begins behind.
-fn cursor(after: Option<&str>) -> Result<(Option<String>, Option<i64>)> {
-    let after = Cursor::read(after)?;
-    Ok(after.map_or((None, None), |after| (Some(after.place), Some(after.number))))
+fn place_and_number(cursor: Option<Cursor>) -> (Option<String>, Option<i64>) {
+    cursor.map_or((None, None), |cursor| (Some(cursor.place), Some(cursor.number)))
 }
 
 /// `found` is how many rows there are, perhaps more than came.
@@ -270,5 +296,16 @@ fn job_view(row: &Row) -> Result<JobView> {
         heartbeat_at: time(row, "heartbeat_at")?,
         progress: text(row, "progress")?,
         options: options(row)?,
+    })
+}
+
+fn node_view(row: &Row) -> Result<NodeView> {
+    let wrong = |e| Error::new(ErrorKind::Corrupt, "a node cannot be read").because(e);
+    let info: NodeInfo = serde_json::from_str(column(row, "info")?).map_err(wrong)?;
+    Ok(NodeView {
+        info,
+        heartbeat_at: gone::as_it_was(Timestamp::from_micros(column(row, "beat_at")?)),
+        dead: column::<Option<i64>>(row, "dead_at")?.is_some(),
+        command: command(column(row, "command")?),
     })
 }

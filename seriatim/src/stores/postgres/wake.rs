@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client, Config};
 
 use super::tls::Tls;
-use crate::contract::wake::Bell;
+use crate::contract::Bell;
 
 /// At most one NOTIFY in this time, whatever is pushed: each takes a lock of the whole server when
 /// it commits.
@@ -28,7 +28,7 @@ const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Link {
     /// None: nobody listens, and nodes find what others pushed by polling.
     way: Option<Way>,
-    told: Arc<Told>,
+    told: Arc<Notices>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -42,13 +42,13 @@ struct Way {
 
 /// How often something was to be told, and how much of it has been.
 #[derive(Default)]
-struct Told {
+struct Notices {
     times: AtomicU64,
     sent: AtomicU64,
     news: Notify,
 }
 
-impl Told {
+impl Notices {
     fn add(&self) {
         self.times.fetch_add(1, Ordering::AcqRel);
         self.news.notify_one();
@@ -67,7 +67,7 @@ impl Told {
 
 impl Link {
     pub(super) fn open(config: Option<Config>, tls: Tls, schema: &str, bell: Bell) -> Self {
-        let told = Arc::new(Told::default());
+        let told = Arc::new(Notices::default());
         let way = config.map(|config| Way { config, tls, channel: channel(schema) });
         let task = way.clone().map(|way| tokio::spawn(run(way, bell, told.clone())));
         Self { way, told, task: Mutex::new(task) }
@@ -150,7 +150,7 @@ fn notify(channel: &str) -> String {
     format!("SET LOCAL synchronous_commit = off; NOTIFY {channel}")
 }
 
-async fn run(way: Way, bell: Bell, told: Arc<Told>) {
+async fn run(way: Way, bell: Bell, told: Arc<Notices>) {
     loop {
         if let Err(error) = listen(&way, &bell, &told).await {
             tracing::debug!(%error, "wake-ups from PostgreSQL are interrupted");
@@ -160,7 +160,7 @@ async fn run(way: Way, bell: Bell, told: Arc<Told>) {
 }
 
 /// Carries wake-ups in both directions until the connection breaks.
-async fn listen(way: &Way, bell: &Bell, told: &Told) -> Result<(), tokio_postgres::Error> {
+async fn listen(way: &Way, bell: &Bell, told: &Notices) -> Result<(), tokio_postgres::Error> {
     let (client, mut driver) = way.config.connect(way.tls.clone()).await?;
     let mut messages = poll_fn(move |context| driver.poll_message(context));
     let hear = async {
@@ -182,7 +182,7 @@ async fn tell(
     client: Client,
     channel: &str,
     bell: &Bell,
-    told: &Told,
+    told: &Notices,
 ) -> Result<(), tokio_postgres::Error> {
     client.batch_execute(&format!("LISTEN {channel}")).await?;
     let tell = notify(channel);

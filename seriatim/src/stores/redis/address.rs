@@ -16,7 +16,7 @@ const WAIT_REPLICAS_MAX: u32 = 100;
 const NAMES: [&str; 5] = ["ca", "tls", "wait_replicas", "wait_fsync", "protocol"];
 
 /// What a URL names.
-pub(super) enum Place {
+pub(super) enum Target {
     Server(Client),
     Cluster(Vec<ConnectionInfo>),
     Sentinel { sentinels: Vec<ConnectionInfo>, master: String, node: ConnectionInfo },
@@ -57,17 +57,19 @@ impl Options {
 }
 
 /// Reads a store URL. Its errors quote nothing of it, as it may hold a password.
-pub(super) fn read(url: &str) -> Result<(Place, Options)> {
+pub(super) fn read(url: &str) -> Result<(Target, Options)> {
     let (scheme, rest) = url.split_once("://").ok_or_else(not_a_url)?;
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (options, drivers_own) = read_query(query)?;
     let end = if drivers_own.is_empty() { String::new() } else { format!("?{drivers_own}") };
     let place = match scheme {
-        "redis" | "rediss" => Place::Server(options.client(one(scheme, &format!("{rest}{end}"))?)?),
+        "redis" | "rediss" => {
+            Target::Server(options.client(one(scheme, &format!("{rest}{end}"))?)?)
+        }
         "redis-cluster" => {
             let scheme = if options.tls { "rediss" } else { "redis" };
             let (nodes, _) = rest.split_once('/').unwrap_or((rest, ""));
-            Place::Cluster(several(scheme, nodes)?)
+            Target::Cluster(several(scheme, nodes)?)
         }
         "redis-sentinel" => {
             let (nodes, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -83,7 +85,7 @@ pub(super) fn read(url: &str) -> Result<(Place, Options)> {
             // The name and the password are the servers'; sentinels mostly have none.
             let nodes = nodes.rsplit_once('@').map_or(nodes, |(_, nodes)| nodes);
             let sentinels = several("redis", nodes)?;
-            Place::Sentinel { sentinels, master: master.to_owned(), node }
+            Target::Sentinel { sentinels, master: master.to_owned(), node }
         }
         _ => return Err(not_a_url()),
     };

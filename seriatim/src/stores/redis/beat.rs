@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use super::Redis;
 use super::args::Args;
-use super::link::{BEAT, GLOBAL_BEAT, GLOBAL_FLAG, GLOBAL_UNFLAG};
-use super::nodes::command_of;
+use super::link::{BEAT, GLOBAL_FLAG, GLOBAL_UNFLAG};
 use super::reply::{Fields, Shard, corrupt};
-use crate::contract::request::{Beat, CancelNotice, Heartbeat, Pulse};
+use crate::contract::{Beat, CancelNotice, Heartbeat};
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, Result};
 use crate::model::id::{LaneId, NodeId, Token};
-use crate::model::limits::{NAME_BYTES_MAX, PROGRESS_BYTES_MAX};
+use crate::model::limits::NAME_BYTES_MAX;
 
 /// Longest id of a node: its configured name and what makes it unique. Four digits are its length
 /// in an index.
@@ -19,7 +18,7 @@ const NODE_ID_BYTES_MAX: usize = 4 * NAME_BYTES_MAX;
 
 /// Of a heartbeat, what concerns one shard.
 #[derive(Default)]
-struct Part {
+pub(super) struct Part {
     /// Places of the beats in the request.
     beats: Vec<usize>,
     /// Under which version the shard is noted to hold flagged jobs.
@@ -27,38 +26,8 @@ struct Part {
 }
 
 impl Redis {
-    pub(super) async fn do_beat(&self, request: Heartbeat) -> Result<Pulse> {
-        check(&request)?;
-        let mut args = Args::at(request.now);
-        let mut request = request;
-        self.cap(&mut request.beats).await?;
-        let info = serde_json::to_string(&request.node)
-            .map_err(|e| Error::new(ErrorKind::Internal, "a node cannot be written").because(e))?;
-        args.text(&request.node.id.0).micros(request.node.lease).text(&info);
-        let mut answer = self.link.call(&GLOBAL_BEAT, &self.global(""), &args).await?;
-        let (now, alive) = (answer.time()?, answer.flag()?);
-        let command = answer.opt_text()?.as_deref().and_then(command_of);
-        let mut pulse = Pulse { alive, command, ..Pulse::default() };
-        let mut lost = Vec::new();
-        let flags = answer.list()?;
-        let (mut list, mut living) = (answer.list()?, Vec::new());
-        while !list.is_empty() {
-            living.push(NodeId(list.text()?));
-        }
-        self.fleet.set(living);
-        for (shard, part) in parts(&request.beats, flags)? {
-            let told = self.beat_in(shard, now, &request, &part).await?;
-            pulse.cancel.extend(told.notices);
-            lost.extend(told.lost);
-        }
-        lost.sort_unstable();
-        pulse.lost = lost.into_iter().filter_map(|i| Some(request.beats.get(i)?.lane)).collect();
-        pulse.cancel.sort_by_key(|notice| notice.lane);
-        Ok(pulse)
-    }
-
     /// Cuts how much longer claims shall stand to what their queues allow.
-    async fn cap(&self, beats: &mut [Beat]) -> Result<()> {
+    pub(super) async fn cap(&self, beats: &mut [Beat]) -> Result<()> {
         for beat in beats {
             let Some(length) = &mut beat.extend else { continue };
             if let Some(known) = self.numbered(beat.lane.queue).await? {
@@ -68,16 +37,16 @@ impl Redis {
         Ok(())
     }
 
-    async fn beat_in(
+    pub(super) async fn beat_in(
         &self,
         shard: Shard,
         now: Timestamp,
         request: &Heartbeat,
         part: &Part,
-    ) -> Result<Told> {
+    ) -> Result<Beaten> {
         let args = beat_args(now, &request.node.id, part, &request.beats);
         let mut answer = self.link.call(&BEAT, &self.key(shard, ""), &args).await?;
-        let mut told = Told::default();
+        let mut told = Beaten::default();
         let mut lost = answer.list()?;
         while !lost.is_empty() {
             let place = usize::try_from(lost.int()?).ok().and_then(|i| part.beats.get(i));
@@ -106,9 +75,9 @@ impl Redis {
 
 /// What a shard told.
 #[derive(Default)]
-struct Told {
-    lost: Vec<usize>,
-    notices: Vec<CancelNotice>,
+pub(super) struct Beaten {
+    pub(super) lost: Vec<usize>,
+    pub(super) notices: Vec<CancelNotice>,
 }
 
 fn beat_args(now: Timestamp, node: &NodeId, part: &Part, beats: &[Beat]) -> Args {
@@ -124,7 +93,7 @@ fn beat_args(now: Timestamp, node: &NodeId, part: &Part, beats: &[Beat]) -> Args
     args
 }
 
-fn parts(beats: &[Beat], mut flags: Fields) -> Result<BTreeMap<Shard, Part>> {
+pub(super) fn parts(beats: &[Beat], mut flags: Fields) -> Result<BTreeMap<Shard, Part>> {
     let mut parts: BTreeMap<Shard, Part> = BTreeMap::new();
     for (place, beat) in beats.iter().enumerate() {
         parts.entry(Shard::of_lane(beat.lane)).or_default().beats.push(place);
@@ -152,18 +121,11 @@ fn notice(mut fields: Fields, shard: Shard) -> Result<CancelNotice> {
     Ok(CancelNotice { lane, token, jobs: fields.ids(shard)? })
 }
 
-fn check(request: &Heartbeat) -> Result<()> {
+pub(super) fn check(request: &Heartbeat) -> Result<()> {
     let id = request.node.id.0.len();
     if id > NODE_ID_BYTES_MAX {
         let message = format!("has {id} bytes; at most {NODE_ID_BYTES_MAX} are taken");
         return Err(Error::invalid("node", message));
     }
-    let sizes = request.beats.iter().filter_map(|beat| Some(beat.progress.as_ref()?.len()));
-    match sizes.max() {
-        Some(bytes) if bytes > PROGRESS_BYTES_MAX => {
-            let message = format!("has {bytes} bytes; at most {PROGRESS_BYTES_MAX} are kept");
-            Err(Error::invalid("progress", message))
-        }
-        _ => Ok(()),
-    }
+    request.validate()
 }

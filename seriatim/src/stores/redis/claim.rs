@@ -1,26 +1,31 @@
 //! Claiming lanes.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use async_trait::async_trait;
+use futures_util::future::{join_all, try_join_all};
 
 use super::Redis;
 use super::args::Args;
-use super::link::{CLAIM, TURN};
-use super::queues::ATTEMPTS;
-use super::queues::{Known, changing};
-use super::reply::{Fields, Shard};
-use crate::contract::refusals::{node_gone, undeclared};
-use crate::contract::request::{Claim, Claimed, Lease};
+use super::link::{CLAIM, GIVE_UP};
+use super::queues::{ATTEMPTS, Known, changing};
+use super::reply::{Fields, Shard, corrupt};
+use crate::contract::errors::{node_gone, undeclared};
+use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
 use crate::model::error::Result;
-use crate::model::id::{LaneId, NodeId, Token};
+use crate::model::id::{NodeId, Token};
 use crate::model::limits::{
     CLAIM_JOB_BYTES, CLAIM_LANES_MAX, PROMOTE_LANES_MAX, TURN_BYTES_MAX, TURN_JOBS_MAX,
 };
 use crate::model::turn::Turn;
 
-impl Redis {
-    pub(super) async fn do_claim(&self, request: Claim) -> Result<Claimed> {
+/// For how long a shard refuses what was given up: much longer than a call can be on its way.
+const GIVEN_UP_SECONDS: i64 = 86_400;
+
+#[async_trait]
+impl Consumer for Redis {
+    async fn claim(&self, request: Claim) -> Result<Claimed> {
         // In a cluster the registry may lie on another server than the lanes. A node that is declared dead between
         // this look and the claim loses what it took as soon as its ttl has passed.
         if self.link.is_cluster() {
@@ -51,6 +56,41 @@ impl Redis {
         Err(changing(&request.queue))
     }
 
+    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+        let turns = &request.turns;
+        request.validate()?;
+        let mut shards: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
+        for (place, turn) in turns.iter().enumerate() {
+            shards.entry(Shard::of_lane(turn.lane)).or_default().push(place);
+        }
+        let mut settled = vec![Settled::Stale; turns.len()];
+        let parts =
+            shards.into_iter().map(|(shard, places)| self.settle_in(shard, places, &request));
+        // All of them to the end: what one shard refuses is no reason to leave another half way.
+        for part in join_all(parts).await {
+            for (place, answer) in part? {
+                *settled.get_mut(place).ok_or_else(corrupt)? = answer;
+            }
+        }
+        Ok(settled)
+    }
+
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        // In every shard: each of them refuses by itself.
+        let mut args = Args::default();
+        args.text(&request.node.0).int(request.ticket).int(GIVEN_UP_SECONDS);
+        let queues = self.all_queues().await?;
+        let keys: Vec<String> = queues
+            .iter()
+            .flat_map(|queue| queue.shards())
+            .map(|shard| self.key(shard, ""))
+            .collect();
+        let calls = keys.iter().map(|key| self.link.run(&GIVE_UP, key, &args));
+        try_join_all(calls).await.map(drop)
+    }
+}
+
+impl Redis {
     async fn claim_as_known(&self, known: &Known, request: &Claim) -> Result<Tally> {
         let mut tally = Tally {
             seen: Seen { version: known.version, lease_max: known.queue.lease_max },
@@ -111,14 +151,13 @@ impl Redis {
     /// behind a full one. Which node prefers a shard follows from who lives, and is never needed
     /// for safety.
     fn shards_of_claim(&self, known: &Known, request: &Claim) -> (Vec<Shard>, Vec<Shard>) {
-        let wanted = |shard: &Shard| request.shard.is_none_or(|only| shard.shard == only);
-        let mut shards: Vec<Shard> = known.open_shards().filter(wanted).collect();
+        let mut shards: Vec<Shard> = known.open_shards().collect();
         let first = self.rotate() as usize % shards.len().max(1);
         shards.rotate_left(first);
         if shards.len() < 2 {
             return (shards, Vec::new());
         }
-        self.fleet.split(&request.node, shards)
+        self.living.split(&request.node, shards)
     }
 
     async fn claim_in(
@@ -175,18 +214,6 @@ impl Redis {
         match self.link.query(&cmd).await? {
             redis::Value::Nil => Err(node_gone(node)),
             _ => Ok(()),
-        }
-    }
-
-    pub(super) async fn read_turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
-        let Some(known) = self.numbered(lane.queue).await? else { return Ok(None) };
-        let shard = Shard::of_lane(lane);
-        let mut args = Args::default();
-        args.int(lane.number).int(token.0);
-        let answer = self.link.run(&TURN, &self.key(shard, ""), &args).await?;
-        match answer {
-            redis::Value::Nil => Ok(None),
-            turn => Fields::of(turn)?.turn(shard, &known.name).map(Some),
         }
     }
 }

@@ -6,10 +6,9 @@ use super::Redis;
 use super::args::Args;
 use super::layout::{Layout, Take};
 use super::link::{MORGUE, MOVED, TAKE_IN};
-use super::queues::ATTEMPTS;
-use super::queues::{Known, changing};
+use super::queues::{ATTEMPTS, Known, changing};
 use super::reply::{Fields, Shard, name_job};
-use crate::contract::request::{Acted, Selected, Selection};
+use crate::contract::{Acted, Selected, Selection};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::JobId;
@@ -17,7 +16,7 @@ use crate::model::limits::ACTION_ROWS_MAX;
 
 /// What `morgue.lua` does.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum What {
+pub(super) enum What {
     Requeue,
     /// Requeue only where the key has a lane.
     Join,
@@ -39,7 +38,7 @@ impl What {
 }
 
 /// What a shard's morgue answers.
-struct Told {
+struct Reply {
     /// None when the shard has not the version that was named.
     count: Option<u64>,
     more: bool,
@@ -47,15 +46,7 @@ struct Told {
 }
 
 impl Redis {
-    pub(super) async fn requeue_dead(&self, request: Selected) -> Result<Acted> {
-        self.on_dead(What::Requeue, request).await
-    }
-
-    pub(super) async fn delete_from_morgue(&self, request: Selected) -> Result<Acted> {
-        self.on_dead(What::Delete, request).await
-    }
-
-    async fn on_dead(&self, what: What, request: Selected) -> Result<Acted> {
+    pub(super) async fn on_dead(&self, what: What, request: Selected) -> Result<Acted> {
         let known = self.current(&request.queue).await?;
         let which = match request.which {
             Selection::Jobs(jobs) if known.layout.changed => {
@@ -89,13 +80,13 @@ impl Redis {
         call: Call,
         rows_max: u64,
         which: &Args,
-    ) -> Result<Told> {
+    ) -> Result<Reply> {
         let mut args = Args::at(call.now);
         args.text(call.what.text()).int(rows_max).int(call.version).int(call.floor);
         args.0.extend(which.0.iter().cloned());
         let mut answer = self.link.call(&MORGUE, &self.key(shard, ""), &args).await?;
         let count = u64::try_from(answer.int()?).ok();
-        Ok(Told { count, more: answer.flag()?, rows: answer.list()? })
+        Ok(Reply { count, more: answer.flag()?, rows: answer.list()? })
     }
 
     /// Requeues dead jobs of a queue whose keys may be elsewhere by now, one by one.

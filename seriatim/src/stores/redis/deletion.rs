@@ -10,12 +10,10 @@ use futures_util::future::try_join_all;
 
 use super::Redis;
 use super::args::Args;
-use super::link::{GLOBAL_UNREGISTER, WIPE};
-use super::queues::ATTEMPTS;
-use super::queues::{Known, changing};
+use super::link::WIPE;
+use super::queues::{ATTEMPTS, Known, changing};
 use super::reply::{Shard, single};
-use crate::contract::deletion::is_claimed;
-use crate::contract::request::{Acted, DeleteQueue};
+use crate::contract::errors::is_claimed;
 use crate::model::error::Result;
 
 /// What `wipe.lua` answers when the queue is not as it was known, and when a lane is claimed.
@@ -23,29 +21,8 @@ const OTHER: i64 = -1;
 const CLAIMED: i64 = -2;
 
 impl Redis {
-    /// In one step: the server frees memory besides, however much.
-    pub(super) async fn do_delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
-        let name = &*request.queue;
-        let known = self.close_queue(name).await?;
-        let home = Known::home(known.number);
-        let mut count = 0;
-        for shard in known.shards() {
-            count += self.wipe(&known, shard, shard != home).await?;
-        }
-        let mut args = Args::default();
-        args.text(name).int(known.number);
-        let ours = self.link.run(&GLOBAL_UNREGISTER, &self.global(""), &args).await?;
-        if single(ours)?.flag()? {
-            self.wipe(&known, home, true).await?;
-            let free = redis::cmd("SADD").arg(self.global("free")).arg(known.number).to_owned();
-            self.link.query(&free).await?;
-        }
-        self.memo.forget(name);
-        Ok(Acted { count, more: false })
-    }
-
     /// Lets nothing more into a queue of which no lane is claimed.
-    async fn close_queue(&self, name: &str) -> Result<Arc<Known>> {
+    pub(super) async fn close_queue(&self, name: &str) -> Result<Arc<Known>> {
         for _ in 0..ATTEMPTS {
             let known = self.current(name).await?;
             self.check_unclaimed(&known).await?;
@@ -80,7 +57,7 @@ impl Redis {
     }
 
     /// Removes what a shard holds; with `whole`, its settings too. How many jobs.
-    async fn wipe(&self, known: &Known, shard: Shard, whole: bool) -> Result<u64> {
+    pub(super) async fn wipe(&self, known: &Known, shard: Shard, whole: bool) -> Result<u64> {
         let mut args = Args::default();
         args.int(known.version).flag(whole);
         match single(self.link.run(&WIPE, &self.key(shard, ""), &args).await?)?.int()? {

@@ -2,7 +2,7 @@
 
 use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
 
-use crate::contract::was_given_up;
+use crate::contract::errors::was_given_up;
 use crate::model::error::{Error, ErrorKind};
 
 /// What a driver's error means for the caller. Neither the address nor the password is in it.

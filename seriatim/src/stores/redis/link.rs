@@ -49,6 +49,15 @@ fn of_shard(parts: &[&str]) -> Code {
     Code::new([&shared, parts].concat().concat())
 }
 
+/// Scripts that belong to no shard and take the time.
+macro_rules! timed_scripts {
+    ($($name:ident = $file:literal),* $(,)?) => {
+        $(pub(super) static $name: Lazy = LazyLock::new(|| {
+            Code::new([include_str!("lua/global.lua"), include_str!($file)].concat())
+        });)*
+    };
+}
+
 macro_rules! global_scripts {
     ($($name:ident = $file:literal),* $(,)?) => {
         $(pub(super) static $name: Lazy =
@@ -86,17 +95,20 @@ pub(super) static RELEASE: Lazy = LazyLock::new(|| {
     of_shard(&[include_str!("lua/take_over.lua"), include_str!("lua/release.lua")])
 });
 
-global_scripts! {
+timed_scripts! {
     GLOBAL_BEAT = "lua/global_beat.lua",
-    GLOBAL_COMMAND = "lua/global_command.lua",
     GLOBAL_DYING = "lua/global_dying.lua",
-    GLOBAL_FLAG = "lua/global_flag.lua",
     GLOBAL_GONE = "lua/global_gone.lua",
     GLOBAL_LEAD = "lua/global_lead.lua",
+    GLOBAL_SWEEP = "lua/global_sweep.lua",
+}
+
+global_scripts! {
+    GLOBAL_COMMAND = "lua/global_command.lua",
+    GLOBAL_FLAG = "lua/global_flag.lua",
     GLOBAL_MIGRATE = "lua/global_migrate.lua",
     GLOBAL_RUN = "lua/global_run.lua",
     GLOBAL_REGISTER = "lua/global_register.lua",
-    GLOBAL_SWEEP = "lua/global_sweep.lua",
     GLOBAL_UNFLAG = "lua/global_unflag.lua",
     GLOBAL_UNREGISTER = "lua/global_unregister.lua",
     GIVE_UP = "lua/give_up.lua",

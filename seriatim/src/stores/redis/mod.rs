@@ -6,6 +6,7 @@
 //! before its first write. All keys of a shard lie in one hash slot; what belongs to no shard (the
 //! register of queues, nodes, leaders) lies in another.
 
+mod actions;
 mod address;
 mod args;
 mod beat;
@@ -15,19 +16,18 @@ mod dead;
 mod deletion;
 mod durability;
 mod fault;
-mod fleet;
+
 mod layout;
 mod link;
+mod living;
 mod nodes;
 mod page;
-mod people;
 mod push;
 mod queues;
 mod reply;
 mod rescue;
 mod reshard;
 mod settle;
-mod sweep;
 #[cfg(test)]
 mod tests;
 mod views;
@@ -41,16 +41,12 @@ use args::Args;
 use async_trait::async_trait;
 use link::{GLOBAL_MIGRATE, Link};
 use queues::Memo;
-use reply::{Shard, single};
+use redis::Value;
+use reply::{Shard, corrupt, single};
 
-use crate::contract::request::*;
-use crate::contract::view::*;
-use crate::contract::wake::{Bell, Wakeups};
-use crate::contract::{Opening, SharedStore, Store};
+use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::turn::Turn;
 
 /// The version of what is kept; a store written by a newer one is refused.
 const LAYOUT_VERSION: i64 = 3;
@@ -70,7 +66,7 @@ pub struct Redis {
     /// Spreads over the shards what has no key, and claims.
     rotation: AtomicU64,
     /// Shared with the connection for heartbeats, which are told who lives.
-    fleet: Arc<fleet::Fleet>,
+    living: Arc<living::Living>,
     bell: Bell,
     /// None on a connection for heartbeats alone.
     wake: Option<wake::Listener>,
@@ -117,7 +113,7 @@ impl Redis {
             prefix: prefix.to_owned(),
             memo,
             rotation,
-            fleet: Arc::default(),
+            living: Arc::default(),
             bell: Bell::default(),
             wake: None,
         }
@@ -137,33 +133,13 @@ impl Redis {
         self.rotation.fetch_add(1, Ordering::Relaxed)
     }
 
-    async fn do_migrate(&self) -> Result<()> {
-        let mut args = Args::default();
-        args.int(LAYOUT_VERSION);
-        let there = self.link.run(&GLOBAL_MIGRATE, &self.global(""), &args).await?;
-        check_version(single(there)?.int()?)
-    }
-
-    async fn do_check(&self) -> Result<()> {
-        let version = redis::cmd("HGET").arg(self.global("meta")).arg("version").to_owned();
-        if let Some(there) = single(self.link.query(&version).await?)?.opt_int()? {
-            return check_version(there);
-        }
-        // After a wipe a push may come before a node that migrates.
-        let queues = redis::cmd("EXISTS").arg(self.global("queues")).to_owned();
-        match single(self.link.query(&queues).await?)?.int()? {
-            0 => {
-                let message = format!("no key of a store with prefix {:?} is here", self.prefix);
-                Err(Error::new(ErrorKind::NotFound, message))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    async fn server_time(&self) -> Result<Timestamp> {
-        let mut parts = self.link.fields(&redis::cmd("TIME")).await?;
-        let (seconds, micros) = (parts.int()?, parts.int()?);
-        Ok(Timestamp::from_micros(seconds * 1_000_000 + micros))
+    async fn kept_secret(&self) -> Result<Option<Secret>> {
+        let cmd = redis::cmd("HGET").arg(self.global("meta")).arg("secret").to_owned();
+        let bytes = match self.link.query(&cmd).await? {
+            Value::Nil => return Ok(None),
+            there => single(there)?.bytes()?,
+        };
+        bytes.try_into().map(|bytes| Some(Secret(bytes))).map_err(|_| corrupt())
     }
 }
 
@@ -202,156 +178,54 @@ impl Store for Redis {
     }
 
     async fn now(&self) -> Result<Timestamp> {
-        self.server_time().await
+        let mut parts = self.link.fields(&redis::cmd("TIME")).await?;
+        let (seconds, micros) = (parts.int()?, parts.int()?);
+        Ok(Timestamp::from_micros(seconds * 1_000_000 + micros))
     }
 
     async fn migrate(&self) -> Result<()> {
-        self.do_migrate().await
+        let mut args = Args::default();
+        args.int(LAYOUT_VERSION);
+        let there = self.link.run(&GLOBAL_MIGRATE, &self.global(""), &args).await?;
+        check_version(single(there)?.int()?)
     }
 
     async fn check(&self) -> Result<()> {
-        self.do_check().await
+        let version = redis::cmd("HGET").arg(self.global("meta")).arg("version").to_owned();
+        if let Some(there) = single(self.link.query(&version).await?)?.opt_int()? {
+            return check_version(there);
+        }
+        // After a wipe a push may come before a node that migrates.
+        let queues = redis::cmd("EXISTS").arg(self.global("queues")).to_owned();
+        match single(self.link.query(&queues).await?)?.int()? {
+            0 => {
+                let message = format!("no key of a store with prefix {:?} is here", self.prefix);
+                Err(Error::new(ErrorKind::NotFound, message))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn secret(&self, offered: Secret) -> Result<Secret> {
-        self.keep_secret(offered).await
-    }
-
-    async fn declare(&self, request: Declare) -> Result<()> {
-        self.do_declare(request).await?;
-        self.bell.ring();
-        Ok(())
-    }
-
-    async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
-        let pushed = self.do_push(request).await?;
-        self.bell.ring();
-        Ok(pushed)
-    }
-
-    async fn claim(&self, request: Claim) -> Result<Claimed> {
-        self.do_claim(request).await
-    }
-
-    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
-        // The scripts ring when something became claimable by it.
-        self.do_settle(request).await
-    }
-
-    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
-        self.do_beat(request).await
-    }
-
-    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
-        self.do_rescue(request).await
-    }
-
-    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
-        self.do_release(request).await
-    }
-
-    async fn give_up(&self, request: GiveUp) -> Result<()> {
-        self.do_give_up(request).await
-    }
-
-    async fn sweep(&self, request: Sweep) -> Result<Swept> {
-        self.do_sweep(request).await
-    }
-
-    async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
-        self.do_cancel(request).await
-    }
-
-    async fn requeue(&self, request: Selected) -> Result<Acted> {
-        let acted = self.requeue_dead(request).await?;
-        self.bell.ring();
-        Ok(acted)
-    }
-
-    async fn delete_dead(&self, request: Selected) -> Result<Acted> {
-        self.delete_from_morgue(request).await
-    }
-
-    async fn act(&self, request: Act) -> Result<Acted> {
-        let acted = self.do_act(request).await?;
-        self.bell.ring();
-        Ok(acted)
-    }
-
-    async fn amend(&self, request: Amend) -> Result<()> {
-        self.do_amend(request).await?;
-        self.bell.ring();
-        Ok(())
-    }
-
-    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
-        self.do_pause(queue, paused).await?;
-        self.bell.ring();
-        Ok(())
-    }
-
-    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
-        self.do_delete_queue(request).await
-    }
-
-    async fn reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {
-        self.do_reshard(queue, shards).await
-    }
-
-    async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
-        self.do_command(node, command).await
-    }
-
-    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
-        self.bury_node(request).await
-    }
-
-    async fn lead(&self, request: Lead) -> Result<bool> {
-        self.do_lead(request).await
-    }
-
-    async fn due(&self, request: DueQuery) -> Result<Vec<SourceDue>> {
-        self.due_sources(request).await
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueView>> {
-        self.queue_views().await
-    }
-
-    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
-        self.queue_stats(now).await
-    }
-
-    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
-        self.lane_page(query).await
-    }
-
-    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
-        self.job_page(query).await
-    }
-
-    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
-        self.read_job(id).await
-    }
-
-    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
-        self.read_turn(lane, token).await
-    }
-
-    async fn nodes(&self) -> Result<Vec<NodeView>> {
-        self.node_views().await
-    }
-
-    fn heartbeat_line(&self) -> Option<Opening> {
-        let (url, prefix, fleet) = (self.url.clone(), self.prefix.clone(), self.fleet.clone());
-        Some(Box::pin(async move {
-            let line = Self { fleet, ..Self::on(Link::open_again(&url).await?, &url, &prefix) };
-            Ok(Arc::new(line) as SharedStore)
-        }))
+        if let Some(secret) = self.kept_secret().await? {
+            return Ok(secret);
+        }
+        let mut cmd = redis::cmd("HSETNX");
+        cmd.arg(self.global("meta")).arg("secret").arg(&offered.0[..]);
+        self.link.query(&cmd).await?;
+        self.kept_secret().await?.ok_or_else(corrupt)
     }
 
     fn wakeups(&self) -> Wakeups {
         self.bell.listen()
+    }
+
+    fn heartbeat_line(&self) -> Option<Opening> {
+        let (url, prefix, living) = (self.url.clone(), self.prefix.clone(), self.living.clone());
+        Some(Box::pin(async move {
+            let line = Self { living, ..Self::on(Link::open_again(&url).await?, &url, &prefix) };
+            Ok(Arc::new(line) as SharedStore)
+        }))
     }
 
     async fn close(&self) -> Result<()> {

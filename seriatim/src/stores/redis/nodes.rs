@@ -1,27 +1,104 @@
 //! Nodes as people see them, what people tell them, and leadership.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
-use redis::Value;
+use async_trait::async_trait;
 
-use super::Redis;
 use super::args::Args;
-use super::link::{GIVE_UP, GLOBAL_COMMAND, GLOBAL_GONE, GLOBAL_LEAD};
-use super::reply::{Fields, corrupt, single};
-use crate::contract::request::{Command, DeclareDead, GiveUp, Lead, NodeInfo, Secret};
-use crate::contract::view::NodeView;
+use super::beat::parts;
+use super::link::{
+    GLOBAL_BEAT, GLOBAL_COMMAND, GLOBAL_GONE, GLOBAL_LEAD, GLOBAL_SWEEP, RELEASE, SWEEP,
+};
+use super::reply::{Fields, single};
+use super::rescue::Call;
+use super::{Redis, beat};
+use crate::contract::errors::no_living_node;
+use crate::contract::release::NOBODY;
+use crate::contract::{
+    Command, DeclareDead, Fleet, Heartbeat, Lead, Pulse, Release, Rescue, Sweep, Swept,
+};
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::Result;
 use crate::model::id::NodeId;
+use crate::model::limits::{ACTION_ROWS_MAX, CLAIM_LANES_MAX};
+use crate::model::turn::Turn;
 use crate::stores::gone;
+use crate::stores::gone::DEAD_NODE_SHOWN;
+use crate::stores::json::json;
 
-/// For how long a shard refuses what was given up: much longer than a call can be on its way.
-const GIVEN_UP_SECONDS: i64 = 86_400;
+#[async_trait]
+impl Fleet for Redis {
+    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
+        beat::check(&request)?;
+        let mut args = Args::at(request.now);
+        let mut request = request;
+        self.cap(&mut request.beats).await?;
+        let info = json(&request.node)?;
+        args.text(&request.node.id.0).micros(request.node.lease).text(&info);
+        let mut answer = self.link.call(&GLOBAL_BEAT, &self.global(""), &args).await?;
+        let (now, alive) = (answer.time()?, answer.flag()?);
+        let command = answer.opt_text()?.as_deref().and_then(command_of);
+        let mut pulse = Pulse { alive, command, ..Pulse::default() };
+        let mut lost = Vec::new();
+        let flags = answer.list()?;
+        let (mut list, mut living) = (answer.list()?, Vec::new());
+        while !list.is_empty() {
+            living.push(NodeId(list.text()?));
+        }
+        self.living.set(living);
+        for (shard, part) in parts(&request.beats, flags)? {
+            let told = self.beat_in(shard, now, &request, &part).await?;
+            pulse.cancel.extend(told.notices);
+            lost.extend(told.lost);
+        }
+        lost.sort_unstable();
+        pulse.lost = lost.into_iter().filter_map(|i| Some(request.beats.get(i)?.lane)).collect();
+        pulse.cancel.sort_by_key(|notice| notice.lane);
+        Ok(pulse)
+    }
 
-impl Redis {
-    pub(super) async fn do_command(&self, node: &NodeId, command: Command) -> Result<()> {
+    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
+        let (now, mut beats) = self.declare_dying(&request).await?;
+        let mut turns = Vec::new();
+        for known in self.all_queues().await? {
+            for shard in known.shards() {
+                let lanes_left = request.lanes_max.min(CLAIM_LANES_MAX) - turns.len();
+                if lanes_left == 0 {
+                    return Ok(turns);
+                }
+                let call = Call { now, request: &request, lanes_left };
+                let taken = self.rescue_in(shard, call, &mut beats).await?;
+                turns.extend(taken.turns(shard, &known.name)?);
+            }
+        }
+        Ok(turns)
+    }
+
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        let (what, name, places) = self.places_of(&request.claims).await?;
+        let made_by = request.made_by.unwrap_or(Timestamp::MAX);
+        let (most, mut turns) = (request.lanes_max.min(CLAIM_LANES_MAX), Vec::new());
+        for (queue, shard) in places {
+            if turns.len() == most {
+                break;
+            }
+            let mut args = Args::at(request.now);
+            args.text(NOBODY).int((most - turns.len()) as i64).time(made_by);
+            args.text(what).text(&name);
+            let taken = self.link.call_durably(&RELEASE, &self.key(shard, ""), &args).await?;
+            turns.extend(taken.turns(shard, &queue)?);
+        }
+        Ok(turns)
+    }
+
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        let mut args = Args::at(request.now);
+        args.text(&request.node.0).int(request.heartbeat_at.as_micros());
+        args.int(gone::set_back(request.heartbeat_at).as_micros());
+        single(self.link.run(&GLOBAL_GONE, &self.global(""), &args).await?)?.flag()
+    }
+
+    async fn command_node(&self, node: NodeId, command: Command) -> Result<()> {
         let mut args = Args::default();
         args.text(&node.0).text(match command.kept() {
             Some(Command::Stop) => "stop",
@@ -31,83 +108,48 @@ impl Redis {
         let told = self.link.run(&GLOBAL_COMMAND, &self.global(""), &args).await?;
         match single(told)?.flag()? {
             true => Ok(()),
-            false => {
-                let message = format!("there is no living node {node}");
-                Err(Error::new(ErrorKind::NotFound, message))
-            }
+            false => Err(no_living_node(&node)),
         }
     }
 
-    /// In every shard, as each of them refuses by itself.
-    pub(super) async fn do_give_up(&self, request: GiveUp) -> Result<()> {
-        let mut args = Args::default();
-        args.text(&request.node.0).int(request.ticket).int(GIVEN_UP_SECONDS);
-        let queues = self.all_queues().await?;
-        let keys: Vec<String> = queues
-            .iter()
-            .flat_map(|queue| queue.shards())
-            .map(|shard| self.key(shard, ""))
-            .collect();
-        let calls = keys.iter().map(|key| self.link.run(&GIVE_UP, key, &args));
-        try_join_all(calls).await.map(drop)
-    }
-
-    pub(super) async fn bury_node(&self, request: DeclareDead) -> Result<bool> {
-        let mut args = Args::at(request.now);
-        args.text(&request.node.0).int(request.heartbeat_at.as_micros());
-        args.int(gone::set_back(request.heartbeat_at).as_micros());
-        single(self.link.run(&GLOBAL_GONE, &self.global(""), &args).await?)?.flag()
-    }
-
-    pub(super) async fn do_lead(&self, request: Lead) -> Result<bool> {
+    async fn lead(&self, request: Lead) -> Result<bool> {
         let mut args = Args::at(request.now);
         args.text(&request.role).text(&request.node.0).micros(request.ttl);
         single(self.link.run(&GLOBAL_LEAD, &self.global(""), &args).await?)?.flag()
     }
 
-    pub(super) async fn keep_secret(&self, offered: Secret) -> Result<Secret> {
-        if let Some(secret) = self.kept_secret().await? {
-            return Ok(secret);
+    async fn sweep(&self, request: Sweep) -> Result<Swept> {
+        let rows_max = request.rows_max.min(ACTION_ROWS_MAX);
+        let (mut swept, mut names) = (Swept::default(), 0);
+        for known in self.all_queues().await? {
+            if !known.layout.older.is_empty() {
+                self.adopt(&known).await?;
+                self.retire(known.clone()).await?;
+            }
+            for shard in known.shards() {
+                let mut args = Args::at(request.now);
+                for taken in
+                    [swept.expired.len(), swept.completed as usize, swept.dead.len(), names]
+                {
+                    args.int(rows_max.saturating_sub(taken) as i64);
+                }
+                let mut answer = self.link.call(&SWEEP, &self.key(shard, ""), &args).await?;
+                swept.expired.extend(answer.ids(shard)?);
+                swept.completed += answer.int()? as u64;
+                swept.dead.extend(answer.ids(shard)?);
+                names += answer.int()? as usize;
+                swept.more |= answer.flag()?;
+            }
         }
-        let mut cmd = redis::cmd("HSETNX");
-        cmd.arg(self.global("meta")).arg("secret").arg(&offered.0[..]);
-        self.link.query(&cmd).await?;
-        self.kept_secret().await?.ok_or_else(corrupt)
+        let mut args = Args::at(request.now);
+        args.micros(DEAD_NODE_SHOWN);
+        self.link.run(&GLOBAL_SWEEP, &self.global(""), &args).await?;
+        Ok(swept)
     }
+}
 
-    async fn kept_secret(&self) -> Result<Option<Secret>> {
-        let cmd = redis::cmd("HGET").arg(self.global("meta")).arg("secret").to_owned();
-        let bytes = match self.link.query(&cmd).await? {
-            Value::Nil => return Ok(None),
-            there => single(there)?.bytes()?,
-        };
-        bytes.try_into().map(|bytes| Some(Secret(bytes))).map_err(|_| corrupt())
-    }
-
-    pub(super) async fn node_views(&self) -> Result<Vec<NodeView>> {
-        let infos: BTreeMap<Arc<str>, Arc<str>> = self.pairs("nodes").await?.into_iter().collect();
-        let beats: HashMap<_, _> = self.pairs("beats").await?.into_iter().collect();
-        let commands: HashMap<_, _> = self.pairs("commands").await?.into_iter().collect();
-        let mut cmd = redis::cmd("ZRANGE");
-        let mut list = self.link.fields(cmd.arg(self.global("dead")).arg(0).arg(-1)).await?;
-        let mut dead = HashSet::new();
-        while !list.is_empty() {
-            dead.insert(list.text()?);
-        }
-        let view = |(id, info): (Arc<str>, Arc<str>)| {
-            let info: NodeInfo = serde_json::from_str(&info).map_err(|e| corrupt().because(e))?;
-            let beat = beats.get(&id).and_then(|beat| beat.parse().ok()).unwrap_or_default();
-            Ok(NodeView {
-                info,
-                heartbeat_at: gone::as_it_was(Timestamp::from_micros(beat)),
-                dead: dead.contains(&id),
-                command: commands.get(&id).and_then(|text| command_of(text)),
-            })
-        };
-        infos.into_iter().map(view).collect()
-    }
-
-    async fn pairs(&self, name: &str) -> Result<Vec<(Arc<str>, Arc<str>)>> {
+impl Redis {
+    pub(super) async fn pairs(&self, name: &str) -> Result<Vec<(Arc<str>, Arc<str>)>> {
         let mut cmd = redis::cmd("HGETALL");
         let mut fields: Fields = self.link.fields(cmd.arg(self.global(name))).await?;
         let mut pairs = Vec::new();

@@ -17,24 +17,32 @@ use super::args::Args;
 use super::link::INDEX;
 use super::queues::Known;
 use super::reply::{Fields, Shard};
-use crate::contract::view::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneView, Page,
-};
+use super::views::lane_state;
+use crate::contract::{JobFilter, JobOrder, JobQuery, JobState, LaneOrder, LaneQuery, LaneState};
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
-use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
+use crate::model::limits::PAGE_ROWS_MAX;
 
 /// About how many rows a step looks at: a script keeps all others waiting.
 const STEP_ROWS: i64 = 1_000;
 
 /// By what a row is ordered, before its shard and number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum SortKey {
     Number(i64),
     Text(Arc<str>),
 }
 
-impl fmt::Display for Place {
+impl SortKey {
+    fn of(cursor: Cursor, by_text: bool) -> Result<Self> {
+        Ok(match by_text {
+            true => Self::Text(cursor.place.into()),
+            false => Self::Number(cursor.place_number()?),
+        })
+    }
+}
+
+impl fmt::Display for SortKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => number.fmt(f),
@@ -45,15 +53,15 @@ impl fmt::Display for Place {
 
 /// A row of an index.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    place: Place,
-    shard: u16,
-    number: i64,
+pub(super) struct Entry {
+    place: SortKey,
+    pub(super) shard: u16,
+    pub(super) number: i64,
 }
 
 impl Entry {
     /// Where the next page begins: `shard-number:place`.
-    fn cursor(&self) -> String {
+    pub(super) fn cursor(&self) -> String {
         format!("{}-{}:{}", self.shard, self.number, self.place)
     }
 
@@ -61,64 +69,14 @@ impl Entry {
         let (name, place) = cursor.split_once(':')?;
         let (shard, number) = name.split_once('-')?;
         let place = match by_text {
-            true => Place::Text(place.into()),
-            false => Place::Number(place.parse().ok()?),
+            true => SortKey::Text(place.into()),
+            false => SortKey::Number(place.parse().ok()?),
         };
         Some(Self { place, shard: shard.parse().ok()?, number: number.parse().ok()? })
     }
 }
 
 impl Redis {
-    pub(super) async fn lane_page(&self, query: LaneQuery) -> Result<Page<LaneView>> {
-        let known = self.current(&query.queue).await?;
-        let by_text = query.order == LaneOrder::Key;
-        let mut chosen = Chosen::new(query.after.as_deref(), by_text, query.rows_max)?;
-        for shard in known.shards() {
-            let rows = Rows::of_lanes(&query, &chosen, shard.shard);
-            let look = |row| {
-                chosen.add(lane_entry(Fields::of(row)?, shard, &query)?);
-                Ok(())
-            };
-            self.each_row(shard, &rows, look).await?;
-        }
-        let (page, next) = chosen.page();
-        let mut rows = Vec::new();
-        for (shard, numbers) in runs(&known, &page) {
-            rows.extend(self.lane_views(shard, &numbers).await?);
-        }
-        Ok(Page { rows, next })
-    }
-
-    pub(super) async fn job_page(&self, query: JobQuery) -> Result<Page<JobView>> {
-        let known = self.current(&query.queue).await?;
-        let by_text = query.order == JobOrder::Key;
-        let mut chosen = Chosen::new(query.after.as_deref(), by_text, query.rows_max)?;
-        for shard in known.shards() {
-            let rows = Rows::of_jobs(&query, &chosen, shard.shard);
-            let look = |row| {
-                chosen.add(job_entry(Fields::of(row)?, shard, &query)?);
-                Ok(())
-            };
-            self.each_row(shard, &rows, look).await?;
-        }
-        let (page, mut next) = chosen.page();
-        let (mut rows, mut bytes, mut shown) = (Vec::new(), 0, 0);
-        for (shard, numbers) in runs(&known, &page) {
-            let mut left = &numbers[..];
-            while !left.is_empty() && bytes < PAGE_BYTES_MAX {
-                let (views, looked) = self.job_views(shard, &known.name, left).await?;
-                bytes += views.iter().map(|view| view.payload.as_bytes().len()).sum::<usize>();
-                rows.extend(views);
-                let looked = looked.clamp(1, left.len());
-                (left, shown) = (&left[looked..], shown + looked);
-            }
-        }
-        if shown < page.len() {
-            next = page[..shown].last().map(Entry::cursor);
-        }
-        Ok(Page { rows, next })
-    }
-
     /// Looks at rows of a shard, step by step.
     pub(super) async fn each_row(
         &self,
@@ -141,53 +99,76 @@ impl Redis {
     }
 }
 
-fn lane_entry(mut fields: Fields, shard: Shard, query: &LaneQuery) -> Result<Option<Entry>> {
+pub(super) fn lane_entry(
+    mut fields: Fields,
+    shard: Shard,
+    query: &LaneQuery,
+) -> Result<Option<Entry>> {
     let (number, key, due) = (fields.int()?, fields.text()?, fields.opt_int()?);
-    let (retry_count, claimed) = (fields.int()?, fields.flag()?);
+    let (retry_count, state, node) = (fields.int()?, lane_state(&fields.text()?), fields.text()?);
     let wanted = query.key.as_deref().is_none_or(|wanted| *wanted == *key && !key.is_empty())
-        && (claimed || !query.claimed)
+        && query.state.is_none_or(|wanted| wanted == state)
+        && query.node.as_ref().is_none_or(|wanted| *wanted.0 == *node)
         && (query.order != LaneOrder::RetryCount || retry_count >= 0);
     let place = match query.order {
-        LaneOrder::Age => Place::Number(0),
-        LaneOrder::Key => Place::Text(key),
-        LaneOrder::Due => Place::Number(due.unwrap_or(i64::MIN)),
-        LaneOrder::RetryCount => Place::Number(-retry_count),
+        LaneOrder::Age => SortKey::Number(0),
+        LaneOrder::Key => SortKey::Text(key),
+        LaneOrder::Due => SortKey::Number(due.unwrap_or(i64::MIN)),
+        LaneOrder::RetryCount => SortKey::Number(-retry_count),
     };
     Ok(wanted.then_some(Entry { place, shard: shard.shard, number }))
 }
 
-fn job_entry(mut fields: Fields, shard: Shard, query: &JobQuery) -> Result<Option<Entry>> {
+pub(super) fn job_entry(
+    mut fields: Fields,
+    shard: Shard,
+    query: &JobQuery,
+) -> Result<Option<Entry>> {
     let (number, key, state) = (fields.int()?, fields.text()?, fields.text()?);
     let (ended, created) = (fields.int()?, fields.int()?);
-    let is_wanted_state = match query.state {
-        JobState::Succeeded => &*state == "done",
-        JobState::Canceled => &*state == "canceled",
+    let is_wanted_state = match query.filter {
+        JobFilter::In(JobState::Succeeded) => &*state == "done",
+        JobFilter::In(JobState::Canceled) => &*state == "canceled",
         _ => true,
     };
     let is_wanted_key =
         query.key.as_deref().is_none_or(|wanted| *wanted == *key && !key.is_empty());
     let place = match query.order {
         // As ids order: by millisecond, then number.
-        JobOrder::Arrival => Place::Number(created / 1_000),
-        JobOrder::Key => Place::Text(key),
-        JobOrder::UpdatedAt => Place::Number(-ended),
+        JobOrder::Arrival => SortKey::Number(created / 1_000),
+        JobOrder::Key => SortKey::Text(key),
+        JobOrder::UpdatedAt => SortKey::Number(-ended),
     };
     let entry = Entry { place, shard: shard.shard, number };
     Ok((is_wanted_state && is_wanted_key).then_some(entry))
 }
 
 /// The first entries behind a cursor, of all that are told.
-struct Chosen {
+pub(super) struct Chosen {
     after: Option<Entry>,
+    /// The last place that is listed.
+    end: Option<SortKey>,
     rows_max: usize,
     first: BTreeSet<Entry>,
 }
 
 impl Chosen {
-    fn new(after: Option<&str>, by_text: bool, rows_max: usize) -> Result<Self> {
+    pub(super) fn new(after: Option<&str>, by_text: bool, rows_max: usize) -> Result<Self> {
         let read = |after| Entry::of_cursor(after, by_text).ok_or_else(Cursor::wrong);
         let after = after.map(read).transpose()?;
-        Ok(Self { after, rows_max: rows_max.clamp(1, PAGE_ROWS_MAX), first: BTreeSet::new() })
+        let rows_max = rows_max.clamp(1, PAGE_ROWS_MAX);
+        Ok(Self { after, end: None, rows_max, first: BTreeSet::new() })
+    }
+
+    pub(super) fn of_lanes(query: &LaneQuery) -> Result<Self> {
+        let by_text = query.order == LaneOrder::Key;
+        let mut chosen = Self::new(query.after.as_deref(), by_text, query.rows_max)?;
+        let begin = if query.after.is_none() { query.begin()? } else { None };
+        if let Some(begin) = begin {
+            chosen.after = Some(Entry { place: SortKey::of(begin, by_text)?, shard: 0, number: 0 });
+        }
+        chosen.end = query.end()?.map(|end| SortKey::of(end, by_text)).transpose()?;
+        Ok(chosen)
     }
 
     /// So many of each shard are enough: one more than a page has tells that there is a next one.
@@ -195,8 +176,11 @@ impl Chosen {
         self.rows_max as i64 + 1
     }
 
-    fn add(&mut self, entry: Option<Entry>) {
+    pub(super) fn add(&mut self, entry: Option<Entry>) {
         let Some(entry) = entry else { return };
+        if self.end.as_ref().is_some_and(|end| entry.place > *end) {
+            return;
+        }
         if self.after.as_ref().is_none_or(|after| entry > *after) {
             self.first.insert(entry);
         }
@@ -206,7 +190,7 @@ impl Chosen {
     }
 
     /// The page, and the cursor of the next one.
-    fn page(self) -> (Vec<Entry>, Option<String>) {
+    pub(super) fn page(self) -> (Vec<Entry>, Option<String>) {
         let more = self.first.len() > self.rows_max;
         let page: Vec<Entry> = self.first.into_iter().take(self.rows_max).collect();
         let next = page.last().filter(|_| more).map(Entry::cursor);
@@ -232,12 +216,19 @@ impl Rows {
         rows
     }
 
-    fn of_lanes(query: &LaneQuery, chosen: &Chosen, shard: u16) -> Self {
+    /// The jobs of turns, of one key or all.
+    pub(super) fn running(key: Option<&str>) -> Self {
+        key.map_or_else(|| Self::all("running"), |key| Self::of_key("running", key))
+    }
+
+    pub(super) fn of_lanes(query: &LaneQuery, chosen: &Chosen, shard: u16) -> Self {
         if let Some(key) = query.key.as_deref() {
             return Self::of_key("lane", key);
         }
         match query.order {
-            _ if query.claimed => Self::all("held"),
+            _ if query.state == Some(LaneState::Claimed) || query.node.is_some() => {
+                Self::all("held")
+            }
             LaneOrder::RetryCount => Self::in_trouble(chosen, shard),
             _ => Self::all("lanes"),
         }
@@ -254,9 +245,14 @@ impl Rows {
         rows
     }
 
-    fn of_jobs(query: &JobQuery, chosen: &Chosen, shard: u16) -> Self {
+    pub(super) fn of_jobs(query: &JobQuery, chosen: &Chosen, shard: u16) -> Self {
         let after = chosen.after.as_ref();
-        match (query.state, query.key.as_deref(), query.order) {
+        let state = match query.filter {
+            JobFilter::In(JobState::Running) => return Self::running(query.key.as_deref()),
+            JobFilter::Live | JobFilter::In(JobState::Queued) => JobState::Queued,
+            JobFilter::In(ended) => ended,
+        };
+        match (state, query.key.as_deref(), query.order) {
             (JobState::Queued | JobState::Running, Some(key), _) => Self::of_key("jobs", key),
             (JobState::Queued | JobState::Running, None, _) => Self::all("live"),
             (JobState::Dead, Some(key), _) => Self::of_key("deadkey", key),
@@ -272,8 +268,8 @@ impl Rows {
             }
             (JobState::Dead, None, JobOrder::UpdatedAt) => {
                 let ended = after.and_then(|after| match after.place {
-                    Place::Number(number) => Some((-number).to_string()),
-                    Place::Text(_) => None,
+                    SortKey::Number(number) => Some((-number).to_string()),
+                    SortKey::Text(_) => None,
                 });
                 let rows = Self::of_key("newest", ended.as_deref().unwrap_or(""));
                 Self { step: chosen.enough(), ..rows }
@@ -284,7 +280,7 @@ impl Rows {
 }
 
 /// Entries that follow each other in one shard, so that each run is one call.
-fn runs(known: &Known, page: &[Entry]) -> Vec<(Shard, Vec<i64>)> {
+pub(super) fn runs(known: &Known, page: &[Entry]) -> Vec<(Shard, Vec<i64>)> {
     let mut runs: Vec<(Shard, Vec<i64>)> = Vec::new();
     for entry in page {
         let shard = Shard { queue: known.number, shard: entry.shard };

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures_util::future::{join_all, try_join_all};
 use redis::Value;
 
@@ -14,14 +15,13 @@ use super::layout::{Layout, OLDER_MAX, Step, Take};
 use super::link::PUSH;
 use super::queues::{ATTEMPTS, Known};
 use super::reply::{Fields, Shard, corrupt, score_hex, score_order};
-use crate::contract::deletion::is_closing;
-use crate::contract::refusals::other_route;
-use crate::contract::request::{Push, PushStatus, Pushed};
-use crate::contract::{validate_job, validate_push};
+use crate::contract::errors::{is_closing, other_route};
+use crate::contract::{Producer, Push, PushStatus, Pushed, validate_job, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::job::{Job, JobOptions, RunAt};
 use crate::model::queue::Queue;
+use crate::stores::json::json;
 
 /// In place of a status: the shard has nothing that the job belongs to.
 const NOT_TAKEN: i64 = 3;
@@ -59,13 +59,15 @@ impl Batch<'_> {
     }
 }
 
-impl Redis {
-    pub(super) async fn do_push(&self, request: Push) -> Result<Vec<Pushed>> {
+#[async_trait]
+impl Producer for Redis {
+    async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
         validate_push(&request)?;
         let pushed = vec![None; request.jobs.len()];
         let mut batch = Batch { request: &request, pushed, floor: 0 };
         for _ in 0..ATTEMPTS {
             if self.push_checked(&mut batch).await? {
+                self.bell.ring();
                 return batch.pushed.into_iter().collect::<Option<_>>().ok_or_else(corrupt);
             }
             batch.left().iter().for_each(|place| self.memo.forget(&request.jobs[*place].queue));
@@ -75,7 +77,9 @@ impl Redis {
             "a queue's definition changed while it was pushed to",
         ))
     }
+}
 
+impl Redis {
     /// False when a definition changed before all were taken.
     async fn push_checked(&self, batch: &mut Batch<'_>) -> Result<bool> {
         let jobs = &batch.request.jobs;
@@ -352,6 +356,5 @@ pub(super) fn options_text(options: &JobOptions) -> Result<String> {
     if *options == JobOptions::default() {
         return Ok(String::new());
     }
-    serde_json::to_string(options)
-        .map_err(|e| Error::new(ErrorKind::Internal, "options cannot be written").because(e))
+    json(options)
 }

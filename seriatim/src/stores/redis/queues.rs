@@ -8,21 +8,21 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use async_trait::async_trait;
 use futures_util::future::try_join_all;
 
 use super::Redis;
 use super::args::{Args, micros};
 use super::layout::Layout;
-use super::link::{DECLARE, GLOBAL_REGISTER, PAUSE};
+use super::link::{DECLARE, GLOBAL_REGISTER, GLOBAL_UNREGISTER, PAUSE};
 use super::reply::{Shard, corrupt, single};
 use crate::contract::definition::Found;
-use crate::contract::deletion::is_closing;
-use crate::contract::refusals::no_queue;
-use crate::contract::request::Declare;
-use crate::contract::view::QueueView;
+use crate::contract::errors::{is_closing, no_queue, too_many_queues};
+use crate::contract::{Acted, Declare, DeleteQueue, Queues, Resharded};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::{Merge, Mode, Queue};
+use crate::stores::json::json;
 
 /// How often what follows a definition is tried again because it changed under it.
 pub(super) const ATTEMPTS: usize = 10;
@@ -97,6 +97,76 @@ enum Answer {
     /// The number is another queue's by now, of which it holds jobs.
     Other(Arc<str>),
     Refused(Error),
+}
+
+#[async_trait]
+impl Queues for Redis {
+    async fn declare(&self, request: Declare) -> Result<()> {
+        let place = |i: usize| move |error: Error| error.in_field(format!("queues[{i}]"));
+        for (i, queue) in request.queues.iter().enumerate() {
+            queue.validate().map_err(place(i))?;
+            if let Some(known) = self.reload(&queue.name).await? {
+                self.may_declare(&known, queue).await.map_err(place(i))?;
+            }
+        }
+        for (i, queue) in request.queues.iter().enumerate() {
+            self.define(queue).await.map_err(place(i))?;
+        }
+        self.bell.ring();
+        Ok(())
+    }
+
+    async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
+        for _ in 0..ATTEMPTS {
+            let known = self.current(&queue).await?;
+            if known.closing {
+                return Err(is_closing(&queue));
+            }
+            if self.set_flags(&known, paused, false).await? {
+                self.adopt(&*self.current(&queue).await?).await?;
+                self.bell.ring();
+                return Ok(());
+            }
+        }
+        Err(changing(&queue))
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        // In one step: the server frees the memory in the background.
+        let name = &*request.queue;
+        let known = self.close_queue(name).await?;
+        let home = Known::home(known.number);
+        let mut count = 0;
+        for shard in known.shards() {
+            count += self.wipe(&known, shard, shard != home).await?;
+        }
+        let mut args = Args::default();
+        args.text(name).int(known.number);
+        let ours = self.link.run(&GLOBAL_UNREGISTER, &self.global(""), &args).await?;
+        if single(ours)?.flag()? {
+            self.wipe(&known, home, true).await?;
+            let free = redis::cmd("SADD").arg(self.global("free")).arg(known.number).to_owned();
+            self.link.query(&free).await?;
+        }
+        self.memo.forget(name);
+        Ok(Acted { count, more: false })
+    }
+
+    async fn reshard(&self, queue: Arc<str>, shards: u16) -> Result<Resharded> {
+        let known = self.reload(&queue).await?.ok_or_else(|| no_queue(&queue))?;
+        Queue { shards, ..known.queue.clone() }.validate()?;
+        let known = self.with_shards(&queue, shards).await?;
+        // Whoever is faster brings the shards to the new version by himself.
+        self.adopt(&known).await?;
+        let left = self.left_behind(&known, false).await?;
+        let known = if left.is_nothing() { self.forget_older(known).await? } else { known };
+        Ok(Resharded {
+            shards: known.queue.shards,
+            older: known.layout.older.len() as u16,
+            lanes_left: left.lanes,
+            idempotency_keys_left: left.idempotency_keys,
+        })
+    }
 }
 
 impl Redis {
@@ -196,20 +266,6 @@ impl Redis {
         Ok(self.all_queues().await?.into_iter().find(|known| known.number == number))
     }
 
-    pub(super) async fn do_declare(&self, request: Declare) -> Result<()> {
-        let place = |i: usize| move |error: Error| error.in_field(format!("queues[{i}]"));
-        for (i, queue) in request.queues.iter().enumerate() {
-            queue.validate().map_err(place(i))?;
-            if let Some(known) = self.reload(&queue.name).await? {
-                self.may_declare(&known, queue).await.map_err(place(i))?;
-            }
-        }
-        for (i, queue) in request.queues.iter().enumerate() {
-            self.define(queue).await.map_err(place(i))?;
-        }
-        Ok(())
-    }
-
     async fn may_declare(&self, known: &Known, queue: &Queue) -> Result<()> {
         if (known.queue.mode, known.queue.merge) != (queue.mode, queue.merge) {
             for shard in known.shards().skip(1) {
@@ -306,10 +362,7 @@ impl Redis {
         args.text(name).int(QUEUES_MAX);
         let number = self.link.run(&GLOBAL_REGISTER, &self.global(""), &args).await?;
         match single(number)?.int()? {
-            0 => {
-                let message = format!("the store holds {QUEUES_MAX} queues, which is the most");
-                Err(Error::invalid("queue", message))
-            }
+            0 => Err(too_many_queues()),
             number => Ok(number as u32),
         }
     }
@@ -337,29 +390,6 @@ impl Redis {
             }
         };
         Ok(Answer::Refused(refused))
-    }
-
-    pub(super) async fn queue_views(&self) -> Result<Vec<QueueView>> {
-        let view = |known: &Arc<Known>| QueueView {
-            number: known.number,
-            queue: known.queue.clone(),
-            declared: known.declared,
-            paused: known.paused,
-        };
-        Ok(self.all_queues().await?.iter().map(view).collect())
-    }
-
-    pub(super) async fn do_pause(&self, queue: &str, paused: bool) -> Result<()> {
-        for _ in 0..ATTEMPTS {
-            let known = self.current(queue).await?;
-            if known.closing {
-                return Err(is_closing(queue));
-            }
-            if self.set_flags(&known, paused, false).await? {
-                return self.adopt(&*self.current(queue).await?).await;
-            }
-        }
-        Err(changing(queue))
     }
 
     /// Pauses or closes a queue in its first shard; false when it is not as it was known.
@@ -396,9 +426,7 @@ impl Definition {
 }
 
 fn settings(args: &mut Args, number: u32, queue: &Queue) -> Result<()> {
-    let text = serde_json::to_string(queue).map_err(|e| {
-        Error::new(ErrorKind::Internal, "a definition cannot be written").because(e)
-    })?;
+    let text = json(queue)?;
     args.int(number).int(queue.shards).text(queue.mode.as_str()).text(queue.merge.as_str());
     args.text(match queue.due {
         crate::model::queue::DueRule::First => "first",

@@ -7,60 +7,23 @@ use redis::Value;
 
 use super::Redis;
 use super::args::Args;
-use super::link::{GLOBAL_DYING, RELEASE, RESCUE};
+use super::link::{GLOBAL_DYING, RESCUE};
 use super::queues::Known;
 use super::reply::{Fields, Shard};
-use crate::contract::refusals::node_gone;
-use crate::contract::release::NOBODY;
-use crate::contract::request::{ClaimSelection, Release, Rescue};
+use crate::contract::errors::node_gone;
+use crate::contract::{ClaimSelection, Rescue};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
-use crate::model::limits::CLAIM_LANES_MAX;
-use crate::model::turn::Turn;
 
 /// Last beats by node; `-` is a node that is forgotten.
-type Beats = BTreeMap<String, String>;
+pub(super) type Beats = BTreeMap<String, String>;
 
 /// How often a shard is asked again because it knows holders that registered meanwhile.
 const ATTEMPTS: usize = 3;
 
 impl Redis {
-    pub(super) async fn do_rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
-        let (now, mut beats) = self.declare_dead(&request).await?;
-        let mut turns = Vec::new();
-        for known in self.all_queues().await? {
-            for shard in known.shards() {
-                let lanes_left = request.lanes_max.min(CLAIM_LANES_MAX) - turns.len();
-                if lanes_left == 0 {
-                    return Ok(turns);
-                }
-                let call = Call { now, request: &request, lanes_left };
-                let taken = self.rescue_in(shard, call, &mut beats).await?;
-                turns.extend(taken.turns(shard, &known.name)?);
-            }
-        }
-        Ok(turns)
-    }
-
-    pub(super) async fn do_release(&self, request: Release) -> Result<Vec<Turn>> {
-        let (what, name, places) = self.places_of(&request.claims).await?;
-        let made_by = request.made_by.unwrap_or(Timestamp::MAX);
-        let (most, mut turns) = (request.lanes_max.min(CLAIM_LANES_MAX), Vec::new());
-        for (queue, shard) in places {
-            if turns.len() == most {
-                break;
-            }
-            let mut args = Args::at(request.now);
-            args.text(NOBODY).int((most - turns.len()) as i64).time(made_by);
-            args.text(what).text(&name);
-            let taken = self.link.call_durably(&RELEASE, &self.key(shard, ""), &args).await?;
-            turns.extend(taken.turns(shard, &queue)?);
-        }
-        Ok(turns)
-    }
-
     /// How `release.lua` is told of claims, and the shards in which they may be, with their queues.
-    async fn places_of(&self, claims: &ClaimSelection) -> Result<Places> {
+    pub(super) async fn places_of(&self, claims: &ClaimSelection) -> Result<Places> {
         let all = |known: &Arc<Known>| -> Vec<(Arc<str>, Shard)> {
             known.shards().map(|shard| (known.name.clone(), shard)).collect()
         };
@@ -84,7 +47,7 @@ impl Redis {
     }
 
     /// Declares dead who has been silent for too long; the caller may be among them.
-    async fn declare_dead(&self, request: &Rescue) -> Result<(Timestamp, Beats)> {
+    pub(super) async fn declare_dying(&self, request: &Rescue) -> Result<(Timestamp, Beats)> {
         let mut args = Args::at(request.now);
         args.text(&request.node.0);
         let mut answer = self.link.call(&GLOBAL_DYING, &self.global(""), &args).await?;
@@ -99,7 +62,12 @@ impl Redis {
         Ok((now, beats))
     }
 
-    async fn rescue_in(&self, shard: Shard, call: Call<'_>, beats: &mut Beats) -> Result<Fields> {
+    pub(super) async fn rescue_in(
+        &self,
+        shard: Shard,
+        call: Call<'_>,
+        beats: &mut Beats,
+    ) -> Result<Fields> {
         let mut taken = Vec::new();
         for _ in 0..ATTEMPTS {
             let mut args = Args::default();
@@ -140,12 +108,12 @@ impl Redis {
 }
 
 /// What of claims is named, its name, and where they may be.
-type Places = (&'static str, String, Vec<(Arc<str>, Shard)>);
+pub(super) type Places = (&'static str, String, Vec<(Arc<str>, Shard)>);
 
 /// What every shard is asked.
 #[derive(Clone, Copy)]
-struct Call<'a> {
-    now: Timestamp,
-    request: &'a Rescue,
-    lanes_left: usize,
+pub(super) struct Call<'a> {
+    pub(super) now: Timestamp,
+    pub(super) request: &'a Rescue,
+    pub(super) lanes_left: usize,
 }

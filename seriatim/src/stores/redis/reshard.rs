@@ -8,49 +8,32 @@ use super::Redis;
 use super::args::Args;
 use super::layout::{Layout, OLDER_MAX};
 use super::link::{GLOBAL_RUN, LAYOUT};
-use super::queues::ATTEMPTS;
-use super::queues::{Known, changing};
+use super::queues::{ATTEMPTS, Known, changing};
 use super::reply::{Fields, Shard, single};
-use crate::contract::refusals::no_queue;
-use crate::contract::request::Resharded;
+use crate::contract::errors::no_queue;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::Queue;
+use crate::stores::json::json;
 
 /// How many entries of a hash are asked for at once.
 const SCAN_COUNT: usize = 1_000;
 
 /// What is still where only an older number would look for it.
 #[derive(Clone, Copy, Default)]
-struct Left {
-    lanes: u64,
-    idempotency_keys: u64,
+pub(super) struct Left {
+    pub(super) lanes: u64,
+    pub(super) idempotency_keys: u64,
 }
 
 impl Left {
-    fn is_nothing(self) -> bool {
+    pub(super) fn is_nothing(self) -> bool {
         self.lanes == 0 && self.idempotency_keys == 0
     }
 }
 
 impl Redis {
-    pub(super) async fn do_reshard(&self, queue: &str, shards: u16) -> Result<Resharded> {
-        let known = self.reload(queue).await?.ok_or_else(|| no_queue(queue))?;
-        Queue { shards, ..known.queue.clone() }.validate()?;
-        let known = self.with_shards(queue, shards).await?;
-        // Whoever is faster brings the shards to the new version by himself.
-        self.adopt(&known).await?;
-        let left = self.left_behind(&known, false).await?;
-        let known = if left.is_nothing() { self.forget_older(known).await? } else { known };
-        Ok(Resharded {
-            shards: known.queue.shards,
-            older: known.layout.older.len() as u16,
-            lanes_left: left.lanes,
-            idempotency_keys_left: left.idempotency_keys,
-        })
-    }
-
     /// The queue with this number of shards; from here on it is decided, whatever becomes of us.
-    async fn with_shards(&self, queue: &str, shards: u16) -> Result<Arc<Known>> {
+    pub(super) async fn with_shards(&self, queue: &str, shards: u16) -> Result<Arc<Known>> {
         for _ in 0..ATTEMPTS {
             let mut known = self.reload(queue).await?.ok_or_else(|| no_queue(queue))?;
             if known.layout.with(shards).is_some() && !known.layout.older.is_empty() {
@@ -78,7 +61,7 @@ impl Redis {
     }
 
     /// Nothing is left by the older numbers, and nothing can come there any more.
-    async fn forget_older(&self, known: Arc<Known>) -> Result<Arc<Known>> {
+    pub(super) async fn forget_older(&self, known: Arc<Known>) -> Result<Arc<Known>> {
         if known.layout.older.is_empty() {
             return Ok(known);
         }
@@ -93,9 +76,7 @@ impl Redis {
     /// Writes a layout; `None` when the queue is not as it was known.
     async fn lay_out(&self, known: &Known, layout: &Layout) -> Result<Option<Arc<Known>>> {
         let queue = Queue { shards: layout.shards, ..known.queue.clone() };
-        let definition = serde_json::to_string(&queue).map_err(|e| {
-            Error::new(ErrorKind::Internal, "a definition cannot be written").because(e)
-        })?;
+        let definition = json(&queue)?;
         let mut args = Args::default();
         args.int(known.version).int(layout.shards).text(&layout.older_text());
         args.int(layout.span).int(layout.floor).text(&definition);
@@ -114,7 +95,7 @@ impl Redis {
     /// What of the queue is not in its present shard. A shard that was brought to the present version
     /// gets no more of it, and what is there during the whole of a scan is seen by it: so "nothing"
     /// is final. With `any` it ends at the first that it finds.
-    async fn left_behind(&self, known: &Known, any: bool) -> Result<Left> {
+    pub(super) async fn left_behind(&self, known: &Known, any: bool) -> Result<Left> {
         let mut left = Left::default();
         if known.layout.older.is_empty() {
             return Ok(left);

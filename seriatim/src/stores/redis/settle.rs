@@ -1,46 +1,18 @@
 //! Ending turns.
 
-use std::collections::BTreeMap;
-
-use futures_util::future::join_all;
-
 use super::Redis;
 use super::args::{Args, micros};
 use super::link::SETTLE;
-use super::reply::{Fields, Shard, corrupt, lane_bytes};
-use crate::contract::request::{Settle, Settled};
-use crate::model::error::{Error, Result};
-use crate::model::limits::SETTLE_TURNS_MAX;
+use super::reply::{Fields, Shard, lane_bytes};
+use crate::contract::{Settle, Settled};
+use crate::model::error::Result;
 use crate::model::settle::{Due, Fate, Settlement};
 
 /// Stands for a job that no shard holds: their numbers begin at 1.
 const NO_JOB: u64 = 0;
 
 impl Redis {
-    pub(super) async fn do_settle(&self, request: Settle) -> Result<Vec<Settled>> {
-        let turns = &request.turns;
-        if turns.len() > SETTLE_TURNS_MAX {
-            let message =
-                format!("has {} turns; at most {SETTLE_TURNS_MAX} go in one", turns.len());
-            return Err(Error::invalid("turns", message));
-        }
-        let mut shards: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
-        for (place, turn) in turns.iter().enumerate() {
-            shards.entry(Shard::of_lane(turn.lane)).or_default().push(place);
-        }
-        let mut settled = vec![Settled::Stale; turns.len()];
-        let parts =
-            shards.into_iter().map(|(shard, places)| self.settle_in(shard, places, &request));
-        // All of them to the end: what one shard refuses is no reason to leave another half way.
-        for part in join_all(parts).await {
-            for (place, answer) in part? {
-                *settled.get_mut(place).ok_or_else(corrupt)? = answer;
-            }
-        }
-        Ok(settled)
-    }
-
-    async fn settle_in(
+    pub(super) async fn settle_in(
         &self,
         shard: Shard,
         places: Vec<usize>,

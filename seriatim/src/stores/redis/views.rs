@@ -1,22 +1,30 @@
 //! What people and programs see.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use redis::Value;
 
 use super::Redis;
 use super::args::Args;
-use super::link::{LANES, STATS, VIEW};
+use super::link::{LANES, STATS, TURN, VIEW};
+use super::nodes::command_of;
+use super::page::{Chosen, Entry, Rows, job_entry, lane_entry, runs};
 use super::queues::Known;
 use super::reply::{Fields, Shard, corrupt, name_job, score_of};
-use crate::contract::request::{DueQuery, SourceDue};
-use crate::contract::view::{JobState, JobView, LaneState, LaneView, QueueStats};
+use crate::contract::{
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneQuery, LaneState, LaneView, NodeInfo,
+    NodeView, Page, QueueDue, QueueStats, QueueView, Store, Views,
+};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
-use crate::model::id::{JobId, NodeId, Token};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::limits::PAGE_BYTES_MAX;
 use crate::model::payload::Payload;
+use crate::model::turn::Turn;
+use crate::stores::gone;
 
 /// The numbers of one shard.
 struct Numbers {
@@ -29,7 +37,158 @@ struct Numbers {
 /// A view, and the node that holds the job with the node's lease.
 type Held = (JobView, Option<Arc<str>>);
 
+#[async_trait]
+impl Views for Redis {
+    async fn queues(&self) -> Result<Vec<QueueView>> {
+        let view = |known: &Arc<Known>| QueueView {
+            number: known.number,
+            queue: known.queue.clone(),
+            declared: known.declared,
+            paused: known.paused,
+        };
+        Ok(self.all_queues().await?.iter().map(view).collect())
+    }
+
+    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        let now = match now {
+            Some(now) => now,
+            None => self.now().await?,
+        };
+        let queues = self.all_queues().await?;
+        try_join_all(queues.iter().map(|known| self.stats_of(known, now))).await
+    }
+
+    async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
+        let wanted = |known: &Arc<Known>| queues.is_empty() || queues.contains(&known.name);
+        let due = async |known: Arc<Known>| {
+            let shards = try_join_all(known.open_shards().map(|shard| self.numbers(shard))).await?;
+            let open = shards.into_iter().flatten().filter(|numbers| !numbers.paused);
+            let due = open.filter_map(|numbers| numbers.due).min();
+            Ok(QueueDue { queue: known.name.clone(), due })
+        };
+        try_join_all(self.all_queues().await?.into_iter().filter(wanted).map(due)).await
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+        let known = self.current(&query.queue).await?;
+        let mut chosen = Chosen::of_lanes(&query)?;
+        for shard in known.shards() {
+            let rows = Rows::of_lanes(&query, &chosen, shard.shard);
+            let look = |row| {
+                chosen.add(lane_entry(Fields::of(row)?, shard, &query)?);
+                Ok(())
+            };
+            self.each_row(shard, &rows, look).await?;
+        }
+        let (page, next) = chosen.page();
+        let mut rows = Vec::new();
+        for (shard, numbers) in runs(&known, &page) {
+            rows.extend(self.lane_views(shard, &numbers).await?);
+        }
+        Ok(Page { rows, next })
+    }
+
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
+        let known = self.current(&query.queue).await?;
+        let by_text = query.order == JobOrder::Key;
+        let mut chosen = Chosen::new(query.after.as_deref(), by_text, query.rows_max)?;
+        for shard in known.shards() {
+            let running = match query.filter {
+                JobFilter::In(JobState::Queued) => self.running(shard, &query).await?,
+                _ => HashSet::new(),
+            };
+            let rows = Rows::of_jobs(&query, &chosen, shard.shard);
+            let look = |row| {
+                let entry = job_entry(Fields::of(row)?, shard, &query)?;
+                chosen.add(entry.filter(|entry| !running.contains(&entry.number)));
+                Ok(())
+            };
+            self.each_row(shard, &rows, look).await?;
+        }
+        let (page, mut next) = chosen.page();
+        let (mut rows, mut bytes, mut shown) = (Vec::new(), 0, 0);
+        for (shard, numbers) in runs(&known, &page) {
+            let mut left = &numbers[..];
+            while !left.is_empty() && bytes < PAGE_BYTES_MAX {
+                let (views, looked) = self.job_views(shard, &known.name, left).await?;
+                bytes += views.iter().map(|view| view.payload.as_bytes().len()).sum::<usize>();
+                // One may have been claimed or have ended in between.
+                rows.extend(views.into_iter().filter(|view| query.filter.shows(view.state)));
+                let looked = looked.clamp(1, left.len());
+                (left, shown) = (&left[looked..], shown + looked);
+            }
+        }
+        if shown < page.len() {
+            next = page[..shown].last().map(Entry::cursor);
+        }
+        Ok(Page { rows, next })
+    }
+
+    // The id of a job that became one with another shows that one's state.
+    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
+        let Some(known) = self.numbered(id.queue()).await? else { return Ok(None) };
+        let mut args = Args::default();
+        name_job(&mut args, id);
+        let (views, _) = self.views(Shard::of_job(id), &known.name, &args).await?;
+        if let Some(view) = views.into_iter().next() {
+            return Ok(Some(JobView { id, ..view }));
+        }
+        // One that was requeued into another shard.
+        let Some(there) = self.moved_to(id).await? else { return Ok(None) };
+        let mut args = Args::default();
+        name_job(&mut args, there);
+        let (views, _) = self.views(Shard::of_job(there), &known.name, &args).await?;
+        Ok(views.into_iter().next().map(|view| JobView { id, ..view }))
+    }
+
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        let Some(known) = self.numbered(lane.queue).await? else { return Ok(None) };
+        let shard = Shard::of_lane(lane);
+        let mut args = Args::default();
+        args.int(lane.number).int(token.0);
+        let answer = self.link.run(&TURN, &self.key(shard, ""), &args).await?;
+        match answer {
+            redis::Value::Nil => Ok(None),
+            turn => Fields::of(turn)?.turn(shard, &known.name).map(Some),
+        }
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>> {
+        let infos: BTreeMap<Arc<str>, Arc<str>> = self.pairs("nodes").await?.into_iter().collect();
+        let beats: HashMap<_, _> = self.pairs("beats").await?.into_iter().collect();
+        let commands: HashMap<_, _> = self.pairs("commands").await?.into_iter().collect();
+        let mut cmd = redis::cmd("ZRANGE");
+        let mut list = self.link.fields(cmd.arg(self.global("dead")).arg(0).arg(-1)).await?;
+        let mut dead = HashSet::new();
+        while !list.is_empty() {
+            dead.insert(list.text()?);
+        }
+        let view = |(id, info): (Arc<str>, Arc<str>)| {
+            let info: NodeInfo = serde_json::from_str(&info).map_err(|e| corrupt().because(e))?;
+            let beat = beats.get(&id).and_then(|beat| beat.parse().ok()).unwrap_or_default();
+            Ok(NodeView {
+                info,
+                heartbeat_at: gone::as_it_was(Timestamp::from_micros(beat)),
+                dead: dead.contains(&id),
+                command: commands.get(&id).and_then(|text| command_of(text)),
+            })
+        };
+        infos.into_iter().map(view).collect()
+    }
+}
+
 impl Redis {
+    /// The numbers of the jobs that run, of the key that is asked for or of all.
+    async fn running(&self, shard: Shard, query: &JobQuery) -> Result<HashSet<i64>> {
+        let mut running = HashSet::new();
+        let look = |row| {
+            running.insert(Fields::of(row)?.int()?);
+            Ok(())
+        };
+        self.each_row(shard, &Rows::running(query.key.as_deref()), look).await?;
+        Ok(running)
+    }
+
     async fn numbers(&self, shard: Shard) -> Result<Option<Numbers>> {
         let args = Args::default();
         let mut answer = self.link.call(&STATS, &self.key(shard, ""), &args).await?;
@@ -41,15 +200,6 @@ impl Redis {
             *number = answer.int()? as u64;
         }
         Ok(Some(Numbers { paused, counts, due: answer.opt_time()? }))
-    }
-
-    pub(super) async fn queue_stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
-        let now = match now {
-            Some(now) => now,
-            None => self.server_time().await?,
-        };
-        let queues = self.all_queues().await?;
-        try_join_all(queues.iter().map(|known| self.stats_of(known, now))).await
     }
 
     async fn stats_of(&self, known: &Known, now: Timestamp) -> Result<QueueStats> {
@@ -76,21 +226,6 @@ impl Redis {
         })
     }
 
-    pub(super) async fn due_sources(&self, request: DueQuery) -> Result<Vec<SourceDue>> {
-        let wanted =
-            |known: &Arc<Known>| request.queues.is_empty() || request.queues.contains(&known.name);
-        let mut shards = Vec::new();
-        for known in self.all_queues().await?.into_iter().filter(wanted) {
-            shards.extend(known.open_shards().map(|shard| (known.name.clone(), shard)));
-        }
-        let source = async |(queue, shard): (Arc<str>, Shard)| {
-            let numbers = self.numbers(shard).await?.filter(|numbers| !numbers.paused);
-            let due = numbers.and_then(|numbers| numbers.due);
-            Ok(SourceDue { queue, shard: shard.shard, due })
-        };
-        try_join_all(shards.into_iter().map(source)).await
-    }
-
     pub(super) async fn lane_views(&self, shard: Shard, numbers: &[i64]) -> Result<Vec<LaneView>> {
         let mut args = Args::default();
         for number in numbers {
@@ -113,23 +248,6 @@ impl Redis {
             args.int(*number).text("");
         }
         self.views(shard, queue, &args).await
-    }
-
-    /// The id of a job that became one with another shows that one's state.
-    pub(super) async fn read_job(&self, id: JobId) -> Result<Option<JobView>> {
-        let Some(known) = self.numbered(id.queue()).await? else { return Ok(None) };
-        let mut args = Args::default();
-        name_job(&mut args, id);
-        let (views, _) = self.views(Shard::of_job(id), &known.name, &args).await?;
-        if let Some(view) = views.into_iter().next() {
-            return Ok(Some(JobView { id, ..view }));
-        }
-        // One that was requeued into another shard.
-        let Some(there) = self.moved_to(id).await? else { return Ok(None) };
-        let mut args = Args::default();
-        name_job(&mut args, there);
-        let (views, _) = self.views(Shard::of_job(there), &known.name, &args).await?;
-        Ok(views.into_iter().next().map(|view| JobView { id, ..view }))
     }
 
     /// Where a job is that was requeued into another shard, perhaps several times.
@@ -255,16 +373,20 @@ fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Option
     Ok(Some((view, node)))
 }
 
+pub(super) fn lane_state(text: &str) -> LaneState {
+    match text {
+        "claimed" => LaneState::Claimed,
+        "paused" => LaneState::Paused,
+        "held" => LaneState::Held,
+        _ => LaneState::Waiting,
+    }
+}
+
 fn lane_view(mut fields: Fields, shard: Shard) -> Result<LaneView> {
     Ok(LaneView {
         lane: shard.lane(fields.int()?),
         key: fields.name()?,
-        state: match &*fields.text()? {
-            "claimed" => LaneState::Claimed,
-            "paused" => LaneState::Paused,
-            "held" => LaneState::Held,
-            _ => LaneState::Waiting,
-        },
+        state: lane_state(&fields.text()?),
         due: fields.opt_time()?,
         priority: fields.opt_int()?.unwrap_or(0) as u16,
         jobs: fields.int()? as u64,

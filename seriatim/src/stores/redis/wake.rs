@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use tokio::task::JoinHandle;
 
 use super::link::Ears;
-use crate::contract::wake::Bell;
+use crate::contract::Bell;
 
 /// How long after a failure the connection is tried again. Meanwhile nodes find work by polling.
 const RECONNECT: Duration = Duration::from_secs(1);

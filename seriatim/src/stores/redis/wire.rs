@@ -19,7 +19,7 @@ use redis::{
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::address::{Options, Place};
+use super::address::{Options, Target};
 use super::fault::translate;
 use crate::model::error::Result;
 
@@ -47,9 +47,9 @@ pub(super) struct Master {
 }
 
 impl Wire {
-    pub(super) async fn open(place: Place, options: &Options) -> Result<Self> {
+    pub(super) async fn open(place: Target, options: &Options) -> Result<Self> {
         match place {
-            Place::Server(client) => {
+            Target::Server(client) => {
                 let config = ConnectionManagerConfig::new()
                     .set_response_timeout(Some(ANSWER_WITHIN))
                     .set_connection_timeout(Some(CONNECT_WITHIN))
@@ -59,8 +59,8 @@ impl Wire {
                 let manager = ConnectionManager::new_with_config(client.clone(), config).await;
                 Ok(Self::Server(manager.map_err(translate)?, Arc::new(client)))
             }
-            Place::Cluster(nodes) => Self::open_cluster(nodes, options).await,
-            Place::Sentinel { sentinels, master, node } => {
+            Target::Cluster(nodes) => Self::open_cluster(nodes, options).await,
+            Target::Sentinel { sentinels, master, node } => {
                 let sentinels = sentinel_client(sentinels, &master, &node, options);
                 let mut master = Master { sentinels: sentinels.map_err(translate)?, link: None };
                 master.link().await.map_err(translate)?;

@@ -5,14 +5,15 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use rusqlite::{Row, params};
 
+use super::Sqlite;
 use super::push::micros;
 use super::row::{Sql, TAKEN, score_rank};
 use super::tx::{QueueRow, Tx};
-use crate::contract::check_ticket;
-use crate::contract::refusals::{node_gone, undeclared};
-use crate::contract::request::{Claim, Claimed, Lease};
+use crate::contract::errors::{check_ticket, node_gone, undeclared};
+use crate::contract::{Claim, Claimed, Consumer, GiveUp, Lease, Settle, Settled};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId, Token};
@@ -25,12 +26,12 @@ use crate::stores::room::Room;
 /// Of a lane with more items than this, the turn is chosen before any payload is read.
 const ITEMS_READ_AT_ONCE: i64 = 256;
 
-/// The columns of a job that its holder sees, in the order in which [`Waiting::read`] expects them.
+/// The columns of a job that its holder sees, in the order in which [`OpenJob::read`] expects them.
 const WAITING_COLUMNS: &str = "seq, created, score, jprio, run_at, attempts, task, opts, payload";
 
 /// A job that waits, as far as a claim needs to know it.
 #[derive(Clone, Debug)]
-struct Waiting {
+struct OpenJob {
     seq: i64,
     created: i64,
     score: f64,
@@ -43,7 +44,7 @@ struct Waiting {
     payload: Option<Vec<u8>>,
 }
 
-impl Waiting {
+impl OpenJob {
     fn read(row: &Row<'_>, at: usize) -> Sql<Self> {
         Ok(Self {
             seq: row.get(at)?,
@@ -90,7 +91,7 @@ struct Candidate {
     retry: i64,
     crashes: i64,
     error: Option<Arc<str>>,
-    slot: Option<Waiting>,
+    slot: Option<OpenJob>,
 }
 
 const CANDIDATE_COLUMNS: &str = "id, key, class, prio, due, open, n, retry, crashes, error";
@@ -100,7 +101,7 @@ impl Candidate {
     fn read(row: &Row<'_>) -> Sql<Self> {
         let slot = match row.get_ref(CANDIDATE_COUNT)? {
             rusqlite::types::ValueRef::Null => None,
-            _ => Some(Waiting::read(row, CANDIDATE_COUNT)?),
+            _ => Some(OpenJob::read(row, CANDIDATE_COUNT)?),
         };
         Ok(Self {
             id: row.get(0)?,
@@ -159,7 +160,7 @@ impl Close {
 
 /// What a turn would take of a lane.
 struct Chosen {
-    jobs: Vec<Waiting>,
+    jobs: Vec<OpenJob>,
     close: Close,
     /// Items that are marked one by one when they are taken.
     marked: Vec<i64>,
@@ -168,7 +169,7 @@ struct Chosen {
 
 impl Chosen {
     /// The slot's job alone.
-    fn slot(slot: Waiting, close: Close) -> Self {
+    fn slot(slot: OpenJob, close: Close) -> Self {
         Self { jobs: vec![slot], close, marked: Vec::new(), leaves_some: false }
     }
 }
@@ -196,6 +197,22 @@ impl ClaimRow {
 
     pub(super) fn count(&self) -> i64 {
         (self.lanes.len() / 8) as i64
+    }
+}
+
+#[async_trait]
+impl Consumer for Sqlite {
+    async fn claim(&self, request: Claim) -> Result<Claimed> {
+        self.change(move |tx| tx.at(request.now).claim(&request)).await
+    }
+
+    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+        request.validate()?;
+        self.change(move |tx| tx.at(request.now).settle(&request.turns)).await
+    }
+
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        self.change(move |tx| tx.at(None).give_up(&request)).await
     }
 }
 
@@ -375,12 +392,12 @@ impl Tx<'_> {
     }
 
     /// All that waits, by score, as far as the limits and the task allow.
-    fn choose_by_score(&mut self, lane: &Candidate, slot: Option<Waiting>) -> Result<Chosen> {
+    fn choose_by_score(&mut self, lane: &Candidate, slot: Option<OpenJob>) -> Result<Chosen> {
         let slot_seq = slot.as_ref().map(|slot| slot.seq);
         let light = lane.items > ITEMS_READ_AT_ONCE;
         let mut jobs = self.waiting_items(lane, light)?;
         jobs.extend(slot);
-        jobs.sort_unstable_by_key(Waiting::rank);
+        jobs.sort_unstable_by_key(OpenJob::rank);
         let count = self.how_many(&jobs, TURN_JOBS_MAX, light)?;
         let leaves_some = count < jobs.len();
         jobs.truncate(count);
@@ -394,7 +411,7 @@ impl Tx<'_> {
         if light {
             let sql = format!("SELECT {WAITING_COLUMNS} FROM item WHERE seq = ?1");
             for job in jobs.iter_mut().filter(|job| Some(job.seq) != slot_seq) {
-                let full = self.first(&sql, [job.seq], |row| Waiting::read(row, 0))?;
+                let full = self.first(&sql, [job.seq], |row| OpenJob::read(row, 0))?;
                 *job = full.unwrap_or_else(|| job.clone());
             }
         }
@@ -403,7 +420,7 @@ impl Tx<'_> {
 
     /// The items of an unclaimed lane; the first by (score, arrival) of many, then without what
     /// makes them large.
-    fn waiting_items(&self, lane: &Candidate, light: bool) -> Result<Vec<Waiting>> {
+    fn waiting_items(&self, lane: &Candidate, light: bool) -> Result<Vec<OpenJob>> {
         let columns = match light {
             true => "seq, created, score, jprio, run_at, attempts, task, NULL, NULL",
             false => WAITING_COLUMNS,
@@ -413,7 +430,7 @@ impl Tx<'_> {
             format!("SELECT {columns} FROM item WHERE lane = ?1 AND gen = ?2 {order} LIMIT ?3");
         // One more than a turn can take shows that some are left.
         let place = params![lane.id, lane.open, TURN_JOBS_MAX as i64 + 1];
-        self.rows(&sql, place, |row| Waiting::read(row, 0))
+        self.rows(&sql, place, |row| OpenJob::read(row, 0))
     }
 
     /// In `fifo`, the head and the jobs behind it that go with it.
@@ -421,7 +438,7 @@ impl Tx<'_> {
         &mut self,
         queue: &QueueRow,
         lane: &Candidate,
-        slot: Waiting,
+        slot: OpenJob,
     ) -> Result<Chosen> {
         let sql = format!(
             "SELECT {WAITING_COLUMNS}, retry < 0 AND crashes = 0 AND run_at <= ?4 FROM item
@@ -429,7 +446,7 @@ impl Tx<'_> {
         );
         let place = params![lane.id, lane.open, queue.queue.take - 1, self.now];
         let following =
-            self.rows(&sql, place, |row| Ok((Waiting::read(row, 0)?, row.get::<_, bool>(9)?)))?;
+            self.rows(&sql, place, |row| Ok((OpenJob::read(row, 0)?, row.get::<_, bool>(9)?)))?;
         let mut jobs = vec![slot];
         jobs.extend(following.into_iter().take_while(|(_, fresh)| *fresh).map(|(job, _)| job));
         let count = self.how_many(&jobs, queue.queue.take as usize, false)?;
@@ -439,7 +456,7 @@ impl Tx<'_> {
     }
 
     /// So many jobs from the front go together: of one task, within the limits.
-    fn how_many(&self, jobs: &[Waiting], most: usize, light: bool) -> Result<usize> {
+    fn how_many(&self, jobs: &[OpenJob], most: usize, light: bool) -> Result<usize> {
         let sql = if light {
             "SELECT coalesce(length(payload), (SELECT length(b.payload) FROM body b WHERE b.seq = item.seq)) FROM item WHERE seq = ?1"
         } else {

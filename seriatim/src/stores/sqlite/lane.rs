@@ -8,7 +8,7 @@ use rusqlite::params;
 
 use super::row::{HEAD_COLUMNS, JOB_COLUMNS, Job, LATER, LaneRow, flag, lane_columns, state};
 use super::tx::{QueueRow, Tx};
-use crate::contract::refusals::no_queue;
+use crate::contract::errors::no_queue;
 use crate::model::error::Result;
 use crate::model::queue::{Mode, Queue};
 

@@ -4,19 +4,21 @@
 //! one job is one row (`schema.sql`), and a claim is recorded once for all its lanes, so that
 //! claiming and settling a job is one row changed and one row deleted.
 
+mod actions;
 mod body;
 mod claim;
-mod deletion;
 mod fault;
+mod file;
 mod lane;
 mod migrate;
 mod nodes;
-mod people;
-mod place;
+
 mod push;
+mod queues;
 mod rescue;
 mod row;
 mod settle;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -32,18 +34,13 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use fault::translate;
-use place::Place;
+use file::FileCheck;
 use thread::Worker;
 use tx::Tx;
 
-use crate::contract::request::*;
-use crate::contract::view::*;
-use crate::contract::wake::{Bell, Wakeups};
-use crate::contract::{Opening, SharedStore, Store, validate_push};
+use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, LaneId, NodeId, Token};
-use crate::model::turn::Turn;
 
 /// How long another process may hold the file before an operation is answered `Unavailable`.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -77,7 +74,7 @@ pub struct Sqlite {
     read: Arc<Mutex<Reader>>,
     bell: Bell,
     path: PathBuf,
-    place: Place,
+    file: FileCheck,
 }
 
 /// The thread for listings, which most processes never need.
@@ -107,10 +104,10 @@ impl Sqlite {
         let connection = connect_writer(&path, durability, in_memory)
             .map_err(|e| e.while_doing(&format!("opening {}", path.display())))?;
         let bell = Bell::default();
-        let place = Place::of(connection.path());
-        let write = Worker::writer(connection, place.clone(), bell.clone())?;
+        let file = FileCheck::of(connection.path());
+        let write = Worker::writer(connection, file.clone(), bell.clone())?;
         let read = if in_memory { Reader::IsTheWriter } else { Reader::NotYet };
-        Ok(Self { write, read: Arc::new(Mutex::new(read)), bell, path, place })
+        Ok(Self { write, read: Arc::new(Mutex::new(read)), bell, path, file })
     }
 
     /// A connection as the one that writes, to measure what the database does without the store.
@@ -165,7 +162,7 @@ impl Sqlite {
             Reader::Runs(worker) => Ok(Some(worker.clone())),
             Reader::Closed => Err(Error::new(ErrorKind::Unavailable, "the store has been closed")),
             Reader::NotYet => {
-                let worker = Worker::reader(connect_reader(&self.path)?, self.place.clone())?;
+                let worker = Worker::reader(connect_reader(&self.path)?, self.file.clone())?;
                 *reader = Reader::Runs(worker.clone());
                 Ok(Some(worker))
             }
@@ -242,7 +239,7 @@ impl Store for Sqlite {
     }
 
     async fn now(&self) -> Result<Timestamp> {
-        self.place.check()?;
+        self.file.check()?;
         Ok(Timestamp::of_this_machine())
     }
 
@@ -263,122 +260,6 @@ impl Store for Sqlite {
             Some(secret) => Ok(secret),
             None => self.change(move |tx| tx.at(None).keep_secret(offered)).await,
         }
-    }
-
-    async fn declare(&self, request: Declare) -> Result<()> {
-        self.change(move |tx| tx.at(request.now).declare(&request.queues)).await
-    }
-
-    async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
-        validate_push(&request)?;
-        self.change(move |tx| tx.at(request.now).push(&request.jobs)).await
-    }
-
-    async fn claim(&self, request: Claim) -> Result<Claimed> {
-        self.change(move |tx| tx.at(request.now).claim(&request)).await
-    }
-
-    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
-        self.change(move |tx| tx.at(request.now).settle(&request.turns)).await
-    }
-
-    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
-        self.change(move |tx| tx.at(request.now).heartbeat(&request)).await
-    }
-
-    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
-        self.change(move |tx| tx.at(request.now).rescue(&request)).await
-    }
-
-    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
-        self.change(move |tx| tx.at(request.now).release(&request)).await
-    }
-
-    async fn give_up(&self, request: GiveUp) -> Result<()> {
-        self.change(move |tx| tx.at(None).give_up(&request)).await
-    }
-
-    async fn sweep(&self, request: Sweep) -> Result<Swept> {
-        self.change(move |tx| tx.at(request.now).sweep(request.rows_max)).await
-    }
-
-    async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
-        self.change(move |tx| {
-            tx.at(request.now);
-            request.jobs.iter().map(|job| tx.cancel(*job)).collect()
-        })
-        .await
-    }
-
-    async fn requeue(&self, request: Selected) -> Result<Acted> {
-        self.change(move |tx| tx.at(request.now).requeue(&request)).await
-    }
-
-    async fn delete_dead(&self, request: Selected) -> Result<Acted> {
-        self.change(move |tx| tx.at(request.now).delete_dead(&request)).await
-    }
-
-    async fn act(&self, request: Act) -> Result<Acted> {
-        self.change(move |tx| tx.at(request.now).act(&request)).await
-    }
-
-    async fn amend(&self, request: Amend) -> Result<()> {
-        self.change(move |tx| tx.at(request.now).amend(&request)).await
-    }
-
-    async fn pause_queue(&self, queue: &str, paused: bool) -> Result<()> {
-        let name = queue.to_owned();
-        self.change(move |tx| tx.at(None).pause_queue(&name, paused)).await
-    }
-
-    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
-        self.change(move |tx| tx.at(None).delete_queue(&request)).await
-    }
-
-    async fn command_node(&self, node: &NodeId, command: Command) -> Result<()> {
-        let node = node.clone();
-        self.change(move |tx| tx.at(None).command_node(&node, command)).await
-    }
-
-    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
-        self.change(move |tx| tx.at(request.now).declare_dead(&request)).await
-    }
-
-    async fn lead(&self, request: Lead) -> Result<bool> {
-        self.change(move |tx| tx.at(request.now).lead(&request)).await
-    }
-
-    async fn due(&self, request: DueQuery) -> Result<Vec<SourceDue>> {
-        self.look(move |tx| tx.at(request.now).due(&request.queues)).await
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueView>> {
-        self.look(|tx| tx.at(None).queue_views()).await
-    }
-
-    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
-        self.look(move |tx| tx.at(now).stats()).await
-    }
-
-    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
-        self.look(move |tx| tx.at(None).lane_page(&query)).await
-    }
-
-    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
-        self.look(move |tx| tx.at(None).job_page(&query)).await
-    }
-
-    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
-        self.look(move |tx| tx.at(None).job_view(id)).await
-    }
-
-    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
-        let held = self.look(move |tx| tx.at(None).held_turn(lane.number as i64, true)).await?;
-        Ok(held.filter(|turn| turn.lane == lane && turn.token == token))
-    }
-
-    async fn nodes(&self) -> Result<Vec<NodeView>> {
-        self.look(|tx| tx.at(None).node_views()).await
     }
 
     fn wakeups(&self) -> Wakeups {

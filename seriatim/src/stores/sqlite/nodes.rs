@@ -1,24 +1,58 @@
 //! Nodes: heartbeats, commands, leadership.
 
+use async_trait::async_trait;
 use rusqlite::params;
 
+use super::Sqlite;
 use super::push::micros;
-use super::row::json;
 use super::row::{Job, flag};
 use super::tx::Tx;
-use crate::contract::request::{
-    Beat, CancelNotice, Command, DeclareDead, GiveUp, Heartbeat, Lead, Pulse, Secret,
+use crate::contract::errors::no_living_node;
+use crate::contract::{
+    Beat, CancelNotice, Command, DeclareDead, Fleet, GiveUp, Heartbeat, Lead, NodeView, Pulse,
+    Release, Rescue, Secret, Sweep, Swept,
 };
-use crate::contract::view::NodeView;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{LaneId, NodeId, Token};
-use crate::model::limits::PROGRESS_BYTES_MAX;
+use crate::model::turn::Turn;
 use crate::stores::gone;
+use crate::stores::json::json;
+
+#[async_trait]
+impl Fleet for Sqlite {
+    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
+        self.change(move |tx| tx.at(request.now).heartbeat(&request)).await
+    }
+
+    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
+        self.change(move |tx| tx.at(request.now).rescue(&request)).await
+    }
+
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        self.change(move |tx| tx.at(request.now).release(&request)).await
+    }
+
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool> {
+        self.change(move |tx| tx.at(request.now).declare_dead(&request)).await
+    }
+
+    async fn command_node(&self, node: NodeId, command: Command) -> Result<()> {
+        self.change(move |tx| tx.at(None).command_node(&node, command)).await
+    }
+
+    async fn lead(&self, request: Lead) -> Result<bool> {
+        self.change(move |tx| tx.at(request.now).lead(&request)).await
+    }
+
+    async fn sweep(&self, request: Sweep) -> Result<Swept> {
+        self.change(move |tx| tx.at(request.now).sweep(request.rows_max)).await
+    }
+}
 
 impl Tx<'_> {
     pub(super) fn heartbeat(&mut self, request: &Heartbeat) -> Result<Pulse> {
-        request.beats.iter().try_for_each(check_progress)?;
+        request.validate()?;
         let node = &request.node;
         let sql = "INSERT INTO node (id, info, lease, beat_at, dead_at) VALUES (?1, ?2, ?3, ?4, iif(?3 = 0, ?4, NULL))
                    ON CONFLICT (id) DO UPDATE SET info = excluded.info, lease = excluded.lease,
@@ -93,7 +127,7 @@ impl Tx<'_> {
         if self.execute(sql, params![&*node.0, name])? == 1 {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::NotFound, format!("there is no living node {node}")))
+        Err(no_living_node(node))
     }
 
     pub(super) fn declare_dead(&mut self, request: &DeclareDead) -> Result<bool> {
@@ -155,13 +189,4 @@ fn command_named(name: &str) -> Option<Command> {
         "stop" => Some(Command::Stop),
         _ => None,
     }
-}
-
-fn check_progress(beat: &Beat) -> Result<()> {
-    let bytes = beat.progress.as_ref().map_or(0, |progress| progress.len());
-    if bytes <= PROGRESS_BYTES_MAX {
-        return Ok(());
-    }
-    let message = format!("has {bytes} bytes; at most {PROGRESS_BYTES_MAX} are kept");
-    Err(Error::invalid("progress", message))
 }

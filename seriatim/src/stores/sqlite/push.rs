@@ -1,110 +1,30 @@
 //! Declaring queues and pushing jobs.
 
-use std::sync::Arc;
-
+use async_trait::async_trait;
 use rusqlite::params;
 
+use super::Sqlite;
 use super::lane::Work;
-use super::row::{Job, flag, json, state};
+use super::row::{Job, flag, state};
 use super::tx::{QueueRow, Tx};
-use crate::contract::definition::Found;
-use crate::contract::deletion::is_closing;
-use crate::contract::refusals::other_route;
-use crate::contract::request::{PushStatus, Pushed};
-use crate::contract::validate_job;
+use crate::contract::errors::{is_closing, other_route};
+use crate::contract::{Producer, Push, PushStatus, Pushed, validate_job, validate_push};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
 use crate::model::job::{Job as NewJob, JobOptions};
-use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::{DueRule, Merge, Mode, Queue};
+use crate::stores::json::json;
+
+#[async_trait]
+impl Producer for Sqlite {
+    async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
+        validate_push(&request)?;
+        self.change(move |tx| tx.at(request.now).push(&request.jobs)).await
+    }
+}
 
 impl Tx<'_> {
-    pub(super) fn declare(&mut self, queues: &[Queue]) -> Result<()> {
-        for (i, queue) in queues.iter().enumerate() {
-            self.declare_one(queue).map_err(|e| e.in_field(format!("queues[{i}]")))?;
-        }
-        Ok(())
-    }
-
-    fn declare_one(&mut self, queue: &Queue) -> Result<()> {
-        queue.validate()?;
-        let Some(row) = self.queue(&queue.name)? else {
-            return self.create_queue(queue, true).map(drop);
-        };
-        if row.closing {
-            return Err(is_closing(&queue.name));
-        }
-        let old = row.queue.clone();
-        let changes = (old.mode, old.merge) != (queue.mode, queue.merge);
-        let moved = if changes { self.take_queue_apart(&row, queue)? } else { Vec::new() };
-        let number = row.number;
-        if !changes && row.declared && *old == *queue {
-            return Ok(());
-        }
-        self.store_queue(QueueRow { queue: Arc::new(queue.clone()), declared: true, ..row })?;
-        for (key, job) in moved {
-            self.put_back(number, key.as_deref(), job)?;
-        }
-        Ok(())
-    }
-
-    /// Takes all jobs out of a queue whose mode changes, if it may.
-    fn take_queue_apart(
-        &mut self,
-        row: &QueueRow,
-        new: &Queue,
-    ) -> Result<Vec<(Option<String>, Job)>> {
-        let sql = "SELECT id, key, st FROM lane WHERE q = ?1 ORDER BY id";
-        let lanes: Vec<(i64, Option<String>, i64)> =
-            self.rows(sql, [row.number], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?;
-        let (mode, merge, declared) = (row.queue.mode, row.queue.merge, row.declared);
-        let runs = lanes.iter().any(|(_, _, st)| *st == state::CLAIMED);
-        Found { mode, merge, declared, holds_jobs: !lanes.is_empty(), runs }.check(new)?;
-        let mut jobs = Vec::new();
-        for (id, key, _) in lanes {
-            let Some(mut work) = self.lane(id)? else { continue };
-            let route = work.row.head.route;
-            for job in self.take_all_open(&mut work)? {
-                let route = route.max(job.route);
-                jobs.push((key.clone(), Job { digest: None, route, ..job }));
-            }
-            self.save(work)?;
-        }
-        jobs.sort_unstable_by_key(|(_, job)| job.seq);
-        Ok(jobs)
-    }
-
-    fn create_queue(&mut self, queue: &Queue, declared: bool) -> Result<QueueRow> {
-        let taken: Vec<u32> = self.all_queues()?.iter().map(|row| row.number).collect();
-        let free = (1..=QUEUES_MAX).find(|number| taken.binary_search(number).is_err());
-        let number = free.ok_or_else(|| {
-            let message = format!("the store holds {QUEUES_MAX} queues, which is the most");
-            Error::invalid("queue", message)
-        })?;
-        let (name, queue) = (Arc::from(queue.name.as_str()), Arc::new(queue.clone()));
-        let row = QueueRow { number, name, queue, declared, paused: false, closing: false };
-        self.store_queue(row.clone())?;
-        Ok(row)
-    }
-
-    pub(super) fn pause_queue(&mut self, name: &str, paused: bool) -> Result<()> {
-        let row = self.known_queue(name)?;
-        if row.closing {
-            return Err(is_closing(name));
-        }
-        self.ring();
-        self.store_queue(QueueRow { paused, ..row })
-    }
-
-    /// Lets nothing more into a queue that is being deleted.
-    pub(super) fn close_queue(&mut self, row: QueueRow) -> Result<()> {
-        match row.closing {
-            true => Ok(()),
-            false => self.store_queue(QueueRow { closing: true, paused: true, ..row }),
-        }
-    }
-
     pub(super) fn push(&mut self, jobs: &[NewJob]) -> Result<Vec<Pushed>> {
         let mut pushed = Vec::with_capacity(jobs.len());
         let mut last: Option<QueueRow> = None;

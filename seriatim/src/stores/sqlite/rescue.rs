@@ -10,7 +10,7 @@ use super::push::micros;
 use super::row::{JOB_COLUMNS, Job};
 use super::tx::Tx;
 use crate::contract::release::{NO_LEASE, NOBODY};
-use crate::contract::request::{ClaimSelection, Lease, Release, Rescue};
+use crate::contract::{ClaimSelection, Lease, Release, Rescue};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{NodeId, Token};

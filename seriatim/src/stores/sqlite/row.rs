@@ -5,7 +5,6 @@ use std::sync::Arc;
 use rusqlite::Row;
 
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId};
 use crate::model::job::JobOptions;
 use crate::model::payload::{Digest, Payload};
@@ -244,9 +243,4 @@ impl LaneRow {
 /// What [`LaneRow::read`] reads.
 pub(super) fn lane_columns() -> String {
     format!("{HEAD_COLUMNS}, {JOB_COLUMNS}")
-}
-
-pub(super) fn json<T: serde::Serialize>(value: &T) -> Result<String> {
-    serde_json::to_string(value)
-        .map_err(|e| Error::new(ErrorKind::Internal, "cannot be written as JSON").because(e))
 }

@@ -6,7 +6,7 @@ mod deletion;
 use std::time::Duration;
 
 use super::Sqlite;
-use crate::contract::{Push, Store};
+use crate::contract::{Producer, Push, Store, Views};
 use crate::model::error::ErrorKind;
 use crate::model::job::Job;
 

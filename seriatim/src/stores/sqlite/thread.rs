@@ -10,10 +10,10 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::fault::translate;
+use super::file::FileCheck;
 use super::migrate::migrate;
-use super::place::Place;
 use super::tx::{Definitions, Tx};
-use crate::contract::wake::Bell;
+use crate::contract::Bell;
 use crate::model::error::{Error, ErrorKind, Result};
 
 /// Most operations that share one commit.
@@ -83,17 +83,17 @@ pub(super) struct Worker {
 
 impl Worker {
     /// Starts the thread that writes, and rings when something may have become claimable.
-    pub(super) fn writer(connection: Connection, place: Place, bell: Bell) -> Result<Self> {
+    pub(super) fn writer(connection: Connection, file: FileCheck, bell: Bell) -> Result<Self> {
         let body = move |messages| {
             let looked_at = Instant::now();
-            Writer { connection, place, bell, seen: 0, stamp: None, looked_at }.serve(&messages);
+            Writer { connection, file, bell, seen: 0, stamp: None, looked_at }.serve(&messages);
         };
         Self::start("seriatim-sqlite-write", body)
     }
 
     /// Starts the thread that reads.
-    pub(super) fn reader(connection: Connection, place: Place) -> Result<Self> {
-        Self::start("seriatim-sqlite-read", move |messages| read_all(connection, &place, &messages))
+    pub(super) fn reader(connection: Connection, file: FileCheck) -> Result<Self> {
+        Self::start("seriatim-sqlite-read", move |messages| read_all(connection, &file, &messages))
     }
 
     fn start(name: &str, body: impl FnOnce(Receiver<Message>) + Send + 'static) -> Result<Self> {
@@ -144,7 +144,7 @@ fn closed() -> Error {
 
 struct Writer {
     connection: Connection,
-    place: Place,
+    file: FileCheck,
     bell: Bell,
     /// The file's `data_version` when it was last looked at. It does not count what this
     /// connection writes itself.
@@ -263,7 +263,7 @@ impl Writer {
     /// Runs all tasks in one transaction; those that fail are undone one by one. Answers whether
     /// something may have become claimable, or why nothing of it was kept.
     fn attempt(&self, definitions: &mut Definitions, group: &mut [Box<dyn Task>]) -> Result<bool> {
-        self.place.check()?;
+        self.file.check()?;
         let result = run_all(&self.connection, definitions, group);
         if result.is_err() {
             definitions.forget();
@@ -303,12 +303,12 @@ fn run_all(
     Ok(rings)
 }
 
-fn read_all(connection: Connection, place: &Place, messages: &Receiver<Message>) {
+fn read_all(connection: Connection, file: &FileCheck, messages: &Receiver<Message>) {
     let mut definitions = Definitions::default();
     while let Ok(message) = messages.recv() {
         match message {
             Message::Do(mut task) => {
-                let looked = place.check();
+                let looked = file.check();
                 let looked = looked.and_then(|()| look(&connection, &mut definitions, &mut *task));
                 let error = looked.err();
                 task.answer(error.as_ref());

@@ -8,7 +8,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, para
 
 use super::fault::translate;
 use super::row::Sql;
-use crate::contract::refusals::no_queue;
+use crate::contract::errors::no_queue;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::Queue;
@@ -257,7 +257,7 @@ impl<'c> Tx<'c> {
     pub(super) fn store_queue(&mut self, row: QueueRow) -> Result<()> {
         let sql = "INSERT INTO queue (number, name, definition, declared, paused) VALUES (?1, ?2, ?3, ?4, ?5)
                    ON CONFLICT (number) DO UPDATE SET definition = ?3, declared = ?4, paused = ?5";
-        let definition = super::row::json(&*row.queue)?;
+        let definition = crate::stores::json::json(&*row.queue)?;
         let paused = if row.closing { CLOSING } else { i64::from(row.paused) };
         let values = params![row.number, &*row.name, definition, row.declared, paused];
         self.execute(sql, values)?;

@@ -3,26 +3,64 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use rusqlite::params;
 use rusqlite::types::Value;
 
+use super::Sqlite;
+use super::actions::Location;
 use super::lane::Work;
-use super::people::Place;
 use super::row::{JOB_COLUMNS, Job, LaneRow, flag, lane_columns};
 use super::tx::{QueueRow, Tx};
-use crate::contract::request::SourceDue;
-use crate::contract::view::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
-    QueueStats, QueueView,
+use crate::contract::{
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView,
+    NodeView, Page, QueueDue, QueueStats, QueueView, Views,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
 use crate::model::error::Result;
-use crate::model::id::{JobId, NodeId, Token};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use crate::model::payload::Payload;
 use crate::model::queue::Mode;
-use crate::stores::order::Order;
+use crate::model::turn::Turn;
+use crate::stores::order::{Order, in_state};
+
+#[async_trait]
+impl Views for Sqlite {
+    async fn queues(&self) -> Result<Vec<QueueView>> {
+        self.look(|tx| tx.at(None).queue_views()).await
+    }
+
+    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>> {
+        self.look(move |tx| tx.at(now).stats()).await
+    }
+
+    async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>> {
+        self.look(move |tx| tx.at(None).due(&queues)).await
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+        self.look(move |tx| tx.at(None).lane_page(&query)).await
+    }
+
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
+        self.look(move |tx| tx.at(None).job_page(&query)).await
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobView>> {
+        self.look(move |tx| tx.at(None).job_view(id)).await
+    }
+
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        let held = self.look(move |tx| tx.at(None).held_turn(lane.number as i64, true)).await?;
+        Ok(held.filter(|turn| turn.lane == lane && turn.token == token))
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeView>> {
+        self.look(|tx| tx.at(None).node_views()).await
+    }
+}
 
 impl Tx<'_> {
     pub(super) fn queue_views(&mut self) -> Result<Vec<QueueView>> {
@@ -37,7 +75,7 @@ impl Tx<'_> {
         Ok(views)
     }
 
-    pub(super) fn due(&mut self, queues: &[Arc<str>]) -> Result<Vec<SourceDue>> {
+    pub(super) fn due(&mut self, queues: &[Arc<str>]) -> Result<Vec<QueueDue>> {
         let mut sources = Vec::new();
         for row in self.all_queues()? {
             let (number, queue, paused) = (row.number, row.name, row.paused);
@@ -45,7 +83,7 @@ impl Tx<'_> {
                 continue;
             }
             let due = if paused { None } else { self.first_due(number)? };
-            sources.push(SourceDue { queue, shard: 0, due: due.map(Timestamp::from_micros) });
+            sources.push(QueueDue { queue, due: due.map(Timestamp::from_micros) });
         }
         Ok(sources)
     }
@@ -115,18 +153,25 @@ impl Tx<'_> {
             LaneOrder::RetryCount => Order::Value("-retry"),
         };
         let failed = if query.order == LaneOrder::RetryCount { "AND retry >= 0" } else { "" };
-        let running = if query.claimed { "AND st = 2" } else { "" };
+        let held = match query.node {
+            Some(_) => "st = 2 AND tok IN (SELECT tok FROM claim WHERE node = ?7)",
+            None => "?7 IS NULL",
+        };
         let keyed = if query.key.is_some() { "key = ?3" } else { "?3 IS NULL" };
-        let after = Cursor::read(query.after.as_deref())?;
+        let after = query.begin()?;
         let (behind, last) = behind(order, after.as_ref(), "id")?;
+        let (within, end) = within(order, query.end()?)?;
         let sql = format!(
-            "SELECT {} FROM lane WHERE q = ?1 AND {behind} AND {keyed} {failed} {running} ORDER BY {} LIMIT ?4",
+            "SELECT {} FROM lane WHERE q = ?1 AND {behind} AND {keyed} {failed} AND {} AND {within} AND {held}
+             ORDER BY {} LIMIT ?4",
             lane_columns(),
+            in_state(query.state),
             order.by("id")
         );
         let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
         let number = after.as_ref().map(|after| after.number);
-        let values = params![queue.number, number, query.key, most as i64 + 1, last];
+        let node = query.node.as_ref().map(|node| &*node.0);
+        let values = params![queue.number, number, query.key, most as i64 + 1, last, end, node];
         let mut lanes = self.rows(&sql, values, LaneRow::read)?;
         let more = lanes.len() > most;
         lanes.truncate(most);
@@ -175,9 +220,11 @@ impl Tx<'_> {
         let queue = self.known_queue(&query.queue)?.number;
         let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
         let after = Cursor::read(query.after.as_deref())?;
-        let seqs = match query.state {
-            JobState::Queued | JobState::Running => self.live_page(queue, query, after, most)?,
-            _ => self.ended_page(queue, query, after, most)?,
+        let seqs = match query.filter {
+            JobFilter::Live | JobFilter::In(JobState::Queued | JobState::Running) => {
+                self.live_page(queue, query, after, most)?
+            }
+            JobFilter::In(state) => self.ended_page(queue, query, state, after, most)?,
         };
         let (mut rows, mut bytes, mut shown) = (Vec::new(), 0, 0);
         for (seq, created, _) in seqs.iter().take(most) {
@@ -204,6 +251,12 @@ impl Tx<'_> {
         most: usize,
     ) -> Result<Vec<(i64, i64, String)>> {
         let keyed = if query.key.is_some() { "l.key = ?3" } else { "?3 IS NULL" };
+        let shown = match query.filter {
+            JobFilter::In(JobState::Queued) => "(l.st <> 2 OR gen >= l.open)",
+            JobFilter::In(_) => "l.st = 2 AND gen < l.open",
+            JobFilter::Live => "true",
+        };
+        let (slot, item) = (shown.replace("gen", "l.gen"), shown.replace("gen", "i.gen"));
         // Those that wait or run have no time at which they ended.
         let by_key = query.order == JobOrder::Key;
         let place = if by_key { "l.key" } else { "NULL" };
@@ -216,9 +269,9 @@ impl Tx<'_> {
         let sql = format!(
             "SELECT seq, created, CAST(ifnull(key, '') AS TEXT) FROM (
                SELECT l.seq AS seq, l.created AS created, {place} AS key FROM lane l
-               WHERE l.q = ?1 AND l.seq IS NOT NULL {} AND {keyed}
+               WHERE l.q = ?1 AND l.seq IS NOT NULL {} AND {keyed} AND {slot}
                UNION ALL SELECT i.seq, i.created, {place} FROM item i JOIN lane l ON l.id = i.lane
-               WHERE l.q = ?1 {} AND {keyed}
+               WHERE l.q = ?1 {} AND {keyed} AND {item}
              ) WHERE {behind} ORDER BY key, seq LIMIT ?4",
             bound("l.seq"),
             bound("i.seq")
@@ -232,6 +285,7 @@ impl Tx<'_> {
         &mut self,
         queue: u32,
         query: &JobQuery,
+        state: JobState,
         after: Option<Cursor>,
         most: usize,
     ) -> Result<Vec<(i64, i64, String)>> {
@@ -240,12 +294,12 @@ impl Tx<'_> {
             JobOrder::Key => Order::Text("key"),
             JobOrder::UpdatedAt => Order::Value("-at"),
         };
-        let name = match query.state {
+        let name = match state {
             JobState::Succeeded => "succeeded",
             JobState::Canceled => "canceled",
             _ => "failed",
         };
-        let dead = i64::from(query.state == JobState::Dead);
+        let dead = i64::from(state == JobState::Dead);
         let keyed = if query.key.is_some() { "key = ?3" } else { "?3 IS NULL" };
         let (behind, last) = behind(order, after.as_ref(), "seq")?;
         let sql = format!(
@@ -262,8 +316,8 @@ impl Tx<'_> {
     pub(super) fn job_view(&mut self, id: JobId) -> Result<Option<JobView>> {
         let view = match self.find(id)? {
             None => return Ok(None),
-            Some((seq, Place::Lane(lane))) => self.live_view(lane, seq)?,
-            Some((seq, Place::Ended)) => self.ended_view(seq)?,
+            Some((seq, Location::Lane(lane))) => self.live_view(lane, seq)?,
+            Some((seq, Location::Ended)) => self.ended_view(seq)?,
         };
         Ok(view.map(|view| JobView { id, ..view }))
     }
@@ -368,6 +422,19 @@ fn view_of(queue: &QueueRow, key: Option<Arc<str>>, job: Job, payload: Vec<u8>) 
         heartbeat_at: None,
         progress: None,
     }
+}
+
+/// The condition for the rows up to the place that is parameter 6; and the place.
+fn within(order: Order, end: Option<Cursor>) -> Result<(String, Value)> {
+    Ok(match (order, end) {
+        (Order::Number, _) | (_, None) => ("?6 IS NULL".to_owned(), Value::Null),
+        (Order::Value(order), Some(end)) => {
+            (format!("{order} <= ?6"), Value::Integer(end.place_number()?))
+        }
+        (Order::Text(order), Some(end)) => {
+            (format!("ifnull({order}, '') <= ?6"), Value::Text(end.place))
+        }
+    })
 }
 
 /// The condition for the rows behind a cursor, whose number and place are parameters 2 and 5; and the place.

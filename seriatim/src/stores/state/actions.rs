@@ -1,29 +1,25 @@
 //! What people do: cancel, requeue, pause, retry, delete; and what time does to old things.
 
-use std::time::Duration;
-
 use super::lane::{Entry, Lane};
-use super::{Ended, Place, State};
-use crate::contract::refusals::no_waiting_job;
-use crate::contract::request::{
-    Act, Acted, Amend, Cancelled, Change, LaneAction, LaneSelection, Selected, Selection, Swept,
+use super::{Ended, Location, State};
+use crate::contract::errors::no_waiting_job;
+use crate::contract::{
+    Act, Acted, Amend, Cancelled, Change, JobState, LaneAction, LaneSelection, Selected, Selection,
+    Swept,
 };
-use crate::contract::view::JobState;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
 use crate::model::queue::{Mode, Owner};
-
-/// How long a dead node is shown.
-pub(in crate::stores) const DEAD_NODE_SHOWN: Duration = Duration::from_secs(86_400);
+use crate::stores::gone::DEAD_NODE_SHOWN;
 
 impl State {
     pub(in crate::stores) fn cancel(&mut self, now: Timestamp, id: JobId) -> Cancelled {
         let id = self.resolve(id);
         let number = match self.jobs.get(&id) {
             None => return Cancelled::Unknown,
-            Some(Place::Lane(number)) => *number,
+            Some(Location::Lane(number)) => *number,
             Some(_) => return Cancelled::Ended,
         };
         let Some(lane) = self.lanes.get_mut(&number) else {
@@ -176,7 +172,7 @@ impl State {
 
     pub(in crate::stores) fn amend(&mut self, now: Timestamp, request: &Amend) -> Result<()> {
         let id = self.resolve(request.job);
-        let Some(Place::Lane(number)) = self.jobs.get(&id).copied() else {
+        let Some(Location::Lane(number)) = self.jobs.get(&id).copied() else {
             return Err(no_waiting_job());
         };
         let route = match &request.change {
@@ -217,7 +213,7 @@ impl State {
         swept.more |= swept.expired.len() > rows_max;
         swept.expired.truncate(rows_max);
         for id in &swept.expired {
-            let Some(Place::Lane(number)) = self.jobs.get(id).copied() else {
+            let Some(Location::Lane(number)) = self.jobs.get(id).copied() else {
                 continue;
             };
             let (queue, key) = (self.lanes[&number].id.queue, self.lanes[&number].key.clone());

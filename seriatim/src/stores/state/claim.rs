@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use super::State;
 use super::lane::Hold;
-use crate::contract::check_ticket;
-use crate::contract::refusals::node_gone;
+use crate::contract::errors::{check_ticket, node_gone};
 use crate::contract::release::{NO_LEASE, NOBODY};
-use crate::contract::request::{
-    Claim, ClaimSelection, Claimed, GiveUp, Lease, Release, Rescue, SourceDue,
-};
+use crate::contract::{Claim, ClaimSelection, Claimed, GiveUp, Lease, QueueDue, Release, Rescue};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId, Token};
@@ -235,12 +232,11 @@ impl State {
         self.turn_of(number, false)
     }
 
-    pub(in crate::stores) fn due(&self, queues: &[Arc<str>]) -> Vec<SourceDue> {
+    pub(in crate::stores) fn due(&self, queues: &[Arc<str>]) -> Vec<QueueDue> {
         let wanted = |name: &Arc<str>| queues.is_empty() || queues.contains(name);
         let rows = self.queues.values().filter(|row| wanted(&row.name));
-        rows.map(|row| SourceDue {
+        rows.map(|row| QueueDue {
             queue: row.name.clone(),
-            shard: 0,
             due: self.first_due(row.number).filter(|_| !row.paused),
         })
         .collect()

@@ -1,8 +1,8 @@
 //! Pausing and deleting a whole queue.
 
-use super::{Place, State};
-use crate::contract::deletion::{is_claimed, is_closing};
-use crate::contract::request::{Acted, DeleteQueue};
+use super::{Location, State};
+use crate::contract::errors::{is_claimed, is_closing};
+use crate::contract::{Acted, DeleteQueue};
 use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
@@ -59,7 +59,7 @@ impl State {
         count += ended.len() as u64;
         for id in ended {
             let job = match self.jobs.get(&id) {
-                Some(Place::Done) => self.done.remove(&id),
+                Some(Location::Done) => self.done.remove(&id),
                 _ => self.dead.remove(&id),
             };
             if let Some(job) = job {

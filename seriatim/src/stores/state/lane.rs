@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::contract::request::Lease;
+use crate::contract::Lease;
 use crate::model::clock::Timestamp;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::job::JobOptions;

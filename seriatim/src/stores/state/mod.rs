@@ -12,9 +12,8 @@ pub(super) mod views;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::contract::refusals::{no_queue, undeclared};
-use crate::contract::request::{Claim, Command, NodeInfo, Secret};
-use crate::contract::view::JobState;
+use crate::contract::errors::{no_queue, undeclared};
+use crate::contract::{Claim, Command, JobState, NodeInfo, Secret};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, NodeId, Token};
@@ -49,7 +48,7 @@ pub(in crate::stores) struct Ended {
 
 /// Where a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::stores) enum Place {
+pub(in crate::stores) enum Location {
     /// In this lane, open or closed.
     Lane(u64),
     /// Finished.
@@ -91,7 +90,7 @@ pub(in crate::stores) struct State {
     pub due: BTreeSet<(u32, Timestamp, u64)>,
     /// Claimed lanes.
     pub claimed: BTreeSet<u64>,
-    pub jobs: HashMap<JobId, Place>,
+    pub jobs: HashMap<JobId, Location>,
     pub done: BTreeMap<JobId, Ended>,
     pub dead: BTreeMap<JobId, Ended>,
     pub idempotency: BTreeMap<IdempotencyKey, (JobId, Timestamp)>,
@@ -216,7 +215,7 @@ impl State {
             self.forget(&entry);
             return;
         }
-        self.jobs.insert(entry.id, Place::Done);
+        self.jobs.insert(entry.id, Location::Done);
         let ended = Ended { queue, key, entry, state, at: now, until: now + retention };
         self.done.insert(ended.entry.id, ended);
     }
@@ -231,7 +230,7 @@ impl State {
     ) {
         entry.error = error.or(entry.error);
         entry.flagged = false;
-        self.jobs.insert(entry.id, Place::Dead);
+        self.jobs.insert(entry.id, Location::Dead);
         let state = JobState::Dead;
         let ended = Ended { queue, key, entry, state, at: now, until: Timestamp::MAX };
         self.dead.insert(ended.entry.id, ended);
@@ -248,7 +247,7 @@ impl State {
     /// The job that this id stands for.
     pub(in crate::stores) fn resolve(&self, id: JobId) -> JobId {
         match self.jobs.get(&id) {
-            Some(Place::Alias(survivor)) => self.resolve(*survivor),
+            Some(Location::Alias(survivor)) => self.resolve(*survivor),
             _ => id,
         }
     }

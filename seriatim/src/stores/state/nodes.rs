@@ -1,12 +1,11 @@
 //! Nodes: heartbeats, commands, leadership.
 
 use super::{NodeRow, State};
-use crate::contract::request::{Beat, CancelNotice, Command, DeclareDead, Heartbeat, Lead, Pulse};
-use crate::contract::view::NodeView;
+use crate::contract::errors::no_living_node;
+use crate::contract::{Beat, CancelNotice, Command, DeclareDead, Heartbeat, Lead, NodeView, Pulse};
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::Result;
 use crate::model::id::NodeId;
-use crate::model::limits::PROGRESS_BYTES_MAX;
 use crate::stores::gone;
 
 impl State {
@@ -15,9 +14,7 @@ impl State {
         now: Timestamp,
         request: Heartbeat,
     ) -> Result<Pulse> {
-        for beat in &request.beats {
-            check_progress(beat)?;
-        }
+        request.validate()?;
         let id = request.node.id.clone();
         let row = self.nodes.entry(id.clone()).or_insert_with(|| NodeRow {
             info: request.node.clone(),
@@ -86,10 +83,8 @@ impl State {
         node: &NodeId,
         command: Command,
     ) -> Result<()> {
-        let row =
-            self.nodes.get_mut(node).filter(|row| row.dead_at.is_none()).ok_or_else(|| {
-                Error::new(ErrorKind::NotFound, format!("there is no living node {node}"))
-            })?;
+        let row = self.nodes.get_mut(node).filter(|row| row.dead_at.is_none());
+        let row = row.ok_or_else(|| no_living_node(node))?;
         row.command = command.kept();
         Ok(())
     }
@@ -128,13 +123,4 @@ impl State {
         });
         views.collect()
     }
-}
-
-fn check_progress(beat: &Beat) -> Result<()> {
-    let bytes = beat.progress.as_ref().map_or(0, |progress| progress.len());
-    if bytes <= PROGRESS_BYTES_MAX {
-        return Ok(());
-    }
-    let message = format!("has {bytes} bytes; at most {PROGRESS_BYTES_MAX} are kept");
-    Err(Error::invalid("progress", message))
 }

@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::lane::{Entry, Lane};
-use super::{Place, QueueRow, State};
+use super::{Location, QueueRow, State};
 use crate::contract::definition::Found;
-use crate::contract::deletion::is_closing;
-use crate::contract::refusals::other_route;
-use crate::contract::request::{PushStatus, Pushed};
-use crate::contract::validate_job;
+use crate::contract::errors::{is_closing, other_route, too_many_queues};
+use crate::contract::{PushStatus, Pushed, validate_job};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, Result};
 use crate::model::id::{JobId, LaneId};
@@ -62,10 +60,7 @@ impl State {
 
     fn create_queue(&mut self, queue: Queue, declared: bool) -> Result<u32> {
         let free = (1..=QUEUES_MAX).find(|number| !self.queues.contains_key(number));
-        let number = free.ok_or_else(|| {
-            let message = format!("the store holds {QUEUES_MAX} queues, which is the most");
-            Error::invalid("queue", message)
-        })?;
+        let number = free.ok_or_else(too_many_queues)?;
         let name = Arc::from(queue.name.as_str());
         let (processed, failed) = (0, 0);
         let (paused, closing) = (false, false);
@@ -231,7 +226,7 @@ impl State {
             }
             None => {
                 arrive(lane, definition.due, entry.run_at, false);
-                self.jobs.insert(entry.id, Place::Lane(number));
+                self.jobs.insert(entry.id, Location::Lane(number));
                 lane.insert(entry);
                 Put::Queued
             }
@@ -291,7 +286,7 @@ impl State {
         let merge = self.queues[&lane.id.queue].queue.merge;
         let equal = entry.digest.and_then(|digest| lane.by_digest.get(&digest).copied());
         let Some(other) = equal.and_then(|rank| lane.take(rank)) else {
-            self.jobs.insert(entry.id, Place::Lane(number));
+            self.jobs.insert(entry.id, Location::Lane(number));
             lane.insert(entry);
             return;
         };
@@ -302,8 +297,8 @@ impl State {
         survivor.attempts = survivor.attempts.max(other.attempts);
         survivor.aliases.push(other.id);
         survivor.aliases.extend(other.aliases);
-        self.jobs.insert(other.id, Place::Alias(survivor.id));
-        self.jobs.insert(survivor.id, Place::Lane(number));
+        self.jobs.insert(other.id, Location::Alias(survivor.id));
+        self.jobs.insert(survivor.id, Location::Lane(number));
         lane.insert(survivor);
     }
 }

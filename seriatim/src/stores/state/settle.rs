@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::State;
 use super::lane::{Entry, Hold, Lane};
-use crate::contract::request::Settled;
-use crate::contract::view::JobState;
+use crate::contract::{JobState, Settled};
 use crate::model::clock::Timestamp;
 use crate::model::id::{JobId, LaneId};
 use crate::model::queue::Mode;

@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::lane::{Entry, Lane};
-use super::{Ended, Place, State};
-use crate::contract::request::Lease;
-use crate::contract::view::{
-    JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, Page,
-    QueueStats, QueueView, rows_of_page,
+use super::{Ended, Location, State};
+use crate::contract::{
+    JobFilter, JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView,
+    Lease, Page, QueueStats, QueueView, rows_of_page,
 };
 use crate::model::clock::Timestamp;
 use crate::model::cursor::Cursor;
@@ -64,42 +63,47 @@ impl State {
         let fits = |lane: &&Lane| {
             lane.id.queue == queue
                 && query.key.as_deref().is_none_or(|key| lane.key.as_deref() == Some(key))
-                && (!query.claimed || lane.hold.is_some())
+                && query.state.is_none_or(|state| lane_state(lane) == state)
+                && (query.node.is_none()
+                    || lane.hold.as_ref().map(|hold| &hold.node) == query.node.as_ref())
                 && (query.order != LaneOrder::RetryCount || lane.trouble().0 >= 0)
         };
         let mut lanes: Vec<&Lane> = self.lanes.values().filter(fits).collect();
         let place = |lane: &&Lane| match query.order {
-            LaneOrder::Age => Standing::default(),
-            LaneOrder::Key => Standing::Text(lane.key.clone()),
-            LaneOrder::Due => Standing::time(lane_due(lane)),
-            LaneOrder::RetryCount => Standing::Number(-i64::from(lane.trouble().0)),
+            LaneOrder::Age => SortKey::default(),
+            LaneOrder::Key => SortKey::Text(lane.key.clone()),
+            LaneOrder::Due => SortKey::time(lane_due(lane)),
+            LaneOrder::RetryCount => SortKey::Number(-i64::from(lane.trouble().0)),
         };
+        if let (Some(end), Some(first)) = (query.end()?, lanes.first()) {
+            let last = SortKey::of(&end, &place(first))?;
+            lanes.retain(|lane| place(lane) <= last);
+        }
         lanes.sort_by_key(|lane| (place(lane), lane.id.number));
-        let after = Cursor::read(query.after.as_deref())?;
         let (rows, next) =
-            page(lanes, after, query.rows_max, |lane| (place(lane), lane.id.number))?;
+            page(lanes, query.begin()?, query.rows_max, |lane| (place(lane), lane.id.number))?;
         Ok(Page { rows: rows.into_iter().map(lane_view).collect(), next })
     }
 
     pub(in crate::stores) fn job_page(&self, query: &JobQuery) -> Result<Page<JobView>> {
         let queue = self.queue(&query.queue)?.number;
-        let mut views: Vec<JobView> = match query.state {
-            JobState::Queued | JobState::Running => self.live_jobs(queue),
-            JobState::Dead => self.ended_jobs(queue, &self.dead),
-            JobState::Succeeded | JobState::Canceled => self.ended_jobs(queue, &self.done),
-        };
-        let state = |view: &JobView| match query.state {
-            JobState::Queued | JobState::Running => true,
-            wanted => view.state == wanted,
+        let mut views: Vec<JobView> = match query.filter {
+            JobFilter::Live | JobFilter::In(JobState::Queued | JobState::Running) => {
+                self.live_jobs(queue)
+            }
+            JobFilter::In(JobState::Dead) => self.ended_jobs(queue, &self.dead),
+            JobFilter::In(JobState::Succeeded | JobState::Canceled) => {
+                self.ended_jobs(queue, &self.done)
+            }
         };
         let keyed =
             |view: &JobView| query.key.is_none() || view.key.as_deref() == query.key.as_deref();
-        views.retain(|view| state(view) && keyed(view));
+        views.retain(|view| query.filter.shows(view.state) && keyed(view));
         let place = |view: &JobView| match query.order {
-            JobOrder::Arrival => Standing::default(),
-            JobOrder::Key => Standing::Text(view.key.clone()),
+            JobOrder::Arrival => SortKey::default(),
+            JobOrder::Key => SortKey::Text(view.key.clone()),
             JobOrder::UpdatedAt => {
-                Standing::Number(view.finished_at.map_or(0, |time| -time.as_micros()))
+                SortKey::Number(view.finished_at.map_or(0, |time| -time.as_micros()))
             }
         };
         let standing = |view: &JobView| (place(view), view.id.seq());
@@ -131,13 +135,13 @@ impl State {
     pub(in crate::stores) fn job_view(&self, id: JobId) -> Option<JobView> {
         let known = self.resolve(id);
         let view = match self.jobs.get(&known)? {
-            Place::Lane(number) => {
+            Location::Lane(number) => {
                 let lane = self.lanes.get(number)?;
                 self.live_view(lane, all_jobs(lane).find(|job| job.id == known)?)
             }
-            Place::Done => self.ended_view(self.done.get(&known)?),
-            Place::Dead => self.ended_view(self.dead.get(&known)?),
-            Place::Alias(_) => None,
+            Location::Done => self.ended_view(self.done.get(&known)?),
+            Location::Dead => self.ended_view(self.dead.get(&known)?),
+            Location::Alias(_) => None,
         };
         view.map(|view| JobView { id, ..view })
     }
@@ -214,6 +218,15 @@ fn lane_due(lane: &Lane) -> Option<Timestamp> {
     }
 }
 
+fn lane_state(lane: &Lane) -> LaneState {
+    match &lane.hold {
+        Some(_) => LaneState::Claimed,
+        None if lane.paused => LaneState::Paused,
+        None if lane.held => LaneState::Held,
+        None => LaneState::Waiting,
+    }
+}
+
 pub(in crate::stores) fn lane_view(lane: &Lane) -> LaneView {
     let (retry_count, crashes, error) = lane.trouble();
     let hold = lane.hold.as_ref();
@@ -221,12 +234,7 @@ pub(in crate::stores) fn lane_view(lane: &Lane) -> LaneView {
     LaneView {
         lane: lane.id,
         key: lane.key.clone(),
-        state: match hold {
-            Some(_) => LaneState::Claimed,
-            None if lane.paused => LaneState::Paused,
-            None if lane.held => LaneState::Held,
-            None => LaneState::Waiting,
-        },
+        state: lane_state(lane),
         due: lane_due(lane),
         priority: match lane.mode {
             crate::model::queue::Mode::Accumulate => priorities.min().unwrap_or_default(),
@@ -245,12 +253,12 @@ pub(in crate::stores) fn lane_view(lane: &Lane) -> LaneView {
 
 /// What rows are ordered by; the number decides between equals.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum SortKey {
     Number(i64),
     Text(Option<Arc<str>>),
 }
 
-impl Standing {
+impl SortKey {
     fn time(time: Option<Timestamp>) -> Self {
         Self::Number(time.map_or(i64::MIN, Timestamp::as_micros))
     }
@@ -266,13 +274,13 @@ impl Standing {
     }
 }
 
-impl Default for Standing {
+impl Default for SortKey {
     fn default() -> Self {
         Self::Number(0)
     }
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for SortKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => number.fmt(f),
@@ -286,11 +294,11 @@ fn page<T>(
     rows: Vec<T>,
     after: Option<Cursor>,
     rows_max: usize,
-    standing: impl Fn(&T) -> (Standing, u64),
+    standing: impl Fn(&T) -> (SortKey, u64),
 ) -> Result<(Vec<T>, Option<String>)> {
     let mut start = 0;
     if let (Some(after), Some(first)) = (after, rows.first()) {
-        let last = (Standing::of(&after, &standing(first).0)?, after.number as u64);
+        let last = (SortKey::of(&after, &standing(first).0)?, after.number as u64);
         start = rows.partition_point(|row| standing(row) <= last);
     }
     let most = rows_max.clamp(1, PAGE_ROWS_MAX);

@@ -1,5 +1,6 @@
 //! How connections come about and are shown, and what people see in the tables.
 
+use crate::contract::{Consumer, Producer, Views};
 use mysql_async::prelude::Queryable;
 use seriatim_testkit::{Authority, Mysql as Server, MysqlOptions};
 

@@ -6,7 +6,7 @@ use mysql_async::{IsolationLevel, TxOpts};
 
 use super::*;
 use crate::contract::transaction::tests::{self as both, Database};
-use crate::contract::{PushStatus, Pushed, SharedStore, Transaction};
+use crate::contract::{PushStatus, Pushed, Queues, SharedStore, Transaction, Views};
 use crate::{Client, Context, Result};
 
 /// A database of its own.
@@ -159,8 +159,8 @@ async fn an_open_transaction_keeps_nobody_from_new_queues_and_other_keys() {
     // Its own queue is new, too.
     client.push_in(&mut transaction, vec![job("k", 1)]).await.unwrap();
     declare(&store, Queue::parallel("new")).await;
-    store.pause_queue("q", true).await.unwrap();
-    store.pause_queue("q", false).await.unwrap();
+    store.pause_queue("q".into(), true).await.unwrap();
+    store.pause_queue("q".into(), false).await.unwrap();
     push(&store, vec![job("l", 2)]).await;
     assert_eq!(claim(&store, "q", 9).await.turns.len(), 1);
     transaction.commit().await.unwrap();

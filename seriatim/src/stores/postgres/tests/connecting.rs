@@ -6,7 +6,7 @@ use seriatim_testkit::{Authority, PostgresOptions};
 use tokio_postgres::NoTls;
 
 use super::*;
-use crate::contract::{JobQuery, JobState};
+use crate::contract::{Consumer, JobFilter, JobQuery, JobState, Producer, Views};
 
 #[tokio::test]
 async fn a_server_must_prove_its_name_where_the_url_asks_for_it() {
@@ -229,10 +229,8 @@ async fn people_see_with_sql_what_the_store_says() {
         "SELECT concat_ws(' ', job_id, key, state, payload) FROM seriatim.jobs ORDER BY job_id",
     );
     let mut expected = Vec::new();
-    for state in [JobState::Queued, JobState::Dead] {
-        let (queue, order) = ("q".into(), crate::contract::JobOrder::Arrival);
-        let query = JobQuery { queue, state, key: None, order, after: None, rows_max: 10 };
-        for job in store.jobs(query).await.unwrap().rows {
+    for state in [JobFilter::Live, JobState::Dead.into()] {
+        for job in store.jobs(JobQuery::new("q", state)).await.unwrap().rows {
             let payload = String::from_utf8_lossy(job.payload.as_bytes()).into_owned();
             let key = job.key.as_deref().unwrap_or_default();
             expected.push(format!("{} {key} {} {payload}", job.id, word(job.state)));

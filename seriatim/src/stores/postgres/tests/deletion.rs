@@ -7,6 +7,7 @@ use crate::contract::definition::tests::{
 };
 use crate::contract::delete_queue;
 use crate::contract::deletion::tests::{delete_all, no_push_is_lost_behind_a_deletion};
+use crate::contract::{Producer, Views};
 
 async fn shared(schema: &str) -> SharedStore {
     open(schema).await

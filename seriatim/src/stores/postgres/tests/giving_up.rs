@@ -1,7 +1,7 @@
 //! Calls whose answers were lost.
 
 use super::*;
-use crate::contract::{GiveUp, LaneOrder, LaneQuery};
+use crate::contract::{Consumer, Fleet, GiveUp, LaneQuery, LaneState, Views};
 
 /// Claims wait until its transaction ends, as they do for a change of the queue's mode.
 async fn hold_claims(schema: &str) -> tokio_postgres::Client {
@@ -14,14 +14,7 @@ async fn hold_claims(schema: &str) -> tokio_postgres::Client {
 }
 
 async fn held(store: &Postgres) -> Vec<Option<Token>> {
-    let query = LaneQuery {
-        queue: "q".into(),
-        key: None,
-        claimed: true,
-        order: LaneOrder::Age,
-        after: None,
-        rows_max: 10,
-    };
+    let query = LaneQuery { state: Some(LaneState::Claimed), ..LaneQuery::new("q") };
     store.lanes(query).await.unwrap().rows.into_iter().map(|lane| lane.token).collect()
 }
 

@@ -8,7 +8,7 @@ use seriatim_testkit::PostgresOptions;
 use tokio_postgres::NoTls;
 
 use super::*;
-use crate::contract::{Beat, Cancel};
+use crate::contract::{Actions, Beat, Cancel, Consumer, Fleet, Producer};
 use crate::{Mode, Outcome};
 
 /// Lanes in each call that is judged.

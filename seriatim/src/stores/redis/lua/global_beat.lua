@@ -1,12 +1,5 @@
--- A node says that it lives; with a lease of 0, that it has stopped. KEYS[1] = `prefix:{g}:`; ARGV: now, node, lease, what it tells.
+-- A node says that it lives; with a lease of 0, that it has stopped. ARGV: now, node, lease, what it tells.
 -- Answers {now, alive, command, shards with flagged jobs {shard, version, ...}, who lives}.
-local call, P = redis.call, KEYS[1]
-call('DEL', P .. 'nothing') -- see `even_when_full` in shard.lua
-local now = tonumber(ARGV[1])
-if not now then
-  local t = call('TIME')
-  now = t[1] * 1000000 + t[2]
-end
 local node = ARGV[2]
 local alive = not call('ZSCORE', P .. 'dead', node)
 if alive then

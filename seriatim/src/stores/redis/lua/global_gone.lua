@@ -1,12 +1,5 @@
 -- Declares a node dead whose process is gone. ARGV: now, node, its last beat as the caller knows it,
 -- what is kept instead. Answers 0 when it has beaten since, is dead, or is not known.
-local call, P = redis.call, KEYS[1]
-call('DEL', P .. 'nothing') -- see `even_when_full` in shard.lua
-local now = tonumber(ARGV[1])
-if not now then
-  local t = call('TIME')
-  now = t[1] * 1000000 + t[2]
-end
 local node = ARGV[2]
 if call('HGET', P .. 'beats', node) ~= ARGV[3] then return 0 end
 if not call('ZSCORE', P .. 'alive', node) then return 0 end

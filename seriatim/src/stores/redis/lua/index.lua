@@ -1,9 +1,10 @@
 -- A step of a listing: rows among which a page is chosen. ARGV: what, where the step begins ('' is the beginning), most rows,
 -- then what `what` asks for. Answers {where the next step begins, '' when this was the last; rows}: of each
--- lane {number, key, due, shown retry count, claimed}, of each job {seq, key, state, ended at, accepted at}.
+-- lane {number, key, due, shown retry count, state, node}, of each job {seq, key, state, ended at, accepted at}.
 --   lanes, live, dead, done   all of them, in no order; a row may come twice
 --   names, failing            the ids of all lanes and of those with a failure in them, in no order
---   held                      the claimed lanes, in no order
+--   held                      the claimed lanes, in no order; with `lane` the only ones that come with their node
+--   running [KEY]             the jobs of turns, of one key or all, in no order
 --   lane KEY, jobs KEY, deadkey KEY   the lane, the live and the dead jobs of a key
 --   trouble SCORE MEMBER      lanes with a failure behind this place in the order by retry count
 --   bykey MEMBER              dead jobs behind this place in the order by key
@@ -20,8 +21,11 @@ local function lane_due(l)
   return head and head.run_at
 end
 
-local function tell_lane(l)
-  rows[#rows + 1] = { l.n, l.key, lane_due(l), l.shown, l.claimed_at and 1 or 0 }
+local function node_of(token) return (cmsgpack.unpack(call('HGET', K.claims, token))) end
+
+local function tell_lane(l, node)
+  local state = l.claimed_at and 'claimed' or l.paused and 'paused' or l.held and 'held' or 'waiting'
+  rows[#rows + 1] = { l.n, l.key, lane_due(l), l.shown, state, node or '' }
 end
 
 local function tell_live(j, key)
@@ -54,15 +58,26 @@ end
 
 function steps.failing() next_from, rows = scan('SSCAN', K.failing, from) end
 
-function steps.held()
+local function each_held(tell)
   local found
   next_from, found = scan('HSCAN', K.held, from)
   for i = 1, #found, 2 do
     for at = 1, #found[i + 1], 7 do
       local l = lane_of(number_in(string.sub(found[i + 1], at, at + 6)))
-      if l and l.claimed_at and num(l.token) == found[i] then tell_lane(l) end
+      if l and l.claimed_at and num(l.token) == found[i] then tell(l) end
     end
   end
+end
+
+function steps.held() each_held(function(l) tell_lane(l, node_of(num(l.token))) end) end
+
+function steps.running()
+  local function tell(l)
+    for _, seq in ipairs(closed_of(l)) do tell_live(job_of(seq), l.key) end
+  end
+  if not ARGV[4] then return each_held(tell) end
+  local l = lane_of_key(ARGV[4])
+  if l and l.claimed_at then tell(l) end
 end
 
 -- First the jobs in compact records: one that unfolds meanwhile is seen twice, not missed.
@@ -97,7 +112,7 @@ function steps.done() ended(K.done) end
 
 function steps.lane()
   local l = lane_of_key(ARGV[4])
-  if l then tell_lane(l) end
+  if l then tell_lane(l, l.claimed_at and node_of(num(l.token))) end
 end
 
 function steps.jobs()

@@ -1,8 +1,7 @@
 //! Lanes with many plain jobs, longer than what the conformance suite pushes: their lists and runs.
 
 use super::*;
-use crate::contract::request::Cancel;
-use crate::contract::view::JobOrder;
+use crate::contract::Cancel;
 use crate::{Due, Fate};
 
 /// More than a list keeps in its record.
@@ -165,14 +164,7 @@ async fn a_long_list_is_shown_without_being_unfolded() {
     let lane = &store.lanes(lane_query()).await.unwrap().rows[0];
     assert_eq!((lane.jobs, lane.key.as_deref()), (u64::from(JOBS), Some("k")));
     for key in [None, Some("k".into())] {
-        let query = JobQuery {
-            queue: "q".into(),
-            state: JobState::Queued,
-            key,
-            order: JobOrder::Arrival,
-            after: None,
-            rows_max: 1_000,
-        };
+        let query = JobQuery { key, ..JobQuery::new("q", JobFilter::Live) };
         let shown = store.jobs(query).await.unwrap().rows;
         assert!(shown.iter().map(|job| job.id).eq(ids.iter().copied()));
     }
@@ -181,6 +173,5 @@ async fn a_long_list_is_shown_without_being_unfolded() {
 }
 
 fn lane_query() -> LaneQuery {
-    let order = crate::contract::view::LaneOrder::Age;
-    LaneQuery { queue: "q".into(), key: None, claimed: false, order, after: None, rows_max: 10 }
+    LaneQuery::new("q")
 }

@@ -1,8 +1,7 @@
 //! Listings of more than one step, whose rows have equal places and vanish between two pages.
 
 use super::*;
-use crate::contract::request::Selection;
-use crate::contract::view::{JobOrder, LaneOrder};
+use crate::contract::{JobOrder, LaneOrder, Selection};
 use crate::{Due, Fate};
 
 const LANES: u32 = 2_600;
@@ -43,12 +42,11 @@ async fn filled() -> Arc<Redis> {
 }
 
 fn lanes(order: LaneOrder, rows_max: usize) -> LaneQuery {
-    LaneQuery { queue: "q".into(), key: None, claimed: false, order, after: None, rows_max }
+    LaneQuery { order, rows_max, ..LaneQuery::new("q") }
 }
 
 fn dead(order: JobOrder, rows_max: usize) -> JobQuery {
-    let state = JobState::Dead;
-    JobQuery { queue: "q".into(), state, key: None, order, after: None, rows_max }
+    JobQuery { order, rows_max, ..JobQuery::new("q", JobState::Dead) }
 }
 
 async fn all_lanes(store: &Redis, mut query: LaneQuery) -> Vec<LaneView> {
@@ -117,15 +115,16 @@ async fn pages_put_together_are_everything_once_and_in_order() {
             assert!(places.is_sorted_by(|a, b| a < b), "{order:?}");
             assert_eq!(places.len(), DEAD, "{order:?}");
         }
-        let waiting = JobQuery { state: JobState::Queued, ..dead(JobOrder::Arrival, rows_max) };
+        let waiting = JobQuery { filter: JobFilter::Live, ..dead(JobOrder::Arrival, rows_max) };
         assert_eq!(all_jobs(&store, waiting).await.len(), LANES as usize - DEAD);
-        let running = LaneQuery { claimed: true, ..lanes(LaneOrder::Age, rows_max) };
+        let running =
+            LaneQuery { state: Some(LaneState::Claimed), ..lanes(LaneOrder::Age, rows_max) };
         let running = all_lanes(&store, running).await;
         assert_eq!(running.len() as u64, numbers(&store).await.claimed);
     }
     let one = LaneQuery { key: Some("k2500".into()), ..lanes(LaneOrder::Due, 10) };
     assert_eq!(all_lanes(&store, one).await.len(), 1);
-    let one = JobQuery { state: JobState::Queued, ..dead(JobOrder::Arrival, 10) };
+    let one = JobQuery { filter: JobFilter::Live, ..dead(JobOrder::Arrival, 10) };
     let one = JobQuery { key: Some("k2500".into()), ..one };
     assert_eq!(all_jobs(&store, one).await.len(), 1);
 }

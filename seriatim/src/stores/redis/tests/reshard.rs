@@ -32,7 +32,7 @@ async fn a_resharder_that_dies_anywhere_leaves_a_queue_that_works_and_the_next_o
         let keys: Vec<String> = (0..8).map(|i| format!("k{i}")).collect();
         let round = |i: u32| keys.iter().map(|key| job(key, i)).collect::<Vec<_>>();
         push(&old, round(0)).await;
-        ended = killed_after(answers, other.reshard("q", 5)).await;
+        ended = killed_after(answers, other.reshard("q".into(), 5)).await;
         // One that has heard of it, one that has not.
         push(&other, round(1)).await;
         push(&old, round(2)).await;
@@ -48,7 +48,7 @@ async fn a_resharder_that_dies_anywhere_leaves_a_queue_that_works_and_the_next_o
             }
             done(worker, &turns).await;
         }
-        let end = open(&prefix).await.reshard("q", 5).await.unwrap();
+        let end = open(&prefix).await.reshard("q".into(), 5).await.unwrap();
         assert_eq!((end.shards, end.older, end.lanes_left), (5, 0, 0), "after {answers} answers");
         if ended {
             break;
@@ -69,7 +69,7 @@ async fn a_key_stays_where_its_lane_is_and_all_that_was_pushed_is_found_and_canc
     let (store, other) = (open(&prefix).await, open(&prefix).await);
     declare(&store, in_shards(Queue::fifo("q"), 1)).await;
     let (before, turns) = half_claimed(&store).await;
-    let answer = other.reshard("q", 7).await.unwrap();
+    let answer = other.reshard("q".into(), 7).await.unwrap();
     assert_eq!((answer.shards, answer.older), (7, 1));
     assert!((8..=12).contains(&answer.lanes_left), "most of 12 keys leave shard 0: {answer:?}");
     let after = push(&store, (0..12).map(|i| job(&format!("k{i}"), 100 + i)).collect()).await;
@@ -85,7 +85,7 @@ async fn a_key_stays_where_its_lane_is_and_all_that_was_pushed_is_found_and_canc
     done(&other, &turns).await;
     let fresh = push(&store, (0..12).map(|i| job(&format!("k{i}"), 200 + i)).collect()).await;
     assert!(fresh.iter().any(|pushed| pushed.job_id.shard() != 0), "the keys go on elsewhere");
-    let end = other.reshard("q", 7).await.unwrap();
+    let end = other.reshard("q".into(), 7).await.unwrap();
     assert_eq!((end.older, end.lanes_left), (0, 0));
 }
 
@@ -103,10 +103,10 @@ async fn tokens_of_a_key_grow_also_from_one_shard_to_the_next() {
         let request = Claim { now: Some(ahead), ..claim_request("q", 6) };
         let before = store.claim(request).await.unwrap().turns;
         assert_eq!(before.len(), 6);
-        store.reshard("q", shards).await.unwrap();
+        store.reshard("q".into(), shards).await.unwrap();
         done(&store, &before).await;
         if forget_older {
-            assert_eq!(store.reshard("q", shards).await.unwrap().older, 0);
+            assert_eq!(store.reshard("q".into(), shards).await.unwrap().older, 0);
         }
         push(&store, keys.iter().map(|key| job(key, 2)).collect()).await;
         let after = claim(&store, 6).await;
@@ -134,12 +134,12 @@ async fn idempotency_keys_are_known_by_every_number_of_shards_that_remembers_the
             push(&store, batch()).await.iter().map(|pushed| pushed.job_id).collect();
         done(&store, &claim(&store, 9).await).await;
         for shards in [16, 3] {
-            store.reshard("q", shards).await.unwrap();
+            store.reshard("q".into(), shards).await.unwrap();
             let again = push(&store, batch()).await;
             assert!(again.iter().all(|pushed| pushed.status == PushStatus::Duplicate));
             assert_eq!(again.iter().map(|pushed| pushed.job_id).collect::<Vec<_>>(), first);
         }
-        assert!(store.reshard("q", 3).await.unwrap().idempotency_keys_left > 0);
+        assert!(store.reshard("q".into(), 3).await.unwrap().idempotency_keys_left > 0);
     }
 }
 
@@ -164,7 +164,7 @@ async fn dead_jobs_are_requeued_where_their_keys_are_now_and_found_by_their_ids(
     let big = Job::new("q", &large).unwrap().key("big");
     let big = push(&store, vec![big]).await[0].job_id;
     bury(&store, &claim(&store, 1).await).await;
-    store.reshard("q", 6).await.unwrap();
+    store.reshard("q".into(), 6).await.unwrap();
     // Half of the keys have a lane where they are now, and it is claimed.
     push(&store, keys[..5].iter().map(|key| job(key, 2)).collect()).await;
     let running = claim(&store, 5).await;
@@ -203,16 +203,16 @@ async fn a_declaration_leaves_the_number_of_shards_of_a_queue_that_exists_alone(
     let prefix = new_prefix();
     let store = open(&prefix).await;
     declare(&store, in_shards(Queue::fifo("q"), 2)).await;
-    store.reshard("q", 5).await.unwrap();
+    store.reshard("q".into(), 5).await.unwrap();
     declare(&store, in_shards(Queue::fifo("q").max_retries(3), 2)).await;
     let view = store.queues().await.unwrap().remove(0);
     assert_eq!((view.queue.shards, view.queue.max_retries), (5, 3));
     for shards in [0, 5_000] {
-        let error = store.reshard("q", shards).await.unwrap_err();
+        let error = store.reshard("q".into(), shards).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
     }
-    assert_eq!(store.reshard("none", 2).await.unwrap_err().kind(), ErrorKind::NotFound);
-    let error = Memory::new().reshard("q", 2).await.unwrap_err();
+    assert_eq!(store.reshard("none".into(), 2).await.unwrap_err().kind(), ErrorKind::NotFound);
+    let error = Memory::new().reshard("q".into(), 2).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
 
@@ -222,7 +222,7 @@ async fn a_process_that_only_claims_hears_of_new_shards() {
     let (worker, other) = (open(&prefix).await, open(&prefix).await);
     declare(&worker, in_shards(Queue::fifo("q"), 1)).await;
     assert!(claim(&worker, 1).await.is_empty());
-    other.reshard("q", 8).await.unwrap();
+    other.reshard("q".into(), 8).await.unwrap();
     push(&other, (0..20).map(|i| job(&format!("k{i}"), i)).collect()).await;
     // The claim finds that the definition is another one, and looks at all shards.
     assert_eq!(claim(&worker, 20).await.len(), 20);

@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use super::super::layout::Layout;
 use super::*;
-use crate::contract::request::Selection;
+use crate::contract::Selection;
 
 /// More than any operation here waits for.
 const ANSWERS_MAX: usize = 80;
@@ -70,7 +70,7 @@ async fn what_is_requeued_while_the_number_of_shards_changes_never_runs_beside_i
             let (store, other) = (open(&prefix).await, open(&prefix).await);
             declare(&store, in_shards(Queue::fifo("q"), 1)).await;
             if resharded_before {
-                assert_eq!(store.reshard("q", 2).await.unwrap().older, 0);
+                assert_eq!(store.reshard("q".into(), 2).await.unwrap().older, 0);
             }
             let keys = keys(6);
             push(&store, one_of_each(&keys, 1)).await;
@@ -78,7 +78,7 @@ async fn what_is_requeued_while_the_number_of_shards_changes_never_runs_beside_i
             let mut requeue = pin!(store.requeue(all_dead()));
             let answer = advance(answers, requeue.as_mut()).await;
             ended = answer.is_some();
-            other.reshard("q", 5).await.unwrap();
+            other.reshard("q".into(), 5).await.unwrap();
             push(&other, one_of_each(&keys, 2)).await;
             let running = claim(&other, keys.len()).await;
             let acted = match answer {
@@ -94,7 +94,7 @@ async fn what_is_requeued_while_the_number_of_shards_changes_never_runs_beside_i
             done(&other, &running).await;
             drain(&other).await;
             assert_eq!(numbers(&other).await.jobs, 0, "after {answers} answers");
-            assert_eq!(other.reshard("q", 5).await.unwrap().older, 0);
+            assert_eq!(other.reshard("q".into(), 5).await.unwrap().older, 0);
             if ended {
                 break;
             }
@@ -111,17 +111,17 @@ async fn a_queue_that_is_paused_while_its_shards_change_is_paused_in_all_of_them
             let prefix = new_prefix();
             let (store, other) = (open(&prefix).await, open(&prefix).await);
             declare(&store, in_shards(Queue::fifo("q"), 3)).await;
-            let mut reshard = pin!(store.reshard("q", 6));
-            let mut pause = pin!(store.pause_queue("q", true));
+            let mut reshard = pin!(store.reshard("q".into(), 6));
+            let mut pause = pin!(store.pause_queue("q".into(), true));
             if pause_first {
                 ended = advance(answers, pause.as_mut()).await.is_some();
-                other.reshard("q", 6).await.unwrap();
+                other.reshard("q".into(), 6).await.unwrap();
                 if !ended {
                     pause.await.unwrap();
                 }
             } else {
                 ended = advance(answers, reshard.as_mut()).await.is_some();
-                other.pause_queue("q", true).await.unwrap();
+                other.pause_queue("q".into(), true).await.unwrap();
                 if !ended {
                     reshard.await.unwrap();
                 }
@@ -129,7 +129,7 @@ async fn a_queue_that_is_paused_while_its_shards_change_is_paused_in_all_of_them
             push(&other, one_of_each(&keys(30), 1)).await;
             let taken = claim(&other, 30).await;
             assert_eq!(taken.len(), 0, "after {answers} answers, pause first: {pause_first}");
-            other.pause_queue("q", false).await.unwrap();
+            other.pause_queue("q".into(), false).await.unwrap();
             assert_eq!(drain(&store).await, 30);
             if ended {
                 break;
@@ -160,7 +160,7 @@ async fn a_number_of_shards_that_returns_finds_every_idempotency_key() {
         if i > 0 {
             push(&store, one_of_each(&keys[(i - 1) * 8..i * 8], 50)).await;
         }
-        store.reshard("q", shards).await.unwrap();
+        store.reshard("q".into(), shards).await.unwrap();
     }
     push(&store, one_of_each(&keys[16..], 51)).await;
     for (i, was) in first.iter().enumerate() {
@@ -181,13 +181,13 @@ async fn jobs_without_a_key_that_wait_in_a_shard_too_many_are_claimed() {
         push(&store, vec![plain(i)]).await;
     }
     let running = claim(&store, 8).await;
-    let answer = store.reshard("q", 2).await.unwrap();
+    let answer = store.reshard("q".into(), 2).await.unwrap();
     assert_eq!((answer.shards, answer.older), (2, 1));
     assert!(answer.lanes_left >= 12, "three of each of six shards: {answer:?}");
     push(&store, (24..32).map(plain).collect()).await;
     done(&store, &running).await;
     assert_eq!(drain(&store).await, 24);
-    let end = store.reshard("q", 2).await.unwrap();
+    let end = store.reshard("q".into(), 2).await.unwrap();
     assert_eq!((end.older, end.lanes_left), (0, 0));
 }
 
@@ -201,7 +201,7 @@ async fn dead_jobs_without_a_key_are_requeued_where_they_are_claimed() {
         pushed.extend(push(&store, vec![Job::new("q", &i).unwrap()]).await);
     }
     bury_all(&store, 16).await;
-    store.reshard("q", 2).await.unwrap();
+    store.reshard("q".into(), 2).await.unwrap();
     assert_eq!(store.requeue(all_dead()).await.unwrap().count, 16);
     assert_eq!(store.requeue(all_dead()).await.unwrap().count, 0, "each once");
     for pushed in &pushed {
@@ -222,9 +222,9 @@ async fn tokens_grow_also_where_a_dead_job_comes_back_to_its_shard() {
     let count = keys.len();
     push(&store, one_of_each(&keys, 1)).await;
     bury_all(&store, count).await;
-    store.reshard("q", 3).await.unwrap();
+    store.reshard("q".into(), 3).await.unwrap();
     push(&store, one_of_each(&keys, 2)).await;
-    store.reshard("q", 2).await.unwrap();
+    store.reshard("q".into(), 2).await.unwrap();
     let ahead = store.now().await.unwrap() + Duration::from_secs(3_600);
     let request = Claim { now: Some(ahead), ..claim_request("q", count) };
     let before = store.claim(request).await.unwrap().turns;

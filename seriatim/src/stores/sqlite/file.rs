@@ -8,13 +8,13 @@ use crate::model::error::{Error, ErrorKind, Result};
 /// Where the file lay when it was opened. What is written to one that was removed or replaced since goes
 /// to a file without a name: it would be acknowledged, seen by no other process, and end with this one.
 #[derive(Clone, Debug)]
-pub(super) struct Place(Option<(Arc<Path>, Identity)>);
+pub(super) struct FileCheck(Option<(Arc<Path>, Identity)>);
 
 /// The device and the number of the file there.
 type Identity = (u64, u64);
 
-impl Place {
-    /// The place of a file that is open; of a database without one (`None`) there is nothing to check.
+impl FileCheck {
+    /// For the open file at this path; for a database without one (`None`) there is nothing to check.
     pub(super) fn of(path: Option<&str>) -> Self {
         let path = path.filter(|path| !path.is_empty()).map(Path::new);
         Self(path.and_then(|path| Some((path.into(), identity(path)?))))

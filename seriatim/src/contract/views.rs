@@ -1,16 +1,63 @@
-//! What people and programs see of a store.
+//! Listings and figures, for programs and people.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::contract::request::{Command, NodeInfo};
+use super::fleet::{Command, NodeInfo};
 use crate::model::clock::Timestamp;
+use crate::model::cursor::Cursor;
+use crate::model::error::{Error, Result};
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::job::JobOptions;
+use crate::model::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use crate::model::payload::Payload;
 use crate::model::queue::{Mode, Queue};
+use crate::model::turn::Turn;
+
+/// Listings and figures. They change nothing.
+///
+/// Listings come in pages, up to [`PAGE_ROWS_MAX`](crate::limits::PAGE_ROWS_MAX) rows each. A page begins behind the
+/// `next` of the page before, also if that row is gone. A queue that does not exist is `NotFound`.
+#[async_trait]
+pub trait Views: Send + Sync {
+    /// All queues, by name.
+    async fn queues(&self) -> Result<Vec<QueueView>>;
+
+    /// The figures of every queue, by name. `now` is the time from which lag is counted; the store's if unset.
+    async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>>;
+
+    /// When each of these queues next has something to claim; all queues if none is named. One query for all.
+    async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>>;
+
+    /// Lanes of a queue, one page.
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>>;
+
+    /// Jobs of a queue, one page. A page ends early when its payloads reach
+    /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX).
+    async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>>;
+
+    /// One job in any state. The id of a job that became one with another shows the state of that one.
+    async fn job(&self, id: JobId) -> Result<Option<JobView>>;
+
+    /// The turn that a token holds, as its holder got it; `None` if the token is stale.
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>>;
+
+    /// All nodes that live, or died or stopped within a day.
+    async fn nodes(&self) -> Result<Vec<NodeView>>;
+}
+
+/// When a queue next has something to claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueDue {
+    /// The queue.
+    pub queue: Arc<str>,
+    /// The earliest due time of its waiting lanes: in the past, it has been due since then. None if nothing waits, or
+    /// the queue is paused.
+    pub due: Option<Timestamp>,
+}
 
 /// A page of a listing.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +81,7 @@ pub struct QueueView {
     pub number: u32,
     /// Its definition.
     pub queue: Queue,
-    /// Whether somebody declared it, or an undeclared push made it.
+    /// Whether it was declared; else an undeclared push created it.
     pub declared: bool,
     /// Whether none of its lanes may be claimed.
     pub paused: bool,
@@ -53,9 +100,9 @@ pub struct QueueStats {
     pub lanes: u64,
     /// Jobs that have not ended: waiting or claimed.
     pub jobs: u64,
-    /// Claimed lanes, and so turns under way: running, or prefetched by their node.
+    /// Claimed lanes, that is, turns: running, or prefetched by their node.
     pub claimed: u64,
-    /// Lanes that have failed and are not done since, whether they wait, are held, or are claimed.
+    /// Lanes that failed and have not succeeded since, whether they wait, are held, or are claimed.
     pub retrying: u64,
     /// Dead jobs.
     pub dead: u64,
@@ -69,7 +116,7 @@ pub struct QueueStats {
 }
 
 impl QueueStats {
-    /// Lanes that nobody has claimed: due, scheduled, waiting for a retry, held or paused.
+    /// Lanes that are not claimed: due, scheduled, waiting for a retry, held or paused.
     pub fn waiting(&self) -> u64 {
         self.lanes.saturating_sub(self.claimed)
     }
@@ -90,33 +137,94 @@ pub enum LaneOrder {
     RetryCount,
 }
 
-/// See [`crate::Store::lanes`].
+/// A place in the order of a listing of lanes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LanePlace {
+    /// By key. Lanes without a key have the empty one.
+    Key(String),
+    /// By due time.
+    Due(Timestamp),
+    /// By retry count, most first.
+    RetryCount(i32),
+}
+
+/// See [`Views::lanes`]. All filters hold together.
 #[derive(Clone, Debug)]
 pub struct LaneQuery {
     /// The queue.
     pub queue: Arc<str>,
     /// Only the lane of this key.
     pub key: Option<String>,
-    /// Only claimed ones.
-    pub claimed: bool,
+    /// Only lanes in this state.
+    pub state: Option<LaneState>,
+    /// Only lanes that this node holds.
+    pub node: Option<NodeId>,
     /// By what.
     pub order: LaneOrder,
+    /// The first place of the order, included. One of another order is `Invalid`, as for `to`.
+    pub from: Option<LanePlace>,
+    /// The last place of the order, included.
+    pub to: Option<LanePlace>,
     /// Where to begin: the `next` of the page before.
     pub after: Option<String>,
     /// Most rows.
     pub rows_max: usize,
 }
 
-/// A lane as people see it.
+impl LaneQuery {
+    /// All lanes of a queue by age: the first page.
+    pub fn new(queue: impl Into<Arc<str>>) -> Self {
+        Self {
+            queue: queue.into(),
+            key: None,
+            state: None,
+            node: None,
+            order: LaneOrder::Age,
+            from: None,
+            to: None,
+            after: None,
+            rows_max: PAGE_ROWS_MAX,
+        }
+    }
+
+    /// What the page begins behind: the page before, or the last number that is in front of `from`.
+    pub(crate) fn begin(&self) -> Result<Option<Cursor>> {
+        let from = self.place("from", self.from.as_ref())?;
+        match &self.after {
+            Some(after) => Cursor::read(Some(after)),
+            None => Ok(from.map(|place| Cursor { number: 0, place })),
+        }
+    }
+
+    /// The last place that it lists, as a cursor writes it.
+    pub(crate) fn end(&self) -> Result<Option<Cursor>> {
+        let to = self.place("to", self.to.as_ref())?;
+        Ok(to.map(|place| Cursor { number: i64::MAX, place }))
+    }
+
+    fn place(&self, field: &'static str, place: Option<&LanePlace>) -> Result<Option<String>> {
+        match (place, self.order) {
+            (None, _) => Ok(None),
+            (Some(LanePlace::Key(key)), LaneOrder::Key) => Ok(Some(key.clone())),
+            (Some(LanePlace::Due(due)), LaneOrder::Due) => Ok(Some(due.as_micros().to_string())),
+            (Some(LanePlace::RetryCount(count)), LaneOrder::RetryCount) => {
+                Ok(Some((-i64::from(*count)).to_string()))
+            }
+            _ => Err(Error::invalid(field, "is no place in the order of this listing")),
+        }
+    }
+}
+
+/// A lane, as listings show it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LaneView {
     /// Its name.
     pub lane: LaneId,
     /// Its key.
     pub key: Option<Arc<str>>,
-    /// What it does.
+    /// Its state.
     pub state: LaneState,
-    /// When it is due; of a claimed one, when it was.
+    /// When it is due; for a claimed one, when it was.
     pub due: Option<Timestamp>,
     /// Its priority.
     pub priority: u16,
@@ -134,11 +242,11 @@ pub struct LaneView {
     pub node: Option<NodeId>,
     /// Since when.
     pub claimed_at: Option<Timestamp>,
-    /// What its holder last told.
+    /// The last progress that its holder reported, JSON.
     pub progress: Option<Arc<str>>,
 }
 
-/// What a lane does.
+/// The states of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneState {
@@ -146,13 +254,13 @@ pub enum LaneState {
     Waiting,
     /// A turn of it runs.
     Claimed,
-    /// Its retries are used up and its queue's policy is to hold.
+    /// Its retries are used up and its queue's policy is `hold`.
     Held,
-    /// A person paused it.
+    /// An operator paused it.
     Paused,
 }
 
-/// The states of a job that people see.
+/// The states of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
@@ -181,12 +289,12 @@ pub enum JobOrder {
     Key,
 }
 
-/// Of payloads of these lengths, how many make a page: up to the one that reaches
+/// How many payloads of these lengths make a page: up to the one that reaches
 /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX).
 pub(crate) fn rows_of_page(lengths: impl IntoIterator<Item = usize>) -> usize {
     let (mut rows, mut bytes) = (0, 0);
     for length in lengths {
-        if bytes >= crate::model::limits::PAGE_BYTES_MAX {
+        if bytes >= PAGE_BYTES_MAX {
             break;
         }
         (rows, bytes) = (rows + 1, bytes + length);
@@ -194,13 +302,39 @@ pub(crate) fn rows_of_page(lengths: impl IntoIterator<Item = usize>) -> usize {
     rows
 }
 
-/// See [`crate::Store::jobs`].
+/// Which jobs a listing shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum JobFilter {
+    /// Those that have not ended: waiting and running.
+    #[default]
+    Live,
+    /// Those in one state.
+    In(JobState),
+}
+
+impl JobFilter {
+    /// Whether it shows jobs in this state.
+    pub fn shows(self, state: JobState) -> bool {
+        match self {
+            Self::Live => matches!(state, JobState::Queued | JobState::Running),
+            Self::In(one) => one == state,
+        }
+    }
+}
+
+impl From<JobState> for JobFilter {
+    fn from(state: JobState) -> Self {
+        Self::In(state)
+    }
+}
+
+/// See [`Views::jobs`].
 #[derive(Clone, Debug)]
 pub struct JobQuery {
     /// The queue.
     pub queue: Arc<str>,
-    /// In which state; `Queued` and `Running` are listed together with both.
-    pub state: JobState,
+    /// Which of its jobs.
+    pub filter: JobFilter,
     /// Only of this key.
     pub key: Option<String>,
     /// By what.
@@ -211,7 +345,21 @@ pub struct JobQuery {
     pub rows_max: usize,
 }
 
-/// A job as people see it.
+impl JobQuery {
+    /// Jobs of a queue by arrival: the first page.
+    pub fn new(queue: impl Into<Arc<str>>, filter: impl Into<JobFilter>) -> Self {
+        Self {
+            queue: queue.into(),
+            filter: filter.into(),
+            key: None,
+            order: JobOrder::Arrival,
+            after: None,
+            rows_max: PAGE_ROWS_MAX,
+        }
+    }
+}
+
+/// A job, as listings show it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobView {
     /// Its id.
@@ -240,7 +388,7 @@ pub struct JobView {
     pub crashes: u32,
     /// The last error.
     pub error: Option<Arc<str>>,
-    /// Whether somebody wants it cancelled.
+    /// Whether it is flagged for cancellation.
     pub cancel_requested: bool,
     /// When it was pushed.
     pub created_at: Timestamp,
@@ -248,43 +396,43 @@ pub struct JobView {
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub finished_at: Option<Timestamp>,
-    /// When its holder last beat.
+    /// The last heartbeat of its holder.
     pub heartbeat_at: Option<Timestamp>,
-    /// What its holder last told.
+    /// The last progress that its holder reported, JSON.
     pub progress: Option<Arc<str>>,
     /// What it overrides.
     pub options: Option<Box<JobOptions>>,
 }
 
-/// A node as people see it.
+/// A node, as listings show it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NodeView {
-    /// What it tells of itself.
+    /// What it reports of itself.
     pub info: NodeInfo,
-    /// When it last beat.
+    /// Its last heartbeat.
     pub heartbeat_at: Timestamp,
     /// Whether it has been declared dead, or has stopped: it will never claim again. See
     /// [`Self::state`].
     pub dead: bool,
-    /// What an operator told it, and has not taken back.
+    /// The command that an operator gave it, if not taken back.
     pub command: Option<Command>,
 }
 
-/// What a node does.
+/// The states of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
     /// It works.
     Alive,
-    /// A person told it to take no more work.
+    /// An operator told it to take no more work.
     Quiet,
-    /// A person told it to stop.
+    /// An operator told it to stop.
     Stopping,
-    /// Its last beat is older than its lease: it will be declared dead.
+    /// Its last heartbeat is older than its lease: it will be declared dead.
     Late,
-    /// It ended as it should, and said so.
+    /// It stopped in an orderly way.
     Stopped,
-    /// It fell silent and was declared dead.
+    /// It sent no heartbeats and was declared dead.
     Dead,
 }
 
@@ -303,7 +451,7 @@ impl NodeState {
 }
 
 impl NodeView {
-    /// What it does at `now`, by the store's clock.
+    /// Its state at `now`, by the store's clock.
     pub fn state(&self, now: Timestamp) -> NodeState {
         match (self.dead, self.command) {
             _ if self.info.has_stopped() => NodeState::Stopped,

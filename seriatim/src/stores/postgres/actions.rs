@@ -1,40 +1,33 @@
-//! What people do: cancel, requeue, pause, retry, delete; and what time does to old things.
+//! What operators do: cancel, requeue, pause, retry, delete.
 
-use std::time::Duration;
-
+use async_trait::async_trait;
 use tokio_postgres::Row;
 
 use super::Postgres;
-use super::convert::{JobKeys, column, count, job_ids, kept, lane_number, micros, micros_of};
-use super::error;
-use crate::contract::deletion::{is_claimed, is_closing};
-use crate::contract::refusals::{no_queue, no_waiting_job};
-use crate::contract::request::{
-    Act, Acted, Amend, Cancel, Cancelled, Change, DeleteQueue, LaneAction, LaneSelection, Selected,
-    Selection, Sweep, Swept,
+use super::convert::{JobKeys, column, kept, lane_number, micros};
+use crate::contract::errors::no_waiting_job;
+use crate::contract::{
+    Act, Acted, Actions, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection, Selected,
+    Selection, Views,
 };
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::job::JobOptions;
 use crate::model::limits::ACTION_ROWS_MAX;
+use crate::stores::json::json;
 
 const CANCEL: &str = "SELECT * FROM seriatim.cancel($1, $2, $3, $4)";
 const REQUEUE: &str = "SELECT * FROM seriatim.requeue($1, $2, $3, $4, $5, $6, $7, $8)";
 const DELETE_DEAD: &str = "SELECT * FROM seriatim.delete_dead($1, $2, $3, $4, $5, $6, $7)";
 const ACT: &str = "SELECT * FROM seriatim.act($1, $2, $3, $4, $5, $6, $7)";
 const AMEND: &str = "SELECT seriatim.amend($1, $2, $3, $4, $5, $6, $7, $8)";
-const PAUSE: &str =
-    "UPDATE seriatim.queue SET paused = closing OR $2 WHERE name = $1 RETURNING closing";
-const DELETE_QUEUE: &str = "SELECT * FROM seriatim.delete_queue($1, $2)";
-const SWEEP: &str = "SELECT * FROM seriatim.sweep($1, $2, $3)";
 
-/// How long a dead node is shown.
-const DEAD_NODE_SHOWN: Duration = Duration::from_secs(86_400);
 /// The same limit as that of a bulk action.
 const ROWS_MAX: i32 = ACTION_ROWS_MAX as i32;
 
-impl Postgres {
-    pub(super) async fn cancel_jobs(&self, request: Cancel) -> Result<Vec<Cancelled>> {
+#[async_trait]
+impl Actions for Postgres {
+    async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
         let mut answers = vec![Cancelled::Unknown; request.jobs.len()];
         let now = request.now.map(micros);
         let keys: JobKeys = request.jobs.into_iter().collect();
@@ -51,16 +44,18 @@ impl Postgres {
         Ok(answers)
     }
 
-    pub(super) async fn requeue_dead(&self, request: Selected) -> Result<Acted> {
+    async fn requeue(&self, request: Selected) -> Result<Acted> {
         let now = request.now.map(micros);
         let Which { number, jobs, keys } = Which::new(&request.which);
         let queue = kept(&request.queue);
         let params: super::pool::Params<'_> =
             &[&now, &queue, &number, &jobs.seq, &jobs.queue, &jobs.millis, &keys, &ROWS_MAX];
-        acted(&self.pool.query_one(REQUEUE, params).await?)
+        let row = self.pool.query_one(REQUEUE, params).await?;
+        self.ring();
+        acted(&row)
     }
 
-    pub(super) async fn delete_dead_jobs(&self, request: Selected) -> Result<Acted> {
+    async fn delete_dead(&self, request: Selected) -> Result<Acted> {
         let Which { number, jobs, keys } = Which::new(&request.which);
         let queue = kept(&request.queue);
         let params: super::pool::Params<'_> =
@@ -68,7 +63,7 @@ impl Postgres {
         acted(&self.pool.query_one(DELETE_DEAD, params).await?)
     }
 
-    pub(super) async fn act_on(&self, request: Act) -> Result<Acted> {
+    async fn act(&self, request: Act) -> Result<Acted> {
         let (which, key, lane) = match &request.lanes {
             LaneSelection::All => (0, None, None),
             LaneSelection::Key(key) => (1, Some(kept(key)), None),
@@ -85,10 +80,12 @@ impl Postgres {
         let (now, queue) = (request.now.map(micros), kept(&request.queue));
         let params: super::pool::Params<'_> =
             &[&now, &queue, &which, &key, &lane, &action, &ROWS_MAX];
-        acted(&self.pool.query_one(ACT, params).await?)
+        let row = self.pool.query_one(ACT, params).await?;
+        self.ring();
+        acted(&row)
     }
 
-    pub(super) async fn amend_job(&self, request: Amend) -> Result<()> {
+    async fn amend(&self, request: Amend) -> Result<()> {
         let keys: JobKeys = std::iter::once(request.job).collect();
         let (change, at, node) = match &request.change {
             Change::RunAt(time) => (0, Some(micros(*time)), None),
@@ -103,45 +100,17 @@ impl Postgres {
         let params: super::pool::Params<'_> =
             &[&now, &keys.seq[0], &keys.queue[0], &keys.millis[0], &change, &at, &node, &options];
         let row = self.pool.query_one(AMEND, params).await?;
+        self.ring();
         if column(&row, "amend")? { Ok(()) } else { Err(no_waiting_job()) }
     }
+}
 
+impl Postgres {
     /// A job's options with another node. Nothing else ever changes them.
     async fn options_with(&self, job: JobId, node: Option<String>) -> Result<String> {
-        let view = self.read_job(job).await?.ok_or_else(no_waiting_job)?;
+        let view = self.job(job).await?.ok_or_else(no_waiting_job)?;
         let options = JobOptions { node, ..view.options.map(|o| *o).unwrap_or_default() };
-        let wrong = |e| Error::new(ErrorKind::Internal, "the options cannot be written").because(e);
-        serde_json::to_string(&options).map_err(wrong)
-    }
-
-    pub(super) async fn pause(&self, queue: &str, paused: bool) -> Result<()> {
-        let rows = self.pool.query(PAUSE, &[&kept(queue), &paused]).await?;
-        let row = rows.first().ok_or_else(|| no_queue(queue))?;
-        if column(row, "closing")? { Err(is_closing(queue)) } else { Ok(()) }
-    }
-
-    pub(super) async fn delete_whole_queue(&self, request: DeleteQueue) -> Result<Acted> {
-        let rows_max = request.rows_max.clamp(1, ACTION_ROWS_MAX) as i32;
-        let refused = |e| match error::ours(&e) {
-            Some(("SR011", lanes)) => is_claimed(&request.queue, lanes.parse().unwrap_or(1)),
-            _ => error::common(e),
-        };
-        let params: super::pool::Params<'_> = &[&kept(&request.queue), &rows_max];
-        let rows = self.pool.query_or(DELETE_QUEUE, params, refused).await?;
-        rows.first().map_or_else(|| Ok(Acted::default()), acted)
-    }
-
-    pub(super) async fn sweep_old(&self, request: Sweep) -> Result<Swept> {
-        let now = request.now.map(micros);
-        let rows_max = count(request.rows_max, ACTION_ROWS_MAX);
-        let shown = micros_of(DEAD_NODE_SHOWN);
-        let row = self.pool.query_one(SWEEP, &[&now, &rows_max, &shown]).await?;
-        Ok(Swept {
-            expired: job_ids(&row, "o_expired", "o_expired_queue", "o_expired_created_at")?,
-            completed: column::<i64>(&row, "o_completed")? as u64,
-            dead: job_ids(&row, "o_dead", "o_dead_queue", "o_dead_created_at")?,
-            more: column(&row, "o_more")?,
-        })
+        json(&options)
     }
 }
 
@@ -165,6 +134,6 @@ impl<'a> Which<'a> {
     }
 }
 
-fn acted(row: &Row) -> Result<Acted> {
+pub(super) fn acted(row: &Row) -> Result<Acted> {
     Ok(Acted { count: column::<i64>(row, "o_count")? as u64, more: column(row, "o_more")? })
 }

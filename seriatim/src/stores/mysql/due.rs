@@ -7,7 +7,7 @@ use super::error::Try;
 use super::pool::Answer;
 use super::sql::Columns;
 use super::work::Work;
-use crate::contract::request::{Claim, SourceDue};
+use crate::contract::{Claim, QueueDue};
 use crate::model::clock::Timestamp;
 use crate::stores::state::State;
 
@@ -17,16 +17,16 @@ const RANKS_MAX: usize = 16;
 const QUEUES_IN_STATEMENT: usize = 100;
 
 /// What there is to claim in a queue.
-pub(super) struct Sight {
+pub(super) struct Ready {
     /// The classes of ready lanes that the caller may take.
     pub classes: Vec<u32>,
     /// When a lane must next be looked at again.
     pub wake: Option<Timestamp>,
 }
 
-pub(super) async fn look(work: &mut Work<'_>, queue: u32, request: &Claim) -> Try<Sight> {
+pub(super) async fn look(work: &mut Work<'_>, queue: u32, request: &Claim) -> Try<Ready> {
     let sql = looks(&work.state, queue, request);
-    sight_of(work.run(&sql).await?)
+    ready_of(work.run(&sql).await?)
 }
 
 /// Each of the server's answers is the first entry of a part of an index: what is behind it is not
@@ -42,14 +42,14 @@ pub(super) fn looks(state: &State, queue: u32, request: &Claim) -> String {
     format!("{}; SELECT MIN(w.wake) FROM ({}) w", each.join(" UNION ALL "), first_wakes(queue))
 }
 
-pub(super) fn sight_of(answers: Vec<Answer>) -> Try<Sight> {
+pub(super) fn ready_of(answers: Vec<Answer>) -> Try<Ready> {
     let mut answers = answers.into_iter();
     let mut classes = Vec::new();
     for row in answers.next().map(|answer| answer.rows).unwrap_or_default() {
         classes.push(Columns::of(row).int()? as u32);
     }
     let wake = answers.next().map(wake_of).transpose()?.flatten();
-    Ok(Sight { classes, wake })
+    Ok(Ready { classes, wake })
 }
 
 pub(super) fn wake_of(answer: Answer) -> Try<Option<Timestamp>> {
@@ -74,7 +74,7 @@ pub(super) fn first_wakes(queue: u32) -> String {
     )
 }
 
-pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<SourceDue>> {
+pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<QueueDue>> {
     let wanted = |name: &Arc<str>| names.is_empty() || names.contains(name);
     let queues: Vec<(u32, Arc<str>, bool)> = work
         .state
@@ -87,7 +87,7 @@ pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<Sour
     let dues = first_dues(work, &sources).await?;
     let source = |(number, queue, paused): (u32, Arc<str>, bool)| {
         let due = dues.get(&number).copied().filter(|_| !paused);
-        SourceDue { queue, shard: 0, due }
+        QueueDue { queue, due }
     };
     Ok(queues.into_iter().map(source).collect())
 }

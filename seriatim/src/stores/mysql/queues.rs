@@ -1,18 +1,68 @@
-//! Deleting a whole queue.
+//! Declaring, pausing and deleting queues.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
+use async_trait::async_trait;
+
+use super::Mysql;
 use super::bodies::Bodies;
 use super::error::Try;
 use super::load::Need;
 use super::sql::Columns;
-use super::work::Work;
-use crate::contract::request::{Acted, DeleteQueue};
+use super::work::{Lock, Work};
+use crate::contract::{Acted, Declare, DeleteQueue, Queues};
+use crate::model::error::Result;
+use crate::model::queue::Queue;
 
 /// Most rows of each kind in one step: nobody else can use the store meanwhile.
 const STEP_ROWS: usize = 1_000;
 
-pub(super) async fn delete_queue(work: &mut Work<'_>, request: &DeleteQueue) -> Try<Acted> {
+#[async_trait]
+impl Queues for Mysql {
+    async fn declare(&self, request: Declare) -> Result<()> {
+        transact!(self.inner, Lock::Alone, request.now, work => declare(work, &request.queues))
+    }
+
+    async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
+        transact!(self.inner, Lock::Alone, None, work => pause(work, &queue, paused))?;
+        self.inner.bell.ring();
+        Ok(())
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        transact!(self.inner, Lock::Alone, None, work => delete_queue(work, &request))
+    }
+}
+
+async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
+    // Only a change of mode or merge looks at lanes; those of one queue are then all read.
+    for queue in queues {
+        let Ok(row) = work.state.queue(&queue.name) else { continue };
+        if (row.queue.mode, row.queue.merge) == (queue.mode, queue.merge) {
+            continue;
+        }
+        let number = row.number;
+        let may_convert = !row.declared && row.queue.mode.is_keyed() && queue.mode.is_keyed();
+        // One lane is enough to refuse.
+        let limit = if may_convert { "" } else { "LIMIT 1" };
+        let ids =
+            work.read_lanes(&format!("WHERE q = {number} {limit} FOR UPDATE"), Bodies::All).await?;
+        work.load_jobs(&ids, Need::All, true, Bodies::All, &HashMap::new()).await?;
+    }
+    let now = work.now;
+    work.state.declare(now, queues.to_vec())?;
+    work.save().await?;
+    Ok(())
+}
+
+async fn pause(work: &mut Work<'_>, queue: &str, paused: bool) -> Try<()> {
+    work.state.pause_queue(queue, paused)?;
+    work.save().await?;
+    Ok(())
+}
+
+async fn delete_queue(work: &mut Work<'_>, request: &DeleteQueue) -> Try<Acted> {
     let queue = work.state.queue(&request.queue)?.number;
     let sql = format!(
         "SELECT COUNT(*) FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 2"

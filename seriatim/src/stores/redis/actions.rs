@@ -2,26 +2,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use async_trait::async_trait;
+
 use super::Redis;
 use super::args::Args;
+use super::dead::What;
 use super::link::{ACT, AMEND, CANCEL};
 use super::page::Rows;
 use super::queues::ATTEMPTS;
 use super::reply::{Shard, corrupt, lane_number, name_job, single};
-use crate::contract::refusals::no_waiting_job;
-use crate::contract::request::{
-    Act, Acted, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection,
+use crate::contract::errors::no_waiting_job;
+use crate::contract::{
+    Act, Acted, Actions, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection, Selected,
 };
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::JobId;
 use crate::model::job::JobOptions;
 use crate::model::limits::ACTION_ROWS_MAX;
+use crate::stores::json::json;
 
 /// How many lanes are changed at once: a script keeps all others waiting.
 const STEP_LANES: usize = 1_000;
 
-impl Redis {
-    pub(super) async fn do_cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
+#[async_trait]
+impl Actions for Redis {
+    async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
         let mut answers = self.cancel_here(&request).await?;
         // One that was requeued into another shard: once more, where it is.
         for (place, answer) in answers.iter_mut().enumerate() {
@@ -35,6 +40,70 @@ impl Redis {
         Ok(answers)
     }
 
+    async fn requeue(&self, request: Selected) -> Result<Acted> {
+        let acted = self.on_dead(What::Requeue, request).await?;
+        self.bell.ring();
+        Ok(acted)
+    }
+
+    async fn delete_dead(&self, request: Selected) -> Result<Acted> {
+        self.on_dead(What::Delete, request).await
+    }
+
+    async fn act(&self, request: Act) -> Result<Acted> {
+        let known = self.current(&request.queue).await?;
+        let mut acted = Acted::default();
+        let mut left = ACTION_ROWS_MAX;
+        for shard in known.shards() {
+            let (chosen, more) = self.chosen_lanes(shard, &request.lanes, left).await?;
+            acted.more |= more;
+            left -= chosen.len();
+            for lanes in chosen.chunks(STEP_LANES) {
+                let mut args = Args::at(request.now);
+                args.text(action_text(request.action));
+                args.flag(request.lanes == LaneSelection::Failed);
+                args.0.extend(lanes.iter().cloned());
+                let answer = self.link.run(&ACT, &self.key(shard, ""), &args).await?;
+                acted.count += single(answer)?.int()? as u64;
+            }
+        }
+        self.bell.ring();
+        Ok(acted)
+    }
+
+    async fn amend(&self, request: Amend) -> Result<()> {
+        let mut request = request;
+        for _ in 0..ATTEMPTS {
+            let mut args = Args::at(request.now);
+            name_job(&mut args, request.job);
+            match &request.change {
+                Change::RunAt(time) => args.text("at").time(*time),
+                Change::Delete => args.text("delete"),
+                Change::Node(node) => {
+                    let (was, new) = self.options_with(request.job, node.clone()).await?;
+                    args.text("node").name(node.as_deref()).text(&was).text(&new)
+                }
+            };
+            let shard = Shard::of_job(request.job);
+            let answer = self.link.run(&AMEND, &self.key(shard, ""), &args).await?;
+            match single(answer)?.int()? {
+                0 => match self.moved_to(request.job).await? {
+                    Some(job) => request.job = job,
+                    None => return Err(no_waiting_job()),
+                },
+                1 => {
+                    self.bell.ring();
+                    return Ok(());
+                }
+                // Somebody else changed the options meanwhile.
+                _ => {}
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, "the job is being changed by others: try again"))
+    }
+}
+
+impl Redis {
     async fn cancel_here(&self, request: &Cancel) -> Result<Vec<Cancelled>> {
         let mut shards: BTreeMap<Shard, Vec<usize>> = BTreeMap::new();
         for (place, job) in request.jobs.iter().enumerate() {
@@ -60,26 +129,6 @@ impl Redis {
             }
         }
         Ok(answers)
-    }
-
-    pub(super) async fn do_act(&self, request: Act) -> Result<Acted> {
-        let known = self.current(&request.queue).await?;
-        let mut acted = Acted::default();
-        let mut left = ACTION_ROWS_MAX;
-        for shard in known.shards() {
-            let (chosen, more) = self.chosen_lanes(shard, &request.lanes, left).await?;
-            acted.more |= more;
-            left -= chosen.len();
-            for lanes in chosen.chunks(STEP_LANES) {
-                let mut args = Args::at(request.now);
-                args.text(action_text(request.action));
-                args.flag(request.lanes == LaneSelection::Failed);
-                args.0.extend(lanes.iter().cloned());
-                let answer = self.link.run(&ACT, &self.key(shard, ""), &args).await?;
-                acted.count += single(answer)?.int()? as u64;
-            }
-        }
-        Ok(acted)
     }
 
     /// Lanes as `act.lua` takes them, by age, and whether there are more than so many.
@@ -129,34 +178,6 @@ impl Redis {
         Ok((first.into_iter().map(name).collect(), more))
     }
 
-    pub(super) async fn do_amend(&self, request: Amend) -> Result<()> {
-        let mut request = request;
-        for _ in 0..ATTEMPTS {
-            let mut args = Args::at(request.now);
-            name_job(&mut args, request.job);
-            match &request.change {
-                Change::RunAt(time) => args.text("at").time(*time),
-                Change::Delete => args.text("delete"),
-                Change::Node(node) => {
-                    let (was, new) = self.options_with(request.job, node.clone()).await?;
-                    args.text("node").name(node.as_deref()).text(&was).text(&new)
-                }
-            };
-            let shard = Shard::of_job(request.job);
-            let answer = self.link.run(&AMEND, &self.key(shard, ""), &args).await?;
-            match single(answer)?.int()? {
-                0 => match self.moved_to(request.job).await? {
-                    Some(job) => request.job = job,
-                    None => return Err(no_waiting_job()),
-                },
-                1 => return Ok(()),
-                // Somebody else changed the options meanwhile.
-                _ => {}
-            }
-        }
-        Err(Error::new(ErrorKind::Unavailable, "the job is being changed by others: try again"))
-    }
-
     /// A job's options as they are, and with another node.
     async fn options_with(&self, job: JobId, node: Option<String>) -> Result<(String, String)> {
         let was = self.options_text(job).await?.ok_or_else(no_waiting_job)?;
@@ -164,8 +185,7 @@ impl Redis {
             true => JobOptions::default(),
             false => serde_json::from_str(&was).map_err(|e| corrupt().because(e))?,
         };
-        let wrong = |e| Error::new(ErrorKind::Internal, "options cannot be written").because(e);
-        let new = serde_json::to_string(&JobOptions { node, ..options }).map_err(wrong)?;
+        let new = json(&JobOptions { node, ..options })?;
         Ok((was, new))
     }
 }

@@ -1,6 +1,5 @@
-//! Turns of which this process knows, since it claimed them, that ending them is deleting a row: their
-//! lane holds the job that opened it and nothing else. A settle of such turns alone, all of them done,
-//! deletes the lanes as it begins, and commits if none was missing.
+//! Fast path: turns whose lane holds one job, the one that opened it, claimed by this process. If all turns of a
+//! settle are such and done, it deletes their lanes in its first statements, and commits if none was missing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,31 +7,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::error::{Fail, Try};
 use super::sql::{list, literals};
 use super::work::{Known, Work};
-use crate::contract::request::Settled;
+use crate::contract::Settled;
 use crate::model::settle::Settlement;
 use crate::stores::state::QueueRow;
 
-/// Of how many lanes is known that they are plain. Beyond it all are forgotten, which costs time only.
+/// How many lanes are remembered. Beyond it all are forgotten, which only costs time.
 const LANES_MAX: usize = 100_000;
 /// In how many statements lanes are deleted, at most.
 const STATEMENTS_MAX: usize = 16;
 
 /// A lane, and its key if it has one.
-pub(super) type PlainLane = (u64, Option<Arc<str>>);
+pub(super) type FastLane = (u64, Option<Arc<str>>);
 
-/// The lanes that this process claimed and did not settle yet, as far as they are plain.
+/// The lanes on the fast path that this process claimed and has not settled.
 #[derive(Default)]
-pub(super) struct Plain(Mutex<HashMap<u64, Option<Arc<str>>>>);
+pub(super) struct FastPath(Mutex<HashMap<u64, Option<Arc<str>>>>);
 
-/// What a settle of plain turns begins with.
+/// The first statements of a settle on the fast path.
 pub(super) struct Deletion {
     pub sql: String,
     /// How many statements at its end delete lanes.
     statements: usize,
 }
 
-impl Plain {
-    pub(super) fn add(&self, lanes: Vec<PlainLane>) {
+impl FastPath {
+    pub(super) fn add(&self, lanes: Vec<FastLane>) {
         let mut known = self.lanes();
         if known.len() + lanes.len() > LANES_MAX {
             known.clear();
@@ -40,17 +39,17 @@ impl Plain {
         known.extend(lanes);
     }
 
-    /// How to end these turns at once, if each is done and its lane plain. They are forgotten here.
+    /// How to end these turns at once, if each is done and on the fast path. Forgets them.
     pub(super) fn deletion(&self, turns: &[Settlement], known: &Known) -> Option<Deletion> {
         if turns.iter().any(|turn| is_kept(&known.queues, turn)) {
             return None;
         }
         let mut known = self.lanes();
-        let lanes: Vec<Option<PlainLane>> =
+        let lanes: Vec<Option<FastLane>> =
             turns.iter().map(|turn| known.remove_entry(&turn.lane.number)).collect();
         drop(known);
         // The second of two that name one lane is not found any more.
-        let lanes: Vec<PlainLane> = lanes.into_iter().collect::<Option<_>>()?;
+        let lanes: Vec<FastLane> = lanes.into_iter().collect::<Option<_>>()?;
         let is_done = |turn: &Settlement| turn.is_all_done() && !turn.keep.counted;
         if lanes.is_empty() || !turns.iter().all(is_done) {
             return None;
@@ -104,7 +103,7 @@ impl Deletion {
         let deleted: u64 = deletes.map(|answer| answer.affected).sum();
         let is_kept = |turn: &Settlement| is_kept(&work.state.queues, turn);
         if deleted != turns.len() as u64 || turns.iter().any(is_kept) {
-            return Err(Fail::NotPlain);
+            return Err(Fail::NotFast);
         }
         for turn in turns {
             if let Some(row) = work.state.queues.get_mut(&turn.lane.queue) {
@@ -123,13 +122,13 @@ fn is_kept(queues: &BTreeMap<u32, QueueRow>, turn: &Settlement) -> bool {
 }
 
 impl Work<'_> {
-    /// Whether a lane that was just claimed is plain.
-    pub(super) fn plain(&self, id: u64) -> Option<PlainLane> {
+    /// A lane that was just claimed, if it is on the fast path.
+    pub(super) fn fast(&self, id: u64) -> Option<FastLane> {
         let (lane, job) = (self.lanes.get(&id)?, self.jobs.get(&id)?);
         let entry = &job.entry;
-        let is_plain = (lane.n, lane.c, job.lane) == (0, 1, Some(id))
+        let is_fast = (lane.n, lane.c, job.lane) == (0, 1, Some(id))
             && entry.aliases.is_empty()
             && job.expires_at().is_none();
-        is_plain.then(|| (id, lane.k.clone()))
+        is_fast.then(|| (id, lane.k.clone()))
     }
 }

@@ -7,9 +7,9 @@ use crate::model::id::NodeId;
 
 /// The nodes that live, as the last heartbeat of this process was told.
 #[derive(Default)]
-pub(super) struct Fleet(RwLock<Vec<NodeId>>);
+pub(super) struct Living(RwLock<Vec<NodeId>>);
 
-impl Fleet {
+impl Living {
     pub(super) fn set(&self, nodes: Vec<NodeId>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = nodes;
     }
@@ -35,22 +35,22 @@ fn rank(node: &NodeId, shard: Shard) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fleet, Shard};
+    use super::{Living, Shard};
 
     #[test]
     fn each_shard_is_preferred_by_one_node_and_stays_when_another_leaves() {
         let shards: Vec<Shard> = (0..64).map(|shard| Shard { queue: 1, shard }).collect();
-        let owner = |fleet: &Fleet, shard: Shard| {
-            let prefers = |node: &&str| !fleet.split(&(*node).into(), vec![shard]).0.is_empty();
+        let owner = |living: &Living, shard: Shard| {
+            let prefers = |node: &&str| !living.split(&(*node).into(), vec![shard]).0.is_empty();
             let owners: Vec<&str> = ["a", "b", "c"].into_iter().filter(prefers).collect();
             assert_eq!(owners.len(), 1, "{shard:?} is preferred by {owners:?}");
             owners[0].to_owned()
         };
-        let three = Fleet::default();
+        let three = Living::default();
         three.set(vec!["a".into(), "b".into(), "c".into()]);
         let before: Vec<String> = shards.iter().map(|shard| owner(&three, *shard)).collect();
         assert!(["a", "b", "c"].iter().all(|node| before.iter().any(|owner| owner == node)));
-        let two = Fleet::default();
+        let two = Living::default();
         two.set(vec!["a".into(), "b".into()]);
         for (shard, was) in shards.iter().zip(before).filter(|(_, was)| was != "c") {
             assert!(!two.split(&was.as_str().into(), vec![*shard]).0.is_empty());

@@ -1,38 +1,63 @@
 //! What people do: cancel, requeue, pause, retry, delete; and what time does to old things.
 
-use std::time::Duration;
+use async_trait::async_trait;
+use rusqlite::types::Value;
+use rusqlite::{params, params_from_iter};
 
-use rusqlite::{params, params_from_iter, types::Value};
-
+use super::Sqlite;
 use super::lane::Work;
-use super::push::micros;
-use super::row::json;
 use super::row::{JOB_COLUMNS, Job, flag};
 use super::tx::Tx;
-use crate::contract::refusals::no_waiting_job;
-use crate::contract::request::{
-    Act, Acted, Amend, Cancelled, Change, LaneAction, LaneSelection, Selected, Selection, Swept,
+use crate::contract::errors::no_waiting_job;
+use crate::contract::{
+    Act, Acted, Actions, Amend, Cancel, Cancelled, Change, LaneAction, LaneSelection, Selected,
+    Selection,
 };
 use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
 use crate::model::queue::{Mode, Owner};
 use crate::model::settle::Fate;
-
-/// How long a dead node is shown.
-const DEAD_NODE_SHOWN: Duration = Duration::from_secs(86_400);
+use crate::stores::json::json;
 
 /// Where a job is.
-pub(super) enum Place {
+pub(super) enum Location {
     /// In this lane, open or closed.
     Lane(i64),
     /// Finished or dead.
     Ended,
 }
 
+#[async_trait]
+impl Actions for Sqlite {
+    async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
+        self.change(move |tx| {
+            tx.at(request.now);
+            request.jobs.iter().map(|job| tx.cancel(*job)).collect()
+        })
+        .await
+    }
+
+    async fn requeue(&self, request: Selected) -> Result<Acted> {
+        self.change(move |tx| tx.at(request.now).requeue(&request)).await
+    }
+
+    async fn delete_dead(&self, request: Selected) -> Result<Acted> {
+        self.change(move |tx| tx.at(request.now).delete_dead(&request)).await
+    }
+
+    async fn act(&self, request: Act) -> Result<Acted> {
+        self.change(move |tx| tx.at(request.now).act(&request)).await
+    }
+
+    async fn amend(&self, request: Amend) -> Result<()> {
+        self.change(move |tx| tx.at(request.now).amend(&request)).await
+    }
+}
+
 impl Tx<'_> {
     /// Where the job of this id is, and under which number it is handed over.
-    pub(super) fn find(&mut self, id: JobId) -> Result<Option<(i64, Place)>> {
+    pub(super) fn find(&mut self, id: JobId) -> Result<Option<(i64, Location)>> {
         let (mut seq, mut created) = (id.seq() as i64, id.created_at().as_micros() / 1_000);
         let queue = id.queue();
         let sql = "SELECT target FROM alias WHERE seq = ?1 AND created / 1000 = ?2";
@@ -51,19 +76,19 @@ impl Tx<'_> {
         ];
         for sql in &lanes {
             if let Some(lane) = self.first(sql, params![seq, created, queue], |row| row.get(0))? {
-                return Ok(Some((seq, Place::Lane(lane))));
+                return Ok(Some((seq, Location::Lane(lane))));
             }
         }
         let sql = format!("SELECT 1 FROM ended WHERE seq = ?1 AND q = ?3 AND {same_time}");
         let ended = self.first(&sql, params![seq, created, queue], |_| Ok(()))?;
-        Ok(ended.map(|()| (seq, Place::Ended)))
+        Ok(ended.map(|()| (seq, Location::Ended)))
     }
 
     pub(super) fn cancel(&mut self, id: JobId) -> Result<Cancelled> {
         let (seq, lane) = match self.find(id)? {
             None => return Ok(Cancelled::Unknown),
-            Some((_, Place::Ended)) => return Ok(Cancelled::Ended),
-            Some((seq, Place::Lane(lane))) => (seq, lane),
+            Some((_, Location::Ended)) => return Ok(Cancelled::Ended),
+            Some((seq, Location::Lane(lane))) => (seq, lane),
         };
         if self.end_waiting(lane, seq, Fate::Cancel)? {
             return Ok(Cancelled::Now);
@@ -73,7 +98,7 @@ impl Tx<'_> {
     }
 
     /// Ends a job that waits. False if it runs.
-    fn end_waiting(&mut self, lane: i64, seq: i64, fate: Fate) -> Result<bool> {
+    pub(super) fn end_waiting(&mut self, lane: i64, seq: i64, fate: Fate) -> Result<bool> {
         let Some(mut work) = self.lane(lane)? else { return Ok(false) };
         let Some(job) = self.take_open(&mut work, seq)? else { return Ok(false) };
         let why = (fate == Fate::Cancel).then(|| "canceled".into());
@@ -164,7 +189,7 @@ impl Tx<'_> {
         Ok(Acted { count: seqs.len() as u64, more })
     }
 
-    fn remove_dead(&mut self, queue: u32, seq: i64) -> Result<()> {
+    pub(super) fn remove_dead(&mut self, queue: u32, seq: i64) -> Result<()> {
         match self.take_dead(queue, seq)? {
             Some((_, job)) => self.forget(queue, &job),
             None => Ok(()),
@@ -300,7 +325,7 @@ impl Tx<'_> {
     }
 
     pub(super) fn amend(&mut self, request: &Amend) -> Result<()> {
-        let Some((seq, Place::Lane(lane))) = self.find(request.job)? else {
+        let Some((seq, Location::Lane(lane))) = self.find(request.job)? else {
             return Err(no_waiting_job());
         };
         let mut work = self.lane(lane)?.ok_or_else(no_waiting_job)?;
@@ -326,114 +351,5 @@ impl Tx<'_> {
         }
         self.put(&mut work, job)?;
         self.save(work)
-    }
-
-    pub(super) fn sweep(&mut self, rows_max: usize) -> Result<Swept> {
-        self.flush()?;
-        let mut swept = Swept::default();
-        self.sweep_expired(rows_max, &mut swept)?;
-        self.sweep_done(rows_max, &mut swept)?;
-        self.sweep_dead(rows_max, &mut swept)?;
-        self.sweep_idempotency(rows_max, &mut swept)?;
-        let sql = "DELETE FROM node WHERE dead_at IS NOT NULL AND dead_at <= ?1";
-        self.execute(sql, [self.now - micros(DEAD_NODE_SHOWN)])?;
-        Ok(swept)
-    }
-
-    fn sweep_expired(&mut self, rows_max: usize, swept: &mut Swept) -> Result<()> {
-        let limit = rows_max as i64 + 1;
-        let slots = "SELECT id, seq, q, created FROM lane INDEXED BY lane_expires
-                     WHERE expires IS NOT NULL AND expires <= ?1 AND (st <> 2 OR gen >= open) LIMIT ?2";
-        let items = "SELECT l.id, i.seq, l.q, i.created FROM item i INDEXED BY item_expires JOIN lane l ON l.id = i.lane
-                     WHERE i.expires IS NOT NULL AND i.expires <= ?1 AND i.gen >= l.open LIMIT ?2";
-        let mut found: Vec<(i64, i64, u32, i64)> = Vec::new();
-        for sql in [slots, items] {
-            let read =
-                |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
-            found.extend(self.rows(sql, params![self.now, limit], read)?);
-        }
-        found.sort_unstable_by_key(|(_, seq, _, _)| *seq);
-        swept.more |= found.len() > rows_max;
-        for (lane, seq, queue, created) in found.into_iter().take(rows_max) {
-            if self.end_waiting(lane, seq, Fate::Expire)? {
-                swept.expired.push(super::push::job_id(created, queue, seq));
-            }
-        }
-        Ok(())
-    }
-
-    fn sweep_done(&mut self, rows_max: usize, swept: &mut Swept) -> Result<()> {
-        let sql = "DELETE FROM ended WHERE seq IN
-                   (SELECT seq FROM ended WHERE until IS NOT NULL AND until <= ?1 ORDER BY until LIMIT ?2)
-                   RETURNING seq, aliases IS NOT NULL, payload IS NULL";
-        let most = rows_max as i64;
-        let gone: Vec<(i64, bool, bool)> = self.rows(sql, params![self.now, most], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })?;
-        for (seq, has_aliases, has_body) in &gone {
-            if *has_aliases {
-                self.execute("DELETE FROM alias WHERE target = ?1", [seq])?;
-            }
-            if *has_body {
-                self.delete_body(*seq)?;
-            }
-        }
-        swept.completed = gone.len() as u64;
-        swept.more |= gone.len() == rows_max;
-        Ok(())
-    }
-
-    fn sweep_dead(&mut self, rows_max: usize, swept: &mut Swept) -> Result<()> {
-        let numbers: Vec<(u32, i64)> =
-            self.rows("SELECT number, dead FROM queue", [], |r| Ok((r.get(0)?, r.get(1)?)))?;
-        for (number, dead) in numbers {
-            let Some(queue) = self.queue_number(number)? else { continue };
-            let over = dead.saturating_sub(queue.queue.retain_dead_max as i64).max(0);
-            let old = self.now.saturating_sub(micros(queue.queue.retain_dead));
-            let sql = "SELECT seq, created, at FROM ended WHERE q = ?1 AND dead = 1 ORDER BY at, seq LIMIT ?2";
-            let left = rows_max.saturating_sub(swept.dead.len());
-            let oldest: Vec<(i64, i64, i64)> =
-                self.rows(sql, params![number, left as i64 + 1], |r| {
-                    Ok((r.get(0)?, r.get(1)?, r.get(2)?))
-                })?;
-            for (i, (seq, created, at)) in oldest.into_iter().enumerate() {
-                if (i as i64) >= over && at > old {
-                    break;
-                }
-                if i == left {
-                    swept.more = true;
-                    return Ok(());
-                }
-                self.remove_dead(number, seq)?;
-                swept.dead.push(super::push::job_id(created, number, seq));
-            }
-        }
-        Ok(())
-    }
-
-    fn sweep_idempotency(&mut self, rows_max: usize, swept: &mut Swept) -> Result<()> {
-        let sql =
-            "SELECT q, key, name, job FROM idempotency WHERE until <= ?1 ORDER BY until LIMIT ?2";
-        let old: Vec<(u32, String, String, [u8; 16])> =
-            self.rows(sql, params![self.now, rows_max as i64], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-            })?;
-        swept.more |= old.len() == rows_max;
-        for (queue, key, name, job) in old {
-            let place = params![queue, key, name];
-            if self.find(JobId::from_bytes(job))?.is_some() {
-                // Its job is still known: look again in a while.
-                let sql =
-                    "UPDATE idempotency SET until = ?4 WHERE q = ?1 AND key = ?2 AND name = ?3";
-                let later = self.now.saturating_add(60_000_000);
-                self.execute(sql, params![queue, key, name, later])?;
-            } else {
-                self.execute(
-                    "DELETE FROM idempotency WHERE q = ?1 AND key = ?2 AND name = ?3",
-                    place,
-                )?;
-            }
-        }
-        Ok(())
     }
 }

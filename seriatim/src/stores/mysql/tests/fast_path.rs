@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::contract::Cancel;
+use crate::contract::{Actions, Consumer, Views};
 
 /// Two lanes with a job each, claimed by this process.
 async fn two_turns(store: &Mysql) -> Vec<Turn> {

@@ -1,0 +1,27 @@
+//! What a store can do, and the secret that its users share.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// What a store can and cannot do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Capabilities {
+    /// Its name, as it stands in a URL: `sqlite`, `postgres`, …
+    pub name: &'static str,
+    /// Whether several processes can use it at once.
+    pub shared: bool,
+    /// Claims of more lanes than this go as two of half the size, side by side: a server with several
+    /// cores answers them sooner. None: one claim is as fast.
+    pub claim_split: Option<usize>,
+}
+
+/// A secret that all users of a store share. `Debug` does not show it. See [`crate::Store::secret`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret(pub [u8; 32]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}

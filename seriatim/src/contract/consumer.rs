@@ -1,0 +1,177 @@
+//! Claiming lanes and settling turns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, Result};
+use crate::model::id::{JobId, NodeId};
+use crate::model::limits::SETTLE_TURNS_MAX;
+use crate::model::settle::Settlement;
+use crate::model::turn::Turn;
+
+/// Claiming lanes and settling their turns.
+#[async_trait]
+pub trait Consumer: Send + Sync {
+    /// Claims lanes of one queue for execution, each under a new token. The token closes a set of the lane's jobs:
+    /// nothing changes that set until the settle.
+    ///
+    /// - A lane that is claimed, held, paused, not due, or empty is never claimed; nor is a lane of a paused queue.
+    /// - Lanes come in the order (priority, due, age), at most `lanes_max`, at most `crashed_max` of them with a
+    ///   crash behind them.
+    /// - A lane routed to another node or group is not claimed.
+    /// - The mode decides which jobs a turn has (see [`Mode::takes`](crate::Mode::takes)): in handing-over order, at
+    ///   most 10,000 jobs or 16 MiB, ending before the first job of another task.
+    /// - Each token is higher than all earlier ones of its lane and its key.
+    /// - With `declared`, a queue that only a push created is `NotFound`, like one that does not exist.
+    /// - A lease longer than the queue's `lease_max` is `Invalid` (field `lease`). A job's own `lease_ttl` extends the
+    ///   lease, up to `lease_max`.
+    /// - A node that never sent a heartbeat, or was declared dead, is `NodeGone`; a call that was
+    ///   [given up](Self::give_up) is `Conflict`.
+    /// - `next_due` is the earliest time at which a claim of this queue can find something; only a wake-up can make
+    ///   it sooner.
+    async fn claim(&self, request: Claim) -> Result<Claimed>;
+
+    /// Ends turns. The answer has one entry for each, in order.
+    ///
+    /// - A settlement whose token is not the lane's current one changes nothing and answers `Stale`. So does a repeat
+    ///   of one that was carried out.
+    /// - Exactly the jobs that the claim closed are changed.
+    /// - A job flagged for cancellation ends cancelled unless its fate is `Done`.
+    /// - Kept jobs go back with the state in `keep`: the lane's in `accumulate` (`due` has precedence over arrivals
+    ///   during the turn), else that of the job it names. With `counted`, the attempt counts.
+    /// - In `accumulate`, a kept job equal to one that arrived during the turn becomes one with it, under the older
+    ///   id; both ids stay known and share the outcome.
+    /// - If nothing is kept, the lane's retry count and crashes are reset, and it is due when the arrivals during the
+    ///   turn are; an empty lane is removed.
+    /// - Buried jobs are in the morgue; finished ones are kept for the queue's retention.
+    async fn settle(&self, request: Settle) -> Result<Vec<Settled>>;
+
+    /// Gives up the claims and rescues of a node up to a ticket, because their answers were lost.
+    ///
+    /// - When this answers, those that took effect can be read from the listings, and no other will take effect. So
+    ///   the node then learns from a listing everything it holds.
+    /// - A given-up call that arrives later is `Conflict` and takes nothing. Higher tickets, and those of other
+    ///   nodes, are not touched.
+    /// - Repeating it, or giving up a lower ticket, changes nothing.
+    async fn give_up(&self, request: GiveUp) -> Result<()>;
+}
+
+/// See [`Consumer::claim`].
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The time; the store's clock if unset.
+    pub now: Option<Timestamp>,
+    /// The queue's name.
+    pub queue: Arc<str>,
+    /// Who claims.
+    pub node: NodeId,
+    /// The configured name of the node, for jobs that are bound to it.
+    pub node_name: Option<Arc<str>>,
+    /// The consumer groups of the node, for jobs that are bound to one.
+    pub groups: Vec<Arc<str>>,
+    /// Most lanes to take.
+    pub lanes_max: usize,
+    /// Most of them with a crash behind them: the number of free slots, since such a lane must
+    /// not wait in a prefetch buffer.
+    pub crashed_max: usize,
+    /// Most bytes of all turns together: of payloads, and [`CLAIM_JOB_BYTES`](crate::limits::CLAIM_JOB_BYTES) for
+    /// each job. The claim ends before the first lane whose turn would exceed it. None: each turn has its own limits
+    /// alone.
+    pub bytes_max: Option<usize>,
+    /// How long the claim lasts.
+    pub lease: Lease,
+    /// Whether the caller declares the queue: then one that only a push created is `NotFound`, like one that does
+    /// not exist.
+    pub declared: bool,
+    /// Grows with every claim and rescue of the node, so that this one can be given up: see
+    /// [`Consumer::give_up`]. 0: it cannot be.
+    pub ticket: u64,
+}
+
+/// How long a claim lasts, and what extends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    /// Until `ttl` after the node's last heartbeat. A job's own `lease_ttl` makes it longer.
+    Node {
+        /// The length.
+        ttl: Duration,
+    },
+    /// Until `ttl` after the claim or the last heartbeat that named it; the death of the node does not end it. A
+    /// job's own `lease_ttl` makes it longer.
+    Own {
+        /// The length.
+        ttl: Duration,
+    },
+}
+
+impl Lease {
+    /// The length.
+    pub fn ttl(self) -> Duration {
+        match self {
+            Self::Node { ttl } | Self::Own { ttl } => ttl,
+        }
+    }
+}
+
+/// What a claim got.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Claimed {
+    /// The turns, in the order in which their lanes were due.
+    pub turns: Vec<Turn>,
+    /// When a claim of this queue may next find something; `None` when nothing waits.
+    pub next_due: Option<Timestamp>,
+    /// Whether it ended at a lane for which [`Claim::bytes_max`] left no room.
+    pub cut: bool,
+}
+
+/// See [`Consumer::settle`].
+#[derive(Clone, Debug, Default)]
+pub struct Settle {
+    /// The time; the store's clock if unset.
+    pub now: Option<Timestamp>,
+    /// The turns to end. A lane stands in it once.
+    pub turns: Vec<Settlement>,
+}
+
+impl Settle {
+    /// Refuses a batch that is too large.
+    pub(crate) fn validate(&self) -> Result<()> {
+        if self.turns.len() <= SETTLE_TURNS_MAX {
+            return Ok(());
+        }
+        let message =
+            format!("has {} turns; at most {SETTLE_TURNS_MAX} go in one", self.turns.len());
+        Err(Error::invalid("turns", message))
+    }
+}
+
+/// What became of a settlement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It was carried out.
+    Ok {
+        /// The jobs that ended cancelled because they were flagged.
+        cancelled: Vec<JobId>,
+    },
+    /// The token was no longer the newest: nothing was changed.
+    Stale,
+}
+
+impl Settled {
+    /// Whether it was carried out.
+    pub fn is_ok(&self) -> bool {
+        matches!(self, Self::Ok { .. })
+    }
+}
+
+/// See [`Consumer::give_up`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GiveUp {
+    /// Whose claims and rescues.
+    pub node: NodeId,
+    /// Those with this ticket and with lower ones.
+    pub ticket: u64,
+}

@@ -1,0 +1,77 @@
+//! The errors of several stores, in the same words.
+
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::id::NodeId;
+use crate::model::limits::QUEUES_MAX;
+
+/// A queue that does not exist.
+pub(crate) fn no_queue(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
+}
+
+/// A queue that a push created, where only a declared one counts.
+pub(crate) fn undeclared(name: &str) -> Error {
+    let message = format!("queue {name:?} is not declared: a push made it");
+    Error::new(ErrorKind::NotFound, message).in_field("queue")
+}
+
+/// A node that never sent a heartbeat or was declared dead.
+pub(crate) fn node_gone(node: &NodeId) -> Error {
+    let message = format!("node {node} has not registered or was declared dead: take a new id");
+    Error::new(ErrorKind::NodeGone, message)
+}
+
+/// A node that is dead, has stopped or is unknown.
+pub(crate) fn no_living_node(node: &NodeId) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no living node {node}"))
+}
+
+/// One queue more than a store can hold.
+pub(crate) fn too_many_queues() -> Error {
+    Error::invalid("queue", format!("the store holds {QUEUES_MAX} queues, which is the most"))
+}
+
+/// A job that cannot be changed: it does not wait.
+pub(crate) fn no_waiting_job() -> Error {
+    Error::new(ErrorKind::NotFound, "no waiting job has this id").in_field("job_id")
+}
+
+/// A job of a push that is bound to another place than those which wait for its key.
+pub(crate) fn other_route(key: &str, place: usize) -> Error {
+    let message = format!(
+        "what waits for key {key:?} is bound to another node or group, and a key goes to one place only"
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{place}]"))
+}
+
+/// Refuses a claim or rescue that its node gave up.
+pub(crate) fn check_ticket(ticket: u64, given_up: u64) -> Result<()> {
+    if ticket == 0 || ticket > given_up {
+        return Ok(());
+    }
+    Err(was_given_up())
+}
+
+/// A claim or rescue that arrives after its node gave it up.
+pub(crate) fn was_given_up() -> Error {
+    let message =
+        "the node has given this call up, since its answer seemed lost: nothing was taken";
+    Error::new(ErrorKind::Conflict, message).in_field("ticket")
+}
+
+/// A queue that is being deleted, for pushes to it and declarations of it.
+pub(crate) fn is_closing(queue: &str) -> Error {
+    let message = format!(
+        "queue {queue:?} is being deleted: wait until it is gone; if the deletion was broken off, delete it again"
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("queue")
+}
+
+/// A queue that cannot be deleted: some of its lanes are claimed.
+pub(crate) fn is_claimed(queue: &str, lanes: u64) -> Error {
+    let message = format!(
+        "lanes of queue {queue:?} are claimed ({lanes}): release them or wait until they end; by force they are \
+         released first"
+    );
+    Error::new(ErrorKind::Conflict, message).in_field("queue")
+}

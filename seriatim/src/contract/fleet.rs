@@ -1,0 +1,312 @@
+//! What nodes do for each other: heartbeats, takeovers, leadership, cleaning up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::origin::Origin;
+use super::trouble::Trouble;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, Result};
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::limits::PROGRESS_BYTES_MAX;
+use crate::model::turn::Turn;
+
+/// What keeps a fleet of nodes working: heartbeats, taking over claims, leadership, and removing old rows.
+#[async_trait]
+pub trait Fleet: Send + Sync {
+    /// Tells that a node is alive, extends its claims, and brings back what it must know.
+    ///
+    /// - The first heartbeat registers the node. A node that was declared dead stays dead: `alive` is false.
+    /// - A heartbeat with a lease of zero deregisters the node. It counts as dead, but is shown as stopped; its claims
+    ///   last until their leases expire.
+    /// - All claims with a node lease are extended; claims with their own lease only if named, and by at most the
+    ///   queue's `lease_max`.
+    /// - Progress is stored with the turn. A named lane whose token is stale comes back as `lost`.
+    /// - Jobs flagged for cancellation come back for every claim of this node, and for every named one.
+    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse>;
+
+    /// Takes over expired claims, under new tokens with the caller's lease.
+    ///
+    /// - First declares nodes dead whose last heartbeat is older than their lease, then takes over expired claims. From
+    ///   then on writes of the old holder are refused.
+    /// - The turns hold the same jobs, without payload. Crash counts do not change: the caller settles the turns as
+    ///   [`Outcome::Crash`](crate::Outcome::Crash), which counts.
+    /// - A caller that was declared dead itself is `NodeGone`.
+    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>>;
+
+    /// Takes claims away from their holders, as if they had expired. Answers the turns, like [`Self::rescue`];
+    /// [`release_claims`](crate::store::release_claims) also settles them.
+    ///
+    /// - From then on writes of the old holder are refused, and a heartbeat that names the lane reports it `lost`.
+    /// - Each lane gets a new token that no node holds and whose lease has expired. The caller settles it as
+    ///   [`Outcome::Crash`](crate::Outcome::Crash); otherwise the next rescue takes it over. Crash counts do not change
+    ///   until then.
+    /// - Lanes that are not claimed are not touched, nor are claims made after `made_by`.
+    /// - A queue that does not exist is `NotFound`.
+    async fn release(&self, request: Release) -> Result<Vec<Turn>>;
+
+    /// Declares a node dead whose process is known to be gone, before its lease expires. True if it did.
+    ///
+    /// - Its claims with a node lease have expired from then on, however long the lease: the next rescue takes them
+    ///   over. Those with their own lease last until it expires.
+    /// - A node that sent a heartbeat after `heartbeat_at` is not touched; nor is one that is dead, has stopped, or is
+    ///   unknown.
+    async fn declare_dead(&self, request: DeclareDead) -> Result<bool>;
+
+    /// Tells a node to take no more work, to take work again, or to stop. It learns it at its next heartbeat.
+    ///
+    /// - Every later heartbeat brings the command, until `Resume` takes it back.
+    /// - A node that is dead or has stopped is `NotFound`.
+    async fn command_node(&self, node: NodeId, command: Command) -> Result<()>;
+
+    /// Makes `node` the leader of `role` for `ttl`, unless another leader's time has not run out. True if it is the
+    /// leader now.
+    async fn lead(&self, request: Lead) -> Result<bool>;
+
+    /// Removes what has expired, at most `rows_max` rows of each kind; `more` means: call again.
+    ///
+    /// - Waiting jobs past `expires_at` end cancelled with error `expired`.
+    /// - Finished and dead jobs past their retention, and dead ones over the queue's limit, are deleted.
+    /// - Idempotency keys past their time are deleted if their job is gone; so are nodes that died or stopped a day
+    ///   ago.
+    async fn sweep(&self, request: Sweep) -> Result<Swept>;
+}
+
+/// See [`Fleet::heartbeat`].
+#[derive(Clone, Debug)]
+pub struct Heartbeat {
+    /// The time; the store's clock if unset.
+    pub now: Option<Timestamp>,
+    /// The node.
+    pub node: NodeInfo,
+    /// Running turns with progress to store or a lease to extend.
+    pub beats: Vec<Beat>,
+}
+
+impl Heartbeat {
+    /// Refuses progress that is too long.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let lengths = self.beats.iter().filter_map(|beat| Some(beat.progress.as_ref()?.len()));
+        match lengths.max() {
+            Some(bytes) if bytes > PROGRESS_BYTES_MAX => {
+                let message = format!("has {bytes} bytes; at most {PROGRESS_BYTES_MAX} are kept");
+                Err(Error::invalid("progress", message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a node reports of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeInfo {
+    /// Unique for each start.
+    pub id: NodeId,
+    /// As configured; several processes may share it.
+    pub name: Arc<str>,
+    /// Where it runs.
+    pub host: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// The queues that it works on.
+    pub queues: Vec<String>,
+    /// Handler calls at once.
+    pub concurrency: u32,
+    /// Handler calls under way.
+    pub busy: u32,
+    /// Turns by queue that it has claimed and not started: they wait for a free slot. Its other claims are running.
+    /// Empty for a worker that does not prefetch.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prefetched: BTreeMap<String, u32>,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// It is declared dead after so long without a heartbeat. Zero: this is its last heartbeat, it has stopped.
+    #[serde(with = "crate::model::duration")]
+    pub lease: Duration,
+    /// What is wrong with it now, oldest first.
+    #[serde(default)]
+    pub troubles: Vec<Trouble>,
+    /// Its process, where it can be identified. Without it a dead node is noticed by its lease only.
+    #[serde(default)]
+    pub origin: Option<Origin>,
+}
+
+impl NodeInfo {
+    /// A node with defaults; enough to claim with.
+    pub fn new(id: NodeId, lease: Duration) -> Self {
+        Self {
+            name: id.0.clone(),
+            id,
+            host: String::new(),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            queues: Vec::new(),
+            concurrency: 1,
+            busy: 0,
+            prefetched: BTreeMap::new(),
+            started_at: Timestamp::of_this_machine(),
+            lease,
+            troubles: Vec::new(),
+            origin: None,
+        }
+    }
+
+    /// Whether it has stopped in an orderly way.
+    pub fn has_stopped(&self) -> bool {
+        self.lease.is_zero()
+    }
+}
+
+/// Progress and lease of one running turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beat {
+    /// The lane.
+    pub lane: LaneId,
+    /// The token that holds it.
+    pub token: Token,
+    /// A JSON document that replaces the turn's progress.
+    pub progress: Option<Arc<str>>,
+    /// Extends a claim with its own lease until so long after now.
+    pub extend: Option<Duration>,
+}
+
+/// What a heartbeat brings back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pulse {
+    /// False if the node was declared dead or has stopped: it cancels what it runs and takes a new id.
+    pub alive: bool,
+    /// Jobs flagged for cancellation.
+    pub cancel: Vec<CancelNotice>,
+    /// Named lanes that the caller no longer holds.
+    pub lost: Vec<LaneId>,
+    /// What an operator told this node.
+    pub command: Option<Command>,
+}
+
+/// Jobs of a running turn to be cancelled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CancelNotice {
+    /// The lane.
+    pub lane: LaneId,
+    /// The token that holds it.
+    pub token: Token,
+    /// The flagged jobs.
+    pub jobs: Vec<JobId>,
+}
+
+/// What an operator can tell a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// Take no more work.
+    Quiet,
+    /// Finish and exit.
+    Stop,
+    /// Take work again: takes an earlier command back, unless the node has stopped meanwhile.
+    Resume,
+}
+
+impl Command {
+    /// What a store keeps for the node's heartbeats: nothing for `Resume`.
+    pub(crate) fn kept(self) -> Option<Self> {
+        (self != Self::Resume).then_some(self)
+    }
+}
+
+/// See [`Fleet::declare_dead`].
+#[derive(Clone, Debug)]
+pub struct DeclareDead {
+    /// The time; the store's clock if unset.
+    pub now: Option<Timestamp>,
+    /// The node that is gone.
+    pub node: NodeId,
+    /// Its last beat, as the caller knows it.
+    pub heartbeat_at: Timestamp,
+}
+
+/// See [`Fleet::rescue`].
+#[derive(Clone, Debug)]
+pub struct Rescue {
+    /// The time; the store's clock if unset.
+    pub now: Option<Timestamp>,
+    /// The node that takes the claims over; must be alive.
+    pub node: NodeId,
+    /// How long the caller's claim lasts.
+    pub lease: Duration,
+    /// Most lanes to take over.
+    pub lanes_max: usize,
+    /// Like that of a [`Claim`](super::Claim).
+    pub ticket: u64,
+}
+
+/// See [`Fleet::release`].
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// The time; the store's clock if unset.
+    pub now: Option<Timestamp>,
+    /// Which claims.
+    pub claims: ClaimSelection,
+    /// Only claims made up to then; so several calls release the claims that existed at the first one.
+    pub made_by: Option<Timestamp>,
+    /// Most lanes to release.
+    pub lanes_max: usize,
+}
+
+/// Which claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimSelection {
+    /// The one that holds the lane of this key.
+    Key {
+        /// The queue.
+        queue: Arc<str>,
+        /// The key.
+        key: String,
+    },
+    /// The one that holds this lane.
+    Lane(LaneId),
+    /// All of a queue.
+    Queue(Arc<str>),
+    /// All of a node, in every queue.
+    Node(NodeId),
+}
+
+/// See [`Fleet::sweep`].
+#[derive(Clone, Copy, Debug)]
+pub struct Sweep {
+    /// The time; the store's clock if unset.
+    pub now: Option<Timestamp>,
+    /// Most rows of each kind.
+    pub rows_max: usize,
+}
+
+/// What a sweep removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Waiting jobs that expired.
+    pub expired: Vec<JobId>,
+    /// Finished jobs past their retention.
+    pub completed: u64,
+    /// Dead jobs past their retention or over the cap.
+    pub dead: Vec<JobId>,
+    /// Whether there is more to remove.
+    pub more: bool,
+}
+
+/// See [`Fleet::lead`].
+#[derive(Clone, Debug)]
+pub struct Lead {
+    /// The time; the store's clock if unset.
+    pub now: Option<Timestamp>,
+    /// What for: `maintenance`, `cron`, …
+    pub role: Arc<str>,
+    /// Who asks.
+    pub node: NodeId,
+    /// For how long.
+    pub ttl: Duration,
+}

@@ -1,0 +1,88 @@
+//! Pushing jobs.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, Result};
+use crate::model::id::JobId;
+use crate::model::job::Job;
+use crate::model::limits::{PUSH_BYTES_MAX, PUSH_JOBS_MAX};
+use crate::model::queue::Queue;
+
+/// Pushing jobs.
+#[async_trait]
+pub trait Producer: Send + Sync {
+    /// Adds jobs. The answer has one entry for each, in order.
+    ///
+    /// - If one job is invalid, none is pushed, and the error names it: `jobs[3].key: …`.
+    /// - An undeclared queue is created: `exclusive` for a job with a key, `parallel` for one without.
+    /// - A key on a `parallel` queue, or no key on a keyed one, is `Invalid` (field `key`).
+    /// - A `lease_ttl` longer than the queue's `lease_max` is `Invalid` (field `lease_ttl`).
+    /// - A repeated (queue, key, idempotency key) answers `Duplicate` with the id of the first job.
+    /// - In `accumulate`, a payload equal to that of a waiting job is merged into it: `Merged` with its id. The
+    ///   score becomes the merged one, the priority the more urgent one; nothing else changes.
+    /// - A payload equal to one in flight is a new job: it waits for the next turn.
+    /// - A lane that does not exist is opened. In `accumulate` and `fifo` its first job sets its node and group, and
+    ///   a push with others is `Conflict`.
+    /// - At most 10,000 jobs and 16 MiB of payload: see [`validate_push`].
+    async fn push(&self, request: Push) -> Result<Vec<Pushed>>;
+}
+
+/// See [`Producer::push`].
+#[derive(Clone, Debug, Default)]
+pub struct Push {
+    /// The time; the store's clock if unset.
+    pub now: Option<Timestamp>,
+    /// The jobs, in order of arrival.
+    pub jobs: Vec<Job>,
+}
+
+/// What became of a pushed job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Pushed {
+    /// The id under which it is known.
+    pub job_id: JobId,
+    /// Whether that is a new job.
+    pub status: PushStatus,
+}
+
+/// Whether a push made a new job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PushStatus {
+    /// A new job.
+    Queued,
+    /// It merged into a waiting job with an equal payload.
+    Merged,
+    /// Its idempotency key was known.
+    Duplicate,
+}
+
+/// Refuses a batch that is too large or holds an invalid job; the error names the job.
+pub fn validate_push(request: &Push) -> Result<()> {
+    if request.jobs.len() > PUSH_JOBS_MAX {
+        let message =
+            format!("has {} jobs; at most {PUSH_JOBS_MAX} go in one push", request.jobs.len());
+        return Err(Error::invalid("jobs", message));
+    }
+    let bytes: usize = request.jobs.iter().map(|job| job.payload.as_bytes().len()).sum();
+    if bytes > PUSH_BYTES_MAX {
+        let message =
+            format!("have {bytes} bytes of payload; at most {PUSH_BYTES_MAX} go in one push");
+        return Err(Error::invalid("jobs", message));
+    }
+    request
+        .jobs
+        .iter()
+        .enumerate()
+        .try_for_each(|(i, job)| job.validate().map_err(|e| e.in_field(format!("jobs[{i}]"))))
+}
+
+/// Refuses a job with a key in a `parallel` queue, without one in a keyed queue, or with a longer lease than the queue
+/// allows. `i` is the job's place in its batch.
+pub(crate) fn validate_job(queue: &Queue, job: &Job, i: usize) -> Result<()> {
+    let checked = queue.check_key(job.key.is_some());
+    let checked = checked.and_then(|()| queue.check_job_lease(job.options.lease_ttl));
+    checked.map_err(|e| e.in_field(format!("jobs[{i}]")))
+}

@@ -1,0 +1,88 @@
+//! Queues: declaring, pausing, deleting and resharding them.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Serialize;
+
+use super::actions::Acted;
+use crate::model::clock::Timestamp;
+use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::queue::Queue;
+
+/// Defining queues, and what is done to a queue as a whole.
+#[async_trait]
+pub trait Queues: Send + Sync {
+    /// Declares queues, so that all nodes and producers use the same definition. All or none are declared.
+    ///
+    /// - A new queue is created. An existing one with the same mode and merge gets the new settings.
+    /// - Another mode or merge is accepted only if the queue has no lanes; or if the queue was created by an
+    ///   undeclared push and none of its lanes is claimed. In the latter case its jobs are pushed again under the
+    ///   new mode, in order of arrival (impossible from or to `parallel` if it has jobs). Otherwise it is
+    ///   `Conflict`, naming both definitions: see [`Declaration`](crate::store::Declaration).
+    /// - An invalid definition is `Invalid`, with the field `queues[3].max_retries`.
+    async fn declare(&self, request: Declare) -> Result<()>;
+
+    /// Pauses or resumes a queue: no lane of a paused queue is claimed. Running turns go on.
+    ///
+    /// - A queue that is being deleted is `Conflict`.
+    async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()>;
+
+    /// Deletes a queue: its waiting, dead and finished jobs, its idempotency keys, its figures, and at last its
+    /// definition. One call removes about `rows_max` rows of each kind; `more` means: call again. The count is of
+    /// jobs. [`delete_queue`](crate::store::delete_queue) calls until it is done.
+    ///
+    /// - While a lane is claimed it is `Conflict`.
+    /// - The first call closes the queue. Until the last call, pushes to it, declarations of it and resuming it are
+    ///   `Conflict`, and its lanes are not claimed. So an acknowledged job is deleted if it was pushed before, and
+    ///   kept otherwise.
+    /// - An interrupted deletion leaves the queue closed; the next call continues it.
+    /// - Afterwards the name is free. Ids, lanes and tokens of the old queue are not valid for a queue that gets
+    ///   its name or its number.
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted>;
+
+    /// Splits a queue into another number of shards, while producers and nodes keep working.
+    ///
+    /// - Exclusion and order of a key hold throughout.
+    /// - Waiting jobs are not moved. A key uses its new shard when an older shard holds nothing of it; the answer
+    ///   says how many keys an older shard still holds, so call again with the same number until there is none.
+    /// - An interrupted call leaves a working queue, and can be repeated.
+    /// - Every job is found by the id that its push returned, also after it was requeued.
+    /// - A store whose queues have one shard refuses it as `Unsupported`.
+    async fn reshard(&self, queue: Arc<str>, shards: u16) -> Result<Resharded> {
+        let _ = (queue, shards);
+        let message = "a queue of this store has one shard, and needs no more";
+        Err(Error::new(ErrorKind::Unsupported, message).in_field("shards"))
+    }
+}
+
+/// See [`Queues::declare`].
+#[derive(Clone, Debug, Default)]
+pub struct Declare {
+    /// The time; the store's clock if unset.
+    pub now: Option<Timestamp>,
+    /// The definitions.
+    pub queues: Vec<Queue>,
+}
+
+/// See [`Queues::reshard`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Resharded {
+    /// How many shards the queue has now.
+    pub shards: u16,
+    /// How many earlier numbers of shards a push still has to look at; each costs it a round trip.
+    pub older: u16,
+    /// Keys with a waiting or running job in a shard of an earlier number.
+    pub lanes_left: u64,
+    /// Idempotency keys that shards of an earlier number still hold.
+    pub idempotency_keys_left: u64,
+}
+
+/// See [`Queues::delete_queue`].
+#[derive(Clone, Debug)]
+pub struct DeleteQueue {
+    /// The queue.
+    pub queue: Arc<str>,
+    /// Most rows of each kind to remove in one call.
+    pub rows_max: usize,
+}

@@ -1,0 +1,153 @@
+//! A store around another one.
+
+use std::any::Any;
+use std::future::Future;
+
+use async_trait::async_trait;
+
+use super::*;
+use crate::model::clock::Timestamp;
+use crate::model::error::Result;
+use crate::model::id::{JobId, LaneId, NodeId, Token};
+use crate::model::turn::Turn;
+
+/// Writes [`Wrapper`] and its roles from one list of the store's operations.
+macro_rules! wrapper {
+    ($($role:ident { $($operation:ident($($name:ident: $type:ty),*) -> $answer:ty;)* })*) => {
+        /// A store around another one: it counts, records, delays or breaks calls. Every operation goes to
+        /// [`inner`](Self::inner), within [`around`](Self::around); a wrapper writes only the ones that it changes.
+        /// Each `Wrapper` is a [`Store`].
+        pub trait Wrapper: Send + Sync + 'static {
+            /// The store inside.
+            fn inner(&self) -> &SharedStore;
+
+            /// Carries out a call to the store inside; `operation` is the method's name.
+            fn around<T: Send + 'static>(
+                &self,
+                operation: &'static str,
+                call: impl Future<Output = Result<T>> + Send + 'static,
+            ) -> impl Future<Output = Result<T>> + Send {
+                let _ = operation;
+                call
+            }
+
+            /// See [`Store::capabilities`].
+            fn capabilities(&self) -> Capabilities {
+                self.inner().capabilities()
+            }
+
+            /// See [`Store::wakeups`].
+            fn wakeups(&self) -> Wakeups {
+                self.inner().wakeups()
+            }
+
+            /// See [`Store::heartbeat_line`]. A wrapper that must see heartbeats wraps this store too.
+            fn heartbeat_line(&self) -> Option<Opening> {
+                self.inner().heartbeat_line()
+            }
+
+            /// See [`Store::native`].
+            fn native(&self) -> Option<&(dyn Any + Send + Sync)> {
+                self.inner().native()
+            }
+
+            $($(
+                #[doc = concat!("See [`", stringify!($role), "::", stringify!($operation), "`].")]
+                fn $operation(
+                    &self,
+                    $($name: $type),*
+                ) -> impl Future<Output = Result<$answer>> + Send {
+                    let inner = self.inner().clone();
+                    self.around(
+                        stringify!($operation),
+                        async move { inner.$operation($($name),*).await },
+                    )
+                }
+            )*)*
+        }
+
+        $(wrapper! { @role $role { $($operation($($name: $type),*) -> $answer;)* } })*
+    };
+    (@role Store { $($operation:ident($($name:ident: $type:ty),*) -> $answer:ty;)* }) => {
+        #[async_trait]
+        impl<W: Wrapper> Store for W {
+            fn capabilities(&self) -> Capabilities {
+                Wrapper::capabilities(self)
+            }
+
+            fn wakeups(&self) -> Wakeups {
+                Wrapper::wakeups(self)
+            }
+
+            fn heartbeat_line(&self) -> Option<Opening> {
+                Wrapper::heartbeat_line(self)
+            }
+
+            fn native(&self) -> Option<&(dyn Any + Send + Sync)> {
+                Wrapper::native(self)
+            }
+
+            $(async fn $operation(&self, $($name: $type),*) -> Result<$answer> {
+                Wrapper::$operation(self, $($name),*).await
+            })*
+        }
+    };
+    (@role $role:ident { $($operation:ident($($name:ident: $type:ty),*) -> $answer:ty;)* }) => {
+        #[async_trait]
+        impl<W: Wrapper> $role for W {
+            $(async fn $operation(&self, $($name: $type),*) -> Result<$answer> {
+                Wrapper::$operation(self, $($name),*).await
+            })*
+        }
+    };
+}
+
+wrapper! {
+    Store {
+        now() -> Timestamp;
+        migrate() -> ();
+        check() -> ();
+        secret(offered: Secret) -> Secret;
+        close() -> ();
+    }
+    Queues {
+        declare(request: Declare) -> ();
+        pause_queue(queue: Arc<str>, paused: bool) -> ();
+        delete_queue(request: DeleteQueue) -> Acted;
+        reshard(queue: Arc<str>, shards: u16) -> Resharded;
+    }
+    Producer {
+        push(request: Push) -> Vec<Pushed>;
+    }
+    Consumer {
+        claim(request: Claim) -> Claimed;
+        settle(request: Settle) -> Vec<Settled>;
+        give_up(request: GiveUp) -> ();
+    }
+    Fleet {
+        heartbeat(request: Heartbeat) -> Pulse;
+        rescue(request: Rescue) -> Vec<Turn>;
+        release(request: Release) -> Vec<Turn>;
+        declare_dead(request: DeclareDead) -> bool;
+        command_node(node: NodeId, command: Command) -> ();
+        lead(request: Lead) -> bool;
+        sweep(request: Sweep) -> Swept;
+    }
+    Actions {
+        cancel(request: Cancel) -> Vec<Cancelled>;
+        requeue(request: Selected) -> Acted;
+        delete_dead(request: Selected) -> Acted;
+        act(request: Act) -> Acted;
+        amend(request: Amend) -> ();
+    }
+    Views {
+        queues() -> Vec<QueueView>;
+        stats(now: Option<Timestamp>) -> Vec<QueueStats>;
+        due(queues: Vec<Arc<str>>) -> Vec<QueueDue>;
+        lanes(query: LaneQuery) -> Page<LaneView>;
+        jobs(query: JobQuery) -> Page<JobView>;
+        job(id: JobId) -> Option<JobView>;
+        turn(lane: LaneId, token: Token) -> Option<Turn>;
+        nodes() -> Vec<NodeView>;
+    }
+}

@@ -1,0 +1,11 @@
+//! Values that databases keep as JSON.
+
+use serde::Serialize;
+
+use crate::model::error::{Error, ErrorKind, Result};
+
+/// The value as it is kept.
+pub(super) fn json<T: Serialize>(value: &T) -> Result<String> {
+    let wrong = |e| Error::new(ErrorKind::Internal, "a value cannot be written as JSON").because(e);
+    serde_json::to_string(value).map_err(wrong)
+}

@@ -1,0 +1,103 @@
+//! A call as one transaction, repeated when the server rolled it back because of others.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::error::Fail;
+use super::pool::Pool;
+use super::work::Lock;
+use crate::model::error::{Error, ErrorKind};
+
+/// How often a call is repeated that the server undid because of others.
+pub(super) const TRIES_MAX: usize = 8;
+/// How often a call was tried, and how.
+pub(super) struct Attempt {
+    pub(super) lock: Lock,
+    pub(super) reserves: bool,
+    /// Whether it begins with what is asked ahead.
+    pub(super) fast: bool,
+    pub(super) tries: usize,
+}
+
+impl Attempt {
+    /// What to do after a failure: nothing (try again), or say so.
+    pub(super) fn after(&mut self, fail: Fail, pool: &Pool) -> Option<Error> {
+        if matches!(fail, Fail::Alone) && self.lock != Lock::Alone {
+            self.lock = Lock::Alone;
+            return None;
+        }
+        if matches!(fail, Fail::NotFast) && self.fast {
+            self.fast = false;
+            return None;
+        }
+        if fail.is_taken() && !self.reserves {
+            self.reserves = true;
+            return None;
+        }
+        self.tries += 1;
+        if !fail.is_retriable() || self.tries >= TRIES_MAX {
+            return Some(fail.into());
+        }
+        tracing::debug!("MySQL undid a call, which is made again");
+        pool.repeated.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+/// Does something in a transaction; again, when the server undid it because of others.
+macro_rules! transact {
+    ($store:expr, $lock:expr, $now:expr, $work:ident => $body:expr) => {
+        transact!($store, $lock, $now, String::new(), $work => $body)
+    };
+    // With statements that are asked ahead.
+    ($store:expr, $lock:expr, $now:expr, $ahead:expr, $work:ident => $body:expr) => {{
+        let mut attempt = $crate::stores::mysql::transact::Attempt { lock: $lock, reserves: false, fast: true, tries: 0 };
+        // A call that is given up takes its connection with it, and the server undoes it.
+        let call = async {
+            loop {
+                let tried = async {
+                    let ahead = if attempt.fast { $ahead } else { String::new() };
+                    let (pool, definitions) = (&$store.pool, &$store.definitions);
+                    let mut begun =
+                        $crate::stores::mysql::work::Work::begin(pool, definitions, attempt.lock, $now, &ahead).await?;
+                    begun.reserves = attempt.reserves;
+                    let $work = &mut begun;
+                    let done = match $body.await {
+                        Ok(answer) if $work.ended => Ok(answer),
+                        Ok(answer) => $work.run("COMMIT").await.map(|_| answer),
+                        Err(fail) => Err(fail),
+                    };
+                    match done {
+                        Ok(answer) => {
+                            begun.session.give_back();
+                            Ok(answer)
+                        }
+                        Err(fail) => {
+                            if fail.leaves_connection() {
+                                begun.undo().await;
+                            }
+                            Err::<_, $crate::stores::mysql::error::Fail>(fail)
+                        }
+                    }
+                };
+                match tried.await {
+                    Ok(answer) => break Ok(answer),
+                    Err(fail) => {
+                        if let Some(error) = attempt.after(fail, &$store.pool) {
+                            break Err(error);
+                        }
+                    }
+                }
+            }
+        };
+        let limit = $store.pool.options.call_timeout;
+        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
+            Err($crate::stores::mysql::transact::timed_out(limit))
+        })
+    }};
+}
+
+pub(super) fn timed_out(limit: Duration) -> Error {
+    let message = format!("MySQL did not answer within {limit:?} (call_timeout)");
+    Error::new(ErrorKind::Unavailable, message)
+}

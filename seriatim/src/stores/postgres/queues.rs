@@ -1,0 +1,99 @@
+//! Declaring, pausing and deleting queues.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::actions::acted;
+use super::convert::{column, kept, micros, micros_of};
+use super::push::MODES;
+use super::{Postgres, error};
+use crate::contract::definition::Found;
+use crate::contract::errors::{is_claimed, is_closing, no_queue};
+use crate::contract::{Acted, Declare, DeleteQueue, Queues};
+use crate::model::error::{Error, Result};
+use crate::model::limits::{ACTION_ROWS_MAX, QUEUES_MAX};
+use crate::model::queue::{DueRule, Merge, Queue};
+use crate::stores::json;
+
+const DECLARE: &str = "SELECT seriatim.declare($1, $2::text::jsonb)";
+const PAUSE: &str =
+    "UPDATE seriatim.queue SET paused = closing OR $2 WHERE name = $1 RETURNING closing";
+const DELETE_QUEUE: &str = "SELECT * FROM seriatim.delete_queue($1, $2)";
+
+const MERGES: [Merge; 3] = [Merge::Min, Merge::Max, Merge::None];
+
+#[async_trait]
+impl Queues for Postgres {
+    async fn declare(&self, request: Declare) -> Result<()> {
+        for (i, queue) in request.queues.iter().enumerate() {
+            queue.validate().map_err(|e| e.in_field(format!("queues[{i}]")))?;
+        }
+        let policies: Result<Vec<Value>> = request.queues.iter().map(policy).collect();
+        let policies = Value::Array(policies?).to_string();
+        let conflict = |e| declare_error(e, &request.queues);
+        let now = request.now.map(micros);
+        self.pool.query_or(DECLARE, &[&now, &policies], conflict).await?;
+        self.ring();
+        Ok(())
+    }
+
+    async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()> {
+        let rows = self.pool.query(PAUSE, &[&kept(&queue), &paused]).await?;
+        let row = rows.first().ok_or_else(|| no_queue(&queue))?;
+        self.ring();
+        if column(row, "closing")? { Err(is_closing(&queue)) } else { Ok(()) }
+    }
+
+    async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted> {
+        let rows_max = request.rows_max.clamp(1, ACTION_ROWS_MAX) as i32;
+        let refused = |e| match error::ours(&e) {
+            Some(("SR011", lanes)) => is_claimed(&request.queue, lanes.parse().unwrap_or(1)),
+            _ => error::common(e),
+        };
+        let params: super::pool::Params<'_> = &[&kept(&request.queue), &rows_max];
+        let rows = self.pool.query_or(DELETE_QUEUE, params, refused).await?;
+        rows.first().map_or_else(|| Ok(Acted::default()), acted)
+    }
+}
+
+/// What the store must know of a queue, beside its definition.
+pub(super) fn policy(queue: &Queue) -> Result<Value> {
+    let definition = json::json(queue)?;
+    let number = |place: Option<usize>| place.unwrap_or_default();
+    Ok(serde_json::json!({
+        "name": queue.name,
+        "mode": number(MODES.iter().position(|mode| *mode == queue.mode)),
+        "merge": number(MERGES.iter().position(|merge| *merge == queue.merge)),
+        "earliest": queue.due == DueRule::Earliest,
+        "take": queue.take,
+        "retain": micros_of(queue.retention()),
+        "retain_dead": micros_of(queue.retain_dead),
+        "retain_dead_max": i64::try_from(queue.retain_dead_max).unwrap_or(i64::MAX),
+        "idempotency_ttl": micros_of(queue.idempotency_ttl),
+        "lease_max": micros_of(queue.lease_max),
+        "definition": definition,
+        "queues_max": QUEUES_MAX,
+    }))
+}
+
+fn declare_error(e: tokio_postgres::Error, queues: &[Queue]) -> Error {
+    let detail = match error::ours(&e) {
+        Some(("SR002", detail)) => detail,
+        Some(("SR010", name)) => {
+            let place = queues.iter().position(|queue| queue.name == name).unwrap_or_default();
+            return error::common(e).in_field(format!("queues[{place}]"));
+        }
+        _ => return error::common(e),
+    };
+    let words: Vec<usize> = detail.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [place, mode, merge, declared, runs] = words[..] else { return error::of_driver(e) };
+    let (Some(queue), Some(&mode), Some(&merge)) =
+        (queues.get(place), MODES.get(mode), MERGES.get(merge))
+    else {
+        return error::of_driver(e);
+    };
+    let found = Found { mode, merge, declared: declared == 1, holds_jobs: true, runs: runs == 1 };
+    found.conflict(queue).in_field(format!("queues[{place}]"))
+}

@@ -1,0 +1,11 @@
+-- A page of jobs: behind ($4, $5), the place and number of the last one seen, up to the one by which there are $7 bytes
+-- of payload. `views.rs` writes in capitals what they are ordered by, of which type, and where they are found.
+SELECT * FROM (
+  SELECT p.*, count(*) OVER () AS found,
+    coalesce(sum(octet_length(p.payload)) OVER (ORDER BY p.sorted, p.seq
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS bytes_before
+  FROM (SELECT v.*, PLACE::text AS place, PLACE AS sorted FROM FOUND v
+    WHERE v.queue = $1 AND v.state = ANY ($2) AND ($3::text IS NULL OR v.key = $3)
+      AND ($5::bigint IS NULL OR (PLACE, v.seq) > ($4::text::TYPE, $5))
+    ORDER BY PLACE, v.seq LIMIT $6) p
+) w WHERE w.bytes_before < $7 ORDER BY w.sorted, w.seq

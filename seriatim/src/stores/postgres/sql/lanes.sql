@@ -1,0 +1,15 @@
+-- A page of lanes: behind ($4, $5), the place and number of the last one seen, up to the place $8. $7: 0 waiting, 1 held,
+-- 2 paused. `views.rs` writes in capitals what they are ordered by, of which type, and which lanes the order has.
+SELECT l.*, PLACE::text AS place,
+  CASE WHEN l.payload IS NOT NULL THEN 1 ELSE
+    (SELECT count(*) FROM seriatim.item i WHERE i.lane = l.number) END AS jobs,
+  CASE WHEN q.mode = 1 AND l.payload IS NULL THEN (SELECT min(i.priority) FROM seriatim.item i
+    WHERE i.lane = l.number) ELSE l.priority END AS urgency
+FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue
+WHERE l.queue = $1 AND l.number > 0 AND ($2::text IS NULL OR l.key = $2) AND (NOT $3 OR l.claimed)
+  AND ($7::smallint IS NULL
+    OR NOT l.claimed AND CASE WHEN l.paused THEN 2 WHEN l.held THEN 1 ELSE 0 END = $7)
+  AND ($8::text IS NULL OR PLACE <= $8::text::TYPE)
+  AND ($9::text IS NULL OR l.claimed AND l.holder = $9) AND ONLY
+  AND ($5::bigint IS NULL OR (PLACE, l.number) > ($4::text::TYPE, $5))
+ORDER BY PLACE, l.number LIMIT $6
