@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::PAGE_BYTES_MAX;
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, Page};
@@ -14,8 +15,9 @@ use super::error::Error;
 const LOOKED_MAX: usize = 100_000;
 
 /// In which state jobs are listed.
-#[derive(Clone, Copy, Debug, Default, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, ValueEnum, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub(crate) enum Status {
     /// Waiting and claimed
     #[default]

@@ -1,12 +1,11 @@
 //! The processes that work, and what they are told.
 
-use serde_json::{Value, json};
 use seriatim::store::{ClaimSelection, Command, NodeView, Origin, release_claims};
 use seriatim::{NodeId, Store, Timestamp};
 
 use super::error::Error;
 use super::running::{Running, running};
-use crate::protocol::document;
+use crate::protocol::document::{Lane, Node, Nodes};
 
 /// Claimed lanes of each queue that are looked at.
 pub(crate) const RUNNING_MAX: usize = 1_000;
@@ -30,14 +29,13 @@ pub(crate) fn held_by<'a>(running: &'a [Running], node: &NodeView) -> Vec<&'a Ru
     running.iter().filter(|one| one.lane.node.as_ref() == Some(&node.info.id)).collect()
 }
 
-/// All nodes, as programs read them.
-pub(crate) async fn all(store: &dyn Store) -> Result<Value, Error> {
+/// All nodes, as a JSON document.
+pub(crate) async fn all(store: &dyn Store) -> Result<Nodes, Error> {
     let (nodes, now) = (sorted(store).await?, store.now().await?);
     let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
-    let document = |node: &NodeView| {
-        document::node(node, state_name(node, now), held_by(&running, node).len())
-    };
-    Ok(json!({ "nodes": nodes.iter().map(document).collect::<Vec<Value>>() }))
+    let document =
+        |node: &NodeView| Node::new(node, state_name(node, now), held_by(&running, node).len());
+    Ok(Nodes { nodes: nodes.iter().map(document).collect(), left_out: None })
 }
 
 pub(crate) async fn sorted(store: &dyn Store) -> Result<Vec<NodeView>, Error> {
@@ -88,17 +86,12 @@ pub(crate) async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Er
     }
 }
 
-/// One node and what it has claimed, as programs read it.
-pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Value, Error> {
+/// One node and its claimed lanes, as a JSON document.
+pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Node, Error> {
     let (node, now) = (find(store, wanted).await?, store.now().await?);
     let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
     let held = held_by(&running, &node);
-    let mut shown = document::node(&node, state_name(&node, now), held.len());
-    let lane = |one: &&Running| {
-        let mut lane = document::lane(&one.lane).to_value();
-        lane["queue"] = (*one.queue).into();
-        lane
-    };
-    shown["lanes"] = held.iter().map(lane).collect();
-    Ok(shown)
+    let lane = |one: &&Running| Lane::of_queue(one.lane.clone(), one.queue.clone());
+    let lanes = held.iter().map(lane).collect();
+    Ok(Node::new(&node, state_name(&node, now), held.len()).with_lanes(lanes))
 }

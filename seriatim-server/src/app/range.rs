@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use clap::ValueEnum;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::Timestamp;
 use seriatim::store::LaneView;
@@ -11,15 +12,16 @@ use super::error::Error;
 use crate::base::time;
 
 /// By what lanes are listed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub(crate) enum By {
     #[default]
     Age,
     Key,
-    #[serde(alias = "run_at")]
+    #[serde(rename = "run_at", alias = "due")]
     Due,
-    #[serde(alias = "retry_count")]
+    #[serde(rename = "retry_count", alias = "retries")]
     Retries,
 }
 

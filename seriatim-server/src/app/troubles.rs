@@ -1,6 +1,5 @@
 //! What nodes tell of what is wrong with them.
 
-use serde_json::Value;
 use seriatim::Timestamp;
 use seriatim::store::{NodeView, Trouble, TroubleKind};
 
@@ -35,15 +34,11 @@ pub(crate) fn line(trouble: &Trouble, now: Timestamp) -> String {
     format!("{}{what}: {} (for {age}{often})", trouble.about, trouble.text)
 }
 
-/// The troubles that concern a queue, as programs read them.
-pub(crate) fn of_queue(nodes: &[NodeView], now: Timestamp, queue: &str) -> Value {
+/// The troubles of a queue, as JSON documents.
+pub(crate) fn of_queue(nodes: &[NodeView], now: Timestamp, queue: &str) -> Vec<document::Trouble> {
     let concerns = |trouble: &Trouble| trouble.queue.as_deref() == Some(queue);
     of(nodes, now)
         .filter(|(_, trouble)| concerns(trouble))
-        .map(|(node, trouble)| {
-            let mut shown = document::trouble(trouble);
-            shown["node"] = (&*node.info.id.0).into();
-            shown
-        })
+        .map(|(node, trouble)| document::Trouble::of_node(trouble, &node.info.id))
         .collect()
 }

@@ -1,6 +1,6 @@
 //! States as people read them.
 
-use seriatim::store::JobState;
+use seriatim::store::{JobState, PushStatus};
 
 /// The state as people read it: of a claimed job nobody but its node knows whether it has started.
 pub(crate) fn state_name(state: JobState) -> &'static str {
@@ -10,5 +10,13 @@ pub(crate) fn state_name(state: JobState) -> &'static str {
         JobState::Succeeded => "succeeded",
         JobState::Dead => "dead",
         JobState::Canceled => "canceled",
+    }
+}
+
+pub(crate) fn push_status(status: PushStatus) -> &'static str {
+    match status {
+        PushStatus::Queued => "queued",
+        PushStatus::Merged => "merged",
+        PushStatus::Duplicate => "duplicate",
     }
 }

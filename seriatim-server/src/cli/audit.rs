@@ -5,11 +5,11 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::app::chain::verify;
 use crate::base::text::count;
-use crate::cli::output::{Failure, say};
+use crate::cli::output::{Failure, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct Audit {
@@ -33,6 +33,13 @@ enum Action {
     },
 }
 
+#[derive(Serialize)]
+struct Whole {
+    lines: u64,
+    first: Option<String>,
+    last: Option<String>,
+}
+
 impl Audit {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let Action::Verify { files, after, json } = self.action;
@@ -51,7 +58,7 @@ impl Audit {
             last = seen.last;
         }
         if json {
-            say(json!({ "lines": lines, "first": first, "last": last }));
+            say_json(&Whole { lines, first, last });
             return Ok(());
         }
         say(format!("{}: each follows the one before", count(lines, "line")));

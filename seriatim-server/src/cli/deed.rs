@@ -4,15 +4,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ArgMatches;
-use serde_json::json;
+use serde::Serialize;
 use seriatim::Timestamp;
 
 use super::args::without_password;
 use crate::app::chain::Chain;
 use crate::base::text::one_line;
-use crate::base::time::absolute;
 use crate::cli::output::Failure;
 use crate::config::{Audited, Config};
+use crate::protocol::value::Time;
 
 /// Whose verbs may change what a store holds.
 const NOUNS: [&str; 5] = ["queues", "morgue", "lanes", "jobs", "nodes"];
@@ -57,15 +57,16 @@ impl Book {
     /// Writes a line about what is to be done, if there is an audit log. Where that fails, it must not be done.
     pub(crate) fn write(&self, action: &str, asked: &str) -> Result<(), Failure> {
         let Some(path) = &self.0 else { return Ok(()) };
-        let document = json!({
-            "at": absolute(Timestamp::of_this_machine()),
-            "who": format!("user {}", rustix::process::getuid().as_raw()),
-            "role": "command line",
-            "from": format!("process {}", std::process::id()),
-            "action": action,
-            "asked": asked,
+        let line = serde_json::to_string(&Line {
+            at: Time(Timestamp::of_this_machine()),
+            who: format!("user {}", rustix::process::getuid().as_raw()),
+            role: "command line",
+            from: format!("process {}", std::process::id()),
+            action,
+            asked,
         });
-        let written = Chain::open(path).and_then(|mut chain| chain.append(&document.to_string()));
+        let line = line.map_err(Failure::failed)?;
+        let written = Chain::open(path).and_then(|mut chain| chain.append(&line));
         written.map_err(|error| {
             Failure::failed(format!(
                 "nothing was done: the audit log {} cannot be written: {error}",
@@ -73,6 +74,16 @@ impl Book {
             ))
         })
     }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    at: Time,
+    who: String,
+    role: &'a str,
+    from: String,
+    action: &'a str,
+    asked: &'a str,
 }
 
 /// The command line, without passwords and payloads.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde::Serialize;
 use seriatim::store::{Cancel, Cancelled, Change, JobState, JobView, LaneView};
 use seriatim::{JobId, Mode, Store, Timestamp};
 
@@ -17,8 +17,9 @@ use crate::base::text::{one_line, retries_in_words};
 use crate::base::time::{self, absolute, relative};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, hint, say};
+use crate::cli::output::{Failure, Terminal, hint, say, say_json};
 use crate::protocol::document;
+use crate::protocol::value::Time;
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
@@ -146,7 +147,7 @@ impl Jobs {
         };
         let page = job_pages::page(store, wanted).await?;
         if self.common.json {
-            say(document::page("jobs", &page, document::job));
+            say_json(&document::Jobs::from(page));
             return Ok(());
         }
         if page.rows.is_empty() {
@@ -195,7 +196,7 @@ pub(super) fn table(jobs: &[JobView], now: Timestamp) -> Table {
 /// Says all that is known of a job.
 pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Result<(), Failure> {
     if json {
-        say(document::job(job));
+        say_json(&document::Job::from(job.clone()));
         return Ok(());
     }
     let now = store.now().await?;
@@ -240,9 +241,8 @@ async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<(), Fail
     let cancelled = store.cancel(Cancel { now: None, jobs: ids.to_vec() }).await?;
     let outcomes = ids.iter().zip(&cancelled);
     if json {
-        let jobs: Vec<_> =
-            outcomes.map(|(id, outcome)| json!({ "job_id": id, "result": outcome })).collect();
-        say(json!({ "jobs": jobs }));
+        let jobs = outcomes.map(|(job_id, result)| CancelledJob { job_id, result });
+        say_json(&CancelledJobs { jobs: jobs.collect() });
     } else {
         for (id, outcome) in outcomes {
             say(match outcome {
@@ -265,6 +265,27 @@ async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<(), Fail
     }
 }
 
+/// The answer to `cancel`.
+#[derive(Serialize)]
+struct CancelledJobs<'a> {
+    jobs: Vec<CancelledJob<'a>>,
+}
+
+#[derive(Serialize)]
+struct CancelledJob<'a> {
+    job_id: &'a JobId,
+    result: &'a Cancelled,
+}
+
+/// The answer to `reschedule` and `reassign`.
+#[derive(Serialize)]
+struct AmendedJob {
+    #[serde(flatten)]
+    job: document::Job,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lane_due: Option<Time>,
+}
+
 /// Changes a waiting job, and shows it.
 async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Result<(), Failure> {
     let is_time = matches!(change, Change::RunAt(_));
@@ -274,11 +295,8 @@ async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Resu
         false => None,
     };
     if json {
-        let document = document::job(&job);
-        say(match lane.and_then(|lane| lane.due) {
-            Some(due) => document.with("lane_due", absolute(due)),
-            None => document,
-        });
+        let lane_due = lane.and_then(|lane| lane.due).map(Time);
+        say_json(&AmendedJob { job: job.into(), lane_due });
         return Ok(());
     }
     show_job(store, &job, false).await?;
@@ -311,7 +329,7 @@ async fn delete(store: &dyn Store, id: JobId, yes: Yes, json: bool) -> Result<()
     yes.confirm(&format!("deletes the {} job {id}", state_name(job.state)))?;
     deleted(store, &job).await?;
     if json {
-        say(json!({ "job_id": id, "deleted": true }));
+        say_json(&document::JobDeleted::new(id));
     } else {
         say(format!("{id} is deleted"));
     }

@@ -1,7 +1,6 @@
 //! `seriatim lanes`: the lanes of a queue, one in full, and what is done to one.
 
 use clap::{Args, Subcommand};
-use serde_json::json;
 use seriatim::store::{ClaimSelection, JobView, LaneAction, LaneSelection, LaneView, Page};
 use seriatim::{LaneId, Store, Timestamp};
 
@@ -17,8 +16,8 @@ use crate::base::text::{count, one_line, retries, retries_in_words};
 use crate::base::time::{absolute, relative};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, hint, say};
-use crate::protocol::document;
+use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::protocol::document::{self, Done};
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
@@ -117,7 +116,7 @@ impl Lanes {
     async fn list(&self, store: &dyn Store) -> Result<(), Failure> {
         let page = self.page(store).await?;
         if self.common.json {
-            say(document::page("lanes", &page, document::lane));
+            say_json(&document::Lanes::from(page));
             return Ok(());
         }
         if page.rows.is_empty() {
@@ -150,7 +149,8 @@ impl Lanes {
         };
         let (claimed, waiting) = lane_jobs::of(store, &self.queue, key).await?;
         if self.common.json {
-            say(lane_jobs::document(&self.queue, &lane, &claimed, &waiting));
+            let lane = document::Lane::of_queue(lane, self.queue.as_str().into());
+            say_json(&lane.with_jobs(claimed, waiting));
             return Ok(());
         }
         let now = store.now().await?;
@@ -176,7 +176,7 @@ impl Lanes {
     async fn show_ended(&self, store: &dyn Store, key: &str) -> Result<(), Failure> {
         let ended = lane_jobs::ended(store, &self.queue, key).await?;
         if self.common.json {
-            say(lane_jobs::document_of_ended(&self.queue, key, &ended));
+            say_json(&document::EndedLane::new(&self.queue, key, ended));
             return Ok(());
         }
         let (queue, shown) = (&self.queue, one_line(key));
@@ -213,7 +213,7 @@ impl Lanes {
             done += 1;
         }
         if self.common.json {
-            say(json!({ "count": done }));
+            say_json(&Done { count: done });
             return Ok(());
         }
         let (one, several) = match action {
@@ -237,10 +237,10 @@ impl Lanes {
             released.map_err(|error| broken_off(error, done))?;
             done += 1;
         }
-        say(match self.common.json {
-            true => json!({ "count": done }).to_string(),
-            false => format!("{} released", count(done, "lane")),
-        });
+        match self.common.json {
+            true => say_json(&Done { count: done }),
+            false => say(format!("{} released", count(done, "lane"))),
+        }
         Ok(())
     }
 }

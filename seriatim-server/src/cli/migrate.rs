@@ -1,15 +1,22 @@
 //! `seriatim migrate`: creates or upgrades what a store keeps.
 
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 
 use super::args::Common;
-use crate::cli::output::{Failure, say};
+use crate::cli::output::{Failure, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct Migrate {
     #[command(flatten)]
     common: Common,
+}
+
+#[derive(Serialize)]
+struct Migrated<'a> {
+    store: &'a str,
+    kind: &'a str,
+    version: &'a str,
 }
 
 impl Migrate {
@@ -20,7 +27,7 @@ impl Migrate {
         let kind = self.common.store.creating(async |store| Ok(store.capabilities().name)).await?;
         let version = env!("CARGO_PKG_VERSION");
         if self.common.json {
-            say(json!({ "store": shown, "kind": kind, "version": version }));
+            say_json(&Migrated { store: &shown, kind, version });
         } else {
             say(format!("{shown} is ready for seriatim {version}"));
         }

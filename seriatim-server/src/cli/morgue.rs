@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde::Serialize;
 use seriatim::store::{JobState, JobView, Push, Selected, Selection};
 use seriatim::{Job, JobId, Payload, RunAt, Store, Timestamp};
 
@@ -12,12 +12,12 @@ use super::jobs::show_job;
 use crate::app::act::{self, Bulk};
 use crate::app::find;
 use crate::app::morgue::{self, By};
-use crate::app::words::state_name;
+use crate::app::words::{push_status, state_name};
 use crate::base::text::count;
 use crate::base::time::relative;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, hint, say};
-use crate::protocol::document;
+use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::protocol::document::{self, Done};
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
@@ -128,7 +128,7 @@ impl Morgue {
         let rows_max = self.page.rows_max();
         let page = morgue::page(store, &self.queue, self.by, key, after, rows_max).await?;
         if self.common.json {
-            say(document::page("jobs", &page, document::job));
+            say_json(&document::Jobs::from(page));
             return Ok(());
         }
         if page.rows.is_empty() {
@@ -152,10 +152,10 @@ impl Morgue {
         let (_, figures) = find::queue_with_figures(store, &self.queue).await?;
         let dead = figures.stats.dead;
         if dead == 0 && which.ids.is_empty() {
-            say(match self.common.json {
-                true => json!({ "count": 0 }).to_string(),
-                false => format!("no dead jobs of {}: nothing to delete", self.queue),
-            });
+            match self.common.json {
+                true => say_json(&Done { count: 0 }),
+                false => say(format!("no dead jobs of {}: nothing to delete", self.queue)),
+            }
             return Ok(());
         }
         yes.confirm(&format!("deletes {}", which.in_words(&self.queue, dead)))?;
@@ -169,7 +169,7 @@ impl Morgue {
 
     fn told(&self, acted: u64, which: &Which, done: &str) -> Result<(), Failure> {
         if self.common.json {
-            say(json!({ "count": acted }));
+            say_json(&Done { count: acted });
         } else {
             say(format!("{} {done}", count(acted, "job")));
         }
@@ -197,14 +197,22 @@ impl Morgue {
         let which = Selection::Jobs(vec![id]);
         let selected = Selected { now: None, queue: self.queue.as_str().into(), which };
         store.delete_dead(selected).await?;
-        let status = document::push_status(pushed.status);
+        let status = push_status(pushed.status);
         if self.common.json {
-            say(json!({ "edited": id, "job_id": pushed.job_id, "status": status }));
+            say_json(&EditedJob { edited: id, pushed: pushed.into() });
         } else {
             say(format!("{id} is now {} ({status})", pushed.job_id));
         }
         Ok(())
     }
+}
+
+/// The answer to `edit`.
+#[derive(Serialize)]
+struct EditedJob {
+    edited: JobId,
+    #[serde(flatten)]
+    pushed: document::Pushed,
 }
 
 /// The dead job of this id.

@@ -1,7 +1,6 @@
 //! `seriatim nodes`: the processes that work, and what they are told.
 
 use clap::{Args, Subcommand};
-use serde_json::json;
 use seriatim::store::{Command, NodeView, QueueStats};
 use seriatim::{Store, Timestamp};
 
@@ -14,8 +13,8 @@ use crate::base::text::count;
 use crate::base::time::{absolute, length, relative};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table};
-use crate::cli::output::{Failure, Terminal, say};
-use crate::protocol::document;
+use crate::cli::output::{Failure, Terminal, say, say_json};
+use crate::protocol::document::{NodeCommanded, NodeReleased, load};
 
 #[derive(Args)]
 pub(crate) struct Nodes {
@@ -67,10 +66,10 @@ impl Nodes {
                 Some(Action::Release { node }) => {
                     let (node, lanes) = release(&*store, node).await?;
                     let lanes_of = count(lanes, "lane");
-                    say(match json {
-                        true => json!({ "node": node, "count": lanes }).to_string(),
-                        false => format!("{lanes_of} of {node} released"),
-                    });
+                    match json {
+                        true => say_json(&NodeReleased { node, count: lanes }),
+                        false => say(format!("{lanes_of} of {node} released")),
+                    }
                     Ok(())
                 }
                 Some(Action::Stop { node }) => tell(&*store, node, Command::Stop, json).await,
@@ -94,7 +93,7 @@ pub(super) fn queues_of<'a>(
 
 async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
     if json {
-        say(all(store).await?);
+        say_json(&all(store).await?);
         return Ok(());
     }
     let (nodes, now) = (sorted(store).await?, store.now().await?);
@@ -117,7 +116,7 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
     ]);
     for node in &nodes {
         let (state, tone) = node_state(node, now);
-        let (turns, prefetched) = document::load(node, held_by(&running, node).len());
+        let (turns, prefetched) = load(node, held_by(&running, node).len());
         table.row(vec![
             (&*node.info.id.0).into(),
             Cell::toned(state, tone),
@@ -137,14 +136,14 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
 
 async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure> {
     if json {
-        say(one(store, wanted).await?);
+        say_json(&one(store, wanted).await?);
         return Ok(());
     }
     let (node, now) = (find(store, wanted).await?, store.now().await?);
     let stats = store.stats(None).await?;
     let running = running(store, &stats, RUNNING_MAX).await?;
     let held = held_by(&running, &node);
-    let (turns, prefetched) = document::load(&node, held.len());
+    let (turns, prefetched) = load(&node, held.len());
     let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
     let info = &node.info;
     let mut fields = Fields::default();
@@ -197,7 +196,7 @@ async fn tell(
 ) -> Result<(), Failure> {
     let node = nodes::command(store, wanted, command).await?;
     if json {
-        say(json!({ "node": node, "command": command }));
+        say_json(&NodeCommanded { node, command });
         return Ok(());
     }
     let what = match command {

@@ -10,11 +10,12 @@ use seriatim::{Client, Job, Payload, Queue, RunAt, Timestamp};
 use super::args::{FORGETS, StoreArg, duration};
 use super::push_file;
 use crate::app::find;
+use crate::app::words::push_status;
 use crate::base::text::count;
 use crate::base::time;
-use crate::cli::output::{Failure, hint, say};
+use crate::cli::output::{Failure, hint, say, say_json};
 use crate::config::Config;
-use crate::protocol::document;
+use crate::protocol::document::PushedJobs;
 use crate::protocol::job_input::split_place;
 
 #[derive(Args)]
@@ -109,7 +110,8 @@ impl Push {
         }
         let several = jobs.len() > 1;
         let pushed = client.push_all(jobs).await.map_err(|error| told_of_one(error, several))?;
-        self.show(&pushed)
+        self.show(&pushed);
+        Ok(())
     }
 
     fn with_options(&self, mut job: Job) -> Job {
@@ -129,16 +131,13 @@ impl Push {
         job
     }
 
-    fn show(&self, pushed: &[Pushed]) -> Result<(), Failure> {
+    fn show(&self, pushed: &[Pushed]) {
         if self.json {
-            let jobs = serde_json::json!({ "jobs": pushed });
-            say(serde_json::to_string(&jobs).map_err(Failure::failed)?);
-            return Ok(());
+            return say_json(&PushedJobs::new(pushed, false));
         }
         for pushed in pushed {
-            say(format!("{} {}", pushed.job_id, document::push_status(pushed.status)));
+            say(format!("{} {}", pushed.job_id, push_status(pushed.status)));
         }
-        Ok(())
     }
 }
 

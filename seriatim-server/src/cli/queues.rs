@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use seriatim::store::{LaneAction, NodeView, QueueView, delete_queue};
 use seriatim::{Mode, SharedStore, Store};
 
@@ -18,8 +19,8 @@ use crate::base::text::count;
 use crate::base::time::length;
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, say};
-use crate::protocol::document;
+use crate::cli::output::{Failure, Terminal, say, say_json};
+use crate::protocol::document::{Done, QueueDeleted, QueuePaused};
 
 #[derive(Args)]
 pub(crate) struct Queues {
@@ -126,13 +127,11 @@ impl Action {
                     count(jobs, "job")
                 ))?;
                 let deleted = delete_queue(&*store, &queue, force).await?;
-                say(match json {
-                    true => {
-                        let (count, released) = (deleted.jobs, deleted.released);
-                        json!({ "queue": queue, "count": count, "released": released }).to_string()
-                    }
-                    false => format!("{queue} is deleted, with {}", count(deleted.jobs, "job")),
-                });
+                let (jobs, released) = (deleted.jobs, deleted.released);
+                match json {
+                    true => say_json(&QueueDeleted { queue, count: jobs, released }),
+                    false => say(format!("{queue} is deleted, with {}", count(jobs, "job"))),
+                }
                 Ok(())
             }
             Self::Drain { queue, yes } => {
@@ -164,6 +163,16 @@ impl Action {
 /// How often a queue is looked at that is waited for.
 const RESHARD_LOOK: Duration = Duration::from_secs(1);
 
+/// The answer to `reshard`.
+#[derive(Serialize)]
+struct Resharded<'a> {
+    queue: &'a str,
+    shards: u16,
+    older: u16,
+    lanes_left: u64,
+    idempotency_keys_left: u64,
+}
+
 async fn reshard(
     store: &dyn Store,
     queue: &str,
@@ -177,13 +186,13 @@ async fn reshard(
         now = store.reshard(queue, shards).await?;
     }
     if json {
-        say(json!({
-            "queue": queue,
-            "shards": now.shards,
-            "older": now.older,
-            "lanes_left": now.lanes_left,
-            "idempotency_keys_left": now.idempotency_keys_left,
-        }));
+        say_json(&Resharded {
+            queue,
+            shards: now.shards,
+            older: now.older,
+            lanes_left: now.lanes_left,
+            idempotency_keys_left: now.idempotency_keys_left,
+        });
         return Ok(());
     }
     say(format!("{queue} is split into {}", count(now.shards.into(), "shard")));
@@ -199,7 +208,7 @@ async fn reshard(
 
 async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
     if json {
-        say(all(&*store).await?);
+        say_json(&all(&*store).await?);
         return Ok(());
     }
     let views = with_figures(&*store).await?;
@@ -256,13 +265,13 @@ fn state(view: &QueueView) -> &'static str {
 
 async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> {
     if json {
-        say(one(store, name).await?);
+        say_json(&one(store, name).await?);
         return Ok(());
     }
     let (view, figures) = find::queue_with_figures(store, name).await?;
     let stats = &figures.stats;
     let nodes = workers(store, name).await?;
-    let settings = document::plain(&view.queue);
+    let settings = serde_json::to_value(&view.queue).unwrap_or_default();
     let mut fields = Fields::default();
     fields
         .add("queue", name)
@@ -311,7 +320,7 @@ async fn pause(store: &dyn Store, name: &str, paused: bool, json: bool) -> Resul
     let view = find::queue(store, name).await?;
     store.pause_queue(name, paused).await?;
     if json {
-        say(json!({ "queue": name, "paused": paused }));
+        say_json(&QueuePaused { queue: name.to_owned(), paused });
         return Ok(());
     }
     say(match (paused, view.paused) {
@@ -340,13 +349,13 @@ async fn failed(
 
 /// Says that there was nothing to be done.
 fn nothing(json: bool, why: &str) {
-    say(if json { json!({ "count": 0 }).to_string() } else { why.to_owned() });
+    if json { say_json(&Done { count: 0 }) } else { say(why) }
 }
 
 /// Says to how many lanes it was done.
 fn told(json: bool, lanes: u64, one: &str, several: &str) {
     if json {
-        say(json!({ "count": lanes }));
+        say_json(&Done { count: lanes });
     } else {
         say(format!("{} {}", count(lanes, "lane"), if lanes == 1 { one } else { several }));
     }

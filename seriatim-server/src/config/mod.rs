@@ -18,20 +18,22 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
-use seriatim::limits::QUEUES_MAX;
+use seriatim::limits::{ATTEMPTS_MAX, QUEUES_MAX, TURN_JOBS_MAX};
 use seriatim::names::did_you_mean;
 use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
 use toml::{Table, Value};
 
 use crate::base::setup_error::SetupError;
+use crate::protocol::schema::Foreign;
 
 pub(crate) use access::{Audited, Role};
 pub(crate) use cron::CronConfig;
 pub(crate) use environment::{Environment, is_variable};
 use explain::explain;
 pub(crate) use explain::{closest, in_words};
-use length::length;
+use length::{LengthText, length};
 #[cfg(test)]
 pub(crate) use log::DEFAULT_LEVEL;
 pub(crate) use log::{LogFilter, LogFormat, log_of_variable};
@@ -177,33 +179,69 @@ impl<'de> Deserialize<'de> for ImpliedQueues {
     }
 }
 
-/// The settings of a queue; what is not set is the default's.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The settings of a queue.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "QueueSettings")]
 pub(crate) struct QueueConfig {
+    /// Required for a new queue
+    #[schemars(with = "Option<Foreign<Mode>>")]
     mode: Option<Mode>,
+    /// The score of merged jobs with equal payloads (accumulate). Default: min
+    #[schemars(with = "Option<Foreign<Merge>>")]
     merge: Option<Merge>,
+    /// The due time of a key with several waiting jobs (accumulate). Default: first
+    #[schemars(with = "Option<Foreign<DueRule>>")]
     due: Option<DueRule>,
+    /// Most jobs of a turn (fifo). Default: 1
+    #[schemars(range(min = 1, max = TURN_JOBS_MAX))]
     take: Option<u32>,
+    /// Most lanes of a handler call. Default: 1
+    #[schemars(range(min = 1, max = 10_000))]
     batch_size: Option<u32>,
+    /// Retries after the first try. Default: 25
+    #[schemars(range(max = ATTEMPTS_MAX))]
     max_retries: Option<u32>,
+    /// The wait between tries. Default: polynomial
+    #[schemars(with = "Option<Foreign<Backoff>>")]
     backoff: Option<Backoff>,
+    /// What happens after the last try. Default: bury
+    #[schemars(with = "Option<Foreign<Exhaustion>>")]
     exhausted: Option<Exhaustion>,
+    /// A job is buried after so many crashes
+    #[schemars(range(min = 1, max = 1_000))]
     max_crashes: Option<u32>,
+    /// How long a handler may take. Default: no limit
     #[serde(deserialize_with = "length")]
+    #[schemars(with = "Option<LengthText>")]
     timeout: Option<Duration>,
+    /// How long a claim stands without a heartbeat. Default: the node's lease
     #[serde(deserialize_with = "length")]
+    #[schemars(with = "Option<LengthText>")]
     lease: Option<Duration>,
+    /// The longest lease that a claim or job may ask for. Default: 1h
     #[serde(deserialize_with = "length")]
+    #[schemars(with = "Option<LengthText>")]
     lease_max: Option<Duration>,
+    /// How long finished jobs are kept. Default: 1h in exclusive, 0 elsewhere
     #[serde(deserialize_with = "length")]
+    #[schemars(with = "Option<LengthText>")]
     retain_completed: Option<Duration>,
+    /// How long dead jobs are kept
     #[serde(deserialize_with = "length")]
+    #[schemars(with = "Option<LengthText>")]
     retain_dead: Option<Duration>,
+    /// Most dead jobs kept
     retain_dead_max: Option<u64>,
+    /// How long an idempotency key is remembered at least
     #[serde(deserialize_with = "length")]
+    #[schemars(with = "Option<LengthText>")]
     idempotency_ttl: Option<Duration>,
+    /// The share under the weighted scheduler. Default: 1
+    #[schemars(range(min = 1, max = 1_000))]
     weight: Option<u32>,
+    /// Parts of a new queue. Default: 1
+    #[schemars(range(min = 1, max = 4_096))]
     shards: Option<u16>,
 }
 

@@ -8,7 +8,6 @@ use axum::response::Response;
 use super::auth::Access;
 use super::page::{escaped, served};
 use super::route::Route;
-use super::schema::Schema;
 
 /// Where the page leads to, and what is there.
 const LINKS: [(&str, &str); 6] = [
@@ -25,7 +24,6 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/", Access::Open, home)
             .says("A page for people: what this is, and where to look")
             .media("text/html")
-            .answers(Schema::text())
             .outlives_drain(),
     ]
 }

@@ -243,8 +243,8 @@ mod fuzz;
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::event::Event;
     use super::*;
+    use crate::protocol::document::Event;
 
     const JOB: &str = "01a1fd84-a548-7000-8001-00000000ffff";
 

@@ -10,9 +10,10 @@ use serde::Serialize;
 use seriatim::{LaneId, Timestamp, Token, Turn};
 use tokio::sync::{broadcast, watch};
 
-use crate::app::figures::{Figures, as_json, busiest};
+use crate::app::figures::{Figures, busiest, statistics};
 use crate::base::text::{cut, one_line};
 use crate::base::time::absolute;
+use crate::protocol::document::Stats;
 
 /// Messages that a listener may be behind before it is dropped.
 const BEHIND_MAX: usize = 1_024;
@@ -109,6 +110,14 @@ struct TurnTold<'a> {
     error: Option<String>,
 }
 
+#[derive(Serialize)]
+struct StatsTold {
+    #[serde(flatten)]
+    stats: Stats,
+    turns_left_out: u64,
+    queues_left_out: usize,
+}
+
 impl Default for Feed {
     fn default() -> Self {
         // Another process, or this one started again, gives other numbers.
@@ -188,12 +197,11 @@ impl Feed {
         let queues_left_out = figures.len().saturating_sub(STATS_QUEUES_MAX);
         let (mut figures, others) = busiest(figures, STATS_QUEUES_MAX);
         // The sums are those of all; by name only the busiest are told.
-        let shown = as_json(&figures)["by_worker"].take();
+        let by_worker = statistics(&figures).by_worker;
         figures.extend(others);
-        let mut document = as_json(&figures);
-        document["by_worker"] = shown;
-        document["turns_left_out"] = left_out.into();
-        document["queues_left_out"] = queues_left_out.into();
+        let stats = Stats { by_worker, ..statistics(&figures) };
+        let told = StatsTold { stats, turns_left_out: left_out, queues_left_out };
+        let document = serde_json::to_string(&told).unwrap_or_default();
         self.stats.send_replace(format!("event: stats\ndata: {document}\n\n").into());
     }
 

@@ -14,8 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use seriatim::store::{Cancelled, Change, PushStatus, Pushed, QueueView};
 use seriatim::{EndKind, Fate, Job, JobId, LaneId, NodeId, Settlement, Token, Turn};
 
+use crate::protocol::document::Event;
+
 pub(crate) use book::{Book, Limits, Search};
-pub(crate) use event::Event;
 pub(crate) use feed::{Feed, Hearing, News};
 
 /// Most turns under way whose jobs are remembered until they are settled. Those of the oldest
@@ -83,7 +84,10 @@ impl Journal {
                 PushStatus::Merged => "merged",
                 PushStatus::Duplicate => "duplicate",
             };
-            self.write(&Event { key: key.as_deref(), ..Event::new(what, pushed.job_id, queue) });
+            self.write(&Event {
+                key: key.as_deref().map(Some),
+                ..Event::new(what, pushed.job_id, queue)
+            });
         }
     }
 
@@ -154,7 +158,7 @@ impl Journal {
                 Fate::Keep => (kept, error),
             };
             let event = Event::new(what, *job, &turn.queue);
-            let event = Event { key: turn.key.as_deref(), error: why, ..event };
+            let event = Event { key: turn.key.as_deref().map(Some), error: why.map(Some), ..event };
             let token = Some(settlement.token);
             self.write(&Event { token, attempt: Some(*attempt), ..event });
         }

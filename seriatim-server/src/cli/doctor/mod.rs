@@ -11,12 +11,12 @@ mod queues;
 mod troubles;
 
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 
 use super::args::Common;
 use crate::base::text::{count, one_line};
 use crate::cli::output::table::{Tone, coloured};
-use crate::cli::output::{Failure, Terminal, say};
+use crate::cli::output::{Failure, Terminal, say, say_json};
 use finding::{Finding, Severity};
 
 #[derive(Args)]
@@ -41,12 +41,18 @@ impl Doctor {
         findings.sort_by_key(|finding| finding.severity);
         let serious = findings.iter().filter(|f| f.severity == Severity::Serious).count();
         if self.common.json {
-            say(json!({ "healthy": serious == 0, "findings": findings }));
+            say_json(&Diagnosis { healthy: serious == 0, findings });
         } else {
             tell(&findings, &seen);
         }
         if serious > 0 { Err(Failure::silent()) } else { Ok(()) }
     }
+}
+
+#[derive(Serialize)]
+struct Diagnosis {
+    healthy: bool,
+    findings: Vec<Finding>,
 }
 
 fn tell(findings: &[Finding], seen: &look::Seen) {

@@ -10,6 +10,7 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
+use serde::Serialize;
 use seriatim::ErrorKind;
 
 use crate::base::setup_error::SetupError;
@@ -83,7 +84,7 @@ impl Failure {
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         if !self.message.is_empty() {
             let told = match json {
-                true => self.document().to_string(),
+                true => serde_json::to_string(&self.document()).unwrap_or_default(),
                 false => format!("seriatim: {}", self.told()),
             };
             let _ = writeln!(std::io::stderr(), "{told}");
@@ -96,21 +97,31 @@ impl Failure {
         text::message(&self.message)
     }
 
-    /// What programs read. Absent is what there is not.
-    fn document(&self) -> serde_json::Value {
+    fn document(&self) -> Document<'_> {
         let kind = match self.code {
             Self::INTERRUPTED => "interrupted",
             _ => self.kind.as_str(),
         };
-        let mut error = serde_json::json!({ "kind": kind, "message": self.message });
-        for (name, value) in [("field", &self.field), ("hint", &self.hint)] {
-            if let Some(value) = value {
-                error[name] = value.as_str().into();
-            }
-        }
-        error["exit_code"] = self.code.into();
-        serde_json::json!({ "error": error })
+        let (message, field, hint) = (&*self.message, self.field.as_deref(), self.hint.as_deref());
+        Document { error: Told { kind, message, field, hint, exit_code: self.code } }
     }
+}
+
+/// A failure in JSON.
+#[derive(Serialize)]
+struct Document<'a> {
+    error: Told<'a>,
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    kind: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    exit_code: u8,
 }
 
 impl fmt::Display for Failure {
@@ -138,6 +149,11 @@ impl From<seriatim::Error> for Failure {
 /// Writes a line to stdout. A reader that has gone away is not an error.
 pub(crate) fn say(line: impl fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Writes a JSON document to stdout, on one line.
+pub(crate) fn say_json(document: &impl Serialize) {
+    say(serde_json::to_string(document).unwrap_or_default());
 }
 
 /// Writes a line to stderr: a hint that is no part of the result.

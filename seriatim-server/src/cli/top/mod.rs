@@ -14,7 +14,7 @@ use ratatui::backend::TestBackend;
 
 use super::args::Common;
 use super::deed::Book;
-use crate::cli::output::{Failure, Terminal, say};
+use crate::cli::output::{Failure, Terminal, say, say_json};
 use sample::Sample;
 use state::State;
 
@@ -53,7 +53,10 @@ impl Top {
                     return screen::run(store, State::new(shown, terminal.colour), book).await;
                 }
                 let sample = Sample::take(&*store).await?;
-                say(if json { sample.document().to_string() } else { frame(shown, sample)? });
+                match json {
+                    true => say_json(&sample.document()),
+                    false => say(frame(shown, sample)?),
+                }
                 Ok(())
             })
             .await

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use seriatim::store::{LaneOrder, LaneQuery, LaneState, NodeView, QueueStats};
 use seriatim::{Store, Timestamp};
 
@@ -10,7 +10,7 @@ use crate::app::figures::Figures;
 use crate::app::nodes;
 use crate::app::running::{Running, age, running, stands_out};
 use crate::cli::output::Failure;
-use crate::protocol::document;
+use crate::protocol::document::{Lane, Node, QueueFigures};
 
 /// Claimed lanes of each queue that are looked at, the oldest.
 const RUNNING_MAX: usize = 100;
@@ -78,24 +78,39 @@ impl Sample {
             .then(|| (rate(queue.processed, then.processed), rate(queue.failed, then.failed)))
     }
 
-    pub(super) fn document(&self) -> Value {
+    pub(super) fn document(&self) -> Document {
         let lane = |shown: &Shown| {
-            let mut lane = document::lane(&shown.one.lane).to_value();
-            lane["queue"] = (*shown.one.queue).into();
-            lane["why"] = shown.why.as_str().into();
-            lane
+            let one = &shown.one;
+            let lane = Lane::of_queue(one.lane.clone(), one.queue.clone());
+            ShownLane { lane, why: shown.why.as_str() }
         };
         let node = |node: &NodeView| {
             let holds = |shown: &&Shown| shown.one.lane.node.as_ref() == Some(&node.info.id);
             let claimed = self.lanes.iter().filter(holds).count();
-            document::node(node, nodes::state_name(node, self.now), claimed)
+            Node::new(node, nodes::state_name(node, self.now), claimed)
         };
-        json!({
-            "queues": self.queues.iter().map(Figures::document).collect::<Vec<_>>(),
-            "lanes": self.lanes.iter().map(lane).collect::<Vec<_>>(),
-            "nodes": self.nodes.iter().map(node).collect::<Vec<_>>(),
-        })
+        let queue = |of: &Figures| QueueFigures::new(&of.stats, of.numbers());
+        Document {
+            queues: self.queues.iter().map(queue).collect(),
+            lanes: self.lanes.iter().map(lane).collect(),
+            nodes: self.nodes.iter().map(node).collect(),
+        }
     }
+}
+
+/// A sample in JSON.
+#[derive(Serialize)]
+pub(super) struct Document {
+    queues: Vec<QueueFigures>,
+    lanes: Vec<ShownLane>,
+    nodes: Vec<Node>,
+}
+
+#[derive(Serialize)]
+struct ShownLane {
+    #[serde(flatten)]
+    lane: Lane,
+    why: &'static str,
 }
 
 async fn failing(store: &dyn Store, queues: &[QueueStats]) -> Result<Vec<Running>, Failure> {

@@ -19,10 +19,10 @@ use text::head;
 
 use super::auth::Access;
 use super::route::Route;
-use super::schema::Schema;
 use super::state::Shared;
-use crate::app::figures::{ALL, Figures, busiest};
+use crate::app::figures::{Figures, busiest};
 use crate::journal::Book;
+use crate::protocol::figures::ALL;
 
 /// A store that has not answered by then is away.
 const STORE_MAX: Duration = Duration::from_secs(2);
@@ -37,7 +37,6 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get(METRICS_PATH, Access::Read, metrics)
             .says("Numbers for Prometheus")
             .media("text/plain")
-            .answers(Schema::text())
             .outlives_drain(),
     ]
 }
@@ -110,7 +109,7 @@ fn write_nodes(text: &mut String, nodes: &[(NodeView, NodeState)]) {
 fn write_queues(text: &mut String, queues: &[Figures]) {
     for figure in ALL {
         let (kind, end) = if figure.grows { ("counter", "_total") } else { ("gauge", "") };
-        let of = |queue: &Figures| (figure.of)(queue).to_string();
+        let of = |queue: &Figures| (figure.of)(&queue.numbers()).to_string();
         write_queue(text, &format!("queue_{}{end}", figure.name), kind, figure.says, queues, of);
     }
     let lag = |of: &Figures| of.stats.lag.as_secs_f64().to_string();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::store::{Claim, Claimed, DueQuery, Lease, Settle};
 use seriatim::{ErrorKind, NodeId, Timestamp, Turn};
@@ -16,14 +17,16 @@ use super::super::caller::{Caller, Connection, Party};
 use super::super::input::Json;
 use super::super::limits::{
     ANSWER_WAIT_MAX, CLAIM_BYTES_MAX, CLAIM_LANES_MAX, CLAIM_QUEUES_MAX, CLAIM_STEP_BYTES,
-    CLAIM_TURN_BYTES, LEASE_DEFAULT, WAIT_MS_MAX,
+    CLAIM_TURN_BYTES, LEASE_DEFAULT, LEASE_SECONDS, WAIT_MS_MAX,
 };
 use super::super::pool::Held;
 use super::super::problem::Problem;
 use super::super::seen::{check_lease, lease_refused};
 use super::super::state::Shared;
+use super::WORKER_PATTERN;
 use super::taken::{Taken, expired};
 use super::workers::{Remote, lease};
+use crate::protocol::schema::queue_pattern;
 
 /// Without a wake-up a claim that waits looks again after this.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
@@ -32,14 +35,26 @@ const REST_MIN: Duration = Duration::from_millis(5);
 /// A worker may start one lane at once for sure: of those with a crash behind them it gets no more.
 const CRASHED_MAX: usize = 1;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Claim")]
 pub(super) struct Wish {
+    /// The name of the worker
+    #[schemars(regex(pattern = WORKER_PATTERN))]
     worker: String,
+    #[schemars(length(min = 1, max = CLAIM_QUEUES_MAX), inner(regex(pattern = queue_pattern())))]
     queues: Vec<String>,
+    /// Most lanes. Default: 1
+    #[schemars(range(min = 1, max = CLAIM_LANES_MAX))]
     limit: Option<usize>,
+    /// How long the claim stands without a heartbeat. Default: 60
+    #[schemars(range(min = *LEASE_SECONDS.start(), max = *LEASE_SECONDS.end()))]
     lease_ttl_sec: Option<f64>,
+    /// How long to wait for lanes. Default: 0
+    #[schemars(range(max = WAIT_MS_MAX))]
     wait_ms: Option<u64>,
+    /// Groups of the worker, for jobs that are bound to one
+    #[schemars(length(max = CLAIM_QUEUES_MAX))]
     consumer_groups: Option<Vec<String>>,
 }
 
@@ -99,7 +114,7 @@ impl Wish {
             };
             seriatim::validate_queue_name(queue).map_err(wrong)?;
             let its = caller.scope.check_queue(queue);
-            its.map_err(|problem| problem.about(&format!("queues[{i}]")))?;
+            its.map_err(|problem| problem.about(format!("queues[{i}]")))?;
         }
         let lanes_max = self.limit.unwrap_or(1);
         if !(1..=CLAIM_LANES_MAX).contains(&lanes_max) {
@@ -116,7 +131,7 @@ impl Wish {
         }
         for (i, group) in groups.iter().enumerate() {
             let its = caller.scope.check_group(group);
-            its.map_err(|problem| problem.about(&format!("consumer_groups[{i}]")))?;
+            its.map_err(|problem| problem.about(format!("consumer_groups[{i}]")))?;
         }
         Ok(Order {
             app,

@@ -9,7 +9,6 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
-use serde::Serialize;
 use serde_json::value::RawValue;
 use seriatim::store::{Secret, Settle};
 use seriatim::{
@@ -23,7 +22,7 @@ use super::super::pool::Held;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::secret::secret_of;
-use crate::protocol::lane::{Lane, LaneJob};
+use crate::protocol::lane::{Claimed, Lane, LaneJob};
 use crate::trace;
 
 /// How often lanes are given back to a store that fails, and the pause between.
@@ -81,7 +80,7 @@ impl Taken {
             let lanes: Vec<Lane<'_>> =
                 turns.iter().zip(key.into_iter().cycle()).map(lane).collect();
             // Written at once: on the way through a value, payloads would lose what only their text has.
-            serde_json::to_string(&Lanes { lanes, unknown_queues: &unknown })
+            serde_json::to_string(&Claimed { lanes, unknown_queues: &unknown })
         };
         let text = off_thread(bytes, write).await?;
         let text = text.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
@@ -106,13 +105,6 @@ fn lane_job(job: &TurnJob) -> LaneJob<'_> {
     // What a codec made is no JSON, and not for workers that have no codec.
     let payload = serde_json::from_slice(job.payload.as_bytes()).unwrap_or(RawValue::NULL);
     LaneJob::new(job, payload, trace::of_job(job))
-}
-
-#[derive(Serialize)]
-struct Lanes<'a> {
-    lanes: Vec<Lane<'a>>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    unknown_queues: &'a [String],
 }
 
 impl Drop for Taken {
