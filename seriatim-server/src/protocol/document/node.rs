@@ -27,7 +27,7 @@ pub(crate) struct Node {
     queues: Vec<String>,
     /// Most handler calls at the same time
     concurrency: u32,
-    /// Handler calls under way
+    /// Running handler calls
     busy: u32,
     /// Claimed turns: running or prefetched
     claimed: u64,
