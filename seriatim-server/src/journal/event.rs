@@ -1,11 +1,11 @@
-//! One thing that happened to one job.
+//! Builds events of jobs.
 
 use seriatim::{JobId, Timestamp, Turn};
 
 use crate::protocol::document::Event;
 use crate::protocol::value::Time;
 
-/// Longest error that is written down, in bytes; the store keeps all of it.
+/// Longest recorded error, in bytes; the store keeps all of it.
 const ERROR_BYTES_MAX: usize = 2_000;
 
 impl<'a> Event<'a> {
@@ -34,7 +34,7 @@ impl<'a> Event<'a> {
         let error = self.error.flatten();
         let error = error.map(|error| Some(&error[..error.floor_char_boundary(ERROR_BYTES_MAX)]));
         let cut = Event { error, ..*self };
-        // Texts and numbers only: nothing of it can fail to be written.
+        // Texts and numbers only: writing them cannot fail.
         serde_json::to_string(&cut).unwrap_or_default() + "\n"
     }
 }
