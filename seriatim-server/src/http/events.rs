@@ -1,4 +1,4 @@
-//! What happens: to all turns as it happens (server-sent events), and to one job since it was pushed.
+//! Events: of all turns, live (server-sent events), and of one job.
 
 use std::convert::Infallible;
 
@@ -56,7 +56,7 @@ async fn of_job(
         Some(book) => match book.search(id).await {
             Ok(Search::Found(events)) => Some(events).filter(|events| !events.is_empty()),
             Ok(Search::Busy) => {
-                return Err(Problem::too_many("the journal is being searched for others"));
+                return Err(Problem::too_many("too many searches of the journal"));
             }
             Err(error) => {
                 tracing::warn!(%error, "the journal cannot be read");
@@ -106,7 +106,7 @@ async fn listen(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let place = app.budgets.listeners.try_take(&caller.party, 1);
-    let place = place.ok_or_else(|| Problem::too_many("too many listen to events already"))?;
+    let place = place.ok_or_else(|| Problem::too_many("too many event streams"))?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let hearing = app.journal.feed.listen(last);
     if app.journal.feed.begins() {
@@ -122,13 +122,13 @@ async fn listen(
     Ok((head, Body::from_stream(listener.stream())).into_response())
 }
 
-/// Takes the numbers of all queues once for all listeners, as long as there are any.
+/// Reads the figures of all queues, once for all listeners, while there are any.
 async fn sample(app: Shared) {
     let mut ticks = interval(STATS_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !app.journal.feed.is_over() {
         ticks.tick().await;
-        // A store that is away has no numbers; /ready tells why.
+        // Without the store there are no figures; /ready reports why.
         if let Ok(figures) = Figures::all(&*app.store).await {
             let app = app.clone();
             // Of ten thousand queues that takes a while.
@@ -137,7 +137,7 @@ async fn sample(app: Shared) {
     }
 }
 
-/// Somebody who listens.
+/// A client that listens.
 struct Listener {
     app: Shared,
     hearing: Hearing,
@@ -220,7 +220,7 @@ mod tests {
             others.push(other);
         }
         assert_eq!(others.len() as u32, LISTENERS.party - 1);
-        // So many are told that the feed does not keep them all.
+        // More events than the feed keeps.
         app.journal.feed.flood();
         assert!(slow.next().await.is_none());
         drop(slow);

@@ -33,7 +33,7 @@ pub(super) fn routes() -> Vec<Route> {
 pub(super) fn early(base_path: &str) -> Router {
     Router::new()
         .route(&format!("{base_path}/health"), get(health))
-        .fallback(async || Problem::unavailable("the store has not answered yet: it is waited for"))
+        .fallback(async || Problem::unavailable("the store has not answered yet; retrying"))
 }
 
 async fn health() -> Answer<Health> {

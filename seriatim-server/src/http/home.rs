@@ -1,4 +1,4 @@
-//! The page at the root: what this is, and where to look. It shows nothing that needs a token.
+//! The start page, with links. It shows nothing that needs a token.
 
 use std::fmt::Write;
 
@@ -11,9 +11,9 @@ use super::route::Route;
 
 /// Where the page leads to, and what is there.
 const LINKS: [(&str, &str); 6] = [
-    ("docs", "the HTTP API, for people"),
-    ("openapi.json", "the same, for programs"),
-    ("health", "whether the process lives"),
+    ("docs", "the HTTP API, as a page"),
+    ("openapi.json", "the HTTP API, for programs"),
+    ("health", "whether the process is alive"),
     ("ready", "whether it takes requests"),
     ("info", "version and environment"),
     ("metrics", "numbers for Prometheus"),
@@ -22,7 +22,7 @@ const LINKS: [(&str, &str); 6] = [
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/", Access::Open, home)
-            .says("A page for people: what this is, and where to look")
+            .says("A start page with links")
             .media("text/html")
             .outlives_drain(),
     ]

@@ -1,5 +1,4 @@
-//! What a request carries: parts of its path, its query, its body. What cannot be read is a 400 that
-//! names the field.
+//! Reads requests: path, query, body. Invalid input is a 400 that names the field.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Jobs in any state, one in full, and what is done to one.
+//! Jobs: listings, one in full, and actions on one.
 
 use axum::extract::State;
 use schemars::{JsonSchema, Schema, SchemaGenerator};

@@ -1,4 +1,4 @@
-//! The lanes of a queue, one in full, what runs, and what is done to one.
+//! Lanes: listings, one in full, and actions on one.
 
 use axum::extract::State;
 use schemars::JsonSchema;
@@ -183,7 +183,7 @@ impl Which {
         match (self.key, self.lane) {
             (Some(key), None) => Ok(LaneSelection::Key(key)),
             (None, Some(lane)) => Ok(LaneSelection::Lane(lane)),
-            _ => Err(Problem::invalid("key", "say which lane: ?key=… or ?lane=…")),
+            _ => Err(Problem::invalid("key", "name the lane: ?key=… or ?lane=…")),
         }
     }
 }

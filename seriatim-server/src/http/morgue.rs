@@ -75,7 +75,8 @@ impl Which {
             (None, Some(keys), None) => Selection::Keys(keys),
             (None, None, Some(true)) => Selection::All,
             _ => {
-                let detail = r#"say which, in one way: {"jobs":[…]}, {"keys":[…]} or {"all":true}"#;
+                let detail =
+                    r#"name the jobs in one way: {"jobs":[…]}, {"keys":[…]} or {"all":true}"#;
                 return Err(Problem::invalid("jobs", detail));
             }
         };

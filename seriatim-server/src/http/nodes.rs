@@ -1,4 +1,4 @@
-//! The processes that work, and what they are told.
+//! Nodes, and commands to them.
 
 use axum::extract::State;
 use seriatim::store::Command;

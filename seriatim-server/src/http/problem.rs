@@ -35,7 +35,7 @@ impl Problem {
         Self { status, document: Box::new(document), retry_after: RETRY_AFTER }
     }
 
-    /// A wrong value; `field` is empty where none is to blame.
+    /// A wrong value; `field` may be empty.
     pub(super) fn invalid(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail).about(field)
     }
@@ -152,20 +152,19 @@ impl From<app::Error> for Problem {
                 ("", format!("{error}: GET /api/v1/queues lists them; a push creates one"))
             }
             E::Claimed { .. } => {
-                let advice =
-                    "cancel its jobs, release its claim, or repeat this when its turn has ended";
+                let advice = "cancel its jobs, release its claim, or retry when its turn has ended";
                 ("", format!("{error}: {advice}"))
             }
             E::NoNode(_) => ("", format!("{error}: GET /api/v1/nodes lists them")),
             E::NotWaiting { queue, state: JobState::Dead, .. } => {
-                ("", format!("{error}: POST /api/v1/queues/{queue}/morgue/requeue sends it back"))
+                ("", format!("{error}: requeue it with POST /api/v1/queues/{queue}/morgue/requeue"))
             }
             E::StandsStill { queue, state, .. } => {
                 let action = if *state == LaneState::Paused { "resume" } else { "retry" };
                 let path = format!("/api/v1/queues/{queue}/lane/{action}");
-                ("", format!("{error}: POST {path} lets it go on"))
+                ("", format!("{error}: resume it with POST {path}"))
             }
-            E::Cursor => ("after", "write what `next` of the page before says".to_owned()),
+            E::Cursor => ("after", "use `next` of the page before".to_owned()),
             E::Unranged { field } => (*field, "needs order=key, run_at or retry_count".to_owned()),
             E::Bound { field, why } => (*field, why.clone()),
             E::Store(_)

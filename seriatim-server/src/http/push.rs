@@ -1,4 +1,4 @@
-//! Pushing jobs: one, an array (all or nothing), or a stream of them.
+//! Pushes of a job, an array (all or nothing), or a stream of jobs.
 
 use std::marker::PhantomData;
 
@@ -173,8 +173,7 @@ async fn stream(
     body: Body,
 ) -> Result<Streamed, Problem> {
     let place = app.budgets.streams.try_take(&caller.party, 1);
-    let _place =
-        place.ok_or_else(|| Problem::too_many("too many streams of jobs are under way"))?;
+    let _place = place.ok_or_else(|| Problem::too_many("too many streams of jobs"))?;
     let mut frames = body.into_data_stream();
     let mut loading = Loading::new(app, target);
     let (mut rest, mut looked) = (Vec::new(), 0);
@@ -245,7 +244,7 @@ impl<'a> Loading<'a> {
         off_thread(text.len(), move || read_line(&text, &queue, trace.as_deref())).await?
     }
 
-    /// A line is wrong: what stands before it goes, and the line is where to go on.
+    /// A line is wrong: pushes the lines before it, and returns the line from which to continue.
     async fn stop(&mut self, problem: Problem) -> Problem {
         let line = self.number;
         match self.send().await {
@@ -282,7 +281,7 @@ impl<'a> Loading<'a> {
         }
     }
 
-    /// Says how much was pushed before.
+    /// With the number of jobs pushed before.
     fn tell(&self, problem: Problem) -> Problem {
         problem.having_pushed(self.counts.pushed)
     }

@@ -1,4 +1,4 @@
-//! Queues: what there is, how they are defined, and what is done to a whole one.
+//! Queues: listings, definitions, and actions on a whole queue.
 
 use std::collections::BTreeMap;
 
@@ -118,7 +118,7 @@ async fn delete(
     find::queue(&*app.store, &queue).await?;
     let declares = app.queues.declares(&queue);
     if declares && !force {
-        let detail = "this server's configuration declares the queue: take it out there; by force it is deleted, and made again, empty";
+        let detail = "this server's configuration declares the queue: remove it there, or use force, which deletes the queue and recreates it empty";
         return Err(Problem::conflict(detail));
     }
     let deleted = delete_queue(&*app.store, &queue, force).await?;

@@ -48,7 +48,7 @@ async fn metrics(State(app): State<Shared>) -> Response {
     head(&mut text, "journal_lost_total", "counter", "Events that the journal could not write");
     let _ = writeln!(text, "seriatim_journal_lost_total {lost}");
     if let Some(lost) = app.traces.lost() {
-        head(&mut text, "spans_lost_total", "counter", "Spans that the collector did not take");
+        head(&mut text, "spans_lost_total", "counter", "Spans that the collector did not accept");
         let _ = writeln!(text, "seriatim_spans_lost_total {lost}");
     }
     // What this process counted is of use above all when the store is away.
@@ -99,10 +99,10 @@ fn write_nodes(text: &mut String, nodes: &[(NodeView, NodeState)]) {
         text,
         "workers_active",
         "gauge",
-        "Handler calls under way on all nodes, as of their last beat",
+        "Handler calls in progress on all nodes, as of their last heartbeat",
     );
     let _ = writeln!(text, "seriatim_workers_active {}", sum(|node| node.info.busy));
-    head(text, "workers_max", "gauge", "Handler calls that all nodes may have under way");
+    head(text, "workers_max", "gauge", "Most concurrent handler calls of all nodes");
     let _ = writeln!(text, "seriatim_workers_max {}", sum(|node| node.info.concurrency));
 }
 

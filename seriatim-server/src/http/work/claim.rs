@@ -32,7 +32,7 @@ use crate::protocol::schema::queue_pattern;
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// Shortest rest between two looks.
 const REST_MIN: Duration = Duration::from_millis(5);
-/// A worker may start one lane at once for sure: of those with a crash behind them it gets no more.
+/// A worker can surely start one lane immediately: it gets no more lanes that have crashed.
 const CRASHED_MAX: usize = 1;
 
 #[derive(Deserialize, JsonSchema)]
@@ -79,17 +79,17 @@ pub(super) async fn claim(
     let (bearer, order) = (caller.bearer(), wish.check(app.clone(), &caller)?);
     let known = app.queues.seen.known(&*app.store).await?;
     check_lease(order.lease, order.queues.iter().filter_map(|name| known.named(name)))?;
-    let full = || Problem::too_many("too many claims wait for work: ask again, or without wait_ms");
+    let full = || Problem::too_many("too many waiting claims: retry later, or without wait_ms");
     let _place = match order.wait.is_zero() {
         true => None,
         false => Some(app.budgets.claims.try_take(&caller.party, 1).ok_or_else(full)?),
     };
     let (mut answer, answered) = oneshot::channel();
-    // In a task of its own: a client that goes away ends this function at once, and a claim that is
-    // cut off in the middle would hold lanes that nobody knows of.
+    // In its own task: this function ends as soon as the client disconnects, and a claim cut off in the
+    // middle would leave lanes claimed without a holder.
     tokio::spawn(async move {
         let taken = order.fill(&mut answer).await;
-        // If nobody listens any more, what was taken comes back here and goes back when dropped.
+        // Without a receiver, the lanes come back here and are released when dropped.
         let _ = answer.send(taken);
     });
     let gone = |_| Problem::unavailable("the claim was given up");
@@ -147,7 +147,7 @@ impl Wish {
 }
 
 impl Order {
-    /// Claims, and waits until there is something, the time is up, or nobody waits any more.
+    /// Claims, and waits until there are lanes, the time is up, or the client is gone.
     async fn fill(
         &self,
         answer: &mut oneshot::Sender<Result<Taken, Problem>>,
@@ -238,13 +238,13 @@ impl Order {
         }
     }
 
-    /// Memory for what a step reads and for what is sent of it. For more than the first lanes nobody waits.
+    /// Memory for what a step reads and for what is sent of it. Only the first lanes wait for it.
     async fn share(&self, bytes: usize, is_first: bool) -> Result<Option<Held>, Problem> {
         let (pool, bytes) = (&self.app.budgets.claimed, twice(bytes));
         if !is_first {
             return Ok(pool.try_take(&self.party, bytes));
         }
-        let full = || Problem::too_many("other claims fill the memory set aside for their answers");
+        let full = || Problem::too_many("other claims use all memory for answers");
         pool.take(&self.party, bytes, ANSWER_WAIT_MAX).await.map(Some).ok_or_else(full)
     }
 
@@ -293,7 +293,7 @@ impl Order {
     async fn step(&self, queue: &Arc<str>, mut request: Claim) -> Result<Option<Claimed>, Problem> {
         let (app, store) = (&self.app, &*self.app.store);
         request.node = self.node().await?;
-        // A store that was wiped has lost the node and the queue, and tells of either first.
+        // An emptied store has lost the node and the queue, and reports either first.
         let (mut is_renamed, mut is_restored) = (false, false);
         loop {
             match store.claim(request.clone()).await {
@@ -343,7 +343,7 @@ impl Order {
         }
     }
 
-    /// Ends the turns whose jobs should all have started before: nobody gets them. Whether there
+    /// Ends the turns whose jobs have all expired, instead of delivering them. Whether there
     /// were any.
     async fn end_expired(&self, taken: &mut Taken) -> Result<bool, Problem> {
         let is_over = |turn: &Turn| turn.jobs.iter().all(|job| job.has_expired(turn.claimed_at));

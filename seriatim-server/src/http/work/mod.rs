@@ -1,4 +1,4 @@
-//! Remote workers: they claim, beat and settle by HTTP.
+//! Remote workers: claims, heartbeats and settles by HTTP.
 //!
 //! Each worker is a node of the store, under a name that no engine and no other token can take. A claim has its own lease, so that the death of the
 //! process that served it does not touch it; only the worker's heartbeats extend it.

@@ -30,7 +30,7 @@ use crate::protocol::value::Length;
 
 /// How long a snooze without `retry_in` is.
 const SNOOZE: Duration = Duration::from_secs(30);
-/// Turns that are looked up at once.
+/// Turns looked up concurrently.
 const LOOKUPS_MAX: usize = 16;
 
 #[derive(Deserialize, JsonSchema)]
@@ -181,7 +181,7 @@ impl Said {
             None => Ok(()),
             Some(i) => Err(Problem::invalid(
                 format!("results[{i}].lane"),
-                "stands in this request more than once",
+                "occurs more than once in this request",
             )),
         }
     }
