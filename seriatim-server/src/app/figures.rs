@@ -39,7 +39,7 @@ impl Figures {
             }
         }
         let of = |stats: QueueStats| {
-            // Told by an earlier beat: by now more may have started.
+            // From an earlier heartbeat: more may have started since.
             let prefetched = prefetched.get(&*stats.queue).copied().unwrap_or(0);
             Self { prefetched: prefetched.min(stats.claimed), stats }
         };

@@ -7,7 +7,7 @@ use seriatim::store::{LaneOrder, LaneQuery, LaneView, Page};
 use super::error::Error;
 use super::range::{Bound, By, Range};
 
-/// Lanes that are read at once: each may come with a progress of 64 KiB.
+/// Lanes read together: each may have a progress of 64 KiB.
 const STEP_LANES_MAX: usize = 250;
 /// Lanes that one listing looks at in search of a range.
 const RANGE_LANES_MAX: usize = 100_000;

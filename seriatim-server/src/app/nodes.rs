@@ -1,4 +1,4 @@
-//! The processes that work, and what they are told.
+//! Nodes, and commands to them.
 
 use seriatim::store::{ClaimSelection, Command, NodeView, Origin, release_claims};
 use seriatim::{NodeId, Store, Timestamp};
@@ -10,12 +10,12 @@ use crate::protocol::document::{Lane, Node, Nodes};
 /// Claimed lanes of each queue that are looked at.
 pub(crate) const RUNNING_MAX: usize = 1_000;
 
-/// What a node does, in a word.
+/// The state of a node.
 pub(crate) fn state_name(node: &NodeView, now: Timestamp) -> &'static str {
     if is_gone(node) { "gone" } else { node.state(now).as_str() }
 }
 
-/// Whether its last beat is older than its lease, or its process is gone: it will be declared dead.
+/// Whether its last heartbeat is older than its lease, or its process is gone: it will be declared dead.
 pub(crate) fn is_late(node: &NodeView, now: Timestamp) -> bool {
     node.heartbeat_at + node.info.lease < now || is_gone(node)
 }
@@ -44,7 +44,7 @@ pub(crate) async fn sorted(store: &dyn Store) -> Result<Vec<NodeView>, Error> {
     Ok(nodes)
 }
 
-/// Tells a node; answers which.
+/// Sends a command to a node; returns its id.
 pub(crate) async fn command(
     store: &dyn Store,
     wanted: &str,
@@ -55,8 +55,8 @@ pub(crate) async fn command(
     Ok(node.id)
 }
 
-/// Takes all its claims from a node; answers which, and of how many lanes. One that the store has forgotten may hold
-/// some, too.
+/// Takes all claims from a node; returns its id and the number of lanes. A node that the store has forgotten may
+/// still have claims.
 pub(crate) async fn release(store: &dyn Store, wanted: &str) -> Result<(NodeId, u64), Error> {
     let found = find(store, wanted).await;
     let id = found.as_ref().map_or_else(|_| NodeId::from(wanted), |node| node.info.id.clone());
@@ -66,7 +66,7 @@ pub(crate) async fn release(store: &dyn Store, wanted: &str) -> Result<(NodeId, 
     }
 }
 
-/// The node that a person means: by id, by name, or by the beginning of its id.
+/// The node with this id, name, or start of the id.
 pub(crate) async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Error> {
     let nodes = store.nodes().await?;
     if let Some(node) = nodes.iter().find(|node| *node.info.id.0 == *wanted) {

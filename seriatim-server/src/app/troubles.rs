@@ -1,4 +1,4 @@
-//! What nodes tell of what is wrong with them.
+//! Troubles that nodes report.
 
 use seriatim::Timestamp;
 use seriatim::store::{NodeView, Trouble, TroubleKind};
@@ -16,14 +16,14 @@ pub(crate) fn of(
     living.flat_map(|node| node.info.troubles.iter().map(move |trouble| (node, trouble)))
 }
 
-/// What is wrong, in one line.
+/// A trouble in one line.
 pub(crate) fn line(trouble: &Trouble, now: Timestamp) -> String {
     let what = match trouble.kind {
         TroubleKind::WorkerCannotStart => " cannot start",
         TroubleKind::WorkerSilent => " does not answer",
-        TroubleKind::QueueNotApplied => " is not defined as here",
-        TroubleKind::SettlesPutAside => ": outcomes are put aside",
-        TroubleKind::ClaimsPutAside => ": claims are put aside",
+        TroubleKind::QueueNotApplied => " has another definition",
+        TroubleKind::SettlesPutAside => ": outcomes are postponed",
+        TroubleKind::ClaimsPutAside => ": claims are postponed",
         _ => "",
     };
     let often = match trouble.times {
