@@ -1,4 +1,4 @@
-//! `seriatim audit verify`: whether an audit log is whole.
+//! `seriatim audit verify`: checks that an audit log is complete.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -19,12 +19,12 @@ pub(crate) struct Audit {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Checks that no line was changed, removed or put in between
+    /// Checks that no line was changed, removed or inserted
     Verify {
-        /// Audit logs in the order in which they were written: each must go on where the one before ends
+        /// Audit logs, oldest first: each must continue the one before
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// The hash of the last line before the first file, as an earlier check printed it
+        /// The hash of the last line before the first file, as printed by an earlier check
         #[arg(long, value_name = "HASH")]
         after: Option<String>,
         /// Print JSON

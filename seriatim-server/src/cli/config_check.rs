@@ -1,4 +1,4 @@
-//! `seriatim config check`: reads what `serve` reads, and says what it understood.
+//! `seriatim config check`: checks the configuration that `serve` reads, and prints a summary.
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -21,7 +21,7 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Reads all that `serve` reads, and says what it understood; opens no store and listens nowhere
+    /// Checks all that `serve` reads, and prints a summary; opens no store and does not listen
     Check,
 }
 
@@ -78,7 +78,7 @@ impl ConfigArgs {
             });
             return Ok(());
         }
-        say(format!("{} is good", file.as_deref().unwrap_or("the environment, without a file,")));
+        say(format!("{} is valid", file.as_deref().unwrap_or("the environment (no file)")));
         say(in_words(&config, &queues, &checked, &store).render());
         checked.warnings.iter().for_each(|warning| hint(format!("warning: {warning}")));
         Ok(())

@@ -1,4 +1,4 @@
-//! `seriatim cron`: the entries of the configuration, and when they are due.
+//! `seriatim cron`: the cron entries of the configuration, with their next times.
 
 use clap::Args;
 use seriatim::Timestamp;

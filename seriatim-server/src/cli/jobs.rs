@@ -1,4 +1,4 @@
-//! `seriatim jobs`: jobs in any state, one in full, and what is done to one.
+//! `seriatim jobs`: lists and shows jobs, and acts on one.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ enum Action {
         /// The job
         id: JobId,
     },
-    /// Cancels jobs: waiting ones at once, running ones when their handler looks
+    /// Cancels jobs: waiting ones immediately, running ones when their handler checks
     Cancel {
         /// The jobs
         #[arg(required = true, value_name = "ID")]
@@ -73,7 +73,7 @@ enum Action {
         /// The job
         id: JobId,
     },
-    /// Deletes a waiting or a dead job, without a trace
+    /// Deletes a waiting or dead job without a trace
     Delete {
         /// The job
         id: JobId,
@@ -99,7 +99,7 @@ struct To {
     /// The configured name of the node
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// Any node may take it
+    /// Any node may claim it
     #[arg(long)]
     anyone: bool,
 }
@@ -151,7 +151,7 @@ impl Jobs {
             return Ok(());
         }
         if page.rows.is_empty() {
-            say("no such jobs here");
+            say("no such jobs");
         } else {
             say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
         }
@@ -193,7 +193,7 @@ pub(super) fn table(jobs: &[JobView], now: Timestamp) -> Table {
     table
 }
 
-/// Says all that is known of a job.
+/// Prints a job in full.
 pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Result<(), Failure> {
     if json {
         say_json(&document::Job::from(job.clone()));
@@ -230,7 +230,7 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
     Ok(())
 }
 
-/// The lane of a waiting job: what it does decides when the job runs, and not `run_at` alone.
+/// The lane of a waiting job: its state, not only `run_at`, decides when the job runs.
 async fn waits_in(store: &dyn Store, job: &JobView) -> Option<LaneView> {
     let key = job.key.as_deref().filter(|_| job.state == JobState::Queued)?;
     // It may have gone meanwhile, which is no failure of showing the job.
@@ -248,10 +248,12 @@ async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<(), Fail
             say(match outcome {
                 Cancelled::Now => format!("{id} is canceled"),
                 Cancelled::Flagged => {
-                    format!("{id} runs: its handler is told at the next heartbeat of its node")
+                    format!(
+                        "{id} is running: its handler learns of it at the next heartbeat of its node"
+                    )
                 }
-                Cancelled::Ended => format!("{id} has ended already: nothing changed"),
-                Cancelled::Unknown => format!("{id} is not known"),
+                Cancelled::Ended => format!("{id} has already ended: nothing changed"),
+                Cancelled::Unknown => format!("{id} is unknown"),
             });
         }
     }
@@ -259,7 +261,7 @@ async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<(), Fail
     match unknown {
         0 => Ok(()),
         unknown => Err(Failure::failed(format!(
-            "{unknown} of {} ids are not known: `seriatim jobs` lists those that wait and run",
+            "{unknown} of {} ids are unknown: `seriatim jobs` lists waiting and running jobs",
             ids.len()
         ))),
     }
@@ -304,7 +306,7 @@ async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Resu
         let now = store.now().await?;
         let (state, key) = (lane_state(&lane, now).0, job.key.as_deref().unwrap_or_default());
         hint(format!(
-            "in accumulate a key runs as one: all {} of {:?} are {state}, whatever their own run_at says",
+            "in accumulate the jobs of a key run together: all {} of {:?} are {state}, whatever their run_at",
             lane.jobs,
             one_line(key)
         ));
@@ -312,7 +314,7 @@ async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Resu
     Ok(())
 }
 
-/// Whether the jobs of its key are handed over together, at the time of their lane.
+/// Whether the jobs of its key run together, when their lane is due.
 async fn is_gathered(store: &dyn Store, job: &JobView) -> Result<bool, Failure> {
     Ok(find::queue(store, &job.queue).await?.queue.mode == Mode::Accumulate)
 }

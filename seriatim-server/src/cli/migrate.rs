@@ -1,4 +1,4 @@
-//! `seriatim migrate`: creates or upgrades what a store keeps.
+//! `seriatim migrate`: creates or upgrades the schema of a store.
 
 use clap::Args;
 use serde::Serialize;
@@ -20,8 +20,7 @@ struct Migrated<'a> {
 }
 
 impl Migrate {
-    /// Opening a store migrates it, so that a forgotten `migrate` stops nobody; this is for those who
-    /// want it to happen at a time of their own.
+    /// Opening a store migrates it too; this command does it at a chosen time.
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let shown = self.common.store.shown()?;
         let kind = self.common.store.creating(async |store| Ok(store.capabilities().name)).await?;

@@ -29,7 +29,7 @@ pub(crate) struct Morgue {
     queue: String,
     #[command(flatten)]
     common: Common,
-    /// By what the dead are listed: time is newest first
+    /// The order; `time` is newest first
     #[arg(long, value_enum, default_value_t = By::Time)]
     by: By,
     /// Only of this key
@@ -60,7 +60,7 @@ enum Action {
         #[command(flatten)]
         yes: Yes,
     },
-    /// Pushes a dead job again with another payload, and takes the dead one away
+    /// Pushes a dead job again with another payload, and deletes the dead one
     Edit {
         /// The job
         id: JobId,
@@ -145,7 +145,7 @@ impl Morgue {
     async fn requeue(&self, store: &dyn Store, which: &Which) -> Result<(), Failure> {
         find::queue(store, &self.queue).await?;
         let acted = act::repeat(store, Bulk::Requeue(self.selected(which))).await?;
-        self.told(acted, which, "sent back")
+        self.told(acted, which, "requeued")
     }
 
     async fn delete(&self, store: &dyn Store, which: &Which, yes: Yes) -> Result<(), Failure> {
@@ -186,8 +186,8 @@ impl Morgue {
         Ok(())
     }
 
-    /// Pushes first and deletes then, so that nothing is lost in between; the idempotency key makes
-    /// a repeat of an interrupted edit find what it had pushed.
+    /// Pushes before it deletes, so that a crash loses nothing; the idempotency key lets a repeated edit
+    /// find the job of an interrupted one.
     async fn edit(&self, store: &dyn Store, id: JobId, payload: &str) -> Result<(), Failure> {
         let payload = Payload::from_json_text(payload)?;
         let dead = dead_job(store, &self.queue, id).await?;
@@ -231,14 +231,14 @@ async fn dead_job(store: &dyn Store, queue: &str, id: JobId) -> Result<JobView, 
     )))
 }
 
-/// The job as it is pushed again: due now, its score and what it overrides kept.
+/// The job to push: due now, with the score and options of the dead one.
 fn edited(dead: &JobView, payload: Payload, now: Timestamp) -> Job {
     let mut job = Job::with_payload(&*dead.queue, payload);
     job.key = dead.key.as_deref().map(str::to_owned);
     job.task = dead.task.as_deref().map(str::to_owned);
     (job.score, job.priority, job.run_at) = (Some(dead.score), dead.priority, RunAt::Now);
     job.options = dead.options.as_deref().cloned().unwrap_or_default();
-    // Its own would only find the dead job again; an expiry that has passed would end it at once.
+    // Its own would find the dead job; an expiry in the past would end the job immediately.
     job.options.idempotency_key = Some(format!("edit-{}", dead.id));
     job.options.expires_at = job.options.expires_at.filter(|at| *at > now);
     job

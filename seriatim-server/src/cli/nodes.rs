@@ -1,4 +1,4 @@
-//! `seriatim nodes`: the processes that work, and what they are told.
+//! `seriatim nodes`: lists and shows nodes, and controls one.
 
 use clap::{Args, Subcommand};
 use seriatim::store::{Command, NodeView, QueueStats};
@@ -26,29 +26,29 @@ pub(crate) struct Nodes {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Shows one node and what it has claimed
+    /// Shows one node and its claimed lanes
     Show {
-        /// The node's id, the beginning of it, or its name
+        /// The node's id, the start of the id, or its name
         node: String,
     },
-    /// Tells a node to take no more work; what runs goes on
+    /// Stops a node from claiming; running turns go on
     Quiet {
-        /// The node's id, the beginning of it, or its name
+        /// The node's id, the start of the id, or its name
         node: String,
     },
-    /// Takes back what made a node quiet: it takes work again
+    /// Lets a quiet or stopping node claim again
     Resume {
-        /// The node's id, the beginning of it, or its name
+        /// The node's id, the start of the id, or its name
         node: String,
     },
     /// Takes all claims from a node or remote worker: each counts as a crash
     Release {
-        /// The node's id, the beginning of it, or its name
+        /// The node's id, the start of the id, or its name
         node: String,
     },
-    /// Tells a node to finish what runs and exit
+    /// Makes a node finish its running turns and exit
     Stop {
-        /// The node's id, the beginning of it, or its name
+        /// The node's id, the start of the id, or its name
         node: String,
     },
 }
@@ -78,7 +78,7 @@ impl Nodes {
     }
 }
 
-/// The queues that it works on, and which of them are paused.
+/// The queues of the node, the paused ones marked.
 pub(super) fn queues_of<'a>(
     node: &NodeView,
     stats: impl Iterator<Item = &'a QueueStats> + Clone,
@@ -109,7 +109,7 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
         ("busy", Column::Number),
         ("running", Column::Number),
         ("prefetched", Column::Number),
-        ("beat", Column::Name),
+        ("heartbeat", Column::Name),
         ("host", Column::Text),
         ("pid", Column::Number),
         ("queues", Column::Text),
@@ -157,7 +157,7 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
         .add("prefetched", count(prefetched, "turn"))
         .add("queues", queues_of(&node, stats.iter()))
         .add("started", when(info.started_at))
-        .add("beat", when(node.heartbeat_at))
+        .add("heartbeat", when(node.heartbeat_at))
         .add("lease", seriatim::duration::format(info.lease));
     say(fields.render());
     troubles::say_all(std::slice::from_ref(&node), now, None);
@@ -200,10 +200,10 @@ async fn tell(
         return Ok(());
     }
     let what = match command {
-        Command::Quiet => "takes no more work",
-        Command::Stop => "finishes what runs and exits",
-        Command::Resume => "takes work again",
+        Command::Quiet => "will claim no more work",
+        Command::Stop => "will finish its running turns and exit",
+        Command::Resume => "will claim work again",
     };
-    say(format!("{node} {what}: it learns it at its next heartbeat"));
+    say(format!("{node} {what}, from its next heartbeat on"));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `seriatim queues`: the queues, one of them in full, and what is done to a whole queue.
+//! `seriatim queues`: lists and shows queues, and acts on one.
 
 use std::time::Duration;
 
@@ -32,12 +32,12 @@ pub(crate) struct Queues {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Shows one queue: numbers, settings, who works on it
+    /// Shows one queue: figures, settings, nodes
     Show {
         /// The queue
         queue: String,
     },
-    /// Stops claims of a queue; what runs goes on to its end
+    /// Stops claims of a queue; running turns go on to their end
     Pause {
         /// The queue
         queue: String,
@@ -47,44 +47,44 @@ enum Action {
         /// The queue
         queue: String,
     },
-    /// Splits a queue into another number of shards, while everybody works on
+    /// Splits a queue into another number of shards, without downtime
     Reshard {
         /// The queue
         queue: String,
         /// How many: 1 to 4096
         shards: u16,
-        /// Ends only when nothing is left where the earlier number put it
+        /// Wait until the shards of earlier numbers are empty
         #[arg(long)]
         wait: bool,
     },
-    /// Deletes a queue with all that is in it; refused while a node works on it
+    /// Deletes a queue with its jobs; refused while a node works on it
     Delete {
         /// The queue
         queue: String,
-        /// Releases what is claimed, and deletes a queue that a node declares: that makes it again, empty
+        /// Release claims, and delete a queue even if a node declares it (the node recreates it, empty)
         #[arg(long)]
         force: bool,
         #[command(flatten)]
         yes: Yes,
     },
-    /// Deletes what waits in a queue; what runs, and what waits behind it, stays
+    /// Deletes the waiting jobs of a queue; claimed lanes stay
     Drain {
         /// The queue
         queue: String,
         #[command(flatten)]
         yes: Yes,
     },
-    /// Makes all that waits due now: scheduled jobs, and those that wait for a retry
+    /// Makes all waiting lanes due now: scheduled jobs, and those that wait for a retry
     PerformAllNow {
         /// The queue
         queue: String,
     },
-    /// Sends what has failed and waits for a retry to the morgue
+    /// Sends failed jobs that wait for a retry to the morgue
     BuryFailed {
         /// The queue
         queue: String,
     },
-    /// Deletes what has failed and waits for a retry
+    /// Deletes failed jobs that wait for a retry
     DeleteFailed {
         /// The queue
         queue: String,
@@ -123,7 +123,7 @@ impl Action {
                 let (_, figures) = find::queue_with_figures(&*store, &queue).await?;
                 let (jobs, dead) = (figures.stats.jobs, figures.stats.dead);
                 yes.confirm(&format!(
-                    "deletes {queue}, with {} that wait or run and {dead} dead",
+                    "deletes {queue}, with {} waiting or running and {dead} dead",
                     count(jobs, "job")
                 ))?;
                 let deleted = delete_queue(&*store, &queue, force).await?;
@@ -137,7 +137,7 @@ impl Action {
             Self::Drain { queue, yes } => {
                 let (_, figures) = find::queue_with_figures(&*store, &queue).await?;
                 let lanes = count(figures.stats.lanes, "lane");
-                yes.confirm(&format!("deletes what waits in {lanes} of {queue}"))?;
+                yes.confirm(&format!("deletes the waiting jobs in {lanes} of {queue}"))?;
                 told(json, act::drain(&store, &queue).await?, "is emptied", "are emptied");
                 Ok(())
             }
@@ -149,18 +149,18 @@ impl Action {
                 let (_, figures) = find::queue_with_figures(&*store, &queue).await?;
                 let retrying = figures.stats.retrying;
                 if retrying == 0 {
-                    nothing(json, &format!("nothing of {queue} waits for a retry"));
+                    nothing(json, &format!("no job of {queue} waits for a retry"));
                     return Ok(());
                 }
                 let lanes = count(retrying, "lane");
-                yes.confirm(&format!("deletes what has failed in {lanes} of {queue}"))?;
+                yes.confirm(&format!("deletes the failed jobs in {lanes} of {queue}"))?;
                 failed(&*store, &queue, LaneAction::Delete, json).await
             }
         }
     }
 }
 
-/// How often a queue is looked at that is waited for.
+/// How often `--wait` checks the queue.
 const RESHARD_LOOK: Duration = Duration::from_secs(1);
 
 /// The answer to `reshard`.
@@ -198,7 +198,7 @@ async fn reshard(
     say(format!("{queue} is split into {}", count(now.shards.into(), "shard")));
     if now.older > 0 {
         say(format!(
-            "where earlier numbers put them: {} and {}; pushes look there until they have ended",
+            "still in shards of earlier numbers: {} and {}; pushes check those shards until they are empty",
             count(now.lanes_left, "lane"),
             count(now.idempotency_keys_left, "idempotency key")
         ));
@@ -213,7 +213,7 @@ async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
     }
     let views = with_figures(&*store).await?;
     if views.is_empty() {
-        say("no queues: a push creates one, as do the [queues] of a configuration");
+        say("no queues: a push or a [queues] entry of the configuration creates one");
         return Ok(());
     }
     let mut table = Table::new(&[
@@ -295,8 +295,7 @@ async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The settings that are set and mean something in this mode, one on a line as a configuration has
-/// them.
+/// The settings that are set and apply to this mode, one per line, as in a configuration.
 fn lines_of(settings: &Value, mode: Mode) -> String {
     let fields = settings.as_object().into_iter().flatten();
     let says_something = |name: &str| match name {
@@ -324,15 +323,15 @@ async fn pause(store: &dyn Store, name: &str, paused: bool, json: bool) -> Resul
         return Ok(());
     }
     say(match (paused, view.paused) {
-        (true, false) => format!("{name} is paused: what runs goes on, nothing new is claimed"),
-        (true, true) => format!("{name} was paused already"),
+        (true, false) => format!("{name} is paused: running turns go on, nothing new is claimed"),
+        (true, true) => format!("{name} was already paused"),
         (false, true) => format!("{name} goes on"),
         (false, false) => format!("{name} was not paused"),
     });
     Ok(())
 }
 
-/// Buries or deletes what has failed.
+/// Buries or deletes failed jobs.
 async fn failed(
     store: &dyn Store,
     name: &str,
@@ -347,12 +346,12 @@ async fn failed(
     Ok(())
 }
 
-/// Says that there was nothing to be done.
+/// Prints that there was nothing to do.
 fn nothing(json: bool, why: &str) {
     if json { say_json(&Done { count: 0 }) } else { say(why) }
 }
 
-/// Says to how many lanes it was done.
+/// Prints the number of changed lanes.
 fn told(json: bool, lanes: u64, one: &str, several: &str) {
     if json {
         say_json(&Done { count: lanes });

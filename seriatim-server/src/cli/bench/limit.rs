@@ -7,7 +7,7 @@ const BATCH: usize = 1_000;
 
 /// What the names of its keys in Redis begin with.
 const PREFIX: &str = "bench";
-/// Who claims at once, on a server that makes sessions wait for each other's flushes.
+/// Concurrent claimers, for a server whose sessions wait for each other's flushes.
 const CLIENTS: usize = 5;
 
 /// Jobs per second that are claimed and removed with the least work.

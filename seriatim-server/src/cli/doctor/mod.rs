@@ -1,4 +1,4 @@
-//! `seriatim doctor`: what is stuck, failing, slow or misconfigured, and what to do about it.
+//! `seriatim doctor`: finds what is stuck, failing, slow or misconfigured, and suggests what to do.
 
 mod bound;
 mod definitions;
@@ -69,14 +69,14 @@ fn tell(findings: &[Finding], seen: &look::Seen) {
         say(format!("         {}", one_line(&finding.advice)));
     }
     let looked = format!(
-        "looked at {}, {}, {} and {}",
+        "checked {}, {}, {} and {}",
         count(seen.queues.len() as u64, "queue"),
         count(seen.nodes.len() as u64, "node"),
         count(seen.running.len() as u64, "claimed lane"),
-        count(seen.troubled.len() as u64, "failing, held or paused one"),
+        count(seen.troubled.len() as u64, "failing, held or paused lane"),
     );
     match findings.len() as u64 {
-        0 => say(format!("all is well ({looked})")),
+        0 => say(format!("no findings ({looked})")),
         found => say(format!("{} ({looked})", count(found, "finding"))),
     }
 }

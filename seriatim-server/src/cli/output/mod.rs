@@ -1,4 +1,4 @@
-//! What people read: failures with their exit codes, tables, times, JSON documents, the log.
+//! Output: failures with exit codes, tables, JSON documents, the log.
 
 pub(crate) mod fields;
 mod log;
@@ -19,7 +19,7 @@ use crate::base::text;
 pub(crate) use log::start_log;
 pub(crate) use terminal::Terminal;
 
-/// Why a command did not do what it was asked to.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// 1: it failed; 2: the request was wrong; 130: it was interrupted.
@@ -31,7 +31,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The exit code of what was told to stop before it was done, as shells have it of Ctrl-C.
+    /// The exit code after an interrupt, as in shells.
     pub(crate) const INTERRUPTED: u8 = 130;
 
     pub(crate) fn interrupted(message: impl fmt::Display) -> Self {
@@ -46,12 +46,12 @@ impl Failure {
         Self::of_kind(ErrorKind::Invalid, message)
     }
 
-    /// What was named is not there.
+    /// The named thing does not exist.
     pub(crate) fn missing(message: impl fmt::Display) -> Self {
         Self::of_kind(ErrorKind::NotFound, message)
     }
 
-    /// It cannot be done to what is there, as it is now.
+    /// The present state does not allow it.
     pub(crate) fn conflict(message: impl fmt::Display) -> Self {
         Self::of_kind(ErrorKind::Conflict, message)
     }
@@ -64,23 +64,23 @@ impl Failure {
         Self::new(if kind == ErrorKind::Invalid { 2 } else { 1 }, message, kind)
     }
 
-    /// The same failure, told otherwise.
+    /// The same failure with another message.
     pub(crate) fn reworded(self, message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), ..self }
     }
 
-    /// It failed, and all there is to say has been said.
+    /// It failed, and the output already says why.
     pub(crate) fn silent() -> Self {
         Self::failed("")
     }
 
-    /// Adds what to do about it, for programs: people read it in the message.
+    /// Adds advice for programs; the message contains it too.
     pub(crate) fn with_hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint;
         self
     }
 
-    /// Tells it on stderr: in a sentence, or as a JSON object.
+    /// Prints it on stderr: as a sentence or a JSON object.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         if !self.message.is_empty() {
             let told = match json {
@@ -92,7 +92,7 @@ impl Failure {
         ExitCode::from(self.code)
     }
 
-    /// The message for a terminal: a file that it quotes moves no cursor and fills no screen.
+    /// The message for a terminal: quoted input cannot move the cursor or fill the screen.
     pub(crate) fn told(&self) -> String {
         text::message(&self.message)
     }
@@ -146,7 +146,7 @@ impl From<seriatim::Error> for Failure {
     }
 }
 
-/// Writes a line to stdout. A reader that has gone away is not an error.
+/// Writes a line to stdout. A closed reader is no error.
 pub(crate) fn say(line: impl fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
@@ -156,7 +156,7 @@ pub(crate) fn say_json(document: &impl Serialize) {
     say(serde_json::to_string(document).unwrap_or_default());
 }
 
-/// Writes a line to stderr: a hint that is no part of the result.
+/// Writes a line to stderr: a hint outside the result.
 pub(crate) fn hint(line: impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

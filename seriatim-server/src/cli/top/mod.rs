@@ -18,12 +18,12 @@ use crate::cli::output::{Failure, Terminal, say, say_json};
 use sample::Sample;
 use state::State;
 
-/// The size of a frame that is printed where there is no terminal.
+/// The size of a frame without a terminal.
 const FRAME: (u16, u16) = (80, 24);
 
 #[derive(Args)]
 pub(crate) struct Top {
-    /// Print one frame as text and end
+    /// Print one frame as text and exit
     #[arg(long)]
     once: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What is shown of a store at one moment.
+//! A store at one moment.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::app::running::{Running, age, running, stands_out};
 use crate::cli::output::Failure;
 use crate::protocol::document::{Lane, Node, QueueFigures};
 
-/// Claimed lanes of each queue that are looked at, the oldest.
+/// Claimed lanes read of each queue, oldest first.
 const RUNNING_MAX: usize = 100;
-/// Failing lanes of each queue that are looked at, those with most retries.
+/// Failing lanes read of each queue, most retries first.
 const FAILING_MAX: usize = 20;
-/// Queues whose failing lanes are looked at, those with most of them.
+/// Queues whose failing lanes are read, most failures first.
 const FAILING_QUEUES_MAX: usize = 20;
 
-/// Why a lane is shown. In order: what needs a person first.
+/// Why a lane is shown, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
-    /// Held, or its holder is gone.
+    /// Held, or its node is gone.
     Stuck,
     /// Claimed far longer than others.
     Slow,
@@ -51,7 +51,7 @@ pub(super) struct Shown {
 pub(super) struct Sample {
     pub(super) now: Timestamp,
     pub(super) queues: Vec<Figures>,
-    /// What needs a person first, then by age.
+    /// Most urgent first, then by age.
     pub(super) lanes: Vec<Shown>,
     pub(super) nodes: Vec<NodeView>,
 }
