@@ -5,8 +5,7 @@ use serde::Serialize;
 use seriatim::store::{self, Command};
 use seriatim::{JobId, LaneId, NodeId, Token};
 
-use super::Pushed;
-use super::job::StatusWord;
+use super::job::{Pushed, StatusWord};
 use crate::protocol::schema::Foreign;
 
 /// Of a push.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use seriatim::store::{JobView, LaneState, LaneView, Page};
 use seriatim::{LaneId, NodeId, Token};
 
-use super::Job;
+use super::job::Job;
 use crate::protocol::schema::Foreign;
 use crate::protocol::value::{Raw, Time};
 

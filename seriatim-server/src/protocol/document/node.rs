@@ -7,7 +7,7 @@ use serde::Serialize;
 use seriatim::NodeId;
 use seriatim::store::{self, Command, NodeView, TroubleKind};
 
-use super::Lane;
+use super::lane::Lane;
 use crate::protocol::schema::{Foreign, one_of};
 use crate::protocol::value::{Length, Time};
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use seriatim::store::{NodeView, QueueStats, QueueView};
 use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, NodeId};
 
-use super::Trouble;
+use super::node::Trouble;
 use crate::protocol::figures::Numbers;
 use crate::protocol::schema::Foreign;
 
