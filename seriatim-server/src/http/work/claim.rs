@@ -23,9 +23,8 @@ use super::super::pool::Held;
 use super::super::problem::Problem;
 use super::super::seen::{check_lease, lease_refused};
 use super::super::state::Shared;
-use super::WORKER_PATTERN;
 use super::taken::{Taken, expired};
-use super::workers::{Remote, lease};
+use super::workers::{Remote, WORKER_PATTERN, lease};
 use crate::protocol::schema::queue_pattern;
 
 /// Without a wake-up a claim that waits looks again after this.

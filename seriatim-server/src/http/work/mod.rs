@@ -30,6 +30,3 @@ pub(super) fn routes() -> Vec<Route> {
             .outlives_drain(),
     ]
 }
-
-/// The name of a worker: printable ASCII.
-const WORKER_PATTERN: &str = "^[ -~]{1,256}$";

@@ -19,6 +19,8 @@ use super::secret::Secrets;
 const BEATS_PER_LEASE: u32 = 3;
 /// Longest name of a worker, in bytes.
 const WORKER_BYTES_MAX: usize = 256;
+/// The name of a worker in schemas: printable ASCII.
+pub(super) const WORKER_PATTERN: &str = "^[ -~]{1,256}$";
 /// After what it is worth to try again with another name.
 const FULL_RETRY: Duration = Duration::from_secs(60);
 
