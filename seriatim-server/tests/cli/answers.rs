@@ -371,7 +371,8 @@ async fn a_process_that_says_nothing_of_its_call_is_seen_until_it_does() {
     let id = shop.push("a", json!({})).await;
     shop.logs("no message about call").await;
     let found = || text(&shop.site.run(&["doctor"]));
-    eventually("doctor tells of it", async || found().contains("does not answer: nothing")).await;
+    eventually("doctor tells of it", async || found().contains("does not answer: no message"))
+        .await;
     assert!(found().contains("does it flush its output?"), "{}", found());
     fs::write(shop.site.path("go"), "").unwrap();
     assert_eq!(shop.ends(id).await.state, JobState::Succeeded);

@@ -125,7 +125,7 @@ async fn an_interrupted_push_says_what_is_pushed_and_goes_on_from_there() {
     wait_until(&store, |stats| stats.jobs == 2_500).await;
     let beyond = site.run(&["push", QUEUE, "--file", "jobs.ndjson", "--from-line", "2502"]);
     assert_eq!(beyond.status.code(), Some(1), "{}", text(&beyond));
-    assert!(text(&beyond).contains("there are only 2500 lines"), "{}", text(&beyond));
+    assert!(text(&beyond).contains("the file has only 2500 lines"), "{}", text(&beyond));
 }
 
 #[test]

@@ -32,7 +32,7 @@ async fn l7_the_morgue_is_listed_edited_and_requeued() {
     let gone = house.refused(&["morgue", "mails", "edit", &ids[0], "--payload", "1"], 1);
     assert!(gone.contains("unknown job") || gone.contains("not in the morgue"), "{gone}");
 
-    assert_eq!(house.text(&["morgue", "mails", "requeue", &ids[1]]), "1 job sent back\n");
+    assert_eq!(house.text(&["morgue", "mails", "requeue", &ids[1]]), "1 job requeued\n");
     assert_eq!(house.json(&["jobs", "show", &ids[1]])["retry_count"], -1);
     let missing = house.refused(&["morgue", "mails", "requeue", &ids[1]], 1);
     assert!(missing.contains("1 id is not in the morgue"), "{missing}");
@@ -79,7 +79,7 @@ async fn l16_a_queue_is_paused_and_its_failed_jobs_are_buried_or_deleted() {
     assert_eq!(house.json(&["queues", "delete-failed", "orders", "--yes"])["count"], 0);
     // What is not there needs no --yes.
     let nothing = house.text(&["queues", "delete-failed", "orders"]);
-    assert_eq!(nothing, "nothing of orders waits for a retry\n");
+    assert_eq!(nothing, "no job of orders waits for a retry\n");
     let nothing = house.text(&["morgue", "mails", "delete", "--all"]);
     assert_eq!(nothing, "no dead jobs of mails: nothing to delete\n");
 }
