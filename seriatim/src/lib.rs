@@ -6,10 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod checker;
 mod client;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 mod connect;
 mod contract;
 #[cfg(feature = "cron")]
@@ -20,8 +17,6 @@ mod lock;
 mod machine;
 mod model;
 mod observe;
-#[cfg(feature = "conformance")]
-pub mod simulation;
 mod stopping;
 mod stores;
 #[cfg(feature = "testing")]
@@ -48,6 +43,9 @@ pub use handler::middleware::Next;
 pub use handler::outcomes::Outcomes;
 pub use handler::steps::Steps;
 pub use handler::worker::{Perform, Worker};
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use machine::stand_in;
 pub use model::clock::Timestamp;
 pub use model::error::{Error, ErrorKind, Result};
 pub use model::id::{JobId, LaneId, NodeId, REMOTE_NAME_START, Token};

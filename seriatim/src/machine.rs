@@ -9,7 +9,7 @@ use crate::model::id::NodeId;
 impl Timestamp {
     /// This machine's wall clock. Only stores without a server read it to decide anything.
     pub fn of_this_machine() -> Self {
-        #[cfg(feature = "conformance")]
+        #[cfg(feature = "simulation")]
         if let Some(time) = stand_in::time() {
             return time;
         }
@@ -27,7 +27,7 @@ impl NodeId {
 }
 
 /// A task of an engine, as this machine runs it.
-#[cfg(not(feature = "conformance"))]
+#[cfg(not(feature = "simulation"))]
 pub(crate) fn task(
     task: impl Future<Output = ()> + Send + 'static,
 ) -> impl Future<Output = ()> + Send + 'static {
@@ -35,27 +35,30 @@ pub(crate) fn task(
 }
 
 /// The same; a stand-in may put something before it.
-#[cfg(feature = "conformance")]
+#[cfg(feature = "simulation")]
 pub(crate) fn task(task: impl Future<Output = ()> + Send + 'static) -> stand_in::Task {
     stand_in::task(Box::pin(task))
 }
 
 /// What takes the machine's place on a thread that simulates others.
-#[cfg(feature = "conformance")]
-pub(crate) mod stand_in {
+#[cfg(feature = "simulation")]
+pub mod stand_in {
     use std::cell::Cell;
     use std::future::Future;
     use std::pin::Pin;
 
     use crate::model::clock::Timestamp;
 
-    pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+    /// A task of an engine.
+    pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
     /// Its clock, and what it makes of tasks.
     #[derive(Clone, Copy)]
-    pub(crate) struct StandIn {
-        pub(crate) time: fn() -> Option<Timestamp>,
-        pub(crate) task: fn(Task) -> Task,
+    pub struct StandIn {
+        /// What the clock shows; none: what the machine's does.
+        pub time: fn() -> Option<Timestamp>,
+        /// What becomes of a task.
+        pub task: fn(Task) -> Task,
     }
 
     thread_local! {
@@ -63,7 +66,7 @@ pub(crate) mod stand_in {
     }
 
     /// From now on this thread asks it; or the machine again.
-    pub(crate) fn set(stand_in: Option<StandIn>) {
+    pub fn set(stand_in: Option<StandIn>) {
         CURRENT.set(stand_in);
     }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask coverage`: which lines of the library its tests run.
+//! `cargo xtask coverage`: which lines of the library its tests and the suite for stores run.
 
 use std::path::Path;
 
@@ -30,6 +30,10 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
         "tarpaulin",
         "--package",
         "seriatim",
+        "--package",
+        "seriatim-verify",
+        "--include-files",
+        "seriatim/src/*",
         "--all-features",
         "--engine",
         "llvm",

@@ -9,7 +9,7 @@ use seriatim_testkit::fuzz::{REPORT, SECONDS_VARIABLE, SEED_VARIABLE};
 use crate::{Failure, cargo, step};
 
 /// Where there are surfaces. Debug builds, as for the tests: arithmetic that overflows is found.
-const PACKAGES: [&str; 2] = ["seriatim", "seriatim-server"];
+const PACKAGES: [&str; 3] = ["seriatim", "seriatim-server", "seriatim-verify"];
 /// What the paths of their tests have in common.
 const FILTER: &str = "fuzz::";
 const USAGE: &str = "write it as: cargo xtask fuzz --minutes N [--seed S]";

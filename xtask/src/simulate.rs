@@ -6,15 +6,14 @@ use crate::cargo;
 use crate::step;
 
 /// Only what the simulation needs, so that it is soon built.
-const BUILT: [&str; 10] = [
+const BUILT: [&str; 9] = [
     "run",
     "--release",
     "--quiet",
     "--package",
-    "seriatim",
-    "--no-default-features",
+    "seriatim-verify",
     "--features",
-    "conformance",
+    "simulation",
     "--example",
     "simulate",
 ];

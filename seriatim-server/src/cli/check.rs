@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use seriatim::checker::{Judgement, check_files};
+use seriatim_verify::checker::{Judgement, check_files};
 
 use crate::cli::output::{Failure, say};
 

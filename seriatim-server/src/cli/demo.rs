@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use seriatim::checker::{Recorder, check_files};
 use seriatim::{
     Backoff, Batch, Client, Context, Engine, EngineBuilder, Failure as HandlerFailure, Job, Queue,
     SharedStore, Sqlite, Timestamp,
 };
+use seriatim_verify::checker::{Recorder, check_files};
 use tokio::sync::oneshot;
 
 use crate::cli::output::{Failure, say};

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use seriatim::checker::{Recorder, Report, check_files};
 use seriatim::{Client, Job, Queue, Timestamp};
+use seriatim_verify::checker::{Recorder, Report, check_files};
 
 use crate::site::{QUEUE, Site, wait_until};
 

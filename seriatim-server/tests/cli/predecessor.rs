@@ -5,9 +5,9 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use seriatim::checker::check_files;
 use seriatim::store::{Declare, NodeState};
 use seriatim::{Client, Job, Queue, SharedStore, Timestamp};
+use seriatim_verify::checker::check_files;
 
 use crate::site::{QUEUE, Site, eventually, is_alive, kill, text, wait_until};
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use seriatim::checker::check_files;
 use seriatim::store::{Declare, JobOrder, JobQuery, JobState, JobView};
 use seriatim::{Client, Job, JobId, Queue, SharedStore, Timestamp};
+use seriatim_verify::checker::check_files;
 
 use crate::site::{QUEUE, Site, eventually, is_alive, kill, wait_until};
 
@@ -132,7 +132,7 @@ async fn push_numbered(team: &Team, recorder: &Recorder, numbers: std::ops::Rang
     }
 }
 
-type Recorder = Arc<seriatim::checker::Recorder<std::io::BufWriter<fs::File>>>;
+type Recorder = Arc<seriatim_verify::checker::Recorder<std::io::BufWriter<fs::File>>>;
 const KEYS: u32 = 200;
 const POISON: u32 = 777;
 

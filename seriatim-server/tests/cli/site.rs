@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use seriatim::checker::Recorder;
 use seriatim::{Queue, SharedStore};
+use seriatim_verify::checker::Recorder;
 
 /// How long a test waits for what must happen: less than the test runner waits for the test, so that the
 /// test can say what it was.

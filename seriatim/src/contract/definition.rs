@@ -1,7 +1,10 @@
 //! What becomes of a queue when it is declared: the rule of every store, and of everyone who wants to
 //! know it beforehand.
 
-#[cfg(test)]
+#[cfg(all(
+    test,
+    any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite")
+))]
 pub(crate) mod tests;
 
 use super::Store;

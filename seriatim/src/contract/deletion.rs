@@ -1,6 +1,9 @@
 //! Deleting a queue.
 
-#[cfg(test)]
+#[cfg(all(
+    test,
+    any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite")
+))]
 pub(crate) mod tests;
 
 use super::Store;

@@ -344,7 +344,7 @@ impl EngineBuilder {
     }
 
     /// The queues that there are workers for.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(feature = "testing")]
     pub(crate) fn worked_on(&self) -> Vec<Arc<str>> {
         let mut queues: Vec<Arc<str>> =
             self.workers.iter().map(|worker| worker.queue.clone()).collect();
@@ -373,6 +373,8 @@ impl EngineBuilder {
             return Err(Error::invalid(field, "must be more than nothing"));
         }
         self.validate_queues()?;
+        #[cfg(feature = "cron")]
+        self.validate_crons()?;
         self.validate_leases()?;
         self.validate_workers()
     }
@@ -386,7 +388,7 @@ impl EngineBuilder {
                 return Err(Error::invalid(format!("queues.{}", queue.name), message));
             }
         }
-        self.validate_crons()
+        Ok(())
     }
 
     #[cfg(feature = "cron")]
@@ -395,11 +397,6 @@ impl EngineBuilder {
             let queue = self.queues.iter().find(|queue| queue.name == cron.queue());
             cron.validate(queue).map_err(|e| e.in_field(format!("cron.{}", cron.name())))
         })
-    }
-
-    #[cfg(not(feature = "cron"))]
-    fn validate_crons(&self) -> Result<()> {
-        Ok(())
     }
 
     fn validate_leases(&self) -> Result<()> {

@@ -232,7 +232,8 @@ impl Queue {
     }
 
     /// The queue that a push creates if none of that name is declared, for a job with a key or without.
-    pub(crate) fn implied(name: &str, is_keyed: bool) -> Self {
+    #[doc(hidden)]
+    pub fn implied(name: &str, is_keyed: bool) -> Self {
         Self::new(name, if is_keyed { Mode::Exclusive } else { Mode::Parallel })
     }
 

@@ -9,8 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-#[cfg(feature = "conformance")]
-use super::state::Fault;
 use super::state::State;
 use crate::contract::request::*;
 use crate::contract::view::*;
@@ -52,20 +50,6 @@ impl Memory {
             None => Timestamp::of_this_machine(),
         };
         now.unwrap_or_else(own)
-    }
-
-    /// A store with a defect, to show that the checker finds it.
-    #[cfg(feature = "conformance")]
-    pub fn with_fault(fault: Fault) -> Self {
-        let memory = Self::default();
-        memory.lock().fault = Some(fault);
-        memory
-    }
-
-    /// The job that an id stands for: another one, when the two became one.
-    #[cfg(feature = "conformance")]
-    pub(crate) fn stands_for(&self, id: JobId) -> JobId {
-        self.lock().resolve(id)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -22,13 +22,11 @@ mod state;
 mod url;
 
 #[cfg(feature = "redis")]
-pub use self::redis::{Redis, bare_limit as redis_bare_limit, size as redis_size};
+pub use self::redis::Redis;
 pub use memory::Memory;
 #[cfg(feature = "mysql")]
-pub use mysql::{Mysql, bare_limit as mysql_bare_limit, size as mysql_size};
+pub use mysql::Mysql;
 #[cfg(feature = "postgres")]
-pub use postgres::{Postgres, bare_limit as postgres_bare_limit, size as postgres_size};
+pub use postgres::Postgres;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Durability, Sqlite, bare_limit as sqlite_bare_limit};
-#[cfg(feature = "conformance")]
-pub use state::Fault;
+pub use sqlite::{Durability, Sqlite};

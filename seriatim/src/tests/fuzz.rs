@@ -6,7 +6,6 @@ use serde::Deserialize;
 use serde_json::Value;
 use seriatim_testkit::fuzz::Surface;
 
-use crate::checker::{Event, History, check};
 use crate::model::canonical::canonical;
 use crate::model::payload::digest;
 use crate::model::text::is_plain;
@@ -132,30 +131,5 @@ fn ticks_of_whatever_schedule_lie_ahead() {
             }
             Err(error) => check_told(error),
         }
-    });
-}
-
-#[test]
-fn histories_are_judged_or_refused_and_torn_ones_are_read() {
-    Surface::new("histories").inputs(4_000).attack(|input| {
-        let mut history = History::new();
-        if let Err(error) = history.read(input, "history") {
-            return check_told(error);
-        }
-        for event in history.events() {
-            let written = serde_json::to_string(event).unwrap();
-            assert!(serde_json::from_str::<Event>(&written).is_ok(), "{written}");
-        }
-        let report = check(&history);
-        assert!(serde_json::to_string(&report).is_ok());
-        for line in report.to_string().lines() {
-            check_told(line);
-        }
-        // Wherever its writer is killed.
-        let killed_at =
-            input.iter().map(|byte| usize::from(*byte)).sum::<usize>() % (input.len() + 1);
-        let mut torn = History::new();
-        torn.read(&input[..killed_at], "history").unwrap();
-        assert!(torn.events().len() <= history.events().len());
     });
 }

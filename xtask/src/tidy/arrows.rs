@@ -9,7 +9,7 @@ use super::table::{self, Arrow, Circle};
 use super::tree::Import;
 
 /// The crates of the product: the table has them all.
-const PRODUCT: [&str; 2] = ["seriatim/src", "seriatim-server/src"];
+const PRODUCT: [&str; 3] = ["seriatim/src", "seriatim-server/src", "seriatim-verify/src"];
 
 /// Every breach, one line each.
 pub(super) fn judge(sources: &[Source]) -> Vec<String> {

@@ -162,7 +162,9 @@ fn long_file(source: &Source) -> Vec<Finding> {
 }
 
 fn undocumented_file(source: &Source) -> Vec<Finding> {
-    let applies = source.is_rust() && source.path.starts_with("seriatim/src/");
+    let libraries = ["seriatim/src/", "seriatim-verify/src/"];
+    let applies =
+        source.is_rust() && libraries.iter().any(|sources| source.path.starts_with(sources));
     if !applies || source.text.starts_with("//!") {
         return Vec::new();
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use seriatim::{Batch, Client, Context, Engine, Payload, Queue, SharedStore};
+use seriatim_verify::limit;
 use tokio::sync::{Notify, oneshot};
 
 use super::settings::{Bench, PUSH_BATCH, declare_empty};
@@ -100,23 +101,6 @@ impl Bench {
 
     /// Bytes that the store takes, where that can be asked.
     async fn size(&self) -> Result<Option<u64>, Failure> {
-        let url = self.store.url()?;
-        Ok(match url.split_once(':') {
-            Some(("sqlite", path)) => {
-                let path = path.split('?').next().unwrap_or(path);
-                let length = |end: &str| {
-                    std::fs::metadata(format!("{path}{end}")).map_or(0, |file| file.len())
-                };
-                Some(length("") + length("-wal"))
-            }
-            Some(("postgres" | "postgresql", _)) => {
-                Some(seriatim::store::postgres_size(&url).await?)
-            }
-            Some(("mysql" | "mariadb", _)) => Some(seriatim::store::mysql_size(&url).await?),
-            Some((scheme, _)) if scheme.starts_with("redis") => {
-                Some(seriatim::store::redis_size(&url).await?)
-            }
-            _ => None,
-        })
+        Ok(limit::bytes(&self.store.url()?).await?)
     }
 }

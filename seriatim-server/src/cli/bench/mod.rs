@@ -4,7 +4,6 @@ mod across;
 mod churn;
 mod claims;
 mod hot;
-mod limit;
 mod process;
 mod settings;
 mod starts;
@@ -15,6 +14,7 @@ use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use seriatim::{Batch, Client, Context, Engine, Payload, Queue, SharedStore};
+use seriatim_verify::limit;
 use tokio::sync::Notify;
 
 use self::process::{cpu_seconds, peak_memory_mb};
@@ -25,6 +25,7 @@ use crate::cli::output::{Failure, say};
 /// Callers who push one job at a time, and at most how many jobs they push together.
 const CALLERS: u64 = 32;
 const SINGLE_PUSHES_MAX: u64 = 20_000;
+const NO_LIMIT: &str = "memory: has no bare limit: --limit needs a store that keeps something";
 
 impl Bench {
     pub(crate) async fn run(self) -> Result<(), Failure> {
@@ -75,7 +76,8 @@ impl Bench {
             result["start_across_ms_p99"] = start.p99.into();
         }
         if self.limit {
-            let limit = limit::per_second(&self.store.url()?, self.jobs as usize).await?;
+            let limit = limit::jobs_per_second(&self.store.url()?, self.jobs as usize).await?;
+            let limit = limit.ok_or_else(|| Failure::usage(NO_LIMIT))?;
             result["limit_per_s"] = limit.round().into();
             result["of_limit"] = (drain_per_s / limit).into();
         }

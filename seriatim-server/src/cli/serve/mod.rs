@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use seriatim::checker::Recorder;
 use seriatim::store::Trouble;
 use seriatim::{
     EngineBuilder, Memory, Mode, Observer, Queue, SharedStore, Splitter, Summary, TurnLog,
 };
+use seriatim_verify::checker::Recorder;
+use signals::{dump_when_asked, told_to_stop};
+use watch::Watch;
 
 use super::args::{StoreArg, without_password};
 use crate::base::text::count;
@@ -27,8 +29,6 @@ use crate::http::{App, Audit, Entrance, Listening, Metered, Server, Setup, unkno
 use crate::journal::{Book, Journal, Limits};
 use crate::trace::{self, Traces};
 use crate::workers::{self, Workers};
-use signals::{dump_when_asked, told_to_stop};
-use watch::Watch;
 
 #[derive(Args)]
 pub(crate) struct Serve {

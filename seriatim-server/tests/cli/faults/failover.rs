@@ -1,9 +1,9 @@
 //! A Redis master dies under load, and a replica takes over that may not have heard of the last writes.
 //! What is lost is counted and printed; everything else must hold.
 
-use seriatim::checker::{Judgement, Report};
 use seriatim::{Mode, Queue, SharedStore};
 use seriatim_testkit::{RedisCluster, RedisSentinel};
+use seriatim_verify::checker::{Judgement, Report};
 
 use super::fleet::Fleet;
 use crate::site::QUEUE;

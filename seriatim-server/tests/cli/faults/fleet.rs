@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::json;
-use seriatim::checker::{Report, check_files};
 use seriatim::store::{Declare, LaneOrder, LaneQuery, NodeView, QueueStats};
 use seriatim::{Client, Error, Job, Mode, Queue, SharedStore, Timestamp};
 use seriatim_testkit::{Cut, Proxy};
+use seriatim_verify::checker::{Report, check_files};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -43,7 +43,7 @@ def handle(lane):
 serve(handle, concurrency=8)
 ";
 
-type Recorder = Arc<seriatim::checker::Recorder<std::io::BufWriter<fs::File>>>;
+type Recorder = Arc<seriatim_verify::checker::Recorder<std::io::BufWriter<fs::File>>>;
 
 /// The nodes, and what has been recorded of them.
 pub(super) struct Fleet {

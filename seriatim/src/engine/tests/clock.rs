@@ -180,3 +180,12 @@ async fn n1_a_periodic_worker_of_the_fleet_runs_on_one_node_and_moves_when_it_di
     assert_eq!(log.lines().last().map(String::as_str), Some("second"));
     second.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_whose_jobs_its_queue_does_not_take_is_refused_before_anything_starts() {
+    let job = Job::new("a", &1).unwrap().key("k");
+    let keyed = Cron::new("nightly", "0 3 * * *", job).unwrap();
+    let engine = engine(&Rig::new()).queue(Queue::parallel("a")).cron(keyed);
+    let refused = engine.build().err().unwrap().to_string();
+    assert!(refused.starts_with("cron.nightly.key: must be absent"), "{refused}");
+}

@@ -2,6 +2,7 @@
 
 mod around;
 mod calls;
+#[cfg(feature = "cron")]
 mod clock;
 mod definitions;
 mod faults;

@@ -103,10 +103,6 @@ async fn queues_that_contradict_themselves_are_refused_before_anything_starts() 
     assert!(queue(Queue::fifo("not a name")).starts_with("queues.not a name.name: "));
     let twice = engine(&rig).queue(Queue::fifo("a")).queue(Queue::exclusive("a"));
     assert_eq!(refused(twice), "queues.a: is declared twice, and not the same way");
-    let tick = |job: Job| Cron::new("nightly", "0 3 * * *", job).unwrap();
-    let keyed = engine(&rig).queue(Queue::parallel("a"));
-    let keyed = keyed.cron(tick(Job::new("a", &1).unwrap().key("k")));
-    assert!(refused(keyed).starts_with("cron.nightly.key: must be absent"));
 }
 
 #[tokio::test(start_paused = true)]

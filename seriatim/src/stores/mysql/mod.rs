@@ -11,7 +11,6 @@ mod deletion;
 mod error;
 mod job_row;
 mod lane_row;
-mod limit;
 mod load;
 mod migrate;
 mod nodes;
@@ -24,7 +23,6 @@ mod push;
 mod save;
 mod settle;
 mod sight;
-mod size;
 mod sql;
 #[cfg(test)]
 mod tests;
@@ -53,9 +51,6 @@ use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::job::Job;
 use crate::model::turn::Turn;
-
-pub use limit::bare_limit;
-pub use size::size;
 
 /// How often a call is repeated that the server undid because of others.
 const TRIES_MAX: usize = 8;
@@ -207,15 +202,10 @@ impl Mysql {
         Ok(Self { inner: Arc::new(inner), poll: wake::Poll::default() })
     }
 
-    /// Creates the database `name` on the server at `url`, for tests that want one of their own.
-    #[cfg(any(test, feature = "conformance"))]
+    /// A connection as the store's own are, to measure what the server does without the store.
     #[doc(hidden)]
-    pub async fn create_database(url: &str, name: &str) -> Result<()> {
-        let store = Self::connect(url).await?;
-        let mut loan = store.inner.pool.lend().await?;
-        loan.run(&format!("CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"))
-            .await?;
-        Ok(())
+    pub async fn session(&self) -> Result<mysql_async::Conn> {
+        Ok(self.inner.pool.connect().await?)
     }
 
     /// Calls that the server undid because of others, and that were made again.

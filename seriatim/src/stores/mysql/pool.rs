@@ -108,7 +108,8 @@ impl Pool {
         }
     }
 
-    async fn connect(&self) -> Try<Conn> {
+    /// A new connection.
+    pub(super) async fn connect(&self) -> Try<Conn> {
         let limit = self.options.connect_timeout;
         let message = || format!("MySQL took no connection within {limit:?} (connect_timeout)");
         let timed_out = |_| Error::new(ErrorKind::Unavailable, message());

@@ -42,7 +42,9 @@ async fn new_database() -> String {
     let micros = Timestamp::of_this_machine().as_micros();
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("unit_{micros}_{}_{number}", std::process::id());
-    Mysql::create_database(&url(), &name).await.expect("a database");
+    let mut session = Mysql::connect(&url()).await.unwrap().session().await.unwrap();
+    let create = format!("CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin");
+    session.query_drop(create).await.expect("a database");
     name
 }
 

@@ -7,7 +7,6 @@
 mod claim;
 mod convert;
 mod error;
-mod limit;
 mod migrate;
 mod nodes;
 mod options;
@@ -16,7 +15,6 @@ mod people;
 mod pool;
 mod push;
 mod settle;
-mod size;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -29,9 +27,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use options::Options;
 use pool::Pool;
-
-pub use limit::bare_limit;
-pub use size::size;
 
 use crate::contract::request::*;
 use crate::contract::view::*;
@@ -96,6 +91,18 @@ impl Postgres {
         let store = Self { pool: Pool::new(options), bell, wake };
         store.pool.lend().await?;
         Ok(store)
+    }
+
+    /// A session as the store's own are, to measure what the server does without the store.
+    #[doc(hidden)]
+    pub async fn session(&self) -> Result<tokio_postgres::Client> {
+        self.pool.connect().await
+    }
+
+    /// SQL of the schema `seriatim`, for that of this store.
+    #[doc(hidden)]
+    pub fn in_schema(&self, sql: &str) -> String {
+        pool::in_schema(sql, &self.pool.schema)
     }
 
     /// Tells all nodes that something may be claimable.

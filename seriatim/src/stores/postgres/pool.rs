@@ -148,7 +148,7 @@ impl Pool {
     }
 
     /// A new session; its driver runs until the client is dropped.
-    async fn connect(&self) -> Result<Client> {
+    pub(super) async fn connect(&self) -> Result<Client> {
         let tls = self.tls.clone();
         let (client, driver) = self.config.connect(tls).await.map_err(error::of_driver)?;
         tokio::spawn(async move {

@@ -17,7 +17,6 @@ mod durability;
 mod fault;
 mod fleet;
 mod layout;
-mod limit;
 mod link;
 mod nodes;
 mod page;
@@ -28,7 +27,6 @@ mod reply;
 mod rescue;
 mod reshard;
 mod settle;
-mod size;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -41,11 +39,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use args::Args;
 use async_trait::async_trait;
-pub use limit::bare_limit;
 use link::{GLOBAL_MIGRATE, Link};
 use queues::Memo;
 use reply::{Shard, single};
-pub use size::size;
 
 use crate::contract::request::*;
 use crate::contract::view::*;
@@ -95,6 +91,12 @@ impl Redis {
     /// [`Store::migrate`].
     pub async fn connect(url: &str) -> Result<Self> {
         Self::connect_in(url, "seriatim").await
+    }
+
+    /// A command to the server, to measure what it does without the store.
+    #[doc(hidden)]
+    pub async fn send(&self, command: &redis::Cmd) -> Result<redis::Value> {
+        self.link.query(command).await
     }
 
     /// Opens the store with another prefix: 1 to 64 of `A-Z a-z 0-9 _ - . :`.

@@ -9,7 +9,6 @@ mod claim;
 mod deletion;
 mod fault;
 mod lane;
-mod limit;
 mod migrate;
 mod nodes;
 mod people;
@@ -33,7 +32,6 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use fault::translate;
-pub use limit::bare_limit;
 use place::Place;
 use thread::Worker;
 use tx::Tx;
@@ -113,6 +111,12 @@ impl Sqlite {
         let write = Worker::writer(connection, place.clone(), bell.clone())?;
         let read = if in_memory { Reader::IsTheWriter } else { Reader::NotYet };
         Ok(Self { write, read: Arc::new(Mutex::new(read)), bell, path, place })
+    }
+
+    /// A connection as the one that writes, to measure what the database does without the store.
+    #[doc(hidden)]
+    pub fn session(path: &Path) -> Result<Connection> {
+        connect_writer(path, Durability::Full, false)
     }
 
     /// Whether the file is a store that this build reads; it is neither made nor changed. `NotFound` when

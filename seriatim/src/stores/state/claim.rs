@@ -38,8 +38,6 @@ impl State {
             crashed_left -= usize::from(class % 2 == 1);
             turns.push(turn);
         }
-        #[cfg(feature = "conformance")]
-        self.claim_busy(queue, &mut turns);
         let next_due = match self.best_lane(queue, request, true) {
             Some(_) => Some(now),
             None => self.first_wake(queue),
@@ -252,19 +250,6 @@ impl State {
         let from = (queue, Timestamp::from_micros(i64::MIN), 0);
         let to = (queue, Timestamp::from_micros(i64::MAX), u64::MAX);
         self.due.range(from..=to).next().map(|(_, due, _)| *due)
-    }
-
-    /// The defect: hands out what is being worked on once more.
-    #[cfg(feature = "conformance")]
-    fn claim_busy(&self, queue: u32, turns: &mut Vec<Turn>) {
-        if !self.has_fault(super::Fault::BusyLaneClaimable) || !turns.is_empty() {
-            return;
-        }
-        let busy = self.claimed.iter().copied().find(|n| {
-            self.lanes.get(n).is_some_and(|lane| lane.id.queue == queue && lane.key.is_some())
-        });
-        let Some(number) = busy else { return };
-        turns.extend(self.turn_of(number, true));
     }
 }
 

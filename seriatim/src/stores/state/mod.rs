@@ -3,8 +3,6 @@
 pub(super) mod actions;
 mod claim;
 mod deletion;
-#[cfg(feature = "conformance")]
-mod fault;
 pub(super) mod lane;
 mod nodes;
 mod push;
@@ -21,8 +19,6 @@ use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, NodeId, Token};
 use crate::model::queue::Queue;
-#[cfg(feature = "conformance")]
-pub use fault::Fault;
 use lane::{Entry, Lane, Position};
 
 /// A queue of the model.
@@ -84,8 +80,6 @@ pub(in crate::stores) type ReadyLanes = BTreeSet<(u16, Timestamp, u64)>;
 #[derive(Default)]
 pub(in crate::stores) struct State {
     pub closed: bool,
-    #[cfg(feature = "conformance")]
-    pub fault: Option<Fault>,
     pub seq: u64,
     pub token: i64,
     pub queues: BTreeMap<u32, QueueRow>,
@@ -109,11 +103,6 @@ pub(in crate::stores) struct State {
 }
 
 impl State {
-    #[cfg(feature = "conformance")]
-    pub(in crate::stores) fn has_fault(&self, fault: Fault) -> bool {
-        self.fault == Some(fault)
-    }
-
     pub(in crate::stores) fn queue(&self, name: &str) -> Result<&QueueRow> {
         self.queues.values().find(|row| &*row.name == name).ok_or_else(|| no_queue(name))
     }
@@ -141,10 +130,6 @@ impl State {
     }
 
     pub(in crate::stores) fn next_token(&mut self, now: Timestamp) -> Token {
-        #[cfg(feature = "conformance")]
-        if self.has_fault(Fault::TokenNotGrowing) {
-            return Token(1);
-        }
         self.token = (self.token + 1).max(now.as_micros());
         Token(self.token)
     }

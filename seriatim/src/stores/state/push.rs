@@ -216,10 +216,6 @@ impl State {
     fn put(&mut self, now: Timestamp, queue: u32, key: Option<Arc<str>>, entry: Entry) -> Put {
         let number = self.lane_for(queue, key, &entry, entry.route);
         let definition = self.queues[&queue].queue.clone();
-        #[cfg(feature = "conformance")]
-        if let Some(into) = self.swallowed(number, &entry) {
-            return Put::Merged(into);
-        }
         let Some(lane) = self.lanes.get_mut(&number) else {
             return Put::Queued;
         };
@@ -242,13 +238,6 @@ impl State {
         };
         self.position(number, now);
         put
-    }
-
-    #[cfg(feature = "conformance")]
-    fn swallowed(&self, number: u64, entry: &Entry) -> Option<JobId> {
-        let hold = self.lanes.get(&number)?.hold.as_ref()?;
-        (self.has_fault(super::Fault::MergeDropped) && entry.id.seq().is_multiple_of(2))
-            .then(|| hold.closed.first().map(|job| job.id))?
     }
 
     /// The lane of a key, opened if there is none. Without a key: a new one with the job's number.

@@ -57,21 +57,11 @@ impl State {
 
     /// Ends the claim that the settlement names, if its token is the newest.
     fn end_claim(&mut self, settlement: &Settlement) -> Option<(LaneId, Hold)> {
-        #[cfg(feature = "conformance")]
-        let fenced = !self.has_fault(super::Fault::NoFence);
-        #[cfg(not(feature = "conformance"))]
-        let fenced = true;
-        #[cfg(feature = "conformance")]
-        let by_id_only = self.has_fault(super::Fault::SettleByIdOnly);
         let lane = self.lanes.get_mut(&settlement.lane.number)?;
-        if lane.id != settlement.lane || fenced && lane.token != settlement.token {
+        if lane.id != settlement.lane || lane.token != settlement.token {
             return None;
         }
         let hold = lane.hold.take()?;
-        #[cfg(feature = "conformance")]
-        if by_id_only {
-            lane.take_all();
-        }
         self.claimed.remove(&settlement.lane.number);
         Some((settlement.lane, hold))
     }
@@ -102,10 +92,6 @@ impl State {
         for mut job in kept {
             if mode != Mode::Accumulate && keep.job == Some(job.id) {
                 settle_job_state(&mut job, now, keep);
-            }
-            #[cfg(feature = "conformance")]
-            if self.has_fault(super::Fault::RetryOvertakes) && keep.retry_count >= 0 {
-                job.score += 1e9;
             }
             self.unite(id.number, job);
         }

@@ -1,0 +1,254 @@
+//! Stores with a defect, each made of a correct one: the checker must find the defect in a recorded history.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use seriatim::store::*;
+use seriatim::{Fate, Job, JobId, LaneId, Payload, Result, Settlement, SharedStore, Token, Turn};
+
+use crate::layer::{Layer, Over};
+
+/// The token that [`Fault::TokenNotGrowing`] gives to every claim.
+const TOKEN: Token = Token(1);
+
+/// What a defective store does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// A settle with an old token is carried out.
+    NoFence,
+    /// A lane that is claimed can be claimed again.
+    BusyLaneClaimable,
+    /// A job that is pushed while its lane is claimed is taken for merged into one in flight.
+    MergeDropped,
+    /// Settling deletes what waits under the same key too.
+    SettleByIdOnly,
+    /// Every claim gets the same token.
+    TokenNotGrowing,
+    /// A job that waits for a retry goes behind the later ones.
+    RetryOvertakes,
+    /// Now and then what is done goes back into its lane.
+    DoneKept,
+    /// Now and then a job is handed over with another payload.
+    PayloadChanged,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::NoFence,
+        Self::BusyLaneClaimable,
+        Self::MergeDropped,
+        Self::SettleByIdOnly,
+        Self::TokenNotGrowing,
+        Self::RetryOvertakes,
+        Self::DoneKept,
+        Self::PayloadChanged,
+    ];
+
+    /// A correct store with this defect.
+    pub fn of(self, store: SharedStore) -> SharedStore {
+        Over::store(Arc::new(Broken { fault: self, below: store, seen: Mutex::default() }))
+    }
+}
+
+struct Broken {
+    fault: Fault,
+    below: SharedStore,
+    seen: Mutex<Seen>,
+}
+
+/// What its answers have told, and what it keeps from the store.
+#[derive(Default)]
+struct Seen {
+    /// The last turn of each lane: its jobs come without their payloads where it was taken over.
+    turns: BTreeMap<LaneId, Turn>,
+    /// Dead in the store, and waiting for a retry as far as anybody knows.
+    detained: Vec<(Arc<str>, JobId)>,
+    /// Counts what goes wrong only now and then.
+    count: u64,
+}
+
+impl Broken {
+    fn has(&self, fault: Fault) -> bool {
+        self.fault == fault
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is one of the times in which it goes wrong: each `every`th.
+    fn strikes(&self, fault: Fault, every: u64) -> bool {
+        let mut seen = self.seen();
+        seen.count += u64::from(self.has(fault));
+        self.has(fault) && seen.count.is_multiple_of(every)
+    }
+
+    /// Sees turns that go out, and makes them what this store answers.
+    fn hand_out(&self, mut turns: Vec<Turn>) -> Vec<Turn> {
+        self.seen().turns.extend(turns.iter().map(|turn| (turn.lane, turn.clone())));
+        turns.iter_mut().for_each(|turn| turn.token = self.shown(turn.token));
+        turns
+    }
+
+    fn shown(&self, token: Token) -> Token {
+        if self.has(Fault::TokenNotGrowing) { TOKEN } else { token }
+    }
+
+    /// The token by which the store below knows what a caller means.
+    fn meant(&self, lane: LaneId, token: Token) -> Token {
+        let is_blind = self.has(Fault::NoFence) || self.has(Fault::TokenNotGrowing);
+        let newest = self.seen().turns.get(&lane).map(|turn| turn.token);
+        newest.filter(|_| is_blind).unwrap_or(token)
+    }
+
+    /// The first turn that is under way of those that are `wanted`, as its holder got it.
+    async fn under_way(&self, wanted: impl Fn(&Turn) -> bool + Send) -> Option<Turn> {
+        let held: Vec<(LaneId, Token)> = {
+            let seen = self.seen();
+            let wanted = seen.turns.values().filter(|turn| turn.key.is_some() && wanted(turn));
+            wanted.map(|turn| (turn.lane, turn.token)).collect()
+        };
+        for (lane, token) in held {
+            if let Ok(Some(turn)) = self.below.turn(lane, token).await {
+                return Some(turn);
+            }
+        }
+        None
+    }
+
+    /// The job in flight into which this one is said to have merged.
+    async fn swallows(&self, job: &Job) -> Option<JobId> {
+        let same =
+            |turn: &Turn| *turn.queue == job.queue && turn.key.as_deref() == job.key.as_deref();
+        let turn = match self.has(Fault::MergeDropped) {
+            true => self.under_way(same).await?,
+            false => return None,
+        };
+        self.strikes(Fault::MergeDropped, 2).then(|| turn.head().map(|head| head.id))?
+    }
+
+    /// Deletes what waits behind a turn.
+    async fn delete_behind(&self, turn: &Turn) -> Result<()> {
+        let Some(key) = turn.key.as_deref() else { return Ok(()) };
+        let query = JobQuery {
+            queue: turn.queue.clone(),
+            state: JobState::Queued,
+            key: Some(key.to_owned()),
+            order: JobOrder::Arrival,
+            after: None,
+            rows_max: 1_000,
+        };
+        for job in self.below.jobs(query).await?.rows {
+            if job.state == JobState::Queued {
+                let change = Change::Delete;
+                self.below.amend(Amend { now: None, job: job.id, change }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the store bury what is to be tried again.
+    fn detain(&self, settlement: &mut Settlement, turn: &Turn) {
+        if settlement.keep.retry_count < 0 {
+            return;
+        }
+        let kept = turn.jobs.iter().filter(|job| settlement.fate_of(job.id) == Fate::Keep);
+        self.seen().detained.extend(kept.map(|job| (turn.queue.clone(), job.id)));
+        let exceptions = settlement.exceptions.iter_mut().map(|(_, fate)| fate);
+        let kept = exceptions.chain([&mut settlement.rest]).filter(|fate| **fate == Fate::Keep);
+        kept.for_each(|fate| *fate = Fate::Bury);
+    }
+
+    /// Sends back what was detained, after others had their turn.
+    async fn let_go(&self, now: Option<seriatim::Timestamp>) -> Result<()> {
+        let detained = std::mem::take(&mut self.seen().detained);
+        for (queue, job) in detained {
+            let which = Selection::Jobs(vec![job]);
+            self.below.requeue(Selected { now, queue, which }).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Layer for Broken {
+    fn below(&self) -> &SharedStore {
+        &self.below
+    }
+
+    async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
+        let (mut answers, mut jobs) = (Vec::new(), Vec::new());
+        for job in request.jobs {
+            let into = self.swallows(&job).await;
+            answers.push(into.map(|job_id| Pushed { job_id, status: PushStatus::Merged }));
+            jobs.extend(into.is_none().then_some(job));
+        }
+        let mut pushed = self.below.push(Push { jobs, ..request }).await?.into_iter();
+        Ok(answers.into_iter().filter_map(|answer| answer.or_else(|| pushed.next())).collect())
+    }
+
+    async fn claim(&self, request: Claim) -> Result<Claimed> {
+        let (now, queue) = (request.now, request.queue.clone());
+        let mut claimed = self.below.claim(request).await?;
+        self.let_go(now).await?;
+        claimed.turns = self.hand_out(claimed.turns);
+        if self.has(Fault::BusyLaneClaimable) && claimed.turns.is_empty() {
+            claimed.turns.extend(self.under_way(|turn| turn.queue == queue).await);
+        }
+        for job in claimed.turns.iter_mut().flat_map(|turn| &mut turn.jobs) {
+            if self.strikes(Fault::PayloadChanged, 10) {
+                job.payload = Payload::from_bytes("{\"n\":1000000}");
+            }
+        }
+        Ok(claimed)
+    }
+
+    async fn settle(&self, mut request: Settle) -> Result<Vec<Settled>> {
+        for settlement in &mut request.turns {
+            settlement.token = self.meant(settlement.lane, settlement.token);
+            let Some(turn) = self.below.turn(settlement.lane, settlement.token).await? else {
+                continue;
+            };
+            match self.fault {
+                Fault::SettleByIdOnly => self.delete_behind(&turn).await?,
+                Fault::RetryOvertakes => self.detain(settlement, &turn),
+                Fault::DoneKept if settlement.rest == Fate::Done => {
+                    let strikes = self.strikes(Fault::DoneKept, 10);
+                    settlement.rest = if strikes { Fate::Keep } else { Fate::Done };
+                }
+                _ => {}
+            }
+        }
+        self.below.settle(request).await
+    }
+
+    async fn heartbeat(&self, mut request: Heartbeat) -> Result<Pulse> {
+        for beat in &mut request.beats {
+            beat.token = self.meant(beat.lane, beat.token);
+        }
+        let mut pulse = self.below.heartbeat(request).await?;
+        pulse.cancel.iter_mut().for_each(|notice| notice.token = self.shown(notice.token));
+        Ok(pulse)
+    }
+
+    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
+        Ok(self.hand_out(self.below.rescue(request).await?))
+    }
+
+    async fn release(&self, request: Release) -> Result<Vec<Turn>> {
+        Ok(self.hand_out(self.below.release(request).await?))
+    }
+
+    async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>> {
+        let turn = self.below.turn(lane, self.meant(lane, token)).await?;
+        Ok(turn.map(|turn| Turn { token: self.shown(turn.token), ..turn }))
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+        let mut page = self.below.lanes(query).await?;
+        for lane in &mut page.rows {
+            lane.token = lane.token.map(|token| self.shown(token));
+        }
+        Ok(page)
+    }
+}

@@ -1,0 +1,335 @@
+//! What is recorded.
+
+use std::fmt;
+use std::io::BufRead;
+
+use serde::{Deserialize, Serialize};
+use seriatim::store::{JobState, PushStatus};
+use seriatim::text::{cut_middle, one_line};
+use seriatim::{Fate, JobId, LaneId, Merge, Mode, Token};
+
+/// Longest line of a history, in bytes.
+const LINE_BYTES_MAX: usize = 16 << 20;
+/// Most of what an error quotes of a line, in bytes.
+const TOLD_BYTES_MAX: usize = 1_000;
+
+/// Something that a producer or a worker saw. Times are microseconds of one clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// How the jobs of a queue relate.
+    Queue {
+        /// The queue.
+        queue: String,
+        /// Its mode.
+        mode: Mode,
+        /// What becomes of equal payloads.
+        #[serde(default)]
+        merge: Merge,
+    },
+    /// A push was answered, or its answer never came.
+    Push {
+        /// When it was sent.
+        sent_at: i64,
+        /// When it was answered.
+        at: i64,
+        /// The queue.
+        queue: String,
+        /// The key.
+        key: Option<String>,
+        /// The score, if one was given.
+        score: Option<f64>,
+        /// Names the payload and task: equal ones have equal tags.
+        tag: String,
+        /// What came of it.
+        result: PushResult,
+        /// The job's id, when it was acknowledged.
+        job_id: Option<JobId>,
+        /// Whether that was a new job.
+        status: Option<PushStatus>,
+    },
+    /// A handler begins a turn.
+    Start {
+        /// When.
+        at: i64,
+        /// Which process.
+        actor: String,
+        /// The queue.
+        queue: String,
+        /// The key.
+        key: Option<String>,
+        /// The lane.
+        lane: LaneId,
+        /// The token that it holds.
+        token: Token,
+        /// When the store made the claim.
+        claimed_at: i64,
+        /// What is handed over, in order.
+        jobs: Vec<Handed>,
+    },
+    /// A handler has ended.
+    End {
+        /// When.
+        at: i64,
+        /// The lane.
+        lane: LaneId,
+        /// The token.
+        token: Token,
+    },
+    /// A settle is about to be sent. Where no answer follows, its process died or the answer was
+    /// lost: it may have been carried out or not.
+    Settling {
+        /// When.
+        at: i64,
+        /// The queue.
+        queue: String,
+        /// The key.
+        key: Option<String>,
+        /// The lane.
+        lane: LaneId,
+        /// The token.
+        token: Token,
+        /// What it makes of the turn's jobs.
+        fates: Vec<JobFate>,
+    },
+    /// The store has answered a settle.
+    Settle {
+        /// When it was sent.
+        sent_at: i64,
+        /// When it was answered.
+        at: i64,
+        /// The queue.
+        queue: String,
+        /// The key.
+        key: Option<String>,
+        /// The lane.
+        lane: LaneId,
+        /// The token.
+        token: Token,
+        /// When the store made the claim that it ends.
+        #[serde(default)]
+        claimed_at: Option<i64>,
+        /// Whether it was carried out.
+        accepted: bool,
+        /// What the settle made of the turn's jobs.
+        fates: Vec<JobFate>,
+        /// In a word: done, retry, snooze, bury, cancel, release, crash.
+        cause: String,
+    },
+    /// An expired claim was taken over.
+    Rescue {
+        /// When the store answered.
+        at: i64,
+        /// The queue.
+        queue: String,
+        /// The key.
+        key: Option<String>,
+        /// The lane.
+        lane: LaneId,
+        /// The token under which it is held now.
+        token: Token,
+        /// Its first job.
+        job_id: Option<JobId>,
+    },
+    /// A process has died: its handlers ended with it.
+    Died {
+        /// When.
+        at: i64,
+        /// Which.
+        actor: String,
+    },
+    /// A person sent a dead job back: it may run after later ones, and once more.
+    Requeue {
+        /// When.
+        at: i64,
+        /// The job.
+        job_id: JobId,
+    },
+    /// A waiting job that a person (or its own expiry) took away: deleted, cancelled or buried.
+    Removed {
+        /// When.
+        at: i64,
+        /// The job.
+        job_id: JobId,
+    },
+    /// A job that the store still shows at the end.
+    Final {
+        /// The job.
+        job_id: JobId,
+        /// Its state.
+        state: JobState,
+    },
+    /// All that the store still shows has been listed: what is not there is gone.
+    FinalEnd {},
+}
+
+/// A job as it was handed over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Handed {
+    /// Its id.
+    pub job_id: JobId,
+    /// Its score.
+    pub score: f64,
+    /// Names the payload and task.
+    pub tag: String,
+}
+
+/// What became of a job of a turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobFate {
+    /// The job.
+    pub job_id: JobId,
+    /// What became of it.
+    #[serde(with = "fate_name")]
+    pub fate: Fate,
+}
+
+/// What came of a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PushResult {
+    /// The store has it.
+    Acknowledged,
+    /// The answer never came: it may be there or not.
+    Unknown,
+    /// The store refused it.
+    Refused,
+}
+
+impl Event {
+    /// When it happened; none for what is true of the whole history.
+    pub fn at(&self) -> Option<i64> {
+        match self {
+            Self::Push { at, .. }
+            | Self::Start { at, .. }
+            | Self::End { at, .. }
+            | Self::Settling { at, .. }
+            | Self::Settle { at, .. }
+            | Self::Rescue { at, .. }
+            | Self::Died { at, .. }
+            | Self::Requeue { at, .. }
+            | Self::Removed { at, .. } => Some(*at),
+            Self::Queue { .. } | Self::Final { .. } | Self::FinalEnd {} => None,
+        }
+    }
+}
+
+/// A recorded history.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    events: Vec<Event>,
+    /// Lines that end in the middle: their writer was killed.
+    torn: u64,
+}
+
+/// A history that cannot be read.
+#[derive(Debug)]
+pub struct HistoryError {
+    name: String,
+    line: u64,
+    message: String,
+}
+
+impl HistoryError {
+    pub(super) fn new(name: &str, line: u64, message: String) -> Self {
+        Self { name: name.to_owned(), line, message }
+    }
+}
+
+impl fmt::Display for HistoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.name, self.message),
+            line => write!(f, "{}:{line}: {}", self.name, self.message),
+        }
+    }
+}
+
+impl std::error::Error for HistoryError {}
+
+impl History {
+    /// An empty history.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an event.
+    pub fn add(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    /// Reads lines of JSON. A last line that ends in the middle is counted and left out; any other
+    /// that cannot be read is an error that names it.
+    pub fn read(&mut self, reader: impl BufRead, name: &str) -> Result<(), HistoryError> {
+        let mut pending: Option<(HistoryError, bool)> = None;
+        // Bytes, as a writer can be killed in the middle of a character.
+        for (i, line) in reader.split(b'\n').enumerate() {
+            let at = i as u64 + 1;
+            if let Some((error, _)) = pending.take() {
+                return Err(error);
+            }
+            let wrong = |message: String| HistoryError::new(name, at, message);
+            let line = line.map_err(|e| wrong(format!("cannot be read: {e}")))?;
+            if line.len() > LINE_BYTES_MAX {
+                return Err(wrong(format!("is longer than {LINE_BYTES_MAX} bytes")));
+            }
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            match serde_json::from_slice(&line) {
+                Ok(event) => self.events.push(event),
+                Err(e) => {
+                    let told = one_line(&e.to_string());
+                    let told = cut_middle(&told, TOLD_BYTES_MAX);
+                    pending = Some((wrong(format!("is not an event: {told}")), e.is_eof()));
+                }
+            }
+        }
+        match pending {
+            Some((error, false)) => Err(error),
+            Some(_) => {
+                self.torn += 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// All events, in the order in which they were added.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// Lines that ended in the middle.
+    pub fn torn_lines(&self) -> u64 {
+        self.torn
+    }
+}
+
+mod fate_name {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    use seriatim::Fate;
+
+    const NAMES: [(Fate, &str); 6] = [
+        (Fate::Done, "done"),
+        (Fate::Bury, "bury"),
+        (Fate::Cancel, "cancel"),
+        (Fate::Expire, "expire"),
+        (Fate::Drop, "drop"),
+        (Fate::Keep, "keep"),
+    ];
+
+    // Serde calls it with a reference to the field.
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    pub(super) fn serialize<S: Serializer>(fate: &Fate, to: S) -> Result<S::Ok, S::Error> {
+        let name = NAMES.iter().find(|(known, _)| known == fate).map_or("?", |(_, name)| name);
+        to.serialize_str(name)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Fate, D::Error> {
+        let text = String::deserialize(from)?;
+        let known = NAMES.iter().find(|(_, name)| *name == text).map(|(fate, _)| *fate);
+        known.ok_or_else(|| de::Error::custom(format!("no fate is called {text:?}")))
+    }
+}

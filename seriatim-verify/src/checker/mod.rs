@@ -1,0 +1,45 @@
+//! Judges recorded histories: did what was promised hold?
+//!
+//! A history is what producers and workers saw, one JSON object on a line (`docs/history.md`).
+//! [`check`] decides six things of it, each in O(n log n):
+//!
+//! 1. no two handlers holding *current* tokens of one key overlap, and no token is held twice;
+//! 2. within a key no acknowledged push is overtaken by a later one, except where the mode allows it;
+//! 3. every acknowledged push is done, dead, cancelled, expired, or still there;
+//! 4. nothing is handed over that was never pushed;
+//! 5. nothing is handed over more often than failures, crashes, snoozes and releases explain;
+//! 6. every accepted settle held the newest token.
+
+mod history;
+mod judge;
+mod order;
+mod recorder;
+mod report;
+
+pub use history::{Event, Handed, History, HistoryError, JobFate, PushResult};
+pub use recorder::Recorder;
+#[cfg(feature = "simulation")]
+pub(crate) use recorder::{cause, tag};
+pub use report::{Judgement, Report, Verdict};
+
+#[cfg(test)]
+mod fuzz;
+#[cfg(all(test, feature = "simulation"))]
+mod tests;
+
+/// Judges a history.
+pub fn check(history: &History) -> Report {
+    judge::judge(history)
+}
+
+/// Reads the files and judges them together, as one history.
+pub fn check_files(paths: &[std::path::PathBuf]) -> Result<Report, HistoryError> {
+    let mut history = History::new();
+    for path in paths {
+        let name = path.display().to_string();
+        let file = std::fs::File::open(path)
+            .map_err(|e| HistoryError::new(&name, 0, format!("cannot be opened: {e}")))?;
+        history.read(std::io::BufReader::new(file), &name)?;
+    }
+    Ok(check(&history))
+}

@@ -1,0 +1,306 @@
+//! The judgements about order and loss.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use seriatim::store::{JobState, PushStatus};
+use seriatim::{Fate, JobId, Merge, Mode};
+
+use super::judge::{Entity, Facts, Turn};
+use super::report::{Judgement, Report};
+
+/// (score, arrival).
+type Rank = (i64, u64);
+
+fn rank(score: f64, job: JobId) -> Rank {
+    let bits = (score + 0.0).to_bits() as i64;
+    (if bits < 0 { bits ^ i64::MAX } else { bits }, job.seq())
+}
+
+/// What waits for a key: by place, the job and its payload's tag.
+type Waiting<'f> = BTreeMap<Rank, (JobId, &'f str)>;
+
+/// What happens to one key, in time.
+enum Moment<'f, 'h> {
+    /// An acknowledged push.
+    Arrived { job: JobId, tag: &'f str, score: f64, merge: Option<Merge> },
+    /// A turn begins; what arrived before its claim and ranks lower must be in it or over.
+    Began(&'f Turn<'h>),
+    /// A job is over.
+    Over(JobId),
+    /// A job went back into its lane, where an equal one may have arrived.
+    Kept(JobId, Merge),
+    /// A dead job went back into its lane: where it and its equals stand nobody can say.
+    Back(&'f str),
+}
+
+/// Judges the order of keys in `accumulate` and `fifo`; the other modes promise none.
+pub(super) fn inversions(facts: &Facts<'_>, report: &mut Report) {
+    let mut moments: HashMap<&Entity, Vec<(i64, u8, Moment<'_, '_>)>> = HashMap::new();
+    let ordered = |queue: &str| {
+        let (mode, merge) =
+            facts.modes.get(queue).copied().unwrap_or((Mode::Exclusive, Merge::None));
+        matches!(mode, Mode::Accumulate | Mode::Fifo).then_some((mode, merge))
+    };
+    for push in &facts.pushes {
+        let Some((mode, merge)) = ordered(&push.entity.0) else { continue };
+        let Some(score) = push.score.or((mode == Mode::Fifo).then_some(0.0)) else {
+            // Its place is the store's clock, which nobody recorded; also when a later push with a
+            // score merges into it.
+            let nowhere = Moment::Over(push.job_id);
+            moments.entry(&push.entity).or_default().push((push.at, 0, nowhere));
+            continue;
+        };
+        let merge = match push.status {
+            PushStatus::Queued => None,
+            PushStatus::Merged => Some(merge),
+            PushStatus::Duplicate => continue,
+        };
+        let arrived = Moment::Arrived { job: push.job_id, tag: &push.tag, score, merge };
+        moments.entry(&push.entity).or_default().push((push.at, 0, arrived));
+    }
+    for turn in facts.turns.iter().filter(|turn| ordered(&turn.entity.0).is_some()) {
+        // Placed at its claim: later pushes are none of its business.
+        moments.entry(&turn.entity).or_default().push((turn.claimed_at, 2, Moment::Began(turn)));
+    }
+    for settled in facts.settles.iter().filter(|settled| settled.accepted) {
+        let merge = ordered(&settled.entity.0).filter(|_| merges(facts, &settled.entity.0));
+        let merge = merge.map_or(Merge::None, |(_, merge)| merge);
+        for job in settled.fates {
+            let moment = match job.fate {
+                Fate::Keep => Moment::Kept(job.job_id, merge),
+                _ => Moment::Over(job.job_id),
+            };
+            moments.entry(&settled.entity).or_default().push((settled.sent_at, 1, moment));
+        }
+    }
+    for (at, entity, fates) in &facts.maybes {
+        // It may be over: then nothing can be said of its place any more.
+        for job in fates.iter().filter(|job| job.fate != Fate::Keep) {
+            moments.entry(entity).or_default().push((*at, 1, Moment::Over(job.job_id)));
+        }
+    }
+    for push in &facts.pushes {
+        if let Some(at) = facts.removed.get(&push.job_id) {
+            let place = moments.entry(&push.entity).or_default();
+            place.push((*at, 1, Moment::Over(push.job_id)));
+        }
+        if let Some(at) = facts.requeued_at.get(&push.job_id)
+            && merges(facts, &push.entity.0)
+        {
+            let place = moments.entry(&push.entity).or_default();
+            place.extend(at.iter().map(|at| (*at, 1, Moment::Back(&push.tag))));
+        }
+    }
+    for (entity, mut moments) in moments {
+        moments.sort_by_key(|(at, kind, _)| (*at, *kind));
+        judge_key(facts, entity, &moments, report);
+    }
+}
+
+fn judge_key(
+    facts: &Facts<'_>,
+    entity: &Entity,
+    moments: &[(i64, u8, Moment<'_, '_>)],
+    report: &mut Report,
+) {
+    let mut waiting: Waiting<'_> = BTreeMap::new();
+    let mut ranks: HashMap<JobId, Rank> = HashMap::new();
+    let mut over: HashSet<JobId> = HashSet::new();
+    for (_, _, moment) in moments {
+        match moment {
+            Moment::Arrived { job, tag, score, merge } => {
+                if over.contains(job) || facts.requeues.contains_key(job) {
+                    continue;
+                }
+                let mut place = rank(*score, *job);
+                if let (Some(merge), Some(old)) = (merge, ranks.get(job)) {
+                    waiting.remove(old);
+                    place = if *merge == Merge::Max { place.max(*old) } else { place.min(*old) };
+                }
+                ranks.insert(*job, place);
+                waiting.insert(place, (*job, tag));
+            }
+            Moment::Over(job) => {
+                over.insert(*job);
+                if let Some(place) = ranks.remove(job) {
+                    waiting.remove(&place);
+                }
+            }
+            Moment::Kept(job, merge) => unite(*job, *merge, &mut waiting, &mut ranks),
+            Moment::Back(tag) => {
+                let alike: Vec<JobId> = waiting
+                    .extract_if(.., |_, (_, other)| other == tag)
+                    .map(|(_, (job, _))| job)
+                    .collect();
+                alike.iter().for_each(|job| {
+                    ranks.remove(job);
+                });
+                over.extend(alike);
+            }
+            Moment::Began(turn) => {
+                if merges(facts, &entity.0) {
+                    take_along(turn, &mut waiting, &mut ranks);
+                }
+                judge_turn(entity, turn, &mut waiting, &ranks, report);
+            }
+        }
+    }
+}
+
+/// A job that went back and an equal one that arrived meanwhile become one, under the older id.
+fn unite(job: JobId, merge: Merge, waiting: &mut Waiting<'_>, ranks: &mut HashMap<JobId, Rank>) {
+    let Some(own) = ranks.get(&job).copied() else { return };
+    let Some((_, tag)) = waiting.get(&own).copied() else { return };
+    let is_other = |(_, (other, text)): &(&Rank, &(JobId, &str))| *other != job && *text == tag;
+    let Some((&place, &(other, _))) = waiting.iter().find(is_other) else { return };
+    let score = match merge {
+        Merge::Min => own.0.min(place.0),
+        Merge::Max => own.0.max(place.0),
+        Merge::None => return,
+    };
+    let (survivor, gone) = if job.seq() < other.seq() { (job, other) } else { (other, job) };
+    waiting.remove(&own);
+    waiting.remove(&place);
+    ranks.remove(&gone);
+    ranks.insert(survivor, (score, survivor.seq()));
+    waiting.insert((score, survivor.seq()), (survivor, tag));
+}
+
+fn judge_turn(
+    entity: &Entity,
+    turn: &Turn<'_>,
+    waiting: &mut Waiting<'_>,
+    ranks: &HashMap<JobId, Rank>,
+    report: &mut Report,
+) {
+    let handed: Vec<Rank> = turn.jobs.iter().map(|job| rank(job.score, job.job_id)).collect();
+    if !handed.is_sorted() {
+        report.violate(Judgement::Order, || {
+            format!("{entity:?}: the jobs under token {} are not in order", turn.token)
+        });
+    }
+    let Some(last) = turn.jobs.iter().filter_map(|job| ranks.get(&job.job_id)).max() else {
+        return;
+    };
+    let tags: HashSet<JobId> = turn.jobs.iter().map(|job| job.job_id).collect();
+    let overtaken: Vec<(Rank, JobId)> = waiting
+        .range(..*last)
+        .filter(|(_, (job, _))| !tags.contains(job))
+        .map(|(rank, (job, _))| (*rank, *job))
+        .collect();
+    for (rank, job) in overtaken {
+        report.violate(Judgement::Order, || {
+            format!("{entity:?}: job {job} waited and was overtaken under token {}", turn.token)
+        });
+        // Once is enough.
+        waiting.remove(&rank);
+    }
+}
+
+/// Whether equal payloads of this queue become one.
+fn merges(facts: &Facts<'_>, queue: &str) -> bool {
+    facts
+        .modes
+        .get(queue)
+        .is_some_and(|(mode, merge)| *mode == Mode::Accumulate && *merge != Merge::None)
+}
+
+/// A payload that equals one of the turn's, and waited, is handed over with it.
+fn take_along(turn: &Turn<'_>, waiting: &mut Waiting<'_>, ranks: &mut HashMap<JobId, Rank>) {
+    waiting.retain(|_, (job, tag)| {
+        let is_alike =
+            |handed: &super::history::Handed| handed.tag == *tag && handed.job_id != *job;
+        let stays = !turn.jobs.iter().any(is_alike);
+        if !stays {
+            ranks.remove(job);
+        }
+        stays
+    });
+}
+
+/// What each job holds, as far as somebody said so.
+fn tags<'f>(facts: &'f Facts<'_>) -> HashMap<JobId, &'f str> {
+    let queued = facts.pushes.iter().filter(|push| push.status == PushStatus::Queued);
+    let mut tags: HashMap<JobId, &str> =
+        queued.map(|push| (push.job_id, push.tag.as_str())).collect();
+    let handed_over = facts.turns.iter().flat_map(|turn| turn.jobs);
+    tags.extend(handed_over.map(|job| (job.job_id, job.tag.as_str())));
+    tags
+}
+
+/// Judges whether every acknowledged push is accounted for.
+pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
+    let mut over: HashSet<JobId> = HashSet::new();
+    for settled in facts.settles.iter().filter(|settled| settled.accepted) {
+        over.extend(
+            settled.fates.iter().filter(|job| job.fate != Fate::Keep).map(|job| job.job_id),
+        );
+    }
+    let maybe = facts.maybes.iter().flat_map(|(_, _, fates)| fates.iter());
+    over.extend(maybe.filter(|job| job.fate != Fate::Keep).map(|job| job.job_id));
+    // The last claim under which each payload of a key was handed over, and then ended.
+    let mut ended: HashMap<(&Entity, &str), i64> = HashMap::new();
+    let mut last_claim: HashMap<JobId, i64> = HashMap::new();
+    for turn in &facts.turns {
+        for job in turn.jobs {
+            let known = last_claim.entry(job.job_id).or_insert(turn.claimed_at);
+            *known = (*known).max(turn.claimed_at);
+            if over.contains(&job.job_id) || facts.finals.contains_key(&job.job_id) {
+                let last = ended.entry((&turn.entity, &job.tag)).or_insert(turn.claimed_at);
+                *last = (*last).max(turn.claimed_at);
+            }
+        }
+    }
+    // Also a claim that was never handed over: what it held had expired, or was cancelled.
+    for settled in facts.settles.iter().filter(|settled| settled.accepted) {
+        let Some(claimed_at) = settled.claimed_at else { continue };
+        for job in settled.fates {
+            let known = last_claim.entry(job.job_id).or_insert(claimed_at);
+            *known = (*known).max(claimed_at);
+        }
+    }
+    let tags = tags(facts);
+    let mut missing = 0;
+    for push in &facts.pushes {
+        // An equal payload that was claimed after this one was sent took it along.
+        let taken_along =
+            ended.get(&(&push.entity, push.tag.as_str())).is_some_and(|at| *at >= push.sent_at);
+        let by_id = match push.status {
+            PushStatus::Merged => {
+                over.contains(&push.job_id)
+                    && last_claim.get(&push.job_id).is_none_or(|at| *at >= push.sent_at)
+            }
+            PushStatus::Queued => over.contains(&push.job_id),
+            // Whatever became of the first one is true of it.
+            PushStatus::Duplicate => true,
+        };
+        let is_removed = facts.removed.contains_key(&push.job_id);
+        // Only equal payloads merge: another job's fate says nothing of this one.
+        let is_another = push.status == PushStatus::Merged
+            && tags.get(&push.job_id).is_some_and(|tag| *tag != push.tag);
+        // A job that is kept as done was done without what merged into it after its last claim.
+        let is_kept = facts.finals.get(&push.job_id).is_some_and(|state| {
+            let was_claimed = last_claim.get(&push.job_id).is_some_and(|at| *at < push.sent_at);
+            let came_late = push.status == PushStatus::Merged && was_claimed;
+            !(came_late && *state == JobState::Succeeded)
+        });
+        if taken_along || !is_another && (by_id || is_removed || is_kept) {
+            continue;
+        }
+        missing += 1;
+        if facts.is_complete {
+            report.violate(Judgement::Loss, || {
+                format!(
+                    "{:?}: job {} ({}) acknowledged at {} is nowhere",
+                    push.entity, push.job_id, push.tag, push.at
+                )
+            });
+        }
+    }
+    if missing > 0 && !facts.is_complete {
+        let why = format!(
+            "{missing} pushes are not over, and the history has no final list of what is still there"
+        );
+        report.verdicts.entry(Judgement::Loss).or_default().not_judged = Some(why);
+    }
+}

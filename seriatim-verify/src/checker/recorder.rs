@@ -1,0 +1,213 @@
+//! Writes a history while it happens.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use seriatim::store::{JobOrder, JobQuery, JobState, Pushed, Settled, Store};
+use seriatim::{
+    Fate, Job, JobId, Observer, Payload, Queue, Result, Settlement, Timestamp, Turn, Verdict,
+    digest,
+};
+
+use super::history::{Event, Handed, JobFate, PushResult};
+
+/// Records what one process sees, as lines of JSON. Everybody who records must use one clock:
+/// this uses the machine's.
+pub struct Recorder<W: Write + Send + 'static> {
+    actor: String,
+    out: Arc<Mutex<W>>,
+}
+
+impl<W: Write + Send + 'static> Recorder<W> {
+    /// A recorder of the process called `actor`.
+    pub fn new(actor: impl Into<String>, out: W) -> Self {
+        Self { actor: actor.into(), out: Arc::new(Mutex::new(out)) }
+    }
+
+    /// A recorder of another process into the same history.
+    #[must_use]
+    pub fn for_actor(&self, actor: impl Into<String>) -> Self {
+        Self { actor: actor.into(), out: self.out.clone() }
+    }
+
+    /// Records an event. A history that cannot be written is noted in the log, and judged as torn.
+    pub fn record(&self, event: &Event) {
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = serde_json::to_writer(&mut *out, event).map_err(std::io::Error::from);
+        if let Err(error) = written.and_then(|()| out.write_all(b"\n")) {
+            tracing::error!(%error, "the history cannot be written");
+        }
+    }
+
+    /// Records how the jobs of a queue relate.
+    pub fn queue(&self, queue: &Queue) {
+        let (name, mode, merge) = (queue.name.clone(), queue.mode, queue.merge);
+        self.record(&Event::Queue { queue: name, mode, merge });
+    }
+
+    /// Records a push that was sent at `sent_at` and answered now. `None` is an answer that never came.
+    pub fn pushed(&self, sent_at: Timestamp, job: &Job, answer: Option<&Result<Pushed>>) {
+        let pushed = answer.and_then(|answer| answer.as_ref().ok());
+        let result = match answer {
+            Some(Ok(_)) => PushResult::Acknowledged,
+            Some(Err(error)) if !error.is_transient() => PushResult::Refused,
+            _ => PushResult::Unknown,
+        };
+        self.record(&Event::Push {
+            sent_at: sent_at.as_micros(),
+            at: now(),
+            queue: job.queue.clone(),
+            key: job.key.clone(),
+            score: job.score,
+            tag: tag(job.task.as_deref(), &job.payload),
+            result,
+            job_id: pushed.map(|pushed| pushed.job_id),
+            status: pushed.map(|pushed| pushed.status),
+        });
+    }
+
+    /// Records that a process has died.
+    pub fn died(&self, actor: &str) {
+        self.record(&Event::Died { at: now(), actor: actor.to_owned() });
+    }
+
+    /// Records all that the store still shows, and that it is all.
+    pub async fn finish(&self, store: &dyn Store) -> Result<()> {
+        for view in store.queues().await? {
+            for state in [JobState::Queued, JobState::Dead, JobState::Succeeded, JobState::Canceled]
+            {
+                self.finish_state(store, &view.queue.name, state).await?;
+            }
+        }
+        self.record(&Event::FinalEnd {});
+        self.out.lock().unwrap_or_else(PoisonError::into_inner).flush().unwrap_or_default();
+        Ok(())
+    }
+
+    async fn finish_state(&self, store: &dyn Store, queue: &str, state: JobState) -> Result<()> {
+        let mut query = JobQuery {
+            queue: queue.into(),
+            state,
+            key: None,
+            order: JobOrder::Arrival,
+            after: None,
+            rows_max: 1_000,
+        };
+        loop {
+            let page = store.jobs(query.clone()).await?;
+            for job in page.rows {
+                self.record(&Event::Final { job_id: job.id, state: job.state });
+            }
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+impl<W: Write + Send + 'static> Observer for Recorder<W> {
+    fn started(&self, turn: &Turn) {
+        let handed = |job: &seriatim::TurnJob| Handed {
+            job_id: job.id,
+            score: job.score,
+            tag: tag(job.task.as_deref(), &job.payload),
+        };
+        self.record(&Event::Start {
+            at: now(),
+            actor: self.actor.clone(),
+            queue: turn.queue.to_string(),
+            key: turn.key.as_deref().map(str::to_owned),
+            lane: turn.lane,
+            token: turn.token,
+            claimed_at: turn.claimed_at.as_micros(),
+            jobs: turn.jobs.iter().map(handed).collect(),
+        });
+    }
+
+    fn ended(&self, turn: &Turn, _verdict: &Verdict) {
+        self.record(&Event::End { at: now(), lane: turn.lane, token: turn.token });
+    }
+
+    fn settling(&self, turn: &Turn, settlement: &Settlement) {
+        self.record(&Event::Settling {
+            at: now(),
+            queue: turn.queue.to_string(),
+            key: turn.key.as_deref().map(str::to_owned),
+            lane: turn.lane,
+            token: turn.token,
+            fates: fates(turn, settlement, &[]),
+        });
+    }
+
+    fn settled(&self, turn: &Turn, settlement: &Settlement, settled: &Settled, sent_at: Timestamp) {
+        let cancelled = match settled {
+            Settled::Ok { cancelled } => cancelled.as_slice(),
+            Settled::Stale => &[],
+        };
+        self.record(&Event::Settle {
+            sent_at: sent_at.as_micros(),
+            at: now(),
+            queue: turn.queue.to_string(),
+            key: turn.key.as_deref().map(str::to_owned),
+            lane: turn.lane,
+            token: turn.token,
+            claimed_at: Some(turn.claimed_at.as_micros()),
+            accepted: settled.is_ok(),
+            fates: fates(turn, settlement, cancelled),
+            cause: cause(turn, settlement).to_owned(),
+        });
+    }
+
+    fn rescued(&self, turn: &Turn) {
+        self.record(&Event::Rescue {
+            at: now(),
+            queue: turn.queue.to_string(),
+            key: turn.key.as_deref().map(str::to_owned),
+            lane: turn.lane,
+            token: turn.token,
+            job_id: turn.head().map(|job| job.id),
+        });
+    }
+}
+
+/// What a settlement makes of the jobs of a turn.
+fn fates(turn: &Turn, settlement: &Settlement, cancelled: &[JobId]) -> Vec<JobFate> {
+    let fate = |job: &seriatim::TurnJob| JobFate {
+        job_id: job.id,
+        fate: match cancelled.contains(&job.id) {
+            true => Fate::Cancel,
+            false => settlement.fate_of(job.id),
+        },
+    };
+    // What expired was taken out of the turn before it was handed over.
+    let is_other = |id: &JobId| turn.jobs.iter().all(|job| job.id != *id);
+    let others = settlement.exceptions.iter().filter(|(id, _)| is_other(id));
+    let others = others.map(|(job_id, fate)| JobFate { job_id: *job_id, fate: *fate });
+    turn.jobs.iter().map(fate).chain(others).collect()
+}
+
+/// Why a turn's jobs went back, in a word.
+pub(crate) fn cause(turn: &Turn, settlement: &Settlement) -> &'static str {
+    let keep = &settlement.keep;
+    match settlement.rest {
+        Fate::Keep if keep.crashes > turn.crashes => "crash",
+        Fate::Keep if keep.counted && keep.retry_count < 0 => "bury",
+        Fate::Keep if keep.counted => "retry",
+        Fate::Keep if keep.due == seriatim::Due::Unchanged => "release",
+        Fate::Keep => "snooze",
+        Fate::Bury => "bury",
+        Fate::Cancel => "cancel",
+        _ => "done",
+    }
+}
+
+pub(crate) fn tag(task: Option<&str>, payload: &Payload) -> String {
+    let digest = digest(task, payload);
+    let half = digest.first_chunk::<8>().copied().unwrap_or_default();
+    format!("{:016x}", u64::from_be_bytes(half))
+}
+
+fn now() -> i64 {
+    Timestamp::of_this_machine().as_micros()
+}

@@ -1,0 +1,151 @@
+//! What the checker found.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+use seriatim::text::one_line;
+
+/// Violations kept with their text; the others are counted.
+const KEPT_MAX: usize = 20;
+
+/// One of the six things that are decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Judgement {
+    /// No two handlers of one key at once.
+    Overlap,
+    /// Nothing overtaken.
+    Order,
+    /// Nothing lost.
+    Loss,
+    /// Nothing invented.
+    Phantom,
+    /// Nothing handed over more often than explained.
+    Duplicate,
+    /// No settle with an old token accepted.
+    Fence,
+}
+
+impl Judgement {
+    /// All six.
+    pub const ALL: [Self; 6] =
+        [Self::Overlap, Self::Order, Self::Loss, Self::Phantom, Self::Duplicate, Self::Fence];
+
+    /// What its violations are called.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Overlap => "overlaps",
+            Self::Order => "inversions",
+            Self::Loss => "lost",
+            Self::Phantom => "never pushed",
+            Self::Duplicate => "unexplained duplicates",
+            Self::Fence => "stale settles accepted",
+        }
+    }
+}
+
+/// What was decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verdict {
+    /// How often it was violated.
+    pub violations: u64,
+    /// The first of them, in words.
+    pub examples: Vec<String>,
+    /// Why it could not be decided.
+    pub not_judged: Option<String>,
+}
+
+/// What the checker found in a history.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Pushes that the store acknowledged.
+    pub pushes: u64,
+    /// Of them: merged into a waiting job.
+    pub merged: u64,
+    /// Of them: known by their idempotency key.
+    pub repeated: u64,
+    /// Pushes of which nobody knows whether they are stored.
+    pub unknown: u64,
+    /// Turns that were handed to a handler.
+    pub turns: u64,
+    /// Jobs in them.
+    pub deliveries: u64,
+    /// Jobs that were handed over before, by the cause that sent them back.
+    pub duplicates: BTreeMap<String, u64>,
+    /// Claims that were taken over from dead or paused nodes.
+    pub rescued: u64,
+    /// Settles that were refused because the claim had been taken over.
+    pub refused: u64,
+    /// Lines of the history that end in the middle.
+    pub torn_lines: u64,
+    /// The judgements.
+    pub verdicts: BTreeMap<Judgement, Verdict>,
+}
+
+impl Report {
+    /// Whether everything could be decided and nothing was violated.
+    pub fn is_clean(&self) -> bool {
+        Judgement::ALL.iter().all(|judgement| {
+            let verdict = self.verdicts.get(judgement);
+            verdict.is_some_and(|v| v.violations == 0 && v.not_judged.is_none())
+        })
+    }
+
+    /// Whether nothing that could be decided was violated.
+    pub fn is_unbroken(&self) -> bool {
+        self.verdicts.values().all(|verdict| verdict.violations == 0)
+    }
+
+    /// How often one of the promises was violated.
+    pub fn violations(&self, judgement: Judgement) -> u64 {
+        self.verdicts.get(&judgement).map_or(0, |verdict| verdict.violations)
+    }
+
+    pub(super) fn violate(&mut self, judgement: Judgement, what: impl FnOnce() -> String) {
+        let verdict = self.verdicts.entry(judgement).or_default();
+        verdict.violations += 1;
+        if verdict.examples.len() < KEPT_MAX {
+            // It names keys and the like as the history has them.
+            verdict.examples.push(one_line(&what()));
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pushed = format!("{} merged, {} repeated", self.merged, self.repeated);
+        writeln!(
+            f,
+            "pushes acknowledged      {:>9}   ({pushed}; {} unknown)",
+            self.pushes, self.unknown
+        )?;
+        writeln!(f, "deliveries               {:>9}   (in {} turns)", self.deliveries, self.turns)?;
+        let again: u64 = self.duplicates.values().sum();
+        let causes: Vec<String> = self
+            .duplicates
+            .iter()
+            .map(|(cause, count)| format!("{count} after {}", one_line(cause)))
+            .collect();
+        let causes = if causes.is_empty() { "none".to_owned() } else { causes.join(", ") };
+        writeln!(f, "delivered again          {again:>9}   ({causes})")?;
+        writeln!(
+            f,
+            "claims taken over        {:>9}   ({} late settles refused)",
+            self.rescued, self.refused
+        )?;
+        for judgement in Judgement::ALL {
+            let verdict = self.verdicts.get(&judgement).cloned().unwrap_or_default();
+            let mark = match &verdict.not_judged {
+                Some(why) => format!("not judged: {why}"),
+                None if verdict.violations == 0 => "ok".to_owned(),
+                None => "VIOLATED".to_owned(),
+            };
+            writeln!(f, "{:<24} {:>9}   {mark}", judgement.noun(), verdict.violations)?;
+            for example in &verdict.examples {
+                writeln!(f, "    {example}")?;
+            }
+        }
+        Ok(())
+    }
+}

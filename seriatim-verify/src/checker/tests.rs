@@ -1,0 +1,400 @@
+//! The checker against a store that keeps its promises and against stores that do not.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde_json::json;
+use seriatim::store::*;
+use seriatim::{
+    Job, JobId, Memory, Mode, NodeId, Outcome, Queue, Settlement, SharedStore, Timestamp, Turn,
+    plan,
+};
+
+use super::*;
+use crate::broken::Fault;
+
+const LEASE: Duration = Duration::from_secs(60);
+
+/// A world with two nodes, one of which is paused now and then, on a store that may be defective.
+struct World {
+    store: SharedStore,
+    queue: Queue,
+    history: History,
+    rng: Rng,
+    now: Timestamp,
+    nodes: [NodeId; 2],
+    held: Vec<(usize, Turn)>,
+    pushes: u32,
+}
+
+impl World {
+    async fn new(store: SharedStore, queue: Queue, seed: u64) -> Self {
+        let now = Timestamp::from_micros(1_700_000_000_000_000);
+        store.declare(Declare { now: Some(now), queues: vec![queue.clone()] }).await.unwrap();
+        let mut history = History::new();
+        let (name, mode, merge) = (queue.name.clone(), queue.mode, queue.merge);
+        history.add(Event::Queue { queue: name, mode, merge });
+        let nodes = ["a".into(), "b".into()];
+        let (rng, held) = (Rng::with_seed(seed), Vec::new());
+        let mut world = Self { store, queue, history, rng, now, nodes, held, pushes: 0 };
+        world.beat(0).await;
+        world.beat(1).await;
+        world
+    }
+
+    fn tick(&mut self) -> i64 {
+        self.now = self.now + Duration::from_micros(self.rng.u64(1..50_000));
+        self.now.as_micros()
+    }
+
+    async fn beat(&mut self, node: usize) -> bool {
+        let info = NodeInfo::new(self.nodes[node].clone(), LEASE);
+        let request = Heartbeat { now: Some(self.now), node: info, beats: Vec::new() };
+        self.store.heartbeat(request).await.unwrap().alive
+    }
+
+    async fn step(&mut self) {
+        self.tick();
+        match self.rng.u32(0..20) {
+            0..8 => self.push().await,
+            8..13 => {
+                let node = self.rng.usize(0..2);
+                self.claim(node).await;
+            }
+            13..18 => self.settle().await,
+            18 => self.now = self.now + Duration::from_secs(self.rng.u64(1..10)),
+            _ => self.pause_one().await,
+        }
+    }
+
+    async fn push(&mut self) {
+        self.pushes += 1;
+        let payload = match self.queue.mode {
+            Mode::Accumulate => self.rng.u32(0..4),
+            _ => self.pushes,
+        };
+        let mut job = Job::new("q", &json!({ "v": payload })).unwrap();
+        job.score = Some(f64::from(self.pushes));
+        if self.queue.mode.is_keyed() {
+            job = job.key(format!("k{}", self.rng.u32(0..3)));
+        }
+        let sent_at = self.tick();
+        let request = Push { now: Some(self.now), jobs: vec![job.clone()] };
+        let pushed = self.store.push(request).await.unwrap()[0];
+        let tag = format!("v{payload}");
+        let at = self.tick();
+        self.history.add(Event::Push {
+            sent_at,
+            at,
+            queue: "q".into(),
+            key: job.key,
+            score: job.score,
+            tag,
+            result: PushResult::Acknowledged,
+            job_id: Some(pushed.job_id),
+            status: Some(pushed.status),
+        });
+    }
+
+    async fn claim(&mut self, node: usize) {
+        let request = Claim {
+            now: Some(self.now),
+            queue: "q".into(),
+            shard: None,
+            node: self.nodes[node].clone(),
+            node_name: None,
+            groups: Vec::new(),
+            lanes_max: 2,
+            crashed_max: 2,
+            bytes_max: None,
+            lease: Lease::Node { ttl: LEASE },
+            declared: false,
+            ticket: 0,
+        };
+        for turn in self.store.claim(request).await.unwrap().turns {
+            let at = self.tick();
+            let handed = turn.jobs.iter().map(|job| Handed {
+                job_id: job.id,
+                score: job.score,
+                tag: format!("v{}", job.payload.to_value()["v"]),
+            });
+            self.history.add(Event::Start {
+                at,
+                actor: self.nodes[node].to_string(),
+                queue: "q".into(),
+                key: turn.key.as_deref().map(str::to_owned),
+                lane: turn.lane,
+                token: turn.token,
+                claimed_at: turn.claimed_at.as_micros(),
+                jobs: handed.collect(),
+            });
+            self.held.push((node, turn));
+        }
+    }
+
+    async fn settle(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let place = self.rng.usize(0..self.held.len());
+        let (_, turn) = self.held.swap_remove(place);
+        let outcome = match self.rng.u32(0..10) {
+            0..6 => Outcome::Done,
+            6..9 => Outcome::Retry { error: "no".into(), retry_in: None },
+            _ => Outcome::Snooze { length: Duration::from_secs(2) },
+        };
+        let at = self.tick();
+        self.history.add(Event::End { at, lane: turn.lane, token: turn.token });
+        self.send(&turn, outcome).await;
+    }
+
+    async fn send(&mut self, turn: &Turn, outcome: Outcome) {
+        let cause = format!("{outcome:?}").split([' ', '{']).next().unwrap_or("").to_lowercase();
+        let wait = |_| Duration::from_secs(3);
+        let settlement: Settlement = plan(turn, &self.queue, &outcome.into(), &wait);
+        let sent_at = self.tick();
+        let request = Settle { now: Some(self.now), turns: vec![settlement.clone()] };
+        let answer = self.store.settle(request).await.unwrap().remove(0);
+        let fates = turn
+            .jobs
+            .iter()
+            .map(|job| JobFate { job_id: job.id, fate: settlement.fate_of(job.id) });
+        let at = self.tick();
+        self.history.add(Event::Settle {
+            sent_at,
+            at,
+            queue: "q".into(),
+            key: turn.key.as_deref().map(str::to_owned),
+            lane: turn.lane,
+            token: turn.token,
+            claimed_at: Some(turn.claimed_at.as_micros()),
+            accepted: answer.is_ok(),
+            fates: fates.collect(),
+            cause,
+        });
+    }
+
+    /// Node 0 sleeps beyond its lease; node 1 takes over. What node 0 held it settles late.
+    async fn pause_one(&mut self) {
+        self.now = self.now + LEASE + Duration::from_secs(1);
+        self.beat(1).await;
+        let request = Rescue {
+            now: Some(self.now),
+            node: self.nodes[1].clone(),
+            lease: LEASE,
+            lanes_max: 100,
+            ticket: 0,
+        };
+        for turn in self.store.rescue(request).await.unwrap() {
+            let at = self.tick();
+            self.history.add(Event::Rescue {
+                at,
+                queue: "q".into(),
+                key: turn.key.as_deref().map(str::to_owned),
+                lane: turn.lane,
+                token: turn.token,
+                job_id: turn.head().map(|job| job.id),
+            });
+            self.send(&turn, Outcome::Crash { error: "lost".into() }).await;
+        }
+        // A new start of the paused one; what it held before stays in `held`, to be settled late.
+        let at = self.tick();
+        self.nodes[0] = format!("a-{at}").as_str().into();
+        self.beat(0).await;
+    }
+
+    async fn finish(mut self) -> Report {
+        let mut seen: HashMap<JobId, JobState> = HashMap::new();
+        for state in [JobState::Queued, JobState::Dead] {
+            let query = JobQuery {
+                queue: "q".into(),
+                state,
+                key: None,
+                order: JobOrder::Arrival,
+                after: None,
+                rows_max: 1_000,
+            };
+            let page = self.store.jobs(query).await.unwrap();
+            seen.extend(page.rows.into_iter().map(|job| (job.id, job.state)));
+        }
+        // A job that merged is known under its own id too.
+        let pushed: Vec<JobId> = self
+            .history
+            .events()
+            .iter()
+            .filter_map(|event| match event {
+                Event::Push { job_id, .. } => *job_id,
+                _ => None,
+            })
+            .collect();
+        for id in pushed {
+            if let Some(job) = self.store.job(id).await.unwrap() {
+                seen.insert(id, job.state);
+            }
+        }
+        for (job_id, state) in seen {
+            self.history.add(Event::Final { job_id, state });
+        }
+        self.history.add(Event::FinalEnd {});
+        check(&self.history)
+    }
+}
+
+fn report(store: SharedStore, mode: Mode, seed: u64) -> Report {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let queue = Queue::new("q", mode).max_retries(4);
+        let mut world = World::new(store, queue, seed).await;
+        for _ in 0..300 {
+            world.step().await;
+        }
+        world.finish().await
+    })
+}
+
+#[test]
+fn a_store_that_keeps_its_promises_is_clean() {
+    for mode in Mode::ALL {
+        let mut rescued = 0;
+        for seed in 0..60 {
+            let report = report(Arc::new(Memory::new()), mode, seed);
+            assert!(report.is_clean(), "{mode}, seed {seed}:\n{report}");
+            assert!(report.deliveries > 20, "{mode}: {report}");
+            rescued += report.rescued;
+        }
+        assert!(rescued > 0, "{mode}: claims were taken over");
+    }
+}
+
+#[test]
+fn d19_every_defect_is_found_within_a_hundred_seeds() {
+    let expected = [
+        (Fault::NoFence, Mode::Fifo, Judgement::Fence),
+        (Fault::BusyLaneClaimable, Mode::Fifo, Judgement::Overlap),
+        (Fault::MergeDropped, Mode::Accumulate, Judgement::Loss),
+        (Fault::SettleByIdOnly, Mode::Accumulate, Judgement::Loss),
+        (Fault::TokenNotGrowing, Mode::Fifo, Judgement::Overlap),
+        (Fault::RetryOvertakes, Mode::Fifo, Judgement::Order),
+        (Fault::DoneKept, Mode::Fifo, Judgement::Duplicate),
+        (Fault::PayloadChanged, Mode::Fifo, Judgement::Phantom),
+    ];
+    assert_eq!(expected.len(), Fault::ALL.len());
+    for judgement in Judgement::ALL {
+        assert!(expected.iter().any(|(_, _, broken)| *broken == judgement), "{judgement:?}");
+    }
+    for (fault, mode, judgement) in expected {
+        let found = (0..100).any(|seed| {
+            let report = report(fault.of(Arc::new(Memory::new())), mode, seed);
+            report.violations(judgement) > 0
+        });
+        assert!(found, "{fault:?} in {mode}");
+    }
+}
+
+fn read(lines: &str) -> Result<History, HistoryError> {
+    let mut history = History::new();
+    history.read(lines.as_bytes(), "test.log")?;
+    Ok(history)
+}
+
+#[test]
+fn a_torn_last_line_is_counted_and_any_other_is_named() {
+    let whole = r#"{"type":"died","at":1,"actor":"a"}"#;
+    let torn = format!("{whole}\n{}", &whole[..20]);
+    assert_eq!(read(&torn).unwrap().torn_lines(), 1);
+    let error = read(&format!("{}\n{whole}", &whole[..20])).unwrap_err().to_string();
+    assert!(error.starts_with("test.log:1: is not an event"), "{error}");
+    let unknown = read("{\"type\":\"nonsense\"}").unwrap_err().to_string();
+    assert!(unknown.contains("nonsense"), "{unknown}");
+}
+
+#[test]
+fn a_history_without_an_end_is_not_called_complete() {
+    let push = r#"{"type":"push","sent_at":1,"at":2,"queue":"q","key":"k","score":1.0,"tag":"t","result":"acknowledged","job_id":"018bcfe5-6800-7000-8001-000000000001","status":"queued"}"#;
+    let report = check(&read(push).unwrap());
+    assert!(!report.is_clean());
+    assert!(report.verdicts[&Judgement::Loss].not_judged.is_some());
+    let complete = format!("{push}\n{{\"type\":\"final_end\"}}");
+    assert_eq!(check(&read(&complete).unwrap()).violations(Judgement::Loss), 1);
+}
+
+#[test]
+fn what_merged_into_a_kept_job_that_was_done_before_or_holds_something_else_is_lost() {
+    let first = r#"{"type":"push","sent_at":1,"at":2,"queue":"q","key":"k","score":1.0,"tag":"t","result":"acknowledged","job_id":"018bcfe5-6800-7000-8001-000000000001","status":"queued"}"#;
+    let start = r#"{"type":"start","at":5,"actor":"a","queue":"q","key":"k","lane":"1-0-1","token":7,"claimed_at":4,"jobs":[{"job_id":"018bcfe5-6800-7000-8001-000000000001","score":1.0,"tag":"t"}]}"#;
+    let settle = r#"{"type":"settle","sent_at":20,"at":21,"queue":"q","key":"k","lane":"1-0-1","token":7,"claimed_at":4,"accepted":true,"fates":[{"job_id":"018bcfe5-6800-7000-8001-000000000001","fate":"done"}],"cause":"done"}"#;
+    let end = r#"{"type":"final","job_id":"018bcfe5-6800-7000-8001-000000000001","state":"succeeded"}
+{"type":"final_end"}"#;
+    let losses = |sent_at: i64, tag: &str| {
+        let merged = first
+            .replace("\"sent_at\":1,\"at\":2", &format!("\"sent_at\":{sent_at},\"at\":{sent_at}"))
+            .replace("\"tag\":\"t\"", &format!("\"tag\":\"{tag}\""))
+            .replace("queued", "merged");
+        let history = [first, &merged, start, settle, end].join("\n");
+        check(&read(&history).unwrap()).violations(Judgement::Loss)
+    };
+    assert_eq!(losses(3, "t"), 0, "it was claimed after it came");
+    assert_eq!(losses(10, "t"), 1, "it came while the other ran");
+    assert_eq!(losses(3, "u"), 1, "the other held something else");
+}
+
+#[test]
+fn a_refused_outcome_explains_one_repeat_although_nobody_was_told_of_the_takeover() {
+    let push = r#"{"type":"push","sent_at":1,"at":2,"queue":"q","key":"k","score":1.0,"tag":"t","result":"acknowledged","job_id":"018bcfe5-6800-7000-8001-000000000001","status":"queued"}"#;
+    let turn = |token: i64, accepted: bool| {
+        let (start, end) = (token, token + 5);
+        let about =
+            format!(r#""queue":"q","key":"k","lane":"1-0-1","token":{token},"claimed_at":{start}"#);
+        let job = r#""job_id":"018bcfe5-6800-7000-8001-000000000001""#;
+        format!(
+            "{{\"type\":\"start\",\"at\":{start},\"actor\":\"a\",{about},\"jobs\":[{{{job},\"score\":1.0,\"tag\":\"t\"}}]}}\n\
+             {{\"type\":\"end\",\"at\":{end},\"lane\":\"1-0-1\",\"token\":{token}}}\n\
+             {{\"type\":\"settle\",\"sent_at\":{end},\"at\":{end},{about},\"accepted\":{accepted},\"fates\":[{{{job},\"fate\":\"done\"}}],\"cause\":\"done\"}}"
+        )
+    };
+    let repeats = |accepted| {
+        let history = [push, &turn(10, accepted), &turn(20, true), "{\"type\":\"final_end\"}"];
+        check(&read(&history.join("\n")).unwrap()).violations(Judgement::Duplicate)
+    };
+    assert_eq!(repeats(false), 0, "somebody had taken it over");
+    assert_eq!(repeats(true), 1, "it was done");
+}
+
+#[test]
+fn without_recorded_pushes_nothing_is_called_invented() {
+    let start = r#"{"type":"start","at":5,"actor":"a","queue":"q","key":"k","lane":"1-0-1","token":7,"claimed_at":4,"jobs":[{"job_id":"018bcfe5-6800-7000-8001-000000000001","score":1.0,"tag":"t"}]}"#;
+    let judged = |history: &str| {
+        let mut read = History::new();
+        read.read(history.as_bytes(), "h").unwrap();
+        check(&read)
+    };
+    let report = judged(start);
+    assert!(report.is_unbroken() && !report.is_clean(), "{report}");
+    let line = "never pushed                     0   not judged: no pushes recorded";
+    assert!(report.to_string().contains(line), "{report}");
+    // As soon as one push is known, the others are missed.
+    let push = r#"{"type":"push","sent_at":1,"at":2,"queue":"q","key":"k","score":1.0,"tag":"other","result":"acknowledged","job_id":"018bcfe5-6800-7000-8001-000000000002","status":"queued"}"#;
+    let report = judged(&format!("{push}\n{start}"));
+    assert_eq!(report.violations(Judgement::Phantom), 1, "{report}");
+    // What one turn shows by itself is still judged.
+    let swapped = start.replace(
+        r#""jobs":["#,
+        r#""jobs":[{"job_id":"018bcfe5-6800-7000-8001-000000000003","score":2.0,"tag":"u"},"#,
+    );
+    let queue = r#"{"type":"queue","queue":"q","mode":"fifo","merge":"none"}"#;
+    assert_eq!(judged(&format!("{queue}\n{swapped}")).violations(Judgement::Order), 1);
+}
+
+#[test]
+fn every_event_is_written_as_it_is_read() {
+    let mut world_history = History::new();
+    world_history.add(Event::Died { at: 1, actor: "a".into() });
+    world_history.add(Event::FinalEnd {});
+    for event in world_history.events() {
+        let text = serde_json::to_string(event).unwrap();
+        assert_eq!(read(&text).unwrap().events(), std::slice::from_ref(event));
+    }
+}

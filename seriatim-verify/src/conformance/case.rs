@@ -1,0 +1,49 @@
+//! A case of the suite.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use seriatim::SharedStore;
+
+use super::bench::Bench;
+
+/// Makes an empty store.
+pub type Factory<'a> = &'a (dyn Fn() -> Pin<Box<dyn Future<Output = SharedStore>>> + Sync);
+
+type Body = fn(Bench) -> Pin<Box<dyn Future<Output = ()>>>;
+
+/// One case of the suite.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// What it shows, as a sentence.
+    pub name: &'static str,
+    pub(super) body: Body,
+}
+
+impl Case {
+    /// Runs it on a new store; panics when the store is wrong.
+    pub fn run(&self, fresh: Factory<'_>) {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime can be started");
+        runtime.block_on(async {
+            let store = fresh().await;
+            let bench = Bench::new(store.clone()).await;
+            (self.body)(bench).await;
+            store.close().await.expect("the store closes");
+        });
+    }
+}
+
+/// Names each listed function's case after the function.
+macro_rules! listed {
+    ($($case:ident),* $(,)?) => {
+        vec![$($crate::conformance::case::Case {
+            name: stringify!($case),
+            body: |bench| Box::pin($case(bench)),
+        }),*]
+    };
+}
+pub(super) use listed;

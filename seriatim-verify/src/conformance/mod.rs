@@ -1,0 +1,45 @@
+//! One suite that every store must pass: a case for each promise of the contract, and random
+//! sequences of operations compared step by step with the memory store.
+//!
+//! A store's own test is a factory:
+//!
+//! ```no_run
+//! # async fn fresh_store() -> seriatim::SharedStore { std::sync::Arc::new(seriatim::Memory::new()) }
+//! for case in seriatim_verify::conformance::cases() {
+//!     case.run(&|| Box::pin(fresh_store()));
+//! }
+//! ```
+//!
+//! Time is passed in everywhere: no case sleeps.
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, missing_docs)]
+
+mod bench;
+mod case;
+mod claiming;
+mod ending;
+mod figures;
+mod leasing;
+mod people;
+mod pushing;
+mod random;
+mod taking_back;
+mod views;
+
+pub use bench::Bench;
+pub use case::{Case, Factory};
+
+/// All cases.
+pub fn cases() -> Vec<Case> {
+    [
+        pushing::cases(),
+        claiming::cases(),
+        ending::cases(),
+        leasing::cases(),
+        people::cases(),
+        views::cases(),
+        figures::cases(),
+        taking_back::cases(),
+        random::cases(),
+    ]
+    .concat()
+}

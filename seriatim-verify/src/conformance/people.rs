@@ -1,0 +1,443 @@
+//! What people and time do: the morgue, pauses, actions, sweeping.
+
+use std::time::Duration;
+
+use seriatim::store::*;
+use seriatim::{ErrorKind, Job, Mode, Outcome, Queue, Timestamp};
+
+use super::bench::*;
+use super::case::{Case, listed};
+
+pub(super) fn cases() -> Vec<Case> {
+    listed![
+        a_requeued_job_comes_back_as_it_was,
+        l4_a_requeued_payload_merges_with_one_that_waits,
+        a_requeue_onto_a_claimed_lane_counts_as_an_arrival,
+        requeue_and_bury_of_one_key_lose_nothing,
+        dead_jobs_are_chosen_by_id_and_by_key,
+        a_deleted_dead_job_is_unknown,
+        a_paused_queue_hands_nothing_over,
+        a_paused_lane_hands_nothing_over,
+        a_lane_paused_while_it_runs_stays_so_afterwards,
+        everything_can_be_made_due_now_in_order,
+        a_held_lane_goes_on_when_resumed,
+        what_has_failed_can_be_buried,
+        what_has_failed_can_be_deleted,
+        actions_leave_running_turns_alone,
+        a_job_can_be_rescheduled,
+        a_job_can_be_bound_to_another_node,
+        a_waiting_job_can_be_deleted,
+        n8_expired_jobs_are_swept,
+        finished_jobs_are_swept_after_their_retention,
+        s6_dead_jobs_are_swept_by_age_and_by_number,
+        a_sweep_has_a_limit_and_says_so,
+        a_role_has_one_leader_at_a_time,
+        a_command_reaches_its_node,
+        an_unknown_queue_is_named,
+    ]
+}
+
+async fn bury(bench: &mut Bench, turn: &seriatim::Turn) {
+    assert!(bench.end(turn, Outcome::Bury { error: "hopeless".into() }).await.is_ok());
+}
+
+fn selected(bench: &Bench, which: Selection) -> Selected {
+    Selected { now: Some(bench.now), queue: "q".into(), which }
+}
+
+async fn a_requeued_job_comes_back_as_it_was(mut bench: Bench) {
+    for mode in Mode::ALL {
+        bench.declare(Queue::new("q", mode)).await;
+        let job = if mode.is_keyed() { job("a") } else { loose("a") };
+        let id = bench.push(job.score(7.5).priority(3).task("t")).await.job_id;
+        let turn = bench.one().await;
+        bury(&mut bench, &turn).await;
+        bench.pass(WAIT);
+        assert_eq!(bench.requeue_all().await, 1, "{mode}");
+        assert_eq!(bench.requeue_all().await, 0, "{mode}: it is there no more");
+        let turn = bench.one().await;
+        let back = &turn.jobs[0];
+        assert_eq!((back.id, back.score, back.priority), (id, 7.5, 3), "{mode}");
+        assert_eq!((turn.retry_count, turn.crashes, turn.error.as_ref()), (-1, 0, None), "{mode}");
+        assert_eq!((back.task.as_deref(), tags(&turn)), (Some("t"), vec!["a".into()]), "{mode}");
+        bench.done(&turn).await;
+        assert_eq!(bench.dead().await.len(), 0, "{mode}");
+    }
+}
+
+async fn l4_a_requeued_payload_merges_with_one_that_waits(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    let older = bench.push(job("v").score(4.0)).await.job_id;
+    let turn = bench.one().await;
+    bury(&mut bench, &turn).await;
+    let newer = bench.push(job("v").score(2.0).run_in(WAIT)).await.job_id;
+    assert_eq!(bench.requeue_all().await, 1);
+    let turn = bench.one().await;
+    assert_eq!((turn.jobs.len(), turn.jobs[0].id, turn.jobs[0].score), (1, older, 2.0));
+    assert_eq!(bench.job(newer).await.id, newer, "both stay known");
+    assert_eq!(turn.retry_count, -1);
+}
+
+async fn a_requeue_onto_a_claimed_lane_counts_as_an_arrival(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    bench.push(job("dead")).await;
+    let turn = bench.one().await;
+    bury(&mut bench, &turn).await;
+    bench.push(job("running")).await;
+    let turn = bench.one().await;
+    assert_eq!(bench.requeue_all().await, 1);
+    bench.nothing().await;
+    bench.done(&turn).await;
+    assert_eq!(tags(&bench.one().await), ["dead"]);
+}
+
+async fn requeue_and_bury_of_one_key_lose_nothing(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    bench.push_all(vec![job("a"), job("b")]).await;
+    let turn = bench.one().await;
+    bury(&mut bench, &turn).await;
+    let turn = bench.one().await;
+    bench.requeue_all().await;
+    bury(&mut bench, &turn).await;
+    assert_eq!(tags(&bench.one().await), ["a"]);
+    let dead: Vec<String> = bench.dead().await.iter().map(|job| tag(&job.payload)).collect();
+    assert_eq!(dead, ["b"]);
+}
+
+async fn dead_jobs_are_chosen_by_id_and_by_key(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    let jobs = ["a", "b", "c", "d"].map(|k| loose(k).key(k));
+    bench.push_all(jobs.to_vec()).await;
+    for turn in bench.claim(10).await {
+        bury(&mut bench, &turn).await;
+    }
+    let dead = bench.dead().await;
+    let by_id = selected(&bench, Selection::Jobs(vec![dead[1].id, dead[3].id]));
+    assert_eq!(bench.store.requeue(by_id.clone()).await.unwrap().count, 2);
+    assert_eq!(bench.store.requeue(by_id).await.unwrap().count, 0);
+    let by_key = selected(&bench, Selection::Keys(vec!["c".into(), "nobody".into()]));
+    assert_eq!(bench.store.delete_dead(by_key).await.unwrap().count, 1);
+    let left: Vec<String> = bench.dead().await.iter().map(|job| tag(&job.payload)).collect();
+    assert_eq!(left, ["a"]);
+    assert_eq!(keys(&bench.claim(10).await), ["b", "d"]);
+}
+
+async fn a_deleted_dead_job_is_unknown(mut bench: Bench) {
+    bench.queue(Mode::Parallel).await;
+    let id = bench.push(loose("a")).await.job_id;
+    let turn = bench.one().await;
+    bury(&mut bench, &turn).await;
+    assert_eq!(bench.stats().await.dead, 1);
+    let all = selected(&bench, Selection::All);
+    let acted = bench.store.delete_dead(all).await.unwrap();
+    assert_eq!(acted, Acted { count: 1, more: false });
+    assert_eq!((bench.find(id).await, bench.stats().await.dead), (None, 0));
+}
+
+async fn a_paused_queue_hands_nothing_over(mut bench: Bench) {
+    bench.queue(Mode::Parallel).await;
+    bench.push(loose("a")).await;
+    bench.store.pause_queue("q", true).await.unwrap();
+    assert_eq!(bench.nothing().await, None);
+    let due = bench.store.due(DueQuery { now: Some(bench.now), queues: vec![] }).await.unwrap();
+    assert_eq!(due[0].due, None);
+    assert!(bench.stats().await.paused);
+    bench.push(loose("b")).await;
+    bench.store.pause_queue("q", false).await.unwrap();
+    assert_eq!(bench.claim(10).await.len(), 2);
+}
+
+async fn a_paused_lane_hands_nothing_over(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    bench.push_all(vec![loose("a").key("a"), loose("b").key("b")]).await;
+    let key = LaneSelection::Key("a".into());
+    assert_eq!(bench.act(key.clone(), LaneAction::Pause).await, 1);
+    assert_eq!(keys(&[bench.one().await]), ["b"]);
+    bench.push(loose("a2").key("a")).await;
+    assert_eq!(bench.nothing().await, None);
+    assert_eq!(bench.act(key, LaneAction::Resume).await, 1);
+    assert_eq!(tags(&bench.one().await), ["a"]);
+}
+
+async fn a_lane_paused_while_it_runs_stays_so_afterwards(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    bench.push_all(vec![job("a"), job("b")]).await;
+    let turn = bench.one().await;
+    bench.act(LaneSelection::Lane(turn.lane), LaneAction::Pause).await;
+    bench.done(&turn).await;
+    assert_eq!(bench.nothing().await, None);
+    bench.act(LaneSelection::All, LaneAction::Resume).await;
+    assert_eq!(tags(&bench.one().await), ["b"]);
+}
+
+async fn everything_can_be_made_due_now_in_order(mut bench: Bench) {
+    for mode in Mode::ALL {
+        let name = mode.as_str();
+        bench.declare(Queue::new(name, mode)).await;
+        let later = |tag: &str, seconds: u64| {
+            let job = Job::new(name, &tag).unwrap().run_in(Duration::from_secs(seconds));
+            if mode.is_keyed() { job.key(tag) } else { job }
+        };
+        bench.push_all(vec![later("a", 300), later("b", 100), later("c", 200)]).await;
+        let request = Act {
+            now: Some(bench.now),
+            queue: name.into(),
+            lanes: LaneSelection::All,
+            action: LaneAction::RunNow,
+        };
+        assert_eq!(bench.store.act(request).await.unwrap().count, 3, "{mode}");
+        let due = DueQuery { now: Some(bench.now), queues: vec![name.into()] };
+        assert_eq!(bench.store.due(due).await.unwrap()[0].due, Some(bench.now), "{mode}");
+        let request = bench.claim_request(name, 10);
+        let turns = bench.claimed(request).await.turns;
+        let order: Vec<_> = turns.iter().map(|turn| turn.jobs[0].payload.to_value()).collect();
+        assert_eq!(order, ["a", "b", "c"], "{mode}");
+    }
+}
+
+async fn a_held_lane_goes_on_when_resumed(mut bench: Bench) {
+    bench.declare(Queue::fifo("q").max_retries(0).exhausted(seriatim::Exhaustion::Hold)).await;
+    bench.push(job("a")).await;
+    let turn = bench.one().await;
+    bench.fail(&turn).await;
+    assert_eq!(bench.nothing().await, None);
+    bench.act(LaneSelection::Key("k".into()), LaneAction::Resume).await;
+    assert_eq!(tags(&bench.one().await), ["a"]);
+}
+
+async fn what_has_failed_can_be_buried(mut bench: Bench) {
+    for mode in Mode::ALL {
+        let name = mode.as_str();
+        bench.declare(Queue::new(name, mode)).await;
+        let push = |tag: &str| {
+            let job = Job::new(name, &tag).unwrap();
+            if mode.is_keyed() { job.key(tag) } else { job }
+        };
+        let pushed = bench.push_all(vec![push("bad"), push("good")]).await;
+        let request = bench.claim_request(name, 10);
+        let turns = bench.claimed(request.clone()).await.turns;
+        bench.fail(&turns[0]).await;
+        bench.end(&turns[1], Outcome::Release).await;
+        let action = Act {
+            now: Some(bench.now),
+            queue: name.into(),
+            lanes: LaneSelection::Failed,
+            action: LaneAction::Bury,
+        };
+        assert_eq!(bench.store.act(action).await.unwrap().count, 1, "{mode}");
+        let dead = bench.job(pushed[0].job_id).await;
+        assert_eq!((dead.state, dead.error.as_deref()), (JobState::Dead, Some("it failed")));
+        assert_eq!(bench.claimed(request).await.turns.len(), 1, "{mode}");
+    }
+}
+
+async fn what_has_failed_can_be_deleted(mut bench: Bench) {
+    bench.queue(Mode::Exclusive).await;
+    let pushed = bench.push_all(vec![job("bad"), job("good")]).await;
+    let turn = bench.one().await;
+    bench.fail(&turn).await;
+    assert_eq!(bench.act(LaneSelection::Failed, LaneAction::Delete).await, 1);
+    assert_eq!(bench.find(pushed[0].job_id).await, None);
+    assert_eq!(tags(&bench.one().await), ["good"]);
+    assert_eq!(bench.act(LaneSelection::Failed, LaneAction::Delete).await, 0);
+}
+
+async fn actions_leave_running_turns_alone(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    bench.push(job("a")).await;
+    let turn = bench.one().await;
+    bench.fail(&turn).await;
+    bench.pass(WAIT);
+    let turn = bench.one().await;
+    bench.push(job("b")).await;
+    for action in [LaneAction::RunNow, LaneAction::Bury, LaneAction::Delete] {
+        assert_eq!(bench.act(LaneSelection::All, action).await, 0, "{action:?}");
+    }
+    bench.done(&turn).await;
+    assert_eq!(tags(&bench.one().await), ["b"]);
+}
+
+async fn amend(bench: &mut Bench, job: seriatim::JobId, change: Change) -> seriatim::Result<()> {
+    bench.store.amend(Amend { now: Some(bench.now), job, change }).await
+}
+
+async fn a_job_can_be_rescheduled(mut bench: Bench) {
+    for mode in Mode::ALL {
+        let name = mode.as_str();
+        bench.declare(Queue::new(name, mode)).await;
+        let job = Job::new(name, &1).unwrap();
+        let id = bench.push(if mode.is_keyed() { job.key("k") } else { job }).await.job_id;
+        let due = bench.now + WAIT;
+        amend(&mut bench, id, Change::RunAt(due)).await.unwrap();
+        let request = bench.claim_request(name, 1);
+        assert_eq!(bench.claimed(request).await.next_due, Some(due), "{mode}");
+        let now = bench.now;
+        amend(&mut bench, id, Change::RunAt(now)).await.unwrap();
+        let request = bench.claim_request(name, 1);
+        let turn = bench.claimed(request).await.turns.remove(0);
+        let running = amend(&mut bench, id, Change::RunAt(due)).await;
+        refused(running, ErrorKind::NotFound, "job_id");
+        bench.done(&turn).await;
+    }
+}
+
+async fn a_job_can_be_bound_to_another_node(mut bench: Bench) {
+    for mode in Mode::ALL {
+        let name = mode.as_str();
+        bench.declare(Queue::new(name, mode)).await;
+        let job = Job::new(name, &1).unwrap().node("a");
+        let id = bench.push(if mode.is_keyed() { job.key("k") } else { job }).await.job_id;
+        amend(&mut bench, id, Change::Node(Some("b".into()))).await.unwrap();
+        let request = bench.claim_request(name, 1);
+        let by_a = Claim { node_name: Some(arc("a")), ..request.clone() };
+        assert_eq!(bench.claimed(by_a).await.turns, [], "{mode}");
+        let by_b = Claim { node_name: Some(arc("b")), ..request.clone() };
+        let turn = bench.claimed(by_b).await.turns.remove(0);
+        bench.end(&turn, Outcome::Release).await;
+        amend(&mut bench, id, Change::Node(None)).await.unwrap();
+        assert_eq!(bench.claimed(request).await.turns.len(), 1, "{mode}");
+    }
+}
+
+async fn a_waiting_job_can_be_deleted(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    let pushed = bench.push_all(vec![job("a"), job("b"), job("c")]).await;
+    for i in [1, 0] {
+        amend(&mut bench, pushed[i].job_id, Change::Delete).await.unwrap();
+        assert_eq!(bench.find(pushed[i].job_id).await, None);
+    }
+    let again = amend(&mut bench, pushed[0].job_id, Change::Delete).await;
+    refused(again, ErrorKind::NotFound, "job_id");
+    let turn = bench.one().await;
+    assert_eq!(tags(&turn), ["c"]);
+    assert_eq!(bench.stats().await.jobs, 1);
+}
+
+async fn sweep(bench: &mut Bench, rows_max: usize) -> Swept {
+    bench.store.sweep(Sweep { now: Some(bench.now), rows_max }).await.unwrap()
+}
+
+async fn n8_expired_jobs_are_swept(mut bench: Bench) {
+    for mode in Mode::ALL {
+        let name = mode.as_str();
+        bench.declare(Queue::new(name, mode).retain_completed(WAIT * 10)).await;
+        let push = |tag: &str| {
+            let job = Job::new(name, &tag).unwrap();
+            if mode.is_keyed() { job.key("k") } else { job }
+        };
+        let soon = bench.now + WAIT;
+        let later = soon + WAIT;
+        let jobs = vec![push("a").expires_at(soon), push("b"), push("c").expires_at(later)];
+        let pushed = bench.push_all(jobs).await;
+        let first = pushed[0].job_id;
+        assert!(!sweep(&mut bench, 100).await.expired.contains(&first), "{mode}");
+        bench.pass(WAIT);
+        assert!(sweep(&mut bench, 100).await.expired.contains(&first), "{mode}");
+        let expired = bench.job(pushed[0].job_id).await;
+        assert_eq!(
+            (expired.state, expired.error.as_deref()),
+            (JobState::Canceled, Some("expired"))
+        );
+        let request = bench.claim_request(name, 10);
+        let turns = bench.claimed(request).await.turns;
+        let ids: Vec<_> = turns.iter().flat_map(|turn| &turn.jobs).map(|job| job.id).collect();
+        assert!(ids.contains(&pushed[1].job_id) && !ids.contains(&pushed[0].job_id), "{mode}");
+        for turn in &turns {
+            bench.done(turn).await;
+        }
+    }
+}
+
+async fn finished_jobs_are_swept_after_their_retention(mut bench: Bench) {
+    bench.declare(Queue::fifo("q").retain_completed(WAIT)).await;
+    let id = bench.push(job("a")).await.job_id;
+    let turn = bench.one().await;
+    bench.pass(Duration::from_secs(1));
+    bench.done(&turn).await;
+    let done = bench.job(id).await;
+    assert_eq!((done.state, done.attempt), (JobState::Succeeded, 1));
+    assert_eq!((done.started_at, done.finished_at), (Some(turn.claimed_at), Some(bench.now)));
+    bench.pass(Duration::from_micros(9_999_999));
+    assert_eq!(sweep(&mut bench, 100).await.completed, 0);
+    bench.pass(Duration::from_micros(1));
+    assert_eq!(sweep(&mut bench, 100).await.completed, 1);
+    assert_eq!(bench.find(id).await, None);
+}
+
+async fn s6_dead_jobs_are_swept_by_age_and_by_number(mut bench: Bench) {
+    let mut queue = Queue::parallel("q");
+    (queue.retain_dead, queue.retain_dead_max) = (WAIT, 2);
+    bench.declare(queue).await;
+    let pushed = bench.push_all(["a", "b", "c", "d"].map(loose).to_vec()).await;
+    for turn in bench.claim(3).await {
+        bury(&mut bench, &turn).await;
+        bench.pass(Duration::from_secs(1));
+    }
+    assert_eq!(sweep(&mut bench, 100).await.dead, [pushed[0].job_id], "the oldest over the cap");
+    bench.pass(Duration::from_secs(8));
+    assert_eq!(sweep(&mut bench, 100).await.dead, [pushed[1].job_id], "and what is too old");
+    assert_eq!(bench.stats().await.dead, 1);
+}
+
+async fn a_sweep_has_a_limit_and_says_so(mut bench: Bench) {
+    bench.queue(Mode::Parallel).await;
+    let soon = bench.now + WAIT;
+    bench.push_all((0..5).map(|i| loose(&i.to_string()).expires_at(soon)).collect()).await;
+    bench.pass(WAIT);
+    let mut counts = Vec::new();
+    loop {
+        let swept = sweep(&mut bench, 2).await;
+        counts.push(swept.expired.len());
+        if !swept.more {
+            break;
+        }
+    }
+    assert_eq!(counts.iter().sum::<usize>(), 5);
+    assert!(counts.iter().all(|count| *count <= 2) && counts.len() <= 4);
+}
+
+async fn a_role_has_one_leader_at_a_time(mut bench: Bench) {
+    let lead = |bench: &Bench, node: &str| {
+        let request = Lead {
+            now: Some(bench.now),
+            role: "maintenance".into(),
+            node: node.into(),
+            ttl: LEASE,
+        };
+        let store = bench.store.clone();
+        async move { store.lead(request).await.unwrap() }
+    };
+    assert!(lead(&bench, "a").await && !lead(&bench, "b").await);
+    bench.pass(LEASE / 2);
+    assert!(lead(&bench, "a").await, "it may renew");
+    bench.pass(LEASE / 2);
+    assert!(!lead(&bench, "b").await);
+    bench.pass(LEASE / 2);
+    assert!(lead(&bench, "b").await && !lead(&bench, "a").await);
+}
+
+async fn a_command_reaches_its_node(mut bench: Bench) {
+    assert_eq!(bench.beat().await.command, None);
+    bench.store.command_node(&bench.node.id, Command::Quiet).await.unwrap();
+    assert_eq!(bench.beat().await.command, Some(Command::Quiet));
+    assert_eq!(bench.beat().await.command, Some(Command::Quiet), "with every beat");
+    bench.store.command_node(&bench.node.id, Command::Resume).await.unwrap();
+    assert_eq!(bench.beat().await.command, None);
+    assert_eq!(bench.store.nodes().await.unwrap()[0].state(bench.now), NodeState::Alive);
+    let error = bench.store.command_node(&"nobody".into(), Command::Stop).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}
+
+async fn an_unknown_queue_is_named(bench: Bench) {
+    let nowhere = Act {
+        now: Some(Timestamp::from_micros(1)),
+        queue: "nowhere".into(),
+        lanes: LaneSelection::All,
+        action: LaneAction::Pause,
+    };
+    let error = bench.store.act(nowhere).await.unwrap_err();
+    assert_eq!((error.kind(), error.field()), (ErrorKind::NotFound, Some("queue")));
+    assert!(error.to_string().contains("nowhere"), "{error}");
+    let error = bench.store.pause_queue("nowhere", true).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}

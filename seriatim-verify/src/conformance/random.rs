@@ -1,0 +1,499 @@
+//! Random sequences of operations, on the store and on the memory store, compared step by step.
+//!
+//! Each sequence comes from one seed; a failure prints it. Ids, lanes and tokens differ between
+//! stores, so both sides are kept in pairs and results are compared by the order of the pushes.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use seriatim::store::*;
+use seriatim::{
+    DueRule, Exhaustion, Job, JobId, Memory, Merge, Outcome, Queue, Timestamp, Turn, Verdict,
+};
+
+use super::bench::{Bench, LEASE, failure, loose};
+use super::case::{Case, listed};
+
+/// Operations in one sequence.
+const STEPS: usize = 120;
+/// Sequences of one case. They take a server long; a change of its store is worth a hundred.
+const SEEDS: u64 = 6;
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut all = listed![
+        random_parallel_operations_match_the_model,
+        random_accumulate_operations_match_the_model,
+        random_accumulate_operations_with_other_merges_match_the_model,
+        random_fifo_operations_match_the_model,
+        random_exclusive_operations_match_the_model,
+    ];
+    all.extend(listed![
+        random_operations_and_actions_match_the_model_in_parallel,
+        random_operations_and_actions_match_the_model_in_accumulate,
+        random_operations_and_actions_match_the_model_in_fifo,
+        random_operations_and_actions_match_the_model_in_exclusive,
+    ]);
+    all
+}
+
+async fn random_parallel_operations_match_the_model(bench: Bench) {
+    compare(bench, &|_| Queue::parallel(""), false).await;
+}
+
+async fn random_accumulate_operations_match_the_model(bench: Bench) {
+    compare(bench, &|_| Queue::accumulate(""), false).await;
+}
+
+async fn random_accumulate_operations_with_other_merges_match_the_model(bench: Bench) {
+    let queue = |rng: &mut Rng| {
+        let merge = if rng.bool() { Merge::Max } else { Merge::None };
+        Queue::accumulate("").merge(merge).due(DueRule::Earliest)
+    };
+    compare(bench, &queue, false).await;
+}
+
+async fn random_fifo_operations_match_the_model(bench: Bench) {
+    compare(bench, &|rng| Queue::fifo("").take(rng.u32(1..4)), false).await;
+}
+
+async fn random_exclusive_operations_match_the_model(bench: Bench) {
+    compare(bench, &|_| Queue::exclusive(""), false).await;
+}
+
+async fn random_operations_and_actions_match_the_model_in_parallel(bench: Bench) {
+    compare(bench, &|_| Queue::parallel(""), true).await;
+}
+
+async fn random_operations_and_actions_match_the_model_in_accumulate(bench: Bench) {
+    compare(bench, &|_| Queue::accumulate(""), true).await;
+}
+
+async fn random_operations_and_actions_match_the_model_in_fifo(bench: Bench) {
+    compare(bench, &|rng| Queue::fifo("").take(rng.u32(1..4)), true).await;
+}
+
+async fn random_operations_and_actions_match_the_model_in_exclusive(bench: Bench) {
+    compare(bench, &|_| Queue::exclusive(""), true).await;
+}
+
+/// Those that `SERIATIM_SEED` names: one, as in `7`, or several, as in `0..100`.
+fn seeds() -> Range<u64> {
+    let Ok(named) = std::env::var("SERIATIM_SEED") else { return 0..SEEDS };
+    let number =
+        |text: &str| text.parse::<u64>().expect("SERIATIM_SEED is a number, or two as in 0..100");
+    match named.split_once("..") {
+        Some((first, end)) => number(first)..number(end),
+        None => number(&named)..number(&named) + 1,
+    }
+}
+
+async fn compare(bench: Bench, queue: &dyn Fn(&mut Rng) -> Queue, actions: bool) {
+    for seed in seeds() {
+        let model = Bench::new(Arc::new(Memory::new())).await;
+        let mut rng = Rng::with_seed(seed);
+        let mut pair = Pair::new(model, bench.store.clone(), seed, queue(&mut rng)).await;
+        for step in 0..STEPS {
+            pair.step = step;
+            pair.random_step(&mut rng, actions).await;
+        }
+        pair.compare_all().await;
+    }
+}
+
+/// A job of both sides.
+type Ids = (JobId, JobId);
+
+/// The model and the store under test, fed with the same operations.
+struct Pair {
+    model: Bench,
+    real: Bench,
+    queue: Queue,
+    seed: u64,
+    step: usize,
+    jobs: Vec<Ids>,
+    ordinals: HashMap<JobId, usize>,
+    real_ordinals: HashMap<JobId, usize>,
+    /// Turns that are held, also stale ones, by both sides.
+    turns: Vec<(Turn, Turn)>,
+    tags: u64,
+}
+
+impl Pair {
+    async fn new(
+        mut model: Bench,
+        store: seriatim::SharedStore,
+        seed: u64,
+        mut queue: Queue,
+    ) -> Self {
+        queue.name = format!("q{seed}");
+        queue = queue.max_retries(2).max_crashes(3);
+        queue.exhausted = match seed % 3 {
+            0 => Exhaustion::Hold,
+            1 => Exhaustion::Drop,
+            _ => Exhaustion::Bury,
+        };
+        if seed.is_multiple_of(2) {
+            queue = queue.retain_completed(Duration::from_secs(40));
+        }
+        let mut real = Bench::new(store).await;
+        model.now = real.now + Duration::from_secs(seed * 100_000);
+        real.now = model.now;
+        for bench in [&mut model, &mut real] {
+            bench.node = NodeInfo::new(format!("pair-{seed}").as_str().into(), LEASE);
+            bench.beat().await;
+            bench.declare(queue.clone()).await;
+        }
+        Self {
+            model,
+            real,
+            queue,
+            seed,
+            step: 0,
+            jobs: Vec::new(),
+            ordinals: HashMap::new(),
+            real_ordinals: HashMap::new(),
+            turns: Vec::new(),
+            tags: 0,
+        }
+    }
+
+    fn same<T: PartialEq + Debug>(&self, what: &str, model: T, real: T) {
+        assert!(
+            model == real,
+            "{what} differs in step {} of SERIATIM_SEED={} ({} {:?}):\n model: {model:?}\n store: {real:?}",
+            self.step,
+            self.seed,
+            self.queue.mode,
+            self.queue.merge,
+        );
+    }
+
+    fn pass(&mut self, length: Duration) {
+        self.model.pass(length);
+        self.real.pass(length);
+    }
+
+    async fn random_step(&mut self, rng: &mut Rng, actions: bool) {
+        self.pass(Duration::from_micros(rng.u64(1..3_000_000)));
+        match rng.u32(0..if actions { 130 } else { 100 }) {
+            0..30 => self.push(rng).await,
+            30..52 => self.claim(rng).await,
+            52..80 => self.settle(rng).await,
+            80..86 => self.cancel(rng).await,
+            86..90 => self.beat(rng).await,
+            90..94 => self.crash().await,
+            94..97 => self.pass(Duration::from_secs(rng.u64(1..15))),
+            97..100 => self.compare_all().await,
+            100..106 => self.requeue(rng).await,
+            106..116 => self.act(rng).await,
+            116..122 => self.amend(rng).await,
+            _ => self.sweep().await,
+        }
+    }
+
+    fn random_job(&mut self, rng: &mut Rng) -> Job {
+        // Few different payloads, so that they meet; `fifo` and `exclusive` keep them apart anyway.
+        self.tags += 1;
+        let mut job = loose(&format!("v{}", rng.u32(0..5)));
+        job.queue.clone_from(&self.queue.name);
+        if self.queue.mode.is_keyed() {
+            job = job.key(format!("key {}", rng.u32(0..4)));
+        }
+        if rng.u8(0..3) == 0 {
+            job = job.score(f64::from(rng.i32(-3..4)));
+        }
+        if rng.u8(0..4) == 0 {
+            job = job.priority(rng.u16(0..3) * 50 + 50);
+        }
+        match rng.u8(0..8) {
+            0 | 1 => job = job.run_in(Duration::from_secs(rng.u64(0..20))),
+            2 => job = job.run_at(self.model.now - Duration::from_secs(3)),
+            _ => {}
+        }
+        if rng.u8(0..6) == 0 {
+            job = job.task(["x", "y"][rng.usize(0..2)]);
+        }
+        if rng.u8(0..8) == 0 {
+            job = job.max_retries(rng.u32(0..3));
+        }
+        if rng.u8(0..8) == 0 {
+            job = job.idempotency_key(format!("i{}", rng.u32(0..6)));
+        }
+        if rng.u8(0..10) == 0 {
+            job = job.expires_at(self.model.now + Duration::from_secs(rng.u64(5..60)));
+        }
+        job
+    }
+
+    async fn push(&mut self, rng: &mut Rng) {
+        let jobs: Vec<Job> = (0..rng.usize(1..5)).map(|_| self.random_job(rng)).collect();
+        let model = self.model.push_all(jobs.clone()).await;
+        let real = self.real.push_all(jobs).await;
+        for (model, real) in model.into_iter().zip(real) {
+            if model.status == PushStatus::Queued {
+                let ordinal = self.jobs.len();
+                self.jobs.push((model.job_id, real.job_id));
+                self.ordinals.insert(model.job_id, ordinal);
+                self.real_ordinals.insert(real.job_id, ordinal);
+            }
+            self.same("the status of a push", model.status, real.status);
+            let (model, real) = (self.ordinal(model.job_id), self.real_ordinal(real.job_id));
+            self.same("the job of a push", model, real);
+        }
+    }
+
+    fn ordinal(&self, id: JobId) -> Option<usize> {
+        self.ordinals.get(&id).copied()
+    }
+
+    fn real_ordinal(&self, id: JobId) -> Option<usize> {
+        self.real_ordinals.get(&id).copied()
+    }
+
+    async fn claim(&mut self, rng: &mut Rng) {
+        let most = rng.usize(1..5);
+        let name = self.queue.name.clone();
+        let crashed_max = if rng.bool() { most } else { rng.usize(0..2) };
+        let request = Claim { crashed_max, ..self.model.claim_request(&name, most) };
+        let model = self.model.claimed(request.clone()).await;
+        let real = self.real.claimed(request).await;
+        self.same("next_due", model.next_due, real.next_due);
+        self.same_turns(&model.turns, &real.turns);
+        self.turns.extend(model.turns.into_iter().zip(real.turns));
+    }
+
+    fn same_turns(&self, model: &[Turn], real: &[Turn]) {
+        let model: Vec<_> = model.iter().map(|t| shape(t, &|id| self.ordinal(id))).collect();
+        let real: Vec<_> = real.iter().map(|t| shape(t, &|id| self.real_ordinal(id))).collect();
+        self.same("what a claim took", model, real);
+    }
+
+    async fn settle(&mut self, rng: &mut Rng) {
+        let mut chosen = Vec::new();
+        for _ in 0..rng.usize(1..4).min(self.turns.len()) {
+            // Mostly the latest; sometimes one that is stale by now, which must be refused.
+            let last = self.turns.len() - 1;
+            let place = if rng.u8(0..5) == 0 { rng.usize(0..=last) } else { last };
+            let keep_as_stale = rng.u8(0..6) == 0;
+            let turn = self.turns[place].clone();
+            if !keep_as_stale {
+                self.turns.swap_remove(place);
+            }
+            if chosen.iter().all(|(model, _): &(Turn, Turn)| model.lane != turn.0.lane) {
+                chosen.push(turn);
+            }
+        }
+        let verdicts: Vec<Verdict> =
+            chosen.iter().map(|(turn, _)| random_verdict(rng, turn.jobs.len())).collect();
+        let plan =
+            |bench: &Bench, turn: &Turn, verdict: &Verdict| bench.planned(turn, verdict.clone());
+        let pairs = chosen.iter().zip(&verdicts);
+        let model = pairs.clone().map(|((turn, _), v)| plan(&self.model, turn, v)).collect();
+        let real = pairs.map(|((_, turn), v)| plan(&self.real, turn, v)).collect();
+        let (model, real) = (self.model.settle(model).await, self.real.settle(real).await);
+        let flat = |settled: &Settled, find: &dyn Fn(JobId) -> Option<usize>| match settled {
+            Settled::Stale => None,
+            Settled::Ok { cancelled } => {
+                Some(cancelled.iter().map(|id| find(*id)).collect::<Vec<_>>())
+            }
+        };
+        let model: Vec<_> = model.iter().map(|s| flat(s, &|id| self.ordinal(id))).collect();
+        let real: Vec<_> = real.iter().map(|s| flat(s, &|id| self.real_ordinal(id))).collect();
+        self.same("the answer to a settle", (&verdicts, model), (&verdicts, real));
+    }
+
+    fn random_ids(&self, rng: &mut Rng) -> Option<Ids> {
+        (!self.jobs.is_empty()).then(|| self.jobs[rng.usize(0..self.jobs.len())])
+    }
+
+    async fn cancel(&mut self, rng: &mut Rng) {
+        let Some((model, real)) = self.random_ids(rng) else { return };
+        let (model, real) = (self.model.cancel(model).await, self.real.cancel(real).await);
+        self.same("the answer to a cancel", model, real);
+    }
+
+    async fn beat(&mut self, rng: &mut Rng) {
+        let progress: Option<Arc<str>> = rng.bool().then(|| "{\"at\":1}".into());
+        let beats = |turns: &[&Turn]| -> Vec<Beat> {
+            let beat = |turn: &&Turn| Beat {
+                lane: turn.lane,
+                token: turn.token,
+                progress: progress.clone(),
+                extend: None,
+            };
+            turns.iter().map(beat).collect()
+        };
+        let some: Vec<&(Turn, Turn)> = self.turns.iter().rev().take(2).collect();
+        let model: Vec<&Turn> = some.iter().map(|(model, _)| model).collect();
+        let real: Vec<&Turn> = some.iter().map(|(_, real)| real).collect();
+        let (model, real) = (beats(&model), beats(&real));
+        let (node, other) = (self.model.node.clone(), self.real.node.clone());
+        let model = self.model.beat_as(node, model).await;
+        let real = self.real.beat_as(other, real).await;
+        self.same("lost lanes", model.lost.len(), real.lost.len());
+        let flat = |pulse: &Pulse, find: &dyn Fn(JobId) -> Option<usize>| {
+            let mut jobs: Vec<_> =
+                pulse.cancel.iter().flat_map(|n| &n.jobs).map(|id| find(*id)).collect();
+            jobs.sort_unstable();
+            jobs
+        };
+        let (model, real) =
+            (flat(&model, &|id| self.ordinal(id)), flat(&real, &|id| self.real_ordinal(id)));
+        self.same("flagged jobs", model, real);
+    }
+
+    /// The node dies; another one takes over what it held.
+    async fn crash(&mut self) {
+        self.pass(LEASE + Duration::from_secs(1));
+        let name = format!("pair-{}-{}", self.seed, self.step);
+        let mut rescued = Vec::new();
+        for bench in [&mut self.model, &mut self.real] {
+            bench.node = NodeInfo::new(name.as_str().into(), LEASE);
+            bench.beat().await;
+            let turns = bench.rescue(&bench.node.clone()).await;
+            // What earlier seeds left behind in the store goes back to them.
+            let (mut turns, strangers): (Vec<Turn>, Vec<Turn>) =
+                turns.into_iter().partition(|turn| *turn.queue == self.queue.name);
+            for turn in &strangers {
+                bench.end(turn, Outcome::Release).await;
+            }
+            turns.sort_by_key(|turn| turn.head().map(|job| job.id));
+            for turn in &turns {
+                assert!(turn.jobs.iter().all(|job| job.payload.as_bytes().is_empty()));
+                bench.end(turn, Outcome::Crash { error: "its node died".into() }).await;
+            }
+            rescued.push(turns);
+        }
+        self.same_turns(&rescued[0], &rescued[1]);
+    }
+
+    async fn requeue(&mut self, rng: &mut Rng) {
+        let delete = rng.u8(0..4) == 0;
+        let all = rng.bool();
+        let ids = self.random_ids(rng);
+        let mut counts = Vec::new();
+        for (is_model, bench) in [(true, &self.model), (false, &self.real)] {
+            let which = match ids {
+                Some((model, real)) if !all => {
+                    Selection::Jobs(vec![if is_model { model } else { real }])
+                }
+                _ => Selection::All,
+            };
+            let queue = self.queue.name.as_str().into();
+            let request = Selected { now: Some(bench.now), queue, which };
+            let acted = match delete {
+                true => bench.store.delete_dead(request).await,
+                false => bench.store.requeue(request).await,
+            };
+            counts.push(acted.expect("the store answers"));
+        }
+        self.same("requeued or deleted", counts[0], counts[1]);
+    }
+
+    async fn act(&mut self, rng: &mut Rng) {
+        use LaneAction::{Bury, Delete, Pause, Resume, RunNow};
+        let action = [Pause, Resume, Resume, RunNow, Bury, Delete][rng.usize(0..6)];
+        let lanes = match rng.u8(0..4) {
+            0 => LaneSelection::Failed,
+            1 if action != Delete => LaneSelection::All,
+            _ => LaneSelection::Key(format!("key {}", rng.u32(0..4))),
+        };
+        let mut counts = Vec::new();
+        for bench in [&self.model, &self.real] {
+            let queue = self.queue.name.as_str().into();
+            let request = Act { now: Some(bench.now), queue, lanes: lanes.clone(), action };
+            counts.push(bench.store.act(request).await.expect("the store answers"));
+        }
+        self.same(&format!("{action:?} of {lanes:?}"), counts[0], counts[1]);
+    }
+
+    async fn amend(&mut self, rng: &mut Rng) {
+        let Some((model, real)) = self.random_ids(rng) else { return };
+        let change = match rng.u8(0..3) {
+            0 => Change::Delete,
+            _ => Change::RunAt(self.model.now + Duration::from_secs(rng.u64(0..10))),
+        };
+        let now = Some(self.model.now);
+        let model = self.model.store.amend(Amend { now, job: model, change: change.clone() }).await;
+        let real = self.real.store.amend(Amend { now, job: real, change: change.clone() }).await;
+        let kind = |result: seriatim::Result<()>| result.map_err(|e| e.kind());
+        self.same(&format!("the answer to {change:?}"), kind(model), kind(real));
+    }
+
+    async fn sweep(&mut self) {
+        let request = Sweep { now: Some(self.model.now), rows_max: 1_000 };
+        let model = self.model.store.sweep(request).await.expect("the model sweeps");
+        let real = self.real.store.sweep(request).await.expect("the store sweeps");
+        // The store may hold what earlier seeds left behind; the model does not.
+        let mut model: Vec<_> = model.expired.iter().map(|id| self.ordinal(*id)).collect();
+        let mut real: Vec<_> = real.expired.iter().map(|id| self.real_ordinal(*id)).collect();
+        real.retain(Option::is_some);
+        model.sort_unstable();
+        real.sort_unstable();
+        self.same("what expired", model, real);
+    }
+
+    async fn compare_all(&mut self) {
+        for (model_id, real_id) in self.jobs.clone() {
+            let model = self.model.find(model_id).await.map(|job| visible(&job));
+            let real = self.real.find(real_id).await.map(|job| visible(&job));
+            let place = self.ordinal(model_id);
+            self.same(&format!("job {place:?}"), model, real);
+        }
+        let (model, real) = (self.numbers(&self.model).await, self.numbers(&self.real).await);
+        self.same("the numbers of the queue", model, real);
+    }
+
+    async fn numbers(&self, bench: &Bench) -> QueueStats {
+        let stats = bench.store.stats(Some(bench.now)).await.expect("the store answers");
+        let mine = stats.into_iter().find(|stats| *stats.queue == self.queue.name);
+        mine.expect("the queue is there")
+    }
+}
+
+/// A turn without what differs between stores.
+fn shape(turn: &Turn, ordinal: &dyn Fn(JobId) -> Option<usize>) -> impl PartialEq + Debug + use<> {
+    let job = |job: &seriatim::TurnJob| {
+        let payload = String::from_utf8_lossy(job.payload.as_bytes()).into_owned();
+        (
+            ordinal(job.id),
+            job.task.clone(),
+            payload,
+            job.score.to_bits(),
+            job.priority,
+            job.run_at,
+            job.attempt,
+        )
+    };
+    let jobs: Vec<_> = turn.jobs.iter().map(job).collect();
+    let trouble = (turn.retry_count, turn.crashes, turn.error.clone());
+    (turn.key.clone(), trouble, turn.claimed_at, jobs)
+}
+
+/// A job's view without what differs between stores.
+fn visible(job: &JobView) -> impl PartialEq + Debug + use<> {
+    let times = [Some(job.created_at), Some(job.run_at), job.started_at, job.finished_at];
+    let micros = times.map(|time| time.map(Timestamp::as_micros));
+    let trouble = (job.retry_count, job.crashes, job.error.clone(), job.cancel_requested);
+    let what = (job.key.clone(), job.task.clone(), job.payload.clone(), job.score.to_bits());
+    (job.state, what, job.priority, job.attempt, trouble, micros, job.progress.clone())
+}
+
+fn random_verdict(rng: &mut Rng, jobs: usize) -> Verdict {
+    let outcome = match rng.u8(0..20) {
+        0..8 => Outcome::Done,
+        8..13 => failure(),
+        13 => Outcome::Retry { error: "soon".into(), retry_in: Some(Duration::from_secs(1)) },
+        14 => Outcome::Snooze { length: Duration::from_secs(3) },
+        15 => Outcome::Bury { error: "hopeless".into() },
+        16 => Outcome::Cancel { reason: "not needed".into() },
+        17 => Outcome::Crash { error: "killed".into() },
+        _ => Outcome::Release,
+    };
+    let done = if jobs > 1 && rng.u8(0..3) == 0 { rng.usize(0..jobs) } else { 0 };
+    Verdict { done, ..outcome.into() }
+}

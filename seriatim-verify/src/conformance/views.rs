@@ -1,0 +1,302 @@
+//! What people see: listings, numbers, nodes.
+
+use seriatim::limits::PAGE_BYTES_MAX;
+use seriatim::store::*;
+use seriatim::{Job, Mode, Outcome, Queue};
+
+use super::bench::*;
+use super::case::{Case, listed};
+
+pub(super) fn cases() -> Vec<Case> {
+    listed![
+        lanes_are_listed_page_by_page,
+        lanes_are_listed_by_key_due_and_retry_count,
+        running_lanes_show_their_holder,
+        jobs_are_listed_page_by_page,
+        a_page_of_large_jobs_ends_early_and_the_next_goes_on,
+        dead_jobs_are_listed_by_key_and_by_time,
+        a_listing_of_lanes_goes_on_behind_a_row_that_is_gone,
+        a_listing_of_jobs_goes_on_behind_a_row_that_is_gone,
+        numbers_follow_what_happens,
+        lag_is_the_age_of_the_oldest_due_lane,
+        n9_nodes_are_listed_with_their_state,
+        keys_may_hold_any_character,
+    ]
+}
+
+fn all_lanes(order: LaneOrder) -> LaneQuery {
+    let (key, claimed, after) = (None, false, None);
+    LaneQuery { queue: "q".into(), key, claimed, order, after, rows_max: 3 }
+}
+
+async fn lane_keys(bench: &Bench, mut query: LaneQuery) -> Vec<String> {
+    let mut keys = Vec::new();
+    loop {
+        let page = bench.store.lanes(query.clone()).await.unwrap();
+        assert!(page.rows.len() <= query.rows_max);
+        keys.extend(page.rows.iter().map(|lane| lane.key.as_deref().unwrap_or("").to_owned()));
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => return keys,
+        }
+    }
+}
+
+async fn lanes_are_listed_page_by_page(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    let names: Vec<String> = (0..10).map(|i| format!("k{i}")).collect();
+    bench.push_all(names.iter().map(|k| loose("a").key(k.as_str())).collect()).await;
+    assert_eq!(lane_keys(&bench, all_lanes(LaneOrder::Age)).await, names);
+    let one = LaneQuery { key: Some("k4".into()), ..all_lanes(LaneOrder::Age) };
+    assert_eq!(lane_keys(&bench, one).await, ["k4"]);
+}
+
+async fn lanes_are_listed_by_key_due_and_retry_count(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    let push = |key: &str, times: u32| loose("a").key(key).run_in(WAIT * times);
+    bench.push_all(vec![push("c", 1), push("a", 3), push("b", 2), push("d", 0)]).await;
+    assert_eq!(lane_keys(&bench, all_lanes(LaneOrder::Key)).await, ["a", "b", "c", "d"]);
+    assert_eq!(lane_keys(&bench, all_lanes(LaneOrder::Due)).await, ["d", "c", "b", "a"]);
+    assert_eq!(lane_keys(&bench, all_lanes(LaneOrder::RetryCount)).await, [""; 0]);
+    for failures in [1, 2] {
+        bench.pass(WAIT * 2);
+        for turn in bench.claim(failures).await {
+            bench.fail(&turn).await;
+        }
+    }
+    let page = bench.store.lanes(all_lanes(LaneOrder::RetryCount)).await.unwrap();
+    let counts: Vec<i32> = page.rows.iter().map(|lane| lane.retry_count).collect();
+    assert!(!counts.is_empty() && counts.is_sorted_by(|a, b| a >= b), "{counts:?}");
+    assert!(page.rows.iter().all(|lane| lane.error.as_deref() == Some("it failed")));
+}
+
+async fn running_lanes_show_their_holder(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    bench.push_all(vec![loose("a").key("x"), loose("b").key("y"), loose("c").key("x")]).await;
+    let turn = bench.claim(1).await.remove(0);
+    let running = LaneQuery { claimed: true, ..all_lanes(LaneOrder::Age) };
+    let page = bench.store.lanes(running).await.unwrap();
+    assert_eq!(page.rows.len(), 1);
+    let lane = &page.rows[0];
+    assert_eq!((lane.lane, lane.key.as_deref()), (turn.lane, Some("x")));
+    assert_eq!((lane.state, lane.jobs, lane.token), (LaneState::Claimed, 2, Some(turn.token)));
+    assert_eq!(lane.node.as_ref(), Some(&bench.node.id));
+    assert_eq!(lane.claimed_at, Some(bench.now));
+}
+
+/// The jobs that wait, four on a page.
+fn queued() -> JobQuery {
+    JobQuery {
+        queue: "q".into(),
+        state: JobState::Queued,
+        key: None,
+        order: JobOrder::Arrival,
+        after: None,
+        rows_max: 4,
+    }
+}
+
+async fn jobs_are_listed_page_by_page(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    let jobs = (0..10).map(|i| loose(&i.to_string()).key(format!("k{}", i % 3)));
+    let pushed = bench.push_all(jobs.collect()).await;
+    bench.claim(1).await;
+    let mut query = queued();
+    let mut ids = Vec::new();
+    loop {
+        let page = bench.store.jobs(query.clone()).await.unwrap();
+        ids.extend(page.rows.iter().map(|job| job.id));
+        let Some(next) = page.next else { break };
+        query.after = Some(next);
+    }
+    assert_eq!(ids, pushed.iter().map(|pushed| pushed.job_id).collect::<Vec<_>>());
+    let keyed = JobQuery { key: Some("k1".into()), after: None, ..query };
+    assert_eq!(bench.store.jobs(keyed).await.unwrap().rows.len(), 3);
+}
+
+async fn a_page_of_large_jobs_ends_early_and_the_next_goes_on(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    let large = "x".repeat(PAGE_BYTES_MAX / 2 - 2);
+    let jobs = (0..5).map(|i| Job::new("q", &large).unwrap().key(format!("k{i}")));
+    bench.push_all(jobs.collect()).await;
+    let mut query = queued();
+    assert_eq!(sizes(&bench, &mut query).await, [2, 2, 1]);
+    for turn in bench.claim(10).await {
+        bench.end(&turn, Outcome::Bury { error: "hopeless".into() }).await;
+    }
+    for order in [JobOrder::Arrival, JobOrder::Key, JobOrder::UpdatedAt] {
+        let mut query = JobQuery { state: JobState::Dead, order, after: None, ..query.clone() };
+        assert_eq!(sizes(&bench, &mut query).await, [2, 2, 1], "{order:?}");
+    }
+}
+
+/// The rows of each page.
+async fn sizes(bench: &Bench, query: &mut JobQuery) -> Vec<usize> {
+    let mut sizes = Vec::new();
+    loop {
+        let page = bench.store.jobs(query.clone()).await.unwrap();
+        sizes.push(page.rows.len());
+        query.after = page.next;
+        if query.after.is_none() {
+            return sizes;
+        }
+    }
+}
+
+async fn dead_jobs_are_listed_by_key_and_by_time(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    bench.push_all(["b", "c", "a"].map(|k| loose(k).key(k)).to_vec()).await;
+    for turn in bench.claim(10).await {
+        bench.end(&turn, Outcome::Bury { error: "hopeless".into() }).await;
+        bench.pass(WAIT);
+    }
+    for (order, expected) in
+        [(JobOrder::Key, ["a", "b", "c"]), (JobOrder::UpdatedAt, ["a", "c", "b"])]
+    {
+        let mut query = JobQuery {
+            queue: "q".into(),
+            state: JobState::Dead,
+            key: None,
+            order,
+            after: None,
+            rows_max: 2,
+        };
+        let first = bench.store.jobs(query.clone()).await.unwrap();
+        query.after = first.next;
+        let second = bench.store.jobs(query).await.unwrap();
+        let rows = first.rows.iter().chain(&second.rows);
+        let keys: Vec<_> = rows.map(|job| job.key.as_deref().unwrap_or("")).collect();
+        assert_eq!(keys, expected, "{order:?}");
+        assert!(second.next.is_none());
+    }
+}
+
+/// Of each page the last row is gone before the next page is asked for.
+async fn a_listing_of_lanes_goes_on_behind_a_row_that_is_gone(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    for order in [LaneOrder::Age, LaneOrder::Key, LaneOrder::Due, LaneOrder::RetryCount] {
+        let names: Vec<String> = (0..9).map(|i| format!("k{i}")).collect();
+        let job = |(i, key): (u32, &String)| loose("a").key(key.as_str()).run_in(WAIT / 10 * i);
+        let pushed = bench.push_all((0..).zip(&names).map(job).collect()).await;
+        if order == LaneOrder::RetryCount {
+            bench.pass(WAIT);
+            for turn in bench.claim(9).await {
+                bench.fail(&turn).await;
+            }
+        }
+        let (mut query, mut seen) = (all_lanes(order), Vec::new());
+        loop {
+            let page = bench.store.lanes(query.clone()).await.unwrap();
+            let keys = page.rows.iter().map(|lane| lane.key.as_deref().unwrap().to_owned());
+            seen.extend(keys);
+            let last = names.iter().position(|name| name == seen.last().unwrap()).unwrap();
+            bench.cancel(pushed[last].job_id).await;
+            let Some(next) = page.next else { break };
+            query.after = Some(next);
+        }
+        assert_eq!(seen, names, "{order:?}");
+        for job in &pushed {
+            bench.cancel(job.job_id).await;
+        }
+        assert_eq!(lane_keys(&bench, all_lanes(order)).await, [""; 0]);
+    }
+}
+
+async fn a_listing_of_jobs_goes_on_behind_a_row_that_is_gone(mut bench: Bench) {
+    bench.queue(Mode::Fifo).await;
+    for (state, order) in [
+        (JobState::Queued, JobOrder::Arrival),
+        (JobState::Queued, JobOrder::Key),
+        (JobState::Dead, JobOrder::Arrival),
+        (JobState::Dead, JobOrder::Key),
+        (JobState::Dead, JobOrder::UpdatedAt),
+    ] {
+        let job = |i| loose(&format!("{i}")).key(format!("k{i}"));
+        let pushed = bench.push_all((0..8).map(job).collect()).await;
+        if state == JobState::Dead {
+            for turn in bench.claim(8).await {
+                bench.pass(WAIT / 10);
+                bench.end(&turn, Outcome::Bury { error: "enough".into() }).await;
+            }
+        }
+        let mut wanted: Vec<_> = pushed.iter().map(|job| job.job_id).collect();
+        if order == JobOrder::UpdatedAt {
+            wanted.reverse();
+        }
+        let mut query = JobQuery { state, order, rows_max: 3, ..queued() };
+        let mut seen = Vec::new();
+        loop {
+            let page = bench.store.jobs(query.clone()).await.unwrap();
+            seen.extend(page.rows.iter().map(|job| job.id));
+            bench.forget(*seen.last().unwrap()).await;
+            let Some(next) = page.next else { break };
+            query.after = Some(next);
+        }
+        assert_eq!(seen, wanted, "{state:?} {order:?}");
+        for id in wanted {
+            bench.forget(id).await;
+        }
+    }
+}
+
+async fn numbers_follow_what_happens(mut bench: Bench) {
+    bench.queue(Mode::Accumulate).await;
+    let jobs = (0..12).map(|i| loose(&i.to_string()).key(format!("k{}", i % 4)));
+    bench.push_all(jobs.collect()).await;
+    let turns = bench.claim(3).await;
+    bench.done(&turns[0]).await;
+    bench.fail(&turns[1]).await;
+    bench.push(loose("new").key(&**turns[2].key.as_ref().unwrap())).await;
+    let stats = bench.stats().await;
+    assert_eq!((stats.lanes, stats.jobs, stats.claimed, stats.retrying), (3, 10, 1, 1));
+    assert_eq!((stats.processed, stats.failed, stats.dead), (3, 1, 0));
+    assert_eq!(stats.mode, Some(Mode::Accumulate));
+    bench.end(&turns[2], Outcome::Bury { error: "hopeless".into() }).await;
+    let stats = bench.stats().await;
+    assert_eq!((stats.lanes, stats.jobs, stats.claimed, stats.dead), (3, 7, 0, 3));
+}
+
+async fn lag_is_the_age_of_the_oldest_due_lane(mut bench: Bench) {
+    bench.queue(Mode::Parallel).await;
+    assert_eq!(bench.stats().await.lag.as_secs(), 0);
+    bench.push_all(vec![loose("a").run_in(WAIT), loose("b").run_in(WAIT * 2).priority(1)]).await;
+    assert_eq!(bench.stats().await.lag.as_secs(), 0);
+    bench.pass(WAIT * 3);
+    assert_eq!(bench.stats().await.lag, WAIT * 2);
+    bench.claim(1).await;
+    assert_eq!(bench.stats().await.lag, WAIT * 2, "the urgent one went first");
+    bench.claim(1).await;
+    assert_eq!(bench.stats().await.lag.as_secs(), 0);
+}
+
+async fn n9_nodes_are_listed_with_their_state(mut bench: Bench) {
+    bench.other_node("gone").await;
+    bench.pass(LEASE * 2);
+    bench.beat().await;
+    bench.rescue(&bench.node.clone()).await;
+    let nodes = bench.store.nodes().await.unwrap();
+    let mut states: Vec<_> = nodes.iter().map(|n| (&*n.info.id.0, n.dead)).collect();
+    states.sort_unstable();
+    assert_eq!(states, [("gone", true), ("node-1", false)]);
+    let me = nodes.iter().find(|node| node.info.id == bench.node.id).unwrap();
+    assert_eq!((me.heartbeat_at, &me.info), (bench.now, &bench.node));
+}
+
+async fn keys_may_hold_any_character(mut bench: Bench) {
+    bench.declare(Queue::fifo("q").batch_size(10)).await;
+    let odd =
+        ["a b", "{tag}", "'; drop", "ключ", "\u{1F600}", "a\nb", "%_*?[", "\"", "\\", "É", "é"];
+    bench.push_all(odd.iter().map(|key| loose(key).key(*key)).collect()).await;
+    for key in odd {
+        let query = LaneQuery { key: Some(key.into()), ..all_lanes(LaneOrder::Age) };
+        assert_eq!(lane_keys(&bench, query).await, [key]);
+    }
+    let turns = bench.claim(100).await;
+    assert_eq!(keys(&turns), odd);
+    for turn in &turns {
+        let again = Job::new("q", &"again").unwrap().key(&**turn.key.as_ref().unwrap());
+        bench.push(again).await;
+        bench.done(turn).await;
+    }
+    assert_eq!(bench.claim(100).await.len(), odd.len());
+}

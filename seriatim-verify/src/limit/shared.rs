@@ -1,0 +1,11 @@
+//! What all of them share.
+
+use seriatim::{Error, ErrorKind};
+
+/// Jobs in a batch: as many as in the engine's largest claim.
+pub(super) const BATCH: usize = 1_000;
+
+/// What the database says while it is measured.
+pub(super) fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::new(ErrorKind::Internal, format!("the bare limit: {error}")).because(error)
+}

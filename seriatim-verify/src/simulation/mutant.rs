@@ -1,0 +1,94 @@
+//! Runtimes with a defect: the simulation must find each.
+
+use std::sync::Arc;
+
+use seriatim::store::{
+    GiveUp, Heartbeat, LaneQuery, LaneView, Page, Pulse, Rescue, Settle, Settled,
+};
+use seriatim::{Result, SharedStore, Turn};
+
+use crate::layer::{Layer, Over};
+
+/// A defect of the runtime, to show that liveness bites. Each is made on the way between an engine
+/// and its store, where it has the effect that the defect would have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// A settle that fails is not sent again.
+    SettleNotRepeated,
+    /// Lanes of a claim whose answer was lost are not looked for.
+    ClaimNotReconciled,
+    /// Nobody takes over what dead nodes held.
+    NothingRescued,
+    /// A node that was declared dead goes on under its old name.
+    DeathNotHeeded,
+    /// Calls whose answers were lost are not given up before it is asked what they took.
+    CallsNotGivenUp,
+}
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::SettleNotRepeated,
+        Self::ClaimNotReconciled,
+        Self::NothingRescued,
+        Self::DeathNotHeeded,
+        Self::CallsNotGivenUp,
+    ];
+
+    /// A node's way to the store, with this defect.
+    pub(super) fn of(self, store: SharedStore) -> SharedStore {
+        Over::store(Arc::new(Mutated { mutant: self, below: store }))
+    }
+}
+
+struct Mutated {
+    mutant: Mutant,
+    below: SharedStore,
+}
+
+impl Mutated {
+    fn is(&self, mutant: Mutant) -> bool {
+        self.mutant == mutant
+    }
+}
+
+impl Layer for Mutated {
+    fn below(&self) -> &SharedStore {
+        &self.below
+    }
+
+    async fn settle(&self, request: Settle) -> Result<Vec<Settled>> {
+        let turns = request.turns.len();
+        match self.below.settle(request).await {
+            Err(_) if self.is(Mutant::SettleNotRepeated) => Ok(vec![Settled::Stale; turns]),
+            answer => answer,
+        }
+    }
+
+    async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse> {
+        let mut pulse = self.below.heartbeat(request).await?;
+        pulse.alive |= self.is(Mutant::DeathNotHeeded);
+        Ok(pulse)
+    }
+
+    async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>> {
+        match self.is(Mutant::NothingRescued) {
+            true => Ok(Vec::new()),
+            false => self.below.rescue(request).await,
+        }
+    }
+
+    async fn give_up(&self, request: GiveUp) -> Result<()> {
+        match self.is(Mutant::CallsNotGivenUp) {
+            true => Ok(()),
+            false => self.below.give_up(request).await,
+        }
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<Page<LaneView>> {
+        match self.is(Mutant::ClaimNotReconciled) {
+            true => Ok(Page::default()),
+            false => self.below.lanes(query).await,
+        }
+    }
+}

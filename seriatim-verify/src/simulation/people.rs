@@ -1,0 +1,137 @@
+//! What people do meanwhile: all that they may do, at any time.
+
+use std::sync::Arc;
+
+use seriatim::store::{
+    Act, Amend, Cancel, Change, Command, LaneAction, LaneSelection, Selected, Selection, Store,
+};
+use seriatim::{ErrorKind, JobId, Result};
+use tokio::time::sleep;
+
+use super::wire::Wire;
+use super::world::World;
+
+/// A node that was told this takes no more work until it is started again.
+pub(super) const QUIET: &str = "command to be quiet";
+
+/// Acts until the run is calm.
+pub(super) async fn run(world: Arc<World>) {
+    let Some(every) = world.scene.people_every else { return };
+    let store = Wire::of_people(world.clone()).store();
+    loop {
+        sleep(world.about(every)).await;
+        if world.is_calm() {
+            return;
+        }
+        let answer = act(&world, &*store).await;
+        match answer.as_ref().map_err(|error| error.kind()) {
+            Ok(()) | Err(ErrorKind::Unavailable | ErrorKind::NotFound) => {}
+            Err(kind) => world.alarm.raise(format!("error: a person's action failed: {kind:?}")),
+        }
+    }
+}
+
+async fn act(world: &World, store: &dyn Store) -> Result<()> {
+    world.inject("action of a person");
+    let queue = world.roll(|rng| rng.choice(&world.scene.queues).map(|queue| queue.name.clone()));
+    let queue = queue.unwrap_or_default();
+    match world.roll(|rng| rng.u8(0..16)) {
+        0..4 => {
+            let jobs = some_jobs(world, 3);
+            world.note(|| format!("somebody cancels {jobs:?}"));
+            store.cancel(Cancel { now: None, jobs }).await.map(drop)
+        }
+        4..8 => on_lanes(world, store, &queue).await,
+        8..10 => {
+            let which = selection(world);
+            world.note(|| format!("somebody requeues {which:?} of {queue}"));
+            store.requeue(Selected { now: None, queue: queue.into(), which }).await.map(drop)
+        }
+        10 => {
+            let which = selection(world);
+            world.note(|| format!("somebody deletes dead {which:?} of {queue}"));
+            store.delete_dead(Selected { now: None, queue: queue.into(), which }).await.map(drop)
+        }
+        11 | 12 => amend(world, store).await,
+        13 | 14 => {
+            let paused = world.roll(|rng| rng.bool());
+            world.note(|| format!("somebody pauses {queue}: {paused}"));
+            store.pause_queue(&queue, paused).await
+        }
+        _ => command(world, store).await,
+    }
+}
+
+async fn on_lanes(world: &World, store: &dyn Store, queue: &str) -> Result<()> {
+    let lanes = match world.roll(|rng| rng.u8(0..3)) {
+        0 => LaneSelection::All,
+        1 => LaneSelection::Failed,
+        _ => LaneSelection::Key(format!("k{}", world.roll(|rng| rng.u32(0..world.scene.keys)))),
+    };
+    let action = match world.roll(|rng| rng.u8(0..9)) {
+        0 | 1 => LaneAction::Pause,
+        2..5 => LaneAction::Resume,
+        5 | 6 => LaneAction::RunNow,
+        7 => LaneAction::Bury,
+        _ => LaneAction::Delete,
+    };
+    world.note(|| format!("somebody does {action:?} to {lanes:?} of {queue}"));
+    store.act(Act { now: None, queue: queue.into(), lanes, action }).await.map(drop)
+}
+
+async fn amend(world: &World, store: &dyn Store) -> Result<()> {
+    let Some(job) = some_jobs(world, 1).first().copied() else { return Ok(()) };
+    let change = match world.roll(|rng| rng.u8(0..4)) {
+        0 => Change::Delete,
+        1 => Change::Node(None),
+        _ => Change::RunAt(
+            world.store_now()
+                + std::time::Duration::from_millis(world.roll(|rng| rng.u64(0..20_000))),
+        ),
+    };
+    world.note(|| format!("somebody amends {job}: {change:?}"));
+    store.amend(Amend { now: None, job, change }).await
+}
+
+async fn command(world: &World, store: &dyn Store) -> Result<()> {
+    let nodes = store.nodes().await?;
+    let living: Vec<_> = nodes.into_iter().filter(|node| !node.dead).collect();
+    let Some(node) = world.roll(|rng| rng.choice(&living).cloned()) else { return Ok(()) };
+    let (command, name) = match world.roll(|rng| rng.u8(0..5)) {
+        0 | 1 => (Command::Quiet, QUIET),
+        2 | 3 => (Command::Stop, "command to stop"),
+        _ => (Command::Resume, "command to resume"),
+    };
+    world.inject(name);
+    world.note(|| format!("somebody tells {} to {command:?}", node.info.id));
+    store.command_node(&node.info.id, command).await
+}
+
+fn some_jobs(world: &World, most: usize) -> Vec<JobId> {
+    let jobs = world.tape().jobs();
+    let count = world.roll(|rng| rng.usize(1..=most));
+    (0..count).filter_map(|_| world.roll(|rng| rng.choice(&jobs).copied())).collect()
+}
+
+fn selection(world: &World) -> Selection {
+    match world.roll(|rng| rng.u8(0..3)) {
+        0 => Selection::All,
+        1 => Selection::Jobs(some_jobs(world, 4)),
+        _ => Selection::Keys(vec![format!("k{}", world.roll(|rng| rng.u32(0..world.scene.keys)))]),
+    }
+}
+
+/// Ends all that people have stopped: paused queues and lanes, held lanes.
+pub(super) async fn release(world: &World) -> Result<()> {
+    for queue in &world.scene.queues {
+        let name = queue.name.as_str();
+        match world.store.pause_queue(name, false).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            answer => answer?,
+        }
+        let (lanes, action) = (LaneSelection::All, LaneAction::Resume);
+        let now = Some(world.store_now());
+        world.store.act(Act { now, queue: name.into(), lanes, action }).await?;
+    }
+    Ok(())
+}

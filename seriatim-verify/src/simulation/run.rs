@@ -1,0 +1,216 @@
+//! One run, from its seed to its judgement.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use seriatim::SharedStore;
+use seriatim::store::{Declare, LaneOrder, LaneQuery, Memory};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::clock::Simulated;
+use super::node::Node;
+use super::scene::Scene;
+use super::world::World;
+use super::{Mode, Options, Outcome, chaos, people, producer};
+use crate::checker::{Judgement, Report, check};
+
+/// How long everything may take to drain once nothing goes wrong any more.
+const DRAIN_MAX: Duration = Duration::from_secs(600);
+/// How long idle engines are watched.
+const IDLE: Duration = Duration::from_secs(30);
+/// Most calls of an idle engine in a second, besides those for each of its queues.
+const IDLE_CALLS_MAX: f64 = 8.0;
+
+/// Runs a seed.
+///
+/// # Panics
+///
+/// When no runtime can be started.
+#[must_use]
+pub fn run(seed: u64, options: &Options) -> Outcome {
+    // The library draws from the thread's generator: backoff, jitter, names of nodes.
+    fastrand::seed(seed);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime can be started");
+    let outcome = runtime.block_on(simulate(seed, options));
+    drop(runtime);
+    outcome
+}
+
+async fn simulate(seed: u64, options: &Options) -> Outcome {
+    let _clock = Simulated::from_now();
+    let mut rng = Rng::with_seed(seed);
+    // Chance of its own: see `World::lateness`.
+    let mut late = Rng::with_seed(!seed);
+    let scene = Scene::of(&mut rng, &mut late, options.mode);
+    let store: SharedStore = Arc::new(Memory::new());
+    let store = options.fault.map_or(store.clone(), |fault| fault.of(store));
+    let world = World::new(scene, store, rng, *options);
+    world.note(|| format!("{:#?}", world.scene).replace('\n', "\n# "));
+    let mut stage = Stage::set(&world).await;
+    let failure = tokio::select! {
+        biased;
+        reason = world.alarm.raised() => Some(reason),
+        failure = stage.play(options.mode) => failure,
+    };
+    drop(stage.cast);
+    world.forget_late();
+    world.finals().await;
+    let report = check(&world.tape().history);
+    let trace = world.tape().trace().to_vec();
+    Outcome {
+        seed,
+        mode: options.mode,
+        failure: failure.or_else(|| verdict(&report)),
+        report,
+        injected: world.injected(),
+        simulated: world.elapsed(),
+        calls: stage.nodes.iter().map(|node| node.wire.calls()).sum(),
+        trace,
+    }
+}
+
+/// The first thing that the checker holds against a history.
+fn verdict(report: &Report) -> Option<String> {
+    let judged = Judgement::ALL.iter().filter_map(|judgement| {
+        let verdict = report.verdicts.get(judgement)?;
+        let first = verdict.examples.first().cloned().or(verdict.not_judged.clone())?;
+        Some(format!("{}: {first}", judgement.noun()))
+    });
+    judged.reduce(|all, one| format!("{all}; {one}"))
+}
+
+/// Who takes part.
+struct Stage {
+    world: Arc<World>,
+    nodes: Vec<Arc<Node>>,
+    cast: JoinSet<()>,
+}
+
+impl Stage {
+    async fn set(world: &Arc<World>) -> Self {
+        let queues = world.scene.queues.clone();
+        queues.iter().for_each(|queue| world.declared(queue));
+        let now = Some(world.store_now());
+        if let Err(error) = world.store.declare(Declare { now, queues }).await {
+            world.alarm.raise(format!("error: the queues cannot be declared: {error}"));
+        }
+        let count = world.scene.nodes.len();
+        let nodes: Vec<_> = (0..count).map(|number| Node::new(world, number)).collect();
+        let mut cast = JoinSet::new();
+        for node in &nodes {
+            cast.spawn(node.clone().live());
+        }
+        for number in 0..world.scene.producers {
+            cast.spawn(producer::run(world.clone(), number));
+        }
+        cast.spawn(people::run(world.clone()));
+        cast.spawn(chaos::run(world.clone(), nodes.clone()));
+        Self { world: world.clone(), nodes, cast }
+    }
+
+    /// What is wrong; none if nothing is.
+    async fn play(&mut self, mode: Mode) -> Option<String> {
+        sleep(self.world.scene.length).await;
+        if mode == Mode::Safety {
+            for node in &self.nodes {
+                node.kill();
+            }
+            return None;
+        }
+        self.world.become_calm();
+        self.nodes.iter().for_each(|node| node.open());
+        if self.world.injected().contains_key(people::QUIET) {
+            for node in self.nodes.clone() {
+                self.cast.spawn(async move { node.stop(false).await });
+            }
+        }
+        if let Err(left) = self.drain().await {
+            return Some(left);
+        }
+        if let Some(busy) = self.idle().await {
+            return Some(busy);
+        }
+        self.stop().await
+    }
+
+    /// Waits until nothing waits or runs.
+    async fn drain(&self) -> Result<(), String> {
+        let began = Instant::now();
+        while began.elapsed() < DRAIN_MAX {
+            let released = people::release(&self.world).await;
+            released.map_err(|error| format!("error: nothing can be released: {error}"))?;
+            sleep(Duration::from_secs(2)).await;
+            let stats = self.world.store.stats(Some(self.world.store_now())).await;
+            let is_empty = stats.is_ok_and(|stats| stats.iter().all(|queue| queue.lanes == 0));
+            // Who pushed when the calm came may still be about to push again.
+            if is_empty && began.elapsed() > Duration::from_secs(60) {
+                let elapsed = began.elapsed();
+                self.world.note(|| format!("all is drained after {elapsed:?}"));
+                return Ok(());
+            }
+        }
+        Err(format!(
+            "stuck: after {DRAIN_MAX:?} without faults there is left: {}",
+            self.left().await
+        ))
+    }
+
+    async fn left(&self) -> String {
+        let mut left = Vec::new();
+        for queue in &self.world.scene.queues {
+            let query = LaneQuery {
+                queue: queue.name.as_str().into(),
+                key: None,
+                claimed: false,
+                order: LaneOrder::Age,
+                after: None,
+                rows_max: 3,
+            };
+            let page = self.world.store.lanes(query).await.unwrap_or_default();
+            left.extend(page.rows.into_iter().map(|lane| {
+                let (state, node, due) = (lane.state, lane.node, lane.due);
+                format!(
+                    "lane {} of {}: {state:?}, node {node:?}, due {due:?}",
+                    lane.lane, queue.name
+                )
+            }));
+        }
+        left.join("; ")
+    }
+
+    /// Engines without work must not keep the store busy.
+    async fn idle(&self) -> Option<String> {
+        let calls = || self.nodes.iter().map(|node| node.wire.calls()).collect::<Vec<_>>();
+        let before = calls();
+        sleep(IDLE).await;
+        for ((node, before), after) in self.nodes.iter().zip(before).zip(calls()) {
+            let plan = &node.plan;
+            let looks = 1.0 / plan.poll_interval.as_secs_f64() + 3.0 / plan.heartbeat.as_secs_f64();
+            let claims = if self.world.scene.claim_split.is_some() { 2.0 } else { 1.0 };
+            let most = claims * ((plan.queues + 1) as f64 * looks + IDLE_CALLS_MAX);
+            let rate = (after - before) as f64 / IDLE.as_secs_f64();
+            if rate > most {
+                let number = node.number;
+                return Some(format!("busy: idle n{number} makes {rate:.0} calls a second"));
+            }
+        }
+        None
+    }
+
+    /// All must stop in time, and hold nothing then.
+    async fn stop(&self) -> Option<String> {
+        for node in &self.nodes {
+            node.stop(true).await;
+        }
+        let stats = self.world.store.stats(Some(self.world.store_now())).await.unwrap_or_default();
+        let running: u64 = stats.iter().map(|queue| queue.claimed).sum();
+        (running > 0)
+            .then(|| format!("held: {running} lanes are held after all nodes have stopped"))
+    }
+}

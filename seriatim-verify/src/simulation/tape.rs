@@ -1,0 +1,302 @@
+//! The history of a run, as it truly was: written where the store carries things out and where
+//! handlers begin and end, not where somebody hears of it. A lost answer hides nothing here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use seriatim::store::{JobState, JobView, Pushed, Settled};
+use seriatim::{Job, JobId, LaneId, Mode, Queue, Settlement, Timestamp, Token, Turn};
+
+use super::world::World;
+use crate::checker::{Event, Handed, History, JobFate, cause, tag};
+
+/// (queue, key).
+type Entity = (String, Option<String>);
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Tape {
+    pub(super) history: History,
+    trace: Option<Vec<String>>,
+    last: i64,
+    /// Every job that the store has, or had.
+    pushed: BTreeMap<JobId, Known>,
+    of_entity: BTreeMap<Entity, BTreeSet<JobId>>,
+    /// Every turn that was claimed or taken over, and when it was claimed.
+    turns: BTreeMap<(LaneId, Token), (Turn, i64)>,
+    /// The turns of each key that handlers work on.
+    at_work: BTreeMap<Entity, BTreeSet<Token>>,
+}
+
+/// A job, as it was pushed.
+struct Known {
+    queue: String,
+    tag: String,
+}
+
+/// What the store shows of some jobs before something is done to them.
+pub(super) struct Before(Vec<(JobId, JobState)>);
+
+impl Tape {
+    pub(super) fn new(traces: bool) -> Self {
+        Self { trace: traces.then(Vec::new), ..Self::default() }
+    }
+
+    pub(super) fn traces(&self) -> bool {
+        self.trace.is_some()
+    }
+
+    pub(super) fn note(&mut self, line: String) {
+        self.trace.iter_mut().for_each(|trace| trace.push(line.clone()));
+    }
+
+    pub(super) fn trace(&self) -> &[String] {
+        self.trace.as_deref().unwrap_or(&[])
+    }
+
+    pub(super) fn tick(&mut self, now: Timestamp) -> i64 {
+        self.last = now.as_micros().max(self.last + 1);
+        self.last
+    }
+
+    pub(super) fn add(&mut self, event: Event) {
+        if self.traces() {
+            let line = serde_json::to_string(&event).unwrap_or_default();
+            self.note(line);
+        }
+        self.history.add(event);
+    }
+
+    pub(super) fn jobs(&self) -> Vec<JobId> {
+        self.pushed.keys().copied().collect()
+    }
+
+    /// The other jobs of its key that equal one of a turn's: (id, that one's).
+    fn equals(&self, turn: &Turn) -> Vec<(JobId, JobId)> {
+        let tag = |id: &JobId| self.pushed.get(id).map(|known| &known.tag);
+        let own = |tagged| turn.jobs.iter().map(|job| job.id).find(|id| tag(id) == tagged);
+        let ids = self.of_entity.get(&entity(turn)).filter(|_| turn.key.is_some());
+        let others = ids.into_iter().flatten();
+        let others = others.filter(|id| turn.jobs.iter().all(|job| job.id != **id));
+        others.filter_map(|id| Some((*id, own(tag(id))?))).collect()
+    }
+
+    /// Whether the store took a job of this payload under this id.
+    pub(super) fn knows(&self, id: JobId, job: &Job) -> bool {
+        let tag = tag(job.task.as_deref(), &job.payload);
+        self.pushed.get(&id).is_some_and(|known| known.tag == tag && known.queue == job.queue)
+    }
+}
+
+impl World {
+    pub(super) fn declared(&self, queue: &Queue) {
+        let (name, mode, merge) = (queue.name.clone(), queue.mode, queue.merge);
+        self.tape().add(Event::Queue { queue: name, mode, merge });
+    }
+
+    /// The store has taken jobs.
+    pub(super) fn pushed(&self, jobs: &[Job], now: Timestamp, answer: &[Pushed]) {
+        for (job, pushed) in jobs.iter().zip(answer) {
+            let at = self.tick();
+            let queue = self.scene.queues.iter().find(|queue| queue.name == job.queue);
+            let is_fifo = queue.is_some_and(|queue| queue.mode == Mode::Fifo);
+            let mut tape = self.tape();
+            let tag = tag(job.task.as_deref(), &job.payload);
+            let entity = (job.queue.clone(), job.key.clone());
+            tape.of_entity.entry(entity).or_default().insert(pushed.job_id);
+            let known = Known { queue: job.queue.clone(), tag: tag.clone() };
+            tape.pushed.entry(pushed.job_id).or_insert(known);
+            tape.add(Event::Push {
+                sent_at: at,
+                at,
+                queue: job.queue.clone(),
+                key: job.key.clone(),
+                score: job.score.or((!is_fifo).then(|| now.as_secs_f64())),
+                tag,
+                result: crate::checker::PushResult::Acknowledged,
+                job_id: Some(pushed.job_id),
+                status: Some(pushed.status),
+            });
+        }
+    }
+
+    /// The store has handed lanes out.
+    pub(super) fn claimed(&self, turns: &[Turn]) {
+        for turn in turns {
+            let at = self.tick();
+            self.tape().turns.entry((turn.lane, turn.token)).or_insert_with(|| (turn.clone(), at));
+        }
+    }
+
+    /// The store has given expired claims to another node.
+    pub(super) fn rescued(&self, turns: &[Turn]) {
+        for turn in turns {
+            let at = self.tick();
+            let mut tape = self.tape();
+            // What it holds was closed by the claim that was lost.
+            let lost = tape.turns.range((turn.lane, Token(i64::MIN))..(turn.lane, turn.token));
+            let claimed_at = lost.last().map_or(at, |(_, (_, claimed_at))| *claimed_at);
+            tape.turns.insert((turn.lane, turn.token), (turn.clone(), claimed_at));
+            tape.add(Event::Rescue {
+                at,
+                queue: turn.queue.to_string(),
+                key: turn.key.as_deref().map(str::to_owned),
+                lane: turn.lane,
+                token: turn.token,
+                job_id: turn.head().map(|job| job.id),
+            });
+        }
+    }
+
+    /// A handler begins a turn.
+    pub(super) fn began(&self, actor: &str, turn: &Turn) {
+        let at = self.tick();
+        let mut tape = self.tape();
+        if turn.key.is_some() {
+            let at_work = tape.at_work.entry(entity(turn)).or_default();
+            at_work.insert(turn.token);
+            if at_work.len() > 1 && self.is_strict() {
+                let (key, tokens) = (entity(turn), &at_work);
+                self.alarm.raise(format!("two at once: {key:?} under the tokens {tokens:?}"));
+            }
+        }
+        let handed = turn.jobs.iter().map(|job| Handed {
+            job_id: job.id,
+            score: job.score,
+            tag: tag(job.task.as_deref(), &job.payload),
+        });
+        let claimed_at = tape.turns.get(&(turn.lane, turn.token)).map_or(at, |(_, at)| *at);
+        tape.add(Event::Start {
+            at,
+            actor: actor.to_owned(),
+            queue: turn.queue.to_string(),
+            key: turn.key.as_deref().map(str::to_owned),
+            lane: turn.lane,
+            token: turn.token,
+            claimed_at,
+            jobs: handed.collect(),
+        });
+    }
+
+    /// A handler is through with a turn, in whatever way.
+    pub(super) fn ended(&self, lane: LaneId, token: Token) {
+        let at = self.tick();
+        let mut tape = self.tape();
+        let entity = tape.turns.get(&(lane, token)).map(|(turn, _)| entity(turn));
+        if let Some(at_work) = entity.and_then(|entity| tape.at_work.get_mut(&entity)) {
+            at_work.remove(&token);
+        }
+        tape.add(Event::End { at, lane, token });
+    }
+
+    /// Ids that stand for jobs of these turns besides their own: (id, the job's own). A job became one only with
+    /// its equal, and shows whether that runs.
+    pub(super) async fn aliases(&self, settlements: &[Settlement]) -> Vec<(JobId, JobId)> {
+        let mut aliases = Vec::new();
+        for settlement in settlements {
+            let turn = self.store.turn(settlement.lane, settlement.token).await;
+            let equals = match turn {
+                Ok(Some(turn)) => self.tape().equals(&turn),
+                _ => Vec::new(),
+            };
+            for (id, job) in equals {
+                if self.state(id).await == Some(JobState::Running) {
+                    aliases.push((id, job));
+                }
+            }
+        }
+        aliases
+    }
+
+    /// The store has answered settlements.
+    pub(super) fn settled(
+        &self,
+        settlements: &[Settlement],
+        answer: &[Settled],
+        aliases: &[(JobId, JobId)],
+    ) {
+        for (settlement, settled) in settlements.iter().zip(answer) {
+            let at = self.tick();
+            let mut tape = self.tape();
+            let Some((turn, claimed_at)) =
+                tape.turns.get(&(settlement.lane, settlement.token)).cloned()
+            else {
+                continue;
+            };
+            tape.add(Event::Settle {
+                sent_at: at,
+                at,
+                queue: turn.queue.to_string(),
+                key: turn.key.as_deref().map(str::to_owned),
+                lane: turn.lane,
+                token: turn.token,
+                claimed_at: Some(claimed_at),
+                accepted: settled.is_ok(),
+                fates: fates(&turn, settlement, settled, aliases),
+                cause: cause(&turn, settlement).to_owned(),
+            });
+        }
+    }
+
+    /// What the store shows of all jobs, before something is done to them.
+    pub(super) async fn before(&self) -> Before {
+        let mut before = Vec::new();
+        let jobs = self.tape().jobs();
+        for id in jobs {
+            before.extend(self.state(id).await.map(|state| (id, state)));
+        }
+        Before(before)
+    }
+
+    /// Writes down what has become of them.
+    pub(super) async fn after(&self, before: Before) {
+        for (job_id, was) in before.0 {
+            let is = self.state(job_id).await;
+            let at = self.tick();
+            let waits = matches!(is, Some(JobState::Queued | JobState::Running));
+            match was {
+                JobState::Queued if !waits => self.tape().add(Event::Removed { at, job_id }),
+                JobState::Dead if waits => self.tape().add(Event::Requeue { at, job_id }),
+                _ => {}
+            }
+        }
+    }
+
+    /// Writes down what the store still shows at the end.
+    pub(super) async fn finals(&self) {
+        let jobs = self.tape().jobs();
+        for job_id in jobs {
+            if let Some(state) = self.state(job_id).await {
+                self.tape().add(Event::Final { job_id, state });
+            }
+        }
+        self.tape().add(Event::FinalEnd {});
+    }
+
+    async fn state(&self, id: JobId) -> Option<JobState> {
+        self.store.job(id).await.ok().flatten().map(|view: JobView| view.state)
+    }
+}
+
+fn entity(turn: &Turn) -> Entity {
+    (turn.queue.to_string(), turn.key.as_deref().map(str::to_owned))
+}
+
+fn fates(
+    turn: &Turn,
+    settlement: &Settlement,
+    settled: &Settled,
+    aliases: &[(JobId, JobId)],
+) -> Vec<JobFate> {
+    let cancelled = match settled {
+        Settled::Ok { cancelled } => cancelled.as_slice(),
+        Settled::Stale => &[],
+    };
+    let fate = |id: JobId| match cancelled.contains(&id) {
+        true => seriatim::Fate::Cancel,
+        false => settlement.fate_of(id),
+    };
+    let own = turn.jobs.iter().map(|job| JobFate { job_id: job.id, fate: fate(job.id) });
+    let holds = |id: &JobId| turn.jobs.iter().any(|job| job.id == *id);
+    let others = aliases.iter().filter(|(_, job)| holds(job));
+    own.chain(others.map(|(id, job)| JobFate { job_id: *id, fate: fate(*job) })).collect()
+}

@@ -1,0 +1,144 @@
+//! Every store against the one suite. Each case is a test of its own: `memory::a_busy_key_…`.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Trial};
+use seriatim::{Memory, SharedStore};
+use seriatim_verify::conformance::cases;
+
+type Fresh = Pin<Box<dyn Future<Output = SharedStore>>>;
+
+fn suite(store: &'static str, fresh: fn() -> Fresh) -> Vec<Trial> {
+    let trial = |case: seriatim_verify::conformance::Case| {
+        Trial::test(format!("{store}::{}", case.name), move || {
+            case.run(&fresh);
+            Ok(())
+        })
+    };
+    cases().into_iter().map(trial).collect()
+}
+
+fn memory() -> Fresh {
+    Box::pin(async { Arc::new(Memory::new()) as SharedStore })
+}
+
+#[cfg(feature = "sqlite")]
+fn sqlite() -> Fresh {
+    Box::pin(async {
+        // Below the target folder, so that nothing is left in the system's.
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder").keep();
+        let store = seriatim::Sqlite::open(folder.join("test.db")).expect("it opens");
+        Arc::new(store) as SharedStore
+    })
+}
+
+/// A name that no other case has, whichever process runs it.
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "redis"))]
+fn fresh_name(kind: &str) -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (process, case) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let micros = seriatim::Timestamp::of_this_machine().as_micros();
+    format!("{kind}_{micros}_{process}_{case}")
+}
+
+/// A new schema for each case, in the database that the variable names.
+#[cfg(feature = "postgres")]
+fn postgres() -> Fresh {
+    Box::pin(async {
+        let url = std::env::var("SERIATIM_TEST_POSTGRES").expect(
+            "SERIATIM_TEST_POSTGRES names no server: run cargo xtask test, which starts the servers",
+        );
+        let store = seriatim::Postgres::connect_in(&url, &fresh_name("case")).await;
+        Arc::new(store.expect("the server can be reached")) as SharedStore
+    })
+}
+
+/// A new database for each case, on the server that the variable names.
+#[cfg(feature = "mysql")]
+fn mysql() -> Fresh {
+    use mysql_async::prelude::Queryable;
+    Box::pin(async {
+        let url = std::env::var("SERIATIM_TEST_MYSQL").expect(
+            "SERIATIM_TEST_MYSQL names no server: run cargo xtask test, which starts the servers",
+        );
+        let database = fresh_name("case");
+        let server = seriatim::Mysql::connect(&url).await.expect("the server can be reached");
+        let create =
+            format!("CREATE DATABASE {database} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin");
+        let mut session = server.session().await.expect("a connection");
+        session.query_drop(create).await.expect("a database");
+        let (server, _) = url.rsplit_once('/').expect("the address ends with a database");
+        let store = seriatim::Mysql::connect(&format!("{server}/{database}")).await;
+        Arc::new(store.expect("the server can be reached")) as SharedStore
+    })
+}
+
+/// The same through a pooler that hands each transaction to any of its connections.
+#[cfg(feature = "postgres")]
+fn pgbouncer() -> Fresh {
+    use seriatim_testkit::PgBouncer;
+    use std::sync::LazyLock;
+    // Everything is compared with the port of the server that is behind it.
+    static BOUNCER: LazyLock<(PgBouncer, u16)> = LazyLock::new(|| {
+        let url = seriatim_testkit::postgres_url().expect("a server");
+        let port = url.rsplit_once(':').and_then(|(_, rest)| rest.split('/').next()?.parse().ok());
+        let port = port.expect("the URL of the tests' server names its port");
+        (PgBouncer::start(port).expect("PgBouncer starts"), port)
+    });
+    Box::pin(async {
+        let (bouncer, behind) = &*BOUNCER;
+        let schema = fresh_name("pooled");
+        let url = format!(
+            "postgres://postgres@127.0.0.1:{}/postgres?schema={schema}&listen=127.0.0.1:{behind}",
+            bouncer.port()
+        );
+        let store = seriatim::Postgres::connect(&url).await;
+        Arc::new(store.expect("the pooler can be reached")) as SharedStore
+    })
+}
+
+/// A new prefix for each case, on the server that the variable names.
+#[cfg(feature = "redis")]
+async fn redis_at(variable: &str) -> SharedStore {
+    let url = std::env::var(variable).unwrap_or_else(|_| {
+        panic!("{variable} names no server: run cargo xtask test, which starts the servers")
+    });
+    let store = seriatim::Redis::connect_in(&url, &fresh_name("case")).await;
+    Arc::new(store.expect("the server can be reached"))
+}
+
+#[cfg(feature = "redis")]
+fn redis() -> Fresh {
+    Box::pin(redis_at("SERIATIM_TEST_REDIS"))
+}
+
+#[cfg(feature = "redis")]
+fn redis_cluster() -> Fresh {
+    Box::pin(redis_at("SERIATIM_TEST_REDIS_CLUSTER"))
+}
+
+fn main() {
+    let mut trials = Vec::new();
+    trials.extend(suite("memory", memory));
+    #[cfg(feature = "sqlite")]
+    trials.extend(suite("sqlite", sqlite));
+    #[cfg(feature = "postgres")]
+    trials.extend(suite("postgres", postgres));
+    #[cfg(feature = "mysql")]
+    trials.extend(suite("mysql", mysql));
+    // What goes through a pooler differs in the connection alone: the core of the contract will do.
+    #[cfg(feature = "postgres")]
+    trials.extend(
+        suite("pgbouncer", pgbouncer)
+            .into_iter()
+            .filter(|trial| !trial.name().contains("random_") && !trial.name().contains("listed")),
+    );
+    #[cfg(feature = "redis")]
+    trials.extend(suite("redis", redis));
+    #[cfg(feature = "redis")]
+    trials.extend(suite("redis_cluster", redis_cluster));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
