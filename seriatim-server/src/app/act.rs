@@ -1,13 +1,13 @@
-//! Actions on more than one call of the store reaches.
+//! Actions that need several calls of the store.
 
 use seriatim::store::{Act, Acted, LaneAction, LaneQuery, LaneSelection, Selected};
 use seriatim::{SharedStore, Store};
 use tokio::task::JoinSet;
 
-/// Lanes that are acted on at once where each needs a call of its own.
+/// Concurrent actions on lanes that need one call each.
 const CALLS_MAX: usize = 64;
 
-/// What is done again while the store says that there is more.
+/// An action, repeated while the store has more to do.
 #[derive(Clone)]
 pub(crate) enum Bulk {
     /// To lanes; the action must take away what selects them.

@@ -92,12 +92,12 @@ pub(crate) fn verify(file: impl BufRead, before: Option<String>) -> io::Result<V
         seen.lines += 1;
         let broken = |what: &str| Some((seen.lines, what.to_owned()));
         let Ok(Linked { prev }) = serde_json::from_slice(&line) else {
-            seen.broken = broken("is no line of an audit log");
+            seen.broken = broken("is not a line of an audit log");
             return Ok(seen);
         };
         if seen.last.as_ref().is_some_and(|last| *last != prev) {
             seen.broken = broken(
-                "does not follow the line before it: one of the two was changed, or lines between them are missing",
+                "does not follow the line before it: one of the two was changed, or lines between them were removed",
             );
             return Ok(seen);
         }

@@ -1,20 +1,23 @@
-//! What is pushed by the clock, and when next.
+//! Cron entries and their next times.
 
-use serde_json::{Value, json};
 use seriatim::{Cron, Timestamp};
 
 use crate::base::time::absolute;
+use crate::protocol::document::{CronEntries, CronEntry};
 
-/// Ticks that are shown of each entry.
+/// Times shown for each entry.
 const TICKS: usize = 3;
 
-/// The entries, as programs read them.
-pub(crate) fn document(entries: &[Cron], now: Timestamp) -> Value {
-    let rows = entries.iter().map(|entry| {
-        json!({ "name": entry.name(), "schedule": entry.schedule(), "time_zone": entry.zone(),
-                "queue": entry.queue(), "next": ticks(entry, now) })
-    });
-    json!({ "cron": rows.collect::<Vec<_>>() })
+/// The entries as a JSON document.
+pub(crate) fn document(entries: &[Cron], now: Timestamp) -> CronEntries {
+    let entry = |entry: &Cron| CronEntry {
+        name: entry.name().to_owned(),
+        schedule: entry.schedule().to_owned(),
+        time_zone: entry.zone().to_owned(),
+        queue: entry.queue().to_owned(),
+        next: ticks(entry, now),
+    };
+    CronEntries { cron: entries.iter().map(entry).collect() }
 }
 
 pub(crate) fn ticks(entry: &Cron, now: Timestamp) -> Vec<String> {

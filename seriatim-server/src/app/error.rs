@@ -1,4 +1,4 @@
-//! Why something was not done. The command line and the HTTP API each add what to do about it.
+//! Errors of operations. The command line and the HTTP API each add advice.
 
 use std::fmt;
 use std::sync::Arc;
@@ -92,29 +92,29 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(error) => error.fmt(f),
-            Self::NoQueue { name, near } => write!(f, "there is no queue {name:?}{near}"),
-            Self::NoJob { id, why } => write!(f, "no job {id} is known: {why}"),
+            Self::NoQueue { name, near } => write!(f, "no queue {name:?}{near}"),
+            Self::NoJob { id, why } => write!(f, "unknown job {id}: {why}"),
             Self::ForeignJob(id) => {
-                write!(f, "no job {id} is known: no queue of this store gives such ids")
+                write!(f, "unknown job {id}: the id is of no queue of this store")
             }
             Self::NoLane { queue, key } => {
                 let key = one_line(key);
-                write!(f, "queue {queue:?} has nothing of key {key:?} that waits or is claimed")
+                write!(f, "queue {queue:?} has no waiting or claimed jobs with key {key:?}")
             }
             Self::Claimed { key } => write!(f, "the lane of {:?} is claimed", one_line(key)),
             Self::NotClaimed => f.write_str("the lane is not claimed"),
             Self::NoLaneFree { queue } => {
-                write!(f, "there is no such lane of {queue}, or it is claimed")
+                write!(f, "no such lane of {queue}, or it is claimed")
             }
-            Self::NoNode(name) => write!(f, "there is no living node {name:?}"),
+            Self::NoNode(name) => write!(f, "no living node {name:?}"),
             Self::SeveralNodes { name, ids } => {
                 let (count, ids) = (ids.len(), ids.join(", "));
-                write!(f, "{name:?} means {count} nodes: write one of {ids}")
+                write!(f, "{name:?} matches {count} nodes: use one of {ids}")
             }
             Self::NotWaiting { job, state, .. } => {
-                write!(f, "job {job} does not wait, it is {}", state_name(*state))?;
+                write!(f, "job {job} is not waiting, but {}", state_name(*state))?;
                 f.write_str(match state {
-                    JobState::Running => ": cancel it, or wait for the end of its turn",
+                    JobState::Running => ": cancel it, or wait until its turn has ended",
                     JobState::Succeeded | JobState::Canceled => ": push it again",
                     JobState::Queued | JobState::Dead => "",
                 })
@@ -123,8 +123,8 @@ impl fmt::Display for Error {
                 let what = if *state == LaneState::Paused { "paused" } else { "held" };
                 write!(f, "the lane of {:?} is {what}", one_line(key))
             }
-            Self::Cursor => f.write_str("write what the page before ended with"),
-            Self::Unranged { .. } => f.write_str("lanes have ranges by key, due or retries only"),
+            Self::Cursor => f.write_str("use the cursor at the end of the page before"),
+            Self::Unranged { .. } => f.write_str("ranges need an order by key, due or retries"),
             Self::Bound { why, .. } => f.write_str(why),
         }
     }

@@ -1,4 +1,4 @@
-//! Finds what a person named.
+//! Finds named queues, lanes and jobs.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(crate) async fn job(store: &dyn Store, id: JobId) -> Result<JobView, Error> 
             view.queue.name
         ),
         Some(view) => format!(
-            "if it was one of queue {:?}, it ended more than {} ago or was deleted",
+            "if it was in queue {:?}, it ended more than {} ago or was deleted",
             view.queue.name,
             seriatim::duration::format(view.queue.retention())
         ),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::Store;
 use seriatim::limits::PAGE_BYTES_MAX;
@@ -11,8 +12,9 @@ use seriatim::store::{JobFilter, JobOrder, JobQuery, JobState, JobView, Page};
 use super::error::Error;
 
 /// In which state jobs are listed.
-#[derive(Clone, Copy, Debug, Default, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, ValueEnum, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub(crate) enum Status {
     /// Waiting and claimed
     #[default]

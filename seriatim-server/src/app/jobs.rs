@@ -1,4 +1,4 @@
-//! What is done to one job.
+//! Actions on one job.
 
 use seriatim::store::{Amend, Change, JobState, JobView, LaneState, Selected, Selection};
 use seriatim::{JobId, Store};

@@ -1,12 +1,10 @@
 //! The jobs of a lane, as they are shown with it.
 
-use serde_json::json;
-use seriatim::store::{JobFilter, JobOrder, JobQuery, JobState, JobView, LaneView};
+use seriatim::store::{JobFilter, JobOrder, JobQuery, JobState, JobView};
 use seriatim::{Mode, Store};
 
 use super::error::Error;
 use super::find;
-use crate::protocol::document::{self, Shown};
 
 /// Jobs of a lane that are shown with it.
 const JOBS_SHOWN: usize = 100;
@@ -48,23 +46,4 @@ pub(crate) async fn ended(
     ended.sort_by_key(|job| std::cmp::Reverse(job.finished_at));
     ended.truncate(ENDED_SHOWN);
     Ok(ended)
-}
-
-/// A key of which nothing waits and nothing is claimed, as programs read it.
-pub(crate) fn document_of_ended<'a>(queue: &str, key: &str, ended: &'a [JobView]) -> Shown<'a> {
-    Shown::plain(json!({ "queue": queue, "key": key, "lane": null }))
-        .with_list("ended", ended.iter().map(document::job).collect())
-}
-
-/// The lane with its jobs.
-pub(crate) fn document<'a>(
-    queue: &str,
-    lane: &'a LaneView,
-    claimed: &'a [JobView],
-    waiting: &'a [JobView],
-) -> Shown<'a> {
-    document::lane(lane)
-        .with("queue", queue)
-        .with_list("claimed", claimed.iter().map(document::job).collect())
-        .with_list("waiting", waiting.iter().map(document::job).collect())
 }

@@ -7,7 +7,7 @@ use seriatim::store::{LaneQuery, LaneState, LaneView, Page};
 use super::error::Error;
 use super::range::By;
 
-/// Lanes that are read at once: each may come with a progress of 64 KiB.
+/// Lanes read together: each may have a progress of 64 KiB.
 const STEP_LANES_MAX: usize = 250;
 
 /// Which lanes.

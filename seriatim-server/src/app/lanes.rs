@@ -1,4 +1,4 @@
-//! What is done to one lane.
+//! Actions on one lane.
 
 use seriatim::Store;
 use seriatim::store::{Act, ClaimSelection, LaneAction, LaneSelection, release_claims};

@@ -1,4 +1,4 @@
-//! What the command line and the HTTP API both do.
+//! What the command line and the HTTP API share.
 
 pub(crate) mod act;
 pub(crate) mod chain;

@@ -1,6 +1,7 @@
 //! The dead jobs of a queue.
 
 use clap::ValueEnum;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::Store;
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, Page};
@@ -9,8 +10,9 @@ use super::error::Error;
 use super::find;
 
 /// By what the dead are listed.
-#[derive(Clone, Copy, Debug, Default, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, ValueEnum, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub(crate) enum By {
     #[default]
     #[serde(rename = "updated_at")]

@@ -1,22 +1,21 @@
-//! The processes that work, and what they are told.
+//! Nodes, and commands to them.
 
-use serde_json::{Value, json};
 use seriatim::store::{ClaimSelection, Command, NodeView, Origin, release_claims};
 use seriatim::{NodeId, Store, Timestamp};
 
 use super::error::Error;
 use super::running::{self, Running, running};
-use crate::protocol::document;
+use crate::protocol::document::{Lane, Node, Nodes};
 
 /// Claimed lanes of each queue that are looked at.
 pub(crate) const RUNNING_MAX: usize = 1_000;
 
-/// What a node does, in a word.
+/// The state of a node.
 pub(crate) fn state_name(node: &NodeView, now: Timestamp) -> &'static str {
     if is_gone(node) { "gone" } else { node.state(now).as_str() }
 }
 
-/// Whether its last beat is older than its lease, or its process is gone: it will be declared dead.
+/// Whether its last heartbeat is older than its lease, or its process is gone: it will be declared dead.
 pub(crate) fn is_late(node: &NodeView, now: Timestamp) -> bool {
     node.heartbeat_at + node.info.lease < now || is_gone(node)
 }
@@ -30,14 +29,13 @@ pub(crate) fn held_by<'a>(running: &'a [Running], node: &NodeView) -> Vec<&'a Ru
     running.iter().filter(|one| one.lane.node.as_ref() == Some(&node.info.id)).collect()
 }
 
-/// All nodes, as programs read them.
-pub(crate) async fn all(store: &dyn Store) -> Result<Value, Error> {
+/// All nodes, as a JSON document.
+pub(crate) async fn all(store: &dyn Store) -> Result<Nodes, Error> {
     let (nodes, now) = (sorted(store).await?, store.now().await?);
     let running = running(store, &store.stats(None).await?, RUNNING_MAX).await?;
-    let document = |node: &NodeView| {
-        document::node(node, state_name(node, now), held_by(&running, node).len())
-    };
-    Ok(json!({ "nodes": nodes.iter().map(document).collect::<Vec<Value>>() }))
+    let document =
+        |node: &NodeView| Node::new(node, state_name(node, now), held_by(&running, node).len());
+    Ok(Nodes { nodes: nodes.iter().map(document).collect(), left_out: None })
 }
 
 pub(crate) async fn sorted(store: &dyn Store) -> Result<Vec<NodeView>, Error> {
@@ -46,7 +44,7 @@ pub(crate) async fn sorted(store: &dyn Store) -> Result<Vec<NodeView>, Error> {
     Ok(nodes)
 }
 
-/// Tells a node; answers which.
+/// Sends a command to a node; returns its id.
 pub(crate) async fn command(
     store: &dyn Store,
     wanted: &str,
@@ -57,8 +55,8 @@ pub(crate) async fn command(
     Ok(node.id)
 }
 
-/// Takes all its claims from a node; answers which, and of how many lanes. One that the store has forgotten may hold
-/// some, too.
+/// Takes all claims from a node; returns its id and the number of lanes. A node that the store has forgotten may
+/// still have claims.
 pub(crate) async fn release(store: &dyn Store, wanted: &str) -> Result<(NodeId, u64), Error> {
     let found = find(store, wanted).await;
     let id = found.as_ref().map_or_else(|_| NodeId::from(wanted), |node| node.info.id.clone());
@@ -68,7 +66,7 @@ pub(crate) async fn release(store: &dyn Store, wanted: &str) -> Result<(NodeId, 
     }
 }
 
-/// The node that a person means: by id, by name, or by the beginning of its id.
+/// The node with this id, name, or start of the id.
 pub(crate) async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Error> {
     let nodes = store.nodes().await?;
     if let Some(node) = nodes.iter().find(|node| *node.info.id.0 == *wanted) {
@@ -88,17 +86,12 @@ pub(crate) async fn find(store: &dyn Store, wanted: &str) -> Result<NodeView, Er
     }
 }
 
-/// One node and what it has claimed, as programs read it.
-pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Value, Error> {
+/// One node and its claimed lanes, as a JSON document.
+pub(crate) async fn one(store: &dyn Store, wanted: &str) -> Result<Node, Error> {
     let (node, now) = (find(store, wanted).await?, store.now().await?);
     let stats = store.stats(None).await?;
     let held = running::held_by(store, &stats, &node.info.id, RUNNING_MAX).await?;
-    let mut shown = document::node(&node, state_name(&node, now), held.len());
-    let lane = |one: &Running| {
-        let mut lane = document::lane(&one.lane).to_value();
-        lane["queue"] = (*one.queue).into();
-        lane
-    };
-    shown["lanes"] = held.iter().map(lane).collect();
-    Ok(shown)
+    let lane = |one: &Running| Lane::of_queue(one.lane.clone(), one.queue.clone());
+    let lanes = held.iter().map(lane).collect();
+    Ok(Node::new(&node, state_name(&node, now), held.len()).with_lanes(lanes))
 }

@@ -1,13 +1,12 @@
 //! The queues, as they are listed and shown.
 
-use serde_json::{Value, json};
 use seriatim::Store;
 use seriatim::store::{NodeView, QueueView};
 
 use super::error::Error;
 use super::figures::Figures;
 use super::{find, troubles};
-use crate::protocol::document;
+use crate::protocol::document::{Queue, Queues};
 
 /// All queues with their figures; one that was made this moment may have none yet.
 pub(crate) async fn with_figures(store: &dyn Store) -> Result<Vec<(QueueView, Figures)>, Error> {
@@ -18,27 +17,23 @@ pub(crate) async fn with_figures(store: &dyn Store) -> Result<Vec<(QueueView, Fi
     Ok(views.into_iter().map(|view| (of(&view), view)).map(|(of, view)| (view, of)).collect())
 }
 
-/// All queues, as programs read them.
-pub(crate) async fn all(store: &dyn Store) -> Result<Value, Error> {
+/// All queues, as a JSON document.
+pub(crate) async fn all(store: &dyn Store) -> Result<Queues, Error> {
     let queues = with_figures(store).await?;
     let (nodes, now) = (store.nodes().await?, store.now().await?);
     let document = |(view, figures): &(QueueView, Figures)| {
-        let mut document = document::queue(view, figures.document());
-        document["troubles"] = troubles::of_queue(&nodes, now, &view.queue.name);
-        document
+        let troubles = troubles::of_queue(&nodes, now, &view.queue.name);
+        Queue::new(view, figures.numbers(), troubles)
     };
-    Ok(json!({ "queues": queues.iter().map(document).collect::<Vec<Value>>() }))
+    Ok(Queues { queues: queues.iter().map(document).collect() })
 }
 
-/// One queue in full, as programs read it.
-pub(crate) async fn one(store: &dyn Store, name: &str) -> Result<Value, Error> {
+/// One queue in full, as a JSON document.
+pub(crate) async fn one(store: &dyn Store, name: &str) -> Result<Queue, Error> {
     let (view, figures) = find::queue_with_figures(store, name).await?;
-    let mut document = document::queue(&view, figures.document());
-    document["settings"] = document::plain(&view.queue);
     let nodes = workers(store, name).await?;
-    document["nodes"] = nodes.iter().map(|node| node.info.id.to_string()).collect();
-    document["troubles"] = troubles::of_queue(&nodes, store.now().await?, name);
-    Ok(document)
+    let troubles = troubles::of_queue(&nodes, store.now().await?, name);
+    Ok(Queue::new(&view, figures.numbers(), troubles).in_full(view.queue, &nodes))
 }
 
 /// The nodes that work on a queue.

@@ -1,6 +1,7 @@
 //! By what lanes are listed, and a range of it.
 
 use clap::ValueEnum;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::store::{LaneOrder, LanePlace};
 
@@ -8,15 +9,16 @@ use super::error::Error;
 use crate::base::time;
 
 /// By what lanes are listed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub(crate) enum By {
     #[default]
     Age,
     Key,
-    #[serde(alias = "run_at")]
+    #[serde(rename = "run_at", alias = "due")]
     Due,
-    #[serde(alias = "retry_count")]
+    #[serde(rename = "retry_count", alias = "retries")]
     Retries,
 }
 

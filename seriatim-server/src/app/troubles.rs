@@ -1,6 +1,5 @@
-//! What nodes tell of what is wrong with them.
+//! Troubles that nodes report.
 
-use serde_json::Value;
 use seriatim::Timestamp;
 use seriatim::store::{NodeView, Trouble, TroubleKind};
 
@@ -17,14 +16,14 @@ pub(crate) fn of(
     living.flat_map(|node| node.info.troubles.iter().map(move |trouble| (node, trouble)))
 }
 
-/// What is wrong, in one line.
+/// A trouble in one line.
 pub(crate) fn line(trouble: &Trouble, now: Timestamp) -> String {
     let what = match trouble.kind {
         TroubleKind::WorkerCannotStart => " cannot start",
         TroubleKind::WorkerSilent => " does not answer",
-        TroubleKind::QueueNotApplied => " is not defined as here",
-        TroubleKind::SettlesPutAside => ": outcomes are put aside",
-        TroubleKind::ClaimsPutAside => ": claims are put aside",
+        TroubleKind::QueueNotApplied => " has another definition",
+        TroubleKind::SettlesPutAside => ": outcomes are postponed",
+        TroubleKind::ClaimsPutAside => ": claims are postponed",
         _ => "",
     };
     let often = match trouble.times {
@@ -35,15 +34,11 @@ pub(crate) fn line(trouble: &Trouble, now: Timestamp) -> String {
     format!("{}{what}: {} (for {age}{often})", trouble.about, trouble.text)
 }
 
-/// The troubles that concern a queue, as programs read them.
-pub(crate) fn of_queue(nodes: &[NodeView], now: Timestamp, queue: &str) -> Value {
+/// The troubles of a queue, as JSON documents.
+pub(crate) fn of_queue(nodes: &[NodeView], now: Timestamp, queue: &str) -> Vec<document::Trouble> {
     let concerns = |trouble: &Trouble| trouble.queue.as_deref() == Some(queue);
     of(nodes, now)
         .filter(|(_, trouble)| concerns(trouble))
-        .map(|(node, trouble)| {
-            let mut shown = document::trouble(trouble);
-            shown["node"] = (&*node.info.id.0).into();
-            shown
-        })
+        .map(|(node, trouble)| document::Trouble::of_node(trouble, &node.info.id))
         .collect()
 }

@@ -1,8 +1,8 @@
-//! States as people read them.
+//! States in words.
 
-use seriatim::store::JobState;
+use seriatim::store::{JobState, PushStatus};
 
-/// The state as people read it: of a claimed job nobody but its node knows whether it has started.
+/// The state in words: only its node knows whether a claimed job has started.
 pub(crate) fn state_name(state: JobState) -> &'static str {
     match state {
         JobState::Queued => "queued",
@@ -10,5 +10,13 @@ pub(crate) fn state_name(state: JobState) -> &'static str {
         JobState::Succeeded => "succeeded",
         JobState::Dead => "dead",
         JobState::Canceled => "canceled",
+    }
+}
+
+pub(crate) fn push_status(status: PushStatus) -> &'static str {
+    match status {
+        PushStatus::Queued => "queued",
+        PushStatus::Merged => "merged",
+        PushStatus::Duplicate => "duplicate",
     }
 }

@@ -1,4 +1,4 @@
-//! What every other part uses, and what uses none of them.
+//! Used by all other parts; imports none of them.
 
 pub(crate) mod outgoing;
 pub(crate) mod setup_error;

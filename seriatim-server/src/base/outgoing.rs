@@ -1,4 +1,4 @@
-//! What this program says to other servers: a client of HTTP, with TLS by rustls.
+//! The HTTP client, with TLS by rustls.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustls::{ClientConfig, RootCertStore};
 
-/// How long a connection may take to be made.
+/// Time limit for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// What it calls itself.
+/// The user agent.
 pub(crate) const USER_AGENT: &str = concat!("seriatim/", env!("CARGO_PKG_VERSION"));
 
 /// A request that is dropped closes its connection. No redirects, cookies or proxies.
 pub(crate) type Client =
     hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// Fails when `https` is wanted and the system has no list of certificate authorities.
+/// Fails when `https` is wanted and the system has no certificate authorities.
 pub(crate) fn client(is_https: bool) -> Result<Client, String> {
     let mut plain = HttpConnector::new();
     plain.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -37,7 +37,7 @@ fn tls(is_needed: bool) -> Result<ClientConfig, String> {
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| error.to_string())?;
     let builder = if is_needed {
-        let what = "the system has no list of certificate authorities";
+        let what = "the system has no certificate authorities";
         builder.with_native_roots().map_err(|error| format!("{what}: {error}"))?
     } else {
         builder.with_root_certificates(RootCertStore::empty())

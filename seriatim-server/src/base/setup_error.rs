@@ -1,13 +1,13 @@
-//! Why this process cannot do its work.
+//! The error of a process that cannot start.
 
 use std::fmt;
 
-/// What it was told is wrong, or its machine refuses.
+/// Wrong settings, or a failure of the machine.
 #[derive(Debug)]
 pub(crate) enum SetupError {
     /// The configuration, a variable or a flag is wrong.
     Invalid(String),
-    /// What was asked for failed.
+    /// An operation failed.
     Failed(String),
 }
 

@@ -1,24 +1,24 @@
-//! Texts that others wrote, made fit for a terminal.
+//! Foreign text, made safe for a terminal.
 
 pub(crate) use seriatim::text::one_line;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Longest message for people, in bytes: it may quote input.
+/// Longest message, in bytes: it may quote input.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;
-/// What stands where a text was cut.
+/// The mark where a text was cut.
 const CUT: &str = "…";
 
-/// The text with its lines kept and its other control characters written out.
+/// The text with its lines kept and other control characters escaped.
 pub(crate) fn lines(text: &str) -> String {
     text.trim_end().lines().map(one_line).collect::<Vec<_>>().join("\n")
 }
 
-/// A message for a terminal: a file that it quotes moves no cursor and fills no screen.
+/// A message for a terminal: quoted input cannot move the cursor or fill the screen.
 pub(crate) fn message(text: &str) -> String {
     seriatim::text::cut_middle(&lines(text), MESSAGE_BYTES_MAX).into_owned()
 }
 
-/// What people read under fuzz.
+/// Checks of messages, for fuzz tests.
 #[cfg(test)]
 pub(crate) fn check_message(text: &str) {
     let told = message(text);
@@ -31,7 +31,7 @@ pub(crate) fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// The beginning of it that fits into so many columns.
+/// The start that fits into so many columns.
 pub(crate) fn cut(text: &str, columns_max: usize) -> String {
     if text.width() <= columns_max {
         return text.to_owned();
@@ -48,7 +48,7 @@ pub(crate) fn cut(text: &str, columns_max: usize) -> String {
     cut + CUT
 }
 
-/// Its beginning and its end, where it does not fit: ids differ at their end.
+/// Start and end of a text that does not fit: ids differ at their end.
 pub(crate) fn cut_middle(text: &str, columns_max: usize) -> String {
     if text.width() <= columns_max {
         return text.to_owned();
@@ -70,7 +70,7 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A retry count in a table: a dash before the first failure, for which programs have −1.
+/// A retry count in a table: a dash instead of −1 before the first failure.
 pub(crate) fn retries(retry_count: i32) -> String {
     if retry_count < 0 { "-".to_owned() } else { retry_count.to_string() }
 }

@@ -1,11 +1,11 @@
-//! Times as people and as programs read them.
+//! Times in text and JSON.
 
 use std::time::Duration;
 
 use seriatim::Timestamp;
 pub(crate) use seriatim::duration::rounded as length;
 
-/// RFC 3339 in UTC, as the JSON has it.
+/// RFC 3339 in UTC, as in JSON.
 pub(crate) fn absolute(time: Timestamp) -> String {
     jiff::Timestamp::from_microsecond(time.as_micros())
         .map_or_else(|_| time.to_string(), |time| time.to_string())

@@ -1,4 +1,4 @@
-//! What failed, with the command that helps.
+//! Failures with advice for the command line.
 
 use seriatim::store::{JobState, LaneState};
 
@@ -12,22 +12,22 @@ impl From<Error> for Failure {
             Error::NoQueue { .. } => {
                 format!("{error}: `seriatim queues` lists them; a push creates one")
             }
-            Error::ForeignJob(_) => format!("{error}: is it the right --store?"),
+            Error::ForeignJob(_) => format!("{error}: check --store"),
             Error::NoLane { queue, key } => {
                 let key = one_line(key);
                 format!("{error}; its dead jobs: `seriatim morgue {queue} --key {key}`")
             }
             Error::Claimed { .. } => format!(
-                "{error}: cancel its jobs (`seriatim jobs cancel`), release its claim (`seriatim lanes release`), or repeat this when its turn has ended"
+                "{error}: cancel its jobs (`seriatim jobs cancel`), release its claim (`seriatim lanes release`), or retry when its turn has ended"
             ),
             Error::NoNode(_) => format!("{error}: `seriatim nodes` lists them"),
             Error::NotWaiting { job, queue, state: JobState::Dead } => {
-                format!("{error}: `seriatim morgue {queue} requeue {job}` sends it back")
+                format!("{error}: requeue it with `seriatim morgue {queue} requeue {job}`")
             }
             Error::StandsStill { queue, key, state } => {
                 let action = if *state == LaneState::Paused { "resume" } else { "retry" };
                 let key = one_line(key);
-                format!("{error}: `seriatim lanes {queue} {action} {key}` lets it go on")
+                format!("{error}: `seriatim lanes {queue} {action} {key}` resumes it")
             }
             Error::Cursor => format!("--after: {error}"),
             Error::Unranged { .. } => "--from and --to need --by key, due or retries".to_owned(),

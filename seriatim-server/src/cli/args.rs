@@ -9,16 +9,16 @@ use seriatim::{Error, ErrorKind, SharedStore};
 use crate::cli::output::Failure;
 use crate::config::{Config, STORE_DEFAULT};
 
-/// Why `memory:` is of no use to a command that ends.
-pub(crate) const FORGETS: &str = "memory: is empty at the start of each process and forgotten at its end, so this would come to nothing: name a lasting store, as in --store sqlite:seriatim.db, or push to the HTTP API of the `serve` that holds it";
+/// Why `memory:` is useless to a command that ends.
+pub(crate) const FORGETS: &str = "memory: is lost when a process ends, so this command would have no effect: use a permanent store, as in --store sqlite:seriatim.db, or push to the HTTP API of a running `serve`";
 
-/// Which configuration and which store: the same of every command.
+/// Configuration and store: the same flags for every command.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StoreArg {
-    /// The configuration. Default: seriatim.toml of this folder, if it is there
+    /// The configuration file. Default: seriatim.toml in the current folder, if present
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
-    /// The store: sqlite:PATH, memory:, postgres://…, mysql://…, redis://… Default: that of the configuration, else sqlite:seriatim.db
+    /// The store: sqlite:PATH, memory:, postgres://…, mysql://…, redis://… Default: the configuration's, else sqlite:seriatim.db
     #[arg(long, env = "SERIATIM_STORE", value_name = "URL", hide_env_values = true, global = true)]
     store: Option<String>,
 }
@@ -34,7 +34,7 @@ impl StoreArg {
         Config::file(self.config.as_deref())
     }
 
-    /// The flag or variable, else what the configuration says, else the default.
+    /// The flag or variable, else the configuration, else the default.
     pub(crate) fn url_with(&self, config: &Config) -> String {
         let url = self.store.clone().or_else(|| config.store.url.clone());
         url.unwrap_or_else(|| STORE_DEFAULT.to_owned())
@@ -48,13 +48,13 @@ impl StoreArg {
         }
     }
 
-    /// The URL as it may be shown: without user and password.
+    /// The URL for display: without user and password.
     pub(crate) fn shown(&self) -> Result<String, Failure> {
         Ok(without_password(&self.url()?))
     }
 
-    /// Opens the store, which must be there, for `body`: reading and repairing write nothing into a
-    /// place that was named by a slip. Closes it whatever comes of that.
+    /// Opens an existing store for `body`: reading and repairing must not create a store at a mistyped
+    /// place. Always closes it.
     pub(crate) async fn using<T>(
         &self,
         body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
@@ -67,7 +67,7 @@ impl StoreArg {
         closing(store.map_err(|error| not_open(&url, error))?, body).await
     }
 
-    /// The same, and makes the store where it is not there yet.
+    /// The same; creates a missing store.
     pub(crate) async fn creating<T>(
         &self,
         body: impl AsyncFnOnce(SharedStore) -> Result<T, Failure>,
@@ -87,7 +87,7 @@ async fn closing<T>(
     Ok(value)
 }
 
-/// The store, and how the answer is written.
+/// The store, and the output format.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
     #[command(flatten)]
@@ -103,7 +103,7 @@ pub(crate) struct PageArgs {
     /// Most rows, up to 1000
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=PAGE_ROWS_MAX as i64))]
     limit: u32,
-    /// Begin behind this: the cursor that the page before ended with
+    /// Continue behind this: the cursor at the end of the page before
     #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
     pub(crate) after: Option<String>,
 }
@@ -114,21 +114,21 @@ impl PageArgs {
     }
 }
 
-/// For what cannot be undone.
+/// For irreversible commands.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Yes {
-    /// Do it: it cannot be undone
+    /// Confirm: this cannot be undone
     #[arg(long)]
     yes: bool,
 }
 
 impl Yes {
-    /// Refuses unless it was said; `what` is what would happen.
+    /// Refuses unless confirmed; `what` describes the effect.
     pub(crate) fn confirm(self, what: &str) -> Result<(), Failure> {
         match self.yes {
             true => Ok(()),
             false => Err(Failure::usage(format!(
-                "this {what} for good; nothing was done: say --yes if you mean it"
+                "this {what} permanently; nothing was done: confirm with --yes"
             ))),
         }
     }
@@ -144,8 +144,8 @@ pub(super) async fn connect(url: &str) -> seriatim::Result<SharedStore> {
     seriatim::connect(url).await.map_err(|error| with_place(url, error))
 }
 
-/// Drivers say that nobody answers, not where: it is the configuration of this folder that named the
-/// server, or a variable that somebody set long ago.
+/// Drivers report that a server does not answer, but not which: it may come from the configuration of this
+/// folder, or from a forgotten variable.
 fn with_place(url: &str, error: Error) -> Error {
     let at_a_server = url.contains("://") && !url.starts_with("sqlite:");
     match error.kind() {
@@ -154,11 +154,11 @@ fn with_place(url: &str, error: Error) -> Error {
     }
 }
 
-/// Why a store was not opened that must be there.
+/// Why an existing store was not opened.
 fn not_open(url: &str, error: Error) -> Failure {
     match error.kind() {
         ErrorKind::NotFound => Failure::missing(format!(
-            "nothing here: no Seriatim store at {}; `seriatim serve` or `seriatim migrate` makes one; another is named with --store URL or SERIATIM_STORE",
+            "no Seriatim store at {}: create one with `seriatim serve` or `seriatim migrate`, or name another with --store URL or SERIATIM_STORE",
             without_password(url)
         )),
         _ => with_place(url, error).into(),

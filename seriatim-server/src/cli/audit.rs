@@ -1,15 +1,15 @@
-//! `seriatim audit verify`: whether an audit log is whole.
+//! `seriatim audit verify`: checks that an audit log is complete.
 
 use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::app::chain::verify;
 use crate::base::text::count;
-use crate::cli::output::{Failure, say};
+use crate::cli::output::{Failure, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct Audit {
@@ -19,18 +19,25 @@ pub(crate) struct Audit {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Checks that no line was changed, removed or put in between
+    /// Checks that no line was changed, removed or inserted
     Verify {
-        /// Audit logs in the order in which they were written: each must go on where the one before ends
+        /// Audit logs, oldest first: each must continue the one before
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// The hash of the last line before the first file, as an earlier check printed it
+        /// The hash of the last line before the first file, as printed by an earlier check
         #[arg(long, value_name = "HASH")]
         after: Option<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Serialize)]
+struct Whole {
+    lines: u64,
+    first: Option<String>,
+    last: Option<String>,
 }
 
 impl Audit {
@@ -51,7 +58,7 @@ impl Audit {
             last = seen.last;
         }
         if json {
-            say(json!({ "lines": lines, "first": first, "last": last }));
+            say_json(&Whole { lines, first, last });
             return Ok(());
         }
         say(format!("{}: each follows the one before", count(lines, "line")));

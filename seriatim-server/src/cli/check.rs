@@ -1,4 +1,4 @@
-//! `seriatim check`: judges recorded histories.
+//! `seriatim check`: checks recorded histories.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use seriatim_verify::checker::{Judgement, check_files};
 
 use crate::cli::output::{Failure, say};
 
-const BROKEN: &str = "the history breaks a promise";
+const BROKEN: &str = "the history violates a guarantee";
 const UNDECIDED: &str = "no promise is broken in what is recorded, but not everything could be judged \
      (docs/history.md says what a complete history holds)";
 const STRANGERS: &str = "\"never pushed\" also counts what was pushed by a program that records no history, \
@@ -15,7 +15,7 @@ const STRANGERS: &str = "\"never pushed\" also counts what was pushed by a progr
 
 #[derive(Args)]
 pub(crate) struct Check {
-    /// Histories, as `serve --history` and `demo --history` write them; judged together
+    /// Histories, written by `serve --history` or `demo --history`; checked together
     #[arg(required = true, value_name = "LOG")]
     logs: Vec<PathBuf>,
     /// Print the report as JSON

@@ -1,4 +1,4 @@
-//! `seriatim completions`: what a shell completes.
+//! `seriatim completions`: completions for a shell.
 
 use std::io::Write;
 

@@ -1,13 +1,13 @@
-//! `seriatim config check`: reads what `serve` reads, and says what it understood.
+//! `seriatim config check`: checks the configuration that `serve` reads, and prints a summary.
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
-use seriatim::Queue;
+use serde::Serialize;
+use seriatim::{Mode, Queue};
 
 use super::args::{Common, without_password};
 use super::serve::{self, Checked};
 use crate::cli::output::fields::Fields;
-use crate::cli::output::{Failure, hint, say};
+use crate::cli::output::{Failure, hint, say, say_json};
 use crate::config::{Config, WorkerConfig};
 
 #[derive(Args)]
@@ -21,8 +21,33 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Reads all that `serve` reads, and says what it understood; opens no store and listens nowhere
+    /// Checks all that `serve` reads, and prints a summary; opens no store and does not listen
     Check,
+}
+
+#[derive(Serialize)]
+struct CheckedConfig {
+    config: Option<String>,
+    store: String,
+    listen: String,
+    tokens: Vec<String>,
+    queues: Vec<CheckedQueue>,
+    workers: Vec<CheckedWorker>,
+    cron: Vec<String>,
+    warnings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct CheckedQueue {
+    queue: String,
+    mode: Mode,
+}
+
+#[derive(Serialize)]
+struct CheckedWorker {
+    queue: String,
+    task: Option<String>,
+    kind: String,
 }
 
 impl ConfigArgs {
@@ -34,20 +59,26 @@ impl ConfigArgs {
         let file = self.common.store.config_file().map(|file| file.display().to_string());
         let store = without_password(&self.common.store.url_with(&config));
         if self.common.json {
-            let queues: Vec<Value> =
-                queues.iter().map(|q| json!({ "queue": q.name, "mode": q.mode })).collect();
-            let workers: Vec<Value> = config
-                .workers
-                .iter()
-                .map(|w| json!({ "queue": w.queue, "task": w.task, "kind": w.shown() }))
-                .collect();
-            let cron: Vec<&str> = config.cron.iter().map(|entry| entry.name()).collect();
-            say(json!({ "config": file, "store": store, "listen": checked.address,
-                        "tokens": checked.tokens, "queues": queues, "workers": workers, "cron": cron,
-                        "warnings": checked.warnings }));
+            let queue =
+                |queue: &Queue| CheckedQueue { queue: queue.name.clone(), mode: queue.mode };
+            let worker = |worker: &WorkerConfig| CheckedWorker {
+                queue: worker.queue.clone(),
+                task: worker.task.clone(),
+                kind: worker.shown(),
+            };
+            say_json(&CheckedConfig {
+                config: file,
+                store,
+                listen: checked.address,
+                tokens: checked.tokens,
+                queues: queues.iter().map(queue).collect(),
+                workers: config.workers.iter().map(worker).collect(),
+                cron: config.cron.iter().map(|entry| entry.name().to_owned()).collect(),
+                warnings: checked.warnings,
+            });
             return Ok(());
         }
-        say(format!("{} is good", file.as_deref().unwrap_or("the environment, without a file,")));
+        say(format!("{} is valid", file.as_deref().unwrap_or("the environment (no file)")));
         say(in_words(&config, &queues, &checked, &store).render());
         checked.warnings.iter().for_each(|warning| hint(format!("warning: {warning}")));
         Ok(())

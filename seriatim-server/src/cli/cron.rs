@@ -1,11 +1,11 @@
-//! `seriatim cron`: the entries of the configuration, and when they are due.
+//! `seriatim cron`: the cron entries of the configuration, with their next times.
 
 use clap::Args;
 use seriatim::Timestamp;
 
 use super::args::Common;
 use crate::app::cron::{document, ticks};
-use crate::cli::output::{Failure, say};
+use crate::cli::output::{Failure, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct CronArgs {
@@ -19,7 +19,7 @@ impl CronArgs {
         let entries = config.cron_entries()?;
         let now = Timestamp::of_this_machine();
         if self.common.json {
-            say(document(&entries, now).to_string());
+            say_json(&document(&entries, now));
         } else if entries.is_empty() {
             say("no [[cron]] entries in the configuration");
         } else {

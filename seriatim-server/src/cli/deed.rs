@@ -1,27 +1,27 @@
-//! What the command line changes is audited where the HTTP API's actions are: before it is done.
+//! Commands that change a store are written to the audit log before they run, like actions of the HTTP API.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::ArgMatches;
-use serde_json::json;
+use serde::Serialize;
 use seriatim::Timestamp;
 
 use super::args::without_password;
 use crate::app::chain::Chain;
 use crate::base::text::one_line;
-use crate::base::time::absolute;
 use crate::cli::output::Failure;
 use crate::config::{Audited, Config};
+use crate::protocol::value::Time;
 
-/// Whose verbs may change what a store holds.
+/// Commands whose verbs may change a store.
 const NOUNS: [&str; 5] = ["queues", "morgue", "lanes", "jobs", "nodes"];
-/// The verbs that do not. Any other one does.
+/// Verbs that only read. All others change something.
 const READS: [&str; 2] = ["list", "show"];
-/// Longest command line that is taken over, in bytes.
+/// Longest command line in the audit log, in bytes.
 const ASKED_BYTES_MAX: usize = 1_000;
 
-/// What a command changes, as `lanes delete`; nothing if it only reads.
+/// The action of a command, as `lanes delete`; none if it only reads.
 fn action(matches: &ArgMatches) -> Option<String> {
     let (noun, of) = matches.subcommand()?;
     if matches!(noun, "push" | "migrate" | "bench") {
@@ -32,7 +32,7 @@ fn action(matches: &ArgMatches) -> Option<String> {
 }
 
 /// Writes a line of the audit log if the command changes something and the configuration has an audit log.
-/// Where it cannot be written, nothing is done.
+/// If that fails, the command does not run.
 pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), Failure> {
     let Some(action) = action(matches) else { return Ok(()) };
     let deepest =
@@ -45,7 +45,7 @@ pub(crate) fn audit(matches: &ArgMatches, arguments: &[OsString]) -> Result<(), 
     Book::of(&config).write(&action, &asked(&action, arguments))
 }
 
-/// Where deeds are written down.
+/// The audit log of the command line.
 #[derive(Clone, Default)]
 pub(crate) struct Book(Option<PathBuf>);
 
@@ -54,25 +54,36 @@ impl Book {
         Self(config.http.audit_file.clone())
     }
 
-    /// Writes a line about what is to be done, if there is an audit log. Where that fails, it must not be done.
+    /// Writes a line if there is an audit log. If that fails, the action must not run.
     pub(crate) fn write(&self, action: &str, asked: &str) -> Result<(), Failure> {
         let Some(path) = &self.0 else { return Ok(()) };
-        let document = json!({
-            "at": absolute(Timestamp::of_this_machine()),
-            "who": format!("user {}", rustix::process::getuid().as_raw()),
-            "role": "command line",
-            "from": format!("process {}", std::process::id()),
-            "action": action,
-            "asked": asked,
+        let line = serde_json::to_string(&Line {
+            at: Time(Timestamp::of_this_machine()),
+            who: format!("user {}", rustix::process::getuid().as_raw()),
+            role: "command line",
+            from: format!("process {}", std::process::id()),
+            action,
+            asked,
         });
-        let written = Chain::open(path).and_then(|mut chain| chain.append(&document.to_string()));
+        let line = line.map_err(Failure::failed)?;
+        let written = Chain::open(path).and_then(|mut chain| chain.append(&line));
         written.map_err(|error| {
             Failure::failed(format!(
-                "nothing was done: the audit log {} cannot be written: {error}",
+                "nothing was done: cannot write the audit log {}: {error}",
                 path.display()
             ))
         })
     }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    at: Time,
+    who: String,
+    role: &'a str,
+    from: String,
+    action: &'a str,
+    asked: &'a str,
 }
 
 /// The command line, without passwords and payloads.
@@ -113,7 +124,7 @@ mod tests {
             let name = noun.get_name();
             // They touch no store.
             let known = NOUNS.contains(&name) || ["config", "audit", "cron", "man"].contains(&name);
-            assert!(known, "{name}: say whether its verbs change what a store holds");
+            assert!(known, "{name}: add it to NOUNS if its verbs change a store");
         }
     }
 

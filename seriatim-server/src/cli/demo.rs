@@ -21,28 +21,28 @@ use crate::cli::output::{Failure, say};
 const QUEUE: &str = "orders";
 /// The node that dies.
 const DOOMED: &str = "b";
-/// Short, so that the dead node's work is taken over while one watches.
+/// Short, so that the takeover of the dead node's work can be watched.
 const LEASE: Duration = Duration::from_secs(2);
-/// The demo fails when it is not through by then.
+/// After this time the demo fails.
 const PATIENCE: Duration = Duration::from_secs(50);
 
 #[derive(Args)]
 pub(crate) struct Demo {
-    /// Go on until interrupted
+    /// Run until interrupted
     #[arg(long)]
     forever: bool,
     /// Orders
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..100_000))]
     orders: u32,
-    /// Seed of the shuffling and of the failures
+    /// Seed of the order and the failures
     #[arg(long, default_value_t = 7)]
     seed: u64,
-    /// Keep the recorded history here
+    /// Write the recorded history to this file
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
 }
 
-/// What a producer says of an order.
+/// An update of an order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct OrderChanged {
     version: u32,
@@ -54,13 +54,13 @@ const STATUSES: [&str; 8] =
 
 type History = Recorder<BufWriter<std::fs::File>>;
 
-/// What is shown while it runs.
+/// The progress of the demo.
 #[derive(Default)]
 struct Progress {
     pushed: AtomicU64,
     handled: AtomicU64,
     failures: AtomicU64,
-    /// Handlers of the doomed node that are in the middle of something.
+    /// Running handlers of the node that will die.
     doomed_inside: AtomicU64,
 }
 
@@ -73,7 +73,7 @@ impl Demo {
         store.migrate().await?;
         recorder.queue(&queue());
         say(format!(
-            "{} orders, each changed {} times; updates arrive out of order and twice, from four producers at once.\n\
+            "{} orders, each changed {} times; updates arrive out of order and twice, from four concurrent producers.\n\
              Two nodes work on an SQLite file. Some handlers fail; one node dies half way.\n",
             self.orders,
             STATUSES.len()
@@ -114,7 +114,7 @@ impl Demo {
         kill.await.map_err(Failure::failed)?.map_err(Failure::failed)?;
         drain(store).await?;
         show.abort();
-        // Nobody hears it when the engine has failed; then its error is told below.
+        // Without a receiver the engine has failed; its error is reported below.
         let _ = stop.send(());
         steady.await.map_err(Failure::failed)??;
         say(status(progress, 0));
@@ -172,11 +172,11 @@ impl Demo {
             took.as_secs_f64()
         ));
         if let Some(path) = &self.history {
-            say(format!("judge it again with: seriatim check {}", path.display()));
+            say(format!("check it again with: seriatim check {}", path.display()));
         }
         match report.is_clean() {
             true => Ok(()),
-            false => Err(Failure::failed("the proof failed: a promise was broken")),
+            false => Err(Failure::failed("the proof failed: a guarantee was violated")),
         }
     }
 }
@@ -235,18 +235,18 @@ fn engine(
         })
 }
 
-/// Takes some milliseconds, as a call of another service does, and fails now and then.
+/// Takes some milliseconds, like a call of another service, and sometimes fails.
 async fn handle(batch: &Batch<OrderChanged>, progress: &Progress) -> Result<(), HandlerFailure> {
     tokio::time::sleep(Duration::from_millis(fastrand::u64(20..80))).await;
     if fastrand::u8(0..20) == 0 {
         progress.failures.fetch_add(1, Ordering::Relaxed);
-        return Err("the other service answered 503".into());
+        return Err("the other service returned 503".into());
     }
     progress.handled.fetch_add(batch.payloads().count() as u64, Ordering::Relaxed);
     Ok(())
 }
 
-/// A node that will die: it has threads of its own, which are stopped in the middle of everything.
+/// A node that will die: its own threads stop in the middle of their work.
 struct Doomed {
     runtime: tokio::runtime::Runtime,
     recorder: Arc<History>,
@@ -269,7 +269,7 @@ impl Doomed {
         Ok(Self { runtime, recorder: recorder.clone(), progress: progress.clone() })
     }
 
-    /// No handler finishes, nothing is settled or given back, no heartbeat follows.
+    /// No handler finishes, nothing is settled or released, no heartbeat follows.
     fn kill(self) {
         let patience = Instant::now() + Duration::from_secs(2);
         while self.progress.doomed_inside.load(Ordering::Relaxed) < 3 && Instant::now() < patience {
@@ -277,7 +277,7 @@ impl Doomed {
         }
         self.runtime.shutdown_timeout(Duration::from_secs(1));
         self.recorder.died(&format!("node-{DOOMED}"));
-        say("node b has died in the middle of its work");
+        say("node b died in the middle of its work");
     }
 }
 
@@ -286,7 +286,7 @@ async fn drain(store: &SharedStore) -> Result<(), Failure> {
     let mut wakeups = store.wakeups();
     while waiting(store).await? > 0 {
         if started.elapsed() > PATIENCE {
-            return Err(Failure::failed("the queue was not empty in time"));
+            return Err(Failure::failed("the queue did not become empty in time"));
         }
         wakeups.wait(Duration::from_millis(100)).await;
     }

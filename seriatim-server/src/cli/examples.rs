@@ -2,10 +2,10 @@
 
 use clap::Command;
 
-/// A line of a shell, and what it does.
+/// A command line, and its effect.
 type Example = (&'static str, &'static str);
 
-/// By command; a test reads each of them as the program would.
+/// By command; a test parses each of them.
 const EXAMPLES: &[(&str, &[Example])] = &[
     ("demo", &[("seriatim demo", "a proof in a few seconds")]),
     (
@@ -49,9 +49,9 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         "lanes",
         &[
             ("seriatim lanes list orders --by retries", "those that fail most"),
-            ("seriatim lanes show orders order-42", "what runs and waits for a key"),
+            ("seriatim lanes show orders order-42", "the running and waiting jobs of a key"),
             ("seriatim lanes retry orders order-42", "make it due now"),
-            ("seriatim lanes release orders order-42", "take it from a worker that hangs"),
+            ("seriatim lanes release orders order-42", "take it from a hanging worker"),
         ],
     ),
     (
@@ -71,7 +71,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
         ],
     ),
     ("cron", &[("seriatim cron list --config /etc/seriatim.toml", "what is due when")]),
-    ("config", &[("seriatim config check", "what is wrong with seriatim.toml, or what it says")]),
+    ("config", &[("seriatim config check", "check seriatim.toml")]),
     ("doctor", &[("seriatim doctor", "findings, and what to do about each")]),
     (
         "audit",
@@ -113,7 +113,7 @@ fn written(examples: &[Example]) -> String {
     format!("Examples:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// Those of a command; of the program itself those to begin with.
+/// The examples of a command; for the program itself, the first steps.
 pub(super) fn of(name: &str) -> Vec<Example> {
     let own = EXAMPLES.iter().find(|(command, _)| *command == name);
     let begin = || EXAMPLES.iter().filter_map(|(_, examples)| examples.first().copied());
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// The words of a line of a shell: quotes are taken away; what is behind `>` and `|` is the shell's.
+    /// The words of a command line, without quotes, up to `>` or `|`.
     fn words(line: &str) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
         let (mut word, mut quoted) = (String::new(), false);

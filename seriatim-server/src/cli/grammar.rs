@@ -1,6 +1,6 @@
 //! One grammar for all nouns: `seriatim NOUN VERB [ARGS]`.
 //!
-//! `lanes` and `morgue` are about one queue, which also may stand before the verb, as it had to once:
+//! `lanes` and `morgue` take one queue, which may also precede the verb, as in earlier versions:
 //! `seriatim lanes orders retry KEY` is `seriatim lanes retry orders KEY`. And a noun alone lists:
 //! `seriatim queues` is `seriatim queues list`.
 
@@ -8,13 +8,13 @@ use std::ffi::OsString;
 
 use clap::Command;
 
-/// The nouns that list when no verb is there.
+/// Nouns that list if there is no verb.
 const NOUNS: [&str; 6] = ["queues", "lanes", "jobs", "morgue", "nodes", "cron"];
-/// Those that need a queue, which the parser wants before the verb.
+/// Nouns that need a queue, which the parser expects before the verb.
 const OF_A_QUEUE: [&str; 2] = ["lanes", "morgue"];
 const LIST: &str = "list";
 
-/// The arguments as the parser of `program` wants them.
+/// The arguments in the order that the parser of `program` expects.
 pub(crate) fn normal(program: &Command, mut arguments: Vec<OsString>) -> Vec<OsString> {
     let word = |place: usize| arguments.get(place).and_then(|word| word.to_str());
     let (Some(noun), Some(verb)) = (word(1), word(2)) else { return arguments };

@@ -1,9 +1,9 @@
-//! `seriatim jobs`: jobs in any state, one in full, and what is done to one.
+//! `seriatim jobs`: lists and shows jobs, and acts on one.
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde::Serialize;
 use seriatim::store::{Cancel, Cancelled, Change, JobState, JobView, LaneView};
 use seriatim::{JobId, Mode, Store, Timestamp};
 
@@ -17,8 +17,9 @@ use crate::base::text::{one_line, retries_in_words};
 use crate::base::time::{self, absolute, relative};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, hint, say};
+use crate::cli::output::{Failure, Terminal, hint, say, say_json};
 use crate::protocol::document;
+use crate::protocol::value::Time;
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
@@ -47,7 +48,7 @@ enum Action {
         /// The job
         id: JobId,
     },
-    /// Cancels jobs: waiting ones at once, running ones when their handler looks
+    /// Cancels jobs: waiting ones immediately, running ones when their handler checks
     Cancel {
         /// The jobs
         #[arg(required = true, value_name = "ID")]
@@ -72,7 +73,7 @@ enum Action {
         /// The job
         id: JobId,
     },
-    /// Deletes a waiting or a dead job, without a trace
+    /// Deletes a waiting or dead job without a trace
     Delete {
         /// The job
         id: JobId,
@@ -98,7 +99,7 @@ struct To {
     /// The configured name of the node
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// Any node may take it
+    /// Any node may claim it
     #[arg(long)]
     anyone: bool,
 }
@@ -146,11 +147,11 @@ impl Jobs {
         };
         let page = job_pages::page(store, wanted).await?;
         if self.common.json {
-            say(document::page("jobs", &page, document::job));
+            say_json(&document::Jobs::from(page));
             return Ok(());
         }
         if page.rows.is_empty() {
-            say("no such jobs here");
+            say("no such jobs");
         } else {
             say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
         }
@@ -192,10 +193,10 @@ pub(super) fn table(jobs: &[JobView], now: Timestamp) -> Table {
     table
 }
 
-/// Says all that is known of a job.
+/// Prints a job in full.
 pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Result<(), Failure> {
     if json {
-        say(document::job(job));
+        say_json(&document::Job::from(job.clone()));
         return Ok(());
     }
     let now = store.now().await?;
@@ -229,7 +230,7 @@ pub(super) async fn show_job(store: &dyn Store, job: &JobView, json: bool) -> Re
     Ok(())
 }
 
-/// The lane of a waiting job: what it does decides when the job runs, and not `run_at` alone.
+/// The lane of a waiting job: its state, not only `run_at`, decides when the job runs.
 async fn waits_in(store: &dyn Store, job: &JobView) -> Option<LaneView> {
     let key = job.key.as_deref().filter(|_| job.state == JobState::Queued)?;
     // It may have gone meanwhile, which is no failure of showing the job.
@@ -240,18 +241,19 @@ async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<(), Fail
     let cancelled = store.cancel(Cancel { now: None, jobs: ids.to_vec() }).await?;
     let outcomes = ids.iter().zip(&cancelled);
     if json {
-        let jobs: Vec<_> =
-            outcomes.map(|(id, outcome)| json!({ "job_id": id, "result": outcome })).collect();
-        say(json!({ "jobs": jobs }));
+        let jobs = outcomes.map(|(job_id, result)| CancelledJob { job_id, result });
+        say_json(&CancelledJobs { jobs: jobs.collect() });
     } else {
         for (id, outcome) in outcomes {
             say(match outcome {
                 Cancelled::Now => format!("{id} is canceled"),
                 Cancelled::Flagged => {
-                    format!("{id} runs: its handler is told at the next heartbeat of its node")
+                    format!(
+                        "{id} is running: its handler learns of it at the next heartbeat of its node"
+                    )
                 }
-                Cancelled::Ended => format!("{id} has ended already: nothing changed"),
-                Cancelled::Unknown => format!("{id} is not known"),
+                Cancelled::Ended => format!("{id} has already ended: nothing changed"),
+                Cancelled::Unknown => format!("{id} is unknown"),
             });
         }
     }
@@ -259,10 +261,31 @@ async fn cancel(store: &dyn Store, ids: &[JobId], json: bool) -> Result<(), Fail
     match unknown {
         0 => Ok(()),
         unknown => Err(Failure::failed(format!(
-            "{unknown} of {} ids are not known: `seriatim jobs` lists those that wait and run",
+            "{unknown} of {} ids are unknown: `seriatim jobs` lists waiting and running jobs",
             ids.len()
         ))),
     }
+}
+
+/// The answer to `cancel`.
+#[derive(Serialize)]
+struct CancelledJobs<'a> {
+    jobs: Vec<CancelledJob<'a>>,
+}
+
+#[derive(Serialize)]
+struct CancelledJob<'a> {
+    job_id: &'a JobId,
+    result: &'a Cancelled,
+}
+
+/// The answer to `reschedule` and `reassign`.
+#[derive(Serialize)]
+struct AmendedJob {
+    #[serde(flatten)]
+    job: document::Job,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lane_due: Option<Time>,
 }
 
 /// Changes a waiting job, and shows it.
@@ -274,11 +297,8 @@ async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Resu
         false => None,
     };
     if json {
-        let document = document::job(&job);
-        say(match lane.and_then(|lane| lane.due) {
-            Some(due) => document.with("lane_due", absolute(due)),
-            None => document,
-        });
+        let lane_due = lane.and_then(|lane| lane.due).map(Time);
+        say_json(&AmendedJob { job: job.into(), lane_due });
         return Ok(());
     }
     show_job(store, &job, false).await?;
@@ -286,7 +306,7 @@ async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Resu
         let now = store.now().await?;
         let (state, key) = (lane_state(&lane, now).0, job.key.as_deref().unwrap_or_default());
         hint(format!(
-            "in accumulate a key runs as one: all {} of {:?} are {state}, whatever their own run_at says",
+            "in accumulate the jobs of a key run together: all {} of {:?} are {state}, whatever their run_at",
             lane.jobs,
             one_line(key)
         ));
@@ -294,7 +314,7 @@ async fn amend(store: &dyn Store, id: JobId, change: Change, json: bool) -> Resu
     Ok(())
 }
 
-/// Whether the jobs of its key are handed over together, at the time of their lane.
+/// Whether the jobs of its key run together, when their lane is due.
 async fn is_gathered(store: &dyn Store, job: &JobView) -> Result<bool, Failure> {
     Ok(find::queue(store, &job.queue).await?.queue.mode == Mode::Accumulate)
 }
@@ -311,7 +331,7 @@ async fn delete(store: &dyn Store, id: JobId, yes: Yes, json: bool) -> Result<()
     yes.confirm(&format!("deletes the {} job {id}", state_name(job.state)))?;
     deleted(store, &job).await?;
     if json {
-        say(json!({ "job_id": id, "deleted": true }));
+        say_json(&document::JobDeleted::new(id));
     } else {
         say(format!("{id} is deleted"));
     }

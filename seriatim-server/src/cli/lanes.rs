@@ -1,7 +1,6 @@
-//! `seriatim lanes`: the lanes of a queue, one in full, and what is done to one.
+//! `seriatim lanes`: lists and shows lanes, and acts on one.
 
 use clap::{Args, Subcommand};
-use serde_json::json;
 use seriatim::store::{ClaimSelection, JobView, LaneAction, LaneSelection, LaneView, Page};
 use seriatim::{LaneId, Store, Timestamp};
 
@@ -17,8 +16,8 @@ use crate::base::text::{count, one_line, retries, retries_in_words};
 use crate::base::time::{absolute, relative};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, hint, say};
-use crate::protocol::document;
+use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::protocol::document::{self, Done};
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
@@ -30,16 +29,16 @@ pub(crate) struct Lanes {
     queue: String,
     #[command(flatten)]
     common: Common,
-    /// By what the lanes are listed; retries are those with a failure only, most first
+    /// The order; `retries` lists only lanes that have failed, most retries first
     #[arg(long, value_enum, default_value_t = By::Age)]
     by: By,
-    /// Only those that are claimed: running, or prefetched by their node
+    /// Only claimed lanes: running, or prefetched by their node
     #[arg(long)]
     claimed: bool,
-    /// Only from here on: a key, a time or a retry count, as --by says
+    /// Only from here on: a key, a time or a retry count, depending on --by
     #[arg(long)]
     from: Option<String>,
-    /// Only up to here, this one included
+    /// Only up to here, inclusive
     #[arg(long)]
     to: Option<String>,
     #[command(flatten)]
@@ -50,20 +49,20 @@ pub(crate) struct Lanes {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Shows the lane of a key: its holder, progress and error, its jobs; or what became of them
+    /// Shows the lane of a key: node, progress, error and jobs; or its ended jobs
     Show {
         /// The key
         key: String,
     },
-    /// Stops claims of lanes; a turn that runs goes on to its end
+    /// Stops claims of lanes; running turns go on to their end
     Pause(Which),
     /// Lets paused and held lanes go on
     Resume(Which),
     /// Makes lanes due now; ends a hold
     Retry(Which),
-    /// Takes claims from their holders: each counts as a crash, and the holder can settle no more
+    /// Takes claims from their holders: each counts as a crash, and the holder can no longer settle
     Release(Which),
-    /// Deletes all that waits in lanes
+    /// Deletes the waiting jobs of lanes
     Delete {
         #[command(flatten)]
         which: Which,
@@ -76,10 +75,10 @@ enum Action {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Which {
-    /// Those of these keys
+    /// The lanes of these keys
     #[arg(value_name = "KEY")]
     keys: Vec<String>,
-    /// The lane of this name, as the listing shows it: for jobs without a key
+    /// The lane of this name, as listed: for jobs without a key
     #[arg(long, value_name = "LANE")]
     lane: Option<LaneId>,
 }
@@ -103,7 +102,7 @@ impl Lanes {
                     Some(Action::Release(which)) => self.release(&*store, which).await,
                     Some(Action::Delete { which, yes }) => {
                         yes.confirm(&format!(
-                            "deletes all that waits in {} of {}",
+                            "deletes the waiting jobs of {} of {}",
                             count(which.keys.len().max(1) as u64, "lane"),
                             self.queue
                         ))?;
@@ -117,11 +116,11 @@ impl Lanes {
     async fn list(&self, store: &dyn Store) -> Result<(), Failure> {
         let page = self.page(store).await?;
         if self.common.json {
-            say(document::page("lanes", &page, document::lane));
+            say_json(&document::Lanes::from(page));
             return Ok(());
         }
         if page.rows.is_empty() {
-            say(format!("no lanes of {} here", self.queue));
+            say(format!("no such lanes of {}", self.queue));
         } else {
             say(table(&page.rows, store.now().await?).render(Terminal::of_stdout()));
         }
@@ -150,7 +149,8 @@ impl Lanes {
         };
         let (claimed, waiting) = lane_jobs::of(store, &self.queue, key).await?;
         if self.common.json {
-            say(lane_jobs::document(&self.queue, &lane, &claimed, &waiting));
+            let lane = document::Lane::of_queue(lane, self.queue.as_str().into());
+            say_json(&lane.with_jobs(claimed, waiting));
             return Ok(());
         }
         let now = store.now().await?;
@@ -172,27 +172,27 @@ impl Lanes {
         Ok(())
     }
 
-    /// Nothing is left to do for the key: mostly because it was done. So this is no error.
+    /// The key has nothing left to do, usually because its jobs are done. This is no error.
     async fn show_ended(&self, store: &dyn Store, key: &str) -> Result<(), Failure> {
         let ended = lane_jobs::ended(store, &self.queue, key).await?;
         if self.common.json {
-            say(lane_jobs::document_of_ended(&self.queue, key, &ended));
+            say_json(&document::EndedLane::new(&self.queue, key, ended));
             return Ok(());
         }
         let (queue, shown) = (&self.queue, one_line(key));
-        say(format!("queue {queue} has nothing of key {shown:?} that waits or is claimed"));
+        say(format!("queue {queue} has no waiting or claimed jobs with key {shown:?}"));
         if !ended.is_empty() {
             let table = jobs::table(&ended, store.now().await?);
-            say(format!("\nended last:\n{}", table.render(Terminal::of_stdout())));
+            say(format!("\nlast ended:\n{}", table.render(Terminal::of_stdout())));
             return Ok(());
         }
         let keeps = find::queue(store, queue).await?.queue.retention();
         say(match keeps.is_zero() {
             true => format!(
-                "none of it is dead, and {queue} keeps no finished jobs (retain_completed): what was pushed is done or cancelled"
+                "none is dead, and {queue} keeps no finished jobs (retain_completed): all were done or canceled"
             ),
             false => format!(
-                "none of it is dead, and none has ended in the last {}",
+                "none is dead, and none has ended in the last {}",
                 seriatim::duration::format(keeps)
             ),
         });
@@ -213,7 +213,7 @@ impl Lanes {
             done += 1;
         }
         if self.common.json {
-            say(json!({ "count": done }));
+            say_json(&Done { count: done });
             return Ok(());
         }
         let (one, several) = match action {
@@ -237,15 +237,15 @@ impl Lanes {
             released.map_err(|error| broken_off(error, done))?;
             done += 1;
         }
-        say(match self.common.json {
-            true => json!({ "count": done }).to_string(),
-            false => format!("{} released", count(done, "lane")),
-        });
+        match self.common.json {
+            true => say_json(&Done { count: done }),
+            false => say(format!("{} released", count(done, "lane"))),
+        }
         Ok(())
     }
 }
 
-/// The failure, and how many lanes before it were done.
+/// The failure, with the number of lanes done before it.
 fn broken_off(error: Error, done: u64) -> Failure {
     let failure = Failure::from(error);
     if done == 0 {

@@ -8,31 +8,37 @@ use clap_mangen::Man as Page;
 use super::examples;
 use crate::cli::output::Failure;
 
-/// What the program reads and writes, beside what flags name.
+/// Files and variables of the program, besides those that flags name.
 const FILES: [(&str, &str); 3] = [
-    ("seriatim.toml", "The configuration, in the current folder, unless --config names another."),
-    ("seriatim.db", "The store, in the current folder, unless another is named."),
-    ("journal.folder, http.audit_file", "What the configuration names for events and audit lines."),
+    ("seriatim.toml", "The configuration. Default of --config."),
+    ("seriatim.db", "The store. Default of --store."),
+    ("journal.folder, http.audit_file", "Events and audit lines, if configured."),
 ];
 const ENVIRONMENT: [(&str, &str); 6] = [
-    ("SERIATIM_STORE", "The store, unless --store names one. Wins over the configuration."),
+    ("SERIATIM_STORE", "The store, if --store is unset. Overrides the configuration."),
     ("SERIATIM_TOKEN", "A token of the HTTP API with role admin. At least 16 characters."),
-    ("SERIATIM_LOG", "What serve logs, unless --log-level says. Wins over the configuration."),
+    (
+        "SERIATIM_LOG",
+        "The log level of serve, if --log-level is unset. Overrides the configuration.",
+    ),
     (
         "SERIATIM_SECTION__KEY",
-        "Any key of the configuration, as SERIATIM_HTTP__LISTEN. Wins over the file.",
+        "Any key of the configuration, as SERIATIM_HTTP__LISTEN. Overrides the file.",
     ),
     ("NO_COLOR", "No colours, if set."),
-    ("OTEL_EXPORTER_OTLP_ENDPOINT", "Where spans go, in builds with the feature otlp."),
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "The collector of spans, in builds with the feature otlp."),
 ];
 const EXIT_STATUS: [(&str, &str); 4] = [
     ("0", "Done."),
     (
         "1",
-        "It failed, or is about something that is not there. doctor and check: something serious was found.",
+        "It failed, or named something that does not exist. doctor and check: a serious finding.",
     ),
     ("2", "The command line, a variable or the configuration is wrong. Nothing was done."),
-    ("130", "push --file was interrupted. It says what is pushed and where to go on."),
+    (
+        "130",
+        "push --file was interrupted. The message says how many jobs were pushed and from which line to continue.",
+    ),
 ];
 
 #[derive(Args)]
@@ -49,11 +55,8 @@ impl Man {
             None => program,
             Some(name) => {
                 let found = program.get_subcommands().find(|command| command.get_name() == name);
-                let unknown = || {
-                    Failure::usage(format!(
-                        "there is no command {name:?}: `seriatim help` lists them"
-                    ))
-                };
+                let unknown =
+                    || Failure::usage(format!("no command {name:?}: `seriatim help` lists them"));
                 found.cloned().ok_or_else(unknown)?
             }
         };
@@ -84,7 +87,7 @@ fn written(command: clap::Command, examples: &[(&str, &str)]) -> std::io::Result
     Ok(text)
 }
 
-/// A section of terms, each with what is to be said of it.
+/// A section of terms, each with its description.
 fn section(text: &mut Vec<u8>, title: &str, entries: &[(&str, &str)]) -> std::io::Result<()> {
     writeln!(text, ".SH \"{title}\"")?;
     for (term, said) in entries {

@@ -1,10 +1,10 @@
-//! `seriatim migrate`: creates or upgrades what a store keeps.
+//! `seriatim migrate`: creates or upgrades the schema of a store.
 
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 
 use super::args::Common;
-use crate::cli::output::{Failure, say};
+use crate::cli::output::{Failure, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct Migrate {
@@ -12,15 +12,21 @@ pub(crate) struct Migrate {
     common: Common,
 }
 
+#[derive(Serialize)]
+struct Migrated<'a> {
+    store: &'a str,
+    kind: &'a str,
+    version: &'a str,
+}
+
 impl Migrate {
-    /// Opening a store migrates it, so that a forgotten `migrate` stops nobody; this is for those who
-    /// want it to happen at a time of their own.
+    /// Opening a store migrates it too; this command does it at a chosen time.
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let shown = self.common.store.shown()?;
         let kind = self.common.store.creating(async |store| Ok(store.capabilities().name)).await?;
         let version = env!("CARGO_PKG_VERSION");
         if self.common.json {
-            say(json!({ "store": shown, "kind": kind, "version": version }));
+            say_json(&Migrated { store: &shown, kind, version });
         } else {
             say(format!("{shown} is ready for seriatim {version}"));
         }

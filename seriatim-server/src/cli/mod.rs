@@ -49,17 +49,17 @@ struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Runs order updates, out of order and in duplicate, through a real engine; ends with a proof
+    /// Runs order updates, shuffled and duplicated, through a real engine; ends with a proof
     Demo(demo::Demo),
     /// Runs workers on the queues of a store
     Serve(serve::Serve),
     /// Pushes jobs
     Push(push::Push),
-    /// Shows the numbers of all queues
+    /// Shows the figures of all queues
     Stats(stats::Stats),
     /// Shows queues, lanes and nodes, live
     Top(top::Top),
-    /// Lists queues; shows, pauses, resumes one; acts on all its lanes
+    /// Lists queues; shows, pauses, resumes, deletes one; acts on all its lanes
     Queues(queues::Queues),
     /// Lists the dead jobs of a queue; requeues, edits, deletes them
     Morgue(morgue::Morgue),
@@ -69,13 +69,13 @@ pub(crate) enum Command {
     Jobs(jobs::Jobs),
     /// Lists nodes; shows, quiets, stops one
     Nodes(nodes::Nodes),
-    /// Lists what is pushed by the clock, and when next
+    /// Lists cron entries and their next times
     Cron(cron::CronArgs),
     /// Checks the configuration
     Config(config_check::ConfigArgs),
-    /// Says what is stuck, failing, slow or misconfigured, and what to do about it
+    /// Finds what is stuck, failing, slow or misconfigured, and suggests what to do
     Doctor(doctor::Doctor),
-    /// Creates or upgrades what a store keeps
+    /// Creates or upgrades the schema of a store
     Migrate(migrate::Migrate),
     /// Prints the completions for a shell
     Completions(completions::Completions),
@@ -85,9 +85,9 @@ pub(crate) enum Command {
     Man(man::Man),
     /// Measures a store: how fast jobs are pushed and drained
     Bench(bench::Bench),
-    /// Judges recorded histories: overlaps, order, losses, duplicates
+    /// Checks recorded histories for overlaps, wrong order, losses and duplicates
     Check(check::Check),
-    /// Checks that an audit log is whole
+    /// Checks that an audit log is complete
     Audit(audit::Audit),
 }
 
@@ -156,12 +156,12 @@ fn program() -> clap::Command {
     examples::add(Cli::command())
 }
 
-/// Whether `--json` stands among the arguments: known also when they cannot be understood.
+/// Whether the arguments contain `--json`, even if they cannot be parsed.
 fn asks_for_json(arguments: &[OsString]) -> bool {
     arguments.iter().take_while(|argument| *argument != "--").any(|argument| argument == "--json")
 }
 
-/// What clap says of wrong arguments, for programs.
+/// Wrong arguments, as clap reports them, in JSON.
 fn misused(error: &clap::Error) -> Failure {
     let text = error.render().to_string();
     let mut paragraphs = text.split("\n\n").map(str::trim);

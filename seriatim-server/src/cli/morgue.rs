@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde::Serialize;
 use seriatim::store::{JobState, JobView, Push, Selected, Selection};
 use seriatim::{Job, JobId, Payload, RunAt, Store, Timestamp};
 
@@ -12,12 +12,12 @@ use super::jobs::show_job;
 use crate::app::act::{self, Bulk};
 use crate::app::find;
 use crate::app::morgue::{self, By};
-use crate::app::words::state_name;
+use crate::app::words::{push_status, state_name};
 use crate::base::text::count;
 use crate::base::time::relative;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, hint, say};
-use crate::protocol::document;
+use crate::cli::output::{Failure, Terminal, hint, say, say_json};
+use crate::protocol::document::{self, Done};
 
 #[derive(Args)]
 #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
@@ -29,7 +29,7 @@ pub(crate) struct Morgue {
     queue: String,
     #[command(flatten)]
     common: Common,
-    /// By what the dead are listed: time is newest first
+    /// The order; `time` is newest first
     #[arg(long, value_enum, default_value_t = By::Time)]
     by: By,
     /// Only of this key
@@ -60,7 +60,7 @@ enum Action {
         #[command(flatten)]
         yes: Yes,
     },
-    /// Pushes a dead job again with another payload, and takes the dead one away
+    /// Pushes a dead job again with another payload, and deletes the dead one
     Edit {
         /// The job
         id: JobId,
@@ -128,7 +128,7 @@ impl Morgue {
         let rows_max = self.page.rows_max();
         let page = morgue::page(store, &self.queue, self.by, key, after, rows_max).await?;
         if self.common.json {
-            say(document::page("jobs", &page, document::job));
+            say_json(&document::Jobs::from(page));
             return Ok(());
         }
         if page.rows.is_empty() {
@@ -145,17 +145,17 @@ impl Morgue {
     async fn requeue(&self, store: &dyn Store, which: &Which) -> Result<(), Failure> {
         find::queue(store, &self.queue).await?;
         let acted = act::repeat(store, Bulk::Requeue(self.selected(which))).await?;
-        self.told(acted, which, "sent back")
+        self.told(acted, which, "requeued")
     }
 
     async fn delete(&self, store: &dyn Store, which: &Which, yes: Yes) -> Result<(), Failure> {
         let (_, figures) = find::queue_with_figures(store, &self.queue).await?;
         let dead = figures.stats.dead;
         if dead == 0 && which.ids.is_empty() {
-            say(match self.common.json {
-                true => json!({ "count": 0 }).to_string(),
-                false => format!("no dead jobs of {}: nothing to delete", self.queue),
-            });
+            match self.common.json {
+                true => say_json(&Done { count: 0 }),
+                false => say(format!("no dead jobs of {}: nothing to delete", self.queue)),
+            }
             return Ok(());
         }
         yes.confirm(&format!("deletes {}", which.in_words(&self.queue, dead)))?;
@@ -169,7 +169,7 @@ impl Morgue {
 
     fn told(&self, acted: u64, which: &Which, done: &str) -> Result<(), Failure> {
         if self.common.json {
-            say(json!({ "count": acted }));
+            say_json(&Done { count: acted });
         } else {
             say(format!("{} {done}", count(acted, "job")));
         }
@@ -186,8 +186,8 @@ impl Morgue {
         Ok(())
     }
 
-    /// Pushes first and deletes then, so that nothing is lost in between; the idempotency key makes
-    /// a repeat of an interrupted edit find what it had pushed.
+    /// Pushes before it deletes, so that a crash loses nothing; the idempotency key lets a repeated edit
+    /// find the job of an interrupted one.
     async fn edit(&self, store: &dyn Store, id: JobId, payload: &str) -> Result<(), Failure> {
         let payload = Payload::from_json_text(payload)?;
         let dead = dead_job(store, &self.queue, id).await?;
@@ -197,14 +197,22 @@ impl Morgue {
         let which = Selection::Jobs(vec![id]);
         let selected = Selected { now: None, queue: self.queue.as_str().into(), which };
         store.delete_dead(selected).await?;
-        let status = document::push_status(pushed.status);
+        let status = push_status(pushed.status);
         if self.common.json {
-            say(json!({ "edited": id, "job_id": pushed.job_id, "status": status }));
+            say_json(&EditedJob { edited: id, pushed: pushed.into() });
         } else {
             say(format!("{id} is now {} ({status})", pushed.job_id));
         }
         Ok(())
     }
+}
+
+/// The answer to `edit`.
+#[derive(Serialize)]
+struct EditedJob {
+    edited: JobId,
+    #[serde(flatten)]
+    pushed: document::Pushed,
 }
 
 /// The dead job of this id.
@@ -223,14 +231,14 @@ async fn dead_job(store: &dyn Store, queue: &str, id: JobId) -> Result<JobView, 
     )))
 }
 
-/// The job as it is pushed again: due now, its score and what it overrides kept.
+/// The job to push: due now, with the score and options of the dead one.
 fn edited(dead: &JobView, payload: Payload, now: Timestamp) -> Job {
     let mut job = Job::with_payload(&*dead.queue, payload);
     job.key = dead.key.as_deref().map(str::to_owned);
     job.task = dead.task.as_deref().map(str::to_owned);
     (job.score, job.priority, job.run_at) = (Some(dead.score), dead.priority, RunAt::Now);
     job.options = dead.options.as_deref().cloned().unwrap_or_default();
-    // Its own would only find the dead job again; an expiry that has passed would end it at once.
+    // Its own would find the dead job; an expiry in the past would end the job immediately.
     job.options.idempotency_key = Some(format!("edit-{}", dead.id));
     job.options.expires_at = job.options.expires_at.filter(|at| *at > now);
     job

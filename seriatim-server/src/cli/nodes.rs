@@ -1,7 +1,6 @@
-//! `seriatim nodes`: the processes that work, and what they are told.
+//! `seriatim nodes`: lists and shows nodes, and controls one.
 
 use clap::{Args, Subcommand};
-use serde_json::json;
 use seriatim::store::{Command, NodeView, QueueStats};
 use seriatim::{Store, Timestamp};
 
@@ -14,8 +13,8 @@ use crate::base::text::count;
 use crate::base::time::{absolute, length, relative};
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table};
-use crate::cli::output::{Failure, Terminal, say};
-use crate::protocol::document;
+use crate::cli::output::{Failure, Terminal, say, say_json};
+use crate::protocol::document::{NodeCommanded, NodeReleased, load};
 
 #[derive(Args)]
 pub(crate) struct Nodes {
@@ -27,29 +26,29 @@ pub(crate) struct Nodes {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Shows one node and what it has claimed
+    /// Shows one node and its claimed lanes
     Show {
-        /// The node's id, the beginning of it, or its name
+        /// The node's id, the start of the id, or its name
         node: String,
     },
-    /// Tells a node to take no more work; what runs goes on
+    /// Stops a node from claiming; running turns go on
     Quiet {
-        /// The node's id, the beginning of it, or its name
+        /// The node's id, the start of the id, or its name
         node: String,
     },
-    /// Takes back what made a node quiet: it takes work again
+    /// Lets a quiet or stopping node claim again
     Resume {
-        /// The node's id, the beginning of it, or its name
+        /// The node's id, the start of the id, or its name
         node: String,
     },
     /// Takes all claims from a node or remote worker: each counts as a crash
     Release {
-        /// The node's id, the beginning of it, or its name
+        /// The node's id, the start of the id, or its name
         node: String,
     },
-    /// Tells a node to finish what runs and exit
+    /// Makes a node finish its running turns and exit
     Stop {
-        /// The node's id, the beginning of it, or its name
+        /// The node's id, the start of the id, or its name
         node: String,
     },
 }
@@ -67,10 +66,10 @@ impl Nodes {
                 Some(Action::Release { node }) => {
                     let (node, lanes) = release(&*store, node).await?;
                     let lanes_of = count(lanes, "lane");
-                    say(match json {
-                        true => json!({ "node": node, "count": lanes }).to_string(),
-                        false => format!("{lanes_of} of {node} released"),
-                    });
+                    match json {
+                        true => say_json(&NodeReleased { node, count: lanes }),
+                        false => say(format!("{lanes_of} of {node} released")),
+                    }
                     Ok(())
                 }
                 Some(Action::Stop { node }) => tell(&*store, node, Command::Stop, json).await,
@@ -79,7 +78,7 @@ impl Nodes {
     }
 }
 
-/// The queues that it works on, and which of them are paused.
+/// The queues of the node, the paused ones marked.
 pub(super) fn queues_of<'a>(
     node: &NodeView,
     stats: impl Iterator<Item = &'a QueueStats> + Clone,
@@ -94,7 +93,7 @@ pub(super) fn queues_of<'a>(
 
 async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
     if json {
-        say(all(store).await?);
+        say_json(&all(store).await?);
         return Ok(());
     }
     let (nodes, now) = (sorted(store).await?, store.now().await?);
@@ -110,14 +109,14 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
         ("busy", Column::Number),
         ("running", Column::Number),
         ("prefetched", Column::Number),
-        ("beat", Column::Name),
+        ("heartbeat", Column::Name),
         ("host", Column::Text),
         ("pid", Column::Number),
         ("queues", Column::Text),
     ]);
     for node in &nodes {
         let (state, tone) = node_state(node, now);
-        let (turns, prefetched) = document::load(node, held_by(&running, node).len());
+        let (turns, prefetched) = load(node, held_by(&running, node).len());
         table.row(vec![
             (&*node.info.id.0).into(),
             Cell::toned(state, tone),
@@ -137,13 +136,13 @@ async fn list(store: &dyn Store, json: bool) -> Result<(), Failure> {
 
 async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure> {
     if json {
-        say(one(store, wanted).await?);
+        say_json(&one(store, wanted).await?);
         return Ok(());
     }
     let (node, now) = (find(store, wanted).await?, store.now().await?);
     let stats = store.stats(None).await?;
     let held = running::held_by(store, &stats, &node.info.id, RUNNING_MAX).await?;
-    let (turns, prefetched) = document::load(&node, held.len());
+    let (turns, prefetched) = load(&node, held.len());
     let when = |time: Timestamp| format!("{} ({})", relative(now, time), absolute(time));
     let info = &node.info;
     let mut fields = Fields::default();
@@ -157,7 +156,7 @@ async fn show(store: &dyn Store, wanted: &str, json: bool) -> Result<(), Failure
         .add("prefetched", count(prefetched, "turn"))
         .add("queues", queues_of(&node, stats.iter()))
         .add("started", when(info.started_at))
-        .add("beat", when(node.heartbeat_at))
+        .add("heartbeat", when(node.heartbeat_at))
         .add("lease", seriatim::duration::format(info.lease));
     say(fields.render());
     troubles::say_all(std::slice::from_ref(&node), now, None);
@@ -196,14 +195,14 @@ async fn tell(
 ) -> Result<(), Failure> {
     let node = nodes::command(store, wanted, command).await?;
     if json {
-        say(json!({ "node": node, "command": command }));
+        say_json(&NodeCommanded { node, command });
         return Ok(());
     }
     let what = match command {
-        Command::Quiet => "takes no more work",
-        Command::Stop => "finishes what runs and exits",
-        Command::Resume => "takes work again",
+        Command::Quiet => "will claim no more work",
+        Command::Stop => "will finish its running turns and exit",
+        Command::Resume => "will claim work again",
     };
-    say(format!("{node} {what}: it learns it at its next heartbeat"));
+    say(format!("{node} {what}, from its next heartbeat on"));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `seriatim openapi`: what the HTTP API is, for programs.
+//! `seriatim openapi`: the OpenAPI document of the HTTP API.
 
 use clap::Args;
 

@@ -10,25 +10,26 @@ use seriatim::{Client, Job, Payload, Queue, RunAt, Timestamp};
 use super::args::{FORGETS, StoreArg, duration};
 use super::push_file;
 use crate::app::find;
+use crate::app::words::push_status;
 use crate::base::text::count;
 use crate::base::time;
-use crate::cli::output::{Failure, hint, say};
+use crate::cli::output::{Failure, hint, say, say_json};
 use crate::config::Config;
-use crate::protocol::document;
+use crate::protocol::document::PushedJobs;
 use crate::protocol::job_input::split_place;
 
 #[derive(Args)]
 pub(crate) struct Push {
     /// The queue
     queue: String,
-    /// Payloads: JSON documents, one job each; `null` when none is given
+    /// Payloads: JSON documents, one job each. Default: null
     payload: Vec<String>,
     #[command(flatten)]
     store: StoreArg,
     /// The key: jobs of one key never overlap
     #[arg(long)]
     key: Option<String>,
-    /// The place among the jobs of the key; lower first
+    /// The place among the jobs of the key, lowest first
     #[arg(long, allow_negative_numbers = true)]
     score: Option<f64>,
     /// The task
@@ -40,16 +41,16 @@ pub(crate) struct Push {
     /// Due at this time: RFC 3339 or Unix seconds
     #[arg(long, value_name = "TIME", value_parser = time::read)]
     at: Option<Timestamp>,
-    /// Lower is sooner, 0 to 32767
+    /// Lower runs first, 0 to 32767
     #[arg(long)]
     priority: Option<u16>,
-    /// A repeat returns the first job and changes nothing
+    /// A repeated push with the same key and idempotency key returns the first job
     #[arg(long)]
     idempotency_key: Option<String>,
     /// Jobs as lines of JSON ({"key","payload","score","task","run_at","delay","priority",…}); - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "payload")]
     file: Option<PathBuf>,
-    /// Of the file: begin at this line; what stands before it is not read as jobs
+    /// The first line of the file to push; earlier lines are skipped
     #[arg(long, value_name = "N", default_value_t = 1, requires = "file", value_parser = clap::value_parser!(u64).range(1..))]
     from_line: u64,
     /// Print JSON
@@ -80,7 +81,7 @@ impl Push {
             .await
     }
 
-    /// The queue as the configuration declares it, unless that is of another store.
+    /// The queue as the configuration declares it, if that is for this store.
     fn declared(&self, config: &Config, url: &str) -> Result<Option<Queue>, Failure> {
         if config.store.url.as_ref().is_some_and(|configured| configured != url) {
             return Ok(None);
@@ -109,7 +110,8 @@ impl Push {
         }
         let several = jobs.len() > 1;
         let pushed = client.push_all(jobs).await.map_err(|error| told_of_one(error, several))?;
-        self.show(&pushed)
+        self.show(&pushed);
+        Ok(())
     }
 
     fn with_options(&self, mut job: Job) -> Job {
@@ -129,30 +131,26 @@ impl Push {
         job
     }
 
-    fn show(&self, pushed: &[Pushed]) -> Result<(), Failure> {
+    fn show(&self, pushed: &[Pushed]) {
         if self.json {
-            let jobs = serde_json::json!({ "jobs": pushed });
-            say(serde_json::to_string(&jobs).map_err(Failure::failed)?);
-            return Ok(());
+            return say_json(&PushedJobs::new(pushed, false));
         }
         for pushed in pushed {
-            say(format!("{} {}", pushed.job_id, document::push_status(pushed.status)));
+            say(format!("{} {}", pushed.job_id, push_status(pushed.status)));
         }
-        Ok(())
     }
 }
 
-/// Names the payload, where there are several; a shell takes the quotes of a text away, which many
-/// meet first.
+/// Names the payload if there are several. Shells remove the quotes of a string, a common first mistake.
 fn unreadable(error: seriatim::Error, place: Option<usize>) -> Failure {
     let place = place.map(|place| format!(" {}", place + 1)).unwrap_or_default();
     let told = error.to_string();
     let told = told.strip_prefix("payload: ").unwrap_or(&told);
-    let told = format!("payload{place}: {told}; a plain text is written '\"text\"'");
+    let told = format!("payload{place}: {told}; write a string as '\"text\"'");
     Failure::from(error).reworded(told)
 }
 
-/// Names a job as the command line does: by the place of its payload, where there are several.
+/// Names a job by the place of its payload, if there are several.
 fn told_of_one(error: seriatim::Error, several: bool) -> Failure {
     let Some((place, field)) = error.field().and_then(split_place) else {
         return error.into();
@@ -163,7 +161,7 @@ fn told_of_one(error: seriatim::Error, several: bool) -> Failure {
     Failure::from(error).reworded(told)
 }
 
-/// Says what kind of queue this push made, as nobody was asked.
+/// Tells which kind of queue this push created.
 fn tell_made(view: &QueueView) {
     let (name, mode) = (&view.queue.name, view.queue.mode);
     let why = match mode.is_keyed() {
@@ -171,6 +169,6 @@ fn tell_made(view: &QueueView) {
         false => "without a key",
     };
     hint(format!(
-        "queue {name} is new: {mode}, as a push {why} makes it; for another mode write [queues.{name}] in seriatim.toml: the next `seriatim serve` converts it, if its jobs have the keys that the mode needs"
+        "created queue {name} with mode {mode}, the default for a push {why}; for another mode add [queues.{name}] to seriatim.toml: the next `seriatim serve` converts the queue, if its jobs have the keys that the mode needs"
     ));
 }

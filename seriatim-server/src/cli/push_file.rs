@@ -13,22 +13,22 @@ use crate::cli::output::{Failure, hint};
 use crate::config::in_words;
 use crate::protocol::job_input::{JobInput, split_place};
 
-/// Jobs that are pushed together.
+/// Jobs of one batch.
 const BATCH_JOBS_MAX: usize = 1_000;
-/// Bytes of lines that are pushed together, so that memory stays bounded whatever the jobs carry.
+/// Bytes of one batch: limits memory, whatever the size of the jobs.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 /// Longest line, in bytes.
 const LINE_BYTES_MAX: u64 = 8 << 20;
 
-/// What is pushed: the jobs of `path`, `-` being standard input, from a line on (1 is the first).
+/// The jobs of `path` (`-`: standard input), from this line on (the first is 1).
 pub(super) struct Source<'a> {
     pub(super) path: &'a Path,
     pub(super) from_line: u64,
     pub(super) queue: &'a str,
 }
 
-/// Pushes all jobs of a source; `complete` adds what the command line says of each. Answers how many
-/// were pushed. Told to stop, it ends between two batches, and says where to go on.
+/// Pushes all jobs of a source; `complete` adds the options of the command line. Returns the number of
+/// pushed jobs. A signal stops it between two batches, with the line from which to continue.
 pub(super) async fn push(
     client: &Client,
     source: &Source<'_>,
@@ -58,7 +58,7 @@ pub(super) async fn push(
             }
         }
         stop.after(pusher.send()).await?;
-        // What stands before the bad line is good: it is pushed, and the line is where to go on.
+        // The lines before the bad one are good: they are pushed, and the bad line is where to continue.
         if let Some((line, error)) = wrong.or(batch.wrong) {
             return Err(pusher.failed(line, line, &error));
         }
@@ -70,14 +70,14 @@ pub(super) async fn push(
     }
     drop(progress);
     Err(Failure::interrupted(format!(
-        "interrupted: {} pushed; go on with --from-line {next}",
+        "interrupted: {} pushed; continue with --from-line {next}",
         crate::base::text::count(pusher.pushed, "job")
     )))
 }
 
-/// Lines that are pushed together.
+/// The lines of one batch.
 struct Batch {
-    /// Those that hold something, with their numbers.
+    /// Non-empty lines with their numbers.
     lines: Vec<(u64, String)>,
     /// A line behind them that cannot be read.
     wrong: Option<(u64, Failure)>,
@@ -90,8 +90,8 @@ struct Batch {
     bytes_total: Option<u64>,
 }
 
-/// Reads the batches ahead, one at a time. A thread of its own does: standard input may have nothing to
-/// read for as long as it likes, and the process must end all the same when it is told to.
+/// Reads one batch ahead, on its own thread: standard input may block forever, and the process must still
+/// end at a signal.
 fn read(source: &Source<'_>) -> Result<mpsc::Receiver<Batch>, Failure> {
     let mut lines = Lines::open(source.path)?;
     let from_line = source.from_line;
@@ -118,10 +118,10 @@ fn read(source: &Source<'_>) -> Result<mpsc::Receiver<Batch>, Failure> {
 /// A file, line by line.
 struct Lines {
     reader: BufReader<Box<dyn Read + Send>>,
-    /// Of the line that was read last, from 1.
+    /// The number of the last line read, from 1.
     number: u64,
     bytes: u64,
-    /// Of a file; standard input does not tell.
+    /// The size of a file; unknown for standard input.
     bytes_total: Option<u64>,
 }
 
@@ -156,14 +156,14 @@ impl Lines {
         }
     }
 
-    /// Reads what stands before a line. If there is too little of it, what is wrong.
+    /// Skips the lines before this one. An error if there are too few.
     fn skip_to(&mut self, line: u64) -> Result<(), Failure> {
         while self.number + 1 < line {
             let error = match self.next() {
                 Ok(Some(_)) => continue,
                 Ok(None) => {
                     let lines = self.number - 1;
-                    Failure::usage(format!("--from-line {line}: there are only {lines} lines"))
+                    Failure::usage(format!("--from-line {line}: the file has only {lines} lines"))
                 }
                 Err(error) => error,
             };
@@ -194,7 +194,7 @@ impl Lines {
     }
 }
 
-/// Whether the process was told to stop.
+/// Whether a signal asked the process to stop.
 struct Stop {
     signal: Pin<Box<dyn Future<Output = ()> + Send>>,
     told: bool,
@@ -207,7 +207,7 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// What `work` comes to; none when the process is told to stop before.
+    /// The result of `work`; none if a signal comes first.
     async fn unless_told<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         if self.told {
             return None;
@@ -219,7 +219,7 @@ impl Stop {
         }
     }
 
-    /// What `work` comes to, even when the process is told to stop meanwhile.
+    /// The result of `work`, even if a signal comes meanwhile.
     async fn after<T>(&mut self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
         if !self.told {
@@ -228,10 +228,10 @@ impl Stop {
                 result = &mut work => return result,
                 () = &mut self.signal => self.told = true,
             }
-            hint("stopping when this batch is pushed; a second signal ends it at once");
+            hint("stopping after this batch; a second signal stops immediately");
             tokio::spawn(async {
                 shutdown_signal().await;
-                hint("ended at once: the last batch may be pushed or not");
+                hint("stopped immediately: the last batch may or may not have been pushed");
                 std::process::exit(Failure::INTERRUPTED.into());
             });
         }
@@ -239,7 +239,7 @@ impl Stop {
     }
 }
 
-/// What waits to be pushed together, and how much was.
+/// The next batch, and how much was pushed.
 struct Pusher<'a> {
     client: &'a Client,
     path: &'a Path,
@@ -256,7 +256,7 @@ impl Pusher<'_> {
         match self.client.push_all(jobs).await {
             Ok(pushed) => self.pushed += pushed.len() as u64,
             Err(error) => {
-                // The store names the job by its place in the batch, of which nothing was pushed.
+                // The store names the job by its place in the batch; nothing of the batch was pushed.
                 let place = error.field().and_then(split_place);
                 let line = place.and_then(|(place, _)| lines.get(place)).copied().unwrap_or(first);
                 let told = match place {
@@ -278,8 +278,8 @@ impl Pusher<'_> {
         };
         let before = match self.pushed {
             0 => "nothing is pushed".to_owned(),
-            1 => format!("1 job before it is pushed; go on with --from-line {go_on}"),
-            jobs => format!("{jobs} jobs before it are pushed; go on with --from-line {go_on}"),
+            1 => format!("1 job before it was pushed; continue with --from-line {go_on}"),
+            jobs => format!("{jobs} jobs before it were pushed; continue with --from-line {go_on}"),
         };
         Failure::failed(format!("{place}: {error} ({before})"))
     }
@@ -289,7 +289,7 @@ fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The job of a line, checked as far as can be without the store.
+/// The job of a line, checked as far as possible without the store.
 fn parse(text: &str, queue: &str) -> Result<Job, Failure> {
     let line: JobInput = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
     let job = line.into_job(queue)?;
@@ -297,7 +297,7 @@ fn parse(text: &str, queue: &str) -> Result<Job, Failure> {
     Ok(job)
 }
 
-/// The error without what the reader adds of lines: each document is one line of ours.
+/// The error without the line of the JSON reader: each document is one of our lines.
 fn unreadable(error: &serde_json::Error) -> Failure {
     let (column, text) = (error.column(), error.to_string());
     let message = text.rsplit_once(" at line ").map_or(&*text, |(message, _)| message);

@@ -1,9 +1,10 @@
-//! `seriatim queues`: the queues, one of them in full, and what is done to a whole queue.
+//! `seriatim queues`: lists and shows queues, and acts on one.
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use seriatim::store::{LaneAction, NodeView, QueueView, delete_queue};
 use seriatim::{Mode, SharedStore, Store};
 
@@ -18,8 +19,8 @@ use crate::base::text::count;
 use crate::base::time::length;
 use crate::cli::output::fields::Fields;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, say};
-use crate::protocol::document;
+use crate::cli::output::{Failure, Terminal, say, say_json};
+use crate::protocol::document::{Done, QueueDeleted, QueuePaused};
 
 #[derive(Args)]
 pub(crate) struct Queues {
@@ -31,12 +32,12 @@ pub(crate) struct Queues {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Shows one queue: numbers, settings, who works on it
+    /// Shows one queue: figures, settings, nodes
     Show {
         /// The queue
         queue: String,
     },
-    /// Stops claims of a queue; what runs goes on to its end
+    /// Stops claims of a queue; running turns go on to their end
     Pause {
         /// The queue
         queue: String,
@@ -46,44 +47,44 @@ enum Action {
         /// The queue
         queue: String,
     },
-    /// Splits a queue into another number of shards, while everybody works on
+    /// Splits a queue into another number of shards, without downtime
     Reshard {
         /// The queue
         queue: String,
         /// How many: 1 to 4096
         shards: u16,
-        /// Ends only when nothing is left where the earlier number put it
+        /// Wait until the shards of earlier numbers are empty
         #[arg(long)]
         wait: bool,
     },
-    /// Deletes a queue with all that is in it; refused while a node works on it
+    /// Deletes a queue with its jobs; refused while a node works on it
     Delete {
         /// The queue
         queue: String,
-        /// Releases what is claimed, and deletes a queue that a node declares: that makes it again, empty
+        /// Release claims, and delete a queue even if a node declares it (the node recreates it, empty)
         #[arg(long)]
         force: bool,
         #[command(flatten)]
         yes: Yes,
     },
-    /// Deletes what waits in a queue; what runs, and what waits behind it, stays
+    /// Deletes the waiting jobs of a queue; claimed lanes stay
     Drain {
         /// The queue
         queue: String,
         #[command(flatten)]
         yes: Yes,
     },
-    /// Makes all that waits due now: scheduled jobs, and those that wait for a retry
+    /// Makes all waiting lanes due now: scheduled jobs, and those that wait for a retry
     PerformAllNow {
         /// The queue
         queue: String,
     },
-    /// Sends what has failed and waits for a retry to the morgue
+    /// Sends failed jobs that wait for a retry to the morgue
     BuryFailed {
         /// The queue
         queue: String,
     },
-    /// Deletes what has failed and waits for a retry
+    /// Deletes failed jobs that wait for a retry
     DeleteFailed {
         /// The queue
         queue: String,
@@ -122,23 +123,21 @@ impl Action {
                 let (_, figures) = find::queue_with_figures(&*store, &queue).await?;
                 let (jobs, dead) = (figures.stats.jobs, figures.stats.dead);
                 yes.confirm(&format!(
-                    "deletes {queue}, with {} that wait or run and {dead} dead",
+                    "deletes {queue}, with {} waiting or running and {dead} dead",
                     count(jobs, "job")
                 ))?;
                 let deleted = delete_queue(&*store, &queue, force).await?;
-                say(match json {
-                    true => {
-                        let (count, released) = (deleted.jobs, deleted.released);
-                        json!({ "queue": queue, "count": count, "released": released }).to_string()
-                    }
-                    false => format!("{queue} is deleted, with {}", count(deleted.jobs, "job")),
-                });
+                let (jobs, released) = (deleted.jobs, deleted.released);
+                match json {
+                    true => say_json(&QueueDeleted { queue, count: jobs, released }),
+                    false => say(format!("{queue} is deleted, with {}", count(jobs, "job"))),
+                }
                 Ok(())
             }
             Self::Drain { queue, yes } => {
                 let (_, figures) = find::queue_with_figures(&*store, &queue).await?;
                 let lanes = count(figures.stats.lanes, "lane");
-                yes.confirm(&format!("deletes what waits in {lanes} of {queue}"))?;
+                yes.confirm(&format!("deletes the waiting jobs in {lanes} of {queue}"))?;
                 told(json, act::drain(&store, &queue).await?, "is emptied", "are emptied");
                 Ok(())
             }
@@ -150,19 +149,29 @@ impl Action {
                 let (_, figures) = find::queue_with_figures(&*store, &queue).await?;
                 let retrying = figures.stats.retrying;
                 if retrying == 0 {
-                    nothing(json, &format!("nothing of {queue} waits for a retry"));
+                    nothing(json, &format!("no job of {queue} waits for a retry"));
                     return Ok(());
                 }
                 let lanes = count(retrying, "lane");
-                yes.confirm(&format!("deletes what has failed in {lanes} of {queue}"))?;
+                yes.confirm(&format!("deletes the failed jobs in {lanes} of {queue}"))?;
                 failed(&*store, &queue, LaneAction::Delete, json).await
             }
         }
     }
 }
 
-/// How often a queue is looked at that is waited for.
+/// How often `--wait` checks the queue.
 const RESHARD_LOOK: Duration = Duration::from_secs(1);
+
+/// The answer to `reshard`.
+#[derive(Serialize)]
+struct Resharded<'a> {
+    queue: &'a str,
+    shards: u16,
+    older: u16,
+    lanes_left: u64,
+    idempotency_keys_left: u64,
+}
 
 async fn reshard(
     store: &dyn Store,
@@ -177,19 +186,19 @@ async fn reshard(
         now = store.reshard(queue.into(), shards).await?;
     }
     if json {
-        say(json!({
-            "queue": queue,
-            "shards": now.shards,
-            "older": now.older,
-            "lanes_left": now.lanes_left,
-            "idempotency_keys_left": now.idempotency_keys_left,
-        }));
+        say_json(&Resharded {
+            queue,
+            shards: now.shards,
+            older: now.older,
+            lanes_left: now.lanes_left,
+            idempotency_keys_left: now.idempotency_keys_left,
+        });
         return Ok(());
     }
     say(format!("{queue} is split into {}", count(now.shards.into(), "shard")));
     if now.older > 0 {
         say(format!(
-            "where earlier numbers put them: {} and {}; pushes look there until they have ended",
+            "still in shards of earlier numbers: {} and {}; pushes check those shards until they are empty",
             count(now.lanes_left, "lane"),
             count(now.idempotency_keys_left, "idempotency key")
         ));
@@ -199,12 +208,12 @@ async fn reshard(
 
 async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
     if json {
-        say(all(&*store).await?);
+        say_json(&all(&*store).await?);
         return Ok(());
     }
     let views = with_figures(&*store).await?;
     if views.is_empty() {
-        say("no queues: a push creates one, as do the [queues] of a configuration");
+        say("no queues: a push or a [queues] entry of the configuration creates one");
         return Ok(());
     }
     let mut table = Table::new(&[
@@ -256,13 +265,13 @@ fn state(view: &QueueView) -> &'static str {
 
 async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> {
     if json {
-        say(one(store, name).await?);
+        say_json(&one(store, name).await?);
         return Ok(());
     }
     let (view, figures) = find::queue_with_figures(store, name).await?;
     let stats = &figures.stats;
     let nodes = workers(store, name).await?;
-    let settings = document::plain(&view.queue);
+    let settings = serde_json::to_value(&view.queue).unwrap_or_default();
     let mut fields = Fields::default();
     fields
         .add("queue", name)
@@ -286,8 +295,7 @@ async fn show(store: &dyn Store, name: &str, json: bool) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The settings that are set and mean something in this mode, one on a line as a configuration has
-/// them.
+/// The settings that are set and apply to this mode, one per line, as in a configuration.
 fn lines_of(settings: &Value, mode: Mode) -> String {
     let fields = settings.as_object().into_iter().flatten();
     let says_something = |name: &str| match name {
@@ -311,19 +319,19 @@ async fn pause(store: &dyn Store, name: &str, paused: bool, json: bool) -> Resul
     let view = find::queue(store, name).await?;
     store.pause_queue(name.into(), paused).await?;
     if json {
-        say(json!({ "queue": name, "paused": paused }));
+        say_json(&QueuePaused { queue: name.to_owned(), paused });
         return Ok(());
     }
     say(match (paused, view.paused) {
-        (true, false) => format!("{name} is paused: what runs goes on, nothing new is claimed"),
-        (true, true) => format!("{name} was paused already"),
+        (true, false) => format!("{name} is paused: running turns go on, nothing new is claimed"),
+        (true, true) => format!("{name} was already paused"),
         (false, true) => format!("{name} goes on"),
         (false, false) => format!("{name} was not paused"),
     });
     Ok(())
 }
 
-/// Buries or deletes what has failed.
+/// Buries or deletes failed jobs.
 async fn failed(
     store: &dyn Store,
     name: &str,
@@ -338,15 +346,15 @@ async fn failed(
     Ok(())
 }
 
-/// Says that there was nothing to be done.
+/// Prints that there was nothing to do.
 fn nothing(json: bool, why: &str) {
-    say(if json { json!({ "count": 0 }).to_string() } else { why.to_owned() });
+    if json { say_json(&Done { count: 0 }) } else { say(why) }
 }
 
-/// Says to how many lanes it was done.
+/// Prints the number of changed lanes.
 fn told(json: bool, lanes: u64, one: &str, several: &str) {
     if json {
-        say(json!({ "count": lanes }));
+        say_json(&Done { count: lanes });
     } else {
         say(format!("{} {}", count(lanes, "lane"), if lanes == 1 { one } else { several }));
     }

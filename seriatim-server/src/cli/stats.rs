@@ -3,10 +3,10 @@
 use clap::Args;
 
 use super::args::StoreArg;
-use crate::app::figures::{Figures, as_json};
+use crate::app::figures::{Figures, statistics};
 use crate::base::time::length;
 use crate::cli::output::table::{Cell, Column, Table, Tone};
-use crate::cli::output::{Failure, Terminal, say};
+use crate::cli::output::{Failure, Terminal, say, say_json};
 
 #[derive(Args)]
 pub(crate) struct Stats {
@@ -21,7 +21,7 @@ impl Stats {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let figures = self.store.using(async |store| Ok(Figures::all(&*store).await?)).await?;
         if self.json {
-            say(as_json(&figures));
+            say_json(&statistics(&figures));
             return Ok(());
         }
         if figures.is_empty() {

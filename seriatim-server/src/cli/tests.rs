@@ -1,4 +1,4 @@
-//! The command line as a whole: it is sound, and its page names all of it.
+//! The command line as a whole is valid, and its page documents all of it.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;

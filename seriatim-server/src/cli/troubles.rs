@@ -1,4 +1,4 @@
-//! What nodes tell of what is wrong with them, below what is shown of nodes and queues.
+//! Problems that nodes report, printed below nodes and queues.
 
 use seriatim::Timestamp;
 use seriatim::store::{NodeView, Trouble};
@@ -7,7 +7,7 @@ use super::output::say;
 use crate::app::troubles::{line, of};
 use crate::base::text::one_line;
 
-/// Says what is wrong below a table, one line for each; of one queue, or all.
+/// Prints problems below a table, one per line; of one queue, or all.
 pub(crate) fn say_all(nodes: &[NodeView], now: Timestamp, queue: Option<&str>) {
     let wanted = |trouble: &Trouble| queue.is_none() || trouble.queue.as_deref() == queue;
     for (node, trouble) in of(nodes, now).filter(|(_, trouble)| wanted(trouble)) {

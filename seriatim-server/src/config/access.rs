@@ -10,7 +10,7 @@ pub(crate) enum Role {
     Reader,
     /// Pushes jobs, asks for their state and cancels them.
     Producer,
-    /// Claims, beats and settles.
+    /// Claims, heartbeats and settles.
     Worker,
     /// Everything.
     Admin,
@@ -20,7 +20,7 @@ pub(crate) enum Role {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Audited {
-    /// What people do: to queues, lanes, jobs, nodes; also what was refused.
+    /// Actions on queues, lanes, jobs and nodes, and refused requests.
     #[default]
     Actions,
     /// Pushes, claims, heartbeats and settles too: a line for each request.

@@ -1,4 +1,4 @@
-//! `[[cron]]`: jobs by the clock.
+//! `[[cron]]`: periodic jobs.
 
 use serde::Deserialize;
 use seriatim::{Cron, Error, Job, Missed, Payload};

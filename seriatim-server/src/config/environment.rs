@@ -1,15 +1,15 @@
-//! What a program of a worker finds in its environment: what is listed, and nothing else of ours.
+//! The environment of worker programs: only the listed variables of this process.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-/// What every program gets where this process has it: enough to find programs, files and a language.
+/// Passed to every program, if set: enough to find programs, files and a language.
 const DEFAULT: [&str; 7] = ["HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER"];
 /// The rest of the language: `LC_ALL`, `LC_TIME`, …
 const DEFAULT_PREFIX: &str = "LC_";
-/// Variables of Seriatim: they hold the store and tokens, or say what only Seriatim may say.
+/// Variables of Seriatim: they contain the store and tokens, or are reserved.
 const OWN_PREFIX: &str = "SERIATIM_";
-/// With it, Python writes what a program prints at once, and not when 8 KiB have come together.
+/// With it, Python does not buffer the output of a program.
 const PYTHON: (&str, &str) = ("PYTHONUNBUFFERED", "1");
 
 /// What the configuration adds to the default.
@@ -40,37 +40,37 @@ impl Environment {
         self.variables().remove(OsStr::new("PATH"))
     }
 
-    /// Refuses what no program may get; `tokens` are the variables that hold a token.
+    /// Refuses variables that no program may get; `tokens` are those with a token.
     pub(crate) fn check(&self, tokens: &[&str]) -> Result<(), String> {
         const WANTED: &str = "write names of variables, as in";
         if !self.passed.iter().all(|name| is_variable(name)) {
             // It may be the value itself.
             return Err(format!(
-                "`env_pass`: what stands there is not the name of a variable; {WANTED} env_pass = [\"DATABASE_URL\"]"
+                "`env_pass`: not the name of a variable; {WANTED} env_pass = [\"DATABASE_URL\"]"
             ));
         }
         if !self.set.keys().all(|name| is_variable(name)) {
             return Err(format!(
-                "`env`: what stands there is not the name of a variable; {WANTED} env = {{ MODE = \"fast\" }}"
+                "`env`: not the name of a variable; {WANTED} env = {{ MODE = \"fast\" }}"
             ));
         }
         for (key, name) in self.named() {
             if name.starts_with(OWN_PREFIX) {
                 return Err(format!(
-                    "`{key}` names {name}: variables that begin with {OWN_PREFIX} are Seriatim's own and hold its store and tokens; give the program one of another name"
+                    "`{key}` names {name}: variables that begin with {OWN_PREFIX} are reserved for Seriatim's store and tokens; use another name"
                 ));
             }
         }
         if let Some(name) = self.passed.iter().find(|name| tokens.contains(&name.as_str())) {
             return Err(format!(
-                "`env_pass` names {name}, which holds a token of http.tokens: no program gets that; give the program a token of its own, in a variable that no token_env names"
+                "`env_pass` names {name}, a token of http.tokens, which no program may get; give the program its own token, in another variable"
             ));
         }
         if let Some(name) = self.passed.iter().find(|name| self.set.contains_key(*name)) {
-            return Err(format!("{name} stands in `env` and in `env_pass`: keep one of them"));
+            return Err(format!("{name} is in both `env` and `env_pass`: remove one"));
         }
         match self.set.iter().find(|(_, value)| value.contains('\0')) {
-            Some((name, _)) => Err(format!("`env`: the value of {name} holds a zero byte")),
+            Some((name, _)) => Err(format!("`env`: the value of {name} contains a zero byte")),
             None => Ok(()),
         }
     }
@@ -82,7 +82,7 @@ impl Environment {
     }
 }
 
-/// Whether a text can be the name of a variable. A value that was written in its place mostly cannot.
+/// Whether a text can be the name of a variable; a value written by mistake usually cannot.
 pub(crate) fn is_variable(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !name.is_empty()

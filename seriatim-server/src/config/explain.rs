@@ -1,10 +1,10 @@
-//! What is wrong with a configuration, in words: the place, what stands there, what is to be written.
+//! Errors of a configuration, in words: the place, the present value, the expected value.
 
 use crate::base::setup_error::SetupError;
 
 /// What has entries of several keys each.
 const LISTS_OF_TABLES: [&str; 3] = ["workers", "cron", "http.tokens"];
-/// What stands for a length, where something else was written.
+/// What a duration looks like.
 pub(super) const LENGTH: &str = "a length";
 
 /// The error of reading the value at `path` (empty: the document itself), with a suggestion when a
@@ -36,7 +36,7 @@ pub(super) fn explain(name: &str, path: &str, error: &toml::de::Error) -> SetupE
     SetupError::invalid(format!("{name}: {place}{path}{told}"))
 }
 
-/// What is to be written where `[workers]` stands: TOML has two pairs of brackets for the entries of
+/// The advice for `[workers]`: TOML has two pairs of brackets for the entries of
 /// a list.
 fn single_table(path: &str, message: &str) -> Option<String> {
     let is_single = mismatch(message)
@@ -45,7 +45,7 @@ fn single_table(path: &str, message: &str) -> Option<String> {
         .then(|| format!("a single table is given; write [[{path}]] above each of the entries"))
 }
 
-/// The message of the reader, for those who do not know its types.
+/// The message of the reader, without Rust types.
 pub(crate) fn in_words(message: &str) -> String {
     if let Some((given, wanted)) = mismatch(message) {
         return format!("{} is given; write {}", given_in_words(given), wanted_in_words(wanted));
@@ -56,13 +56,13 @@ pub(crate) fn in_words(message: &str) -> String {
     let suggestion = suggestion.unwrap_or_default();
     if message.starts_with("unknown field") {
         return format!(
-            "there is no key `{unknown}` here{suggestion}: it has `{}`",
+            "unknown key `{unknown}`{suggestion}; known keys: `{}`",
             known.join("`, `")
         );
     }
     if message.starts_with("unknown variant") {
         return format!(
-            "{unknown:?} is none of its values{suggestion}: write \"{}\"",
+            "unknown value {unknown:?}{suggestion}: write \"{}\"",
             known.join("\", \"")
         );
     }
@@ -72,7 +72,7 @@ pub(crate) fn in_words(message: &str) -> String {
     }
 }
 
-/// What stands there and what is expected, of `invalid type: …, expected …`.
+/// The present and the expected value of `invalid type: …, expected …`.
 fn mismatch(message: &str) -> Option<(&str, &str)> {
     let rest = message.strip_prefix("invalid type: ");
     let rest = rest.or_else(|| message.strip_prefix("invalid value: "))?;
@@ -108,7 +108,7 @@ fn wanted_in_words(wanted: &str) -> String {
     }
 }
 
-/// The name that was probably meant.
+/// The closest known name.
 pub(crate) fn closest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     seriatim::names::closest(unknown, known.iter().copied())
 }

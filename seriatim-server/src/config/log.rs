@@ -1,4 +1,4 @@
-//! What is logged, and how.
+//! Log level and format.
 
 use std::str::FromStr;
 
@@ -9,9 +9,9 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use super::explain::closest;
 use crate::base::setup_error::SetupError;
 
-/// The variable that says what is logged.
+/// The variable of the log level.
 const VARIABLE: &str = "SERIATIM_LOG";
-/// What is logged by default.
+/// The default log level.
 pub(crate) const DEFAULT_LEVEL: LevelFilter = LevelFilter::INFO;
 const LEVELS: [(&str, LevelFilter); 6] = [
     ("off", LevelFilter::OFF),
@@ -26,14 +26,14 @@ const LEVELS: [(&str, LevelFilter); 6] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LogFormat {
-    /// For people
+    /// Text
     #[default]
     Pretty,
-    /// One JSON object on a line
+    /// One JSON object per line
     Json,
 }
 
-/// What is logged: a level, or levels by part of the program, as in `info,seriatim=debug`.
+/// A log level, or levels by module, as in `info,seriatim=debug`.
 #[derive(Clone, Debug)]
 pub(crate) struct LogFilter(pub(crate) Targets);
 
@@ -50,7 +50,7 @@ impl FromStr for LogFilter {
                 }
                 Some((target, _)) => {
                     return Err(format!(
-                        "{target:?} is not a part of the program: write it as in seriatim=debug or hyper::proto=warn"
+                        "{target:?} is not a module of the program: write it as in seriatim=debug or hyper::proto=warn"
                     ));
                 }
             };
@@ -74,7 +74,7 @@ fn level(word: &str) -> Result<LevelFilter, String> {
     let meant = closest(&lower, &names).map(|name| format!(" (did you mean {name}?)"));
     let (meant, names) = (meant.unwrap_or_default(), names.join(", "));
     Err(format!(
-        "{word:?} is not a log level{meant}: write {names}, or levels by part as in info,seriatim=debug"
+        "{word:?} is not a log level{meant}: write {names}, or levels by module as in info,seriatim=debug"
     ))
 }
 
@@ -83,7 +83,7 @@ fn is_target(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "_:-".contains(c))
 }
 
-/// What the variable says of the log.
+/// The log level of the variable.
 pub(crate) fn log_of_variable() -> Result<Option<LogFilter>, SetupError> {
     let variable = std::env::var(VARIABLE).ok().filter(|filter| !filter.is_empty());
     let read = |text: String| {

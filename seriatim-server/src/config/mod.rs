@@ -18,29 +18,31 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
-use seriatim::limits::QUEUES_MAX;
+use seriatim::limits::{ATTEMPTS_MAX, QUEUES_MAX, TURN_JOBS_MAX};
 use seriatim::names::did_you_mean;
 use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
 use toml::{Table, Value};
 
 use crate::base::setup_error::SetupError;
+use crate::protocol::schema::Foreign;
 
 pub(crate) use access::{Audited, Role};
 pub(crate) use cron::CronConfig;
 pub(crate) use environment::{Environment, is_variable};
 use explain::explain;
 pub(crate) use explain::{closest, in_words};
-use length::length;
+use length::{LengthText, length};
 #[cfg(test)]
 pub(crate) use log::DEFAULT_LEVEL;
 pub(crate) use log::{LogFilter, LogFormat, log_of_variable};
 pub(crate) use worker::{Builtin, WorkerConfig};
 pub(crate) use worker_kind::{Ffmpeg, HttpSettings, Launch, Replicate, Roots, WorkerKind};
 
-/// The store by default.
+/// The default store.
 pub(crate) const STORE_DEFAULT: &str = "sqlite:seriatim.db";
-/// Where the API listens by default.
+/// The default listen address.
 pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
 
 /// How long events of jobs are kept by default.
@@ -78,17 +80,17 @@ pub(crate) struct HttpConfig {
     pub(crate) listen: Option<String>,
     /// Mounts everything below a prefix.
     pub(crate) base_path: Option<String>,
-    /// What `/info` says of where this runs.
+    /// The `environment` of `/info`.
     pub(crate) environment: Option<String>,
-    /// Where the audit log goes; without it, into the log.
+    /// The audit log. Default: the log.
     pub(crate) audit_file: Option<PathBuf>,
     pub(crate) audit: Audited,
-    /// How many queues pushes may make that are neither declared nor there.
+    /// How many undeclared queues pushes may create.
     pub(crate) implied_queues: Option<ImpliedQueues>,
     pub(crate) tokens: Vec<TokenConfig>,
 }
 
-/// A token of the HTTP API; its secret stands in a variable.
+/// A token of the HTTP API; a variable contains its secret.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TokenConfig {
@@ -108,7 +110,7 @@ pub(crate) struct LogConfig {
     pub(crate) level: Option<LogFilter>,
 }
 
-/// What happened to jobs, written down in a folder.
+/// The journal: events of jobs, in a folder.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct JournalConfig {
@@ -137,7 +139,7 @@ pub(crate) struct NodeConfig {
     pub(crate) lease: Option<Duration>,
     #[serde(deserialize_with = "length")]
     pub(crate) shutdown_timeout: Option<Duration>,
-    /// Take over at once what processes of this machine held that are gone.
+    /// Immediately take over claims of dead processes on this machine.
     pub(crate) takeover: Option<bool>,
     /// End at the start when the program of a worker cannot be started.
     pub(crate) strict: bool,
@@ -152,7 +154,7 @@ pub(crate) enum SplitterConfig {
     ByNode,
 }
 
-/// How many queues pushes may make: a number, `true` for as many as the store holds, `false` for none.
+/// How many queues pushes may create: a number, `true` for unlimited, `false` for none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ImpliedQueues(pub(crate) usize);
 
@@ -177,51 +179,87 @@ impl<'de> Deserialize<'de> for ImpliedQueues {
     }
 }
 
-/// The settings of a queue; what is not set is the default's.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// The settings of a queue.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "QueueSettings")]
 pub(crate) struct QueueConfig {
+    /// Required for a new queue
+    #[schemars(with = "Option<Foreign<Mode>>")]
     mode: Option<Mode>,
+    /// The score of merged jobs with equal payloads (accumulate). Default: min
+    #[schemars(with = "Option<Foreign<Merge>>")]
     merge: Option<Merge>,
+    /// The due time of a key with several waiting jobs (accumulate). Default: first
+    #[schemars(with = "Option<Foreign<DueRule>>")]
     due: Option<DueRule>,
+    /// Most jobs of a turn (fifo). Default: 1
+    #[schemars(range(min = 1, max = TURN_JOBS_MAX))]
     take: Option<u32>,
+    /// Most lanes of a handler call. Default: 1
+    #[schemars(range(min = 1, max = 10_000))]
     batch_size: Option<u32>,
+    /// Retries after the first try. Default: 25
+    #[schemars(range(max = ATTEMPTS_MAX))]
     max_retries: Option<u32>,
+    /// The wait between tries. Default: polynomial
+    #[schemars(with = "Option<Foreign<Backoff>>")]
     backoff: Option<Backoff>,
+    /// What happens after the last try. Default: bury
+    #[schemars(with = "Option<Foreign<Exhaustion>>")]
     exhausted: Option<Exhaustion>,
+    /// A job is buried after so many crashes
+    #[schemars(range(min = 1, max = 1_000))]
     max_crashes: Option<u32>,
+    /// How long a handler may take. Default: no limit
     #[serde(deserialize_with = "length")]
+    #[schemars(with = "Option<LengthText>")]
     timeout: Option<Duration>,
+    /// How long a claim stands without a heartbeat. Default: the node's lease
     #[serde(deserialize_with = "length")]
+    #[schemars(with = "Option<LengthText>")]
     lease: Option<Duration>,
+    /// The longest lease that a claim or job may ask for. Default: 1h
     #[serde(deserialize_with = "length")]
+    #[schemars(with = "Option<LengthText>")]
     lease_max: Option<Duration>,
+    /// How long finished jobs are kept. Default: 1h in exclusive, 0 elsewhere
     #[serde(deserialize_with = "length")]
+    #[schemars(with = "Option<LengthText>")]
     retain_completed: Option<Duration>,
+    /// How long dead jobs are kept
     #[serde(deserialize_with = "length")]
+    #[schemars(with = "Option<LengthText>")]
     retain_dead: Option<Duration>,
+    /// Most dead jobs kept
     retain_dead_max: Option<u64>,
+    /// How long an idempotency key is remembered at least
     #[serde(deserialize_with = "length")]
+    #[schemars(with = "Option<LengthText>")]
     idempotency_ttl: Option<Duration>,
+    /// The share under the weighted scheduler. Default: 1
+    #[schemars(range(min = 1, max = 1_000))]
     weight: Option<u32>,
+    /// Parts of a new queue. Default: 1
+    #[schemars(range(min = 1, max = 4_096))]
     shards: Option<u16>,
 }
 
 impl Config {
-    /// The file: the one that is named, else `seriatim.toml` of this folder, if it is there.
+    /// The named file, else `seriatim.toml` in the current folder, if present.
     pub(crate) fn file(named: Option<&Path>) -> Option<PathBuf> {
         let default = PathBuf::from("seriatim.toml");
         named.map(Path::to_owned).or_else(|| default.exists().then_some(default))
     }
 
-    /// Reads the file, if there is one, and the variables.
+    /// Reads the file, if any, and the variables.
     pub(crate) fn read(path: Option<&Path>) -> Result<Self, SetupError> {
         let path = Self::file(path);
         let (name, text) = match &path {
             None => ("the environment".to_owned(), String::new()),
             Some(path) => {
                 let text = std::fs::read_to_string(path).map_err(|e| {
-                    SetupError::invalid(format!("{} cannot be read: {e}", path.display()))
+                    SetupError::invalid(format!("cannot read {}: {e}", path.display()))
                 })?;
                 (path.display().to_string(), text)
             }
@@ -243,11 +281,9 @@ impl Config {
             };
             let queue = self.queues.get(&worker.queue).ok_or_else(|| {
                 let near = did_you_mean(&worker.queue, self.queues.keys().map(String::as_str));
-                wrong(&format!(
-                    "there is no [queues] entry of this name, and so no mode: add one{near}"
-                ))
+                wrong(&format!("no [queues] entry of this name: add one with a mode{near}"))
             })?;
-            // A queue without a mode is refused when it is declared, with its own message.
+            // A queue without a mode is refused at its declaration, with its own message.
             let mode = queue.mode.or(self.defaults.mode).unwrap_or(Mode::Parallel);
             worker.read_kind(mode).map_err(|what| wrong(&what))?;
             worker.environment().check(&tokens).map_err(|what| wrong(&what))?;
@@ -262,7 +298,7 @@ impl Config {
         if let Some(queue) = self.journal.queues.iter().flatten().find(unknown) {
             let near = did_you_mean(queue, self.queues.keys().map(String::as_str));
             return wrong(format!(
-                "queues: {queue:?} has no [queues] entry: add one, or leave it out{near}"
+                "queues: {queue:?} has no [queues] entry: add one, or remove the name{near}"
             ));
         }
         match (self.journal.retention, self.journal.bytes_max) {
@@ -270,13 +306,13 @@ impl Config {
                 wrong("retention: at least one minute".to_owned())
             }
             (_, Some(bytes)) if bytes < JOURNAL_BYTES_MIN => {
-                wrong(format!("bytes_max: {bytes} is too few: at least {JOURNAL_BYTES_MIN}"))
+                wrong(format!("bytes_max: {bytes} is too small: at least {JOURNAL_BYTES_MIN}"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Cron entries of queues that are not declared here. The store may know them; most often it is a slip.
+    /// Cron entries of undeclared queues. The store may know them; most often it is a typo.
     pub(crate) fn cron_slips(&self) -> impl Iterator<Item = String> {
         let unknown = self.cron.iter().filter(|entry| !self.queues.contains_key(entry.queue()));
         unknown.map(|entry| {
@@ -286,7 +322,7 @@ impl Config {
         })
     }
 
-    /// Refuses entries that could not be told apart, or whose every push would be refused.
+    /// Refuses entries with equal names, and entries whose pushes would all be refused.
     fn validate_cron(&self, name: &str) -> Result<(), SetupError> {
         for (i, entry) in self.cron.iter().enumerate() {
             let place = format!("{name}: cron[{i}] (name {:?})", entry.name());
@@ -294,7 +330,7 @@ impl Config {
                 self.cron[..i].iter().position(|other| other.name() == entry.name())
             {
                 return Err(SetupError::invalid(format!(
-                    "{place}: `name`: cron[{first}] has the same one, and by its name the nodes know whether a tick is pushed already: give each its own"
+                    "{place}: `name`: cron[{first}] has the same name, by which nodes know whether a time was already pushed: use different names"
                 )));
             }
             // What no queue declares is made by the first push, of the mode that fits it.
@@ -303,10 +339,10 @@ impl Config {
             let (queue, is_keyed) = (entry.queue(), mode.is_keyed());
             let what = match (is_keyed, entry.has_key()) {
                 (true, false) => format!(
-                    "`key` is missing, and queue {queue:?} is {mode}: each of its jobs needs one, as in key = \"nightly\""
+                    "`key` is missing: queue {queue:?} is {mode}, so each job needs one, as in key = \"nightly\""
                 ),
                 (false, true) => format!(
-                    "`key` contradicts queue {queue:?}, which is {mode}: leave it out, or give the queue another mode"
+                    "`key` contradicts queue {queue:?}, which is {mode}: remove it, or change the queue's mode"
                 ),
                 _ => continue,
             };
@@ -315,7 +351,7 @@ impl Config {
         Ok(())
     }
 
-    /// What is pushed by the clock.
+    /// The cron entries.
     pub(crate) fn cron_entries(&self) -> Result<Vec<Cron>, SetupError> {
         let entry = |config: &CronConfig| {
             let wrong = |e| SetupError::invalid(format!("cron (name {:?}): {e}", config.name()));
@@ -343,7 +379,7 @@ impl Config {
 }
 
 impl QueueConfig {
-    /// The definition of a queue of this name; `mode` is taken where the settings name none.
+    /// The definition of a queue of this name; `mode` is the default for its mode.
     pub(crate) fn define(&self, name: &str, mode: Option<Mode>) -> seriatim::Result<Queue> {
         let mode = self.mode.or(mode).ok_or_else(|| {
             seriatim::Error::invalid("mode", "write parallel, accumulate, fifo or exclusive")
@@ -376,7 +412,7 @@ impl QueueConfig {
     }
 }
 
-/// Reads a configuration. What the variables say replaces what the file says.
+/// Reads a configuration. Variables override the file.
 fn parse(
     text: &str,
     variables: impl IntoIterator<Item = (String, String)>,
@@ -403,19 +439,17 @@ fn parse(
     })
 }
 
-/// The variables of the environment that are ours. A value that is not UTF-8 is refused, and not
-/// shown: it may be a secret.
+/// Our variables of the environment. A value that is not UTF-8 is refused and not shown: it may be a
+/// secret.
 pub(crate) fn environment() -> Result<Vec<(String, String)>, SetupError> {
     let ours = std::env::vars_os().filter_map(|(name, value)| {
         let name = name.into_string().ok().filter(|name| name.starts_with(PREFIX))?;
         Some((name, value))
     });
     ours.map(|(name, value)| {
-        let value = value.into_string().map_err(|_| {
-            SetupError::invalid(format!(
-                "variable {name}: its value is not UTF-8 text: set it anew"
-            ))
-        })?;
+        let value = value
+            .into_string()
+            .map_err(|_| SetupError::invalid(format!("variable {name}: its value is not UTF-8")))?;
         Ok((name, value))
     })
     .collect()
@@ -436,7 +470,7 @@ fn set(table: &mut Table, path: &[String], value: &str) -> Result<(), String> {
         let next = place.entry(part.clone()).or_insert_with(|| Value::Table(Table::new()));
         place = next.as_table_mut().ok_or_else(|| format!("{} is not a table", path.join(".")))?;
     }
-    // A number or a list is read as one; anything else is a text.
+    // Numbers and lists are parsed; anything else is a string.
     let parsed = toml::from_str::<Table>(&format!("value = {value}")).ok();
     let value = parsed
         .and_then(|mut table| table.remove("value"))

@@ -107,7 +107,7 @@ fn a_cron_entry_that_could_never_push_is_refused() {
     assert!(twice.starts_with("test.toml: cron[1] (name \"one\"): `name`: cron[0]"), "{twice}");
     let keyless = refused(&entry("one", "queue = \"a\"")).unwrap();
     assert!(
-        keyless.contains("cron[0] (name \"one\"): `key` is missing, and queue \"a\" is fifo"),
+        keyless.contains("cron[0] (name \"one\"): `key` is missing: queue \"a\" is fifo"),
         "{keyless}"
     );
     let keyed = refused(&entry("one", "queue = \"b\"\nkey = \"k\"")).unwrap();
@@ -131,21 +131,21 @@ fn variables_win_over_the_file() {
 fn a_contradiction_between_keys_of_a_worker_names_both() {
     let cases = [
         ("command = [\"a\"]\nprocess = [\"b\"]", "`command` and `process` contradict"),
-        ("command = [\"a\"]\nprocesses = 2", "`processes` belongs to `process`"),
+        ("command = [\"a\"]\nprocesses = 2", "`processes` needs `process`"),
         ("command = []", "`command` is empty"),
         ("process = [\"a\"]\nprocesses = 0", "`processes` is 0"),
         ("process = [\"a\"]\nconcurrency = 0", "`concurrency` is 0"),
         ("builtin = \"http\"", "needs `url`"),
         ("builtin = \"http\"\nurl = \"ftp://a\"", "must begin with http:// or https://"),
         ("builtin = \"http\"\nurl = \"http://a\"\nmethod = \"GET\"", "`method` is"),
-        ("builtin = \"http\"\nurl = \"http://a\"\nroots = []", "`roots` belongs to"),
+        ("builtin = \"http\"\nurl = \"http://a\"\nroots = []", "`roots` needs"),
         ("builtin = \"http\"\nurl = \"http://a\"\nheaders = { Host = \"b\" }", "set by"),
         ("builtin = \"ffmpeg\"\ncommand = [\"a\"]", "`command` and `builtin` contradict"),
         ("builtin = \"ffmpeg\"", "needs `roots`: the folders whose files jobs may name, as in"),
         ("builtin = \"replicate\"\nroots = []", "needs `roots`"),
         ("builtin = \"replicate\"\nroots = [\"\"]", "needs `roots`"),
-        ("builtin = \"replicate\"\nroots = [\"a\"]\nenv = {}", "`env` belongs to `command`"),
-        ("command = [\"a\"]\nurl = \"http://a\"", "`url` belongs to `http`"),
+        ("builtin = \"replicate\"\nroots = [\"a\"]\nenv = {}", "`env` needs `command`"),
+        ("command = [\"a\"]\nurl = \"http://a\"", "`url` needs `http`"),
         ("task = \"x\"", "needs `command`, `process` or `builtin`"),
     ];
     for (keys, message) in cases {
@@ -173,11 +173,11 @@ fn no_program_gets_the_store_or_a_token_by_its_environment() {
         ),
         ("env_pass = [\"SERIATIM_TOKEN\"]", "`env_pass` names SERIATIM_TOKEN: "),
         ("env = { SERIATIM_ENGINE = \"x\" }", "`env` names SERIATIM_ENGINE: "),
-        ("env_pass = [\"CI_TOKEN\"]", "`env_pass` names CI_TOKEN, which holds a token"),
-        ("env_pass = [\"a\", \"b c\"]", "is not the name of a variable; write names"),
-        ("env = { \"A=B\" = \"x\" }", "is not the name of a variable; write names"),
-        ("env = { A = \"a\\u0000b\" }", "the value of A holds a zero byte"),
-        ("env = { A = \"x\" }\nenv_pass = [\"A\"]", "A stands in `env` and in `env_pass`"),
+        ("env_pass = [\"CI_TOKEN\"]", "`env_pass` names CI_TOKEN, a token"),
+        ("env_pass = [\"a\", \"b c\"]", "not the name of a variable; write names"),
+        ("env = { \"A=B\" = \"x\" }", "not the name of a variable; write names"),
+        ("env = { A = \"a\\u0000b\" }", "the value of A contains a zero byte"),
+        ("env = { A = \"x\" }\nenv_pass = [\"A\"]", "A is in both `env` and `env_pass`"),
     ] {
         let error = refused(keys);
         assert!(error.contains(message) && error.contains("workers[0]"), "{keys}: {error}");
@@ -219,7 +219,7 @@ fn rows(heading: &str) -> Vec<(Vec<&'static str>, &'static str)> {
     lines.map(row).collect()
 }
 
-/// What stands in backquotes.
+/// The text in backquotes.
 fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
@@ -227,7 +227,7 @@ fn quoted(cell: &str) -> Vec<&str> {
 /// The keys that a part of the configuration has, as its own error lists them.
 fn keys_of_program(text: &str) -> Vec<String> {
     let error = read(text, &[]).unwrap_err();
-    let (_, keys) = error.split_once(" it has ").unwrap();
+    let (_, keys) = error.split_once(" known keys: ").unwrap();
     let keys = keys.split_once("\", kind").map_or(keys, |(keys, _)| keys);
     quoted(keys).into_iter().map(str::to_owned).collect()
 }

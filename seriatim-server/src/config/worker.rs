@@ -16,7 +16,7 @@ use super::worker_kind::{
 };
 use crate::base::setup_error::SetupError;
 
-/// How long a call of a worker program takes at most, if neither the worker, its queue nor a job says.
+/// The time limit of a call, unless the worker, its queue or a job sets one.
 pub(crate) const TIMEOUT_DEFAULT: Duration = Duration::from_secs(3_600);
 /// The same for calls that convert or copy large files.
 pub(crate) const TIMEOUT_DEFAULT_FILES: Duration = Duration::from_secs(24 * 3_600);
@@ -41,13 +41,13 @@ pub(crate) struct WorkerConfig {
     /// Files that are part of the program, besides those it is started with.
     #[serde(default)]
     pub(crate) watch: Option<Vec<PathBuf>>,
-    /// Variables that the program gets besides the default.
+    /// Further variables for the program.
     #[serde(default)]
     pub(crate) env: Option<BTreeMap<String, String>>,
-    /// Variables of ours that it gets.
+    /// Variables of this process to pass on.
     #[serde(default)]
     pub(crate) env_pass: Option<Vec<String>>,
-    /// Most calls at once: of this queue, or in each process.
+    /// Most concurrent calls: of this queue, or in each process.
     #[serde(default)]
     pub(crate) concurrency: Option<usize>,
     #[serde(default, deserialize_with = "length")]
@@ -61,7 +61,7 @@ pub(crate) struct WorkerConfig {
     pub(crate) method: Option<String>,
     #[serde(default)]
     pub(crate) headers: Option<BTreeMap<String, String>>,
-    /// What becomes of jobs at an answer 4xx.
+    /// The outcome after a 4xx answer.
     #[serde(default)]
     pub(crate) on_refusal: Option<OnRefusal>,
     /// Folders within which files may be read and written.
@@ -107,7 +107,7 @@ pub(crate) enum OnRefusal {
 }
 
 impl WorkerConfig {
-    /// How long a call may take if nothing else says; none where `timeout` is 0.
+    /// The default time limit of a call; none if `timeout` is 0.
     pub(crate) fn timeout_default(&self) -> Option<Duration> {
         let length = match self.builtin {
             None | Some(Builtin::Http) => TIMEOUT_DEFAULT,
@@ -121,7 +121,7 @@ impl WorkerConfig {
         self.read_kind(mode).map_err(SetupError::invalid)
     }
 
-    /// The same; the error names the keys that contradict each other, and not where they are.
+    /// The same; the error names the contradicting keys, not their place.
     pub(super) fn read_kind(&self, mode: Mode) -> Result<WorkerKind, String> {
         let kind = self.named_kind()?;
         self.check_keys(kind)?;
@@ -144,7 +144,7 @@ impl WorkerConfig {
         Some(Launch::new(words, self.environment()))
     }
 
-    /// What its program finds in its environment.
+    /// The environment of its program.
     pub(super) fn environment(&self) -> Environment {
         Environment {
             set: self.env.clone().unwrap_or_default(),
@@ -170,7 +170,7 @@ impl WorkerConfig {
             (None, _) => Err("needs `command`, `process` or `builtin`".to_owned()),
             (Some(kind), None) => Ok(self.builtin.map_or(kind, Builtin::name)),
             (Some(one), Some(other)) => {
-                Err(format!("`{one}` and `{other}` contradict each other: keep one of them"))
+                Err(format!("`{one}` and `{other}` contradict each other: remove one"))
             }
         }
     }
@@ -190,7 +190,7 @@ impl WorkerConfig {
         Ok(WorkerKind::Process { launch, processes, watched })
     }
 
-    /// Refuses keys that say nothing for this kind.
+    /// Refuses keys that do not apply to this kind.
     fn check_keys(&self, kind: &str) -> Result<(), String> {
         let keys: [(&str, bool, &[&str]); 13] = [
             ("env", self.env.is_some(), &["command", "process", "ffmpeg"]),
@@ -211,7 +211,7 @@ impl WorkerConfig {
             None => Ok(()),
             Some((key, _, of)) => {
                 let of = of.join("` or `");
-                Err(format!("`{key}` belongs to `{of}`, and this worker is `{kind}`"))
+                Err(format!("`{key}` needs `{of}`, but this worker is `{kind}`"))
             }
         }
     }
@@ -249,7 +249,7 @@ impl WorkerConfig {
                 return Err(wrong("is set by Seriatim"));
             }
             let value = HeaderValue::try_from(value);
-            let mut value = value.map_err(|_| wrong("has a value that no header can have"))?;
+            let mut value = value.map_err(|_| wrong("has a value that is invalid in a header"))?;
             value.set_sensitive(true);
             map.insert(header, value);
         }
@@ -267,7 +267,7 @@ impl WorkerConfig {
         }
     }
 
-    /// Payloads name files: nothing but the configuration can say which they may.
+    /// Payloads name files: only the configuration can limit which.
     fn roots(&self, kind: &str) -> Result<Roots, String> {
         let roots = self.roots.clone().unwrap_or_default();
         if roots.is_empty() || roots.iter().any(|root| root.as_os_str().is_empty()) {

@@ -1,4 +1,4 @@
-//! What runs the calls of a worker: the settings alone. `workers/` does the work.
+//! The settings of each kind of worker, which `workers/` runs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Launch {
     }
 }
 
-/// Where to send to, and what the answers mean.
+/// The target of requests, and the meaning of answers.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpSettings {
     pub(crate) url: Uri,

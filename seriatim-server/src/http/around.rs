@@ -1,4 +1,4 @@
-//! What happens around every request: it gets an id, is let in or not, and is counted.
+//! Wraps every request: request id, access control, counters.
 
 use axum::body::HttpBody;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
@@ -78,7 +78,7 @@ impl Gate {
         response
     }
 
-    /// Who asks; counts and limits those whom nobody knows.
+    /// Identifies the caller; counts and limits unknown ones.
     fn know(&self, request: &Request) -> Result<Who, Problem> {
         let (app, headers) = (&self.app, request.headers());
         let known = app.guard.know(self.access, request.method(), headers);
@@ -100,7 +100,7 @@ impl Gate {
         match app.logins.admit(site(peer.0.ip()), token) {
             Ok(()) => known,
             Err(wait) => {
-                Err(Problem::too_many("too many wrong tokens came from this address").after(wait))
+                Err(Problem::too_many("too many wrong tokens from this address").after(wait))
             }
         }
     }
@@ -110,7 +110,7 @@ impl Gate {
             return problem.into_response();
         }
         if self.app.is_draining() && !self.outlives_drain {
-            let draining = Problem::unavailable("this node is draining: ask another one");
+            let draining = Problem::unavailable("this node is draining: use another one");
             return draining.into_response();
         }
         // Probes need no place.
@@ -118,7 +118,7 @@ impl Gate {
         let scope = who.scope();
         if self.reach == Reach::All && scope.is_limited() {
             return scope
-                .refuse("may not use this endpoint, which is about all queues")
+                .refuse("may not use this endpoint, which concerns all queues")
                 .into_response();
         }
         let caller = Caller::new(who, class, &request);
@@ -194,9 +194,8 @@ impl Gate {
             Err(error) => {
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
                 app.audit.write(unanswered, status, None).await;
-                tracing::error!(%error, "a request could not be answered");
-                Problem::new(status, "the request could not be answered: see the log")
-                    .into_response()
+                tracing::error!(%error, "failed to answer a request");
+                Problem::new(status, "internal error: see the log").into_response()
             }
         }
     }
@@ -215,7 +214,8 @@ impl Gate {
         if is_refusal(status) {
             self.app.audit.refused(entry, status).await;
         } else if !self.app.audit.write(entry, status, count).await && status.is_success() {
-            let said = "it was carried out, but the audit log cannot be written: see the log";
+            let said =
+                "the request was carried out, but the audit log cannot be written: see the log";
             return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, said).into_response();
         }
         response
@@ -243,7 +243,7 @@ impl Gate {
 }
 
 fn too_many() -> Response {
-    Problem::too_many("too many requests of this kind are under way").into_response()
+    Problem::too_many("too many requests of this kind in progress").into_response()
 }
 
 /// Holds a share of a budget until the answer is sent, if it is a large one.
@@ -298,7 +298,7 @@ pub(super) async fn count(State(app): State<Shared>, request: Request, next: Nex
 /// There is no such path.
 pub(super) async fn nothing_here(request: Request) -> Problem {
     Problem::missing(format!(
-        "there is nothing at {}; /openapi.json lists what there is",
+        "nothing at {}; /openapi.json lists the endpoints",
         request.uri().path()
     ))
 }
@@ -307,6 +307,6 @@ pub(super) async fn nothing_here(request: Request) -> Problem {
 pub(super) async fn not_so(request: Request) -> Problem {
     Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
-        format!("{} is not answered here; the header Allow says what is", request.method()),
+        format!("{} is not allowed here; see the header Allow", request.method()),
     )
 }

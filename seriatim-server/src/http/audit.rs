@@ -1,5 +1,5 @@
-//! Who did what, when, from where: one line for each request that changes something, written before it
-//! is answered, also when nobody waits for the answer any more.
+//! The audit log: one line for each request that changes something, written before it
+//! is answered, even if the client no longer waits.
 
 mod asked;
 
@@ -119,9 +119,7 @@ impl Audit {
         let append = move || {
             let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
             file.append(&line)
-                .inspect_err(
-                    |error| tracing::error!(%error, "the audit log cannot be written: {line}"),
-                )
+                .inspect_err(|error| tracing::error!(%error, "cannot write the audit log: {line}"))
                 .is_ok()
         };
         // It can wait for the disk and for other processes, however short the line is.

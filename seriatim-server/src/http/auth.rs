@@ -1,4 +1,4 @@
-//! Who may do what: bearer tokens with roles.
+//! Access control: bearer tokens with roles.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,7 +12,7 @@ use crate::config::Role;
 /// What an endpoint asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Anybody.
+    /// Everyone.
     Open,
     /// Readers.
     Read,
@@ -65,7 +65,7 @@ pub(crate) struct KnownToken {
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Who {
-    /// Nobody needs a token here.
+    /// Whether no token is needed.
     Anybody,
     /// The bearer of a token.
     Token { name: String, role: Role, scope: Scope },
@@ -85,15 +85,15 @@ impl KnownToken {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guard {
     pub(crate) tokens: Vec<KnownToken>,
-    /// Nobody needs a token because nobody but this machine can connect.
+    /// No token is needed, since only this machine can connect.
     pub(crate) local_only: bool,
-    /// Nobody needs a token. A browser can be made to connect by any page that it shows, so requests of
+    /// No token is needed. A browser can be made to connect by any page that it shows, so requests of
     /// other sites are refused.
     pub(crate) refuses_sites: bool,
 }
 
 impl Guard {
-    /// Who asks; refuses whom nobody knows.
+    /// Identifies the caller; refuses unknown ones.
     pub(super) fn know(
         &self,
         access: Access,
@@ -108,9 +108,9 @@ impl Guard {
         }
         let refused = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, detail);
         let said = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let secret = said.and_then(bearer).ok_or_else(|| {
-            refused("send a token of this server with Authorization: Bearer TOKEN")
-        })?;
+        let secret = said
+            .and_then(bearer)
+            .ok_or_else(|| refused("send a valid token as Authorization: Bearer TOKEN"))?;
         let token = self.token(secret).ok_or_else(|| refused("this token is not known"))?;
         let scope = token.scope.clone();
         Ok(Who::Token { name: token.name.clone(), role: token.role, scope })
@@ -134,12 +134,12 @@ impl Who {
         }
     }
 
-    /// Refuses whoever may not.
+    /// Refuses callers without permission.
     pub(super) fn admit(&self, access: Access) -> Result<(), Problem> {
         match self {
             Self::Token { role, .. } if !access.admits(*role) => {
                 let roles = access.roles().join(" or ");
-                let detail = format!("this takes a token with role {roles}");
+                let detail = format!("this endpoint needs a token with role {roles}");
                 Err(Problem::new(StatusCode::FORBIDDEN, detail))
             }
             _ => Ok(()),
@@ -158,15 +158,14 @@ fn refuse_other_sites(is_local: bool, method: &Method, headers: &HeaderMap) -> R
     let forbidden = |detail: &str| Problem::new(StatusCode::FORBIDDEN, detail);
     let text = |name: HeaderName| match headers.get_all(&name).iter().collect::<Vec<_>>()[..] {
         [] => Ok(None),
-        [value] => value
-            .to_str()
-            .map(Some)
-            .map_err(|_| forbidden(&format!("the header {name} cannot be read"))),
-        _ => Err(forbidden(&format!("the header {name} came more than once"))),
+        [value] => {
+            value.to_str().map(Some).map_err(|_| forbidden(&format!("invalid header {name}")))
+        }
+        _ => Err(forbidden(&format!("duplicate header {name}"))),
     };
     let host = text(HOST)?.unwrap_or_default();
     if is_local && !host.is_empty() && !is_local_name(host) {
-        let detail = "without tokens this server answers to localhost and to addresses only";
+        let detail = "without tokens, this server accepts only localhost or an IP address as Host";
         return Err(forbidden(detail));
     }
     if method.is_safe() {
@@ -177,7 +176,7 @@ fn refuse_other_sites(is_local: bool, method: &Method, headers: &HeaderMap) -> R
     let site = text(HeaderName::from_static("sec-fetch-site"))?;
     let is_own = site.is_none_or(|site| matches!(site, "same-origin" | "none"));
     if !is_own || origin.is_some_and(|origin| origin != host) {
-        let detail = "without tokens this server takes no requests of other sites' pages";
+        let detail = "without tokens, this server refuses cross-site requests";
         return Err(forbidden(detail));
     }
     Ok(())

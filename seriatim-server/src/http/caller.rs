@@ -52,7 +52,7 @@ impl Caller {
         Self { party, class, scope: who.scope() }
     }
 
-    /// The name of the token; none where nobody needs one.
+    /// The name of the token; none if no token is needed.
     pub(super) fn bearer(&self) -> Option<Arc<str>> {
         match &self.party {
             Party::Token(name) => Some(name.clone()),

@@ -1,30 +1,21 @@
-//! What this node pushes by the clock.
+//! Cron entries of this node.
 
 use axum::extract::State;
 use seriatim::Timestamp;
 
 use super::auth::Access;
 use super::route::{Answer, Route};
-use super::schema::Schema;
 use super::state::Shared;
 use crate::app::cron;
+use crate::protocol::document::CronEntries;
 
 pub(super) fn routes() -> Vec<Route> {
-    let text = Schema::text;
-    let entry = Schema::object(&[
-        ("name", text()),
-        ("schedule", text()),
-        ("time_zone", text()),
-        ("queue", text()),
-        ("next", Schema::list(text())),
-    ]);
     vec![
         Route::get("/api/v1/cron", Access::Read, list)
-            .says("The entries of this node's configuration, and when each is due next")
-            .answers(Schema::object(&[("cron", Schema::list(entry))])),
+            .says("The cron entries of this node's configuration, with their next times"),
     ]
 }
 
-async fn list(State(app): State<Shared>) -> Answer {
-    Answer(cron::document(&app.cron, Timestamp::of_this_machine()))
+async fn list(State(app): State<Shared>) -> Answer<CronEntries> {
+    Answer::of(&cron::document(&app.cron, Timestamp::of_this_machine()))
 }

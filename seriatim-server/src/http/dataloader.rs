@@ -1,14 +1,16 @@
 //! Dataloader's three endpoints, as they were (D1 to D4).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
+use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
-use seriatim::limits::{ATTEMPTS_MAX, DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX};
-use seriatim::store::{Cancel, Cancelled, JobState, JobView, PushStatus};
+use seriatim::limits::{ATTEMPTS_MAX, DELAY_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX, PRIORITY_MAX};
+use seriatim::store::{Cancel, Cancelled, JobState, PushStatus};
 use seriatim::{Backoff, Job, JobId, Payload, RunAt};
 
 use super::auth::Access;
@@ -17,86 +19,62 @@ use super::input::{Json, Part};
 use super::limits::JOB_BYTES;
 use super::problem::Problem;
 use super::push::traceparent;
-use super::route::{Answer, Route, Written};
-use super::schema::Schema;
+use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::find;
-use crate::protocol::document::{self, Shown};
-use crate::protocol::job_input::When;
+use crate::protocol::document::{JobStatus, Triggered};
+use crate::protocol::schema::queue_pattern;
+use crate::protocol::value::Time;
 
 const ATTEMPTS_DEFAULT: u32 = 5;
 const LEASE_DEFAULT: Duration = Duration::from_secs(60);
 const BACKOFF: Backoff = Backoff::Linear { base: Duration::from_secs(30) };
 
 pub(super) fn routes() -> Vec<Route> {
-    let pushed = Schema::object(&[("job_id", Schema::text()), ("status", Schema::text())]);
     vec![
         Route::post("/api/v1/jobs/trigger", Access::Produce, trigger)
-            .says("Pushes a job; the same job for a repeated idempotency_key")
-            .body(Schema::named("Trigger"))
+            .says("Pushes a job; returns the first job for a repeated idempotency_key")
             .traffic()
-            .keeps_scope()
-            .answers(pushed),
+            .keeps_scope(),
         Route::get("/api/v1/jobs/{job_id}/status", Access::Follow, status)
-            .says("How far a job is")
-            .answers(Schema::named("Status")),
+            .says("The status of a job"),
         Route::post("/api/v1/jobs/{job_id}/cancel", Access::Produce, cancel)
-            .says("Cancels a job: at once if it waits, at its next heartbeat if it runs")
-            .answers(Schema::named("Status")),
+            .says("Cancels a job: immediately if it waits, at its next heartbeat if it runs"),
     ]
 }
 
-/// As Dataloader's own, it does not mind further fields.
-#[derive(Deserialize)]
+/// A job in Dataloader's words. As in Dataloader, unknown fields are ignored.
+#[derive(Deserialize, JsonSchema)]
 struct Trigger {
+    #[schemars(regex(pattern = queue_pattern()))]
     queue: String,
+    #[schemars(length(min = 1, max = NAME_BYTES_MAX))]
     task: String,
+    /// The key
+    #[schemars(length(min = 1, max = KEY_BYTES_MAX))]
     lock_key: String,
+    /// The payload. Default: {}
+    #[schemars(with = "Option<BTreeMap<String, Value>>")]
     args: Option<Box<RawValue>>,
+    #[schemars(length(min = 1, max = NAME_BYTES_MAX))]
     idempotency_key: Option<String>,
+    #[schemars(length(min = 1, max = NAME_BYTES_MAX))]
     partition_key: Option<String>,
+    /// Lower runs first. Default: 100
+    #[schemars(range(max = PRIORITY_MAX))]
     priority: Option<u16>,
-    available_at: Option<When>,
+    /// When the job is due. Default: now
+    available_at: Option<Time>,
+    /// Default: 5
+    #[schemars(range(min = 1, max = ATTEMPTS_MAX))]
     max_attempts: Option<u32>,
+    /// Default: 60
+    #[schemars(range(min = 1, max = DELAY_MAX.as_secs()))]
     lease_ttl_sec: Option<u32>,
+    #[schemars(length(min = 1, max = NAME_BYTES_MAX))]
     producer: Option<String>,
+    #[schemars(length(min = 1, max = NAME_BYTES_MAX))]
     consumer_group: Option<String>,
-}
-
-pub(super) fn trigger_schema() -> Schema {
-    let text = || Schema::name(NAME_BYTES_MAX);
-    let (name, above) = (text, |most| Schema::within(1, most).or_null());
-    Schema::object(&[
-        ("queue", Schema::queue()),
-        ("task", name()),
-        ("lock_key", Schema::name(KEY_BYTES_MAX)),
-        ("args", Schema::map(Schema::any()).or_null()),
-        ("idempotency_key", text().or_null()),
-        ("partition_key", text().or_null()),
-        ("priority", Schema::within(0, 32_767).or_null()),
-        ("available_at", Schema::time()),
-        ("max_attempts", above(u64::from(ATTEMPTS_MAX))),
-        ("lease_ttl_sec", above(DELAY_MAX.as_secs())),
-        ("producer", text().or_null()),
-        ("consumer_group", text().or_null()),
-    ])
-    .requiring(&["queue", "task", "lock_key"])
-    .with_nulls()
-}
-
-pub(super) fn status_schema() -> Schema {
-    let time = || Schema::text().or_null();
-    let states = ["queued", "running", "succeeded", "failed", "canceled"];
-    Schema::object(&[
-        ("job_id", Schema::text()),
-        ("status", Schema::one_of(&states)),
-        ("attempt", Schema::integer()),
-        ("started_at", time()),
-        ("finished_at", time()),
-        ("heartbeat_at", time()),
-        ("error", Schema::text().or_null()),
-        ("progress", Schema::any()),
-    ])
 }
 
 impl Trigger {
@@ -109,7 +87,7 @@ impl Trigger {
         }
         let mut job = Job::with_payload(self.queue, payload).key(self.lock_key).task(self.task);
         job.priority = self.priority.unwrap_or(job.priority);
-        job.run_at = self.available_at.map_or(RunAt::Now, |When(time)| RunAt::At(time));
+        job.run_at = self.available_at.map_or(RunAt::Now, |Time(time)| RunAt::At(time));
         let lease = self.lease_ttl_sec.map(|seconds| Duration::from_secs(u64::from(seconds)));
         let options = &mut job.options;
         options.max_attempts = Some(self.max_attempts.unwrap_or(ATTEMPTS_DEFAULT));
@@ -128,7 +106,7 @@ async fn trigger(
     caller: Caller,
     headers: HeaderMap,
     Json(trigger): Json<Trigger>,
-) -> Result<Answer, Problem> {
+) -> Result<Answer<Triggered>, Problem> {
     let mut job = trigger.into_job()?;
     caller.scope.check_queue(&job.queue)?;
     job.options
@@ -144,15 +122,15 @@ async fn trigger(
     let pushed = pushed.inspect_err(|problem| sending.failed(problem.status()))?;
     sending.sent(&[pushed]);
     let status = match pushed.status {
-        PushStatus::Queued | PushStatus::Merged => "queued".into(),
+        PushStatus::Queued | PushStatus::Merged => JobState::Queued,
         // The first job, in whatever state; one that has ended so long ago that nothing is kept
         // of it but its idempotency key was done with.
         PushStatus::Duplicate => match app.store.job(pushed.job_id).await? {
-            Some(job) => status_name(job.state),
-            None => "succeeded".into(),
+            Some(job) => job.state,
+            None => JobState::Succeeded,
         },
     };
-    Ok(Answer(json!({ "job_id": pushed.job_id, "status": status })))
+    Ok(Answer::of(&Triggered { job_id: pushed.job_id, status: status.into() }))
 }
 
 /// Speaks of `lock_key`, `args` and the rest, as the client does.
@@ -170,31 +148,18 @@ fn in_its_words(error: seriatim::Error) -> Problem {
     }
 }
 
-async fn status(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Written, Problem> {
+async fn status(
+    State(app): State<Shared>,
+    Part(id): Part<JobId>,
+) -> Result<Answer<JobStatus>, Problem> {
     let job = find::job(&*app.store, id).await?;
-    Written::of(JOB_BYTES, move || status_of(&job).to_string()).await
+    Answer::written(JOB_BYTES, move || job.into()).await
 }
 
-/// A job's status in Dataloader's words: what is dead has `failed`.
-fn status_name(state: JobState) -> Value {
-    if state == JobState::Dead { "failed".into() } else { json!(state) }
-}
-
-/// The part of a job's document that Dataloader shows.
-fn status_of(job: &JobView) -> Shown<'_> {
-    document::job(job).with("status", status_name(job.state)).only(&[
-        "job_id",
-        "status",
-        "attempt",
-        "started_at",
-        "finished_at",
-        "heartbeat_at",
-        "error",
-        "progress",
-    ])
-}
-
-async fn cancel(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Written, Problem> {
+async fn cancel(
+    State(app): State<Shared>,
+    Part(id): Part<JobId>,
+) -> Result<Answer<JobStatus>, Problem> {
     let before = app.store.job(id).await?;
     let cancelled = app.store.cancel(Cancel { now: None, jobs: vec![id] }).await?;
     let job = match (app.store.job(id).await?, before) {
@@ -206,7 +171,7 @@ async fn cancel(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Writ
         }
         _ => find::job(&*app.store, id).await?,
     };
-    Written::of(JOB_BYTES, move || status_of(&job).to_string()).await
+    Answer::written(JOB_BYTES, move || job.into()).await
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What happens: to all turns as it happens (server-sent events), and to one job since it was pushed.
+//! Events: of all turns, live (server-sent events), and of one job.
 
 use std::convert::Infallible;
 
@@ -7,8 +7,9 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use seriatim::JobId;
 use seriatim::store::{JobState, JobView};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -20,12 +21,14 @@ use super::limits::{LISTENER_BEAT, STATS_INTERVAL, off_thread};
 use super::pool::Held;
 use super::problem::Problem;
 use super::route::{Answer, Route};
-use super::schema::Schema;
 use super::state::Shared;
 use crate::app::figures::Figures;
 use crate::app::find;
-use crate::base::time::absolute;
+use crate::app::words::state_name;
 use crate::journal::{Hearing, News, Search};
+use crate::protocol::document::{Event, JobEvents};
+use crate::protocol::schema::queue_pattern;
+use crate::protocol::value::Time;
 
 pub(super) const EVENTS_PATH: &str = "/api/v1/events";
 /// What a stream of events is called in `Content-Type`.
@@ -34,39 +37,26 @@ const EVENT_STREAM: &str = "text/event-stream";
 const RETRY: &str = "retry: 2000\n\n";
 
 pub(super) fn routes() -> Vec<Route> {
-    let event = Schema::object(&[
-        ("at", Schema::text()),
-        ("event", Schema::text()),
-        ("job_id", Schema::text()),
-        ("queue", Schema::text()),
-        ("key", Schema::text().or_null()),
-        ("attempt", Schema::integer()),
-        ("token", Schema::integer()),
-        ("node", Schema::text()),
-        ("error", Schema::text().or_null()),
-    ]);
-    let answer =
-        [("job_id", Schema::text()), ("journal", Schema::truth()), ("events", Schema::list(event))];
     vec![
         Route::get("/api/v1/jobs/{job_id}/events", Access::Follow, of_job)
-            .says("What happened to a job, oldest first; without a journal only what the store knows of it")
-            .answers(Schema::object(&answer)),
+            .says("The events of a job, oldest first; without a journal only those that the store knows"),
         Route::get(EVENTS_PATH, Access::Read, listen)
-            .says("Turns as they begin and end, and every second the numbers of all queues, as server-sent events")
-            .query("queue", Schema::queue(), "Only turns of this queue")
-            .media(EVENT_STREAM)
-            .answers(Schema::text()),
+            .says("Starts and ends of turns, and every second the figures of all queues, as server-sent events")
+            .media(EVENT_STREAM),
     ]
 }
 
-async fn of_job(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer, Problem> {
+async fn of_job(
+    State(app): State<Shared>,
+    Part(id): Part<JobId>,
+) -> Result<Answer<JobEvents>, Problem> {
     let job = app.store.job(id).await?;
     let found = match app.journal.book() {
         None => None,
         Some(book) => match book.search(id).await {
             Ok(Search::Found(events)) => Some(events).filter(|events| !events.is_empty()),
             Ok(Search::Busy) => {
-                return Err(Problem::too_many("the journal is being searched for others"));
+                return Err(Problem::too_many("too many searches of the journal"));
             }
             Err(error) => {
                 tracing::warn!(%error, "the journal cannot be read");
@@ -80,30 +70,31 @@ async fn of_job(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answ
         (None, Some(job)) => known(&job),
         (None, None) => known(&find::job(&*app.store, id).await?),
     };
-    Ok(Answer(json!({ "job_id": id, "journal": keeps, "events": events })))
+    Ok(Answer::of(&JobEvents { job_id: id, journal: keeps, events }))
 }
 
-/// What the store knows of its past.
+/// The events that the store knows.
 fn known(job: &JobView) -> Vec<Value> {
-    let event = |at, event: &str| {
-        json!({ "at": absolute(at), "event": event, "job_id": job.id,
-                "queue": &*job.queue, "key": job.key.as_deref() })
+    let event = |at, what| Event {
+        at: Time(at),
+        key: Some(job.key.as_deref()),
+        ..Event::new(what, job.id, &job.queue)
     };
     let mut events = vec![event(job.created_at, "queued")];
     events.extend(job.started_at.map(|at| event(at, "claimed")));
-    if let Some(at) = job.finished_at {
-        let mut end = event(at, json!(job.state).as_str().unwrap_or_default());
-        if job.state != JobState::Succeeded {
-            end["error"] = job.error.as_deref().into();
-        }
-        events.push(end);
-    }
-    events
+    events.extend(job.finished_at.map(|at| {
+        let error = (job.state != JobState::Succeeded).then_some(job.error.as_deref());
+        Event { error, ..event(at, state_name(job.state)) }
+    }));
+    events.iter().map(|event| serde_json::to_value(event).unwrap_or_default()).collect()
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 struct Wish {
+    /// Only turns of this queue
+    #[schemars(regex(pattern = queue_pattern()))]
     queue: Option<String>,
 }
 
@@ -115,7 +106,7 @@ async fn listen(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let place = app.budgets.listeners.try_take(&caller.party, 1);
-    let place = place.ok_or_else(|| Problem::too_many("too many listen to events already"))?;
+    let place = place.ok_or_else(|| Problem::too_many("too many event streams"))?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let hearing = app.journal.feed.listen(last);
     if app.journal.feed.begins() {
@@ -131,13 +122,13 @@ async fn listen(
     Ok((head, Body::from_stream(listener.stream())).into_response())
 }
 
-/// Takes the numbers of all queues once for all listeners, as long as there are any.
+/// Reads the figures of all queues, once for all listeners, while there are any.
 async fn sample(app: Shared) {
     let mut ticks = interval(STATS_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while !app.journal.feed.is_over() {
         ticks.tick().await;
-        // A store that is away has no numbers; /ready tells why.
+        // Without the store there are no figures; /ready reports why.
         if let Ok(figures) = Figures::all(&*app.store).await {
             let app = app.clone();
             // Of ten thousand queues that takes a while.
@@ -146,7 +137,7 @@ async fn sample(app: Shared) {
     }
 }
 
-/// Somebody who listens.
+/// A client that listens.
 struct Listener {
     app: Shared,
     hearing: Hearing,
@@ -229,7 +220,7 @@ mod tests {
             others.push(other);
         }
         assert_eq!(others.len() as u32, LISTENERS.party - 1);
-        // So many are told that the feed does not keep them all.
+        // More events than the feed keeps.
         app.journal.feed.flood();
         assert!(slow.next().await.is_none());
         drop(slow);

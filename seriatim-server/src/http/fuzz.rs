@@ -19,9 +19,10 @@ use super::limits::{HEADER_READ_MAX, WAIT_MS_MAX};
 use super::line::Line;
 use super::route::Route;
 use super::router::{build, routes};
+use super::schema::Schemas;
 use super::scope::Scope;
 use super::server::connection;
-use super::{App, Metered, Setup};
+use super::{App, Metered, Setup, openapi};
 use crate::config::Role;
 
 const TOKEN: &str = "0123456789abcdef";
@@ -102,7 +103,9 @@ impl Server {
     /// What is answered to these bytes.
     fn answer(&self, input: &[u8]) -> Vec<u8> {
         self.runtime.block_on(async {
-            let (client, server) = tokio::io::duplex(1 << 16);
+            // Larger than any answer: hyper stops reading when an answer fills the buffer while a chunked
+            // body is unread and another request waits behind it.
+            let (client, server) = tokio::io::duplex(1 << 20);
             let (peer, router) = (SocketAddr::from(([127, 0, 0, 1], 1)), self.router.clone());
             let serving = tokio::spawn(async move {
                 let (_open, closing) = watch::channel(false);
@@ -206,10 +209,15 @@ fn requests(line: &str) -> Vec<Vec<u8>> {
 /// A request to an endpoint, with all parameters that there are.
 fn request_of(route: &Route) -> Vec<u8> {
     let path = route.path.replace("{queue}", "orders").replace("{job_id}", JOB);
-    let query: Vec<String> =
-        route.query.iter().map(|parameter| format!("{}=1", parameter.name)).collect();
+    let query: Vec<String> = openapi::parameters(route, &mut Schemas::new())
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|parameter| parameter["in"] == "query")
+        .map(|parameter| format!("{}=1", parameter["name"].as_str().unwrap()))
+        .collect();
     let path = format!("{path}?{}", query.join("&"));
-    let (media, body) = match route.body {
+    let (media, body) = match route.signature.body {
         Some(_) => ("application/json", "{\"limit\":1}"),
         None => ("", ""),
     };

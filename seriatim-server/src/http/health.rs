@@ -1,55 +1,48 @@
-//! Whether this process lives, whether it is of use, and what it is.
+//! Whether this process is alive and ready, and its version.
 
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use serde_json::json;
 use tokio::time::timeout;
 
 use super::auth::Access;
 use super::problem::Problem;
 use super::route::{Answer, Route};
-use super::schema::Schema;
 use super::state::Shared;
+use crate::protocol::document::{Health, Info};
 
-/// A store that has not told its time by then is away.
+/// A store that does not answer in this time is down.
 const READY_MAX: Duration = Duration::from_secs(2);
 
 pub(super) fn routes() -> Vec<Route> {
-    let status = || Schema::object(&[("status", Schema::text())]);
-    let info =
-        [("service", Schema::text()), ("version", Schema::text()), ("environment", Schema::text())];
     vec![
         Route::get("/health", Access::Open, health)
-            .says("Whether the process lives; the store is not asked")
-            .answers(status())
+            .says("Whether the process is alive; does not ask the store")
             .outlives_drain(),
         Route::get("/ready", Access::Open, ready)
-            .says("Whether it takes requests: it does not drain, and the store answers")
-            .answers(status()),
-        Route::get("/info", Access::Open, info_of)
-            .says("What this is")
-            .answers(Schema::object(&info))
+            .says("Whether the process takes requests: it does not drain, and the store answers"),
+        Route::get("/info", Access::Open, info)
+            .says("Service, version and environment")
             .outlives_drain(),
     ]
 }
 
-/// What a process answers whose store has not answered yet.
+/// The router of a process whose store has not answered yet.
 pub(super) fn early(base_path: &str) -> Router {
     Router::new()
         .route(&format!("{base_path}/health"), get(health))
-        .fallback(async || Problem::unavailable("the store has not answered yet: it is waited for"))
+        .fallback(async || Problem::unavailable("the store has not answered yet; retrying"))
 }
 
-async fn health() -> Answer {
-    Answer(json!({ "status": "healthy" }))
+async fn health() -> Answer<Health> {
+    Answer::of(&Health { status: "healthy" })
 }
 
-async fn ready(State(app): State<Shared>) -> Result<Answer, Problem> {
+async fn ready(State(app): State<Shared>) -> Result<Answer<Health>, Problem> {
     match timeout(READY_MAX, app.store.now()).await {
-        Ok(Ok(_)) => Ok(Answer(json!({ "status": "ready" }))),
+        Ok(Ok(_)) => Ok(Answer::of(&Health { status: "ready" })),
         Ok(Err(error)) => {
             Err(Problem::unavailable(format!("the store is away: {}", error.message())))
         }
@@ -57,7 +50,7 @@ async fn ready(State(app): State<Shared>) -> Result<Answer, Problem> {
     }
 }
 
-async fn info_of(State(app): State<Shared>) -> Answer {
-    let version = env!("CARGO_PKG_VERSION");
-    Answer(json!({ "service": "seriatim", "version": version, "environment": app.environment }))
+async fn info(State(app): State<Shared>) -> Answer<Info> {
+    let (service, version) = ("seriatim", env!("CARGO_PKG_VERSION"));
+    Answer::of(&Info { service, version, environment: app.environment.clone() })
 }

@@ -1,4 +1,4 @@
-//! The page at the root: what this is, and where to look. It shows nothing that needs a token.
+//! The start page, with links. It shows nothing that needs a token.
 
 use std::fmt::Write;
 
@@ -8,13 +8,12 @@ use axum::response::Response;
 use super::auth::Access;
 use super::page::{escaped, served};
 use super::route::Route;
-use super::schema::Schema;
 
 /// Where the page leads to, and what is there.
 const LINKS: [(&str, &str); 6] = [
-    ("docs", "the HTTP API, for people"),
-    ("openapi.json", "the same, for programs"),
-    ("health", "whether the process lives"),
+    ("docs", "the HTTP API, as a page"),
+    ("openapi.json", "the HTTP API, for programs"),
+    ("health", "whether the process is alive"),
     ("ready", "whether it takes requests"),
     ("info", "version and environment"),
     ("metrics", "numbers for Prometheus"),
@@ -23,9 +22,8 @@ const LINKS: [(&str, &str); 6] = [
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/", Access::Open, home)
-            .says("A page for people: what this is, and where to look")
+            .says("A start page with links")
             .media("text/html")
-            .answers(Schema::text())
             .outlives_drain(),
     ]
 }

@@ -1,4 +1,4 @@
-//! Queues that pushes make: the server tells of them, and refuses them beyond a number.
+//! Queues that pushes create: the server reports them, and limits their number.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -63,17 +63,17 @@ impl Queues {
         let declare = "declare it first, in the configuration or with PUT /api/v1/queues/{queue}";
         let problem = match self.implied_max {
             0 => Problem::missing(format!(
-                "there is no queue {name:?}{near}, and this server lets no push make one (http.implied_queues): {declare}"
+                "no queue {name:?}{near}, and pushes to this server cannot create queues (http.implied_queues): {declare}"
             )),
             most => Problem::conflict(format!(
-                "there is no queue {name:?}{near}, and pushes have made {most} queues, the most that this server lets them \
-                 make (http.implied_queues): {declare}, or delete queues that nobody needs"
+                "no queue {name:?}{near}, and pushes have already created {most} queues, the limit of this server \
+                 (http.implied_queues): {declare}, or delete unused queues"
             )),
         };
         Err(problem.about("queue"))
     }
 
-    /// Whether there is room for one more that nobody declared.
+    /// Whether there is room for one more undeclared queue.
     fn may_make(&self, views: &[QueueView], name: &str) -> bool {
         let mut making = self.making();
         let declared: HashSet<&String> =

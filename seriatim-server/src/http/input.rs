@@ -1,6 +1,6 @@
-//! What a request carries: parts of its path, its query, its body. What cannot be read is a 400 that
-//! names the field.
+//! Reads requests: path, query, body. Invalid input is a 400 that names the field.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -8,6 +8,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{
@@ -105,6 +106,18 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Object<T> {
     }
 }
 
+impl<T: JsonSchema> JsonSchema for Object<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<T>()
+    }
+}
+
 struct Fields<T>(PhantomData<T>);
 
 impl<'de, T: DeserializeOwned> Visitor<'de> for Fields<T> {
@@ -131,6 +144,19 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for AtMost<T, 
         };
         from.deserialize_seq(Elements { max: MAX, take, of: PhantomData::<T> })?;
         Ok(Self(list))
+    }
+}
+
+impl<T: JsonSchema, const MAX: usize> JsonSchema for AtMost<T, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        format!("AtMost_{MAX}_{}", T::schema_name()).into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let items = generator.subschema_for::<T>();
+        json_schema!({ "type": "array", "items": items, "maxItems": MAX })
     }
 }
 

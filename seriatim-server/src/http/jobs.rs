@@ -1,8 +1,8 @@
-//! Jobs in any state, one in full, and what is done to one.
+//! Jobs: listings, one in full, and actions on one.
 
 use axum::extract::State;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
-use serde_json::json;
 use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::Change;
 use seriatim::{JobId, Timestamp};
@@ -12,79 +12,30 @@ use super::caller::Caller;
 use super::input::{Json, Part, Query};
 use super::limits::PAGE_ROWS_DEFAULT;
 use super::problem::Problem;
-use super::route::{Answer, Route, Written};
-use super::schema::Schema;
+use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::find;
 use crate::app::job_pages::{self, Status, Wanted};
 use crate::app::jobs;
-use crate::protocol::job_input::{Length, When};
-
-const STATES: [&str; 6] = ["live", "queued", "running", "succeeded", "dead", "canceled"];
+use crate::protocol::document::{Job, JobDeleted, Jobs};
+use crate::protocol::schema::{exactly_one, queue_pattern};
+use crate::protocol::value::{Length, Time};
 
 pub(super) fn routes() -> Vec<Route> {
-    let page = Schema::object(&[
-        ("jobs", Schema::list(Schema::named("JobView"))),
-        ("next", Schema::text().or_null()),
-    ]);
-    let job = || Schema::named("JobView");
-    let when = Schema::object(&[("run_at", Schema::time()), ("delay", Schema::length())])
-        .closed()
-        .exactly_one(&["run_at", "delay"]);
-    let node = Schema::object(&[("node", Schema::text().or_null())]).requiring(&["node"]).closed();
-    let deleted = Schema::object(&[("job_id", Schema::text()), ("deleted", Schema::truth())]);
     vec![
         Route::get("/api/v1/jobs", Access::Read, list)
             .says("Jobs in a state, of one queue or all")
-            .query("state", Schema::one_of(&STATES), "live (by default): waiting and running; running are those that are claimed")
-            .query("queue", Schema::queue(), "Only of this queue")
-            .query("key", Schema::text(), "Only of this key")
-            .paged()
-            .keeps_scope()
-            .answers(page),
-        Route::get("/api/v1/jobs/{job_id}", Access::Follow, show)
-            .says("One job in full")
-            .answers(job()),
+            .keeps_scope(),
+        Route::get("/api/v1/jobs/{job_id}", Access::Follow, show).says("One job in full"),
         Route::post("/api/v1/jobs/{job_id}/retry", Access::Admin, retry)
-            .says("Makes a waiting job due now; sends a dead one back to its queue")
-            .answers(job()),
+            .says("Makes a waiting job due now; sends a dead one back to its queue"),
         Route::post("/api/v1/jobs/{job_id}/delete", Access::Admin, delete)
-            .says("Deletes a waiting or a dead job, without a trace")
-            .answers(deleted),
+            .says("Deletes a waiting or dead job without a trace"),
         Route::post("/api/v1/jobs/{job_id}/reschedule", Access::Admin, reschedule)
-            .says("Makes a waiting job due at another time (its lane, in accumulate)")
-            .body(when)
-            .answers(job()),
+            .says("Makes a waiting job due at another time (its lane, in accumulate)"),
         Route::post("/api/v1/jobs/{job_id}/reassign", Access::Admin, reassign)
-            .says("Binds a waiting job to a node, or with null to none (its lane, in accumulate and fifo)")
-            .body(node)
-            .answers(job()),
+            .says("Binds a waiting job to a node, or with null to none (its lane, in accumulate and fifo)"),
     ]
-}
-
-pub(super) fn view_schema() -> Schema {
-    let (text, number) = (|| Schema::text().or_null(), Schema::integer);
-    Schema::object(&[
-        ("job_id", Schema::text()),
-        ("queue", Schema::text()),
-        ("key", text()),
-        ("task", text()),
-        ("status", Schema::one_of(&STATES[1..])),
-        ("attempt", number()),
-        ("started_at", text()),
-        ("finished_at", text()),
-        ("heartbeat_at", text()),
-        ("error", text()),
-        ("progress", Schema::any()),
-        ("payload", Schema::any()),
-        ("score", Schema::number()),
-        ("priority", number()),
-        ("run_at", Schema::text()),
-        ("retry_count", number()),
-        ("crashes", number()),
-        ("cancel_requested", Schema::truth()),
-        ("created_at", Schema::text()),
-    ])
 }
 
 /// Most rows of a page: what was asked for, within the limit.
@@ -95,14 +46,22 @@ pub(super) fn rows_max(limit: Option<usize>) -> Result<usize, Problem> {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 struct Listing {
+    /// Default: live (waiting and claimed); running: claimed
     #[serde(default)]
     state: Status,
+    /// Only of this queue
+    #[schemars(regex(pattern = queue_pattern()))]
     queue: Option<String>,
+    /// Only of this key
     key: Option<String>,
+    /// Most rows. Default: 50
+    #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
+    /// Continue behind this: `next` of the page before
     after: Option<String>,
 }
 
@@ -110,7 +69,7 @@ async fn list(
     State(app): State<Shared>,
     caller: Caller,
     Query(listing): Query<Listing>,
-) -> Result<Written, Problem> {
+) -> Result<Answer<Jobs>, Problem> {
     match &listing.queue {
         Some(queue) => caller.scope.check_queue(queue)?,
         None if caller.scope.is_limited() => {
@@ -129,59 +88,72 @@ async fn list(
         rows_max: rows_max(listing.limit)?,
     };
     let page = job_pages::page(&*app.store, wanted).await?;
-    Written::jobs(page).await
+    Answer::jobs(page).await
 }
 
-async fn show(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Written, Problem> {
-    Written::job(find::job(&*app.store, id).await?).await
+async fn show(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer<Job>, Problem> {
+    Answer::job(find::job(&*app.store, id).await?).await
 }
 
-async fn retry(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Written, Problem> {
-    Written::job(jobs::retried(&*app.store, id).await?).await
+async fn retry(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer<Job>, Problem> {
+    Answer::job(jobs::retried(&*app.store, id).await?).await
 }
 
-async fn delete(State(app): State<Shared>, Part(id): Part<JobId>) -> Result<Answer, Problem> {
+async fn delete(
+    State(app): State<Shared>,
+    Part(id): Part<JobId>,
+) -> Result<Answer<JobDeleted>, Problem> {
     let job = find::job(&*app.store, id).await?;
     jobs::deleted(&*app.store, &job).await?;
-    Ok(Answer(json!({ "job_id": id, "deleted": true })))
+    Ok(Answer::of(&JobDeleted::new(id)))
 }
 
-#[derive(Deserialize)]
+/// One of the two.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Time {
+#[schemars(inline, transform = |schema: &mut _| exactly_one(schema, &["run_at", "delay"]))]
+struct When {
     #[serde(alias = "available_at", alias = "perform_in")]
-    run_at: Option<When>,
+    run_at: Option<Time>,
+    /// From now
     delay: Option<Length>,
 }
 
 async fn reschedule(
     State(app): State<Shared>,
     Part(id): Part<JobId>,
-    Json(time): Json<Time>,
-) -> Result<Written, Problem> {
-    let at = match (time.run_at, time.delay) {
-        (Some(When(time)), None) => time,
+    Json(when): Json<When>,
+) -> Result<Answer<Job>, Problem> {
+    let at = match (when.run_at, when.delay) {
+        (Some(Time(time)), None) => time,
         (None, Some(Length(length))) => app.store.now().await? + length,
         _ => return Err(Problem::invalid("run_at", "write run_at or delay")),
     };
     if !(Timestamp::default()..=Timestamp::MAX).contains(&at) {
         return Err(Problem::invalid("run_at", "must lie between 1970 and 2255"));
     }
-    Written::job(jobs::amended(&*app.store, id, Change::RunAt(at)).await?).await
+    Answer::job(jobs::amended(&*app.store, id, Change::RunAt(at)).await?).await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 struct Node {
-    // Present and null is something else than absent, which is a mistake.
+    /// The configured name of a node, or null
+    // Null is a value; a missing field is a mistake.
     #[serde(deserialize_with = "Option::deserialize")]
+    #[schemars(schema_with = "nullable_text")]
     node: Option<String>,
+}
+
+fn nullable_text(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<Option<String>>()
 }
 
 async fn reassign(
     State(app): State<Shared>,
     Part(id): Part<JobId>,
     Json(Node { node }): Json<Node>,
-) -> Result<Written, Problem> {
-    Written::job(jobs::amended(&*app.store, id, Change::Node(node)).await?).await
+) -> Result<Answer<Job>, Problem> {
+    Answer::job(jobs::amended(&*app.store, id, Change::Node(node)).await?).await
 }

@@ -1,7 +1,9 @@
-//! The lanes of a queue, one in full, what runs, and what is done to one.
+//! Lanes: listings, one in full, and actions on one.
 
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Deserialize;
+use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{ClaimSelection, LaneAction, LaneSelection, LaneView};
 use seriatim::{LaneId, Store};
 
@@ -10,88 +12,50 @@ use super::input::{Part, Query};
 use super::jobs::rows_max;
 use super::limits::JOB_BYTES;
 use super::problem::Problem;
-use super::queues::count;
-use super::route::{Answer, Route, Written};
-use super::schema::Schema;
+use super::route::{Answer, Route, bytes_of};
 use super::state::Shared;
 use crate::app::lane_pages;
 use crate::app::range::By;
 use crate::app::{find, lane_jobs, lanes};
-use crate::protocol::document;
+use crate::protocol::document::{Done, Lane, Lanes};
+use crate::protocol::schema::Foreign;
 
 pub(super) fn routes() -> Vec<Route> {
-    let page = || {
-        Schema::object(&[
-            ("lanes", Schema::list(Schema::named("Lane"))),
-            ("next", Schema::text().or_null()),
-        ])
-    };
-    let order = Schema::one_of(&["age", "key", "run_at", "retry_count"]);
-    let done = |route: Route| {
-        route
-            .query("key", Schema::text(), "The key")
-            .query("lane", Schema::lane(), "The lane, where jobs have no key")
-            .answers(Schema::object(&[("count", Schema::integer())]))
-    };
     vec![
         Route::get("/api/v1/queues/{queue}/lanes", Access::Read, list)
-            .says("The lanes of a queue, in order; by retry_count those with a failure only, most first")
-            .query("order", order, "By what; by default by age")
-            .query("from", Schema::text(), "Only from here on: a key, a time or a retry count")
-            .query("to", Schema::text(), "Only up to here, this one included")
-            .paged()
-            .answers(page()),
+            .says("The lanes of a queue, in order; by retry_count only those that have failed, most retries first"),
         Route::get("/api/v1/queues/{queue}/running", Access::Read, running)
-            .says("The lanes of a queue that are claimed: running, or prefetched by their node")
-            .paged()
-            .answers(page()),
+            .says("The claimed lanes of a queue: running, or prefetched by their node"),
         Route::get("/api/v1/queues/{queue}/lane", Access::Read, show)
-            .says("The lane of a key, with the jobs that are claimed and that wait")
-            .needs("key", Schema::text(), "The key; it may hold any character")
-            .answers(Schema::named("Lane")),
-        done(Route::post("/api/v1/queues/{queue}/lane/pause", Access::Admin, pause)
-            .says("Stops claims of a lane; a turn that runs goes on to its end")),
-        done(Route::post("/api/v1/queues/{queue}/lane/resume", Access::Admin, resume)
-            .says("Lets a paused or held lane go on")),
-        done(Route::post("/api/v1/queues/{queue}/lane/retry", Access::Admin, retry)
-            .says("Makes a lane due now; ends a hold")),
-        done(Route::post("/api/v1/queues/{queue}/lane/delete", Access::Admin, delete)
-            .says("Deletes all that waits in a lane")),
-        done(Route::post("/api/v1/queues/{queue}/lane/release", Access::Admin, release)
-            .says("Takes a claim from its holder: it counts as a crash, and the holder can settle no more")),
+            .says("The lane of a key, with its claimed and waiting jobs"),
+        Route::post("/api/v1/queues/{queue}/lane/pause", Access::Admin, pause)
+            .says("Stops claims of a lane; a running turn goes on to its end"),
+        Route::post("/api/v1/queues/{queue}/lane/resume", Access::Admin, resume)
+            .says("Lets a paused or held lane go on"),
+        Route::post("/api/v1/queues/{queue}/lane/retry", Access::Admin, retry)
+            .says("Makes a lane due now; ends a hold"),
+        Route::post("/api/v1/queues/{queue}/lane/delete", Access::Admin, delete)
+            .says("Deletes the waiting jobs of a lane"),
+        Route::post("/api/v1/queues/{queue}/lane/release", Access::Admin, release)
+            .says("Takes a claim from its holder: counts as a crash, and the holder can no longer settle"),
     ]
 }
 
-pub(super) fn lane_schema() -> Schema {
-    let (text, number) = (|| Schema::text().or_null(), Schema::integer);
-    Schema::object(&[
-        ("lane", Schema::text()),
-        ("key", text()),
-        ("state", Schema::one_of(&["waiting", "claimed", "held", "paused"])),
-        ("due", text()),
-        ("priority", number()),
-        ("jobs", number()),
-        ("retry_count", number()),
-        ("crashes", number()),
-        ("error", text()),
-        ("token", number().or_null()),
-        ("node", text()),
-        ("claimed_at", text()),
-        ("progress", Schema::any()),
-        ("queue", Schema::text()),
-        ("claimed", Schema::list(Schema::named("JobView"))),
-        ("waiting", Schema::list(Schema::named("JobView"))),
-    ])
-}
-
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 struct Listing {
+    /// Default: age
     #[serde(default)]
     order: By,
+    /// Only from here on: a key, a time or a retry count
     from: Option<String>,
+    /// Only up to here, inclusive
     to: Option<String>,
+    /// Most rows. Default: 50
+    #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
+    /// Continue behind this: `next` of the page before
     after: Option<String>,
 }
 
@@ -99,14 +63,18 @@ async fn list(
     State(app): State<Shared>,
     Part(queue): Part<String>,
     Query(listing): Query<Listing>,
-) -> Result<Written, Problem> {
+) -> Result<Answer<Lanes>, Problem> {
     pages(&*app.store, &queue, listing, false).await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 struct RunningListing {
+    /// Most rows. Default: 50
+    #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
+    /// Continue behind this: `next` of the page before
     after: Option<String>,
 }
 
@@ -114,7 +82,7 @@ async fn running(
     State(app): State<Shared>,
     Part(queue): Part<String>,
     Query(listing): Query<RunningListing>,
-) -> Result<Written, Problem> {
+) -> Result<Answer<Lanes>, Problem> {
     let RunningListing { limit, after } = listing;
     let listing = Listing { order: By::Age, from: None, to: None, limit, after };
     pages(&*app.store, &queue, listing, true).await
@@ -125,7 +93,7 @@ async fn pages(
     queue: &str,
     listing: Listing,
     claimed: bool,
-) -> Result<Written, Problem> {
+) -> Result<Answer<Lanes>, Problem> {
     find::queue(store, queue).await?;
     let wanted = lane_pages::Wanted {
         queue,
@@ -137,14 +105,17 @@ async fn pages(
         rows_max: rows_max(listing.limit)?,
     };
     let page = lane_pages::page(store, wanted).await?;
-    let told = |lane: &LaneView| JOB_BYTES + lane.progress.as_ref().map_or(0, |text| text.len());
-    let bytes = page.rows.iter().map(told).sum();
-    Written::of(bytes, move || document::page("lanes", &page, document::lane).to_string()).await
+    let bytes_of =
+        |lane: &LaneView| JOB_BYTES + lane.progress.as_ref().map_or(0, |text| text.len());
+    let bytes = page.rows.iter().map(bytes_of).sum();
+    Answer::written(bytes, move || page.into()).await
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 struct OfKey {
+    /// The key; may contain any character
     key: String,
 }
 
@@ -152,22 +123,26 @@ async fn show(
     State(app): State<Shared>,
     Part(queue): Part<String>,
     Query(OfKey { key }): Query<OfKey>,
-) -> Result<Written, Problem> {
+) -> Result<Answer<Lane>, Problem> {
     let store = &*app.store;
     find::queue(store, &queue).await?;
     let lane = find::lane(store, &queue, &key).await?;
     let (claimed, waiting) = lane_jobs::of(store, &queue, &key).await?;
     let jobs = claimed.iter().chain(&waiting);
-    let bytes = jobs.map(|job| JOB_BYTES + job.payload.as_bytes().len()).sum();
-    Written::of(bytes, move || lane_jobs::document(&queue, &lane, &claimed, &waiting).to_string())
-        .await
+    let bytes = jobs.map(bytes_of).sum();
+    let document = move || Lane::of_queue(lane, queue.into()).with_jobs(claimed, waiting);
+    Answer::written(bytes, document).await
 }
 
-/// Which lane.
-#[derive(Deserialize)]
+/// Which lane: one of the two.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 struct Which {
+    /// The key
     key: Option<String>,
+    /// The lane, if its job has no key
+    #[schemars(with = "Option<Foreign<LaneId>>")]
     lane: Option<LaneId>,
 }
 
@@ -177,7 +152,7 @@ macro_rules! action {
             State(app): State<Shared>,
             Part(queue): Part<String>,
             Query(which): Query<Which>,
-        ) -> Result<Answer, Problem> {
+        ) -> Result<Answer<Done>, Problem> {
             act(&*app.store, &queue, which, $action).await
         }
     };
@@ -192,7 +167,7 @@ async fn release(
     State(app): State<Shared>,
     Part(queue): Part<String>,
     Query(which): Query<Which>,
-) -> Result<Answer, Problem> {
+) -> Result<Answer<Done>, Problem> {
     let store = &*app.store;
     let number = find::queue(store, &queue).await?.number;
     let claims = match which.chosen()? {
@@ -200,7 +175,7 @@ async fn release(
         LaneSelection::Key(key) => ClaimSelection::Key { queue: queue.as_str().into(), key },
         _ => return Err(Problem::missing("there is no such lane")),
     };
-    Ok(Answer(count(lanes::release(store, claims).await?)))
+    Ok(Answer::done(lanes::release(store, claims).await?))
 }
 
 impl Which {
@@ -208,7 +183,7 @@ impl Which {
         match (self.key, self.lane) {
             (Some(key), None) => Ok(LaneSelection::Key(key)),
             (None, Some(lane)) => Ok(LaneSelection::Lane(lane)),
-            _ => Err(Problem::invalid("key", "say which lane: ?key=… or ?lane=…")),
+            _ => Err(Problem::invalid("key", "name the lane: ?key=… or ?lane=…")),
         }
     }
 }
@@ -218,7 +193,7 @@ async fn act(
     queue: &str,
     which: Which,
     action: LaneAction,
-) -> Result<Answer, Problem> {
+) -> Result<Answer<Done>, Problem> {
     find::queue(store, queue).await?;
-    Ok(Answer(count(lanes::act(store, queue, which.chosen()?, action).await?)))
+    Ok(Answer::done(lanes::act(store, queue, which.chosen()?, action).await?))
 }

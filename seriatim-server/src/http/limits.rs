@@ -12,18 +12,18 @@ use super::caller::{Caller, Class};
 use super::pool::{Held, Pool};
 use super::problem::Problem;
 
-/// Most connections at once. When there are so many, a new one takes the place of one whose client keeps
+/// Most concurrent connections. When there are so many, a new one takes the place of one whose client keeps
 /// this server waiting. All [`REQUESTS`] and [`LISTENERS`] together are fewer, so that there always is such
 /// a one, or room for a probe.
 pub(super) const CONNECTIONS_MAX: usize = 4_096;
-/// Requests under way at once, all and of one party. Probes need no place.
+/// Concurrent requests, of all parties and of one. Probes need no place.
 pub(super) const REQUESTS: ByClass<Shares> = ByClass {
     producers: Shares { all: 1_024, party: 512 },
     workers: Shares { all: 2_048, party: 1_024 },
     readers: Shares { all: 256, party: 128 },
     admins: Shares { all: 128, party: 64 },
 };
-/// Answers to `/metrics` that are being made at once.
+/// Concurrent answers to `/metrics`.
 pub(super) const METRICS: Shares = Shares { all: 16, party: 8 };
 /// Most header fields of a request.
 pub(super) const HEADERS_MAX: usize = 100;
@@ -36,7 +36,7 @@ pub(super) const HEADER_READ_MAX: Duration = Duration::from_secs(15);
 pub(super) const BODY_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of a body that pushes or settles many.
 pub(super) const BULK_BODY_BYTES_MAX: usize = 32 << 20;
-/// Bytes of bodies that are in memory at once, and of what is made of them.
+/// Bytes of bodies in memory, and of what is parsed from them.
 pub(super) const BODIES_BYTES: ByClass<Shares> = ByClass {
     producers: Shares { all: 136 << 20, party: 34 << 20 },
     workers: Shares { all: 136 << 20, party: 34 << 20 },
@@ -49,7 +49,7 @@ const MADE_OF_BODY_PART: u32 = 16;
 pub(super) const JOB_BYTES: usize = 1 << 10;
 /// Larger documents are read and written on threads that may block.
 pub(super) const INLINE_BYTES_MAX: usize = 64 << 10;
-/// Bytes of claimed lanes that are in memory at once, as they were read and as they are sent.
+/// Bytes of claimed lanes in memory, as read and as sent.
 pub(super) const CLAIMED_BYTES: Shares = Shares { all: 256 << 20, party: 64 << 20 };
 /// Bytes that answers to readers may take while they are made and sent.
 pub(super) const ANSWERS_BYTES: Shares = Shares { all: 256 << 20, party: 64 << 20 };
@@ -70,18 +70,18 @@ pub(super) const LINE_BYTES_MAX: usize = 8 << 20;
 pub(super) const STREAM_BATCH_JOBS_MAX: usize = 1_000;
 /// Bytes of a stream that are pushed together.
 pub(super) const STREAM_BATCH_BYTES_MAX: usize = 4 << 20;
-/// Streams of jobs at once.
+/// Concurrent streams of jobs.
 pub(super) const STREAMS: Shares = Shares { all: 16, party: 4 };
 /// Rows of a page by default.
 pub(super) const PAGE_ROWS_DEFAULT: usize = 50;
 /// Longest that a claim waits for work, in milliseconds.
 pub(super) const WAIT_MS_MAX: u64 = 60_000;
-/// Claims that wait at once.
+/// Concurrently waiting claims.
 pub(super) const WAITING_CLAIMS: Shares = Shares { all: 1_024, party: 512 };
-/// Listeners to events at once.
+/// Concurrent event streams.
 pub(super) const LISTENERS: Shares = Shares { all: 512, party: 256 };
-/// Listeners that hear nothing get a comment so often: whoever stands between does not cut them off,
-/// and a connection that is gone is noticed.
+/// Idle event streams get a comment so often: proxies keep the connection open, and a lost connection
+/// is noticed.
 pub(super) const LISTENER_BEAT: Duration = Duration::from_secs(15);
 /// How often listeners get the numbers of all queues.
 pub(super) const STATS_INTERVAL: Duration = Duration::from_secs(1);
@@ -110,7 +110,7 @@ pub(super) const NODES_MAX: usize = 1_000;
 pub(super) const CLAIM_QUEUES_MAX: usize = 100;
 /// Most claims of one heartbeat, and most results of one settle.
 pub(super) const NAMED_LANES_MAX: usize = 10_000;
-/// How many queues pushes may make that nobody declared, if `http.implied_queues` is unset.
+/// How many undeclared queues pushes may create, if `http.implied_queues` is unset.
 pub(super) const IMPLIED_QUEUES_MAX: usize = 100;
 /// Shortest and longest lease of a remote claim, in seconds.
 pub(super) const LEASE_SECONDS: std::ops::RangeInclusive<f64> = 1.0..=86_400.0;
@@ -245,7 +245,7 @@ impl Budgets {
 }
 
 fn full() -> Problem {
-    Problem::too_many("other requests fill the memory set aside for bodies of this kind")
+    Problem::too_many("other requests use all memory for bodies of this kind")
 }
 
 impl Body {
@@ -263,7 +263,7 @@ impl Body {
     }
 }
 
-/// Does what takes long for a large document where it holds up nobody.
+/// Runs slow work on large documents where it delays no other request.
 pub(super) async fn off_thread<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
@@ -284,7 +284,7 @@ pub(super) async fn next_frame(
         Ok(None) => None,
         Ok(Some(Ok(frame))) => Some(Ok(frame)),
         Ok(Some(Err(error))) => {
-            Some(Err(Problem::invalid("", format!("the body cannot be read: {error}"))))
+            Some(Err(Problem::invalid("", format!("cannot read the body: {error}"))))
         }
         Err(_) => Some(Err(slow())),
     }

@@ -1,7 +1,7 @@
 //! The connections of a server: which of them keep it waiting, and which of their clients are gone.
 //!
 //! A server that is full makes room for a new connection by closing one whose client keeps it waiting:
-//! for a header, a body, or that an answer is read. Nobody who sends slowly keeps others out.
+//! for a header, a body, or that an answer is read. So slow clients cannot keep others out.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -32,7 +32,7 @@ pub(super) struct Line {
     from: IpAddr,
     /// Its place among those that wait.
     place: Mutex<Option<u64>>,
-    /// Told to close.
+    /// Signals the connection to close.
     pub(super) closed: Notify,
     /// How far the request is.
     stage: Mutex<Stage>,

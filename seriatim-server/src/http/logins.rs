@@ -31,7 +31,7 @@ impl Logins {
     /// is, if it is any. What is left of the window, if it may not.
     ///
     /// An address beyond its limit may still use tokens that it has used before: a client that shares
-    /// its address with one that guesses goes on working.
+    /// its address with a guesser keeps working.
     pub(super) fn admit(&self, from: IpAddr, token: Option<&str>) -> Result<(), Duration> {
         let (mut all, now) = (self.all(), Instant::now());
         if token.is_none() && !all.contains_key(&from) && all.len() >= LOGINS_ADDRESSES_MAX {

@@ -34,6 +34,7 @@ mod schema;
 mod scope;
 mod seen;
 mod server;
+mod signature;
 mod state;
 mod stats;
 mod tokens;

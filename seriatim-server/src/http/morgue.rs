@@ -1,67 +1,48 @@
 //! The dead jobs of a queue.
 
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::JobId;
+use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{Selected, Selection};
 
 use super::auth::Access;
 use super::input::{Json, Part, Query};
 use super::jobs::rows_max;
 use super::problem::Problem;
-use super::queues::count;
-use super::route::{Answer, Route, Written};
-use super::schema::Schema;
+use super::route::{Answer, Route};
 use super::state::Shared;
 use crate::app::act::{self, Bulk};
 use crate::app::find;
 use crate::app::morgue::{self, By};
+use crate::protocol::document::{Done, Jobs};
+use crate::protocol::schema::{Foreign, exactly_one};
 
 pub(super) fn routes() -> Vec<Route> {
-    let page = Schema::object(&[
-        ("jobs", Schema::list(Schema::named("JobView"))),
-        ("next", Schema::text().or_null()),
-    ]);
-    let acted = || Schema::object(&[("count", Schema::integer())]);
     vec![
         Route::get("/api/v1/queues/{queue}/morgue", Access::Read, list)
-            .says("The dead jobs of a queue, newest first or by key")
-            .query(
-                "order",
-                Schema::one_of(&["updated_at", "key", "arrival"]),
-                "By what; by default updated_at",
-            )
-            .query("key", Schema::text(), "Only of this key")
-            .paged()
-            .answers(page),
+            .says("The dead jobs of a queue, newest first or by key"),
         Route::post("/api/v1/queues/{queue}/morgue/requeue", Access::Admin, requeue)
-            .says("Sends dead jobs back to their queue, due now")
-            .body(Schema::named("DeadJobs"))
-            .answers(acted()),
+            .says("Sends dead jobs back to their queue, due now"),
         Route::post("/api/v1/queues/{queue}/morgue/delete", Access::Admin, delete)
-            .says("Deletes dead jobs")
-            .body(Schema::named("DeadJobs"))
-            .answers(acted()),
+            .says("Deletes dead jobs"),
     ]
 }
 
-pub(super) fn dead_schema() -> Schema {
-    Schema::object(&[
-        ("jobs", Schema::list(Schema::text())),
-        ("keys", Schema::list(Schema::text())),
-        ("all", Schema(serde_json::json!({ "enum": [true, null] }))),
-    ])
-    .closed()
-    .exactly_one(&["jobs", "keys", "all"])
-}
-
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 struct Listing {
+    /// Default: updated_at
     #[serde(default)]
     order: By,
+    /// Only of this key
     key: Option<String>,
+    /// Most rows. Default: 50
+    #[schemars(range(min = 1, max = PAGE_ROWS_MAX))]
     limit: Option<usize>,
+    /// Continue behind this: `next` of the page before
     after: Option<String>,
 }
 
@@ -69,18 +50,21 @@ async fn list(
     State(app): State<Shared>,
     Part(queue): Part<String>,
     Query(listing): Query<Listing>,
-) -> Result<Written, Problem> {
+) -> Result<Answer<Jobs>, Problem> {
     let Listing { order, key, limit, after } = listing;
     let page = morgue::page(&*app.store, &queue, order, key, after, rows_max(limit)?).await?;
-    Written::jobs(page).await
+    Answer::jobs(page).await
 }
 
 /// Which dead jobs: one of the three.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "DeadJobs", transform = |schema: &mut _| exactly_one(schema, &["jobs", "keys", "all"]))]
 struct Which {
+    #[schemars(with = "Option<Vec<Foreign<JobId>>>")]
     jobs: Option<Vec<JobId>>,
     keys: Option<Vec<String>>,
+    #[schemars(extend("enum" = [true, null]))]
     all: Option<bool>,
 }
 
@@ -91,7 +75,8 @@ impl Which {
             (None, Some(keys), None) => Selection::Keys(keys),
             (None, None, Some(true)) => Selection::All,
             _ => {
-                let detail = r#"say which, in one way: {"jobs":[…]}, {"keys":[…]} or {"all":true}"#;
+                let detail =
+                    r#"name the jobs in one way: {"jobs":[…]}, {"keys":[…]} or {"all":true}"#;
                 return Err(Problem::invalid("jobs", detail));
             }
         };
@@ -103,18 +88,18 @@ async fn requeue(
     State(app): State<Shared>,
     Part(queue): Part<String>,
     Json(which): Json<Which>,
-) -> Result<Answer, Problem> {
+) -> Result<Answer<Done>, Problem> {
     find::queue(&*app.store, &queue).await?;
     let bulk = Bulk::Requeue(which.selected(queue)?);
-    Ok(Answer(count(act::repeat(&*app.store, bulk).await?)))
+    Ok(Answer::done(act::repeat(&*app.store, bulk).await?))
 }
 
 async fn delete(
     State(app): State<Shared>,
     Part(queue): Part<String>,
     Json(which): Json<Which>,
-) -> Result<Answer, Problem> {
+) -> Result<Answer<Done>, Problem> {
     find::queue(&*app.store, &queue).await?;
     let bulk = Bulk::DeleteDead(which.selected(queue)?);
-    Ok(Answer(count(act::repeat(&*app.store, bulk).await?)))
+    Ok(Answer::done(act::repeat(&*app.store, bulk).await?))
 }

@@ -1,33 +1,34 @@
-//! The OpenAPI 3.1 document, made of the same list as the router.
+//! The OpenAPI 3.1 document, made from the same list as the router.
 
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use schemars::json_schema;
 use serde_json::{Map, Value, json};
+use seriatim::JobId;
 
 use super::auth::Access;
 use super::input::{JSON, NDJSON};
 use super::problem::PROBLEM_JSON;
-use super::route::{Parameter, Route};
-use super::schema::Schema;
+use super::route::Route;
+use super::schema::{Schemas, make, without_null};
 use super::state::{App, Described, Shared};
-use super::{dataloader, jobs, lanes, morgue, nodes, push, queues, work};
+use crate::protocol::document::Problem;
+use crate::protocol::schema::{Described as _, queue_pattern};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route::get("/openapi.json", Access::Open, serve)
             .says("This document")
-            .answers(Schema::any())
+            .answers::<Value>()
             .outlives_drain(),
         Route::get("/docs", Access::Open, page)
-            .says("The same for people: a page without scripts")
+            .says("This document as a page without scripts")
             .media("text/html")
-            .answers(Schema::text())
             .outlives_drain(),
         Route::get("/docs.css", Access::Open, style)
-            .says("How that page looks")
+            .says("The style sheet of that page")
             .media("text/css")
-            .answers(Schema::text())
             .outlives_drain(),
     ]
 }
@@ -56,11 +57,14 @@ async fn serve(State(app): State<Shared>) -> Response {
 
 /// The document of these endpoints.
 pub(super) fn document(routes: &[Route], base_path: &str) -> Value {
-    let mut paths = Map::new();
+    let (mut paths, mut schemas) = (Map::new(), Schemas::new());
+    let problem = schemas.sent(make::<Problem>());
     for route in routes {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[route.method.as_str().to_lowercase()] = operation(route);
+        path[route.method.as_str().to_lowercase()] = operation(route, &problem, &mut schemas);
     }
+    let [received, sent] = schemas.named();
+    let named: Map<String, Value> = received.into_iter().chain(sent).collect();
     let base_path = if base_path.is_empty() { "/" } else { base_path };
     json!({
         "openapi": "3.1.0",
@@ -73,51 +77,33 @@ pub(super) fn document(routes: &[Route], base_path: &str) -> Value {
         "servers": [{ "url": base_path }],
         "paths": paths,
         "components": {
-            "schemas": schemas(),
+            "schemas": named,
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
         },
     })
 }
 
-fn schemas() -> Value {
-    let named = [
-        ("Problem", problem_schema()),
-        ("Job", push::job_schema()),
-        ("JobView", jobs::view_schema()),
-        ("Trigger", dataloader::trigger_schema()),
-        ("Status", dataloader::status_schema()),
-        ("Queue", queues::queue_schema()),
-        ("QueueSettings", queues::settings_schema()),
-        ("Backoff", backoff_schema()),
-        ("Lane", lanes::lane_schema()),
-        ("DeadJobs", morgue::dead_schema()),
-        ("Node", nodes::node_schema()),
-        ("Trouble", nodes::trouble_schema()),
-        ("Claim", work::claim_schema()),
-        ("Turn", work::turn_schema()),
-        ("Beat", work::beat_schema()),
-        ("Results", work::results_schema()),
-    ];
-    named.into_iter().map(|(name, schema)| (name.to_owned(), schema.0)).collect()
-}
-
-fn operation(route: &Route) -> Value {
-    let answer =
-        json!({ "description": "Done", "content": { route.media: { "schema": route.answer.0 } } });
-    let content = json!({ PROBLEM_JSON: { "schema": Schema::named("Problem").0 } });
-    let problem = json!({ "description": "A problem document", "content": content });
+fn operation(route: &Route, problem: &Value, schemas: &mut Schemas) -> Value {
+    let content = |media: &str, schema: Value| json!({ media: { "schema": schema } });
+    let answer = route.signature.answer.map_or_else(|| json!({}), |make| schemas.sent(make));
     let mut operation = json!({
         "operationId": operation_id(route),
         "summary": route.says,
-        "parameters": parameters(route),
-        "responses": { "200": answer, "default": problem },
+        "parameters": parameters(route, schemas),
+        "responses": {
+            "200": { "description": "Done", "content": content(route.media, answer) },
+            "default": {
+                "description": "A problem document",
+                "content": content(PROBLEM_JSON, problem.clone()),
+            },
+        },
     });
-    if let Some(body) = &route.body {
-        let mut content = json!({ JSON: { "schema": body.0 } });
+    if let Some(make) = route.signature.body {
+        let mut body = content(JSON, schemas.received(make));
         if route.streams {
-            content[NDJSON] = json!({ "schema": { "type": "string" } });
+            body[NDJSON] = json!({ "schema": { "type": "string" } });
         }
-        operation["requestBody"] = json!({ "required": true, "content": content });
+        operation["requestBody"] = json!({ "required": true, "content": body });
     }
     if route.access != Access::Open {
         operation["security"] = json!([{ "token": [] }]);
@@ -134,82 +120,33 @@ fn operation_id(route: &Route) -> String {
     format!("{}_{}", route.method.as_str().to_lowercase(), words.join("_"))
 }
 
-fn parameters(route: &Route) -> Value {
+pub(super) fn parameters(route: &Route, schemas: &mut Schemas) -> Value {
     let names = route.path.split(['{', '}']).skip(1).step_by(2);
-    let schema = |name: &str| match name {
-        "job_id" => Schema::job_id(),
-        "queue" => Schema::queue(),
-        _ => Schema::text(),
+    let of_path = |name: &str| {
+        let schema = match name {
+            "job_id" => JobId::schema(),
+            "queue" => json_schema!({ "type": "string", "pattern": queue_pattern() }),
+            _ => json_schema!({ "type": "string" }),
+        };
+        json!({ "name": name, "in": "path", "required": true, "schema": schema })
     };
-    let of_path = |name: &str| json!({ "name": name, "in": "path", "required": true, "schema": schema(name).0 });
-    let of_query = |parameter: &Parameter| {
+    let query = route.signature.query.map(|make| schemas.received(make)).unwrap_or_default();
+    let is_required = |name: &str| {
+        query["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name))
+    };
+    let fields = query["properties"].as_object().into_iter().flatten();
+    let of_query = fields.map(|(name, schema)| {
+        let mut schema = schema.clone();
+        let description = schema.as_object_mut().and_then(|fields| fields.remove("description"));
+        without_null(&mut schema);
         json!({
-            "name": parameter.name, "in": "query", "required": parameter.required,
-            "description": parameter.says, "schema": parameter.schema.0,
+            "name": name, "in": "query", "required": is_required(name),
+            "description": description, "schema": schema,
         })
-    };
-    names.map(of_path).chain(route.query.iter().map(of_query)).collect()
-}
-
-fn problem_schema() -> Schema {
-    Schema::object(&[
-        ("type", Schema::text()),
-        ("title", Schema::text()),
-        ("status", Schema::integer()),
-        ("detail", Schema::text()),
-        ("field", Schema::text()),
-    ])
-}
-
-fn backoff_schema() -> Schema {
-    let length = Schema::length_text;
-    Schema::object(&[
-        ("kind", Schema::one_of(&["polynomial", "constant", "linear", "exponential"])),
-        ("base", length()),
-        ("cap", length()),
-        ("jitter", Schema::within(0, 100)),
-    ])
-    .requiring(&["kind"])
-    .with_nulls()
+    });
+    names.map(of_path).chain(of_query).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn every_reference_leads_somewhere_and_every_operation_has_its_own_name() {
-        let document = super::super::router::api_document("");
-        let text = document.to_string();
-        for reference in text.split("#/components/schemas/").skip(1) {
-            let name = reference.split('"').next().unwrap();
-            assert!(document["components"]["schemas"][name].is_object(), "{name}");
-        }
-        let routes = super::super::router::routes();
-        let ids: BTreeSet<String> = routes.iter().map(operation_id).collect();
-        assert_eq!(ids.len(), routes.len());
-        assert!(routes.iter().all(|route| !route.says.is_empty()));
-    }
-
-    /// Whether the parts of a path stand in the line, one behind the other.
-    fn shows(line: &str, path: &str) -> bool {
-        let parts = path.trim_start_matches("/api/v1").split(['{', '}']).step_by(2);
-        let mut rest = Some(line);
-        for part in parts {
-            rest = rest.and_then(|rest| rest.split_once(part).map(|(_, behind)| behind));
-        }
-        rest.is_some()
-    }
-
-    #[test]
-    fn the_page_shows_every_endpoint() {
-        let page = include_str!("../../../docs/http.md");
-        for route in super::super::router::routes() {
-            let is_there = |line: &str| line.contains("curl") && shows(line, route.path);
-            assert!(page.lines().any(is_there), "docs/http.md lacks {}", route.path);
-        }
-    }
-}
+#[path = "openapi_tests.rs"]
+mod tests;

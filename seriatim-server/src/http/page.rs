@@ -1,4 +1,4 @@
-//! The OpenAPI document as a page for people, made here: it needs no script.
+//! The OpenAPI document as an HTML page without scripts.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(super) const STYLE: &str = include_str!("page.css");
 const REFERENCE: &str = "#/components/schemas/";
 
-/// A page needs our style sheet and nothing else, of nobody else.
+/// A page needs only our style sheet.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
@@ -51,7 +51,7 @@ pub(super) fn of(document: &Value) -> String {
 fn write_operation(page: &mut String, path: &str, method: &str, operation: &Value) {
     let roles: Vec<String> =
         operation["x-roles"].as_array().into_iter().flatten().map(text).collect();
-    let roles = if roles.is_empty() { "anybody".to_owned() } else { roles.join(", ") };
+    let roles = if roles.is_empty() { "everyone".to_owned() } else { roles.join(", ") };
     let _ = write!(
         page,
         "<section id=\"{}\"><h3><b>{}</b> {}</h3><p>{} <small>For {roles}.</small></p>",

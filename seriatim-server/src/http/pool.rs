@@ -32,7 +32,7 @@ impl Pool {
         Self { all, share, parties: Mutex::default() }
     }
 
-    /// Takes so much at once, or nothing.
+    /// Takes so much immediately, or nothing.
     pub(super) fn try_take(&self, party: &Party, amount: u32) -> Option<Held> {
         let own = self.share_of(party).try_acquire_many_owned(amount).ok()?;
         let all = self.all.clone().try_acquire_many_owned(amount).ok()?;
@@ -40,7 +40,7 @@ impl Pool {
     }
 
     /// Takes so much, and waits until it is there, but no longer than that. Who waits for its own
-    /// share keeps nobody else waiting.
+    /// share delays no other party.
     pub(super) async fn take(&self, party: &Party, amount: u32, wait: Duration) -> Option<Held> {
         let taking = async {
             let own = self.share_of(party).acquire_many_owned(amount).await.ok()?;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value, json};
 use seriatim::store::{JobState, LaneState};
 use seriatim::{Error, ErrorKind};
 
 use crate::app::error as app;
+use crate::protocol::document::Problem as Document;
 
 /// What a problem document is called in `Content-Type`.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
@@ -19,36 +19,35 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Problem {
     status: StatusCode,
-    detail: String,
-    field: Option<String>,
-    more: Map<String, Value>,
+    document: Box<Document>,
     retry_after: Duration,
 }
 
 impl Problem {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self {
-            status,
+        let document = Document {
+            r#type: "about:blank",
+            title: status.canonical_reason().unwrap_or_default(),
+            status: status.as_u16(),
             detail: detail.into(),
-            field: None,
-            more: Map::new(),
-            retry_after: RETRY_AFTER,
-        }
+            ..Document::default()
+        };
+        Self { status, document: Box::new(document), retry_after: RETRY_AFTER }
     }
 
-    /// A wrong value; `field` is empty where none is to blame.
+    /// A wrong value; `field` may be empty.
     pub(super) fn invalid(field: impl Into<String>, detail: impl Into<String>) -> Self {
-        let field = Some(field.into()).filter(|field| !field.is_empty());
-        Self { field, ..Self::new(StatusCode::BAD_REQUEST, detail) }
+        Self::new(StatusCode::BAD_REQUEST, detail).about(field)
     }
 
     pub(super) fn missing(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
-    /// Names the field that is wrong.
-    pub(super) fn about(self, field: &str) -> Self {
-        Self { field: Some(field.to_owned()), ..self }
+    /// Names the field that is wrong; none if empty.
+    pub(super) fn about(mut self, field: impl Into<String>) -> Self {
+        self.document.field = Some(field.into()).filter(|field| !field.is_empty());
+        self
     }
 
     pub(super) fn conflict(detail: impl Into<String>) -> Self {
@@ -74,9 +73,21 @@ impl Problem {
         self
     }
 
-    /// Says more, under a name of its own.
-    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.more.insert(name.to_owned(), value.into());
+    /// The line of a stream that is wrong.
+    pub(super) fn at_line(mut self, line: u64) -> Self {
+        self.document.line = Some(line);
+        self
+    }
+
+    /// The line from which to send a stream again.
+    pub(super) fn go_on_from(mut self, line: u64) -> Self {
+        self.document.go_on_from_line = Some(line);
+        self
+    }
+
+    /// Jobs of a stream that were pushed before.
+    pub(super) fn having_pushed(mut self, jobs: u64) -> Self {
+        self.document.pushed = Some(jobs);
         self
     }
 
@@ -87,12 +98,12 @@ impl Problem {
     /// The field that is wrong.
     #[cfg(test)]
     pub(super) fn field(&self) -> Option<&str> {
-        self.field.as_deref()
+        self.document.field.as_deref()
     }
 
     /// Puts a name in front of the field: `results[3]` + `lane`.
     pub(super) fn inside(mut self, outer: &str) -> Self {
-        self.field = Some(match self.field {
+        self.document.field = Some(match self.document.field {
             None => outer.to_owned(),
             Some(inner) if inner.starts_with('[') => format!("{outer}{inner}"),
             Some(inner) => format!("{outer}.{inner}"),
@@ -100,7 +111,7 @@ impl Problem {
         self
     }
 
-    fn of_kind(kind: ErrorKind, detail: String, field: Option<String>) -> Self {
+    fn of_kind(kind: ErrorKind, detail: String, field: &str) -> Self {
         let status = match kind {
             ErrorKind::Invalid => StatusCode::BAD_REQUEST,
             ErrorKind::NotFound => StatusCode::NOT_FOUND,
@@ -114,13 +125,12 @@ impl Problem {
         if status.is_server_error() {
             tracing::warn!(kind = kind.as_str(), "a request failed: {detail}");
         }
-        Self { field, ..Self::new(status, detail) }
+        Self::new(status, detail).about(field)
     }
 }
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let field = error.field().map(str::to_owned);
         // The cause of what the client did wrong helps it; that of our own trouble is for the log.
         let detail = match error.kind() {
             ErrorKind::Invalid | ErrorKind::Conflict | ErrorKind::NotFound => {
@@ -129,7 +139,7 @@ impl From<Error> for Problem {
             }
             _ => error.message().to_owned(),
         };
-        Self::of_kind(error.kind(), detail, field)
+        Self::of_kind(error.kind(), detail, error.field().unwrap_or_default())
     }
 }
 
@@ -142,20 +152,19 @@ impl From<app::Error> for Problem {
                 ("", format!("{error}: GET /api/v1/queues lists them; a push creates one"))
             }
             E::Claimed { .. } => {
-                let advice =
-                    "cancel its jobs, release its claim, or repeat this when its turn has ended";
+                let advice = "cancel its jobs, release its claim, or retry when its turn has ended";
                 ("", format!("{error}: {advice}"))
             }
             E::NoNode(_) => ("", format!("{error}: GET /api/v1/nodes lists them")),
             E::NotWaiting { queue, state: JobState::Dead, .. } => {
-                ("", format!("{error}: POST /api/v1/queues/{queue}/morgue/requeue sends it back"))
+                ("", format!("{error}: requeue it with POST /api/v1/queues/{queue}/morgue/requeue"))
             }
             E::StandsStill { queue, state, .. } => {
                 let action = if *state == LaneState::Paused { "resume" } else { "retry" };
                 let path = format!("/api/v1/queues/{queue}/lane/{action}");
-                ("", format!("{error}: POST {path} lets it go on"))
+                ("", format!("{error}: resume it with POST {path}"))
             }
-            E::Cursor => ("after", "write what `next` of the page before says".to_owned()),
+            E::Cursor => ("after", "use `next` of the page before".to_owned()),
             E::Unranged { field } => (*field, "needs order=key, run_at or retry_count".to_owned()),
             E::Bound { field, why } => (*field, why.clone()),
             E::Store(_)
@@ -167,7 +176,6 @@ impl From<app::Error> for Problem {
             | E::SeveralNodes { .. }
             | E::NotWaiting { .. } => ("", error.to_string()),
         };
-        let field = Some(field.to_owned()).filter(|field| !field.is_empty());
         match error {
             E::Store(error) => error.into(),
             error => Self::of_kind(error.kind(), detail, field),
@@ -177,17 +185,9 @@ impl From<app::Error> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut document = json!({
-            "type": "about:blank",
-            "title": self.status.canonical_reason().unwrap_or_default(),
-            "status": self.status.as_u16(),
-            "detail": self.detail,
-        });
-        if let Value::Object(fields) = &mut document {
-            fields.extend(self.field.map(|field| ("field".to_owned(), field.into())));
-            fields.extend(self.more);
-        }
-        let mut response = (self.status, document.to_string()).into_response();
+        // Texts and numbers only: writing them cannot fail.
+        let text = serde_json::to_string(&self.document).unwrap_or_default();
+        let mut response = (self.status, text).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         match self.status {
@@ -229,7 +229,7 @@ mod tests {
             app::Error::Bound { field: "to", why: name() },
         ];
         for error in errors {
-            let detail = Problem::from(error).detail;
+            let detail = Problem::from(error).document.detail;
             assert!(!detail.contains("`seriatim") && !detail.contains("--"), "{detail}");
         }
     }

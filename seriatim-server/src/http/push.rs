@@ -1,11 +1,11 @@
-//! Pushing jobs: one, an array (all or nothing), or a stream of them.
+//! Pushes of a job, an array (all or nothing), or a stream of jobs.
 
 use std::marker::PhantomData;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
 use seriatim::Job;
 use seriatim::limits::PUSH_JOBS_MAX;
 use seriatim::store::PushStatus;
@@ -19,69 +19,29 @@ use super::limits::{
 };
 use super::problem::Problem;
 use super::route::{Answer, Route};
-use super::schema::Schema;
 use super::scope::Scope;
 use super::state::{App, Shared};
+use crate::protocol::document::{PushAnswer, PushedJobs, Streamed};
 use crate::protocol::job_input::{JobInput, split_place};
 use crate::trace::Sending;
 
 pub(super) fn routes() -> Vec<Route> {
-    let jobs = Schema::either(&[Schema::named("Job"), Schema::list(Schema::named("Job"))]);
-    let pushed = Schema::object(&[
-        ("job_id", Schema::text()),
-        ("status", Schema::one_of(&["queued", "merged", "duplicate"])),
-    ]);
-    let streamed = ["pushed", "merged", "duplicate"].map(|name| (name, Schema::integer()));
-    let streamed = [&streamed[..], &[("created", Schema::truth())]].concat();
-    let answer = Schema::either(&[
-        Schema::object(&[("jobs", Schema::list(pushed)), ("created", Schema::truth())]),
-        Schema::object(&streamed),
-    ]);
     vec![
         Route::post("/api/v1/queues/{queue}/jobs", Access::Produce, push)
-            .says(
-                "Pushes a job, an array of jobs (all or none), or a stream of jobs, one on a line",
-            )
-            .body(jobs)
+            .says("Pushes a job, an array of jobs (all or none), or a stream of jobs, one per line")
+            .reads::<OneOrSeveral>()
             .streams()
-            .traffic()
-            .answers(answer),
+            .traffic(),
     ]
 }
 
-/// What [`JobInput`] takes.
-pub(super) fn job_schema() -> Schema {
-    let text = Schema::text;
-    Schema::object(&[
-        ("key", Schema(json!({ "type": ["string", "integer"] }))),
-        ("id", Schema(json!({ "type": ["string", "integer"], "description": "the same as key" }))),
-        ("payload", Schema::any()),
-        ("score", Schema::number()),
-        ("task", text()),
-        ("run_at", Schema::time()),
-        ("perform_in", Schema(json!({ "description": "the same as run_at" }))),
-        ("available_at", Schema(json!({ "description": "the same as run_at" }))),
-        ("delay", Schema::length()),
-        ("priority", Schema::within(0, 32_767)),
-        ("max_retries", Schema::integer()),
-        ("max_attempts", Schema::integer()),
-        ("backoff", Schema::named("Backoff")),
-        ("timeout", Schema::length()),
-        ("lease_ttl", Schema::length()),
-        ("lease_ttl_sec", Schema(json!({ "description": "the same as lease_ttl" }))),
-        ("expires_at", Schema::time()),
-        ("idempotency_key", text()),
-        ("node", text()),
-        ("consumer_group", text()),
-        ("partition_key", text()),
-        ("producer", text()),
-        ("traceparent", text()),
-    ])
-    .closed()
-    .one_at_most(&["delay", "run_at", "perform_in", "available_at"])
-    .spelled_once(&["run_at", "perform_in", "available_at"])
-    .spelled_once(&["key", "id"])
-    .spelled_once(&["lease_ttl", "lease_ttl_sec"])
+/// A body that is not a stream.
+#[derive(JsonSchema)]
+#[schemars(untagged, inline)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum OneOrSeveral {
+    One(Box<JobInput>),
+    Several(Vec<JobInput>),
 }
 
 async fn push(
@@ -89,22 +49,17 @@ async fn push(
     Part(queue): Part<String>,
     caller: Caller,
     request: Request,
-) -> Result<Answer, Problem> {
+) -> Result<Answer<PushAnswer>, Problem> {
     let media = input::expect(request.headers(), &[JSON, NDJSON])?;
     seriatim::validate_queue_name(&queue)?;
     let (parts, body) = request.into_parts();
     let sending = app.traces.sending(&queue, traceparent(&parts.headers));
     let target = Target { queue: &queue, sending: &sending, scope: &caller.scope };
     let answer = async {
-        let (mut answer, made) = match media {
-            NDJSON => stream(&app, &caller, &target, body).await?,
-            _ => at_once(&app, &caller, &target, body).await?,
-        };
-        if made {
-            // A slip in its name shows.
-            answer["created"] = true.into();
-        }
-        Ok(Answer(answer))
+        Ok(Answer::of(&match media {
+            NDJSON => PushAnswer::Stream(stream(&app, &caller, &target, body).await?),
+            _ => PushAnswer::Jobs(at_once(&app, &caller, &target, body).await?),
+        }))
     };
     answer.await.inspect_err(|problem: &Problem| sending.failed(problem.status()))
 }
@@ -142,13 +97,13 @@ pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
     crate::trace::id(said).map(|_| said.to_owned())
 }
 
-/// Pushes a job or an array of them. The answer, and whether that made the queue.
+/// Pushes a job or an array of them.
 async fn at_once(
     app: &App,
     caller: &Caller,
     target: &Target<'_>,
     body: Body,
-) -> Result<(Value, bool), Problem> {
+) -> Result<PushedJobs, Problem> {
     let mut held = app.budgets.read(caller, body, BULK_BODY_BYTES_MAX).await?;
     let first = held.bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     let is_array = first == Some(&b'[');
@@ -173,7 +128,7 @@ async fn at_once(
         held.hold(app.budgets.hold(caller, bytes - held.room())?);
     }
     if jobs.is_empty() {
-        return Ok((json!({ "jobs": [] }), false));
+        return Ok(PushedJobs::new(&[], false));
     }
     // Behind the body, which may have come slowly: others make queues meanwhile.
     let made = app.queues.makes(&*app.store, target.queue).await?;
@@ -185,7 +140,7 @@ async fn at_once(
         },
     };
     target.sending.sent(&pushed);
-    Ok((json!({ "jobs": pushed }), made))
+    Ok(PushedJobs::new(&pushed, made))
 }
 
 /// Reads an array job by job: none is built before it is known that it may be one more.
@@ -216,10 +171,9 @@ async fn stream(
     caller: &Caller,
     target: &Target<'_>,
     body: Body,
-) -> Result<(Value, bool), Problem> {
+) -> Result<Streamed, Problem> {
     let place = app.budgets.streams.try_take(&caller.party, 1);
-    let _place =
-        place.ok_or_else(|| Problem::too_many("too many streams of jobs are under way"))?;
+    let _place = place.ok_or_else(|| Problem::too_many("too many streams of jobs"))?;
     let mut frames = body.into_data_stream();
     let mut loading = Loading::new(app, target);
     let (mut rest, mut looked) = (Vec::new(), 0);
@@ -241,7 +195,7 @@ async fn stream(
     }
     loading.line(&rest).await?;
     loading.send().await?;
-    Ok((loading.counted(), loading.made))
+    Ok(loading.counts)
 }
 
 /// A stream on its way into the store.
@@ -254,18 +208,13 @@ struct Loading<'a> {
     bytes: usize,
     /// Of the line read last, from 1.
     number: u64,
-    pushed: u64,
-    merged: u64,
-    duplicate: u64,
-    /// The queue is new.
-    made: bool,
+    counts: Streamed,
 }
 
 impl<'a> Loading<'a> {
     fn new(app: &'a App, target: &'a Target<'a>) -> Self {
         let (jobs, lines) = (Vec::new(), Vec::new());
-        let (bytes, number, pushed, merged, duplicate, made) = (0, 0, 0, 0, 0, false);
-        Self { app, target, jobs, lines, bytes, number, pushed, merged, duplicate, made }
+        Self { app, target, jobs, lines, bytes: 0, number: 0, counts: Streamed::default() }
     }
 
     async fn line(&mut self, text: &[u8]) -> Result<(), Problem> {
@@ -295,11 +244,11 @@ impl<'a> Loading<'a> {
         off_thread(text.len(), move || read_line(&text, &queue, trace.as_deref())).await?
     }
 
-    /// A line is wrong: what stands before it goes, and the line is where to go on.
+    /// A line is wrong: pushes the lines before it, and returns the line from which to continue.
     async fn stop(&mut self, problem: Problem) -> Problem {
         let line = self.number;
         match self.send().await {
-            Ok(()) => self.tell(problem.with("line", line)),
+            Ok(()) => self.tell(problem.at_line(line)),
             Err(earlier) => earlier,
         }
     }
@@ -309,35 +258,32 @@ impl<'a> Loading<'a> {
         self.bytes = 0;
         let Some(first) = lines.first().copied() else { return Ok(()) };
         let made = self.app.queues.makes(&*self.app.store, self.target.queue).await;
-        self.made |= made.map_err(|problem| self.tell(problem))?;
+        if made.map_err(|problem| self.tell(problem))? {
+            self.counts.created = Some(true);
+        }
         match self.app.client.push_all(jobs).await {
             Ok(pushed) => {
                 self.target.sending.sent(&pushed);
                 let count =
                     |status| pushed.iter().filter(|one| one.status == status).count() as u64;
-                self.pushed += pushed.len() as u64;
-                self.merged += count(PushStatus::Merged);
-                self.duplicate += count(PushStatus::Duplicate);
+                self.counts.pushed += pushed.len() as u64;
+                self.counts.merged += count(PushStatus::Merged);
+                self.counts.duplicate += count(PushStatus::Duplicate);
                 Ok(())
             }
             Err(error) => {
                 // The store names the job by its place in the batch, of which nothing was pushed.
                 let place = error.field().and_then(split_place);
                 let line = place.and_then(|(place, _)| lines.get(place)).copied().unwrap_or(first);
-                let problem =
-                    Problem::from(error).with("line", line).with("go_on_from_line", first);
+                let problem = Problem::from(error).at_line(line).go_on_from(first);
                 Err(self.tell(problem))
             }
         }
     }
 
-    /// Says how much was pushed before.
+    /// With the number of jobs pushed before.
     fn tell(&self, problem: Problem) -> Problem {
-        problem.with("pushed", self.pushed)
-    }
-
-    fn counted(&self) -> Value {
-        json!({ "pushed": self.pushed, "merged": self.merged, "duplicate": self.duplicate })
+        problem.having_pushed(self.counts.pushed)
     }
 }
 
@@ -345,20 +291,4 @@ fn read_line(text: &[u8], queue: &str, trace: Option<&str>) -> Result<Job, Probl
     let job = job_of(input::parse::<JobInput>(text)?, queue, trace)?;
     job.validate()?;
     Ok(job)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_documentation_names_what_a_job_takes() {
-        let error = serde_json::from_str::<JobInput>(r#"{"":0}"#).map(|_| ()).unwrap_err();
-        let error = error.to_string();
-        let known: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
-        for name in job_schema().fields() {
-            assert!(known.contains(&name.as_str()), "{name} is documented and not taken: {error}");
-        }
-        assert_eq!(known.len(), job_schema().fields().len(), "{error}");
-    }
 }

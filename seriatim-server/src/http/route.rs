@@ -1,15 +1,16 @@
-//! An endpoint: its path, who may, what it takes and answers. Router and documentation are made of
-//! the same list, so that neither can name what the other does not.
+//! An endpoint: its path, who may call it, what it takes and answers. The router and the documentation are made from
+//! the same list.
 
 use std::convert::Infallible;
+use std::marker::PhantomData;
 
 use axum::extract::Request;
 use axum::handler::Handler;
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use serde_json::Value;
-use seriatim::limits::PAGE_ROWS_MAX;
+use schemars::JsonSchema;
+use serde::Serialize;
 use seriatim::store::{JobView, Page};
 
 use super::audit::Count;
@@ -17,10 +18,11 @@ use super::auth::Access;
 use super::input::JSON;
 use super::limits::{JOB_BYTES, off_thread};
 use super::problem::Problem;
-use super::schema::Schema;
+use super::schema::make;
 use super::scope::Reach;
+use super::signature::{Signature, Signed};
 use super::state::Shared;
-use crate::protocol::document;
+use crate::protocol::document::{Done, Job, Jobs};
 
 /// One endpoint.
 pub(super) struct Route {
@@ -29,65 +31,42 @@ pub(super) struct Route {
     pub(super) access: Access,
     pub(super) reach: Reach,
     pub(super) says: &'static str,
-    pub(super) query: Vec<Parameter>,
-    pub(super) body: Option<Schema>,
-    /// The body may also be a stream of these, one on a line.
+    pub(super) signature: Signature,
+    /// The body may also be a stream of jobs, one per line.
     pub(super) streams: bool,
-    pub(super) answer: Schema,
     /// The media type of the answer.
     pub(super) media: &'static str,
-    /// Goes on while the node drains.
+    /// Still answers while the node drains.
     pub(super) outlives_drain: bool,
-    /// Programs call it all the time: it changes something, but is nothing that a person did.
+    /// Called by programs all the time, and so not audited by default.
     pub(super) is_traffic: bool,
     pub(super) handler: MethodRouter<Shared, Infallible>,
 }
 
-/// A parameter of the query.
-pub(super) struct Parameter {
-    pub(super) name: &'static str,
-    pub(super) says: &'static str,
-    pub(super) schema: Schema,
-    pub(super) required: bool,
+macro_rules! method {
+    ($name:ident $method:ident) => {
+        pub(super) fn $name<H, T, M>(path: &'static str, access: Access, handler: H) -> Self
+        where
+            H: Handler<T, Shared> + Signed<M>,
+            T: 'static,
+        {
+            let handler = on(MethodFilter::$method, handler);
+            Self::new(Method::$method, path, access, H::signature(), handler)
+        }
+    };
 }
 
 impl Route {
-    pub(super) fn get<H, T>(path: &'static str, access: Access, handler: H) -> Self
-    where
-        H: Handler<T, Shared>,
-        T: 'static,
-    {
-        Self::new(Method::GET, path, access, on(MethodFilter::GET, handler))
-    }
-
-    pub(super) fn post<H, T>(path: &'static str, access: Access, handler: H) -> Self
-    where
-        H: Handler<T, Shared>,
-        T: 'static,
-    {
-        Self::new(Method::POST, path, access, on(MethodFilter::POST, handler))
-    }
-
-    pub(super) fn put<H, T>(path: &'static str, access: Access, handler: H) -> Self
-    where
-        H: Handler<T, Shared>,
-        T: 'static,
-    {
-        Self::new(Method::PUT, path, access, on(MethodFilter::PUT, handler))
-    }
-
-    pub(super) fn delete<H, T>(path: &'static str, access: Access, handler: H) -> Self
-    where
-        H: Handler<T, Shared>,
-        T: 'static,
-    {
-        Self::new(Method::DELETE, path, access, on(MethodFilter::DELETE, handler))
-    }
+    method!(get GET);
+    method!(post POST);
+    method!(put PUT);
+    method!(delete DELETE);
 
     fn new(
         method: Method,
         path: &'static str,
         access: Access,
+        signature: Signature,
         handler: MethodRouter<Shared, Infallible>,
     ) -> Self {
         Self {
@@ -96,10 +75,8 @@ impl Route {
             access,
             reach: Reach::of(path),
             says: "",
-            query: Vec::new(),
-            body: None,
+            signature,
             streams: false,
-            answer: Schema::any(),
             media: JSON,
             outlives_drain: false,
             is_traffic: access == Access::Work,
@@ -112,28 +89,9 @@ impl Route {
         self
     }
 
-    pub(super) fn query(mut self, name: &'static str, schema: Schema, says: &'static str) -> Self {
-        self.query.push(Parameter { name, says, schema, required: false });
-        self
-    }
-
-    pub(super) fn needs(mut self, name: &'static str, schema: Schema, says: &'static str) -> Self {
-        self.query.push(Parameter { name, says, schema, required: true });
-        self
-    }
-
-    /// The parameters of a listing that comes in pages.
-    pub(super) fn paged(self) -> Self {
-        let limit = Schema::within(1, PAGE_ROWS_MAX as u64);
-        self.query("limit", limit, "Most rows, up to 1000; by default 50").query(
-            "after",
-            Schema::text(),
-            "Begin behind this: `next` of the page before",
-        )
-    }
-
-    pub(super) fn body(mut self, schema: Schema) -> Self {
-        self.body = Some(schema);
+    /// For handlers that read the body themselves.
+    pub(super) fn reads<T: JsonSchema>(mut self) -> Self {
+        self.signature.body = Some(make::<T>());
         self
     }
 
@@ -142,14 +100,15 @@ impl Route {
         self
     }
 
-    pub(super) fn answers(mut self, schema: Schema) -> Self {
-        self.answer = schema;
+    /// For handlers that write the answer themselves.
+    pub(super) fn answers<T: JsonSchema>(mut self) -> Self {
+        self.signature.answer = Some(make::<T>());
         self
     }
 
     pub(super) fn media(mut self, media: &'static str) -> Self {
         self.media = media;
-        self
+        self.answers::<String>()
     }
 
     /// The handler itself keeps to the queues that a token is limited to.
@@ -169,52 +128,64 @@ impl Route {
     }
 }
 
-/// A JSON document as the answer.
-pub(super) struct Answer(pub(super) Value);
+/// An answer: a JSON document of this type.
+pub(super) struct Answer<T> {
+    text: String,
+    count: Option<Count>,
+    of: PhantomData<fn() -> T>,
+}
 
-impl IntoResponse for Answer {
+impl<T: Serialize + 'static> Answer<T> {
+    pub(super) fn of(document: &T) -> Self {
+        // Texts and numbers only: writing them cannot fail.
+        let text = serde_json::to_string(document).unwrap_or_default();
+        Self { text, count: None, of: PhantomData }
+    }
+
+    /// Writes a document of about this many bytes where it delays no other request.
+    pub(super) async fn written(
+        bytes: usize,
+        document: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Self, Problem> {
+        off_thread(bytes, move || Self::of(&document())).await
+    }
+
+    /// With the number for the audit log.
+    pub(super) fn counting(self, count: u64) -> Self {
+        Self { count: Some(Count(count)), ..self }
+    }
+}
+
+impl Answer<Done> {
+    pub(super) fn done(count: u64) -> Self {
+        Self::of(&Done { count }).counting(count)
+    }
+}
+
+impl Answer<Job> {
+    pub(super) async fn job(job: JobView) -> Result<Self, Problem> {
+        Self::written(bytes_of(&job), move || job.into()).await
+    }
+}
+
+impl Answer<Jobs> {
+    pub(super) async fn jobs(page: Page<JobView>) -> Result<Self, Problem> {
+        let bytes = page.rows.iter().map(bytes_of).sum();
+        Self::written(bytes, move || page.into()).await
+    }
+}
+
+impl<T> IntoResponse for Answer<T> {
     fn into_response(self) -> Response {
         let head = [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))];
-        let count = self.0.get("count").and_then(Value::as_u64).map(Count);
-        let mut response = (StatusCode::OK, head, self.0.to_string()).into_response();
-        count.and_then(|count| response.extensions_mut().insert(count));
+        let mut response = (head, self.text).into_response();
+        self.count.and_then(|count| response.extensions_mut().insert(count));
         response
     }
 }
 
-/// A JSON document that was written where it may take a while.
-pub(super) struct Written(String);
-
-impl Written {
-    /// The document of which `write` knows, about so many bytes.
-    pub(super) async fn of<D: std::fmt::Display>(
-        bytes: usize,
-        write: impl FnOnce() -> D + Send + 'static,
-    ) -> Result<Self, Problem> {
-        off_thread(bytes, move || Self(write().to_string())).await
-    }
-
-    /// The document of a job.
-    pub(super) async fn job(job: JobView) -> Result<Self, Problem> {
-        Self::of(bytes_of(&job), move || document::job(&job).to_string()).await
-    }
-
-    /// The document of a page of jobs.
-    pub(super) async fn jobs(page: Page<JobView>) -> Result<Self, Problem> {
-        let bytes = page.rows.iter().map(bytes_of).sum();
-        Self::of(bytes, move || document::page("jobs", &page, document::job).to_string()).await
-    }
-}
-
-impl IntoResponse for Written {
-    fn into_response(self) -> Response {
-        let head = [(header::CONTENT_TYPE, HeaderValue::from_static(JSON))];
-        (StatusCode::OK, head, self.0).into_response()
-    }
-}
-
 /// About as long as its document is.
-fn bytes_of(job: &JobView) -> usize {
+pub(super) fn bytes_of(job: &JobView) -> usize {
     JOB_BYTES + job.payload.as_bytes().len() + job.progress.as_ref().map_or(0, |text| text.len())
 }
 

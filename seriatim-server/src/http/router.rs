@@ -14,8 +14,8 @@ use super::{
 
 /// The HTTP API over a store, for a service to mount in its own router.
 ///
-/// It asks nobody for a token and limits neither connections nor the time that a request may take
-/// to arrive: that is up to the service, as is who gets in.
+/// It checks no tokens and limits neither connections nor the time that a request may take to arrive:
+/// access control is up to the service.
 ///
 /// ```
 /// # fn mount(store: seriatim::SharedStore) -> axum::Router {

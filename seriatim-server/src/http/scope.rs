@@ -1,4 +1,4 @@
-//! What a token is limited to, besides its role: queues, and consumer groups.
+//! Scopes of tokens: queues and consumer groups.
 
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ impl Scope {
     /// not learn which jobs it has.
     pub(super) fn no_job(&self, id: JobId) -> Problem {
         let may = listed(self.queues.as_deref().unwrap_or_default());
-        Problem::missing(format!("no job {id} is known in the queues of this token: {may}"))
+        Problem::missing(format!("no job {id} in the queues of this token: {may}"))
     }
 }
 

@@ -67,7 +67,7 @@ impl Entrance {
         let local = beyond.is_none();
         if let (Some(address), true, false) = (beyond, tokens.is_empty(), insecure) {
             return Err(SetupError::invalid(format!(
-                "{address} can be reached from other machines and no token is configured: set {TOKEN_VARIABLE} or [http] tokens, listen on 127.0.0.1, or say --insecure"
+                "{address} is reachable from other machines, and no token is configured: set {TOKEN_VARIABLE} or [http] tokens, listen on 127.0.0.1, or use --insecure"
             )));
         }
         let guard = Guard {
@@ -122,8 +122,8 @@ impl Listening {
             let base_path = &self.base_path;
             let whom = match (tokens.is_empty(), app.guard.local_only) {
                 (false, _) => format!("for the tokens {}", tokens.join(", ")),
-                (true, true) => "without a token, for programs of this machine only".to_owned(),
-                (true, false) => "without a token, for anyone who can connect".to_owned(),
+                (true, true) => "without tokens, for this machine only".to_owned(),
+                (true, false) => "without tokens, for everyone who can connect".to_owned(),
             };
             tracing::info!("listening on http://{address}{base_path}/ {whom}");
         }
@@ -138,10 +138,10 @@ impl Listening {
 fn listen(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
     let on = |address: &SocketAddr| {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // After a restart the port is free at once, although connections of before still end.
+        // After a restart the port is free immediately, although connections of before still end.
         socket.set_reuseaddr(true)?;
         socket.bind(*address)?;
-        // If more come at once than the kernel keeps for us, it drops them, and clients wait a second before they try
+        // If more arrive together than the kernel queues for us, it drops them, and clients wait a second before they try
         // again.
         socket.listen(CONNECTIONS_MAX as u32)
     };
@@ -161,7 +161,7 @@ async fn resolve(place: &str, text: &str) -> Result<Vec<SocketAddr>, SetupError>
     let wrong = |what: String| SetupError::invalid(format!("{place}: {text:?} {what}: {wanted}"));
     let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("names no port".to_owned()))?;
     if port.parse::<u16>().is_err() {
-        return Err(wrong(format!("has {port:?} for a port, which goes from 0 to 65535")));
+        return Err(wrong(format!("has {port:?} as port; ports are 0 to 65535")));
     }
     if host.is_empty() {
         return Err(wrong("names no host (0.0.0.0 means every address)".to_owned()));
@@ -195,7 +195,7 @@ fn base_path(config: &HttpConfig) -> Result<String, SetupError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.~".contains(c);
     if !path.is_empty() && (!path.starts_with('/') || !path.chars().all(plain)) {
         return Err(SetupError::invalid(format!(
-            "http.base_path: {path:?} is no path: write it as in /jobs"
+            "http.base_path: {path:?} is not a path: write it as in /jobs"
         )));
     }
     Ok(path.to_owned())
@@ -214,7 +214,7 @@ impl Server {
         self.app.clone()
     }
 
-    /// Accepts no more, and waits a while for what is under way.
+    /// Accepts no more, and waits a while for requests in progress.
     pub(crate) async fn stop(self) {
         self.app.drain();
         self.wakeups.abort();
@@ -283,11 +283,11 @@ async fn accept(
     drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
     if timeout(CLOSE_MAX, all).await.is_err() {
-        tracing::warn!("connections that did not end in time are cut");
+        tracing::warn!("closed connections that did not end in time");
     }
 }
 
-/// Connections that could not be accepted: told once in a while, and how many they were.
+/// Counts connections that could not be accepted, and logs the number now and then.
 #[derive(Default)]
 struct Refused {
     told: Option<Instant>,
@@ -298,7 +298,7 @@ impl Refused {
     fn tell(&mut self, error: &io::Error) {
         self.count += 1;
         if self.told.is_none_or(|told| told.elapsed() >= REFUSED_TOLD_INTERVAL) {
-            tracing::warn!(%error, times = self.count, "connections could not be accepted");
+            tracing::warn!(%error, times = self.count, "cannot accept connections");
             *self = Self { told: Some(Instant::now()), count: 0 };
         }
     }
@@ -314,14 +314,14 @@ fn allow_files() {
         let done = rustix::process::setrlimit(Resource::Nofile, allowed);
         if done.is_err() || most < needed {
             tracing::warn!(
-                "{} files may be open, of which {CONNECTIONS_MAX} connections could need {needed}: raise the limit (ulimit -n, LimitNOFILE)",
+                "the limit of {} open files is low: {CONNECTIONS_MAX} connections may need {needed}; raise it (ulimit -n, LimitNOFILE)",
                 if done.is_ok() { most } else { now }
             );
         }
     }
 }
 
-/// Answers go out at once, and a client that does not read them is cut off: it would hold its answer
+/// Answers are sent immediately, and a client that does not read them is cut off: it would hold its answer
 /// in memory for as long as it likes.
 fn hurry(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);

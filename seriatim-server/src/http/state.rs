@@ -41,7 +41,7 @@ pub(crate) struct App {
     pub(super) queues: Queues,
     /// Held by what goes on although its client may be gone; see [`App::finished`].
     unfinished: Arc<RwLock<()>>,
-    /// The OpenAPI document and its page, made when first asked for: anybody may ask, at any rate.
+    /// The OpenAPI document and its page, made at the first request: everyone may ask, at any rate.
     pub(super) described: OnceLock<Described>,
     draining: watch::Sender<bool>,
 }
@@ -59,13 +59,13 @@ pub(crate) struct Setup {
     pub(crate) environment: Option<String>,
     /// Everything is below it: empty, or `/prefix`.
     pub(crate) base_path: String,
-    /// Is told of every push.
+    /// Observes every push.
     pub(crate) observer: Option<Arc<dyn Observer>>,
     /// Logs how the turns of remote workers end.
     pub(crate) turn_log: Arc<TurnLog>,
     /// The journal of the store's wrapper.
     pub(crate) journal: Arc<Journal>,
-    /// Is told of every request that pushes.
+    /// Observes every request that pushes.
     pub(crate) traces: Traces,
     pub(crate) audit: Audit,
     /// What this node pushes by the clock.
@@ -107,7 +107,7 @@ impl App {
         })
     }
 
-    /// The API over a store, open to whoever can reach it.
+    /// The API over a store, open to everyone who can reach it.
     pub(super) fn open(store: SharedStore) -> Shared {
         let journal = Arc::<Journal>::default();
         let (store, meter) = Metered::wrap(store, journal.clone());

@@ -1,4 +1,4 @@
-//! The tokens of a server, as its configuration and its environment say.
+//! The tokens of a server, from configuration and environment.
 
 use super::auth::KnownToken;
 use super::scope::Scope;
@@ -20,7 +20,7 @@ pub(super) fn tokens(config: &HttpConfig) -> Result<Vec<KnownToken>, SetupError>
         if !is_variable(&token.token_env) {
             // It may be the token itself.
             return Err(SetupError::invalid(format!(
-                "{place}.token_env: what stands there is not the name of an environment variable; put the token into a variable, and write its name here, as in CI_TOKEN"
+                "{place}.token_env: not the name of an environment variable; put the token into a variable and write its name here, as in CI_TOKEN"
             )));
         }
         check_name(&place, &token.name)?;
@@ -46,7 +46,7 @@ pub(super) fn tokens(config: &HttpConfig) -> Result<Vec<KnownToken>, SetupError>
         }
         if tokens[..i].iter().any(|other| other.name == token.name) {
             return Err(SetupError::invalid(format!(
-                "http.tokens: {:?} names two tokens: the audit log must tell them apart",
+                "http.tokens: {:?} names two tokens: the audit log needs different names",
                 token.name
             )));
         }
@@ -89,7 +89,7 @@ fn scope(place: &str, token: &TokenConfig) -> Result<Scope, SetupError> {
     for (key, names) in [("queues", &token.queues), ("groups", &token.groups)] {
         if names.as_ref().is_some_and(Vec::is_empty) {
             return Err(wrong(format!(
-                "{key}: the list is empty: name some, or leave it out for all"
+                "{key}: the list is empty: name some, or remove the key for all"
             )));
         }
     }
@@ -101,7 +101,7 @@ fn scope(place: &str, token: &TokenConfig) -> Result<Scope, SetupError> {
         return Err(wrong("groups: a group has a name".to_owned()));
     }
     if token.groups.is_some() && token.role == Role::Reader {
-        return Err(wrong("groups: a reader neither pushes nor claims: leave it out".to_owned()));
+        return Err(wrong("groups: a reader neither pushes nor claims: remove the key".to_owned()));
     }
     Ok(Scope::new(token.queues.clone(), token.groups.clone()))
 }
@@ -115,7 +115,7 @@ fn secret(place: &str, variable: &str) -> Result<String, SetupError> {
     // What else there is no header can carry.
     if secret.len() < TOKEN_BYTES_MIN || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(SetupError::invalid(format!(
-            "{place}: the variable {variable} must hold the token: at least {TOKEN_BYTES_MIN} characters of ASCII without spaces"
+            "{place}: the variable {variable} must contain the token: at least {TOKEN_BYTES_MIN} ASCII characters without spaces"
         )));
     }
     Ok(secret.to_owned())

@@ -13,16 +13,16 @@ use serde_json::Value;
 use seriatim::{JobId, Timestamp};
 use tokio::sync::{Semaphore, oneshot};
 
-/// Lines that may wait to be written. What comes when so many wait is lost, and counted: a slow
-/// disk must not hold up the jobs.
+/// Lines waiting to be written. Further ones are lost and counted: a slow disk must not delay the
+/// jobs.
 const WAITING_LINES_MAX: usize = 50_000;
 /// A folder is so many files at least, so that a part of it can be removed.
 const FILES: u64 = 8;
-/// How often the folder is looked at when nothing happens.
+/// How often the folder is checked when idle.
 const LOOK_INTERVAL: Duration = Duration::from_secs(3_600);
-/// Most events of one job that are told: the newest.
+/// Most events returned for one job: the newest.
 const EVENTS_MAX: usize = 1_000;
-/// Most searches at once; each reads the whole folder.
+/// Most concurrent searches; each reads the whole folder.
 const SEARCHES_MAX: usize = 2;
 const SUFFIX: &str = ".ndjson";
 
@@ -51,14 +51,14 @@ enum Message {
 /// What was found of a job.
 pub(crate) enum Search {
     Found(Vec<Value>),
-    /// Too many search at once.
+    /// Too many concurrent searches.
     Busy,
 }
 
 impl Book {
     /// Opens a new file in the folder, and makes the folder if it is not there.
     pub(crate) fn open(limits: Limits) -> io::Result<Self> {
-        // What happened to jobs, with their keys, is for nobody but the owner.
+        // Only the owner may read events and keys of jobs.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&limits.folder)?;
         let writer = Writer::open(limits.clone())?;
         let (lines, received) = mpsc::sync_channel(WAITING_LINES_MAX);
@@ -77,7 +77,7 @@ impl Book {
             self.lost.fetch_add(1, Ordering::Relaxed);
             self.lost_before.call_once(|| {
                 tracing::warn!(
-                    "the disk of the journal does not keep up: events are lost, and counted in seriatim_journal_lost_total"
+                    "the disk of the journal is too slow: events are lost, counted in seriatim_journal_lost_total"
                 );
             });
         }
@@ -114,7 +114,7 @@ fn find(limits: &Limits, job: JobId) -> io::Result<Vec<Value>> {
         let Ok(file) = File::open(&path) else { continue };
         for line in BufReader::new(file).split(b'\n') {
             let line = line?;
-            // What is no text is no event: a writer was killed, or a disk is damaged.
+            // Invalid text is no event: a writer was killed, or a disk is damaged.
             let text = std::str::from_utf8(&line).ok().filter(|text| text.contains(&name));
             let event = text.and_then(|text| serde_json::from_str::<Value>(text).ok());
             let is_its = |event: &Value| {
@@ -177,7 +177,7 @@ impl Writer {
             };
             if let (Err(error), false) = (&done, is_ill) {
                 let folder = self.limits.folder.display();
-                tracing::error!(%error, "the journal in {folder} cannot be written: events are lost");
+                tracing::error!(%error, "cannot write the journal in {folder}: events are lost");
             }
             is_ill = done.is_err();
         }
@@ -199,7 +199,7 @@ impl Writer {
         }
         self.file.flush()?;
         for done in told {
-            // Whoever asked may be gone.
+            // The caller may be gone.
             let _ = done.send(());
         }
         self.turn_over()
@@ -243,8 +243,8 @@ mod fuzz;
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::event::Event;
     use super::*;
+    use crate::protocol::document::Event;
 
     const JOB: &str = "01a1fd84-a548-7000-8001-00000000ffff";
 

@@ -1,38 +1,18 @@
-//! One thing that happened to one job.
+//! Builds events of jobs.
 
-use serde::Serialize;
-use seriatim::{JobId, Timestamp, Token, Turn};
+use seriatim::{JobId, Timestamp, Turn};
 
-use crate::base::time::absolute;
+use crate::protocol::document::Event;
+use crate::protocol::value::Time;
 
-/// Longest error that is written down, in bytes; the store keeps all of it.
+/// Longest recorded error, in bytes; the store keeps all of it.
 const ERROR_BYTES_MAX: usize = 2_000;
-
-#[derive(Serialize)]
-pub(crate) struct Event<'a> {
-    pub(crate) at: String,
-    #[serde(rename = "event")]
-    pub(crate) what: &'static str,
-    pub(crate) job_id: JobId,
-    pub(crate) queue: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) attempt: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) token: Option<Token>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) node: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) error: Option<&'a str>,
-}
 
 impl<'a> Event<'a> {
     /// Now, by the clock of this machine.
     pub(crate) fn new(what: &'static str, job_id: JobId, queue: &'a str) -> Self {
-        let at = absolute(Timestamp::of_this_machine());
         Self {
-            at,
+            at: Time(Timestamp::of_this_machine()),
             what,
             job_id,
             queue,
@@ -45,15 +25,16 @@ impl<'a> Event<'a> {
     }
 
     pub(crate) fn of_turn(what: &'static str, job_id: JobId, turn: &'a Turn) -> Self {
-        let key = turn.key.as_deref();
+        let key = turn.key.as_deref().map(Some);
         Self { key, token: Some(turn.token), ..Self::new(what, job_id, &turn.queue) }
     }
 
     /// One line of JSON, with its end.
     pub(crate) fn line(&self) -> String {
-        let error = self.error.map(|error| &error[..error.floor_char_boundary(ERROR_BYTES_MAX)]);
-        let cut = Event { at: self.at.clone(), error, ..*self };
-        // Texts and numbers only: nothing of it can fail to be written.
+        let error = self.error.flatten();
+        let error = error.map(|error| Some(&error[..error.floor_char_boundary(ERROR_BYTES_MAX)]));
+        let cut = Event { error, ..*self };
+        // Texts and numbers only: writing them cannot fail.
         serde_json::to_string(&cut).unwrap_or_default() + "\n"
     }
 }

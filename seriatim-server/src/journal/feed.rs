@@ -1,4 +1,4 @@
-//! What listeners are told while it happens: turns, and every second the numbers of all queues.
+//! Live events for listeners: turns, and every second the figures of all queues.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,46 +10,47 @@ use serde::Serialize;
 use seriatim::{LaneId, Timestamp, Token, Turn};
 use tokio::sync::{broadcast, watch};
 
-use crate::app::figures::{Figures, as_json, busiest};
+use crate::app::figures::{Figures, busiest, statistics};
 use crate::base::text::{cut, one_line};
 use crate::base::time::absolute;
+use crate::protocol::document::Stats;
 
-/// Messages that a listener may be behind before it is dropped.
+/// A listener further behind is dropped.
 const BEHIND_MAX: usize = 1_024;
-/// Messages that are kept for those who come back with `Last-Event-ID`, and bytes of them.
+/// Messages kept for listeners that return with `Last-Event-ID`, and their bytes.
 const RECENT_MAX: usize = 1_024;
 const RECENT_BYTES_MAX: usize = 1 << 20;
-/// Queues whose numbers are told; the rest are in the sums alone.
+/// Queues sent with figures; the others are only in the sums.
 const STATS_QUEUES_MAX: usize = 1_000;
-/// Turns that are told in a second; others are counted, and the numbers say how many.
+/// Turns sent per second; the figures contain the number of the others.
 const TURNS_PER_SECOND_MAX: u32 = 200;
-/// Columns of an error that are told.
+/// Columns sent of an error.
 const ERROR_COLUMNS_MAX: usize = 300;
 
 /// What happened to a turn.
 pub(crate) struct Told {
     pub(crate) id: u64,
     pub(crate) queue: Arc<str>,
-    /// As listeners read it.
+    /// The server-sent event.
     pub(crate) text: Bytes,
 }
 
-/// Hears what is told: of turns one after the other, of the numbers only the newest.
+/// Receives events: each turn, and only the newest figures.
 pub(crate) struct Hearing {
-    /// What was told before, behind the message that was heard last.
+    /// Earlier messages after the last one received.
     missed: VecDeque<Arc<Told>>,
     turns: broadcast::Receiver<Arc<Told>>,
     stats: watch::Receiver<Bytes>,
 }
 
-/// Something that was told.
+/// An event.
 pub(crate) enum News {
     Turn(Arc<Told>),
     Stats(Bytes),
 }
 
 impl Hearing {
-    /// What comes next; none when it is too far behind.
+    /// The next event; none if too far behind.
     pub(crate) async fn next(&mut self) -> Option<News> {
         if let Some(told) = self.missed.pop_front() {
             return Some(News::Turn(told));
@@ -62,12 +63,12 @@ impl Hearing {
     }
 }
 
-/// Tells all listeners.
+/// Sends events to all listeners.
 pub(crate) struct Feed {
     sender: broadcast::Sender<Arc<Told>>,
     stats: watch::Sender<Bytes>,
     line: Mutex<Line>,
-    /// Whether somebody takes the numbers of the queues every second.
+    /// Whether a task samples the figures every second.
     sampled: AtomicBool,
 }
 
@@ -109,6 +110,14 @@ struct TurnTold<'a> {
     error: Option<String>,
 }
 
+#[derive(Serialize)]
+struct StatsTold {
+    #[serde(flatten)]
+    stats: Stats,
+    turns_left_out: u64,
+    queues_left_out: usize,
+}
+
 impl Default for Feed {
     fn default() -> Self {
         // Another process, or this one started again, gives other numbers.
@@ -130,9 +139,9 @@ impl Feed {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Listens from now on; before that come the messages behind `last`, as far as they are kept.
+    /// Listens from now on, after the kept messages behind `last`.
     pub(crate) fn listen(&self, last: Option<u64>) -> Hearing {
-        // Under the lock, so that no message is missed or told twice.
+        // Under the lock, so that no message is lost or sent twice.
         let line = self.line();
         let behind = |told: &&Arc<Told>| last.is_some_and(|last| told.id > last);
         let is_ours = last.is_some_and(|last| line.recent.iter().any(|told| told.id == last));
@@ -157,7 +166,7 @@ impl Feed {
             jobs: turn.jobs,
             error: error.map(|error| cut(&one_line(error), ERROR_COLUMNS_MAX)),
         };
-        // Texts and numbers only: nothing of it can fail to be written.
+        // Texts and numbers only: writing them cannot fail.
         let data = serde_json::to_string(&told).unwrap_or_default();
         self.tell(turn.queue, &data);
     }
@@ -167,7 +176,7 @@ impl Feed {
         let text = format!("id: {}\nevent: turn\ndata: {data}\n\n", line.next).into();
         let told = Arc::new(Told { id: line.next, queue, text });
         line.keep(&told);
-        // Nobody may listen by now.
+        // There may be no listener by now.
         let _ = self.sender.send(told);
     }
 
@@ -182,39 +191,38 @@ impl Feed {
         is_admitted
     }
 
-    /// The numbers of the queues. They have no id: who comes back gets new ones.
+    /// The figures of the queues. They have no id: a returning listener gets new ones.
     pub(crate) fn stats(&self, figures: Vec<Figures>) {
         let left_out = std::mem::take(&mut self.line().left_out);
         let queues_left_out = figures.len().saturating_sub(STATS_QUEUES_MAX);
         let (mut figures, others) = busiest(figures, STATS_QUEUES_MAX);
-        // The sums are those of all; by name only the busiest are told.
-        let shown = as_json(&figures)["by_worker"].take();
+        // The sums are those of all queues; only the busiest are named.
+        let by_worker = statistics(&figures).by_worker;
         figures.extend(others);
-        let mut document = as_json(&figures);
-        document["by_worker"] = shown;
-        document["turns_left_out"] = left_out.into();
-        document["queues_left_out"] = queues_left_out.into();
+        let stats = Stats { by_worker, ..statistics(&figures) };
+        let told = StatsTold { stats, turns_left_out: left_out, queues_left_out };
+        let document = serde_json::to_string(&told).unwrap_or_default();
         self.stats.send_replace(format!("event: stats\ndata: {document}\n\n").into());
     }
 
-    /// So many turns that who has heard none of them is dropped.
+    /// Enough turns to drop a listener that received none of them.
     #[cfg(test)]
     pub(crate) fn flood(&self) {
         (0..=BEHIND_MAX).for_each(|_| self.tell("q".into(), "{}"));
     }
 
-    /// Whether the caller is the one that is to take samples, until [`Feed::is_over`].
+    /// Whether the caller becomes the sampler, until [`Feed::is_over`].
     pub(crate) fn begins(&self) -> bool {
         !self.sampled.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether nobody listens any more; then somebody else may begin.
+    /// Whether there are no listeners left; then another sampler may begin.
     pub(crate) fn is_over(&self) -> bool {
         if self.is_heard() {
             return false;
         }
         self.sampled.store(false, Ordering::Release);
-        // Somebody who came in between has seen that samples are taken.
+        // A listener that came in between relied on the present sampler.
         !self.is_heard() || !self.begins()
     }
 }

@@ -1,8 +1,7 @@
-//! What happened to jobs, as this process saw it: written down for `GET /jobs/{id}/events`, and told
-//! to whoever listens at `GET /events`.
+//! Events of jobs in this process: stored for `GET /jobs/{id}/events`, and sent to listeners of `GET /events`.
 //!
-//! It sees what goes through the process' store. What another process does stands in that one's
-//! journal; those that share a folder read each other's.
+//! It sees what goes through the process' store. Other processes have their own journals; those that share a
+//! folder read each other's.
 
 mod book;
 mod event;
@@ -14,25 +13,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use seriatim::store::{Cancelled, Change, PushStatus, Pushed, QueueView};
 use seriatim::{EndKind, Fate, Job, JobId, LaneId, NodeId, Settlement, Token, Turn};
 
+use crate::protocol::document::Event;
+
 pub(crate) use book::{Book, Limits, Search};
-pub(crate) use event::Event;
 pub(crate) use feed::{Feed, Hearing, News};
 
-/// Most turns under way whose jobs are remembered until they are settled. Those of the oldest
+/// Most running turns whose jobs are remembered until they are settled. Those of the oldest
 /// claims are forgotten first: they are lost ones.
 const HELD_TURNS_MAX: usize = 100_000;
 
-/// Hears of everything that is done to jobs.
+/// Records what happens to jobs.
 #[derive(Default)]
 pub(crate) struct Journal {
     book: Option<Book>,
-    /// Whose events are written down; none means all.
+    /// The recorded queues; none means all.
     queues: Option<BTreeSet<String>>,
     pub(crate) feed: Feed,
     held: Mutex<BTreeMap<(Token, LaneId), Held>>,
 }
 
-/// A turn under way.
+/// A running turn.
 struct Held {
     queue: Arc<str>,
     key: Option<Arc<str>>,
@@ -49,7 +49,7 @@ impl Journal {
         self.book.as_ref()
     }
 
-    /// Whether the events of this queue are written down.
+    /// Whether the events of this queue are recorded.
     pub(crate) fn keeps(&self, queue: &str) -> bool {
         let named = |queues: &BTreeSet<String>| queues.contains(queue);
         self.book.is_some() && self.queues.as_ref().is_none_or(named)
@@ -69,7 +69,7 @@ impl Journal {
         }
     }
 
-    /// What a push needs to be written down once the store has answered: nothing, mostly.
+    /// What to record of a push once the store has answered; usually nothing.
     pub(crate) fn about(&self, jobs: &[Job]) -> Vec<(String, Option<String>)> {
         let kept = jobs.iter().any(|job| self.keeps(&job.queue));
         let jobs = jobs.iter().filter(|_| kept);
@@ -83,7 +83,10 @@ impl Journal {
                 PushStatus::Merged => "merged",
                 PushStatus::Duplicate => "duplicate",
             };
-            self.write(&Event { key: key.as_deref(), ..Event::new(what, pushed.job_id, queue) });
+            self.write(&Event {
+                key: key.as_deref().map(Some),
+                ..Event::new(what, pushed.job_id, queue)
+            });
         }
     }
 
@@ -128,12 +131,12 @@ impl Journal {
         }
     }
 
-    /// The settlements of which something is to be told, or none.
+    /// The settlements to record, or none.
     pub(crate) fn wanted(&self, settlements: &[Settlement]) -> Vec<Settlement> {
         if self.is_idle() { Vec::new() } else { settlements.to_vec() }
     }
 
-    /// The store has carried a settlement out; those of its jobs that a person wanted cancelled are.
+    /// The store has applied a settlement and canceled these of its jobs.
     pub(crate) fn settled(&self, settlement: &Settlement, cancelled: &[JobId]) {
         let Some(turn) = self.held().remove(&(settlement.token, settlement.lane)) else { return };
         let keep = &settlement.keep;
@@ -154,7 +157,7 @@ impl Journal {
                 Fate::Keep => (kept, error),
             };
             let event = Event::new(what, *job, &turn.queue);
-            let event = Event { key: turn.key.as_deref(), error: why, ..event };
+            let event = Event { key: turn.key.as_deref().map(Some), error: why.map(Some), ..event };
             let token = Some(settlement.token);
             self.write(&Event { token, attempt: Some(*attempt), ..event });
         }
@@ -174,7 +177,7 @@ impl Journal {
         self.feed.turn(place, what, error.filter(|_| what != "done"));
     }
 
-    /// Jobs were cancelled, or their holders will be told.
+    /// Jobs were canceled, or flagged for cancellation.
     pub(crate) fn cancelled(&self, jobs: &[JobId], done: &[Cancelled], queues: &[QueueView]) {
         for (job, done) in jobs.iter().zip(done) {
             match done {
@@ -194,7 +197,7 @@ impl Journal {
         self.acted(what, &[job], queues);
     }
 
-    /// Somebody did something to jobs.
+    /// An action on jobs.
     pub(crate) fn acted(&self, what: &'static str, jobs: &[JobId], queues: &[QueueView]) {
         for job in jobs {
             if let Some(view) = queues.iter().find(|view| view.number == job.queue()) {

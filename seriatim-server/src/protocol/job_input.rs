@@ -1,42 +1,75 @@
-//! A job as people and programs write it in JSON: a line of a file, a body of the HTTP API.
+//! A job in JSON: a line of a file, a body of the HTTP API.
 
-use std::fmt;
-use std::time::Duration;
-
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use serde::de::{self, Deserializer, Visitor};
+use serde::de::{self, Deserializer};
 use serde_json::value::RawValue;
-use seriatim::{Backoff, Error, Job, Payload, Result, RunAt, Timestamp};
+use seriatim::limits::PRIORITY_MAX;
+use seriatim::{Backoff, Error, Job, Payload, Result, RunAt};
 
-/// A number below this (in 2001) is no time that somebody means, but a length.
-const TIME_SECONDS_MIN: f64 = 1e9;
+use super::schema::{Foreign, at_most_one, other_names};
+use super::value::{Length, Time};
 
-/// A job, all but its queue.
-#[derive(Debug, Default, Deserialize)]
+/// A job without its queue.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(rename = "Job", transform = spellings)]
 pub(crate) struct JobInput {
+    /// The key, in every mode but `parallel`. Jobs of one key run one after the other
     #[serde(alias = "id", deserialize_with = "key")]
+    #[schemars(schema_with = "key_schema")]
     key: Option<String>,
+    /// Any JSON document. Default: null
     payload: Option<Box<RawValue>>,
+    /// The place among the jobs of the key, lowest first. Default: the time of the push
     score: Option<f64>,
+    /// The kind of work, for queues with several workers
     task: Option<String>,
+    /// When the job is due. Default: now
     #[serde(alias = "perform_in", alias = "available_at")]
-    run_at: Option<When>,
+    run_at: Option<Time>,
+    /// How long after the push the job is due
     delay: Option<Length>,
+    /// Lower runs first. Default: 100
+    #[schemars(range(max = PRIORITY_MAX))]
     priority: Option<u16>,
+    /// Retries after the first try. Default: the queue's
     max_retries: Option<u32>,
+    /// Limit of failures and crashes together
     max_attempts: Option<u32>,
+    /// The wait between tries. Default: the queue's
+    #[schemars(with = "Option<Foreign<Backoff>>")]
     backoff: Option<Backoff>,
+    /// How long a handler may take. Default: the queue's
     timeout: Option<Length>,
+    /// How long a claim stands without a heartbeat. Default: the queue's
     #[serde(alias = "lease_ttl_sec")]
     lease_ttl: Option<Length>,
-    expires_at: Option<When>,
+    /// A job that has not started by then is canceled with error `expired`
+    expires_at: Option<Time>,
+    /// A repeated push with the same queue, key and idempotency key returns the first job
     idempotency_key: Option<String>,
+    /// Only nodes of this configured name may claim the job
     node: Option<String>,
+    /// Only members of this group may claim the job
     consumer_group: Option<String>,
+    /// Stored and shown
     partition_key: Option<String>,
+    /// Who pushed the job; stored and shown
     producer: Option<String>,
+    /// W3C trace context. Default: that of the request
     traceparent: Option<String>,
+}
+
+fn key_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["string", "integer", "null"] })
+}
+
+fn spellings(schema: &mut Schema) {
+    at_most_one(schema, &["delay", "run_at", "perform_in", "available_at"]);
+    other_names(schema, "run_at", &["perform_in", "available_at"]);
+    other_names(schema, "key", &["id"]);
+    other_names(schema, "lease_ttl", &["lease_ttl_sec"]);
 }
 
 impl JobInput {
@@ -54,7 +87,7 @@ impl JobInput {
                 return Err(Error::invalid("delay", "contradicts run_at: write one of them"));
             }
             (Some(Length(length)), None) => RunAt::In(length),
-            (None, Some(When(time))) => RunAt::At(time),
+            (None, Some(Time(time))) => RunAt::At(time),
             (None, None) => RunAt::Now,
         };
         let options = &mut job.options;
@@ -63,7 +96,7 @@ impl JobInput {
         options.backoff = self.backoff;
         options.timeout = self.timeout.map(|Length(length)| length);
         options.lease_ttl = self.lease_ttl.map(|Length(length)| length);
-        options.expires_at = self.expires_at.map(|When(time)| time);
+        options.expires_at = self.expires_at.map(|Time(time)| time);
         options.idempotency_key = self.idempotency_key;
         options.node = self.node;
         options.consumer_group = self.consumer_group;
@@ -80,51 +113,7 @@ pub(crate) fn split_place(field: &str) -> Option<(usize, &str)> {
     Some((place.parse().ok()?, field.strip_prefix('.').unwrap_or(field)))
 }
 
-/// A point in time: RFC 3339, or Unix seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct When(pub(crate) Timestamp);
-
-/// A length: `10s`, `5m`, or seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Length(pub(crate) Duration);
-
-impl<'de> Deserialize<'de> for When {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        match from.deserialize_any(TextOrNumber("a time: RFC 3339 or Unix seconds"))? {
-            Either::Number(seconds) if seconds < TIME_SECONDS_MIN => {
-                Err(de::Error::custom(format!(
-                    "is an absolute time, and {seconds} lies long before now; to wait so many seconds write `delay`"
-                )))
-            }
-            Either::Number(seconds) => Ok(Self(Timestamp::from_secs_f64(seconds))),
-            Either::Text(text) => {
-                let time: jiff::Timestamp = text.parse().map_err(|_| {
-                    de::Error::custom("write a time as 2026-01-31T12:00:00Z or as Unix seconds")
-                })?;
-                Ok(Self(Timestamp::from_micros(time.as_microsecond())))
-            }
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Length {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        match from
-            .deserialize_any(TextOrNumber("a length: 250ms, 10s, 5m or a number of seconds"))?
-        {
-            Either::Number(seconds) => {
-                Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| {
-                    de::Error::custom(format!("must be 0 seconds or more, not {seconds}"))
-                })
-            }
-            Either::Text(text) => seriatim::duration::parse(&text)
-                .map(Self)
-                .map_err(|e| de::Error::custom(e.message())),
-        }
-    }
-}
-
-/// A key: a text, or a whole number as its digits.
+/// A key: a string, or the digits of an integer.
 fn key<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<String>, D::Error> {
     let wrong = || de::Error::custom("must be a text or a whole number");
     Option::<serde_json::Value>::deserialize(from)?
@@ -136,36 +125,13 @@ fn key<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<String>
         .transpose()
 }
 
-enum Either {
-    Text(String),
-    Number(f64),
-}
-
-/// Reads one of both, and says what was expected.
-struct TextOrNumber(&'static str);
-
-impl Visitor<'_> for TextOrNumber {
-    type Value = Either;
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-    fn visit_str<E>(self, text: &str) -> std::result::Result<Either, E> {
-        Ok(Either::Text(text.to_owned()))
-    }
-    fn visit_f64<E>(self, number: f64) -> std::result::Result<Either, E> {
-        Ok(Either::Number(number))
-    }
-    fn visit_u64<E>(self, number: u64) -> std::result::Result<Either, E> {
-        Ok(Either::Number(number as f64))
-    }
-    fn visit_i64<E>(self, number: i64) -> std::result::Result<Either, E> {
-        Ok(Either::Number(number as f64))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use seriatim::Timestamp;
+
     use super::*;
 
     fn read(text: &str) -> std::result::Result<Job, String> {

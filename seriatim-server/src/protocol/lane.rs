@@ -1,34 +1,62 @@
-//! LANE: a claimed lane with its jobs, as a worker program or a remote worker reads it.
+//! LANE: a claimed lane with its jobs, as worker programs and remote workers receive it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use seriatim::{JobId, LaneId, Token, Turn, TurnJob};
 
-#[derive(Serialize)]
+use super::schema::Foreign;
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Turn")]
 pub(crate) struct Lane<'a> {
+    /// The lane, for heartbeats and settles
     #[serde(rename = "lane")]
+    #[schemars(with = "Foreign<LaneId>")]
     id: LaneId,
     queue: &'a str,
     key: Option<&'a str>,
+    /// The fencing token of the claim
+    #[schemars(with = "Foreign<Token>")]
     token: Token,
-    /// Without it a remote worker can say nothing of its claim.
+    /// Proves that a remote worker holds the claim
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = SECRET_PATTERN))]
     secret: Option<String>,
+    /// -1 before the first failure
     retry_count: i32,
+    /// Claims that expired or were released
     crashes: u32,
+    /// The number of this claim, from 1
     attempt: u32,
     task: Option<&'a str>,
+    /// The jobs, in the order in which to run them
     jobs: Vec<LaneJob<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct LaneJob<'a> {
+    #[schemars(with = "Foreign<JobId>")]
     job_id: JobId,
     score: f64,
     payload: &'a RawValue,
+    /// W3C trace context
     #[serde(skip_serializing_if = "Option::is_none")]
     traceparent: Option<&'a str>,
 }
+
+/// The answer to a claim.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Claimed<'a> {
+    /// The claimed lanes
+    pub(crate) lanes: Vec<Lane<'a>>,
+    /// Queues of the claim that do not exist
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub(crate) unknown_queues: &'a [String],
+}
+
+/// How a claim's secret is written.
+pub(crate) const SECRET_PATTERN: &str = "^[0-9a-f]{64}$";
 
 impl<'a> Lane<'a> {
     pub(crate) fn new(

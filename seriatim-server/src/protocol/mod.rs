@@ -1,5 +1,9 @@
-//! What programs read and write in JSON: the same for worker programs, the HTTP API and `--json`.
+//! JSON documents, one type each, from which their schemas are derived: the same for worker programs, the HTTP API
+//! and `--json`.
 
 pub(crate) mod document;
+pub(crate) mod figures;
 pub(crate) mod job_input;
 pub(crate) mod lane;
+pub(crate) mod schema;
+pub(crate) mod value;

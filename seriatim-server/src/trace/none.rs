@@ -21,12 +21,12 @@ pub(crate) struct Traces;
 pub(crate) struct Sending(Option<String>);
 
 impl Traces {
-    /// Says so when spans are asked for.
+    /// Warns if spans are configured.
     pub(crate) fn start() -> Result<Self, SetupError> {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         if let Some(name) = ENDPOINTS.iter().find(|name| is_set(name)) {
             tracing::warn!(
-                "{name} is set, but this binary was built without traces: nothing is sent; build it with --features otlp"
+                "{name} is set, but this binary sends no traces: build it with --features otlp"
             );
         }
         Ok(Self)

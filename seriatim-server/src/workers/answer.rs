@@ -103,7 +103,9 @@ pub(crate) fn read(line: &Line) -> Heard {
         Ok(()) => message(fields).unwrap_or_else(fault),
         Err(why) if is_marked || begins_like_a_message(text) => {
             let shown = shown(text);
-            fault(format!("a line that begins like one {why}: {shown}; write it whole on one line"))
+            fault(format!(
+                "a line that looks like the start of an answer {why}: {shown}; write the answer on one line"
+            ))
         }
         Err(_) if !holds_a_result(text) => Heard::Output,
         Err(_) if text.starts_with(['{', '[', '"', '\'']) => fault(no_answer(text)),
@@ -114,7 +116,7 @@ pub(crate) fn read(line: &Line) -> Heard {
 fn no_answer(text: &str) -> String {
     let shown = shown(text);
     format!(
-        "a line holds a `lane` and an `outcome` and is no answer: {shown}; write {ANSWER} and nothing else on its line"
+        "a line contains a `lane` and an `outcome` but is not an answer: {shown}; write {ANSWER}, alone on its line"
     )
 }
 
@@ -207,7 +209,9 @@ fn results(message: &Object<'_>) -> Result<Vec<LaneResult>, String> {
         let result = lane_result(&path, raw)?;
         if !named.insert(result.lane) {
             let lane = result.lane;
-            return Err(format!("`{path}.lane` is \"{lane}\", which an earlier one names already"));
+            return Err(format!(
+                "`{path}.lane` is \"{lane}\", which an earlier result already names"
+            ));
         }
         results.push(result);
     }
@@ -384,11 +388,11 @@ impl Held {
             let why = match outcome {
                 _ if *done > jobs => format!("the lane has {jobs}"),
                 Outcome::Done if *done > 0 && *done < jobs => {
-                    format!("the outcome is \"done\", which is of all {jobs} jobs of the lane")
+                    format!("the outcome is \"done\", for all {jobs} jobs of the lane")
                 }
                 Outcome::Done => continue,
                 _ if *done == jobs => {
-                    format!("the lane has {jobs}, so that the outcome would be no job's")
+                    format!("the lane has {jobs}, which leaves no job for the outcome")
                 }
                 _ => continue,
             };

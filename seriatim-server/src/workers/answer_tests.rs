@@ -115,7 +115,7 @@ const MALFORMED: [(&str, &[&str]); 81] = [
     ),
     (
         "{\"type\":\"result\",\"results\":[{LANE\"outcome\":\"done\"},{LANE\"outcome\":\"retry\"}]}",
-        &["`results[1].lane` is \"1-0-7\"", "names already"],
+        &["`results[1].lane` is \"1-0-7\"", "already names"],
     ),
     (
         "{\"type\":\"result\",\"results\":[{LANE\"outcome\":\"done\"},{LANE\"outcome\":\"done\"}]}",
@@ -195,7 +195,7 @@ const MALFORMED: [(&str, &[&str]); 81] = [
     ),
     (
         "{\"type\":\"result\",\"results\":[{LANE\"outcome\":\"retry\",\"done\":3}]}",
-        &["`results[0].done` is 3", "no job's"],
+        &["`results[0].done` is 3", "no job for the outcome"],
     ),
     (
         "{\"type\":\"result\",\"results\":[{LANE\"outcome\":\"done\",\"done\":2}]}",
@@ -215,18 +215,18 @@ const MALFORMED: [(&str, &[&str]); 81] = [
     ),
     ("{\"type\":\"progress\",\"batch\":\"b\",\"lane\":7,\"progress\":{}}", &["`lane` is 7"]),
     // A result that is in no message.
-    ("{LANE\"outcome\":\"retry\"}", &["is no answer", "write {\"type\":\"result\""]),
-    ("[{LANE\"outcome\":\"retry\"}]", &["is no answer"]),
+    ("{LANE\"outcome\":\"retry\"}", &["is not an answer", "write {\"type\":\"result\""]),
+    ("[{LANE\"outcome\":\"retry\"}]", &["is not an answer"]),
     (
         "{\"Type\":\"result\",\"Results\":[{\"Lane\":\"1-0-7\",\"Outcome\":\"retry\"}]}",
-        &["is no answer"],
+        &["is not an answer"],
     ),
-    ("{\"tpye\":\"result\",\"result\":[{LANE\"outcome\":\"retry\"}]}", &["is no answer"]),
+    ("{\"tpye\":\"result\",\"result\":[{LANE\"outcome\":\"retry\"}]}", &["is not an answer"]),
     (
         "\"{\\\"type\\\":\\\"result\\\",\\\"results\\\":[{\\\"lane\\\":\\\"1-0-7\\\",\\\"outcome\\\":\\\"retry\\\"}]}\"",
-        &["is no answer"],
+        &["is not an answer"],
     ),
-    ("{ lane: '1-0-7', outcome: 'retry' }", &["is no answer"]),
+    ("{ lane: '1-0-7', outcome: 'retry' }", &["is not an answer"]),
 ];
 
 fn line(text: &str) -> Line {
@@ -341,7 +341,7 @@ fn a_result_beside_other_output_is_suspected_to_be_an_answer() {
         &format!("\0{wide}"),
     ] {
         match heard(text) {
-            Heard::Suspect(why) => assert!(why.contains("nothing else on its line"), "{why}"),
+            Heard::Suspect(why) => assert!(why.contains("alone on its line"), "{why}"),
             other => panic!("{text}: {other:?}"),
         }
     }

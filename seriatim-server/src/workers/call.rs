@@ -53,7 +53,7 @@ pub(crate) async fn run(
 }
 
 fn unusable(why: &str) -> Failure {
-    format!("the worker's answer cannot be used: {why}").into()
+    format!("invalid answer of the worker: {why}").into()
 }
 
 fn conclude(held: &Held, answer: Answer, is_overdue: bool) -> Result<Outcomes, Failure> {
@@ -82,12 +82,12 @@ struct Talk<'a> {
     context: &'a Context,
     batch: String,
     lanes: Vec<(LaneId, Vec<JobId>)>,
-    /// Jobs of which a cancellation has been told.
+    /// Jobs whose cancellation was sent.
     cancelled: Vec<JobId>,
-    /// What it said of the call and cannot be used.
+    /// Its invalid messages about the call.
     fault: Option<Arc<str>>,
     is_overdue: bool,
-    /// People were told that nothing is heard of it.
+    /// The silence was reported.
     is_told_silent: bool,
     is_over: bool,
 }
@@ -151,7 +151,7 @@ impl<'a> Talk<'a> {
         if let Some(length) = silence.over(self.process.has_answered()) {
             let (batch, length) = (&self.batch, seriatim::duration::format(length));
             let what = format!(
-                "nothing about call {batch:?} for {length}: an answer is one line of JSON with this `batch`, and counts when its line has ended and is flushed"
+                "no message about call {batch:?} for {length}: an answer is one complete, flushed line of JSON with this `batch`"
             );
             self.process.warn(&what);
             self.is_told_silent = true;
@@ -178,7 +178,7 @@ impl<'a> Talk<'a> {
             queue,
             pid,
             batch = self.batch,
-            "a call must end and the worker process does not answer: it is ended"
+            "ending a worker process that does not answer a call that must end"
         );
         self.process.order(Order::Terminate);
         answer.await.unwrap_or(Answer::NeverSent)

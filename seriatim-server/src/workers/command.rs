@@ -57,7 +57,7 @@ pub(crate) async fn run(
     if let Some(line) = stderr.as_mut().and_then(Lines::rest) {
         complain(&line, &mut tail, &printed);
     }
-    let status = status.map_err(|e| format!("its end cannot be learned: {e}"))?;
+    let status = status.map_err(|e| format!("its exit status is unknown: {e}"))?;
     Ok(conclude(answer, status, &tail, &context)?)
 }
 
@@ -98,9 +98,9 @@ async fn next<R: AsyncRead + Unpin>(lines: &mut Option<Lines<R>>) -> Option<Line
 struct Reading {
     held: Held,
     said: Option<Said>,
-    /// Why that cannot be used.
+    /// Why it is invalid.
     fault: Option<String>,
-    /// What may have been meant as an answer, if none comes.
+    /// Output that looks like an answer, if none comes.
     suspect: Option<String>,
 }
 
@@ -136,7 +136,7 @@ impl Reading {
             Some(before)
                 if !self.said.as_ref().is_some_and(|said| self.held.is_same(said, &before)) =>
             {
-                Err("it answered twice, and not the same: print one answer".to_owned())
+                Err("it printed two different answers: print one".to_owned())
             }
             _ => Ok(()),
         }
@@ -157,7 +157,7 @@ fn conclude(
 ) -> Result<Outcomes, String> {
     let Reading { held, said, fault, suspect } = answer;
     if let Some(why) = fault.or_else(|| suspect.filter(|_| said.is_none())) {
-        return Err(with_words(format!("the command's answer cannot be used: {why}"), stderr));
+        return Err(with_words(format!("invalid answer of the command: {why}"), stderr));
     }
     let error = stderr.text().unwrap_or_else(|| format!("the command ended with {status}"));
     let Some(said) = said else { return by_code(status, error).map(Outcomes::from) };
@@ -166,7 +166,7 @@ fn conclude(
         return Ok(said.outcomes(&held, &given_up(context, &error)));
     }
     if let Some(why) = contradiction(&said, &held, status) {
-        return Err(with_words(format!("the command's answer cannot be used: {why}"), stderr));
+        return Err(with_words(format!("invalid answer of the command: {why}"), stderr));
     }
     let unnamed = by_code(status, error)
         .unwrap_or_else(|error| Outcome::Retry { error: error.into(), retry_in: None });
@@ -195,13 +195,13 @@ fn contradiction(said: &Said, held: &Held, status: ExitStatus) -> Option<String>
     };
     let is_borne_out = outcomes.into_iter().any(is_meant);
     (!is_borne_out).then(|| {
-        format!("{status} means \"{meaning}\", and its `results` say so of no lane: with results for all lanes, end with 0")
+        format!("{status} means \"{meaning}\", which contradicts its `results`: with results for all lanes, exit with 0")
     })
 }
 
 fn with_words(error: String, stderr: &Tail) -> String {
     match stderr.text() {
-        Some(words) => format!("{error}; it said:\n{words}"),
+        Some(words) => format!("{error}; its output:\n{words}"),
         None => error,
     }
 }

@@ -91,8 +91,7 @@ impl FileWorker for Ffmpeg {
 impl Ffmpeg {
     fn bench(&self, order: &Order, id: JobId) -> Result<Bench, Trouble> {
         if !order.args.is_empty() && !self.takes_args {
-            let what =
-                "args: this worker takes none from payloads, as `payload_args = true` is not set";
+            let what = "args: not allowed in payloads unless the worker sets `payload_args = true`";
             return Err(Trouble::Bury(what.to_owned()));
         }
         if order.args.len() > ARGS_MAX {
@@ -195,7 +194,7 @@ impl Ffmpeg {
             (Ok(Some(is)), Some(was)) if bench.keeps_length() => {
                 let slack = LENGTH_SLACK_S + was * LENGTH_SLACK_PART;
                 let differs = (is - was).abs() > slack;
-                differs.then(|| format!("it lasts {is:.1} s and its input {was:.1} s"))
+                differs.then(|| format!("it lasts {is:.1} s, but its input {was:.1} s"))
             }
             (Ok(None), Some(_)) => Some("it has no duration".to_owned()),
             _ => None,
@@ -203,7 +202,7 @@ impl Ffmpeg {
         if let Some(wrong) = wrong {
             // The next attempt transcodes again.
             let _ = std::fs::remove_file(&result);
-            return Err(Trouble::Retry(format!("the result is not as it should be: {wrong}")));
+            return Err(Trouble::Retry(format!("wrong result: {wrong}")));
         }
         let mark = bench.mark("verified");
         on_a_thread(move || {
@@ -291,7 +290,7 @@ async fn run(
     let stdin = file.try_clone().map_err(|error| Trouble::at(path, error))?;
     let (group, mut child) = Group::spawn(&mut command, Stdio::from(stdin)).map_err(|error| {
         let hint = if error.kind() == ErrorKind::NotFound {
-            ": install it, or say where it is with `ffmpeg` and `ffprobe`"
+            ": install it, or set `ffmpeg` and `ffprobe`"
         } else {
             ""
         };
@@ -314,7 +313,7 @@ async fn run(
             let words = words.replace(FORMATS, "see docs/workers.md");
             Err(Trouble::Retry(format!("{name} ended with {status}{words}")))
         }
-        Err(error) => Err(Trouble::Retry(format!("{name}: its end cannot be learned: {error}"))),
+        Err(error) => Err(Trouble::Retry(format!("{name}: its exit status is unknown: {error}"))),
     }
 }
 

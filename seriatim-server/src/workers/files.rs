@@ -15,10 +15,10 @@ use sha2::{Digest, Sha256};
 
 use super::stopped::given_up;
 
-/// How much is read at once, in bytes. A job that is told to stop does so after one such piece.
+/// Bytes of one read. A job stops after at most one such piece.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
 
-const STOPPED: &str = "it was told to stop";
+const STOPPED: &str = "stopped on request";
 
 /// Why a job of files does not end well.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) enum Trouble {
     Bury(String),
     /// No job of this worker works: a program is missing.
     Unstartable(String),
-    /// It was told to stop.
+    /// A stop was requested.
     Stopped,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct FileJob<P> {
 }
 
 impl<P> FileJob<P> {
-    /// Tells how far the job is.
+    /// Reports the progress of the job.
     pub(crate) fn tell(&self, progress: &impl Serialize) {
         Progress { lane: self.lane, context: self.context.clone() }.tell(progress);
     }
@@ -60,7 +60,7 @@ impl<P> FileJob<P> {
     }
 }
 
-/// Tells how far a job is.
+/// Reports the progress of a job.
 #[derive(Clone)]
 pub(crate) struct Progress {
     lane: LaneId,
@@ -70,7 +70,7 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn tell(&self, progress: &impl Serialize) {
         if let Err(error) = self.context.progress_of(self.lane, progress) {
-            tracing::debug!(lane = %self.lane, %error, "progress is not told");
+            tracing::debug!(lane = %self.lane, %error, "cannot report progress");
         }
     }
 }
@@ -124,7 +124,7 @@ pub(crate) async fn run<W: FileWorker>(
     Ok(outcomes)
 }
 
-/// Tells work on a thread of its own to stop, when the one who waits for it does not any more.
+/// Stops work on another thread when its waiter is dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StopSign(Arc<AtomicBool>);
 
@@ -149,7 +149,7 @@ impl StopSign {
     }
 }
 
-/// The SHA-256 of a whole file; `read` is told how many bytes are read each time.
+/// The SHA-256 of a whole file; `read` gets the number of bytes of each read.
 pub(crate) fn sha256(
     mut file: &File,
     path: &Path,
@@ -177,7 +177,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Gives a finished file its name: nobody ever sees a part of it, also after a power cut.
+/// Gives a finished file its name: a partial file is never visible, even after a power cut.
 pub(crate) fn publish(part: &Path, to: &Path) -> Result<(), Trouble> {
     let steps = || {
         File::open(part)?.sync_all()?;

@@ -20,7 +20,7 @@ const TERM_GRACE: Duration = Duration::from_secs(3);
 /// the pipe open for ever.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(1);
 
-/// All groups that live: a process that ends at once must not leave them behind.
+/// All living groups: a process that exits immediately must not leave them behind.
 static LIVING: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 /// A process group of our own making. What is left of it is killed when this is dropped.
@@ -36,7 +36,7 @@ impl Group {
     pub(crate) fn spawn(command: &mut Command, stdin: Stdio) -> std::io::Result<(Self, Child)> {
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.envs(leftovers::mark());
-        // Locked meanwhile: whoever looks for children that are not ours must not find this one.
+        // Locked meanwhile: the reaper of orphans must not find this child.
         let mut living = living();
         let child = command.process_group(0).kill_on_drop(true).spawn().map_err(|error| {
             let command = command.as_std();
@@ -54,7 +54,7 @@ impl Group {
     }
 
     /// Signals all of it. One that has ended by itself is not signalled: numbers are given in
-    /// turn, so that of a group which ended a moment ago is nobody else's yet.
+    /// turn, so that the number of a group that just ended is not reused yet.
     pub(crate) fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader {
             let _ = kill_process_group(leader, signal);

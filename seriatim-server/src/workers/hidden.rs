@@ -10,7 +10,7 @@ use crate::base::setup_error::SetupError;
 pub(crate) fn hide() -> Result<(), SetupError> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| {
         SetupError::failed(format!(
-            "this process cannot be hidden from the programs of its workers (PR_SET_DUMPABLE): {error}"
+            "cannot hide this process from worker programs (PR_SET_DUMPABLE): {error}"
         ))
     })
 }

@@ -76,7 +76,7 @@ impl Webhook {
                 let mut done = 0;
                 let ended = tokio::select! {
                     outcome = webhook.lane(&lane, call.as_deref(), &mut done) => Some(outcome),
-                    // What is under way is given up with the connection.
+                    // Running requests are given up with the connection.
                     () = context.cancelled() => None,
                 };
                 (lane.id(), done, ended)
@@ -164,7 +164,7 @@ impl Webhook {
                 return Outcome::Snooze { length };
             }
             let (limit, told) = (seriatim::duration::format(PUT_OFF_MAX), told(answer));
-            let error = format!("put off for longer than {limit} after the push: {told}").into();
+            let error = format!("postponed for longer than {limit} after the push: {told}").into();
             return Outcome::Retry { error, retry_in: Some(length) };
         }
         let error: Arc<str> = told(answer).into();

@@ -43,7 +43,7 @@ pub(crate) async fn end(origin: Origin) -> Result<(), String> {
         // A program that is just being started cannot be looked at until it runs.
         if let Some(pid) = unknown.filter(|_| began.elapsed() > TERM_GRACE) {
             return Err(format!(
-                "process {pid} of its session may be a program of it, and cannot be looked at"
+                "process {pid} of its session may belong to it, but cannot be inspected"
             ));
         }
         if began.elapsed() > END_MAX {
@@ -57,7 +57,7 @@ pub(crate) async fn end(origin: Origin) -> Result<(), String> {
                 tracing::warn!(
                     pid = one.pid,
                     of = origin.pid,
-                    "a program outlived the process that started it: it is ended"
+                    "ending a program that outlived the process that started it"
                 );
                 one.signal(Signal::TERM);
             }
@@ -89,8 +89,7 @@ impl Leftover {
 /// All living processes with the mark of this one, and one that may be, as it cannot be looked at.
 fn look(origin: &Origin) -> Result<(Vec<Leftover>, Option<i32>), String> {
     let mark = format!("{MARK}={}", origin.mark());
-    let cannot =
-        |what: &str, error: &dyn std::fmt::Display| format!("{what} cannot be read: {error}");
+    let cannot = |what: &str, error: &dyn std::fmt::Display| format!("cannot read {what}: {error}");
     let (mut found, mut unknown) = (Vec::new(), None);
     for entry in std::fs::read_dir("/proc").map_err(|error| cannot("/proc", &error))? {
         let name = entry.map_err(|error| cannot("/proc", &error))?.file_name();
@@ -110,7 +109,7 @@ fn look(origin: &Origin) -> Result<(Vec<Leftover>, Option<i32>), String> {
             }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 // Of another user, as a program is that changed its user; or hidden. Its session is
-                // told to all. Who leads it was there before, if only in the same tick of the clock.
+                // readable for all. Who leads it was there before, if only in the same tick of the clock.
                 let may_be = stat.session == origin.session
                     && pid != origin.session
                     && stat.started >= origin.started;
@@ -128,7 +127,7 @@ fn look(origin: &Origin) -> Result<(Vec<Leftover>, Option<i32>), String> {
 }
 
 /// Whether it is a process as this one is: they hide themselves from the programs of their workers. Its
-/// user and its name are told to all.
+/// user and its name are readable for all.
 fn is_a_node(pid: &str) -> bool {
     let user = |pid: &str| std::fs::metadata(format!("/proc/{pid}")).ok().map(|about| about.uid());
     let name = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();

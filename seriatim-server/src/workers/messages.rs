@@ -1,4 +1,4 @@
-//! What goes to a worker program: JSON, a document or a line at a time.
+//! Messages to worker programs, in JSON.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use seriatim::{Batch, JobId, Lane, LaneId, Payload};
 use crate::protocol::lane as protocol;
 use crate::trace;
 
-/// How long a snooze lasts when nothing else is said.
+/// The default length of a snooze.
 pub(crate) const SNOOZE: Duration = Duration::from_secs(30);
 
 /// A call on its way to a worker.
@@ -52,7 +52,7 @@ impl Call {
         let document =
             Document { r#type, batch: &name, queue: batch.queue(), lanes: lanes.collect() };
         let line = serde_json::to_string(&document)
-            .map_err(|e| format!("the call cannot be written as JSON: {e}"))?;
+            .map_err(|e| format!("cannot write the call as JSON: {e}"))?;
         Ok(Self { batch: name, line })
     }
 }

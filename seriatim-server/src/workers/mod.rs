@@ -54,7 +54,7 @@ pub(crate) struct Workers {
     versions: Vec<watch::Sender<u64>>,
     stop: watch::Sender<bool>,
     told: Told,
-    /// The programs of command workers: no process tells whether they can still be started.
+    /// The programs of command workers, which have no process that shows whether they can still start.
     commands: Vec<Program>,
 }
 
@@ -136,17 +136,17 @@ impl Workers {
         seats
     }
 
-    /// Takes care of what the programs leave behind, where nobody else does.
+    /// Reaps what the programs leave behind, if no other process does.
     pub(crate) fn reap_orphans(&mut self) -> Result<(), SetupError> {
         if orphans::are_ours() {
             let mut ended = signal(SignalKind::child())
-                .map_err(|e| SetupError::failed(format!("signals cannot be heard: {e}")))?;
+                .map_err(|e| SetupError::failed(format!("cannot listen for signals: {e}")))?;
             self.watchers.spawn(async move { orphans::reap(&mut ended).await });
         }
         Ok(())
     }
 
-    /// Tells people through this engine what is wrong with the workers, from now on.
+    /// Reports troubles of workers through this engine, from now on.
     pub(crate) fn tell(&mut self, engine: Handle) {
         self.told.by(engine);
         for program in std::mem::take(&mut self.commands) {
@@ -157,11 +157,11 @@ impl Workers {
     /// Replaces all processes at each SIGHUP.
     pub(crate) fn reload_on_hangup(&mut self) -> Result<(), SetupError> {
         let mut hangup = signal(SignalKind::hangup())
-            .map_err(|e| SetupError::failed(format!("signals cannot be heard: {e}")))?;
+            .map_err(|e| SetupError::failed(format!("cannot listen for signals: {e}")))?;
         let versions = self.versions.clone();
         self.watchers.spawn(async move {
             while hangup.recv().await.is_some() {
-                tracing::info!("SIGHUP: all worker processes are replaced");
+                tracing::info!("SIGHUP: replacing all worker processes");
                 versions.iter().for_each(|version| version.send_modify(|number| *number += 1));
             }
         });

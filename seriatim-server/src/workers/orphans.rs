@@ -13,7 +13,7 @@ use super::group;
 /// Many that end together are looked for once.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Whether orphans come to this process: as the first one, or because it has been told to take them.
+/// Whether orphans come to this process: as process 1, or as a child subreaper.
 pub(crate) fn are_ours() -> bool {
     getpid().as_raw_nonzero().get() == 1 || matches!(child_subreaper(), Ok(Some(_)))
 }
@@ -22,18 +22,18 @@ pub(crate) fn are_ours() -> bool {
 pub(crate) async fn reap(ended: &mut Signal) {
     while ended.recv().await.is_some() {
         sleep(PAUSE).await;
-        // Our own children have somebody who waits for them, and who must not wait in vain.
+        // Our own children have a task that waits for them and must see their status.
         let reaped = group::with_leaders(|leaders| {
             let orphans = zombies().into_iter().filter(|pid| !leaders.contains(&pid.as_raw_pid()));
             orphans.filter(|pid| waitpid(Some(*pid), WaitOptions::NOHANG).is_ok()).count()
         });
         if reaped > 0 {
-            tracing::debug!(reaped, "processes that worker programs had left behind have ended");
+            tracing::debug!(reaped, "reaped processes left behind by worker programs");
         }
     }
 }
 
-/// Children of this process that have ended and that nobody has asked how.
+/// Ended children of this process that have not been reaped.
 fn zombies() -> Vec<Pid> {
     let own = getpid().as_raw_pid();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -53,7 +53,7 @@ impl Printed {
         }
     }
 
-    /// Says at the end of each period what was left out, for as long as this is waited for.
+    /// Logs at the end of each period how much was left out, while awaited.
     pub(crate) async fn keep_count(self) {
         loop {
             sleep_until(Instant::now() + PERIOD).await;
@@ -61,7 +61,7 @@ impl Printed {
         }
     }
 
-    /// Says what was left out until now.
+    /// Logs how much was left out until now.
     pub(crate) fn finish(&self) {
         for budget in [&self.output, &self.warnings] {
             self.say_left_out(std::mem::take(&mut lock(budget).left_out));
@@ -80,13 +80,13 @@ impl Printed {
             tracing::warn!(
                 queue,
                 pid,
-                "worker program: {lines} more lines left out: of what it prints, at most {LINES_MAX} lines and {BYTES_MAX} bytes go to the log in {period_s} s"
+                "worker program: left out {lines} lines: the log takes at most {LINES_MAX} lines and {BYTES_MAX} bytes of its output in {period_s} s"
             );
         }
     }
 }
 
-/// How much may still be said.
+/// How much may still be logged.
 struct Budget {
     ends: Instant,
     lines: u64,

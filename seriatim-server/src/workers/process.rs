@@ -1,4 +1,4 @@
-//! One running worker process: what is said to it, what it answers, and its end.
+//! One running worker process: messages, answers, and its end.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -40,16 +40,16 @@ pub(crate) enum Order {
     Broken,
     /// It no longer answers: SIGTERM, then SIGKILL.
     Terminate,
-    /// At once.
+    /// Immediately.
     Kill,
 }
 
 /// How a process ended.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
-    /// Its status and its last words.
+    /// Its status and the end of its output.
     pub(crate) text: Arc<str>,
-    /// We ended it: not the fault of the calls that it held.
+    /// We ended it: not the fault of its calls.
     pub(crate) is_ours: bool,
 }
 
@@ -64,9 +64,9 @@ impl End {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Said(Said),
-    /// What it said cannot be used.
+    /// Its message is invalid.
     Unusable(Arc<str>),
-    /// The process ended before it was told of the call.
+    /// The process ended before it received the call.
     NeverSent,
     /// The process ended while it held the call.
     Ended(End),
@@ -78,7 +78,7 @@ enum Message {
     Other(String),
 }
 
-/// A call that the process holds.
+/// A call in the process.
 struct Open {
     context: Context,
     held: Held,
@@ -152,7 +152,7 @@ impl Process {
         self.has_answered.load(Ordering::Relaxed)
     }
 
-    /// Tells how it is to go on.
+    /// Orders how it continues.
     pub(crate) fn order(&self, order: Order) {
         self.order.send_if_modified(|now| {
             let is_harder = order > *now;
@@ -192,10 +192,10 @@ impl Process {
         true
     }
 
-    /// Says something about a call.
+    /// Sends a message about a call.
     pub(crate) fn say(&self, line: String) {
         if self.messages.try_send(Message::Other(line)).is_err() {
-            self.warn("it does not read: a message to it is dropped");
+            self.warn("it does not read its input: dropped a message to it");
         }
     }
 
@@ -374,7 +374,7 @@ impl Process {
                 checked.map_err(|why| Fault { batch: Some(batch), is_final: true, why })
             }
             Heard::Progress { batch: None, .. } | Heard::Answer { batch: None, .. } => {
-                let why = "`batch` is missing: write that of the call".to_owned();
+                let why = "`batch` is missing: use that of the call".to_owned();
                 Err(Fault { batch: None, is_final: false, why })
             }
             // It died, or closed its output, in the midst of a line: that ends its calls.
@@ -387,7 +387,7 @@ impl Process {
         }
     }
 
-    /// Does something with a call; a call that the process does not hold harms nobody.
+    /// Does something with a call; ignores calls that the process does not have.
     fn with_open(
         &self,
         batch: &str,
@@ -396,7 +396,7 @@ impl Process {
         match self.calls().open.get_mut(batch) {
             Some(open) => tell(open),
             None => {
-                self.warn(&format!("a message of call {batch:?}, which it does not hold: it was answered before, or the name is wrong"));
+                self.warn(&format!("a message about call {batch:?}, which it does not have: already answered, or a wrong name"));
                 Ok(())
             }
         }
@@ -404,12 +404,12 @@ impl Process {
 
     /// A message that cannot be used: its call fails, or all that it may have been about.
     fn found(&self, Fault { batch, is_final, why }: Fault) {
-        self.warn(&format!("its answer cannot be used: {why}"));
+        self.warn(&format!("invalid answer: {why}"));
         let why: Arc<str> = why.into();
         let mut calls = self.calls();
         if let Some(batch) = batch {
             match calls.open.get_mut(&batch) {
-                None => self.warn(&format!("it names call {batch:?}, which it does not hold")),
+                None => self.warn(&format!("it names call {batch:?}, which it does not have")),
                 Some(open) if is_final => open.said = Some(Err(why)),
                 Some(open) => open.found(why),
             }
@@ -432,7 +432,7 @@ impl Process {
                 (None, Some(Ok(said))) => Answer::Said(said),
                 (None, None) => continue,
             };
-            // Nobody waits any more for a call that was given up.
+            // A call that was given up has no receiver.
             let _ = answer.send(said);
         }
     }
@@ -452,7 +452,7 @@ impl Open {
         match &self.said {
             None => self.said = Some(Ok(said)),
             Some(Ok(before)) if !self.held.is_same(before, &said) => {
-                return Err("it answered twice, and not the same: write one answer".to_owned());
+                return Err("it wrote two different answers: write one".to_owned());
             }
             // The same again, or one more after what cannot be used.
             Some(_) => {}

@@ -29,8 +29,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Tells when it cannot be started, and when it can again. A start that fails for a reason that
-    /// nobody sees from outside is told by the call that it was for.
+    /// Reports when it cannot be started, and when it can again. A start that fails for an invisible
+    /// reason is reported by its call.
     pub(super) async fn watch(self, told: Told) {
         let (queue, task) = (&*self.queue, self.task.as_deref());
         let mut looks = tokio::time::interval(LOOK_EVERY);
@@ -107,7 +107,7 @@ fn why_no_script(file: &Path, path: Option<&OsStr>) -> Option<String> {
     let mut words = line.split([' ', '\t']).filter(|word| !word.is_empty());
     let interpreter = words.next()?;
     let missing = |name: &str, why: String| {
-        Some(format!("its first line asks for {name:?}, which cannot be run: {why}"))
+        Some(format!("its first line needs {name:?}, which cannot run: {why}"))
     };
     if let Some(why) = why_not_run(Path::new(interpreter)) {
         return missing(interpreter, why);
@@ -146,10 +146,7 @@ mod tests {
         says(why_not("/tmp"), "a directory");
         says(why_not(""), "empty");
         says(why("#!/bin/sh\n", 0o644), "chmod +x");
-        says(
-            why("#!/nonexistent -x\n", 0o755),
-            "\"/nonexistent\", which cannot be run: there is no",
-        );
+        says(why("#!/nonexistent -x\n", 0o755), "\"/nonexistent\", which cannot run: there is no");
         says(why("#! /bin/sh\r\n", 0o755), r#""/bin/sh\r""#);
         says(why("#!/usr/bin/env no-such-program\n", 0o755), "\"no-such-program\"");
     }

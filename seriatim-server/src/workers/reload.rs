@@ -11,7 +11,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Most files of a watched folder that are looked at.
 const FOLDER_FILES_MAX: usize = 1_000;
 
-/// What tells one content of a file from another, without reading it.
+/// Distinguishes contents of a file without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     path: PathBuf,

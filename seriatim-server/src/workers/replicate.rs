@@ -51,7 +51,7 @@ impl FileWorker for Replicate {
                 copying.await
             }
         };
-        ended.map_err(|error| Trouble::Retry(format!("the copy broke off: {error}")))?
+        ended.map_err(|error| Trouble::Retry(format!("the copy failed: {error}")))?
     }
 }
 
@@ -124,7 +124,7 @@ impl Copying {
         if sha256(&read, &path, |bytes| self.passed(bytes))? != checksum {
             // The source has changed meanwhile, or a disk lies.
             folder.remove(&name);
-            let what = "differs from its source after the copy: it is copied again";
+            let what = "differs from its source after the copy: copying again";
             return Err(Trouble::Retry(format!("{} {what}", copy.display())));
         }
         // Only now: a part that may not be written could not be resumed.

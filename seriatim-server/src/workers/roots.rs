@@ -18,7 +18,7 @@ use crate::config::Roots;
 const SYS_SUPER_MAGIC: u64 = 0x6265_6572;
 const FOLDER: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Of files. What is no regular one after all must not hold up the caller.
+/// Of files. Anything but a regular file must not block the caller.
 const PLAIN: OFlags =
     OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
@@ -50,7 +50,7 @@ impl Roots {
         let name = place.below.file_name().ok_or_else(no_file)?;
         let folder = place.folder(place.below.parent()).map_err(|e| Trouble::at(path, e))?;
         if is_of_the_kernel(&folder).map_err(|error| Trouble::at(path, error))? {
-            let what = format!("{} is not on a disk: it is the kernel's", path.display());
+            let what = format!("{} is a file of the kernel, not on a disk", path.display());
             return Err(Trouble::Bury(what));
         }
         let file = plain(folder.as_fd(), Path::new(name), OFlags::RDONLY);
@@ -74,7 +74,7 @@ impl Roots {
         Ok(self.folder(folder.unwrap_or(Path::new(".")))?.path.join(name))
     }
 
-    /// Follows the links of a path. Of what lies elsewhere it is not even told whether it is there.
+    /// Follows the links of a path. Does not reveal whether anything exists outside the roots.
     fn place(&self, path: &Path) -> Result<Place, Trouble> {
         let elsewhere = || {
             let what = format!("{} is not within the worker's `roots`", path.display());
@@ -163,7 +163,7 @@ impl Folder {
         let _ = unlinkat(&self.folder, name, AtFlags::empty());
     }
 
-    /// Gives a finished file its name: nobody ever sees a part of it, also after a power cut.
+    /// Gives a finished file its name: a partial file is never visible, even after a power cut.
     pub(crate) fn publish(&self, part: &File, from: &Path, to: &Path) -> Result<(), Trouble> {
         let steps = || {
             part.sync_all()?;
@@ -261,7 +261,7 @@ mod tests {
         let all = Roots(vec!["/".into()]);
         for name in ["/proc/self/environ", "/proc/1/environ", "/sys/kernel/notes", "/dev/null"] {
             let said = said(all.open(Path::new(name)));
-            let is_refused = said.contains("the kernel's") || said.contains("not a regular file");
+            let is_refused = said.contains("of the kernel") || said.contains("not a regular file");
             assert!(is_refused, "{name}: {said}");
         }
     }

@@ -1,4 +1,4 @@
-//! Which process takes the next call: places in the processes of one worker.
+//! Assigns calls to the processes of one worker.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,11 +9,11 @@ use super::process::Process;
 
 /// The places of all processes of one worker.
 pub(crate) struct Seats {
-    /// Calls at once in each process.
+    /// Concurrent calls in each process.
     per_process: usize,
     state: Mutex<State>,
     changed: Notify,
-    /// Rung when somebody waits and there is no process.
+    /// Signaled when a call waits and there is no process.
     pub(crate) wanted: Notify,
 }
 
@@ -135,7 +135,7 @@ impl Seats {
         self.changed.notify_waiters();
     }
 
-    /// No process could be started: whoever waits now is told so, unless another one is there.
+    /// No process could be started: fails the waiting calls, unless another process runs.
     pub(crate) fn failed(&self, why: &str) {
         let mut state = self.state();
         state.failures += 1;

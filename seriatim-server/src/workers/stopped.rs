@@ -1,4 +1,4 @@
-//! What becomes of jobs that a call could not get to, as it was told to end.
+//! The outcome of jobs that a stopped call did not reach.
 
 use futures_util::FutureExt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use seriatim::{Context, Outcome};
 
 /// How jobs end that were given up, for this reason. What had ended before keeps its outcome.
 pub(crate) fn given_up(context: &Context, why: &str) -> Outcome {
-    // For a cancellation by a person alone nothing must end: the jobs are flagged, and end cancelled.
+    // After a cancellation nothing is needed: the jobs are flagged, and end canceled.
     let must_end = context.must_end().now_or_never().is_some();
     match context.time_left() {
         Some(Duration::ZERO) => {

@@ -17,7 +17,7 @@ use crate::config::Launch;
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(100);
 /// The longest such wait.
 const RESTART_WAIT_MAX: Duration = Duration::from_secs(30);
-/// Whoever waits for a process that stays away longer than this gets an answer instead.
+/// After this long without a process, waiting calls fail.
 const RESTART_WAIT_HELD: Duration = Duration::from_secs(2);
 /// How long a process must live before it gets calls when none before it has answered one: a
 /// program that cannot even start must not take jobs with it. It doubles like the wait.
@@ -28,24 +28,24 @@ const TRIAL_MAX: Duration = Duration::from_secs(8);
 const REPLACEMENT_TRIAL: Duration = Duration::from_secs(1);
 
 /// So many processes in a row must end in their trial before the program counts as one that cannot
-/// be started: a single one may have been killed by somebody.
+/// be started: a single one may have been killed from outside.
 const TRIAL_DEATHS_MAX: u32 = 2;
 
-/// What is to run, and how it is told to stop or to be replaced.
+/// The program to run, and the signals to stop or replace it.
 #[derive(Clone)]
 pub(crate) struct Team {
     pub(crate) queue: Arc<str>,
     pub(crate) task: Option<Arc<str>>,
     pub(crate) launch: Launch,
     pub(crate) seats: Arc<Seats>,
-    /// Who is told when it cannot be started.
+    /// Reports when it cannot be started.
     pub(crate) told: Told,
     /// Changes when the program has.
     pub(crate) version: watch::Receiver<u64>,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// Keeps one process running until told to stop, and then until it has ended.
+/// Keeps one process running until a stop is requested, and then until it has ended.
 pub(crate) async fn keep(team: Team) {
     let mut keeper = Keeper { team, unanswered: 0, told: false, retiring: JoinSet::new() };
     while !*keeper.team.stop.borrow() {
@@ -74,7 +74,7 @@ struct Keeper {
     team: Team,
     /// Processes in a row that died without having answered a call.
     unanswered: u32,
-    /// People were told that it cannot be started.
+    /// It was reported that it cannot be started.
     told: bool,
     retiring: JoinSet<()>,
 }
@@ -87,7 +87,7 @@ impl Keeper {
             .map_err(|error| NotStarted { why: format!("{name}: {error}"), has_lived: false })?;
         tokio::select! {
             end = process.ended() => {
-                let why = format!("{name} ends as soon as it is started: {}", end.in_one_line());
+                let why = format!("{name} exits immediately after its start: {}", end.in_one_line());
                 return Err(NotStarted { why, has_lived: true });
             }
             () = sleep(trial) => {}
@@ -119,7 +119,7 @@ impl Keeper {
                 }
                 changed = self.team.version.changed() => {
                     if changed.is_err() {
-                        // Nobody is left who could change it.
+                        // The sender is gone: it will not change.
                         std::future::pending::<()>().await;
                     }
                 }
@@ -138,7 +138,7 @@ impl Keeper {
                 tracing::error!(
                     queue = &*queue,
                     pid,
-                    "the changed program does not run, so the process from before stays: {why}"
+                    "the changed program does not run; keeping the old process: {why}"
                 );
                 old
             }
@@ -165,7 +165,7 @@ impl Keeper {
             queue = &*self.team.queue,
             pid = process.pid,
             wait_ms,
-            "a worker process died and is started again: {end}"
+            "a worker process died, restarting it: {end}"
         );
         if wait > RESTART_WAIT_HELD {
             self.failed(&format!("its processes die: {end}"));
@@ -177,7 +177,7 @@ impl Keeper {
         }
     }
 
-    /// Whoever waits for a process is told that there is none, and so are people.
+    /// Fails calls that wait for a process, and reports the failure.
     fn failed(&mut self, why: &str) {
         self.told = true;
         self.team.told.cannot_start(&self.team.queue, self.team.task.as_deref(), why);
@@ -188,11 +188,7 @@ impl Keeper {
         self.unanswered += 1;
         let wait = jittered(doubled(RESTART_WAIT_MIN, self.unanswered, RESTART_WAIT_MAX));
         let wait_ms = wait.as_millis();
-        tracing::warn!(
-            queue = &*self.team.queue,
-            wait_ms,
-            "a worker process cannot be started: {why}"
-        );
+        tracing::warn!(queue = &*self.team.queue, wait_ms, "cannot start a worker process: {why}");
         let seats = self.team.seats.clone();
         let wanted = seats.wanted.notified();
         tokio::pin!(wanted);
@@ -217,7 +213,7 @@ async fn shut_down(process: &Process) {
 
 async fn told(stop: &mut watch::Receiver<bool>) {
     if stop.wait_for(|stop| *stop).await.is_err() {
-        // Whoever could tell has been dropped, and everything ends with it.
+        // The sender was dropped, and everything ends with it.
         std::future::pending::<()>().await;
     }
 }

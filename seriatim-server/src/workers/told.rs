@@ -1,12 +1,12 @@
-//! What the workers of this node tell people through its engine.
+//! Reports troubles of workers through the engine.
 
 use std::sync::{Arc, OnceLock};
 
 use seriatim::Handle;
 use seriatim::store::{Trouble, TroubleKind};
 
-/// Tells what is wrong with workers, once the engine is there. What is told before is lost: a
-/// start that fails is tried again in a moment, and then told again.
+/// Reports troubles of workers once the engine exists. Earlier reports are lost: a failed start is
+/// retried soon, and reported again.
 #[derive(Clone, Default)]
 pub(crate) struct Told(Arc<OnceLock<Handle>>);
 
@@ -32,14 +32,14 @@ impl Told {
         }
     }
 
-    /// A process says nothing of a call that it holds.
+    /// A process is silent about one of its calls.
     pub(super) fn is_silent(&self, queue: &str, pid: u32, what: &str) {
         if let Some(engine) = self.0.get() {
             engine.trouble(TroubleKind::WorkerSilent, Some(queue), &process(queue, pid), what);
         }
     }
 
-    /// It has said something, or the call is over.
+    /// It has sent a message, or the call is over.
     pub(super) fn is_heard(&self, queue: &str, pid: u32) {
         if let Some(engine) = self.0.get() {
             engine.trouble_over(TroubleKind::WorkerSilent, &process(queue, pid));

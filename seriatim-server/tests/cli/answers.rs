@@ -119,7 +119,7 @@ fn malformed() -> Vec<(String, [&'static str; 2])> {
             ["`results`", "lane"],
         ),
         ("{\"type\":\"metrics\",\"batch\":\"BATCH\"}\n".into(), ["`type` is \"metrics\"", "done"]),
-        (result(retry) + &result("\"outcome\":\"done\""), ["answered twice", "not the same"]),
+        (result(retry) + &result("\"outcome\":\"done\""), ["two different answers"; 2]),
     ]
 }
 
@@ -129,12 +129,15 @@ async fn a_command_whose_answer_cannot_be_used_has_failed_whatever_its_exit_code
     let serving = shop.serve();
     let mut cases = malformed();
     let retry = result(r#""outcome":"retry""#);
-    cases.push((retry[..retry.len() - 9].into(), ["begins like one", "is not a JSON object"]));
+    cases.push((
+        retry[..retry.len() - 9].into(),
+        ["looks like the start of an answer", "is not a JSON object"],
+    ));
     cases.push((retry.replace("BATCH", "other"), ["`batch` is \"other\"", "this call is"]));
     cases.push(("{\n  \"type\": \"result\",\n".into(), ["on one line", "\"type\""]));
     for (number, (print, parts)) in cases.iter().enumerate() {
         let id = shop.push(&number.to_string(), json!({ "print": print })).await;
-        shop.fails(id, print, &["the command's answer cannot be used", parts[0], parts[1]]).await;
+        shop.fails(id, print, &["invalid answer of the command", parts[0], parts[1]]).await;
     }
     serving.stop();
 }
@@ -212,7 +215,7 @@ async fn a_process_whose_answer_cannot_be_used_has_failed_that_call() {
     let serving = shop.serve();
     for (number, (print, parts)) in malformed().iter().enumerate() {
         let id = shop.push(&number.to_string(), json!({ "print": print })).await;
-        shop.fails(id, print, &["the worker's answer cannot be used", parts[0], parts[1]]).await;
+        shop.fails(id, print, &["invalid answer of the worker", parts[0], parts[1]]).await;
     }
     let id = shop.push("good", json!({ "print": result("\"outcome\":\"done\"") })).await;
     assert_eq!(shop.ends(id).await.state, JobState::Succeeded);
@@ -276,9 +279,9 @@ async fn a_process_that_says_nothing_about_its_call_is_warned_about() {
     let shop = Shop::new("process = [\"python3\", \"worker.py\"]", program).await;
     let serving = shop.serve();
     shop.push("a", json!({})).await;
-    shop.logs("is flushed").await;
+    shop.logs("flushed line of JSON").await;
     let log = shop.log();
-    let warning = log.lines().find(|line| line.contains("is flushed")).unwrap();
+    let warning = log.lines().find(|line| line.contains("flushed line of JSON")).unwrap();
     assert!(warning.contains("WARN") && warning.contains("for 10s"), "{warning}");
     drop(serving);
 }
@@ -309,7 +312,7 @@ for line in sys.stdin: os._exit(3)
     serving.stop();
     let log = shop.log();
     assert!(log.len() < 1_000_000, "{} bytes of log", log.len());
-    assert!(log.contains("more lines left out"), "what is left out is counted");
+    assert!(log.contains("left out "), "what is left out is counted");
     assert!(log.contains("the reason"), "the last words are kept");
     let moves = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
     assert!(!log.contains(moves), "nothing that moves a cursor");
@@ -366,9 +369,10 @@ async fn a_process_that_says_nothing_of_its_call_is_seen_until_it_does() {
     let shop = Shop::new("process = [\"python3\", \"worker.py\"]", SILENT).await;
     let serving = shop.serve();
     let id = shop.push("a", json!({})).await;
-    shop.logs("nothing about call").await;
+    shop.logs("no message about call").await;
     let found = || text(&shop.site.run(&["doctor"]));
-    eventually("doctor tells of it", async || found().contains("does not answer: nothing")).await;
+    eventually("doctor tells of it", async || found().contains("does not answer: no message"))
+        .await;
     assert!(found().contains("does it flush its output?"), "{}", found());
     fs::write(shop.site.path("go"), "").unwrap();
     assert_eq!(shop.ends(id).await.state, JobState::Succeeded);

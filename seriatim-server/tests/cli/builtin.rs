@@ -190,7 +190,7 @@ async fn http_does_not_put_a_job_off_for_ever() {
     }
     let serving = ready.serve();
     ready
-        .fails(pushed[1], "put off for longer than 1d after the push: the server answered 503")
+        .fails(pushed[1], "postponed for longer than 1d after the push: the server answered 503")
         .await;
     eventually("it is put off", async || ready.job(pushed[0]).await.run_at > now).await;
     serving.stop();
@@ -391,7 +391,7 @@ async fn ffmpeg_takes_no_options_from_payloads_unless_told() {
     let args = ["-f", "data", "-i", "/proc/self/environ", "-map", "1", "-f", "data", "out.txt"];
     let order = json!({"input": "film.mov", "output": "film.mp4", "args": args});
     let id = ready.push("film.mp4", order).await;
-    ready.fails(id, "this worker takes none from payloads").await;
+    ready.fails(id, "not allowed in payloads").await;
     serving.stop();
     assert_eq!(ready.read("calls"), "", "nothing was started");
 }
@@ -443,8 +443,8 @@ async fn files_of_the_kernel_devices_and_pipes_are_not_read_whatever_the_roots()
     std::os::unix::fs::symlink("/proc/self/environ", ready.site.path("link")).unwrap();
     let serving = ready.serve();
     for (source, error) in [
-        ("/proc/self/environ", "it is the kernel's"),
-        ("link", "it is the kernel's"),
+        ("/proc/self/environ", "a file of the kernel"),
+        ("link", "a file of the kernel"),
         ("/proc/self/fd/0", "is not a regular file"),
         ("/dev/zero", "is not a regular file"),
         ("pipe", "is not a regular file"),

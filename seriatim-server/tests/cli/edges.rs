@@ -71,7 +71,7 @@ fn with_json_errors_are_json_too() {
     };
     let missing = error(&["stats", "--json"], 1);
     assert_eq!(missing["kind"], "not_found");
-    assert!(missing["message"].as_str().unwrap().starts_with("nothing here: "), "{missing}");
+    assert!(missing["message"].as_str().unwrap().starts_with("no Seriatim store at "), "{missing}");
     let field = error(&["push", "a", "1", "--priority", "40000", "--json"], 2);
     assert_eq!((&field["kind"], &field["field"]), (&json!("invalid"), &json!("jobs[0].priority")));
     let misused = error(&["stats", "--json", "--stoer", "x"], 2);
@@ -114,7 +114,10 @@ async fn an_interrupted_push_says_what_is_pushed_and_goes_on_from_there() {
     let mut said = String::new();
     std::io::Read::read_to_string(child.0.stderr.as_mut().unwrap(), &mut said).unwrap();
     assert_eq!(status.code(), Some(130), "{said}");
-    assert!(said.contains("interrupted: 2000 jobs pushed; go on with --from-line 2001"), "{said}");
+    assert!(
+        said.contains("interrupted: 2000 jobs pushed; continue with --from-line 2001"),
+        "{said}"
+    );
     drop(input);
     std::fs::write(site.path("jobs.ndjson"), jobs(2_500)).unwrap();
     let rest = site.run(&["push", QUEUE, "--file", "jobs.ndjson", "--from-line", "2001"]);
@@ -122,7 +125,7 @@ async fn an_interrupted_push_says_what_is_pushed_and_goes_on_from_there() {
     wait_until(&store, |stats| stats.jobs == 2_500).await;
     let beyond = site.run(&["push", QUEUE, "--file", "jobs.ndjson", "--from-line", "2502"]);
     assert_eq!(beyond.status.code(), Some(1), "{}", text(&beyond));
-    assert!(text(&beyond).contains("there are only 2500 lines"), "{}", text(&beyond));
+    assert!(text(&beyond).contains("the file has only 2500 lines"), "{}", text(&beyond));
 }
 
 #[test]
@@ -161,7 +164,7 @@ fn a_name_to_listen_on_is_looked_up_and_what_is_none_is_told() {
     for (wrong, why) in [
         ("7117", "names no port"),
         ("localhost", "names no port"),
-        ("localhost:http", "has \"http\" for a port"),
+        ("localhost:http", "has \"http\" as port"),
         (":7117", "names no host"),
     ] {
         let site = Site::new("");
@@ -183,7 +186,7 @@ fn config_check_says_what_serve_would_do_and_makes_nothing() {
     assert!(said.status.success(), "{}", text(&said));
     let said = text(&said);
     for part in [
-        "seriatim.toml is good",
+        "seriatim.toml is valid",
         "postgres://nowhere/db",
         "orders (fifo)",
         "orders (./sync x)",

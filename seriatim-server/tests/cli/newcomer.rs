@@ -50,7 +50,7 @@ fn reads_nothing(site: &Site, shown: &str) {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output));
         let said = text(&output);
         let expected = format!(
-            "nothing here: no Seriatim store at {shown}; `seriatim serve` or `seriatim migrate` makes one"
+            "no Seriatim store at {shown}: create one with `seriatim serve` or `seriatim migrate`"
         );
         assert!(said.contains(&expected), "{arguments:?}: {said}");
     }
@@ -103,7 +103,7 @@ fn reading_makes_no_store_and_says_what_does() {
     {
         let output = site.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{}", text(&output));
-        assert!(text(&output).contains("memory: is empty at the start of each process"));
+        assert!(text(&output).contains("memory: is lost when a process ends"));
     }
 }
 
@@ -112,15 +112,19 @@ fn a_push_that_makes_a_queue_says_of_which_mode() {
     let site = Site::new("");
     let said = text(&site.run(&["push", "plain", "1"]));
     assert!(
-        said.contains("queue plain is new: parallel, as a push without a key makes it"),
+        said.contains(
+            "created queue plain with mode parallel, the default for a push without a key"
+        ),
         "{said}"
     );
     let said = text(&site.run(&["push", "orders", "1", "--key", "k"]));
     assert!(
-        said.contains("queue orders is new: exclusive, as a push with a key makes it"),
+        said.contains(
+            "created queue orders with mode exclusive, the default for a push with a key"
+        ),
         "{said}"
     );
-    assert!(!text(&site.run(&["push", "orders", "1", "--key", "k"])).contains("is new"));
+    assert!(!text(&site.run(&["push", "orders", "1", "--key", "k"])).contains("created queue"));
     let shown = text(&site.run(&["queues", "show", "orders"]));
     assert!(shown.contains("max_retries = 25") && !shown.contains("merge"), "{shown}");
     assert!(shown.contains("backoff = { kind = \"polynomial\" }"), "{shown}");
@@ -185,12 +189,7 @@ async fn a_node_without_workers_says_what_it_does_and_ends_with_a_sentence() {
     let site = Site::new("");
     let store = site.store().await;
     let serving = site.serve("history.ndjson");
-    site.said(
-        "history.ndjson",
-        "this node performs no jobs, it only does the housekeeping",
-        &store,
-    )
-    .await;
+    site.said("history.ndjson", "this node runs no jobs, it only does maintenance", &store).await;
     serving.stop();
     let log = std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
     assert!(log.contains("stopped: 0 calls: 0 jobs processed; turns: 0 done, 0 failed"), "{log}");
@@ -245,7 +244,7 @@ fn a_push_knows_the_queues_of_the_configuration() {
         text(&refused)
     );
     let pushed = text(&site.run(&["push", "orders", "1", "--key", "k"]));
-    assert!(pushed.contains("queued") && !pushed.contains("is new"), "{pushed}");
+    assert!(pushed.contains("queued") && !pushed.contains("created queue"), "{pushed}");
     let shown = text(&site.run(&["queues", "show", "orders"]));
     assert!(shown.contains("mode = \"fifo\"") && shown.contains("max_retries = 4"), "{shown}");
     // What was declared keeps its settings.
@@ -261,7 +260,7 @@ fn a_push_knows_the_queues_of_the_configuration() {
     let elsewhere = format!("[store]\nurl = \"sqlite:elsewhere.db\"\n{FIFO}");
     std::fs::write(site.path("other.toml"), elsewhere).unwrap();
     let here = ["push", "orders", "{}", "--store", "sqlite:b.db", "--config", "other.toml"];
-    assert!(text(&site.run(&here)).contains("queue orders is new: parallel"));
+    assert!(text(&site.run(&here)).contains("created queue orders with mode parallel"));
 }
 
 /// The mode of queue `orders` in the store.

@@ -159,7 +159,7 @@ async fn n4_a_worker_that_dies_is_restarted_and_the_poison_is_buried_alone() {
     kill_some(&team, 4_000).await;
     wait_until(&team.store, |stats| stats.jobs == 0).await;
     assert!(team.pids().len() > before.len(), "SIGHUP replaces what runs");
-    team.logs("SIGHUP: all worker processes are replaced").await;
+    team.logs("SIGHUP: replacing all worker processes").await;
     serving.stop();
     assert_eq!(team.living(), Vec::<i32>::new(), "no process outlives its node");
     recorder.finish(&*team.store).await.unwrap();
@@ -275,7 +275,7 @@ def handle(lane):
     team.sees("old has begun").await;
     let before = team.living();
     team.install("raise SystemExit('a typing error')");
-    team.logs("the process from before stays").await;
+    team.logs("keeping the old process").await;
     assert_eq!(before, team.living(), "a version that does not run replaces nothing");
     team.install("def handle(lane): seen('new')");
     team.logs("worker process replaced").await;
@@ -344,7 +344,7 @@ def handle(lane):
     serving.stop();
     let log = team.log();
     assert!(log.contains("just talking") && log.contains("xxx…"), "{log}");
-    assert!(log.contains("a message of call \"nobody\", which it does not hold"), "{log}");
+    assert!(log.contains("a message about call \"nobody\", which it does not have"), "{log}");
     assert!(log.len() < 200_000, "long lines are cut: {}", log.len());
     assert_eq!(team.pids().len(), 1, "one process did it all");
 }

@@ -15,7 +15,7 @@ use crate::site::{PATIENCE, Site, text};
 const KINDS: [(&str, &str); 7] = [
     ("missing", "there is no such file"),
     ("forbidden", "it is not executable (chmod +x)"),
-    ("interpreter", "its first line asks for \"/nonexistent\""),
+    ("interpreter", "its first line needs \"/nonexistent\""),
     ("folder", "it is a directory"),
     ("format", "Exec format error"),
     ("ends", "gave up"),

@@ -136,7 +136,7 @@ async fn n6_a_node_that_is_told_twice_to_stop_leaves_no_command_behind() {
     eventually("it runs", async || site.path("pid").exists()).await;
     let log = || std::fs::read_to_string(site.path("history.ndjson.log")).unwrap();
     serving.borrow().signal(Signal::TERM);
-    eventually("it stops", async || log().contains("a second signal ends it at once")).await;
+    eventually("it stops", async || log().contains("a second signal stops immediately")).await;
     // The same signal again within a moment is none of its own.
     eventually("it ends at once", async || {
         let has_ended = serving.borrow_mut().0.try_wait().unwrap().is_some();

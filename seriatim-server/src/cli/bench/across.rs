@@ -10,14 +10,14 @@ use super::settings::Bench;
 use super::starts::Percentiles;
 use crate::cli::output::Failure;
 
-/// Jobs whose start is timed.
+/// Timed starts of jobs.
 const STARTS: usize = 100;
-/// The time between two pushes: so long that nobody is busy with the one before.
+/// The pause between two pushes: the job before has ended by then.
 const APART: Duration = Duration::from_millis(70);
 /// How long the other process may take for all of it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Pushes jobs that hold the time of their push, in microseconds by this machine's clock.
+/// Pushes jobs whose payload is the time of their push, in microseconds of this machine's clock.
 pub(super) async fn push(store: &SharedStore, queue: &Queue) -> Result<(), Failure> {
     let client = Client::new(store.clone());
     for number in 0..STARTS {
@@ -50,14 +50,14 @@ impl Bench {
             Ok(waits) if output.status.success() => Ok(Percentiles::of(waits)),
             _ => {
                 let said = String::from_utf8_lossy(&output.stderr);
-                let message = format!("the process that pushes failed ({}): {said}", output.status);
+                let message = format!("the pushing process failed ({}): {said}", output.status);
                 Err(Failure::failed(message))
             }
         }
     }
 
-    /// This command once more, as the one that pushes. The store is told by a variable, for its URL may
-    /// hold a password.
+    /// This command again, as the pusher. A variable passes the store, since its URL may contain a
+    /// password.
     fn pusher(&self, queue: &Queue) -> Result<Child, Failure> {
         let program = std::env::current_exe().map_err(Failure::failed)?;
         let mut command = Command::new(program);

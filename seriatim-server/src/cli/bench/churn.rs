@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use super::settings::{Bench, PUSH_BATCH, declare_empty};
 use crate::cli::output::Failure;
 
-/// Most jobs that wait: what is pushed faster than it is drained must not pile up.
+/// Most waiting jobs: pushes must not outrun the drain.
 const WAITING_MAX: u64 = 20_000;
 
 /// What had happened at some moment.
@@ -71,8 +71,8 @@ impl Bench {
         }))
     }
 
-    /// Pushes as fast as is handled. Says what had happened at the start, after a tenth, after nine, and
-    /// at the end.
+    /// Pushes as fast as jobs are handled. Returns the state at the start, after one and nine tenths, and at
+    /// the end.
     async fn push_for(
         &self,
         store: &SharedStore,

@@ -1,4 +1,4 @@
-//! What the system says of this process.
+//! CPU time and memory of this process.
 
 /// CPU seconds that this process has used.
 pub(super) fn cpu_seconds() -> f64 {

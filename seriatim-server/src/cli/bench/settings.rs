@@ -1,4 +1,4 @@
-//! What is measured, and of which jobs.
+//! What is measured, with which jobs.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) struct Bench {
     /// Jobs
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(super) jobs: u64,
-    /// Handler calls at once
+    /// Most handler calls at the same time
     #[arg(long, default_value_t = 5)]
     pub(super) concurrency: usize,
     /// How the jobs relate
@@ -62,7 +62,7 @@ pub(crate) struct Bench {
     /// Print one JSON object on one line
     #[arg(long)]
     pub(super) json: bool,
-    /// Only push jobs that hold the time of their push: what the command starts itself with
+    /// Only push jobs with the time of their push (internal)
     #[arg(long, hide = true)]
     pub(super) as_pusher: bool,
 }
@@ -95,7 +95,7 @@ impl Bench {
     }
 }
 
-/// Declares the queue, which must hold nothing.
+/// Declares the queue, which must be empty.
 pub(super) async fn declare_empty(store: &SharedStore, queue: &Queue) -> Result<(), Failure> {
     store.declare(Declare { now: None, queues: vec![queue.clone()] }).await?;
     let stats = store.stats(None).await?;

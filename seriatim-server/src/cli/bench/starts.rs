@@ -11,9 +11,9 @@ use tokio::task::JoinHandle;
 use super::settings::Bench;
 use crate::cli::output::Failure;
 
-/// Jobs whose start is timed.
+/// Timed starts of jobs.
 const STARTS: usize = 200;
-/// The time between two pushes: so long that nobody is busy with the one before.
+/// The pause between two pushes: the job before has ended by then.
 const PUSHED_APART: Duration = Duration::from_millis(5);
 /// When the first of the scheduled jobs is due, and how far they are apart.
 const SCHEDULED_IN: Duration = Duration::from_millis(300);
@@ -60,7 +60,7 @@ impl Bench {
         Ok(Percentiles::of(late))
     }
 
-    /// An engine whose handler tells what `observe` makes of each batch, and does nothing else.
+    /// An engine whose handler only sends the result of `observe` for each batch.
     pub(super) fn engine_that_tells<T: Send + 'static>(
         &self,
         store: &SharedStore,
@@ -74,7 +74,7 @@ impl Bench {
             .queue(queue.clone())
             .raw_worker(queue.name.as_str(), move |batch: Batch<Payload>, _: Context| {
                 for seen in observe(&batch) {
-                    // Nobody listens any more when the measuring is over.
+                    // After the measurement there is no receiver.
                     let _ = tell.send(seen);
                 }
                 std::future::ready(Ok(()))
@@ -92,7 +92,7 @@ pub(super) struct Telling<T> {
 }
 
 impl<T> Telling<T> {
-    /// So much of what is told, or less when the engine ends before.
+    /// So many results, or fewer if the engine ends first.
     pub(super) async fn hear(&mut self, number: usize) -> Vec<T> {
         let mut heard = Vec::with_capacity(number);
         while heard.len() < number {
@@ -103,7 +103,7 @@ impl<T> Telling<T> {
     }
 
     pub(super) async fn stop(self) -> Result<(), Failure> {
-        // An engine that has ended needs no word; how it ended is told next.
+        // An engine that has ended needs no signal; its result comes next.
         let _ = self.stop.send(());
         self.engine.await.map_err(Failure::failed)??;
         Ok(())

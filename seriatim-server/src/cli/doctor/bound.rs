@@ -1,4 +1,4 @@
-//! Jobs that only one node may take, when that node is not there.
+//! Jobs bound to a node that does not exist.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn of_queue(queue: &str, jobs: &[JobView], seen: &Seen) -> Vec<Finding> {
             first.id
         );
         let advice = format!(
-            "start a node with [node] id = {node:?} and a worker for {queue}, or let any node take it: `seriatim jobs reassign {} --anyone`",
+            "start a node with [node] id = {node:?} and a worker for {queue}, or let any node claim it: `seriatim jobs reassign {} --anyone`",
             first.id
         );
         Some(Finding::new(Severity::Serious, format!("queue {queue}"), found, advice))
@@ -41,7 +41,7 @@ fn of_queue(queue: &str, jobs: &[JobView], seen: &Seen) -> Vec<Finding> {
     by_node.into_iter().filter_map(finding).collect()
 }
 
-/// Why no node of this name takes jobs of the queue; none if one does.
+/// Why no node of this name claims jobs of the queue; none if one does.
 fn absence(name: &str, queue: &str, seen: &Seen) -> Option<&'static str> {
     let named: Vec<_> = seen.nodes.iter().filter(|node| *node.info.name == *name).collect();
     let living: Vec<_> =

@@ -1,4 +1,4 @@
-//! Queue definitions: what the configuration says, and what the store holds.
+//! Queue definitions: configuration and store compared.
 
 use serde_json::{Map, Value};
 use seriatim::store::{Declaration, QueueView};
@@ -21,24 +21,24 @@ pub(super) fn check(seen: &Seen) -> Result<Vec<Finding>, Failure> {
             Severity::Notice,
             format!("queue {name}"),
             format!(
-                "nobody declared it: a push made it {}, with the default settings",
+                "it is not declared: a push created it as {}, with the default settings",
                 view.queue.mode
             ),
             format!(
-                "if the name is right, add [queues.{name}] with a mode to the configuration; if it is a slip, `seriatim jobs --queue {name}` lists what it took"
+                "if the name is right, add [queues.{name}] with a mode to the configuration; if it is a typo, `seriatim jobs --queue {name}` lists its jobs"
             ),
         ));
     }
     Ok(findings)
 }
 
-/// What `serve` makes of a definition, by the rule that the stores follow too.
+/// What `serve` does with a definition, by the rule of the stores.
 fn compare(queue: &Queue, seen: &Seen) -> Option<Finding> {
     let (name, view) = (&queue.name, seen.queue(&queue.name));
     let stats = seen.stats.iter().find(|stats| *stats.queue == *queue.name);
     let about = format!("queue {name}");
     let found = match view {
-        None => "is in the configuration and not in the store".to_owned(),
+        None => "is in the configuration but not in the store".to_owned(),
         Some(view) => {
             let differences = differences(queue, &view.queue);
             format!("the configuration differs from the store: {}", differences.join(", "))
@@ -57,22 +57,22 @@ fn compare(queue: &Queue, seen: &Seen) -> Option<Finding> {
         ),
         Declaration::Converted => (
             Severity::Notice,
-            format!("a push made it; the next `seriatim serve` makes it {} and keeps its jobs", queue.mode),
+            format!("a push created it; the next `seriatim serve` converts it to {} and keeps its jobs", queue.mode),
         ),
         Declaration::Waits => (
             Severity::Warning,
-            format!("a push made it; `seriatim serve` makes it {} as soon as none of its jobs runs, and takes nothing from it until then", queue.mode),
+            format!("a push created it; `seriatim serve` converts it to {} as soon as none of its jobs runs, and claims nothing from it until then", queue.mode),
         ),
         Declaration::Stuck => (Severity::Serious, stuck(queue, view)),
         Declaration::Refused => (
             Severity::Serious,
-            "`seriatim serve` refuses to start with it: write what the store has, or empty the queue first".to_owned(),
+            "`seriatim serve` refuses to start with it: use the store's definition, or empty the queue first".to_owned(),
         ),
     };
     Some(Finding::new(severity, about, found, advice))
 }
 
-/// What to do with a queue whose jobs do not fit the mode that it is to have.
+/// Advice for a queue whose jobs do not fit its configured mode.
 fn stuck(queue: &Queue, view: Option<&QueueView>) -> String {
     let (name, mode) = (&queue.name, queue.mode);
     let old = view.map_or(Mode::Parallel, |view| view.queue.mode);
@@ -81,7 +81,7 @@ fn stuck(queue: &Queue, view: Option<&QueueView>) -> String {
         false => "its jobs have keys",
     };
     format!(
-        "a push made it, and {why}: `seriatim serve` takes nothing from it; run the jobs with mode = \"{old}\" in [queues.{name}], or delete them (`seriatim jobs --queue {name}`, `seriatim jobs delete ID --yes`): it becomes {mode} when it is empty"
+        "a push created it, and {why}: `seriatim serve` claims nothing from it; run the jobs with mode = \"{old}\" in [queues.{name}], or delete them (`seriatim jobs --queue {name}`, `seriatim jobs delete ID --yes`): it becomes {mode} when it is empty"
     )
 }
 

@@ -1,26 +1,26 @@
-//! Something that was found, and how bad it is.
+//! A finding and its severity.
 
 use serde::Serialize;
 
-/// How bad something is. In order: the worst first.
+/// Ordered: the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Severity {
     /// Work does not get done, or may be lost.
     Serious,
-    /// It will be, if nobody looks.
+    /// It may become serious.
     Warning,
     /// Good to know.
     Notice,
 }
 
-/// Something that was found.
+/// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) severity: Severity,
     /// A queue, a lane, a node, the store.
     pub(super) about: String,
-    /// What is the matter.
+    /// The problem.
     pub(super) found: String,
     /// What to do.
     pub(super) advice: String,

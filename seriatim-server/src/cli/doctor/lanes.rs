@@ -1,4 +1,4 @@
-//! Lanes that run too long, fail again and again, or stand still.
+//! Lanes that run too long, fail repeatedly, or are held or paused.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::app::running::{Running, age, stands_out};
 use crate::base::text::{count, cut, one_line};
 use crate::base::time::length;
 
-/// From so many retries on a lane fails again and again.
+/// A lane fails repeatedly from so many retries on.
 const RETRIES_MANY: i32 = 5;
-/// Lanes of one kind and queue that are named; the others are counted.
+/// Lanes named for each kind and queue; the others are counted.
 const NAMED_MAX: usize = 3;
-/// Columns of an error that are shown.
+/// Columns shown of an error.
 const ERROR_COLUMNS: usize = 120;
 
 pub(super) fn check(seen: &Seen) -> Vec<Finding> {
@@ -55,7 +55,7 @@ fn is_slow(one: &Running, seen: &Seen) -> bool {
     stands_out(age(one, seen.now), middle)
 }
 
-/// Some of their keys; for lanes without one their names.
+/// Some of their keys; names for lanes without a key.
 fn names(lanes: &[&Running]) -> String {
     let name = |one: &&Running| match one.lane.key.as_deref() {
         Some(key) => format!("{:?}", one_line(key)),
@@ -81,7 +81,7 @@ fn tell_slow(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
         names(lanes)
     );
     let advice = format!(
-        "`seriatim lanes {queue} show KEY` tells its progress and jobs, `seriatim jobs cancel ID` ends it; a `timeout` would have"
+        "`seriatim lanes {queue} show KEY` shows its progress and jobs, `seriatim jobs cancel ID` ends it; set a `timeout` to end such turns"
     );
     Finding::new(Severity::Warning, format!("queue {queue}"), found, advice)
 }
@@ -89,14 +89,14 @@ fn tell_slow(queue: &str, lanes: &[&Running], now: Timestamp) -> Finding {
 fn tell_held(queue: &str, lanes: &[&Running]) -> Finding {
     let found = format!("{} held, its retries used up: {}", are(lanes.len()), names(lanes));
     let advice = format!(
-        "look at its error (`seriatim lanes {queue} show KEY`), then `seriatim lanes {queue} retry KEY`"
+        "check its error (`seriatim lanes {queue} show KEY`), then `seriatim lanes {queue} retry KEY`"
     );
     Finding::new(Severity::Serious, format!("queue {queue}"), found, advice)
 }
 
 fn tell_paused(queue: &str, lanes: &[&Running]) -> Finding {
     let found = format!("{} paused: {}", are(lanes.len()), names(lanes));
-    let advice = format!("`seriatim lanes {queue} resume KEY` when it may go on");
+    let advice = format!("resume it with `seriatim lanes {queue} resume KEY`");
     Finding::new(Severity::Warning, format!("queue {queue}"), found, advice)
 }
 
@@ -112,7 +112,7 @@ fn tell_failing(queue: &str, lanes: &[&Running]) -> Finding {
         cut(error, ERROR_COLUMNS)
     );
     let advice = format!(
-        "mend the cause; `seriatim lanes {queue} --by retries` lists them, `seriatim queues bury-failed {queue}` gives them up"
+        "fix the cause; `seriatim lanes {queue} --by retries` lists them, `seriatim queues bury-failed {queue}` buries them"
     );
     Finding::new(Severity::Warning, format!("queue {queue}"), found, advice)
 }

@@ -1,4 +1,4 @@
-//! What the doctor looks at: read once, judged afterwards.
+//! What the doctor reads from the store, once, before it judges.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::base::time::length;
 use crate::cli::output::Failure;
 use crate::config::Config;
 
-/// Running lanes of each queue that are looked at, the oldest.
+/// Running lanes read of each queue, oldest first.
 const RUNNING_MAX: usize = 1_000;
-/// Lanes of each queue that are looked at for retries and holds, those with most retries.
+/// Lanes read of each queue for retries and holds, most retries first.
 const FAILED_MAX: usize = 100;
-/// Held lanes and paused lanes of each queue that are looked at, the oldest.
+/// Held lanes and paused lanes read of each queue, oldest first.
 const LANES_MAX: usize = 1_000;
-/// Dead jobs of each queue that are looked at, the latest.
+/// Dead jobs read of each queue, latest first.
 const DEAD_MAX: usize = 100;
-/// Waiting jobs of each queue that are looked at for a node that they are bound to, the oldest.
+/// Waiting jobs read of each queue for bindings to nodes, oldest first.
 const WAITING_MAX: usize = 1_000;
-/// Clocks that differ by less are taken to agree.
+/// Smaller differences of clocks are not reported.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
 /// A store at one moment.
@@ -37,7 +37,7 @@ pub(super) struct Seen {
     pub(super) stats: Vec<QueueStats>,
     pub(super) nodes: Vec<NodeView>,
     pub(super) running: Vec<Running>,
-    /// Those with failures, and those that are held or paused.
+    /// Lanes with failures, and held or paused ones.
     pub(super) troubled: Vec<Running>,
     /// The oldest waiting jobs that are bound to a node, by queue.
     pub(super) bound: Vec<(Arc<str>, Vec<JobView>)>,
@@ -107,15 +107,15 @@ async fn troubled_lanes(store: &dyn Store, queue: &QueueStats) -> Result<Vec<Run
     Ok(lanes.into_iter().map(|lane| Running { queue: queue.queue.clone(), lane }).collect())
 }
 
-/// The store's clock decides what is due; a machine that disagrees pushes into the wrong time.
+/// The store's clock decides what is due; a machine with another time schedules wrongly.
 pub(super) fn check_clock(seen: &Seen) -> Option<Finding> {
     let apart = seen.now.since(seen.here).max(seen.here.since(seen.now));
     (apart > CLOCK_TOLERANCE).then(|| {
         Finding::new(
             Severity::Warning,
             "clock",
-            format!("the store's and this machine's are {} apart", length(apart)),
-            "the store's counts; set both by NTP, or write times as delays (--in)",
+            format!("the clocks of the store and this machine differ by {}", length(apart)),
+            "the store's clock decides; synchronize both by NTP, or use delays instead of times (--in)",
         )
     })
 }

@@ -1,4 +1,4 @@
-//! `seriatim doctor`: what is stuck, failing, slow or misconfigured, and what to do about it.
+//! `seriatim doctor`: finds what is stuck, failing, slow or misconfigured, and suggests what to do.
 
 mod bound;
 mod definitions;
@@ -11,12 +11,12 @@ mod queues;
 mod troubles;
 
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 
 use super::args::Common;
 use crate::base::text::{count, one_line};
 use crate::cli::output::table::{Tone, coloured};
-use crate::cli::output::{Failure, Terminal, say};
+use crate::cli::output::{Failure, Terminal, say, say_json};
 use finding::{Finding, Severity};
 
 #[derive(Args)]
@@ -41,12 +41,18 @@ impl Doctor {
         findings.sort_by_key(|finding| finding.severity);
         let serious = findings.iter().filter(|f| f.severity == Severity::Serious).count();
         if self.common.json {
-            say(json!({ "healthy": serious == 0, "findings": findings }));
+            say_json(&Diagnosis { healthy: serious == 0, findings });
         } else {
             tell(&findings, &seen);
         }
         if serious > 0 { Err(Failure::silent()) } else { Ok(()) }
     }
+}
+
+#[derive(Serialize)]
+struct Diagnosis {
+    healthy: bool,
+    findings: Vec<Finding>,
 }
 
 fn tell(findings: &[Finding], seen: &look::Seen) {
@@ -63,14 +69,14 @@ fn tell(findings: &[Finding], seen: &look::Seen) {
         say(format!("         {}", one_line(&finding.advice)));
     }
     let looked = format!(
-        "looked at {}, {}, {} and {}",
+        "checked {}, {}, {} and {}",
         count(seen.queues.len() as u64, "queue"),
         count(seen.nodes.len() as u64, "node"),
         count(seen.running.len() as u64, "claimed lane"),
-        count(seen.troubled.len() as u64, "failing, held or paused one"),
+        count(seen.troubled.len() as u64, "failing, held or paused lane"),
     );
     match findings.len() as u64 {
-        0 => say(format!("all is well ({looked})")),
+        0 => say(format!("no findings ({looked})")),
         found => say(format!("{} ({looked})", count(found, "finding"))),
     }
 }

@@ -11,7 +11,7 @@ use crate::app::nodes::{is_gone, is_late};
 use crate::base::text::count;
 use crate::base::time::{length, relative};
 
-/// A queue whose oldest due lane waits so long lags.
+/// A queue lags if its oldest due lane has waited so long.
 pub(super) const LAG_MAX: Duration = Duration::from_secs(60);
 
 pub(super) fn check(seen: &Seen) -> Vec<Finding> {
@@ -20,7 +20,7 @@ pub(super) fn check(seen: &Seen) -> Vec<Finding> {
     gone.chain(queues).chain(versions(seen)).collect()
 }
 
-/// Whether it takes work.
+/// Whether it claims work.
 fn works(node: &NodeView, now: Timestamp) -> bool {
     !node.dead && !is_late(node, now) && node.command.is_none()
 }
@@ -34,18 +34,18 @@ fn gone(node: &NodeView, seen: &Seen) -> Option<Finding> {
     let what = match node.state(seen.now) {
         NodeState::Stopped => "has stopped",
         NodeState::Dead => "is dead",
-        _ if is_gone(node) => "is gone: its process does not run any more",
+        _ if is_gone(node) => "is gone: its process has ended",
         _ => "is past its lease",
     };
     let found = format!(
-        "{what} (last beat {}) and still holds {}",
+        "{what} (last heartbeat {}) and still has {} claimed",
         relative(seen.now, node.heartbeat_at),
         count(holds, "lane")
     );
     let advice = if seen.nodes.iter().any(|other| !other.dead && !is_late(other, seen.now)) {
-        "a living node takes them over within seconds; if this stays, look at the logs of the nodes"
+        "another node takes them over within seconds; if this finding stays, check the logs of the nodes"
     } else {
-        "no node lives that could take them over: start `seriatim serve`"
+        "no living node can take them over: start `seriatim serve`"
     };
     Some(Finding::new(Severity::Serious, format!("node {}", node.info.id), found, advice))
 }
@@ -66,15 +66,11 @@ fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
             Severity::Serious,
             about,
             format!(
-                "no node works on it; {} there, the oldest due since {lag}",
-                if queue.jobs == 1 {
-                    "1 job is".to_owned()
-                } else {
-                    format!("{} jobs are", queue.jobs)
-                }
+                "no node works on its {}; the oldest has been due for {lag}",
+                count(queue.jobs, "job")
             ),
             format!(
-                "add [[workers]] for {name} and start `seriatim serve`; if it has some, see in `seriatim nodes` whether they are dead or quiet"
+                "add [[workers]] for {name} and start `seriatim serve`; if a node has such workers, `seriatim nodes` shows whether it is dead or quiet"
             ),
         )),
         (false, false) => Some(Finding::new(
@@ -89,10 +85,10 @@ fn unattended(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
             format!("its oldest due lane has been waiting for {lag}"),
             match queue.claimed {
                 0 => {
-                    "nothing of it runs: see here and in the log of its nodes whether its worker cannot start; else raise `concurrency` or start more nodes"
+                    "no turn of it runs: check the other findings and the logs of its nodes for workers that cannot start; otherwise raise `concurrency` or start more nodes"
                 }
                 _ => {
-                    "its nodes do not keep up: raise `concurrency`, start more nodes, or see below what is slow"
+                    "its nodes do not keep up: raise `concurrency`, start more nodes, or check the findings on slow turns"
                 }
             },
         )),

@@ -1,12 +1,12 @@
-//! Where an SQLite file lies.
+//! The location of an SQLite file.
 
 use std::path::{Path, PathBuf};
 
 use super::finding::{Finding, Severity};
 
-/// A log that has grown so large is not written back: some reader never ends.
+/// A write-ahead log of this size is not written back: a reader does not end.
 const WAL_BYTES_MAX: u64 = 512 << 20;
-/// Less free space than this is little.
+/// Less free space than this is reported.
 const FREE_BYTES_MIN: u64 = 256 << 20;
 
 /// File systems by the number that Linux knows them by.
@@ -37,7 +37,7 @@ fn file_system(path: &Path) -> Option<Finding> {
         return Some(Finding::new(
             Severity::Serious,
             about,
-            format!("lies on {name}, where SQLite's locks cannot be relied on"),
+            format!("is on {name}, where SQLite's locks are unreliable"),
             "move the file to a local disk, or use postgres:// or redis://",
         ));
     }
@@ -45,7 +45,7 @@ fn file_system(path: &Path) -> Option<Finding> {
         Finding::new(
             Severity::Warning,
             about,
-            "lies in memory (tmpfs): it is gone when the machine restarts",
+            "is in memory (tmpfs): a restart of the machine loses it",
             "move the file to a disk",
         )
     })
@@ -65,7 +65,7 @@ fn log(path: &Path) -> Option<Finding> {
             Severity::Warning,
             path.display().to_string(),
             format!("its write-ahead log has {} MiB", bytes >> 20),
-            "some process reads the file without an end (an open transaction in an SQLite shell, a backup): end it",
+            "a process keeps a transaction open (an SQLite shell, a backup): end it",
         )
     })
 }
@@ -77,7 +77,7 @@ fn space(path: &Path) -> Option<Finding> {
         Finding::new(
             Severity::Serious,
             path.display().to_string(),
-            format!("its disk has {} MiB left: pushes are refused when it is full", bytes >> 20),
+            format!("its disk has {} MiB left: when it is full, pushes are refused", bytes >> 20),
             "free some space",
         )
     })

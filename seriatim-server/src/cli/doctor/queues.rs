@@ -1,4 +1,4 @@
-//! Queues that stand still or bury much.
+//! Queues that are paused or bury many jobs.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use super::finding::{Finding, Severity};
 use super::look::Seen;
 use crate::base::text::{count, cut};
 
-/// What has died in this time counts as new.
+/// Jobs that died in this time count as new.
 const NEW: Duration = Duration::from_secs(3_600);
-/// From this part of its cap on a morgue is nearly full.
+/// A morgue is nearly full from this part of its limit on.
 const NEARLY_FULL_PERCENT: u64 = 80;
-/// Columns of an error that are shown.
+/// Columns shown of an error.
 const ERROR_COLUMNS: usize = 120;
 
 pub(super) fn check(seen: &Seen) -> Vec<Finding> {
@@ -27,7 +27,7 @@ fn paused(queue: &QueueStats) -> Option<Finding> {
             Severity::Warning,
             format!("queue {}", queue.queue),
             format!("is paused, with {} waiting", count(queue.jobs, "job")),
-            format!("`seriatim queues resume {}` when it may go on", queue.queue),
+            format!("resume it with `seriatim queues resume {}`", queue.queue),
         )
     })
 }
@@ -43,7 +43,7 @@ fn morgue(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
             Severity::Serious,
             about,
             format!(
-                "its morgue holds {} of at most {cap} dead jobs: when it is full the oldest are deleted",
+                "its morgue has {} of at most {cap} dead jobs: when it is full, the oldest are deleted",
                 queue.dead
             ),
             format!(
@@ -58,7 +58,7 @@ fn morgue(queue: &QueueStats, seen: &Seen) -> Option<Finding> {
     let error = latest.first().and_then(|job| job.error.as_deref()).unwrap_or("no error is known");
     let error = cut(error, ERROR_COLUMNS);
     let advice = format!(
-        "`seriatim morgue {name}` shows them; when the cause is gone, `seriatim morgue {name} requeue --all`"
+        "`seriatim morgue {name}` shows them; when the cause is fixed, `seriatim morgue {name} requeue --all`"
     );
     if new == 0 {
         let found = format!("{} in the morgue", count(queue.dead, "job"));

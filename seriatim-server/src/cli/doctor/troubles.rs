@@ -1,4 +1,4 @@
-//! What nodes tell of themselves.
+//! Problems that nodes report.
 
 use seriatim::store::{Trouble, TroubleKind};
 
@@ -24,19 +24,19 @@ fn judged(kind: TroubleKind) -> (Severity, &'static str) {
     match kind {
         TroubleKind::WorkerCannotStart => (
             Severity::Serious,
-            "make the program run on that node (by hand: as its user, in its folder), or correct the [[workers]] entry and restart the node; its jobs wait meanwhile, uncounted",
+            "make the program run on that node (try it by hand, as its user, in its folder), or correct the [[workers]] entry and restart the node; meanwhile its jobs wait without counting failures",
         ),
         TroubleKind::WorkerSilent => (
             Severity::Warning,
-            "see in the log of that node what the process says; does it flush its output? set `timeout` so that such a call ends",
+            "check the log of that node for output of the process; does it flush its output? set `timeout` to end such calls",
         ),
         TroubleKind::QueueNotApplied => (
             Severity::Warning,
-            "make the definition of that node and the one in the store agree, see `seriatim queues show`",
+            "make the definitions of that node and of the store agree: see `seriatim queues show`",
         ),
         TroubleKind::SettlesPutAside | TroubleKind::ClaimsPutAside => (
             Severity::Serious,
-            "the store refuses it: see the log of that node, and look at the lane or queue that is named",
+            "the store refuses it: check the log of that node, and the named lane or queue",
         ),
         _ => (Severity::Warning, "see the log of that node"),
     }

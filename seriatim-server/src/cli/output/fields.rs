@@ -7,7 +7,7 @@ use crate::base::text::lines;
 pub(crate) struct Fields(Vec<(&'static str, String)>);
 
 impl Fields {
-    /// Adds a line. A value of several lines stays together.
+    /// Adds a line. The lines of a value stay together.
     pub(crate) fn add(&mut self, name: &'static str, value: impl AsRef<str>) -> &mut Self {
         self.0.push((name, lines(value.as_ref())));
         self

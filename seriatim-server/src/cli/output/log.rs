@@ -1,4 +1,4 @@
-//! The log of a serving process, on stderr: a line for each event, whatever it holds.
+//! The log of a serving process, on stderr: one line per event, whatever its content.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -24,7 +24,7 @@ pub(crate) fn start_log(
     let colour = io::stderr().is_terminal() && terminal::may_colour();
     let log = tracing_subscriber::fmt::layer().with_ansi(colour);
     let registry = tracing_subscriber::registry().with(filter);
-    // Somebody may have started it before, in a test.
+    // A test may have started it before.
     let _ = match format {
         LogFormat::Json => registry.with(log.json().with_writer(Lines(Escape::Json))).try_init(),
         LogFormat::Pretty if colour => {

@@ -1,4 +1,4 @@
-//! What people read: failures with their exit codes, tables, times, JSON documents, the log.
+//! Output: failures with exit codes, tables, JSON documents, the log.
 
 pub(crate) mod fields;
 mod log;
@@ -10,6 +10,7 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
+use serde::Serialize;
 use seriatim::ErrorKind;
 
 use crate::base::setup_error::SetupError;
@@ -18,7 +19,7 @@ use crate::base::text;
 pub(crate) use log::start_log;
 pub(crate) use terminal::Terminal;
 
-/// Why a command did not do what it was asked to.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// 1: it failed; 2: the request was wrong; 130: it was interrupted.
@@ -30,7 +31,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The exit code of what was told to stop before it was done, as shells have it of Ctrl-C.
+    /// The exit code after an interrupt, as in shells.
     pub(crate) const INTERRUPTED: u8 = 130;
 
     pub(crate) fn interrupted(message: impl fmt::Display) -> Self {
@@ -45,12 +46,12 @@ impl Failure {
         Self::of_kind(ErrorKind::Invalid, message)
     }
 
-    /// What was named is not there.
+    /// The named thing does not exist.
     pub(crate) fn missing(message: impl fmt::Display) -> Self {
         Self::of_kind(ErrorKind::NotFound, message)
     }
 
-    /// It cannot be done to what is there, as it is now.
+    /// The present state does not allow it.
     pub(crate) fn conflict(message: impl fmt::Display) -> Self {
         Self::of_kind(ErrorKind::Conflict, message)
     }
@@ -63,27 +64,27 @@ impl Failure {
         Self::new(if kind == ErrorKind::Invalid { 2 } else { 1 }, message, kind)
     }
 
-    /// The same failure, told otherwise.
+    /// The same failure with another message.
     pub(crate) fn reworded(self, message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), ..self }
     }
 
-    /// It failed, and all there is to say has been said.
+    /// It failed, and the output already says why.
     pub(crate) fn silent() -> Self {
         Self::failed("")
     }
 
-    /// Adds what to do about it, for programs: people read it in the message.
+    /// Adds advice for programs; the message contains it too.
     pub(crate) fn with_hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint;
         self
     }
 
-    /// Tells it on stderr: in a sentence, or as a JSON object.
+    /// Prints it on stderr: as a sentence or a JSON object.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         if !self.message.is_empty() {
             let told = match json {
-                true => self.document().to_string(),
+                true => serde_json::to_string(&self.document()).unwrap_or_default(),
                 false => format!("seriatim: {}", self.told()),
             };
             let _ = writeln!(std::io::stderr(), "{told}");
@@ -91,26 +92,36 @@ impl Failure {
         ExitCode::from(self.code)
     }
 
-    /// The message for a terminal: a file that it quotes moves no cursor and fills no screen.
+    /// The message for a terminal: quoted input cannot move the cursor or fill the screen.
     pub(crate) fn told(&self) -> String {
         text::message(&self.message)
     }
 
-    /// What programs read. Absent is what there is not.
-    fn document(&self) -> serde_json::Value {
+    fn document(&self) -> Document<'_> {
         let kind = match self.code {
             Self::INTERRUPTED => "interrupted",
             _ => self.kind.as_str(),
         };
-        let mut error = serde_json::json!({ "kind": kind, "message": self.message });
-        for (name, value) in [("field", &self.field), ("hint", &self.hint)] {
-            if let Some(value) = value {
-                error[name] = value.as_str().into();
-            }
-        }
-        error["exit_code"] = self.code.into();
-        serde_json::json!({ "error": error })
+        let (message, field, hint) = (&*self.message, self.field.as_deref(), self.hint.as_deref());
+        Document { error: Told { kind, message, field, hint, exit_code: self.code } }
     }
+}
+
+/// A failure in JSON.
+#[derive(Serialize)]
+struct Document<'a> {
+    error: Told<'a>,
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    kind: &'a str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    exit_code: u8,
 }
 
 impl fmt::Display for Failure {
@@ -135,12 +146,17 @@ impl From<seriatim::Error> for Failure {
     }
 }
 
-/// Writes a line to stdout. A reader that has gone away is not an error.
+/// Writes a line to stdout. A closed reader is no error.
 pub(crate) fn say(line: impl fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Writes a line to stderr: a hint that is no part of the result.
+/// Writes a JSON document to stdout, on one line.
+pub(crate) fn say_json(document: &impl Serialize) {
+    say(serde_json::to_string(document).unwrap_or_default());
+}
+
+/// Writes a line to stderr: a hint outside the result.
 pub(crate) fn hint(line: impl fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! How far a long command has come: one line on stderr, where that is a terminal.
+//! The progress of a long command: one line on stderr, if that is a terminal.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ impl Progress {
         Self { started: Instant::now(), shown: None, is_terminal }
     }
 
-    /// Says that `jobs` are done, and `bytes` of `total` are read, if that is known.
+    /// Shows the number of jobs done, and of `bytes` read of `total`, if known.
     pub(crate) fn tell(&mut self, jobs: u64, bytes: u64, total: Option<u64>) {
         let due = self.shown.is_none_or(|shown| shown.elapsed() >= INTERVAL);
         if self.is_terminal && due {
@@ -33,7 +33,7 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// Makes room for what is said next.
+    /// Clears the line for the next output.
     fn drop(&mut self) {
         if self.shown.is_some() {
             let _ = write!(std::io::stderr(), "\r\u{1b}[K");

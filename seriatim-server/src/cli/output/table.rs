@@ -5,22 +5,22 @@ use std::fmt::Write;
 use super::Terminal;
 use crate::base::text::{columns, cut, one_line};
 
-/// A column that is cut keeps at least so much.
+/// Least width of a cut column.
 const CUT_COLUMNS_MIN: usize = 8;
 const GAP: &str = "  ";
 
-/// What a column holds.
+/// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
     /// Right-aligned.
     Number,
-    /// Never cut: names that are typed again.
+    /// Never cut: names to copy.
     Name,
     /// Cut when the terminal is too narrow.
     Text,
 }
 
-/// What a cell says besides its text.
+/// The meaning of a cell, shown as colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -98,7 +98,7 @@ impl Table {
         text.truncate(start + text[start..].trim_end().len());
     }
 
-    /// The width of each column; where the terminal is too narrow the widest texts give way.
+    /// The width of each column; on a narrow terminal the widest texts are cut.
     fn widths(&self, columns_max: Option<usize>) -> Vec<usize> {
         let mut widths: Vec<usize> = self.heads.iter().map(|(name, _)| columns(name)).collect();
         for row in &self.rows {

@@ -1,14 +1,14 @@
-//! What stdout is: how wide, and whether colour means anything there.
+//! Width and colours of stdout.
 
 use std::io::IsTerminal;
 
-/// Width that is taken for a terminal that does not tell its own.
+/// Assumed width of a terminal that does not report it.
 const COLUMNS_DEFAULT: usize = 80;
 
-/// How people's output is written.
+/// How text output is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
-    /// Columns to cut long texts at; none where there is no terminal: files and pipes get all of it.
+    /// The width; none for files and pipes, which get the full text.
     pub(crate) columns: Option<usize>,
     /// Whether to colour.
     pub(crate) colour: bool,
@@ -27,7 +27,7 @@ impl Terminal {
     }
 }
 
-/// Whether the user lets programs colour: no `NO_COLOR` (see no-color.org), no dumb terminal.
+/// Whether colours are allowed: no `NO_COLOR` (see no-color.org), no dumb terminal.
 pub(super) fn may_colour() -> bool {
     let set =
         |name| std::env::var_os(name).is_some_and(|value: std::ffi::OsString| !value.is_empty());

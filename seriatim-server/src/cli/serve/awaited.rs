@@ -1,4 +1,4 @@
-//! A store that is away when a node starts: the two often start together, and the database takes longer.
+//! A store that does not answer when a node starts: often both start together, and the database takes longer.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -13,9 +13,8 @@ use crate::cli::output::Failure;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Opens the store, and declares the queues there, as soon as it answers, which is waited for without an
-/// end; `None` when the process is told to stop before. What no waiting would change, as a wrong
-/// password, is an error at once.
+/// Opens the store and declares the queues as soon as it answers, with unlimited retries; `None` if a signal
+/// comes first. Permanent failures, such as a wrong password, are errors immediately.
 pub(super) async fn open(
     url: &str,
     queues: &[Queue],
@@ -32,7 +31,7 @@ pub(super) async fn open(
 /// another mode.
 async fn opened(url: &str, queues: &[Queue]) -> seriatim::Result<SharedStore> {
     let store = connect(url).await?;
-    // What cannot be declared yet the engine tells, and tries again.
+    // The engine reports queues that cannot be declared yet, and retries.
     declare_each(&*store, queues, false).await?;
     Ok(store)
 }
@@ -53,7 +52,7 @@ async fn when_it_answers(url: &str, queues: &[Queue]) -> Result<SharedStore, Fai
             Err(error) => return Err(error.into()),
         };
         if pause == PAUSE_MIN {
-            tracing::warn!(%error, "the store does not answer: trying until it does");
+            tracing::warn!(%error, "the store does not answer: retrying");
         } else {
             tracing::debug!(%error, "the store still does not answer");
         }

@@ -34,36 +34,36 @@ use crate::workers::{self, Workers};
 pub(crate) struct Serve {
     #[command(flatten)]
     store: StoreArg,
-    /// Where the HTTP API listens: HOST:PORT. Default: 127.0.0.1:7117
+    /// Address of the HTTP API: HOST:PORT. Default: 127.0.0.1:7117
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
     /// Only these queues
     #[arg(long, value_delimiter = ',')]
     queues: Vec<String>,
-    /// Handler calls at once
+    /// Most handler calls at the same time
     #[arg(long)]
     concurrency: Option<usize>,
     /// No HTTP API
     #[arg(long)]
     no_http: bool,
-    /// Let everybody in who can reach an address beyond this machine, although no token is configured
+    /// Listen beyond this machine without tokens: everyone who can connect gets full access
     #[arg(long)]
     insecure: bool,
-    /// End at once when the program of a worker cannot be started, instead of warning
+    /// Exit if the program of a worker cannot be started, instead of warning
     #[arg(long)]
     strict: bool,
     /// Record what happens, for `seriatim check`
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
-    /// How the log is written
+    /// The log format
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
-    /// What is logged: off, error, warn, info, debug, trace, or levels by part as in info,seriatim=debug; wins over SERIATIM_LOG
+    /// Log level: off, error, warn, info, debug, trace, or levels by module as in info,seriatim=debug; overrides SERIATIM_LOG
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<LogFilter>,
 }
 
-/// What a configuration comes to.
+/// A checked configuration.
 pub(super) struct Checked {
     /// Where the API would listen, and the names of its tokens.
     pub(super) address: String,
@@ -71,8 +71,8 @@ pub(super) struct Checked {
     pub(super) warnings: Vec<String>,
 }
 
-/// Refuses a configuration with which `serve` would not start; answers what it would warn of. Opens
-/// and makes nothing.
+/// Refuses a configuration with which `serve` would not start; returns its warnings. Opens and creates
+/// nothing.
 pub(super) async fn check(config: &Config) -> Result<Checked, Failure> {
     plan(config, None, Arc::new(Memory::new()))?.build()?;
     let wrong = unstartable(config, |_| true);
@@ -111,7 +111,7 @@ impl Serve {
         let mut stop = Box::pin(told_to_stop()?);
         let url = self.store.url_with(&config);
         let queues = config.declared()?;
-        // A mistake is told before anything is made, waited for, or listened to.
+        // Mistakes are reported before anything is created, awaited or listened to.
         plan(&config, self.concurrency, Arc::new(Memory::new()))?.build()?;
         self.check_programs(&config)?;
         let listening = match self.no_http {
@@ -124,7 +124,7 @@ impl Serve {
         };
         let waiting = listening.as_ref().map(Listening::wait).transpose()?;
         let Some(store) = awaited::open(&url, &queues, stop.as_mut()).await? else {
-            tracing::info!("stopped: the store never answered");
+            tracing::info!("stopped before the store answered");
             return Ok(());
         };
         if let Some(waiting) = waiting {
@@ -182,7 +182,7 @@ impl Serve {
     fn log_start(&self, config: &Config, url: &str) {
         if shows_password(url) {
             tracing::warn!(
-                "the store's password stands on the command line, where every user of this machine and the programs of workers can read it: put the URL into SERIATIM_STORE"
+                "the command line contains the store's password, readable for all users of this machine and for worker programs: put the URL into SERIATIM_STORE"
             );
         }
         let at_work = config.workers.iter().filter(|worker| self.wants(&worker.queue)).count();
@@ -195,29 +195,29 @@ impl Serve {
         }
     }
 
-    /// Whether this node works on the queue, by what `--queues` says.
+    /// Whether this node works on the queue, according to `--queues`.
     fn wants(&self, queue: &str) -> bool {
         self.queues.is_empty() || self.queues.iter().any(|wanted| wanted == queue)
     }
 
-    /// Warns of programs of workers that cannot be started; refuses them when it is to be strict.
+    /// Warns about worker programs that cannot start; with `strict`, refuses them.
     fn check_programs(&self, config: &Config) -> Result<(), Failure> {
         let wrong = unstartable(config, |worker| self.wants(&worker.queue));
         if (self.strict || config.node.strict) && !wrong.is_empty() {
             let wrong = wrong.join("; ");
             return Err(Failure::failed(format!(
-                "{wrong}; put the program in place, or correct its [[workers]] entry"
+                "{wrong}; install the program, or correct its [[workers]] entry"
             )));
         }
         for wrong in wrong {
             tracing::warn!(
-                "{wrong}; its jobs wait until it can: put the program in place, or correct its [[workers]] entry"
+                "{wrong}; its jobs wait until it can: install the program, or correct its [[workers]] entry"
             );
         }
         Ok(())
     }
 
-    /// Refuses names in `--queues` that nothing defines: a slip would leave them without workers.
+    /// Refuses undefined names in `--queues`: a mistyped queue would have no workers.
     fn check_queues(&self, config: &Config) -> Result<(), Failure> {
         let unknown = |name: &&String| !config.queues.contains_key(*name);
         let Some(name) = self.queues.iter().find(unknown) else { return Ok(()) };
@@ -234,7 +234,7 @@ impl Serve {
         )))
     }
 
-    /// What a node without workers does, and what makes it work.
+    /// What a node without workers does, and how to change it.
     fn without_workers(&self) -> String {
         let idle = if self.queues.is_empty() {
             "the configuration has no [[workers]]".to_owned()
@@ -242,16 +242,16 @@ impl Serve {
             format!("no [[workers]] entry is for --queues {}", self.queues.join(","))
         };
         let does = if self.no_http {
-            "it only does the housekeeping (leases that ran out, retention, cron)"
+            "it only does maintenance (expired leases, retention, cron)"
         } else {
-            "it serves the HTTP API, also to remote workers, and does the housekeeping"
+            "it serves the HTTP API, also to remote workers, and does maintenance"
         };
         format!(
-            "{idle}: this node performs no jobs, {does}; to perform them add [queues.NAME] with a mode and [[workers]] with queue and command to seriatim.toml"
+            "{idle}: this node runs no jobs, {does}; to run jobs add [queues.NAME] with a mode and [[workers]] with queue and command to seriatim.toml"
         )
     }
 
-    /// What records the history, where one is wanted.
+    /// The recorder of the history, if configured.
     fn recorder(&self, declared: &[Queue]) -> Result<Option<Arc<dyn Observer>>, Failure> {
         let Some(path) = &self.history else { return Ok(None) };
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
@@ -286,7 +286,7 @@ impl Serve {
     }
 }
 
-/// Whether the URL holds a password and stands on the command line, as the kernel shows it to everybody.
+/// Whether the command line, which all users can see, contains a URL with a password.
 fn shows_password(url: &str) -> bool {
     let user = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@'));
     let mut words = std::env::args_os();
@@ -294,7 +294,7 @@ fn shows_password(url: &str) -> bool {
         && words.any(|word| word.to_string_lossy().contains(url))
 }
 
-/// What the configuration and the flags say of the engine, without its workers.
+/// The engine of the configuration and the flags, without its workers.
 fn plan(
     config: &Config,
     concurrency: Option<usize>,
@@ -346,7 +346,7 @@ fn journal(config: &JournalConfig) -> Result<Arc<Journal>, Failure> {
     };
     let book = Book::open(limits).map_err(|error| {
         let folder = folder.display();
-        Failure::failed(format!("journal.folder: {folder} cannot be written: {error}"))
+        Failure::failed(format!("journal.folder: cannot write to {folder}: {error}"))
     })?;
     Ok(Arc::new(Journal::new(Some(book), config.queues.clone())))
 }
@@ -354,7 +354,7 @@ fn journal(config: &JournalConfig) -> Result<Arc<Journal>, Failure> {
 fn audit(config: &HttpConfig) -> Result<Audit, Failure> {
     Audit::open(config.audit, config.audit_file.as_deref()).map_err(|error| {
         let file = config.audit_file.as_deref().unwrap_or(Path::new("")).display();
-        Failure::failed(format!("http.audit_file: {file} cannot be written: {error}"))
+        Failure::failed(format!("http.audit_file: cannot write to {file}: {error}"))
     })
 }
 
@@ -365,7 +365,8 @@ fn in_words(own: &Summary, remote: &Summary) -> String {
         words += &format!("; remote workers: {}", turns_in_words(remote));
     }
     if own.rescued > 0 {
-        words += &format!("; took over {} of others, as crashes", count(own.rescued, "turn"));
+        words +=
+            &format!("; took over {} from other nodes, as crashes", count(own.rescued, "turn"));
     }
     words
 }
@@ -380,8 +381,8 @@ fn turns_in_words(of: &Summary) -> String {
     let more = [
         (of.put_off, "put off or given back"),
         (of.cancelled, "cancelled or expired"),
-        (of.stale, "refused, as another node had taken them over"),
-        (of.unsettled, "not settled: they run again when their leases run out"),
+        (of.stale, "refused: another node had taken them over"),
+        (of.unsettled, "not settled: they run again when their leases expire"),
     ];
     for (number, what) in more.into_iter().filter(|(number, _)| *number > 0) {
         words += &format!(", {number} {what}");

@@ -1,4 +1,4 @@
-//! What the process is told from outside.
+//! Signals to the process.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use crate::workers;
 /// to its group.
 const ONE_SIGNAL: Duration = Duration::from_millis(500);
 
-/// Resolves at the first SIGTERM or SIGINT; the second ends the process at once.
+/// Resolves at the first SIGTERM or SIGINT; the second ends the process immediately.
 pub(crate) fn told_to_stop() -> Result<impl Future<Output = ()>, SetupError> {
     let (mut term, mut interrupt) =
         (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     Ok(async move {
         any(&mut term, &mut interrupt).await;
         let first = Instant::now();
-        tracing::info!("stopping: no new work; a second signal ends it at once");
+        tracing::info!("stopping: no new work; a second signal stops immediately");
         tokio::spawn(async move {
             any(&mut term, &mut interrupt).await;
             while first.elapsed() < ONE_SIGNAL {
-                tracing::info!("the same signal once more, taken for one");
+                tracing::info!("ignored a repeated signal");
                 any(&mut term, &mut interrupt).await;
             }
             tracing::warn!(
-                "ended at once: what was running will be taken over when its lease runs out"
+                "stopped immediately: running turns will be taken over when their leases expire"
             );
             workers::kill_all();
             std::process::exit(1);
@@ -36,7 +36,7 @@ pub(crate) fn told_to_stop() -> Result<impl Future<Output = ()>, SetupError> {
     })
 }
 
-/// At SIGTTIN, writes what runs to the log: a line for each call, the oldest first.
+/// At SIGTTIN, logs the running calls, one per line, oldest first.
 pub(crate) fn dump_when_asked(engine: Handle) -> Result<(), SetupError> {
     let mut asked = listen(SignalKind::from_raw(rustix::process::Signal::TTIN.as_raw()))?;
     tokio::spawn(async move {
@@ -71,7 +71,7 @@ fn dump(engine: &Handle) {
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, SetupError> {
-    signal(kind).map_err(|e| SetupError::failed(format!("signals cannot be heard: {e}")))
+    signal(kind).map_err(|e| SetupError::failed(format!("cannot listen for signals: {e}")))
 }
 
 async fn any(term: &mut Signal, interrupt: &mut Signal) {

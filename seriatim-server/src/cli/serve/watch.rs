@@ -1,4 +1,4 @@
-//! What the program wants to know of its engine.
+//! Observes the engine.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,13 +10,13 @@ use seriatim::{Error, Job, LaneId, Observer, Settlement, Timestamp, Token, Turn,
 use crate::http::Meter;
 use crate::trace::Traces;
 
-/// Tells of an engine: how long its handlers take to the meter, how they end to the traces, and
-/// everything to the recorder, if there is one.
+/// Observes an engine: durations go to the meter, results to the traces, and everything to the recorder,
+/// if there is one.
 pub(crate) struct Watch {
     meter: Arc<Meter>,
     traces: Traces,
     recorder: Option<Arc<dyn Observer>>,
-    /// When the turns under way began.
+    /// When the running turns began.
     began: Mutex<HashMap<(LaneId, Token), Instant>>,
 }
 

@@ -1,4 +1,4 @@
-//! What the dashboard can do to a store.
+//! Actions of the dashboard.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) enum Action {
     PauseQueue(Arc<str>, bool),
     PerformAllNow(Arc<str>),
     RequeueAll(Arc<str>),
-    /// Of a queue; the lane, and what people know it by.
+    /// The queue, the lane, and its displayed name.
     Lane(Arc<str>, LaneId, String, LaneAction),
 }
 
@@ -31,16 +31,16 @@ impl Action {
         Self::Lane(queue.clone(), lane, name, action)
     }
 
-    /// The question that comes before it.
+    /// The confirmation question.
     pub(super) fn question(&self) -> String {
         match self {
             Self::PauseQueue(queue, _) | Self::Lane(queue, ..) => format!("change {queue}?"),
-            Self::PerformAllNow(queue) => format!("make all that waits in {queue} due now?"),
-            Self::RequeueAll(queue) => format!("send the whole morgue of {queue} back?"),
+            Self::PerformAllNow(queue) => format!("make all waiting lanes of {queue} due now?"),
+            Self::RequeueAll(queue) => format!("requeue the whole morgue of {queue}?"),
         }
     }
 
-    /// The command that does the same, and to what.
+    /// The equivalent command and its object.
     fn deed(&self) -> (&'static str, String) {
         match self {
             Self::PauseQueue(queue, true) => ("queues pause", queue.to_string()),
@@ -53,7 +53,7 @@ impl Action {
         }
     }
 
-    /// Does it, and says what was done. Without its line in the audit log nothing is.
+    /// Does it, and returns a message. If the audit log cannot be written, nothing is done.
     pub(super) async fn carry_out(
         self,
         store: &SharedStore,

@@ -17,11 +17,11 @@ use crate::cli::nodes;
 use crate::cli::output::table::Tone;
 use crate::cli::tones::{lane_state, node_state};
 
-/// The column of the nodes' ids is at least so wide, and at most two fifths of the screen.
+/// Least width of the column of node ids, which takes at most two fifths of the screen.
 const NODE_COLUMNS_MIN: usize = 8;
-/// Rows of nodes that are shown.
+/// Most rows of nodes.
 const NODES_MAX: usize = 4;
-/// Below so many columns some of the tables' are left out, so that names keep their room.
+/// Narrower screens leave out some columns, to keep room for names.
 const WIDE: u16 = 80;
 const HELP: &str = "q quit  ? keys  Tab list  \u{2191}\u{2193} choose  p pause  r retry  m requeue";
 const KEYS: &str = "\
@@ -67,7 +67,7 @@ pub(super) fn draw(frame: &mut Frame, state: &mut State) {
     frame.render_widget(Paragraph::new(line).style(bold()), foot);
 }
 
-/// Styles that keep to `NO_COLOR`.
+/// Styles that respect `NO_COLOR`.
 #[derive(Clone, Copy)]
 struct Styles {
     colour: bool,
@@ -102,13 +102,13 @@ fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
-/// Of a row those cells for which there is room.
+/// The cells of a row that fit.
 fn fitting<T>(cells: impl IntoIterator<Item = T>, is_wide: bool, narrow: &[usize]) -> Vec<T> {
     let cells = cells.into_iter().enumerate();
     cells.filter(|(at, _)| is_wide || narrow.contains(at)).map(|(_, cell)| cell).collect()
 }
 
-/// The chosen row of the list that the keys are for.
+/// The chosen row of the focused list.
 fn chosen(is_for_keys: bool) -> Style {
     if is_for_keys { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() }
 }
@@ -262,7 +262,7 @@ fn draw_nodes(frame: &mut Frame, area: Rect, sample: &Sample, styles: Styles) {
         Constraint::Length(10),
         Constraint::Fill(1),
     ];
-    let head = ["node", "state", "   busy", "beat", "queues, or what is wrong"];
+    let head = ["node", "state", "   busy", "heartbeat", "queues, or problems"];
     let title = if sample.nodes.is_empty() { " nodes: none " } else { " nodes " };
     let table = Table::new(sample.nodes.iter().map(row), widths)
         .header(Row::new(head.map(|name| styles.cell(name, Tone::Faint))))

@@ -14,16 +14,16 @@ use ratatui::backend::TestBackend;
 
 use super::args::Common;
 use super::deed::Book;
-use crate::cli::output::{Failure, Terminal, say};
+use crate::cli::output::{Failure, Terminal, say, say_json};
 use sample::Sample;
 use state::State;
 
-/// The size of a frame that is printed where there is no terminal.
+/// The size of a frame without a terminal.
 const FRAME: (u16, u16) = (80, 24);
 
 #[derive(Args)]
 pub(crate) struct Top {
-    /// Print one frame as text and end
+    /// Print one frame as text and exit
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -53,7 +53,10 @@ impl Top {
                     return screen::run(store, State::new(shown, terminal.colour), book).await;
                 }
                 let sample = Sample::take(&*store).await?;
-                say(if json { sample.document().to_string() } else { frame(shown, sample)? });
+                match json {
+                    true => say_json(&sample.document()),
+                    false => say(frame(shown, sample)?),
+                }
                 Ok(())
             })
             .await

@@ -1,8 +1,8 @@
-//! What is shown of a store at one moment.
+//! A store at one moment.
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use seriatim::store::{LaneOrder, LaneQuery, LaneState, NodeView, QueueStats};
 use seriatim::{Store, Timestamp};
 
@@ -10,19 +10,19 @@ use crate::app::figures::Figures;
 use crate::app::nodes;
 use crate::app::running::{Running, age, running, stands_out};
 use crate::cli::output::Failure;
-use crate::protocol::document;
+use crate::protocol::document::{Lane, Node, QueueFigures};
 
-/// Claimed lanes of each queue that are looked at, the oldest.
+/// Claimed lanes read of each queue, oldest first.
 const RUNNING_MAX: usize = 100;
-/// Failing lanes of each queue that are looked at, those with most retries.
+/// Failing lanes read of each queue, most retries first.
 const FAILING_MAX: usize = 20;
-/// Queues whose failing lanes are looked at, those with most of them.
+/// Queues whose failing lanes are read, most failures first.
 const FAILING_QUEUES_MAX: usize = 20;
 
-/// Why a lane is shown. In order: what needs a person first.
+/// Why a lane is shown, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
-    /// Held, or its holder is gone.
+    /// Held, or its node is gone.
     Stuck,
     /// Claimed far longer than others.
     Slow,
@@ -51,7 +51,7 @@ pub(super) struct Shown {
 pub(super) struct Sample {
     pub(super) now: Timestamp,
     pub(super) queues: Vec<Figures>,
-    /// What needs a person first, then by age.
+    /// Most urgent first, then by age.
     pub(super) lanes: Vec<Shown>,
     pub(super) nodes: Vec<NodeView>,
 }
@@ -78,24 +78,39 @@ impl Sample {
             .then(|| (rate(queue.processed, then.processed), rate(queue.failed, then.failed)))
     }
 
-    pub(super) fn document(&self) -> Value {
+    pub(super) fn document(&self) -> Document {
         let lane = |shown: &Shown| {
-            let mut lane = document::lane(&shown.one.lane).to_value();
-            lane["queue"] = (*shown.one.queue).into();
-            lane["why"] = shown.why.as_str().into();
-            lane
+            let one = &shown.one;
+            let lane = Lane::of_queue(one.lane.clone(), one.queue.clone());
+            ShownLane { lane, why: shown.why.as_str() }
         };
         let node = |node: &NodeView| {
             let holds = |shown: &&Shown| shown.one.lane.node.as_ref() == Some(&node.info.id);
             let claimed = self.lanes.iter().filter(holds).count();
-            document::node(node, nodes::state_name(node, self.now), claimed)
+            Node::new(node, nodes::state_name(node, self.now), claimed)
         };
-        json!({
-            "queues": self.queues.iter().map(Figures::document).collect::<Vec<_>>(),
-            "lanes": self.lanes.iter().map(lane).collect::<Vec<_>>(),
-            "nodes": self.nodes.iter().map(node).collect::<Vec<_>>(),
-        })
+        let queue = |of: &Figures| QueueFigures::new(&of.stats, of.numbers());
+        Document {
+            queues: self.queues.iter().map(queue).collect(),
+            lanes: self.lanes.iter().map(lane).collect(),
+            nodes: self.nodes.iter().map(node).collect(),
+        }
     }
+}
+
+/// A sample in JSON.
+#[derive(Serialize)]
+pub(super) struct Document {
+    queues: Vec<QueueFigures>,
+    lanes: Vec<ShownLane>,
+    nodes: Vec<Node>,
+}
+
+#[derive(Serialize)]
+struct ShownLane {
+    #[serde(flatten)]
+    lane: Lane,
+    why: &'static str,
 }
 
 async fn failing(store: &dyn Store, queues: &[QueueStats]) -> Result<Vec<Running>, Failure> {

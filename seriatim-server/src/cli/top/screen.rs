@@ -1,4 +1,4 @@
-//! The terminal: taken over, given back, and what comes from the keyboard.
+//! The terminal: set up, restored, and its keyboard.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use super::state::{State, Step};
 use crate::cli::deed::Book;
 use crate::cli::output::Failure;
 
-/// How often the store is looked at.
+/// How often the store is read.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often the reader of keys looks whether it is still wanted.
+/// How often the reader of keys checks whether to stop.
 const KEY_WAIT: Duration = Duration::from_millis(100);
-/// Events that wait to be shown.
+/// Events waiting to be handled.
 const EVENTS_MAX: usize = 64;
 
-/// What makes a new frame.
+/// What causes a new frame.
 enum Happened {
     Terminal(Event),
     Sampled(Result<Box<Sample>, Failure>),
@@ -30,7 +30,7 @@ enum Happened {
     ToldToStop,
 }
 
-/// Shows the store until somebody quits. The terminal is as it was afterwards, also after a panic.
+/// Shows the store until the user quits. Restores the terminal, even after a panic.
 pub(super) async fn run(store: SharedStore, mut state: State, book: Book) -> Result<(), Failure> {
     let (sender, mut events) = mpsc::channel(EVENTS_MAX);
     let again = Arc::new(Notify::new());
@@ -83,7 +83,7 @@ async fn sample(store: SharedStore, events: mpsc::Sender<Happened>, again: Arc<N
     }
 }
 
-/// Without this a SIGTERM would leave the terminal as it is.
+/// Without this, SIGTERM would not restore the terminal.
 async fn hear_signals(events: mpsc::Sender<Happened>) {
     let signals = (signal(SignalKind::terminate()), signal(SignalKind::hangup()));
     let (Ok(mut term), Ok(mut hangup)) = signals else { return };

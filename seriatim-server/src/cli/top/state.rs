@@ -1,4 +1,4 @@
-//! What the dashboard remembers between frames, and what a key does.
+//! The state of the dashboard between frames, and the effect of keys.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use seriatim::store::{LaneAction, LaneState};
 use super::actions::Action;
 use super::sample::Sample;
 
-/// Which list the keys are for.
+/// The list that has the focus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pane {
     Queues,
     Lanes,
 }
 
-/// What comes of a key.
+/// The effect of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Nothing,
@@ -26,19 +26,19 @@ pub(super) enum Step {
 
 /// The dashboard.
 pub(super) struct State {
-    /// The store, as it may be shown.
+    /// The store, for display.
     pub(super) store: String,
     pub(super) colour: bool,
     pub(super) pane: Pane,
     pub(super) sample: Option<Sample>,
     pub(super) before: Option<Sample>,
-    /// What was said last: of an action, or why there is no sample.
+    /// The last message: the result of an action, or why there is no sample.
     pub(super) said: Option<String>,
-    /// The keys are shown instead of the tables.
+    /// Shows the keys instead of the tables.
     pub(super) shows_keys: bool,
     /// Waits for a yes.
     pub(super) asked: Option<Action>,
-    /// The chosen ones, by name: a row may have moved when the key is pressed.
+    /// The chosen rows, by name: a row may move before a key is pressed.
     queue: Option<Arc<str>>,
     lane: Option<LaneId>,
 }
@@ -122,7 +122,7 @@ impl State {
         Step::Nothing
     }
 
-    /// Moves the choice by so many rows; to the first when nothing is chosen.
+    /// Moves the choice by so many rows; to the first if nothing is chosen.
     fn choose(&mut self, rows: isize) -> Step {
         let Some(sample) = &self.sample else { return Step::Nothing };
         let moved = |row: Option<usize>, count: usize| {

@@ -23,7 +23,7 @@ pub(super) fn in_words(body: &[u8]) -> Option<String> {
     }
     let mut reader = serde_json::Deserializer::from_slice(body);
     let Ok(piece) = (Words { depth: 0 }).deserialize(&mut reader) else {
-        return Some("what is no JSON".to_owned());
+        return Some("invalid JSON".to_owned());
     };
     let mut words = match piece {
         Piece::Fields(fields) => fields,
@@ -155,7 +155,7 @@ mod tests {
                 r#"{"mode":"fifo","backoff":{"kind":"linear"}}"#.to_owned(),
                 r#"mode: "fifo", backoff: {kind: "linear"}"#,
             ),
-            ("{\"all\"".to_owned(), "what is no JSON"),
+            ("{\"all\"".to_owned(), "invalid JSON"),
             ("7".to_owned(), "value: 7"),
         ];
         for (body, words) in cases {

@@ -80,7 +80,7 @@ impl Meter {
         self.wakeups.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request came with a token that nobody knows.
+    /// Counts a request with an unknown token.
     pub(crate) fn refused_login(&self) {
         self.refused_logins.fetch_add(1, Ordering::Relaxed);
     }
@@ -95,7 +95,7 @@ impl Meter {
 
     /// Writes all of it in Prometheus' format.
     pub(super) fn write(&self, text: &mut String) {
-        let says = "How long the store took for an operation";
+        let says = "Duration of store operations";
         head(text, "store_operation_seconds", "histogram", says);
         for (what, name) in
             [(Timed::Push, "push"), (Timed::Claim, "claim"), (Timed::Settle, "settle")]
@@ -103,18 +103,12 @@ impl Meter {
             let place = ("store_operation_seconds", "operation", name);
             self.times[what as usize].write(text, place, &BUCKETS_US);
         }
-        let says =
-            "How long turns were with their handlers; those of remote workers from claim to settle";
+        let says = "Duration of turns in their handlers; for remote workers, from claim to settle";
         head(text, "handler_seconds", "histogram", says);
         for (queue, histogram) in lock(&self.handlers).iter() {
             histogram.write(text, ("handler_seconds", "queue", queue), &HANDLER_BUCKETS_US);
         }
-        head(
-            text,
-            "store_wakeups_total",
-            "counter",
-            "Times that the store rang while this process listened",
-        );
+        head(text, "store_wakeups_total", "counter", "Wake-ups from the store to this process");
         let _ =
             writeln!(text, "seriatim_store_wakeups_total {}", self.wakeups.load(Ordering::Relaxed));
         head(text, "store_errors_total", "counter", "Operations that the store refused or failed");
@@ -122,7 +116,7 @@ impl Meter {
             let labels = format!("operation=\"{operation}\",kind=\"{kind}\"");
             let _ = writeln!(text, "seriatim_store_errors_total{{{labels}}} {count}");
         }
-        let says = "Requests with a token that is not known";
+        let says = "Requests with an unknown token";
         head(text, "http_refused_logins_total", "counter", says);
         let refused = self.refused_logins.load(Ordering::Relaxed);
         let _ = writeln!(text, "seriatim_http_refused_logins_total {refused}");

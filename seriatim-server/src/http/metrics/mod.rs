@@ -19,10 +19,10 @@ use text::head;
 
 use super::auth::Access;
 use super::route::Route;
-use super::schema::Schema;
 use super::state::Shared;
-use crate::app::figures::{ALL, Figures, busiest};
+use crate::app::figures::{Figures, busiest};
 use crate::journal::Book;
+use crate::protocol::figures::ALL;
 
 /// A store that has not answered by then is away.
 const STORE_MAX: Duration = Duration::from_secs(2);
@@ -37,7 +37,6 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get(METRICS_PATH, Access::Read, metrics)
             .says("Numbers for Prometheus")
             .media("text/plain")
-            .answers(Schema::text())
             .outlives_drain(),
     ]
 }
@@ -49,7 +48,7 @@ async fn metrics(State(app): State<Shared>) -> Response {
     head(&mut text, "journal_lost_total", "counter", "Events that the journal could not write");
     let _ = writeln!(text, "seriatim_journal_lost_total {lost}");
     if let Some(lost) = app.traces.lost() {
-        head(&mut text, "spans_lost_total", "counter", "Spans that the collector did not take");
+        head(&mut text, "spans_lost_total", "counter", "Spans that the collector did not accept");
         let _ = writeln!(text, "seriatim_spans_lost_total {lost}");
     }
     // What this process counted is of use above all when the store is away.
@@ -100,17 +99,17 @@ fn write_nodes(text: &mut String, nodes: &[(NodeView, NodeState)]) {
         text,
         "workers_active",
         "gauge",
-        "Handler calls under way on all nodes, as of their last beat",
+        "Handler calls in progress on all nodes, as of their last heartbeat",
     );
     let _ = writeln!(text, "seriatim_workers_active {}", sum(|node| node.info.busy));
-    head(text, "workers_max", "gauge", "Handler calls that all nodes may have under way");
+    head(text, "workers_max", "gauge", "Most concurrent handler calls of all nodes");
     let _ = writeln!(text, "seriatim_workers_max {}", sum(|node| node.info.concurrency));
 }
 
 fn write_queues(text: &mut String, queues: &[Figures]) {
     for figure in ALL {
         let (kind, end) = if figure.grows { ("counter", "_total") } else { ("gauge", "") };
-        let of = |queue: &Figures| (figure.of)(queue).to_string();
+        let of = |queue: &Figures| (figure.of)(&queue.numbers()).to_string();
         write_queue(text, &format!("queue_{}{end}", figure.name), kind, figure.says, queues, of);
     }
     let lag = |of: &Figures| of.stats.lag.as_secs_f64().to_string();

@@ -10,7 +10,7 @@ use seriatim::{LaneId, Result, SharedStore, Token, Turn};
 use super::meter::{Meter, Timed};
 use crate::journal::Journal;
 
-/// Counts what goes through it, and tells the journal.
+/// Counts store operations, and reports them to the journal.
 pub(crate) struct Metered {
     inner: SharedStore,
     meter: Arc<Meter>,

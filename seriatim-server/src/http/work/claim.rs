@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::store::{Claim, Claimed, Lease, Settle};
 use seriatim::{ErrorKind, NodeId, Timestamp, Turn};
@@ -15,30 +16,43 @@ use super::super::caller::{Caller, Connection, Party};
 use super::super::input::Json;
 use super::super::limits::{
     ANSWER_WAIT_MAX, CLAIM_BYTES_MAX, CLAIM_LANES_MAX, CLAIM_QUEUES_MAX, CLAIM_STEP_BYTES,
-    CLAIM_TURN_BYTES, LEASE_DEFAULT, WAIT_MS_MAX,
+    CLAIM_TURN_BYTES, LEASE_DEFAULT, LEASE_SECONDS, WAIT_MS_MAX,
 };
 use super::super::pool::Held;
 use super::super::problem::Problem;
 use super::super::seen::{check_lease, lease_refused};
 use super::super::state::Shared;
 use super::taken::{Taken, expired};
-use super::workers::{Remote, lease};
+use super::workers::{Remote, WORKER_PATTERN, lease};
+use crate::protocol::schema::queue_pattern;
 
 /// Without a wake-up a claim that waits looks again after this.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// Shortest rest between two looks.
 const REST_MIN: Duration = Duration::from_millis(5);
-/// A worker may start one lane at once for sure: of those with a crash behind them it gets no more.
+/// A worker can surely start one lane immediately: it gets no more lanes that have crashed.
 const CRASHED_MAX: usize = 1;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Claim")]
 pub(super) struct Wish {
+    /// The name of the worker
+    #[schemars(regex(pattern = WORKER_PATTERN))]
     worker: String,
+    #[schemars(length(min = 1, max = CLAIM_QUEUES_MAX), inner(regex(pattern = queue_pattern())))]
     queues: Vec<String>,
+    /// Most lanes. Default: 1
+    #[schemars(range(min = 1, max = CLAIM_LANES_MAX))]
     limit: Option<usize>,
+    /// How long the claim stands without a heartbeat. Default: 60
+    #[schemars(range(min = *LEASE_SECONDS.start(), max = *LEASE_SECONDS.end()))]
     lease_ttl_sec: Option<f64>,
+    /// How long to wait for lanes. Default: 0
+    #[schemars(range(max = WAIT_MS_MAX))]
     wait_ms: Option<u64>,
+    /// Groups of the worker, for jobs that are bound to one
+    #[schemars(length(max = CLAIM_QUEUES_MAX))]
     consumer_groups: Option<Vec<String>>,
 }
 
@@ -63,17 +77,17 @@ pub(super) async fn claim(
     let (bearer, order) = (caller.bearer(), wish.check(app.clone(), &caller)?);
     let known = app.queues.seen.known(&*app.store).await?;
     check_lease(order.lease, order.queues.iter().filter_map(|name| known.named(name)))?;
-    let full = || Problem::too_many("too many claims wait for work: ask again, or without wait_ms");
+    let full = || Problem::too_many("too many waiting claims: retry later, or without wait_ms");
     let _place = match order.wait.is_zero() {
         true => None,
         false => Some(app.budgets.claims.try_take(&caller.party, 1).ok_or_else(full)?),
     };
     let (mut answer, answered) = oneshot::channel();
-    // In a task of its own: a client that goes away ends this function at once, and a claim that is
-    // cut off in the middle would hold lanes that nobody knows of.
+    // In its own task: this function ends as soon as the client disconnects, and a claim cut off in the
+    // middle would leave lanes claimed without a holder.
     tokio::spawn(async move {
         let taken = order.fill(&mut answer).await;
-        // If nobody listens any more, what was taken comes back here and goes back when dropped.
+        // Without a receiver, the lanes come back here and are released when dropped.
         let _ = answer.send(taken);
     });
     let gone = |_| Problem::unavailable("the claim was given up");
@@ -98,7 +112,7 @@ impl Wish {
             };
             seriatim::validate_queue_name(queue).map_err(wrong)?;
             let its = caller.scope.check_queue(queue);
-            its.map_err(|problem| problem.about(&format!("queues[{i}]")))?;
+            its.map_err(|problem| problem.about(format!("queues[{i}]")))?;
         }
         let lanes_max = self.limit.unwrap_or(1);
         if !(1..=CLAIM_LANES_MAX).contains(&lanes_max) {
@@ -115,7 +129,7 @@ impl Wish {
         }
         for (i, group) in groups.iter().enumerate() {
             let its = caller.scope.check_group(group);
-            its.map_err(|problem| problem.about(&format!("consumer_groups[{i}]")))?;
+            its.map_err(|problem| problem.about(format!("consumer_groups[{i}]")))?;
         }
         Ok(Order {
             app,
@@ -131,7 +145,7 @@ impl Wish {
 }
 
 impl Order {
-    /// Claims, and waits until there is something, the time is up, or nobody waits any more.
+    /// Claims, and waits until there are lanes, the time is up, or the client is gone.
     async fn fill(
         &self,
         answer: &mut oneshot::Sender<Result<Taken, Problem>>,
@@ -222,13 +236,13 @@ impl Order {
         }
     }
 
-    /// Memory for what a step reads and for what is sent of it. For more than the first lanes nobody waits.
+    /// Memory for what a step reads and for what is sent of it. Only the first lanes wait for it.
     async fn share(&self, bytes: usize, is_first: bool) -> Result<Option<Held>, Problem> {
         let (pool, bytes) = (&self.app.budgets.claimed, twice(bytes));
         if !is_first {
             return Ok(pool.try_take(&self.party, bytes));
         }
-        let full = || Problem::too_many("other claims fill the memory set aside for their answers");
+        let full = || Problem::too_many("other claims use all memory for answers");
         pool.take(&self.party, bytes, ANSWER_WAIT_MAX).await.map(Some).ok_or_else(full)
     }
 
@@ -273,7 +287,7 @@ impl Order {
     async fn step(&self, queue: &Arc<str>, mut request: Claim) -> Result<Option<Claimed>, Problem> {
         let (app, store) = (&self.app, &*self.app.store);
         request.node = self.node().await?;
-        // A store that was wiped has lost the node and the queue, and tells of either first.
+        // An emptied store has lost the node and the queue, and reports either first.
         let (mut is_renamed, mut is_restored) = (false, false);
         loop {
             match store.claim(request.clone()).await {
@@ -322,7 +336,7 @@ impl Order {
         }
     }
 
-    /// Ends the turns whose jobs should all have started before: nobody gets them. Whether there
+    /// Ends the turns whose jobs have all expired, instead of delivering them. Whether there
     /// were any.
     async fn end_expired(&self, taken: &mut Taken) -> Result<bool, Problem> {
         let is_over = |turn: &Turn| turn.jobs.iter().all(|job| job.has_expired(turn.claimed_at));

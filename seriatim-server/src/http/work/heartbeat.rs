@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
 use seriatim::limits::PROGRESS_BYTES_MAX;
 use seriatim::store::{Beat, CancelNotice};
@@ -12,28 +12,43 @@ use seriatim::{LaneId, Token};
 
 use super::super::caller::Caller;
 use super::super::input::{AtMost, BulkJson, Object};
-use super::super::limits::NAMED_LANES_MAX;
+use super::super::limits::{LEASE_SECONDS, NAMED_LANES_MAX};
 use super::super::problem::Problem;
 use super::super::route::Answer;
 use super::super::seen::check_lease;
 use super::super::state::Shared;
 use super::secret::{Named, refused};
-use super::workers::{Remote, lease};
+use super::workers::{Remote, WORKER_PATTERN, lease};
+use crate::protocol::document::{Beaten, CancelledJobs};
+use crate::protocol::lane::SECRET_PATTERN;
+use crate::protocol::schema::Foreign;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Beat")]
 pub(super) struct Said {
+    /// The name of the worker
+    #[schemars(regex(pattern = WORKER_PATTERN))]
     worker: String,
+    /// The new lease. Default: that of the worker's last claim
+    #[schemars(range(min = *LEASE_SECONDS.start(), max = *LEASE_SECONDS.end()))]
     lease_ttl_sec: Option<f64>,
     claims: AtMost<Object<Claimed>, NAMED_LANES_MAX>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 struct Claimed {
+    #[schemars(with = "Foreign<LaneId>")]
     lane: LaneId,
+    /// The fencing token of the claim
+    #[schemars(with = "Foreign<Token>")]
     token: Token,
+    /// The secret of the claim
+    #[schemars(regex(pattern = SECRET_PATTERN))]
     secret: String,
+    /// Replaces the progress of the turn
     progress: Option<Box<RawValue>>,
 }
 
@@ -41,7 +56,7 @@ pub(super) async fn heartbeat(
     State(app): State<Shared>,
     caller: Caller,
     BulkJson(said, _share): BulkJson<Said>,
-) -> Result<Answer, Problem> {
+) -> Result<Answer<Beaten>, Problem> {
     let worker = Remote::new(&caller, &said.worker)?;
     said.check()?;
     let asked = lease(said.lease_ttl_sec)?;
@@ -71,11 +86,10 @@ pub(super) async fn heartbeat(
     let beats = said.claims.0.into_iter().map(|Object(claim)| beat(claim)).collect();
     let (_, pulse) = app.workers.beat(&*app.store, &worker, beats).await?;
     // Several processes may work under one name: each learns of what it holds itself.
-    let own = |notice: &&CancelNotice| named.contains(&(notice.lane, notice.token));
-    let cancel = pulse.cancel.iter().filter(own);
-    let cancel: Vec<_> =
-        cancel.map(|one| json!({ "lane": one.lane, "job_ids": one.jobs })).collect();
-    Ok(Answer(json!({ "cancel": cancel, "lost": pulse.lost })))
+    let own = |notice: &CancelNotice| named.contains(&(notice.lane, notice.token));
+    let cancel = pulse.cancel.into_iter().filter(own);
+    let cancel = cancel.map(|one| CancelledJobs { lane: one.lane, job_ids: one.jobs }).collect();
+    Ok(Answer::of(&Beaten { cancel, lost: pulse.lost }))
 }
 
 impl Said {

@@ -2,7 +2,7 @@
 //!
 //! The secret of a claim is a keyed hash of what names it (lane, fencing token, bearer). The key is the
 //! store's: so every server of the store knows the claims that any of them handed out, after a restart too,
-//! and none of them keeps anything. What the engine claims has a secret that nobody was ever told.
+//! and none of them keeps anything. The secret of the engine's own claims is never disclosed.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -36,7 +36,7 @@ impl Secrets {
     }
 
     /// Asks the store. One that was emptied has another key, or takes the one that was known here: then
-    /// claims of before are told as lost, as they are, and not refused.
+    /// earlier claims are reported as lost, not refused.
     pub(super) async fn learn(&self, store: &dyn Store) -> Result<Secret, Problem> {
         let offered = match self.known() {
             Some(key) => key,
@@ -52,7 +52,7 @@ impl Secrets {
     }
 
     /// The first of the claims that was not handed out to this bearer with this secret. It does not ask
-    /// whether the claim still stands, so that the answer tells nothing of the claims of others.
+    /// whether the claim still stands, so that the answer reveals nothing about the claims of others.
     pub(super) async fn first_wrong<'a>(
         &self,
         store: &dyn Store,
@@ -98,7 +98,8 @@ fn seal(key: Secret, bearer: Option<&str>, lane: LaneId, token: Token) -> blake3
 
 /// A refusal of a claim that was not handed out so; `field` names its secret.
 pub(super) fn refused(field: String) -> Problem {
-    let detail = "is not what work/claim answered to this token for this lane and fencing token";
+    let detail =
+        "is not the secret that work/claim returned to this token for this lane and fencing token";
     Problem::new(axum::http::StatusCode::FORBIDDEN, detail).about(&field)
 }
 
@@ -106,7 +107,7 @@ pub(super) fn refused(field: String) -> Problem {
 fn random() -> Result<Secret, Problem> {
     let mut bytes = [0; 32];
     let source = rustls::crypto::ring::default_provider().secure_random;
-    let wrong = |_| Problem::unavailable("the operating system gives no random numbers");
+    let wrong = |_| Problem::unavailable("the operating system provides no random numbers");
     source.fill(&mut bytes).map_err(wrong)?;
     Ok(Secret(bytes))
 }

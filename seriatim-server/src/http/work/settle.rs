@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use axum::extract::State;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use seriatim::limits::DELAY_MAX;
 use seriatim::store::{QueueView, Settle, Settled};
 use seriatim::{
@@ -21,36 +21,51 @@ use super::super::route::Answer;
 use super::super::state::{App, Shared};
 use super::secret::{Named, refused};
 use super::taken::drop_payloads;
-use super::workers::check_name;
-use crate::protocol::job_input::Length;
+use super::workers::{WORKER_PATTERN, check_name};
+use crate::protocol::document::{self, SettleStatus, SettledTurn};
+use crate::protocol::lane::SECRET_PATTERN;
+use crate::protocol::schema::Foreign;
+use crate::protocol::value::Length;
 
-pub(super) const OUTCOMES: [&str; 6] = ["done", "retry", "snooze", "bury", "cancel", "release"];
 /// How long a snooze without `retry_in` is.
 const SNOOZE: Duration = Duration::from_secs(30);
-/// Turns that are looked up at once.
+/// Turns looked up concurrently.
 const LOOKUPS_MAX: usize = 16;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Results")]
 pub(super) struct Said {
+    /// The name of the worker
+    #[schemars(regex(pattern = WORKER_PATTERN))]
     worker: String,
     results: AtMost<Object<Ended>, NAMED_LANES_MAX>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 struct Ended {
+    #[schemars(with = "Foreign<LaneId>")]
     lane: LaneId,
+    /// The fencing token of the claim
+    #[schemars(with = "Foreign<Token>")]
     token: Token,
+    /// The secret of the claim
+    #[schemars(regex(pattern = SECRET_PATTERN))]
     secret: String,
     outcome: Word,
+    /// Why, for outcomes other than `done`
     error: Option<String>,
+    /// The wait before the next try, after `retry` and `snooze`. Default: the backoff; 30 s for `snooze`
     retry_in: Option<Length>,
+    /// Jobs at the start of the turn that are done even so
     done: Option<usize>,
 }
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 enum Word {
     Done,
     Retry,
@@ -64,7 +79,7 @@ pub(super) async fn settle(
     State(app): State<Shared>,
     caller: Caller,
     BulkJson(said, _share): BulkJson<Said>,
-) -> Result<Answer, Problem> {
+) -> Result<Answer<document::Settled>, Problem> {
     said.check()?;
     said.check_secrets(&app, &caller).await?;
     let queues = app.store.queues().await?;
@@ -101,19 +116,20 @@ pub(super) async fn settle(
                 }
                 app.turn_log.settled(turn, settlement, &cancelled);
                 app.meter.handled(&turn.queue, took);
-                "ok"
+                SettleStatus::Ok
             }
             _ => {
                 app.settled(None);
-                "stale"
+                SettleStatus::Stale
             }
         }
     });
-    let answer = |(Object(ended), status): (&Object<Ended>, &str)| -> Value {
-        json!({ "lane": ended.lane, "token": ended.token, "status": status })
+    let answer = |(Object(ended), status): (&Object<Ended>, _)| {
+        let (lane, token) = (ended.lane, ended.token);
+        SettledTurn { lane, token, status }
     };
-    let results: Vec<Value> = said.results.0.iter().zip(statuses).map(answer).collect();
-    Ok(Answer(json!({ "results": results })))
+    let results = said.results.0.iter().zip(statuses).map(answer).collect();
+    Ok(Answer::of(&document::Settled { results }))
 }
 
 /// A settlement is planned without payloads, of which ten thousand turns may have a lot.
@@ -164,7 +180,7 @@ impl Said {
             None => Ok(()),
             Some(i) => Err(Problem::invalid(
                 format!("results[{i}].lane"),
-                "stands in this request more than once",
+                "occurs more than once in this request",
             )),
         }
     }

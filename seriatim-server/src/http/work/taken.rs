@@ -9,7 +9,6 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
-use serde::Serialize;
 use serde_json::value::RawValue;
 use seriatim::store::{Secret, Settle};
 use seriatim::{
@@ -23,7 +22,7 @@ use super::super::pool::Held;
 use super::super::problem::Problem;
 use super::super::state::Shared;
 use super::secret::secret_of;
-use crate::protocol::lane::{Lane, LaneJob};
+use crate::protocol::lane::{Claimed, Lane, LaneJob};
 use crate::trace;
 
 /// How often lanes are given back to a store that fails, and the pause between.
@@ -58,7 +57,7 @@ impl Taken {
     }
 
     /// The answer, which releases the lanes unless it is sent to its end. To a client that has closed its
-    /// side it is not: it may be gone, and lanes that nobody got would wait for their leases.
+    /// side it is not: it may be gone, and undelivered lanes would wait for their leases.
     pub(super) async fn answer(
         mut self,
         client: Connection,
@@ -80,8 +79,8 @@ impl Taken {
             };
             let lanes: Vec<Lane<'_>> =
                 turns.iter().zip(key.into_iter().cycle()).map(lane).collect();
-            // Written at once: on the way through a value, payloads would lose what only their text has.
-            serde_json::to_string(&Lanes { lanes, unknown_queues: &unknown })
+            // Written directly: a `Value` would lose what only the text of a payload has.
+            serde_json::to_string(&Claimed { lanes, unknown_queues: &unknown })
         };
         let text = off_thread(bytes, write).await?;
         let text = text.map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))?;
@@ -106,13 +105,6 @@ fn lane_job(job: &TurnJob) -> LaneJob<'_> {
     // What a codec made is no JSON, and not for workers that have no codec.
     let payload = serde_json::from_slice(job.payload.as_bytes()).unwrap_or(RawValue::NULL);
     LaneJob::new(job, payload, trace::of_job(job))
-}
-
-#[derive(Serialize)]
-struct Lanes<'a> {
-    lanes: Vec<Lane<'a>>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    unknown_queues: &'a [String],
 }
 
 impl Drop for Taken {
@@ -141,7 +133,7 @@ const END: &str = "\n";
 
 /// The answer as a body in two pieces. Between them the connection is flushed, so that one that is
 /// gone is noticed while the lanes can still go back; what is lost behind the socket comes back
-/// when its lease runs out.
+/// when its lease expires.
 struct Delivery {
     text: Option<Bytes>,
     flushed: bool,
@@ -190,13 +182,13 @@ impl hyper::body::Body for Delivery {
 async fn release(store: &dyn Store, turns: &[Turn]) {
     tracing::info!(
         lanes = turns.len(),
-        "the answer to a claim was not delivered: its lanes go back"
+        "the answer to a claim was not delivered: releasing its lanes"
     );
     for attempt in 0..RELEASE_TRIES_MAX {
         match try_release(store, turns).await {
             Ok(()) => return,
             Err(error) if attempt + 1 == RELEASE_TRIES_MAX => {
-                tracing::warn!(%error, "they could not be given back: they come back when their leases run out");
+                tracing::warn!(%error, "cannot release the lanes of an undelivered answer: they return when their leases expire");
             }
             Err(_) => tokio::time::sleep(RELEASE_PAUSE).await,
         }

@@ -15,10 +15,12 @@ use super::super::limits::{
 use super::super::problem::Problem;
 use super::secret::Secrets;
 
-/// A node is told of to the store as often as so many times in its lease.
+/// How often per lease a worker's node sends a heartbeat to the store.
 const BEATS_PER_LEASE: u32 = 3;
 /// Longest name of a worker, in bytes.
 const WORKER_BYTES_MAX: usize = 256;
+/// The name of a worker in schemas: printable ASCII.
+pub(super) const WORKER_PATTERN: &str = "^[ -~]{1,256}$";
 /// After what it is worth to try again with another name.
 const FULL_RETRY: Duration = Duration::from_secs(60);
 
@@ -99,7 +101,7 @@ impl Workers {
         known.map_or(LEASE_DEFAULT, |known| known.lease)
     }
 
-    /// The node as which the worker claims; the store is told of it when that is due.
+    /// The node as which the worker claims; sends a heartbeat if that is due.
     pub(super) async fn claiming(
         &self,
         store: &dyn Store,
@@ -121,7 +123,7 @@ impl Workers {
         Ok(known.info.id)
     }
 
-    /// Tells the store that the worker lives, under a new name if it was declared dead.
+    /// Sends the worker's heartbeat, under a new name if it was declared dead.
     pub(super) async fn beat(
         &self,
         store: &dyn Store,
@@ -136,7 +138,7 @@ impl Workers {
             node = self.rename(worker, &node.id)?;
             pulse = store.heartbeat(beat(&node)).await?;
         }
-        // In a store that was emptied a node must beat again before it claims, so that no claim is made
+        // In an emptied store a node must send a heartbeat before it claims, so that no claim is made
         // there before its key is known.
         self.secrets.learn(store).await?;
         self.change(worker, |known| known.beat_at = Some(Instant::now()))?;
@@ -163,7 +165,7 @@ impl Workers {
             if workers.len() >= WORKERS_PER_TOKEN_MAX {
                 let silent = seriatim::duration::format(WORKER_SILENT_MAX);
                 let detail = format!(
-                    "{WORKERS_PER_TOKEN_MAX} workers came with this token: use their names again; one that is silent for {silent} makes room"
+                    "this token has {WORKERS_PER_TOKEN_MAX} workers: reuse their names; a worker silent for {silent} makes room"
                 );
                 return Err(Problem::too_many(detail).about("worker").after(FULL_RETRY));
             }

@@ -37,7 +37,7 @@ pub(super) async fn within<F: Future>(context: Arc<str>, handler: F) -> F::Outpu
 /// By each of its turns.
 type Open = HashMap<(LaneId, Token), Arc<Mutex<Call>>>;
 
-/// The calls under way.
+/// The running calls.
 #[derive(Default)]
 pub(super) struct Calls {
     open: Mutex<Open>,

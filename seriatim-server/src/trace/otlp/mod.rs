@@ -35,7 +35,7 @@ const FLUSH_MAX: Duration = Duration::from_secs(5);
 /// What the service is called by default.
 const SERVICE_NAME: &str = "seriatim";
 
-/// Tells of pushes and calls, if somebody wants to know. Cheap to clone.
+/// Traces pushes and calls, if configured. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Traces(Option<Arc<Exporting>>);
 
@@ -48,7 +48,7 @@ struct Exporting {
 }
 
 impl Traces {
-    /// What the standard variables ask for: nothing where they name no collector.
+    /// The configuration of the standard variables; none without a collector.
     pub(crate) fn start() -> Result<Self, SetupError> {
         let variable = |name: &str| std::env::var(name).ok();
         let Some(settings) = Settings::read(&variable).map_err(SetupError::invalid)? else {
@@ -103,7 +103,7 @@ impl Traces {
         if tokio::time::timeout(FLUSH_MAX, &mut post).await.is_err() {
             post.abort();
             let limit = seriatim::duration::format(FLUSH_MAX);
-            tracing::warn!("the collector did not take the last traces within {limit}");
+            tracing::warn!("the collector did not accept the last traces within {limit}");
         }
     }
 }
@@ -125,7 +125,7 @@ impl Exporting {
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What is said of this process: ours, and over it what the variables say.
+/// The attributes of this process: ours, overridden by the variables.
 fn resource(service_name: Option<String>) -> Resource {
     let builder = Resource::builder_empty()
         .with_service_name(SERVICE_NAME)

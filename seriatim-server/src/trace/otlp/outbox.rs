@@ -48,7 +48,7 @@ pub(super) fn open(settings: &Settings, resource: &Resource) -> Result<(Outbox, 
         .with_endpoint(settings.endpoint.to_string())
         .with_timeout(settings.timeout)
         .with_protocol(opentelemetry_otlp::Protocol::HttpBinary);
-    let mut exporter = exporter.build().map_err(|e| format!("traces cannot be sent: {e}"))?;
+    let mut exporter = exporter.build().map_err(|e| format!("cannot send traces: {e}"))?;
     exporter.set_resource(resource);
     let (outbox, waiting) = Outbox::new(SPANS_WAITING_MAX);
     let (lost, timeout) = (outbox.lost.clone(), settings.timeout);
@@ -73,7 +73,7 @@ impl SpanProcessor for Outbox {
         }
     }
 
-    /// Nobody asks for it: what is left goes when it is closed.
+    /// Unused: the rest is sent when it is closed.
     fn force_flush(&self) -> OTelSdkResult {
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Carrier {
             (Ok(()), Some(before)) => {
                 self.away_since = None;
                 let lost = self.lost.load(Ordering::Relaxed).saturating_sub(before);
-                tracing::info!("the collector takes traces again; {lost} spans were lost");
+                tracing::info!("the collector accepts traces again; {lost} spans were lost");
             }
             (Err(error), away_since) => {
                 let before = self.lost.fetch_add(count, Ordering::Relaxed);
@@ -135,7 +135,7 @@ impl Carrier {
                     self.away_since = Some(before);
                     let why = self.trouble.take().unwrap_or(error);
                     tracing::warn!(
-                        "the collector does not take traces: {why}; work goes on, spans are lost until it does"
+                        "the collector does not accept traces: {why}; jobs go on, spans are lost"
                     );
                 }
             }

@@ -1,7 +1,7 @@
-//! The standard variables that say where traces go.
+//! The standard variables for traces.
 //!
-//! As the standard has it, an empty variable is not set, and a number, a switch or a choice that
-//! cannot be read is warned of and has its default. What has no default to fall back on, so that
+//! As the standard requires, an empty variable is unset, and an invalid number, switch or choice causes a
+//! warning and gets its default. What has no default to fall back on, so that
 //! traces would never arrive, is an error: the endpoint, its headers, and its protocol.
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const COMPRESSIONS: [&str; 2] =
     ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
-/// What is not taken: TLS is that of the whole program.
+/// Unsupported: TLS is that of the whole program.
 const CERTIFICATES: [&str; 6] = [
     "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
     "OTEL_EXPORTER_OTLP_CERTIFICATE",
@@ -35,7 +35,7 @@ const RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
 
 /// What follows the endpoint of all signals.
 const TRACES_PATH: &str = "v1/traces";
-/// The only protocol that is spoken here.
+/// The only supported protocol.
 const PROTOCOL: &str = "http/protobuf";
 /// How long the sending of one batch may take by default.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ pub(super) struct Settings {
     pub(super) warnings: Vec<String>,
 }
 
-/// The variables, and what is wrong with those that were looked at.
+/// The variables, and the problems found so far.
 struct Reader<'a> {
     variable: &'a dyn Fn(&str) -> Option<String>,
     warnings: Vec<String>,
@@ -96,8 +96,7 @@ impl Reader<'_> {
     }
 
     fn warn(&mut self, name: &str, value: &str, expected: &str) {
-        self.warnings
-            .push(format!("{name}: {value:?} is not known and counts for nothing; {expected}"));
+        self.warnings.push(format!("{name}: ignoring unknown value {value:?}; {expected}"));
     }
 
     fn is_disabled(&mut self) -> bool {
@@ -132,7 +131,9 @@ impl Reader<'_> {
             Some(uri) => Ok(Some(uri)),
             None => {
                 let given = self.get(name).unwrap_or_default();
-                Err(format!("{name}: {given:?} is no URL; write one as in http://localhost:4318"))
+                Err(format!(
+                    "{name}: {given:?} is not a URL; write one as in http://localhost:4318"
+                ))
             }
         }
     }
@@ -143,7 +144,7 @@ impl Reader<'_> {
             PROTOCOL => {}
             "grpc" | "http/json" => {
                 return Err(format!(
-                    "{name}: {value:?} is not spoken here; write {PROTOCOL}, which collectors take on port 4318"
+                    "{name}: {value:?} is not supported; write {PROTOCOL}, which collectors accept on port 4318"
                 ));
             }
             _ => self.warn(name, &value, "write http/protobuf"),
@@ -151,7 +152,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Values are secrets: what is wrong is told by its place.
+    /// Values are secrets: errors name only their place.
     fn check_headers(&self) -> Result<(), String> {
         let Some((name, value)) = self.first(&HEADERS) else { return Ok(()) };
         for (place, entry) in value.split_terminator(',').enumerate() {
@@ -162,7 +163,7 @@ impl Reader<'_> {
             if !is_header {
                 let place = place + 1;
                 return Err(format!(
-                    "{name}: entry {place} is no header; write NAME=VALUE,NAME=VALUE"
+                    "{name}: entry {place} is not a header; write NAME=VALUE,NAME=VALUE"
                 ));
             }
         }

@@ -13,7 +13,7 @@ use crate::base::outgoing::{self, with_causes};
 /// What of an answer is read, in bytes: it says at most how many spans were refused.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// Why the last request had no answer: the exporter tells only that it had none.
+/// Why the last request failed, which the exporter does not report.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trouble(Arc<Mutex<Option<String>>>);
 

@@ -14,7 +14,7 @@ async fn waiting() -> (Server, Site, Serving) {
     server.stop();
     let site = Site::new(&format!("[store]\nurl = \"{}\"\n", server.url()));
     let node = site.serve("node");
-    let says = "the store does not answer: trying until it does";
+    let says = "the store does not answer: retrying";
     eventually("it says what it waits for", async || log(&site).contains(says)).await;
     assert!(log(&site).contains(&format!("error={}", server.url())), "where: {}", log(&site));
     (server, site, node)
@@ -65,5 +65,5 @@ async fn a_node_that_waits_for_its_database_lives_and_is_not_ready() {
 async fn a_node_that_waits_for_its_database_can_be_stopped() {
     let (_server, site, node) = waiting().await;
     node.stop();
-    assert!(log(&site).contains("stopped: the store never answered"), "{}", log(&site));
+    assert!(log(&site).contains("stopped before the store answered"), "{}", log(&site));
 }

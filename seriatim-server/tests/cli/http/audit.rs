@@ -230,7 +230,11 @@ fn what_the_command_line_changes_is_audited_before_it_is_done() {
     std::fs::create_dir(site.path("audit.ndjson")).unwrap();
     let refused = site.run(&["queues", "resume", "orders"]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(text(&refused).contains("nothing was done: the audit log"), "{}", text(&refused));
+    assert!(
+        text(&refused).contains("nothing was done: cannot write the audit log"),
+        "{}",
+        text(&refused)
+    );
     assert!(text(&site.run(&["queues", "show", "orders"])).contains("paused"));
 }
 
@@ -244,7 +248,10 @@ fn an_action_whose_line_cannot_be_written_is_not_acknowledged() {
     });
     let pause = Request::new("POST", "/api/v1/queues/orders/pause").token("the-secret-of-ops");
     let (_, detail) = pause.send(&api.address).refused(500);
-    assert!(detail.contains("it was carried out, but the audit log cannot be written"), "{detail}");
+    assert!(
+        detail.contains("the request was carried out, but the audit log cannot be written"),
+        "{detail}"
+    );
 }
 
 #[test]

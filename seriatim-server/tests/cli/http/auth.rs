@@ -31,7 +31,7 @@ fn without_a_token_nothing_listens_beyond_this_machine() {
         .output()
         .unwrap();
     assert_eq!(short.status.code(), Some(2));
-    assert!(text(&short).contains("at least 16 characters"), "{}", text(&short));
+    assert!(text(&short).contains("at least 16 ASCII characters"), "{}", text(&short));
     let missing = Site::new(
         "[http]\ntokens = [{ name = \"ci\", token_env = \"NOT_SET_AT_ALL\", role = \"reader\" }]\n",
     );

@@ -376,7 +376,7 @@ fn a_reader_with_queues_sees_these_and_nothing_of_others() {
     get(&api, "looker", "/queues/%6Frders/lanes").refused(403);
     for about_all in ["/nodes", "/cron", "/events?queue=mails"] {
         let (_, detail) = get(&api, "looker", about_all).refused(403);
-        assert!(detail.contains("about all queues"), "{about_all}: {detail}");
+        assert!(detail.contains("concerns all queues"), "{about_all}: {detail}");
     }
     let metrics = Request::new("GET", "/metrics").token(&secret("looker"));
     metrics.send(&api.address).refused(403);

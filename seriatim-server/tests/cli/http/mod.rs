@@ -9,6 +9,7 @@ mod client;
 mod clients;
 mod dataloader;
 mod deploy;
+mod documented;
 mod drain;
 mod events;
 mod figures;

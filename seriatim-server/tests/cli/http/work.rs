@@ -271,7 +271,11 @@ fn a_remote_worker_gets_nothing_until_the_server_has_declared_its_queue_again() 
     server.asked(&["FLUSHALL"]);
     let site = Site::new("");
     let pushed = site.run(&["push", "orders", "1", "--key", "b", "--store", &server.url()]);
-    assert!(text(&pushed).contains("queue orders is new: exclusive"), "{}", text(&pushed));
+    assert!(
+        text(&pushed).contains("created queue orders with mode exclusive"),
+        "{}",
+        text(&pushed)
+    );
     api.serving.signal(Signal::CONT);
     let lanes = claim(&api, "orders");
     assert_eq!((lanes.len(), &lanes[0]["key"]), (1, &json!("b")));

@@ -96,14 +96,14 @@ async fn d18_what_fails_again_and_again_lags_or_is_paused_is_a_warning() {
     assert_found(
         &said,
         "warning",
-        &["queue orders", "its oldest due lane has been waiting for 10m0", "the log of its nodes"],
+        &["queue orders", "its oldest due lane has been waiting for 10m0", "the logs of its nodes"],
     );
     assert_found(
         &said,
         "warning",
         &["1 lane is paused: \\\"order-3\\\"", "lanes orders resume KEY"],
     );
-    assert_found(&said, "serious", &["holds 1 of at most 1 dead jobs"]);
+    assert_found(&said, "serious", &["has 1 of at most 1 dead jobs"]);
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn d18_a_node_that_is_gone_with_its_work_is_serious() {
     hand.push(order(2, 1)).await;
     hand.node.id = "hand-1".into();
     let said = findings(&site, 1);
-    assert_found(&said, "serious", &["node gone-1", "past its lease", "still holds 1 lane"]);
+    assert_found(&said, "serious", &["node gone-1", "past its lease", "still has 1 lane claimed"]);
     // The living node has been told to take nothing.
     assert!(site.run(&["nodes", "quiet", "hand-1"]).status.success());
     assert_found(&findings(&site, 1), "serious", &["queue orders", "no node works on it"]);
@@ -170,7 +170,7 @@ async fn d18_definitions_that_differ_are_told() {
     );
     assert_found(&said, "notice", &["queue orders", "max_retries 3, in the store 2"]);
     assert_found(&said, "notice", &["queue new", "not in the store"]);
-    assert_found(&said, "notice", &["queue stray", "nobody declared it"]);
+    assert_found(&said, "notice", &["queue stray", "it is not declared"]);
 }
 
 #[tokio::test]
@@ -187,9 +187,9 @@ async fn the_doctor_says_of_a_queue_that_a_push_made_what_serve_does_with_it() {
     std::fs::write(site.path("seriatim.toml"), &config).unwrap();
     let said = findings(&site, 1);
     assert_found(&said, "notice", &["queue new", "creates it"]);
-    assert_found(&said, "notice", &["queue converted", "makes it fifo and keeps its jobs"]);
+    assert_found(&said, "notice", &["queue converted", "converts it to fifo and keeps its jobs"]);
     assert_found(&said, "warning", &["queue waiting", "as soon as none of its jobs runs"]);
-    assert_found(&said, "serious", &["queue stuck", "takes nothing from it"]);
+    assert_found(&said, "serious", &["queue stuck", "claims nothing from it"]);
     assert_found(&said, "serious", &["queue declared", "refuses to start"]);
     let refused = text(&site.run(&["serve", "--no-http"]));
     assert!(refused.contains("queues.declared.mode: queue \"declared\" is exclusive"), "{refused}");

@@ -33,7 +33,7 @@ async fn l16_queues_are_listed_and_shown() {
     assert!(house.text(&["queues", "show", "orders"]).contains("max_retries = 2"));
     let nothing = Site::new("");
     assert!(nothing.run(&["migrate"]).status.success());
-    assert!(text(&nothing.run(&["queues"])).contains("a push creates one"));
+    assert!(text(&nothing.run(&["queues"])).contains("a push or a [queues] entry"));
 }
 
 #[tokio::test]
@@ -95,10 +95,10 @@ async fn a_key_of_which_all_is_done_is_shown_with_what_became_of_it_and_is_no_er
     house.hand.end(&turn, Outcome::Done).await;
     let shown = house.text(&["lanes", "orders", "show", "order-1"]);
     assert!(
-        shown.starts_with("queue orders has nothing of key \"order-1\" that waits or is claimed\n"),
+        shown.starts_with("queue orders has no waiting or claimed jobs with key \"order-1\"\n"),
         "{shown}"
     );
-    assert!(shown.contains("what was pushed is done or cancelled"), "{shown}");
+    assert!(shown.contains("all were done or canceled"), "{shown}");
     let nothing =
         serde_json::json!({ "queue": "orders", "key": "order-1", "lane": null, "ended": [] });
     assert_eq!(house.json(&["lanes", "orders", "show", "order-1"]), nothing);

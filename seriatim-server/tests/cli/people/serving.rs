@@ -37,9 +37,9 @@ async fn s9_nodes_are_listed_with_what_they_run_and_stopped() {
     assert!(shown.contains("claimed:") && shown.contains("state       alive"), "{shown}");
     let table = text(&site.run(&["nodes"]));
     assert!(table.contains("alive") && table.contains(QUEUE), "{table}");
-    assert!(text(&site.run(&["nodes", "quiet", "n"])).contains("takes no more work"));
+    assert!(text(&site.run(&["nodes", "quiet", "n"])).contains("will claim no more work"));
     assert_eq!(json(&["nodes"])["nodes"][0]["state"], "quiet");
-    assert!(text(&site.run(&["nodes", "resume", "n"])).contains("takes work again"));
+    assert!(text(&site.run(&["nodes", "resume", "n"])).contains("will claim work again"));
     assert_eq!(json(&["nodes"])["nodes"][0]["state"], "alive");
     assert!(site.run(&["queues", "pause", QUEUE]).status.success());
     let table = text(&site.run(&["nodes"]));
@@ -92,15 +92,15 @@ async fn a_bad_line_is_named_and_what_stands_before_it_is_pushed() {
     };
     let said = push(&format!("{good}\n{good}{{\"payload\":2,\"kye\":\"k\"}}\n{good}"));
     assert!(
-        said.contains("standard input, line 4: there is no key `kye` here (did you mean `key`?)"),
+        said.contains("standard input, line 4: unknown key `kye` (did you mean `key`?)"),
         "{said}"
     );
-    assert!(said.contains("(2 jobs before it are pushed; go on with --from-line 4)"), "{said}");
+    assert!(said.contains("(2 jobs before it were pushed; continue with --from-line 4)"), "{said}");
     // A key is wanted: only the store knows. Its batch is refused as a whole.
     let said = push(&format!("{}{{\"payload\":2}}\n{good}", good.repeat(1_200)));
     assert!(said.contains("standard input, line 1201: key: is needed"), "{said}");
     assert!(
-        said.contains("(1000 jobs before it are pushed; go on with --from-line 1001)"),
+        said.contains("(1000 jobs before it were pushed; continue with --from-line 1001)"),
         "{said}"
     );
     assert_eq!(house.json(&["queues", "show", "mails"])["jobs"], 1_002);

@@ -1,0 +1,212 @@
+//! Jobs: one, a page of them, and how far one is.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use seriatim::store::{self, JobState, JobView, Page, PushStatus};
+use seriatim::{Backoff, JobId, JobOptions};
+
+use crate::protocol::schema::Foreign;
+use crate::protocol::value::{Length, Raw, Time};
+
+/// A job in any state.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "JobView")]
+pub(crate) struct Job {
+    #[schemars(with = "Foreign<JobId>")]
+    job_id: JobId,
+    queue: Arc<str>,
+    key: Option<Arc<str>>,
+    task: Option<Arc<str>>,
+    /// `running` also covers prefetched jobs
+    #[schemars(with = "Foreign<JobState>")]
+    status: JobState,
+    /// How often the job was claimed
+    attempt: u32,
+    /// When the job first started
+    started_at: Option<Time>,
+    finished_at: Option<Time>,
+    /// The last heartbeat for the running job
+    heartbeat_at: Option<Time>,
+    /// The last error
+    error: Option<Arc<str>>,
+    /// The last progress that the handler reported
+    progress: Option<Raw>,
+    payload: Raw,
+    /// The place among the jobs of the key, lowest first
+    score: f64,
+    /// Lower runs first
+    priority: u16,
+    /// When the job is, or was, due
+    run_at: Time,
+    /// -1 before the first failure
+    retry_count: i32,
+    /// Claims that expired or were released
+    crashes: u32,
+    cancel_requested: bool,
+    created_at: Time,
+    #[serde(flatten)]
+    options: Options,
+}
+
+/// What a job overrides, under the names with which it is pushed.
+#[derive(Default, Serialize, JsonSchema)]
+struct Options {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_retries: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Foreign<Backoff>>")]
+    backoff: Option<Backoff>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout: Option<Length>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_ttl: Option<Length>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotency_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consumer_group: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partition_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    producer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+}
+
+impl From<JobView> for Job {
+    fn from(job: JobView) -> Self {
+        Self {
+            job_id: job.id,
+            queue: job.queue,
+            key: job.key,
+            task: job.task,
+            status: job.state,
+            attempt: job.attempt,
+            started_at: job.started_at.map(Time),
+            finished_at: job.finished_at.map(Time),
+            heartbeat_at: job.heartbeat_at.map(Time),
+            error: job.error,
+            progress: job.progress.map(Raw::Text),
+            payload: Raw::Payload(job.payload),
+            score: job.score,
+            priority: job.priority,
+            run_at: Time(job.run_at),
+            retry_count: job.retry_count,
+            crashes: job.crashes,
+            cancel_requested: job.cancel_requested,
+            created_at: Time(job.created_at),
+            options: job.options.map(|options| (*options).into()).unwrap_or_default(),
+        }
+    }
+}
+
+impl From<JobOptions> for Options {
+    fn from(options: JobOptions) -> Self {
+        Self {
+            max_retries: options.max_retries,
+            max_attempts: options.max_attempts,
+            backoff: options.backoff,
+            timeout: options.timeout.map(Length),
+            lease_ttl: options.lease_ttl.map(Length),
+            expires_at: options.expires_at.map(Time),
+            idempotency_key: options.idempotency_key,
+            node: options.node,
+            consumer_group: options.consumer_group,
+            partition_key: options.partition_key,
+            producer: options.producer,
+            traceparent: options.traceparent,
+        }
+    }
+}
+
+/// A page of jobs.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Jobs {
+    jobs: Vec<Job>,
+    /// The `after` of the next page
+    next: Option<String>,
+}
+
+impl From<Page<JobView>> for Jobs {
+    fn from(page: Page<JobView>) -> Self {
+        Self { jobs: page.rows.into_iter().map(Job::from).collect(), next: page.next }
+    }
+}
+
+/// How far a job is, in Dataloader's words.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Status")]
+pub(crate) struct JobStatus {
+    #[schemars(with = "Foreign<JobId>")]
+    job_id: JobId,
+    status: StatusWord,
+    /// How often the job was claimed
+    attempt: u32,
+    started_at: Option<Time>,
+    finished_at: Option<Time>,
+    heartbeat_at: Option<Time>,
+    error: Option<Arc<str>>,
+    progress: Option<Raw>,
+}
+
+/// Dataloader's word for a state: a dead job has `failed`.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(crate) enum StatusWord {
+    Queued,
+    Running,
+    Succeeded,
+    Failed,
+    Canceled,
+}
+
+impl From<JobState> for StatusWord {
+    fn from(state: JobState) -> Self {
+        match state {
+            JobState::Queued => Self::Queued,
+            JobState::Running => Self::Running,
+            JobState::Succeeded => Self::Succeeded,
+            JobState::Dead => Self::Failed,
+            JobState::Canceled => Self::Canceled,
+        }
+    }
+}
+
+impl From<JobView> for JobStatus {
+    fn from(job: JobView) -> Self {
+        Self {
+            job_id: job.id,
+            status: job.state.into(),
+            attempt: job.attempt,
+            started_at: job.started_at.map(Time),
+            finished_at: job.finished_at.map(Time),
+            heartbeat_at: job.heartbeat_at.map(Time),
+            error: job.error,
+            progress: job.progress.map(Raw::Text),
+        }
+    }
+}
+
+/// A pushed job.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Pushed {
+    #[schemars(with = "Foreign<JobId>")]
+    job_id: JobId,
+    /// `merged`: an equal payload was waiting; `duplicate`: the idempotency key was known
+    #[schemars(with = "Foreign<PushStatus>")]
+    status: PushStatus,
+}
+
+impl From<&store::Pushed> for Pushed {
+    fn from(pushed: &store::Pushed) -> Self {
+        Self { job_id: pushed.job_id, status: pushed.status }
+    }
+}

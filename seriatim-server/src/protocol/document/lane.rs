@@ -1,0 +1,116 @@
+//! Lanes: one with or without its jobs, and a page of them.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use seriatim::store::{JobView, LaneState, LaneView, Page};
+use seriatim::{LaneId, NodeId, Token};
+
+use super::job::Job;
+use crate::protocol::schema::Foreign;
+use crate::protocol::value::{Raw, Time};
+
+/// A lane: the waiting and claimed jobs of a key, or a single job without one.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Lane {
+    #[schemars(with = "Foreign<LaneId>")]
+    lane: LaneId,
+    key: Option<Arc<str>>,
+    #[schemars(with = "Foreign<LaneState>")]
+    state: LaneState,
+    /// When the lane is due; of a claimed one, when it was
+    due: Option<Time>,
+    /// Lower runs first
+    priority: u16,
+    /// Waiting and claimed jobs
+    jobs: u64,
+    /// -1 before the first failure
+    retry_count: i32,
+    /// Claims that expired or were released
+    crashes: u32,
+    /// The last error
+    error: Option<Arc<str>>,
+    /// The fencing token of the claim
+    #[schemars(with = "Option<Foreign<Token>>")]
+    token: Option<Token>,
+    /// The node of the claim
+    #[schemars(with = "Option<Foreign<NodeId>>")]
+    node: Option<NodeId>,
+    claimed_at: Option<Time>,
+    /// The last progress that the handler reported
+    progress: Option<Raw>,
+    /// Absent in listings of one queue
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<Arc<str>>,
+    /// Claimed jobs; absent in listings
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claimed: Option<Vec<Job>>,
+    /// Waiting jobs; absent in listings
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting: Option<Vec<Job>>,
+}
+
+impl From<LaneView> for Lane {
+    fn from(lane: LaneView) -> Self {
+        Self {
+            lane: lane.lane,
+            key: lane.key,
+            state: lane.state,
+            due: lane.due.map(Time),
+            priority: lane.priority,
+            jobs: lane.jobs,
+            retry_count: lane.retry_count,
+            crashes: lane.crashes,
+            error: lane.error,
+            token: lane.token,
+            node: lane.node,
+            claimed_at: lane.claimed_at.map(Time),
+            progress: lane.progress.map(Raw::Text),
+            queue: None,
+            claimed: None,
+            waiting: None,
+        }
+    }
+}
+
+impl Lane {
+    pub(crate) fn of_queue(lane: LaneView, queue: Arc<str>) -> Self {
+        Self { queue: Some(queue), ..lane.into() }
+    }
+
+    pub(crate) fn with_jobs(self, claimed: Vec<JobView>, waiting: Vec<JobView>) -> Self {
+        let jobs = |jobs: Vec<JobView>| Some(jobs.into_iter().map(Job::from).collect());
+        Self { claimed: jobs(claimed), waiting: jobs(waiting), ..self }
+    }
+}
+
+/// A page of lanes.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Lanes {
+    lanes: Vec<Lane>,
+    /// The `after` of the next page
+    next: Option<String>,
+}
+
+impl From<Page<LaneView>> for Lanes {
+    fn from(page: Page<LaneView>) -> Self {
+        Self { lanes: page.rows.into_iter().map(Lane::from).collect(), next: page.next }
+    }
+}
+
+/// A key without waiting or claimed jobs.
+#[derive(Serialize)]
+pub(crate) struct EndedLane<'a> {
+    queue: &'a str,
+    key: &'a str,
+    /// Always null.
+    lane: (),
+    ended: Vec<Job>,
+}
+
+impl<'a> EndedLane<'a> {
+    pub(crate) fn new(queue: &'a str, key: &'a str, ended: Vec<JobView>) -> Self {
+        Self { queue, key, lane: (), ended: ended.into_iter().map(Job::from).collect() }
+    }
+}

@@ -1,0 +1,20 @@
+//! What the HTTP API answers, and `--json` prints.
+#![allow(clippy::struct_field_names)] // The names are those of the documents.
+
+mod answer;
+mod event;
+mod job;
+mod lane;
+mod node;
+mod problem;
+mod queue;
+mod stats;
+
+pub(crate) use answer::*;
+pub(crate) use event::{Event, JobEvents};
+pub(crate) use job::{Job, JobStatus, Jobs, Pushed};
+pub(crate) use lane::{EndedLane, Lane, Lanes};
+pub(crate) use node::{Node, Nodes, Trouble, load};
+pub(crate) use problem::Problem;
+pub(crate) use queue::{Queue, QueueFigures, Queues};
+pub(crate) use stats::{NamedFigures, Stats};

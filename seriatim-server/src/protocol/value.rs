@@ -1,0 +1,173 @@
+//! Values in documents: times, durations, and JSON written by others.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
+use seriatim::{Payload, Timestamp};
+
+use super::schema::LENGTH_PATTERN;
+use crate::base::time::absolute;
+
+/// A smaller number (a time before 2001) is a mistake for a duration.
+const TIME_SECONDS_MIN: f64 = 1e9;
+
+/// A point in time: read from RFC 3339 or Unix seconds, written as RFC 3339.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Time(pub(crate) Timestamp);
+
+/// A duration: read from `10s`, `5m` or seconds, written with its unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Length(pub(crate) Duration);
+
+/// JSON written by others, passed on unchanged: as a tree of values it would take up to a hundred times its
+/// length. Text that is not JSON becomes a string.
+pub(crate) enum Raw {
+    Payload(Payload),
+    Text(Arc<str>),
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&absolute(self.0))
+    }
+}
+
+impl Serialize for Length {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&seriatim::duration::format(self.0))
+    }
+}
+
+impl Serialize for Raw {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let bytes = match self {
+            Self::Payload(payload) => payload.as_bytes(),
+            Self::Text(text) => text.as_bytes(),
+        };
+        match serde_json::from_slice::<&RawValue>(bytes) {
+            Ok(raw) => raw.serialize(to),
+            Err(_) => String::from_utf8_lossy(bytes).serialize(to),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match from.deserialize_any(TextOrNumber("a time: RFC 3339 or Unix seconds"))? {
+            Either::Number(seconds) if seconds < TIME_SECONDS_MIN => {
+                Err(de::Error::custom(format!(
+                    "is an absolute time, and {seconds} lies long before now; to wait so many seconds write `delay`"
+                )))
+            }
+            Either::Number(seconds) => Ok(Self(Timestamp::from_secs_f64(seconds))),
+            Either::Text(text) => {
+                let time: jiff::Timestamp = text.parse().map_err(|_| {
+                    de::Error::custom("write a time as 2026-01-31T12:00:00Z or as Unix seconds")
+                })?;
+                Ok(Self(Timestamp::from_micros(time.as_microsecond())))
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Length {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match from
+            .deserialize_any(TextOrNumber("a length: 250ms, 10s, 5m or a number of seconds"))?
+        {
+            Either::Number(seconds) => {
+                Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| {
+                    de::Error::custom(format!("must be 0 seconds or more, not {seconds}"))
+                })
+            }
+            Either::Text(text) => seriatim::duration::parse(&text)
+                .map(Self)
+                .map_err(|e| de::Error::custom(e.message())),
+        }
+    }
+}
+
+enum Either {
+    Text(String),
+    Number(f64),
+}
+
+/// Reads either, with this description of what was expected.
+struct TextOrNumber(&'static str);
+
+impl Visitor<'_> for TextOrNumber {
+    type Value = Either;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+    fn visit_str<E>(self, text: &str) -> Result<Either, E> {
+        Ok(Either::Text(text.to_owned()))
+    }
+    fn visit_f64<E>(self, number: f64) -> Result<Either, E> {
+        Ok(Either::Number(number))
+    }
+    fn visit_u64<E>(self, number: u64) -> Result<Either, E> {
+        Ok(Either::Number(number as f64))
+    }
+    fn visit_i64<E>(self, number: i64) -> Result<Either, E> {
+        Ok(Either::Number(number as f64))
+    }
+}
+
+macro_rules! inline {
+    ($type:ident, $generator:ident => $schema:expr) => {
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+            fn json_schema($generator: &mut SchemaGenerator) -> Schema {
+                $schema
+            }
+        }
+    };
+}
+
+inline!(Raw, _generator => true.into());
+inline!(Time, generator => {
+    let text = json_schema!({ "type": "string", "format": "date-time" });
+    match generator.contract().is_serialize() {
+        true => text,
+        false => json_schema!({ "description": "RFC 3339, or Unix seconds", "anyOf": [
+            text, { "type": "number", "minimum": TIME_SECONDS_MIN, "maximum": 9e9 },
+        ] }),
+    }
+});
+inline!(Length, generator => match generator.contract().is_serialize() {
+    true => json_schema!({ "type": "string" }),
+    false => json_schema!({ "description": "250ms, 10s, 5m, 1h, 3d, or seconds", "anyOf": [
+        { "type": "string", "pattern": LENGTH_PATTERN },
+        { "type": "number", "minimum": 0, "maximum": 3e8 },
+    ] }),
+});
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_is_passed_on_unchanged() {
+        let written = |text: &[u8]| {
+            serde_json::to_string(&Raw::Payload(Payload::from_bytes(text.to_vec()))).unwrap()
+        };
+        assert_eq!(
+            written(b"{\"b\": 1.0e2, \"a\":12345678901234567890123}"),
+            "{\"b\": 1.0e2, \"a\":12345678901234567890123}"
+        );
+        assert_eq!(written(b"not \xff json"), "\"not \u{fffd} json\"");
+    }
+}
