@@ -1,7 +1,7 @@
 //! Actions on more than one call of the store reaches.
 
 use seriatim::store::{Act, Acted, LaneAction, LaneOrder, LaneQuery, LaneSelection, Selected};
-use seriatim::{SharedStore, Store};
+use seriatim::{SharedStore, store::Store};
 use tokio::task::JoinSet;
 
 /// Lanes that are acted on at once where each needs a call of its own.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
-use seriatim::Store;
+use seriatim::store::Store;
 use seriatim::store::{NodeView, QueueStats};
 
 /// The figures of one queue.

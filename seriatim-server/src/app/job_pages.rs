@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use serde::Deserialize;
 use seriatim::limits::PAGE_BYTES_MAX;
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, Page};
-use seriatim::{JobId, Store};
+use seriatim::{JobId, store::Store};
 
 use super::error::Error;
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, LaneView};
-use seriatim::{Mode, Store};
+use seriatim::{Mode, store::Store};
 
 use super::error::Error;
 use super::find;

@@ -1,7 +1,7 @@
 //! Pages of the lanes of a queue, in an order and a range.
 
-use seriatim::Store;
 use seriatim::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
+use seriatim::store::Store;
 use seriatim::store::{LaneOrder, LaneQuery, LaneView, Page};
 
 use super::error::Error;

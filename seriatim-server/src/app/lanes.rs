@@ -1,6 +1,6 @@
 //! What is done to one lane.
 
-use seriatim::Store;
+use seriatim::store::Store;
 use seriatim::store::{Act, ClaimSelection, LaneAction, LaneSelection, release_claims};
 
 use super::error::Error;

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use serde::Deserialize;
-use seriatim::Store;
+use seriatim::store::Store;
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, Page};
 
 use super::error::Error;

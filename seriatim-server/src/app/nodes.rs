@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 use seriatim::store::{ClaimSelection, Command, NodeView, Origin, release_claims};
-use seriatim::{NodeId, Store, Timestamp};
+use seriatim::{
+    Timestamp,
+    store::{NodeId, Store},
+};
 
 use super::error::Error;
 use super::running::{Running, running};

@@ -1,7 +1,7 @@
 //! The queues, as they are listed and shown.
 
 use serde_json::{Value, json};
-use seriatim::Store;
+use seriatim::store::Store;
 use seriatim::store::{NodeView, QueueView};
 
 use super::error::Error;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::store::{LaneOrder, LaneQuery, LaneView, QueueStats};
-use seriatim::{Store, Timestamp};
+use seriatim::{Timestamp, store::Store};
 
 /// So many times longer than the middle one of its queue is far longer.
 const SLOW_FACTOR: u32 = 10;

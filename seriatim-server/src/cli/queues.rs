@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use seriatim::store::{LaneAction, NodeView, QueueView, delete_queue};
-use seriatim::{Mode, SharedStore, Store};
+use seriatim::{Mode, SharedStore, store::Store};
 
 use super::args::{Common, Yes};
 use super::tones::node_state;

@@ -21,7 +21,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, de};
 use seriatim::limits::QUEUES_MAX;
 use seriatim::names::did_you_mean;
-use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
+use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, engine::Scheduler};
 use toml::{Table, Value};
 
 use crate::base::setup_error::SetupError;

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use serde::Deserialize;
 use seriatim::store::{ClaimSelection, LaneAction, LaneSelection, LaneView};
-use seriatim::{LaneId, Store};
+use seriatim::store::{LaneId, Store};
 
 use super::auth::Access;
 use super::input::{Part, Query};

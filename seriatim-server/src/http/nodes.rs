@@ -2,8 +2,8 @@
 
 use axum::extract::State;
 use serde_json::json;
-use seriatim::Store;
 use seriatim::store::Command;
+use seriatim::store::Store;
 
 use super::auth::Access;
 use super::input::Part;

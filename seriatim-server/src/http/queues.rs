@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use seriatim::limits::{ATTEMPTS_MAX, TURN_JOBS_MAX};
 use seriatim::store::{Declare, LaneAction, delete_queue};
-use seriatim::{Queue, Store};
+use seriatim::{Queue, store::Store};
 
 use super::auth::Access;
 use super::caller::Caller;

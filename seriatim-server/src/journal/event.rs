@@ -1,7 +1,10 @@
 //! One thing that happened to one job.
 
 use serde::Serialize;
-use seriatim::{JobId, Timestamp, Token, Turn};
+use seriatim::{
+    JobId, Timestamp,
+    store::{Token, Turn},
+};
 
 use crate::base::time::absolute;
 

@@ -12,7 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seriatim::store::{Cancelled, Change, PushStatus, Pushed, QueueView};
-use seriatim::{EndKind, Fate, Job, JobId, LaneId, NodeId, Settlement, Token, Turn};
+use seriatim::{
+    Job, JobId,
+    store::{EndKind, Fate, LaneId, NodeId, Settlement, Token, Turn},
+};
 
 pub(crate) use book::{Book, Limits, Search};
 pub(crate) use event::Event;

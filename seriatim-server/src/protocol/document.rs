@@ -7,7 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use seriatim::store::{JobView, LaneView, NodeView, Page, PushStatus, QueueView, Trouble};
-use seriatim::{JobOptions, Timestamp};
+use seriatim::{Timestamp, store::JobOptions};
 
 use crate::base::time::absolute;
 

@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use seriatim::{JobId, LaneId, Token, Turn, TurnJob};
+use seriatim::{
+    JobId,
+    store::{LaneId, Token, Turn, TurnJob},
+};
 
 #[derive(Serialize)]
 pub(crate) struct Lane<'a> {

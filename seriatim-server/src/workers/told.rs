@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use seriatim::Handle;
+use seriatim::engine::Handle;
 use seriatim::store::{Trouble, TroubleKind};
 
 /// Tells what is wrong with workers, once the engine is there. What is told before is lost: a

@@ -10,7 +10,10 @@ use serde_json::json;
 use super::*;
 use crate::contract::*;
 use crate::stores::Fault;
-use crate::{Job, JobId, Memory, Mode, NodeId, Outcome, Queue, Settlement, Timestamp, Turn, plan};
+use crate::{
+    Job, JobId, Mode, Outcome, Queue, Timestamp,
+    store::{Memory, NodeId, Settlement, Turn, plan},
+};
 
 const LEASE: Duration = Duration::from_secs(60);
 

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::contract::*;
 use crate::{
-    ErrorKind, Job, JobId, Mode, NodeId, Outcome, Queue, Settlement, SharedStore, Timestamp, Turn,
-    Verdict, plan,
+    ErrorKind, Job, JobId, Mode, Outcome, Queue, SharedStore, Timestamp,
+    store::{NodeId, Settlement, Turn, Verdict, plan},
 };
 
 /// How long a claim stands in the cases.

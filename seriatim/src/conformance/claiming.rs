@@ -225,7 +225,7 @@ async fn what_a_turn_left_is_due_at_once_after_it(mut bench: Bench) {
 
 async fn tokens_grow_for_a_key_even_when_its_lane_was_gone(mut bench: Bench) {
     bench.queue(Mode::Fifo).await;
-    let mut last = crate::Token(0);
+    let mut last = crate::store::Token(0);
     for i in 0..5 {
         bench.push(job(&i.to_string())).await;
         let turn = bench.one().await;

@@ -3,7 +3,10 @@
 use super::bench::*;
 use super::case::{Case, listed};
 use crate::contract::{JobState, Settled};
-use crate::{Backoff, Exhaustion, Job, Mode, Outcome, Queue, Settlement, Token, Turn, Verdict};
+use crate::{
+    Backoff, Exhaustion, Job, Mode, Outcome, Queue,
+    store::{Settlement, Token, Turn, Verdict},
+};
 
 pub(super) fn cases() -> Vec<Case> {
     listed![
@@ -85,7 +88,7 @@ async fn a_settle_of_an_unknown_lane_is_stale(mut bench: Bench) {
     bench.queue(Mode::Fifo).await;
     bench.push(job("a")).await;
     let turn = bench.one().await;
-    let lane = crate::LaneId { number: turn.lane.number + 999, ..turn.lane };
+    let lane = crate::store::LaneId { number: turn.lane.number + 999, ..turn.lane };
     let unknown = vec![Settlement::done(lane, turn.token)];
     assert_eq!(bench.settle(unknown).await, [Settled::Stale]);
     assert_eq!(bench.settle(Vec::new()).await, []);

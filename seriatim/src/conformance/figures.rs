@@ -5,7 +5,10 @@ use std::time::Duration;
 use super::bench::*;
 use super::case::{Case, listed};
 use crate::contract::{Cancel, QueueStats};
-use crate::{Exhaustion, Job, Mode, Outcome, Queue, Turn, Verdict};
+use crate::{
+    Exhaustion, Job, Mode, Outcome, Queue,
+    store::{Turn, Verdict},
+};
 
 pub(super) fn cases() -> Vec<Case> {
     listed![the_figures_of_every_ending_are_exact_in_every_mode]

@@ -7,7 +7,7 @@ use super::case::{Case, listed};
 use crate::contract::{
     Beat, Claim, Command, GiveUp, Lease, NodeInfo, NodeState, Rescue, Secret, Settled, Sweep,
 };
-use crate::{ErrorKind, JobOptions, Mode, Outcome, Queue};
+use crate::{ErrorKind, Mode, Outcome, Queue, store::JobOptions};
 
 const TICK: Duration = Duration::from_micros(1);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -310,7 +310,7 @@ async fn n11_progress_is_kept_and_stale_lanes_are_told(mut bench: Bench) {
     let progress = Some(arc(r#"{"percent":40}"#));
     let good =
         Beat { lane: turn.lane, token: turn.token, progress: progress.clone(), extend: None };
-    let stale = Beat { token: crate::Token(1), ..good.clone() };
+    let stale = Beat { token: crate::store::Token(1), ..good.clone() };
     assert_eq!(bench.beat_as(bench.node.clone(), vec![good]).await.lost, []);
     assert_eq!(bench.beat_as(bench.node.clone(), vec![stale]).await.lost, [turn.lane]);
     let view = bench.job(id).await;
@@ -411,7 +411,7 @@ async fn an_unknown_token_is_nobody_s_turn(mut bench: Bench) {
     bench.push(job("c")).await;
     let found = bench.store.turn(turn.lane, turn.token).await.unwrap();
     assert_eq!(found.as_ref(), Some(&turn), "as its holder got it");
-    assert_eq!(bench.store.turn(turn.lane, crate::Token(1)).await.unwrap(), None);
+    assert_eq!(bench.store.turn(turn.lane, crate::store::Token(1)).await.unwrap(), None);
     bench.done(&turn).await;
     assert_eq!(bench.store.turn(turn.lane, turn.token).await.unwrap(), None);
 }

@@ -36,7 +36,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-async fn bury(bench: &mut Bench, turn: &crate::Turn) {
+async fn bury(bench: &mut Bench, turn: &crate::store::Turn) {
     assert!(bench.end(turn, Outcome::Bury { error: "hopeless".into() }).await.is_ok());
 }
 

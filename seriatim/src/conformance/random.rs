@@ -15,7 +15,8 @@ use super::bench::{Bench, LEASE, failure, loose};
 use super::case::{Case, listed};
 use crate::contract::*;
 use crate::{
-    DueRule, Exhaustion, Job, JobId, Memory, Merge, Outcome, Queue, Timestamp, Turn, Verdict,
+    DueRule, Exhaustion, Job, JobId, Merge, Outcome, Queue, Timestamp,
+    store::{Memory, Turn, Verdict},
 };
 
 /// Operations in one sequence.
@@ -452,7 +453,7 @@ impl Pair {
 
 /// A turn without what differs between stores.
 fn shape(turn: &Turn, ordinal: &dyn Fn(JobId) -> Option<usize>) -> impl PartialEq + Debug + use<> {
-    let job = |job: &crate::TurnJob| {
+    let job = |job: &crate::store::TurnJob| {
         let payload = String::from_utf8_lossy(job.payload.as_bytes()).into_owned();
         (
             ordinal(job.id),

@@ -28,7 +28,7 @@ pub struct Capabilities {
     pub claim_split: Option<usize>,
 }
 
-/// A secret that all users of a store share. `Debug` does not show it. See [`crate::Store::secret`].
+/// A secret that all users of a store share. `Debug` does not show it. See [`crate::store::Store::secret`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(pub [u8; 32]);
 
@@ -38,7 +38,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// See [`crate::Store::declare`].
+/// See [`crate::store::Store::declare`].
 #[derive(Clone, Debug, Default)]
 pub struct Declare {
     /// The time; the store's when none.
@@ -47,7 +47,7 @@ pub struct Declare {
     pub queues: Vec<Queue>,
 }
 
-/// See [`crate::Store::reshard`].
+/// See [`crate::store::Store::reshard`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Resharded {
     /// Into how many shards the queue is split now.
@@ -60,7 +60,7 @@ pub struct Resharded {
     pub idempotency_keys_left: u64,
 }
 
-/// See [`crate::Store::push`].
+/// See [`crate::store::Store::push`].
 #[derive(Clone, Debug, Default)]
 pub struct Push {
     /// The time; the store's when none.
@@ -90,7 +90,7 @@ pub enum PushStatus {
     Duplicate,
 }
 
-/// See [`crate::Store::claim`].
+/// See [`crate::store::Store::claim`].
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// The time; the store's when none.
@@ -120,7 +120,7 @@ pub struct Claim {
     /// `NotFound`, as one that does not exist.
     pub declared: bool,
     /// Grows with every claim and rescue of the node, so that this one can be given up: see
-    /// [`crate::Store::give_up`]. 0: it cannot be.
+    /// [`crate::store::Store::give_up`]. 0: it cannot be.
     pub ticket: u64,
 }
 
@@ -161,7 +161,7 @@ pub struct Claimed {
     pub cut: bool,
 }
 
-/// See [`crate::Store::settle`].
+/// See [`crate::store::Store::settle`].
 #[derive(Clone, Debug, Default)]
 pub struct Settle {
     /// The time; the store's when none.
@@ -189,7 +189,7 @@ impl Settled {
     }
 }
 
-/// See [`crate::Store::heartbeat`].
+/// See [`crate::store::Store::heartbeat`].
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
     /// The time; the store's when none.
@@ -320,7 +320,7 @@ impl Command {
     }
 }
 
-/// See [`crate::Store::declare_dead`].
+/// See [`crate::store::Store::declare_dead`].
 #[derive(Clone, Debug)]
 pub struct DeclareDead {
     /// The time; the store's when none.
@@ -331,7 +331,7 @@ pub struct DeclareDead {
     pub heartbeat_at: Timestamp,
 }
 
-/// See [`crate::Store::rescue`].
+/// See [`crate::store::Store::rescue`].
 #[derive(Clone, Debug)]
 pub struct Rescue {
     /// The time; the store's when none.
@@ -346,7 +346,7 @@ pub struct Rescue {
     pub ticket: u64,
 }
 
-/// See [`crate::Store::release`].
+/// See [`crate::store::Store::release`].
 #[derive(Clone, Debug)]
 pub struct Release {
     /// The time; the store's when none.
@@ -377,7 +377,7 @@ pub enum ClaimSelection {
     Node(NodeId),
 }
 
-/// See [`crate::Store::delete_queue`].
+/// See [`crate::store::Store::delete_queue`].
 #[derive(Clone, Debug)]
 pub struct DeleteQueue {
     /// The queue.
@@ -386,7 +386,7 @@ pub struct DeleteQueue {
     pub rows_max: usize,
 }
 
-/// See [`crate::Store::give_up`].
+/// See [`crate::store::Store::give_up`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GiveUp {
     /// Whose claims and rescues.
@@ -395,7 +395,7 @@ pub struct GiveUp {
     pub ticket: u64,
 }
 
-/// See [`crate::Store::sweep`].
+/// See [`crate::store::Store::sweep`].
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep {
     /// The time; the store's when none.
@@ -417,7 +417,7 @@ pub struct Swept {
     pub more: bool,
 }
 
-/// See [`crate::Store::cancel`].
+/// See [`crate::store::Store::cancel`].
 #[derive(Clone, Debug)]
 pub struct Cancel {
     /// The time; the store's when none.
@@ -471,7 +471,7 @@ pub struct Acted {
     pub more: bool,
 }
 
-/// See [`crate::Store::act`].
+/// See [`crate::store::Store::act`].
 #[derive(Clone, Debug)]
 pub struct Act {
     /// The time; the store's when none.
@@ -513,7 +513,7 @@ pub enum LaneAction {
     Delete,
 }
 
-/// See [`crate::Store::amend`].
+/// See [`crate::store::Store::amend`].
 #[derive(Clone, Debug)]
 pub struct Amend {
     /// The time; the store's when none.
@@ -535,7 +535,7 @@ pub enum Change {
     Delete,
 }
 
-/// See [`crate::Store::lead`].
+/// See [`crate::store::Store::lead`].
 #[derive(Clone, Debug)]
 pub struct Lead {
     /// The time; the store's when none.
@@ -548,7 +548,7 @@ pub struct Lead {
     pub ttl: Duration,
 }
 
-/// See [`crate::Store::due`].
+/// See [`crate::store::Store::due`].
 #[derive(Clone, Debug, Default)]
 pub struct DueQuery {
     /// The time; the store's when none.

@@ -90,7 +90,7 @@ pub enum LaneOrder {
     RetryCount,
 }
 
-/// See [`crate::Store::lanes`].
+/// See [`crate::store::Store::lanes`].
 #[derive(Clone, Debug)]
 pub struct LaneQuery {
     /// The queue.
@@ -194,7 +194,7 @@ pub(crate) fn rows_of_page(lengths: impl IntoIterator<Item = usize>) -> usize {
     rows
 }
 
-/// See [`crate::Store::jobs`].
+/// See [`crate::store::Store::jobs`].
 #[derive(Clone, Debug)]
 pub struct JobQuery {
     /// The queue.

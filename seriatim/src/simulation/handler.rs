@@ -157,7 +157,7 @@ fn conduct(world: &World, context: &Context) -> Conduct {
         is_it
     });
     let conduct = picked.map_or(Conduct::Quick, |(conduct, _)| *conduct);
-    world.note(|| format!("a handler will be {conduct:?}, token {}", context.token()));
+    world.note(|| format!("a handler will be {conduct:?}, token {}", context.turns()[0].token));
     conduct
 }
 

@@ -13,7 +13,9 @@ use clap::Args;
 use seriatim::checker::Recorder;
 use seriatim::store::Trouble;
 use seriatim::{
-    EngineBuilder, Memory, Mode, Observer, Queue, SharedStore, Splitter, Summary, TurnLog,
+    EngineBuilder, Mode, Queue, SharedStore,
+    engine::{Observer, Splitter, Summary, TurnLog},
+    store::Memory,
 };
 
 use super::args::{StoreArg, without_password};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use seriatim::store::{LaneOrder, LaneQuery, LaneState, NodeView, QueueStats};
-use seriatim::{Store, Timestamp};
+use seriatim::{Timestamp, store::Store};
 
 use crate::app::figures::Figures;
 use crate::app::nodes;

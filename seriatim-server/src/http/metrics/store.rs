@@ -5,7 +5,10 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use seriatim::store::*;
-use seriatim::{JobId, LaneId, NodeId, Result, SharedStore, Store, Timestamp, Token, Turn};
+use seriatim::{
+    JobId, Result, SharedStore, Timestamp,
+    store::{LaneId, NodeId, Store, Token, Turn},
+};
 
 use super::meter::{Meter, Timed};
 use crate::journal::Journal;

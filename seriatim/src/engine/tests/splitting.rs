@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::rig::{Log, Rig, Running, engine, pass};
+use crate::engine::*;
+use crate::store::*;
 use crate::*;
 
 const QUEUES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -12,11 +14,10 @@ fn node(rig: &Rig, log: &Log, name: &'static str, splitter: Splitter) -> EngineB
     let builder = engine(rig).node_name(name).concurrency(1).splitter(splitter);
     QUEUES.iter().fold(builder, |builder, queue| {
         let log = log.clone();
-        builder.worker(*queue, move |batch: Batch<u32>, _: Context| {
+        builder.worker(*queue, move |batch: Batch<u32>| {
             log.add(format!("{name} {}", batch.queue()));
             async {
                 pass(std::time::Duration::from_millis(20)).await;
-                Ok(())
             }
         })
     })

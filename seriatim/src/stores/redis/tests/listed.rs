@@ -3,7 +3,7 @@
 use super::*;
 use crate::contract::request::Cancel;
 use crate::contract::view::JobOrder;
-use crate::{Due, Fate};
+use crate::store::{Due, Fate};
 
 /// More than a list keeps in its record.
 const JOBS: u32 = 120;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::contract::request::Selection;
 use crate::contract::view::{JobOrder, LaneOrder};
-use crate::{Due, Fate};
+use crate::store::{Due, Fate};
 
 const LANES: u32 = 2_600;
 const DEAD: usize = 900;

@@ -12,7 +12,7 @@ use seriatim_testkit::redis_cluster_url;
 use super::*;
 use crate::checker::{History, Recorder, check};
 use crate::stores::Memory;
-use crate::{Backoff, Batch, Context, Engine};
+use crate::{Backoff, Batch, Engine};
 
 #[derive(Clone, Default)]
 struct Buffer(Arc<Mutex<Vec<u8>>>);
@@ -72,7 +72,7 @@ async fn push_until_enough(
 
 async fn work(store: Arc<Redis>, load: Arc<Load>, recorder: Recorder<Buffer>) {
     let done = load.clone();
-    let handler = move |batch: Batch<u64>, _: Context| {
+    let handler = move |batch: Batch<u64>| {
         let load = load.clone();
         async move {
             tokio::task::yield_now().await;
@@ -305,7 +305,7 @@ async fn idempotency_keys_are_known_by_every_number_of_shards_that_remembers_the
 
 async fn bury(store: &Redis, turns: &[Turn]) {
     let bury = |turn: &Turn| Settlement {
-        rest: crate::Fate::Bury,
+        rest: crate::store::Fate::Bury,
         ..Settlement::done(turn.lane, turn.token)
     };
     let turns = turns.iter().map(bury).collect();
