@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seriatim::store::*;
-use seriatim::{Fate, Job, JobId, LaneId, Payload, Result, Settlement, SharedStore, Token, Turn};
+use seriatim::{
+    Job, JobId, Payload, Result, SharedStore,
+    store::{Fate, LaneId, Settlement, Token, Turn},
+};
 
 /// The token that [`Fault::TokenNotGrowing`] gives to every claim.
 const TOKEN: Token = Token(1);

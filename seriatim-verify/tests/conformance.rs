@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
-use seriatim::{Memory, SharedStore};
+use seriatim::{SharedStore, store::Memory};
 use seriatim_verify::conformance::cases;
 
 type Fresh = Pin<Box<dyn Future<Output = SharedStore>>>;
@@ -29,7 +29,7 @@ fn sqlite() -> Fresh {
     Box::pin(async {
         // Below the target folder, so that nothing is left in the system's.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder").keep();
-        let store = seriatim::Sqlite::open(folder.join("test.db")).expect("it opens");
+        let store = seriatim::store::Sqlite::open(folder.join("test.db")).expect("it opens");
         Arc::new(store) as SharedStore
     })
 }
@@ -51,7 +51,7 @@ fn postgres() -> Fresh {
         let url = std::env::var("SERIATIM_TEST_POSTGRES").expect(
             "SERIATIM_TEST_POSTGRES names no server: run cargo xtask test, which starts the servers",
         );
-        let store = seriatim::Postgres::connect_in(&url, &fresh_name("case")).await;
+        let store = seriatim::store::Postgres::connect_in(&url, &fresh_name("case")).await;
         Arc::new(store.expect("the server can be reached")) as SharedStore
     })
 }
@@ -65,13 +65,14 @@ fn mysql() -> Fresh {
             "SERIATIM_TEST_MYSQL names no server: run cargo xtask test, which starts the servers",
         );
         let database = fresh_name("case");
-        let server = seriatim::Mysql::connect(&url).await.expect("the server can be reached");
+        let server =
+            seriatim::store::Mysql::connect(&url).await.expect("the server can be reached");
         let create =
             format!("CREATE DATABASE {database} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin");
         let mut session = server.session().await.expect("a connection");
         session.query_drop(create).await.expect("a database");
         let (server, _) = url.rsplit_once('/').expect("the address ends with a database");
-        let store = seriatim::Mysql::connect(&format!("{server}/{database}")).await;
+        let store = seriatim::store::Mysql::connect(&format!("{server}/{database}")).await;
         Arc::new(store.expect("the server can be reached")) as SharedStore
     })
 }
@@ -95,7 +96,7 @@ fn pgbouncer() -> Fresh {
             "postgres://postgres@127.0.0.1:{}/postgres?schema={schema}&listen=127.0.0.1:{behind}",
             bouncer.port()
         );
-        let store = seriatim::Postgres::connect(&url).await;
+        let store = seriatim::store::Postgres::connect(&url).await;
         Arc::new(store.expect("the pooler can be reached")) as SharedStore
     })
 }
@@ -106,7 +107,7 @@ async fn redis_at(variable: &str) -> SharedStore {
     let url = std::env::var(variable).unwrap_or_else(|_| {
         panic!("{variable} names no server: run cargo xtask test, which starts the servers")
     });
-    let store = seriatim::Redis::connect_in(&url, &fresh_name("case")).await;
+    let store = seriatim::store::Redis::connect_in(&url, &fresh_name("case")).await;
     Arc::new(store.expect("the server can be reached"))
 }
 

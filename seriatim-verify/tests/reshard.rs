@@ -7,9 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use seriatim::store::{Declare, Push, Store};
-use seriatim::{
-    Backoff, Batch, Context, Engine, Failure, Job, Queue, Redis, SharedStore, Timestamp,
-};
+use seriatim::{Backoff, Batch, Engine, Failure, Job, Queue, SharedStore, Timestamp, store::Redis};
 use seriatim_testkit::{redis_cluster_url, redis_url};
 use seriatim_verify::checker::{History, Recorder, check};
 
@@ -50,7 +48,7 @@ struct Load {
 
 fn queue() -> Queue {
     let base = Duration::from_millis(3);
-    Queue { shards: 4, ..Queue::fifo("q") }.backoff(Backoff::Constant { base })
+    Queue::fifo("q").shards(4).backoff(Backoff::Constant { base })
 }
 
 async fn push_until_enough(
@@ -83,7 +81,7 @@ async fn push_until_enough(
 
 async fn work(store: SharedStore, load: Arc<Load>, recorder: Recorder<Buffer>) {
     let done = load.clone();
-    let handler = move |batch: Batch<u64>, _: Context| {
+    let handler = move |batch: Batch<u64>| {
         let load = load.clone();
         async move {
             tokio::task::yield_now().await;

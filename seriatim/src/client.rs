@@ -72,7 +72,7 @@ impl Client {
     /// may change the job (compute its key, score or time) or refuse it.
     ///
     /// ```
-    /// # use seriatim::{Client, Error, Job, Memory};
+    /// # use seriatim::{Client, Error, Job, store::Memory};
     /// # let client = Client::new(std::sync::Arc::new(Memory::new()));
     /// client.middleware(|job: &mut Job| match job.key {
     ///     Some(_) => Ok(()),
@@ -104,7 +104,7 @@ impl Client {
     /// Without it a push creates a queue that is not there yet: `exclusive` with a key, `parallel` without.
     ///
     /// ```
-    /// # use seriatim::{Client, Job, Memory, Queue};
+    /// # use seriatim::{Client, Job, Queue, store::Memory};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> seriatim::Result<()> {
     /// # let store = std::sync::Arc::new(Memory::new());
     /// let client = Client::new(store).queues([Queue::fifo("orders"), Queue::parallel("mails")]);

@@ -13,6 +13,13 @@ const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, mysql://…, redis:
 ///
 /// `sqlite:PATH` is a file; `memory:` forgets everything when the process ends. A password in the
 /// URL appears in no error.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> seriatim::Result<()> {
+/// let store = seriatim::connect("memory:").await?; // or sqlite:PATH, postgres://…, mysql://…, redis://…
+/// assert!(store.queues().await?.is_empty());
+/// # Ok(()) }
+/// ```
 pub async fn connect(url: &str) -> Result<SharedStore> {
     let store = reach(url).await?;
     store.migrate().await?;
@@ -23,11 +30,20 @@ pub async fn connect(url: &str) -> Result<SharedStore> {
 /// created or upgraded.
 ///
 /// `NotFound` when no store was ever set up there; `Conflict` when another version wrote it.
+///
+/// ```
+/// # #[cfg(feature = "sqlite")]
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let missing = seriatim::connect_existing("sqlite:no-such-file.db").await;
+/// assert_eq!(missing.err().unwrap().kind(), seriatim::ErrorKind::NotFound);
+/// # }
+/// # #[cfg(not(feature = "sqlite"))] fn main() {}
+/// ```
 pub async fn connect_existing(url: &str) -> Result<SharedStore> {
     #[cfg(feature = "sqlite")]
     if let Some(path) = url.strip_prefix("sqlite:") {
         // Opening a file would make it.
-        crate::Sqlite::look_at(sqlite_path(path)?.as_ref())?;
+        crate::stores::Sqlite::look_at(sqlite_path(path)?.as_ref())?;
     }
     let store = reach(url).await?;
     match store.check().await {
@@ -41,7 +57,7 @@ pub async fn connect_existing(url: &str) -> Result<SharedStore> {
 
 async fn reach(url: &str) -> Result<SharedStore> {
     match kind(url)? {
-        Kind::Memory => Ok(Arc::new(crate::Memory::new())),
+        Kind::Memory => Ok(Arc::new(crate::stores::Memory::new())),
         Kind::Sqlite(rest) => sqlite(rest),
         Kind::Postgres => postgres(url).await,
         Kind::Mysql => mysql(url).await,
@@ -79,9 +95,9 @@ pub(crate) fn read_url(url: &str) -> Result<()> {
     match kind(url)? {
         Kind::Memory => Ok(()),
         Kind::Sqlite(rest) => sqlite_path(rest).map(drop),
-        Kind::Postgres => crate::Postgres::read_url(url),
-        Kind::Mysql => crate::Mysql::read_url(url),
-        Kind::Redis => crate::Redis::read_url(url),
+        Kind::Postgres => crate::stores::Postgres::read_url(url),
+        Kind::Mysql => crate::stores::Mysql::read_url(url),
+        Kind::Redis => crate::stores::Redis::read_url(url),
     }
 }
 
@@ -91,7 +107,7 @@ fn unknown(what: &str) -> Error {
 
 #[cfg(feature = "sqlite")]
 fn sqlite(path: &str) -> Result<SharedStore> {
-    Ok(Arc::new(crate::Sqlite::open(sqlite_path(path)?)?))
+    Ok(Arc::new(crate::stores::Sqlite::open(sqlite_path(path)?)?))
 }
 
 #[cfg(feature = "sqlite")]
@@ -113,7 +129,7 @@ fn sqlite(_: &str) -> Result<SharedStore> {
 
 #[cfg(feature = "postgres")]
 async fn postgres(url: &str) -> Result<SharedStore> {
-    Ok(Arc::new(crate::Postgres::connect(url).await?))
+    Ok(Arc::new(crate::stores::Postgres::connect(url).await?))
 }
 
 // As the one above is called.
@@ -125,7 +141,7 @@ async fn postgres(_: &str) -> Result<SharedStore> {
 
 #[cfg(feature = "mysql")]
 async fn mysql(url: &str) -> Result<SharedStore> {
-    Ok(Arc::new(crate::Mysql::connect(url).await?))
+    Ok(Arc::new(crate::stores::Mysql::connect(url).await?))
 }
 
 // As the one above is called.
@@ -137,7 +153,7 @@ async fn mysql(_: &str) -> Result<SharedStore> {
 
 #[cfg(feature = "redis")]
 async fn redis(url: &str) -> Result<SharedStore> {
-    Ok(Arc::new(crate::Redis::connect(url).await?))
+    Ok(Arc::new(crate::stores::Redis::connect(url).await?))
 }
 
 // As the one above is called.

@@ -3,15 +3,42 @@
 //!
 //! Jobs of one key never overlap and run in order; all that waits for a key can be handed over
 //! together. Data flows one way: *push → store → claim → handler → settle*.
+//!
+//! Start with [`connect`], [`Client`], [`Job`], [`Queue`] and [`Engine`]. [`engine`] has what an engine is tuned
+//! and watched with, [`store`] the contract of a store, [`limits`] every limit with its value.
+//!
+//! ```no_run
+//! use seriatim::{Batch, Client, Engine, Failure, Job, Queue};
+//!
+//! async fn sync(orders: Batch<String>) -> Result<(), Failure> {
+//!     for order in orders.lanes() {
+//!         println!("{}: {:?}", order.key(), order.payloads()); // lowest score first
+//!     }
+//!     Ok(()) // an error is a retry, after the queue's backoff
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> seriatim::Result<()> {
+//!     let store = seriatim::connect("sqlite:orders.db").await?;
+//!     Client::new(store.clone()).push(Job::new("orders", "paid")?.key("order-42").score(7.0)).await?;
+//!     Engine::builder(store)
+//!         .queue(Queue::accumulate("orders"))
+//!         .worker("orders", sync)
+//!         .run_until(seriatim::shutdown_signal())
+//!         .await?;
+//!     Ok(())
+//! }
+//! ```
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_auto_cfg))]
 
 mod client;
 mod connect;
 mod contract;
 #[cfg(feature = "cron")]
 mod cron;
-mod engine;
+pub mod engine;
 mod handler;
 mod lock;
 mod machine;
@@ -26,54 +53,48 @@ mod tests;
 
 pub use client::Client;
 pub use connect::{connect, connect_existing};
-pub use contract::{SharedStore, Store};
+pub use contract::SharedStore;
 #[cfg(feature = "cron")]
 pub use cron::{Cron, Missed};
-#[doc(hidden)]
-pub use engine::ProcessStat;
-pub use engine::{
-    Engine, EngineBuilder, Exhausted, Fleet, Handle, Periodic, PeriodicState, PeriodicView, Prefer,
-    RunningCall, Scheduler, Splitter, Summary, Tick, TurnLog,
-};
+pub use engine::builder::EngineBuilder;
+pub use engine::lifecycle::Engine;
+pub use engine::upkeep::periodic::Periodic;
 pub use handler::batch::{Batch, Lane};
 pub use handler::codec::Codec;
 pub use handler::context::Context;
-pub use handler::failure::{Failure, Fatal, Unstartable};
+pub use handler::failure::{Failure, Fatal};
 pub use handler::middleware::Next;
 pub use handler::outcomes::Outcomes;
+pub use handler::shape::Perform;
 pub use handler::steps::Steps;
-pub use handler::worker::{Perform, Worker};
+pub use handler::worker::Worker;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub use machine::stand_in;
 pub use model::clock::Timestamp;
 pub use model::error::{Error, ErrorKind, Result};
-pub use model::id::{JobId, LaneId, NodeId, REMOTE_NAME_START, Token};
-pub use model::job::{Job, JobOptions, RunAt, validate_queue_name};
-#[doc(hidden)]
-pub use model::names;
-pub use model::payload::{Digest, Payload, digest};
-pub use model::queue::{DueRule, Merge, Mode, Owner, Queue, Takes};
+pub use model::id::JobId;
+pub use model::job::{Job, RunAt};
+pub use model::limits;
+pub use model::payload::Payload;
+pub use model::queue::{DueRule, Merge, Mode, Queue};
 pub use model::retry::{Backoff, Exhaustion};
-pub use model::settle::{
-    Due, EndKind, Ending, Fate, Keep, Outcome, Settlement, Verdict, backoff_of, plan,
-};
-pub use model::turn::{Turn, TurnJob};
-pub use model::{duration, limits, text};
-pub use observe::Observer;
+pub use model::settle::Outcome;
+#[doc(hidden)]
+pub use model::{duration, names, text};
 pub use stopping::shutdown_signal;
-pub use stores::Memory;
-#[cfg(feature = "mysql")]
-pub use stores::Mysql;
-#[cfg(feature = "postgres")]
-pub use stores::Postgres;
-#[cfg(feature = "redis")]
-pub use stores::Redis;
-#[cfg(feature = "sqlite")]
-pub use stores::Sqlite;
 
-/// What a store does: the contract, its requests and answers. For those who write one, or look at one closely.
+/// What a store does: the contract, its requests and answers, the rules that all stores share, and the stores
+/// themselves. For those who write a store, or look at one closely.
 pub mod store {
     pub use crate::contract::*;
+    pub use crate::model::id::{LaneId, NodeId, REMOTE_NAME_START, Token};
+    pub use crate::model::job::{JobOptions, validate_queue_name};
+    pub use crate::model::payload::{Digest, digest};
+    pub use crate::model::queue::{Owner, Takes};
+    pub use crate::model::settle::{
+        Due, EndKind, Ending, Fate, Keep, Settlement, Verdict, backoff_of, plan,
+    };
+    pub use crate::model::turn::{Turn, TurnJob};
     pub use crate::stores::*;
 }

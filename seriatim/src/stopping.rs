@@ -7,6 +7,13 @@
 /// `shutdown_timeout`. Where signals cannot be heard it never resolves, and they end the process as they
 /// always do.
 ///
+/// ```no_run
+/// # use seriatim::{Engine, shutdown_signal};
+/// # async fn serve(store: seriatim::SharedStore) -> seriatim::Result<()> {
+/// Engine::builder(store).run_until(shutdown_signal()).await?;
+/// # Ok(()) }
+/// ```
+///
 /// # Panics
 ///
 /// Outside of a tokio runtime, or in one without I/O.

@@ -2,10 +2,10 @@
 //!
 //! ```
 //! use seriatim::testing::Lab;
-//! use seriatim::{Batch, Context, Failure, Job, Queue};
+//! use seriatim::{Batch, Job};
 //!
-//! async fn sync(batch: Batch<u32>, _: Context) -> Result<(), Failure> {
-//!     if batch.lanes()[0].attempt() == 1 { Err("not yet".into()) } else { Ok(()) }
+//! async fn sync(batch: Batch<u32>) -> Result<(), &'static str> {
+//!     if batch.lanes()[0].attempt() == 1 { Err("not yet") } else { Ok(()) }
 //! }
 //!
 //! # fn main() -> seriatim::Result<()> {
@@ -237,7 +237,7 @@ mod tests {
         lab.client().push(Job::new("mail", &1).unwrap().max_retries(3)).await.unwrap();
         let later = Job::new("mail", &2).unwrap().run_in(Duration::from_secs(86_400));
         lab.client().push(later).await.unwrap();
-        let worker = |batch: Batch<u32>, _: Context| async move {
+        let worker = |batch: Batch<u32>| async move {
             let bad = batch.payloads().any(|payload| *payload == 1);
             if bad { Err::<(), Failure>("no stamps".into()) } else { Ok(()) }
         };

@@ -4,8 +4,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use seriatim::engine::Summary;
 use seriatim::store::{Declare, Heartbeat, NodeInfo, Push, Rescue};
-use seriatim::{Batch, Context, Engine, Job, Queue, SharedStore, Summary, Worker};
+use seriatim::{Batch, Engine, Failure, Job, Queue, SharedStore, Worker};
 use tokio::runtime::{Builder, Runtime};
 
 const LEASE: Duration = Duration::from_secs(2);
@@ -28,7 +29,7 @@ async fn work(url: String, handlers: usize) -> Summary {
         .concurrency(handlers)
         .lease(LEASE)
         .heartbeat(LEASE / 4)
-        .worker("q", move |_: Batch<usize>, _: Context| {
+        .worker("q", move |_: Batch<usize>| {
             let done = done.clone();
             async move {
                 let began = Instant::now();
@@ -36,7 +37,6 @@ async fn work(url: String, handlers: usize) -> Summary {
                     std::hint::spin_loop();
                 }
                 done.send(()).unwrap();
-                Ok(())
             }
         });
     let stop = async {
@@ -126,7 +126,7 @@ fn a_blocking_worker_keeps_nothing_else_of_its_runtime_waiting() {
         let freed = std::sync::Mutex::new(freed);
         let (done, all_done) = tokio::sync::oneshot::channel();
         let done = std::sync::Mutex::new(Some(done));
-        let blocking = Worker::blocking("blocks", move |_: Batch<u32>, _: Context| {
+        let blocking = Worker::blocking("blocks", move |_: Batch<u32>| {
             // The other handler, on the runtime's one thread, lets it go on.
             freed.lock().unwrap().recv()?;
             done.lock()
@@ -135,12 +135,12 @@ fn a_blocking_worker_keeps_nothing_else_of_its_runtime_waiting() {
                 .ok_or("it ran twice")?
                 .send(())
                 .map_err(|()| "nobody waits")?;
-            Ok(())
+            Ok::<_, Failure>(())
         });
         let builder = Engine::builder(store.clone()).with(blocking);
-        let builder = builder.worker("frees", move |_: Batch<u32>, _: Context| {
+        let builder = builder.worker("frees", move |_: Batch<u32>| {
             free.send(()).unwrap();
-            async { Ok(()) }
+            async {}
         });
         let summary = builder.run_until(all_done).await.unwrap();
         assert_eq!(summary.done, 2, "{summary:?}");

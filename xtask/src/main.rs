@@ -6,6 +6,7 @@ mod deny;
 mod faults;
 mod files;
 mod fuzz;
+mod names;
 mod packages;
 mod peers;
 mod seeds;
@@ -27,6 +28,7 @@ Developer commands of Seriatim.
                                 test runner (`cargo nextest run`, else `cargo test`)
     cargo xtask tidy            the rules of style that rustfmt and clippy do not know
     cargo xtask tidy --arrows   the table of ARCHITECTURE.md as it would be for the imports there are
+    cargo xtask names [--write] public names of the library, compared with the record (or recorded)
     cargo xtask coverage        which lines of the library its tests run; below 85 % it fails
     cargo xtask deny            licences, advisories and duplicates of dependencies (cargo-deny)
     cargo xtask faults [--jobs N]
@@ -81,6 +83,8 @@ fn run(args: &[String]) -> Result<(), Failure> {
         ["test", "--", rest @ ..] => test::run(&root(), rest)?,
         ["tidy"] => tidy::run(&root())?,
         ["tidy", "--arrows"] => tidy::arrows(&root())?,
+        ["names"] => names::check(&root())?,
+        ["names", "--write"] => names::write(&root())?,
         ["coverage"] => coverage::run(&root())?,
         ["deny"] => deny::run(&root())?,
         ["faults", rest @ ..] => faults::run(&root(), rest)?,

@@ -14,6 +14,7 @@ use seriatim_testkit::{
 use signal_hook::consts::SIGINT;
 
 use crate::cargo;
+use crate::names;
 use crate::packages;
 use crate::step;
 use crate::tidy;
@@ -28,6 +29,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     run.tidy();
     run.check("clippy", "cargo clippy", &CLIPPY);
     run.check("clippy", "cargo clippy, without features", &CLIPPY_BARE);
+    run.names();
     run.tests(args)?;
     run.finish()
 }
@@ -67,6 +69,13 @@ impl<'a> Run<'a> {
     fn tidy(&mut self) {
         step::announce("tidy");
         self.note(tidy::run(self.root));
+    }
+
+    fn names(&mut self) {
+        if !self.is_interrupted() {
+            step::announce("public names");
+            self.note(names::check(self.root));
+        }
     }
 
     fn tests(&mut self, args: &[&str]) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! Actions that need several calls of the store.
 
 use seriatim::store::{Act, Acted, LaneAction, LaneQuery, LaneSelection, Selected};
-use seriatim::{SharedStore, Store};
+use seriatim::{SharedStore, store::Store};
 use tokio::task::JoinSet;
 
 /// Concurrent actions on lanes that need one call each.

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use seriatim::Store;
+use seriatim::store::Store;
 use seriatim::store::{NodeView, QueueStats};
 
 use crate::protocol::document::{NamedFigures, Stats};

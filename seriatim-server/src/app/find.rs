@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use seriatim::store::{JobView, LaneQuery, LaneView, QueueView};
-use seriatim::{JobId, Store};
+use seriatim::{JobId, store::Store};
 
 use super::error::Error;
 use crate::app::figures::Figures;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use seriatim::Store;
 use seriatim::limits::PAGE_BYTES_MAX;
+use seriatim::store::Store;
 use seriatim::store::{JobFilter, JobOrder, JobQuery, JobState, JobView, Page};
 
 use super::error::Error;

@@ -1,7 +1,7 @@
 //! Actions on one job.
 
 use seriatim::store::{Amend, Change, JobState, JobView, LaneState, Selected, Selection};
-use seriatim::{JobId, Store};
+use seriatim::{JobId, store::Store};
 
 use super::error::Error;
 use super::find;

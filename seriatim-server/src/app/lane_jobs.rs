@@ -1,7 +1,7 @@
 //! The jobs of a lane, as they are shown with it.
 
 use seriatim::store::{JobFilter, JobOrder, JobQuery, JobState, JobView};
-use seriatim::{Mode, Store};
+use seriatim::{Mode, store::Store};
 
 use super::error::Error;
 use super::find;

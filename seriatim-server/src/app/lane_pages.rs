@@ -1,7 +1,7 @@
 //! Pages of the lanes of a queue, in an order and a range.
 
-use seriatim::Store;
 use seriatim::limits::PAGE_BYTES_MAX;
+use seriatim::store::Store;
 use seriatim::store::{LaneQuery, LaneState, LaneView, Page};
 
 use super::error::Error;

@@ -1,6 +1,6 @@
 //! Actions on one lane.
 
-use seriatim::Store;
+use seriatim::store::Store;
 use seriatim::store::{Act, ClaimSelection, LaneAction, LaneSelection, release_claims};
 
 use super::error::Error;

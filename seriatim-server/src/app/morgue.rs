@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use seriatim::Store;
+use seriatim::store::Store;
 use seriatim::store::{JobOrder, JobQuery, JobState, JobView, Page};
 
 use super::error::Error;

@@ -1,7 +1,10 @@
 //! Nodes, and commands to them.
 
 use seriatim::store::{ClaimSelection, Command, NodeView, Origin, release_claims};
-use seriatim::{NodeId, Store, Timestamp};
+use seriatim::{
+    Timestamp,
+    store::{NodeId, Store},
+};
 
 use super::error::Error;
 use super::running::{self, Running, running};

@@ -1,6 +1,6 @@
 //! The queues, as they are listed and shown.
 
-use seriatim::Store;
+use seriatim::store::Store;
 use seriatim::store::{NodeView, QueueView};
 
 use super::error::Error;

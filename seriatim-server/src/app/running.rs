@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use seriatim::store::{LaneQuery, LaneState, LaneView, QueueStats};
-use seriatim::{NodeId, Store, Timestamp};
+use seriatim::{
+    Timestamp,
+    store::{NodeId, Store},
+};
 
 /// So many times longer than the middle one of its queue is far longer.
 const SLOW_FACTOR: u32 = 10;

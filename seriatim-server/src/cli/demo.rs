@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use seriatim::{
-    Backoff, Batch, Client, Context, Engine, EngineBuilder, Failure as HandlerFailure, Job, Queue,
-    SharedStore, Sqlite, Timestamp,
+    Backoff, Batch, Client, Engine, EngineBuilder, Failure as HandlerFailure, Job, Queue,
+    SharedStore, Timestamp, store::Sqlite,
 };
 use seriatim_verify::checker::{Recorder, check_files};
 use tokio::sync::oneshot;
@@ -223,7 +223,7 @@ fn engine(
         .lease(LEASE)
         .queue(queue())
         .observer(Arc::new(recorder.for_actor(format!("node-{name}"))))
-        .worker(QUEUE, move |batch: Batch<OrderChanged>, _: Context| {
+        .worker(QUEUE, move |batch: Batch<OrderChanged>| {
             let progress = progress.clone();
             let inside = u64::from(is_doomed);
             async move {

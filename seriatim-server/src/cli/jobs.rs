@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use seriatim::store::{Cancel, Cancelled, Change, JobState, JobView, LaneView};
-use seriatim::{JobId, Mode, Store, Timestamp};
+use seriatim::{JobId, Mode, Timestamp, store::Store};
 
 use super::args::{Common, PageArgs, Yes, duration};
 use super::tones::{lane_state, of_job};

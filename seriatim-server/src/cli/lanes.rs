@@ -2,7 +2,10 @@
 
 use clap::{Args, Subcommand};
 use seriatim::store::{ClaimSelection, JobView, LaneAction, LaneSelection, LaneView, Page};
-use seriatim::{LaneId, Store, Timestamp};
+use seriatim::{
+    Timestamp,
+    store::{LaneId, Store},
+};
 
 use super::args::{Common, PageArgs, Yes};
 use super::jobs;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use seriatim::store::{JobState, JobView, Push, Selected, Selection};
-use seriatim::{Job, JobId, Payload, RunAt, Store, Timestamp};
+use seriatim::{Job, JobId, Payload, RunAt, Timestamp, store::Store};
 
 use super::args::{Common, PageArgs, Yes};
 use super::jobs::show_job;

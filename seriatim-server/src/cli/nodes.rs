@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use seriatim::store::{Command, NodeView, QueueStats};
-use seriatim::{Store, Timestamp};
+use seriatim::{Timestamp, store::Store};
 
 use super::args::Common;
 use super::tones::node_state;

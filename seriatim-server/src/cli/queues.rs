@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::Value;
 use seriatim::store::{LaneAction, NodeView, QueueView, delete_queue};
-use seriatim::{Mode, SharedStore, Store};
+use seriatim::{Mode, SharedStore, store::Store};
 
 use super::args::{Common, Yes};
 use super::tones::node_state;

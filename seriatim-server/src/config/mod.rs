@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 use seriatim::limits::{ATTEMPTS_MAX, QUEUES_MAX, TURN_JOBS_MAX};
 use seriatim::names::did_you_mean;
-use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
+use seriatim::{Backoff, Cron, DueRule, Exhaustion, Merge, Mode, Queue, engine::Scheduler};
 use toml::{Table, Value};
 
 use crate::base::setup_error::SetupError;

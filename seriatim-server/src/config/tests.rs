@@ -293,7 +293,7 @@ fn the_page_has_the_defaults_of_queues() {
 
 #[tokio::test]
 async fn the_page_has_the_defaults_of_a_node() {
-    let store: seriatim::SharedStore = std::sync::Arc::new(seriatim::Memory::new());
+    let store: seriatim::SharedStore = std::sync::Arc::new(seriatim::store::Memory::new());
     let engine = seriatim::Engine::builder(store.clone()).build().unwrap();
     let (found, seen) = tokio::sync::oneshot::channel();
     let stop = async move {

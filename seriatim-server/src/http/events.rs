@@ -188,7 +188,7 @@ mod tests {
     use std::sync::Arc;
 
     use futures_util::StreamExt;
-    use seriatim::Memory;
+    use seriatim::store::Memory;
 
     use super::super::caller::{Class, Party};
     use super::super::limits::LISTENERS;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use serde_json::{Value, json};
-use seriatim::Memory;
+use seriatim::store::Memory;
 use seriatim_testkit::fuzz::Surface;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::runtime::{Builder, Runtime};

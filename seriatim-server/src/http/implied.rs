@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use seriatim::store::{QueueView, declare_each};
-use seriatim::{Queue, Store};
+use seriatim::{Queue, store::Store};
 
 use super::problem::Problem;
 use super::seen::{KNOWN_FOR, Seen};

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::limits::PAGE_ROWS_MAX;
 use seriatim::store::{ClaimSelection, LaneAction, LaneSelection, LaneView};
-use seriatim::{LaneId, Store};
+use seriatim::store::{LaneId, Store};
 
 use super::auth::Access;
 use super::input::{Part, Query};

@@ -51,7 +51,7 @@ async fn push(
     request: Request,
 ) -> Result<Answer<PushAnswer>, Problem> {
     let media = input::expect(request.headers(), &[JSON, NDJSON])?;
-    seriatim::validate_queue_name(&queue)?;
+    seriatim::store::validate_queue_name(&queue)?;
     let (parts, body) = request.into_parts();
     let sending = app.traces.sending(&queue, traceparent(&parts.headers));
     let target = Target { queue: &queue, sending: &sending, scope: &caller.scope };

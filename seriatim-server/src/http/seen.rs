@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use seriatim::Store;
 use seriatim::store::QueueView;
+use seriatim::store::Store;
 
 use super::problem::Problem;
 

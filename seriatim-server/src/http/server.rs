@@ -366,7 +366,7 @@ pub(super) async fn connection(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use seriatim::Memory;
+    use seriatim::store::Memory;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
     use tokio::time::Instant;
 

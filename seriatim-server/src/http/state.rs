@@ -3,7 +3,11 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use axum::body::Bytes;
-use seriatim::{Client, Cron, Ending, Observer, Queue, SharedStore, Summary, TurnLog};
+use seriatim::{
+    Client, Cron, Queue, SharedStore,
+    engine::{Observer, Summary, TurnLog},
+    store::Ending,
+};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock, watch};
 
 use super::audit::Audit;

@@ -94,7 +94,7 @@ fn scope(place: &str, token: &TokenConfig) -> Result<Scope, SetupError> {
         }
     }
     for queue in token.queues.iter().flatten() {
-        seriatim::validate_queue_name(queue)
+        seriatim::store::validate_queue_name(queue)
             .map_err(|e| wrong(format!("queues: {queue:?}: {e}")))?;
     }
     if token.groups.iter().flatten().any(String::is_empty) {

@@ -1,6 +1,6 @@
 //! Builds events of jobs.
 
-use seriatim::{JobId, Timestamp, Turn};
+use seriatim::{JobId, Timestamp, store::Turn};
 
 use crate::protocol::document::Event;
 use crate::protocol::value::Time;

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde::Serialize;
-use seriatim::{LaneId, Timestamp, Token, Turn};
+use seriatim::{
+    Timestamp,
+    store::{LaneId, Token, Turn},
+};
 use tokio::sync::{broadcast, watch};
 
 use crate::app::figures::{Figures, busiest, statistics};

@@ -11,7 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use seriatim::store::{Cancelled, Change, PushStatus, Pushed, QueueView};
-use seriatim::{EndKind, Fate, Job, JobId, LaneId, NodeId, Settlement, Token, Turn};
+use seriatim::{
+    Job, JobId,
+    store::{EndKind, Fate, LaneId, NodeId, Settlement, Token, Turn},
+};
 
 use crate::protocol::document::Event;
 

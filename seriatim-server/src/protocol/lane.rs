@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use seriatim::{JobId, LaneId, Token, Turn, TurnJob};
+use seriatim::{
+    JobId,
+    store::{LaneId, Token, Turn, TurnJob},
+};
 
 use super::schema::Foreign;
 

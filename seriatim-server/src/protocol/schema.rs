@@ -7,7 +7,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Value, json};
 use seriatim::store::{Cancelled, Command, JobState, LaneState, PushStatus, TroubleKind};
-use seriatim::{Backoff, DueRule, Exhaustion, JobId, LaneId, Merge, Mode, NodeId, Token};
+use seriatim::{
+    Backoff, DueRule, Exhaustion, JobId, Merge, Mode,
+    store::{LaneId, NodeId, Token},
+};
 
 /// How a duration is written.
 pub(crate) const LENGTH_PATTERN: &str = "^[0-9]{1,6}(ms|s|m|h|d)$";

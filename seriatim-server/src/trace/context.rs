@@ -1,6 +1,6 @@
 //! W3C trace context, as jobs carry it.
 
-use seriatim::{Turn, TurnJob};
+use seriatim::store::{Turn, TurnJob};
 
 /// Bytes of `00-TRACE-PARENT-FLAGS`.
 const BYTES: usize = 55;

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use seriatim::store::Pushed;
-use seriatim::{EngineBuilder, Turn, Verdict};
+use seriatim::{
+    EngineBuilder,
+    store::{Turn, Verdict},
+};
 
 use crate::base::setup_error::SetupError;
 

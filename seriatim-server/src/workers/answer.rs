@@ -9,7 +9,7 @@ use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use seriatim::limits::DELAY_MAX;
 use seriatim::text::cut_middle;
-use seriatim::{Batch, LaneId, Outcome, Outcomes, Payload};
+use seriatim::{Batch, Outcome, Outcomes, Payload, store::LaneId};
 
 use super::lines::{LINE_BYTES_MAX, Line};
 use super::messages::SNOOZE;

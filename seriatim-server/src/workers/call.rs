@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use seriatim::{Batch, Context, Failure, JobId, LaneId, Outcome, Outcomes, Payload};
+use seriatim::{Batch, Context, Failure, JobId, Outcome, Outcomes, Payload, store::LaneId};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answer::Held;

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 
-use seriatim::{Batch, Context, Failure, Outcome, Outcomes, Payload, Unstartable};
+use seriatim::{Batch, Context, Failure, Outcome, Outcomes, Payload, engine::Unstartable};
 use tokio::io::{AsyncRead, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin};
 

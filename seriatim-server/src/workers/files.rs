@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use seriatim::{Batch, Context, Failure, JobId, LaneId, Outcome, Outcomes, Payload, Unstartable};
+use seriatim::{
+    Batch, Context, Failure, JobId, Outcome, Outcomes, Payload, engine::Unstartable, store::LaneId,
+};
 use sha2::{Digest, Sha256};
 
 use super::stopped::given_up;

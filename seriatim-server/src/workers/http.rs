@@ -12,7 +12,7 @@ use hyper::header::{
 use hyper::{Request, Response, StatusCode};
 use jiff::Timestamp;
 use seriatim::limits::DELAY_MAX;
-use seriatim::{Batch, Context, Failure, Lane, Outcome, Outcomes, Payload, TurnJob};
+use seriatim::{Batch, Context, Failure, Lane, Outcome, Outcomes, Payload, store::TurnJob};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 

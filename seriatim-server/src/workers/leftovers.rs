@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use seriatim::ProcessStat;
+use seriatim::engine::ProcessStat;
 use seriatim::store::Origin;
 use tokio::time::sleep;
 

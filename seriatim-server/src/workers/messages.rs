@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use seriatim::{Batch, JobId, Lane, LaneId, Payload};
+use seriatim::{Batch, JobId, Lane, Payload, store::LaneId};
 
 use crate::protocol::lane as protocol;
 use crate::trace;
@@ -58,7 +58,7 @@ impl Call {
 }
 
 fn raw_payloads(lane: &Lane<Payload>) -> Result<Vec<Box<RawValue>>, String> {
-    let raw = |(job, payload): (&seriatim::TurnJob, &Payload)| {
+    let raw = |(job, payload): (&seriatim::store::TurnJob, &Payload)| {
         let wrong = |why: String| format!("the payload of job {} is not JSON: {why}", job.id);
         let mut bytes = payload.as_bytes().to_vec();
         // In JSON an end of line stands only between tokens, where a space says the same. Here it

@@ -27,7 +27,7 @@ mod told;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use seriatim::{Handle, Mode, Worker};
+use seriatim::{Mode, Worker, engine::Handle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -78,7 +78,7 @@ impl Workers {
                 self.watchers.spawn(printed.clone().keep_count());
                 let task = config.task.as_deref().map(Arc::from);
                 self.commands.push(Program { queue: queue.into(), task, launch: launch.clone() });
-                Worker::raw(queue, move |batch, context| {
+                Worker::new(queue, move |batch, context| {
                     command::run(launch.clone(), printed.clone(), batch, context)
                 })
             }
@@ -90,11 +90,11 @@ impl Workers {
                 let told = self.told.clone();
                 let handler =
                     move |batch, context| call::run(seats.clone(), told.clone(), batch, context);
-                Worker::raw(queue, handler).concurrency(processes.saturating_mul(per_process))
+                Worker::new(queue, handler).concurrency(processes.saturating_mul(per_process))
             }
             WorkerKind::Http(settings) => {
                 let webhook = Webhook::new(settings).map_err(SetupError::failed)?;
-                Worker::raw(queue, move |batch, context| webhook.clone().run(batch, context))
+                Worker::new(queue, move |batch, context| webhook.clone().run(batch, context))
             }
             WorkerKind::Ffmpeg(worker) => of_files(queue, worker),
             WorkerKind::Replicate(worker) => of_files(queue, worker),
@@ -178,5 +178,5 @@ impl Workers {
 
 fn of_files<W: FileWorker + Send + Sync + 'static>(queue: &str, worker: W) -> Worker {
     let worker = Arc::new(worker);
-    Worker::raw(queue, move |batch, context| files::run(worker.clone(), batch, context))
+    Worker::new(queue, move |batch, context| files::run(worker.clone(), batch, context))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use seriatim::Unstartable;
+use seriatim::engine::Unstartable;
 use tokio::sync::Notify;
 
 use super::process::Process;

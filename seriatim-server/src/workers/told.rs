@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use seriatim::Handle;
+use seriatim::engine::Handle;
 use seriatim::store::{Trouble, TroubleKind};
 
 /// Reports troubles of workers once the engine exists. Earlier reports are lost: a failed start is

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use seriatim::store::{Claim, Declare, Heartbeat, Lease, NodeInfo, Settle};
-use seriatim::{Job, JobId, NodeId, Outcome, Queue, SharedStore, Timestamp, Turn, plan};
+use seriatim::{
+    Job, JobId, Outcome, Queue, SharedStore, Timestamp,
+    store::{NodeId, Turn, plan},
+};
 
 const LEASE: Duration = Duration::from_secs(60);
 /// What a failure waits.

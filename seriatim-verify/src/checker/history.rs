@@ -6,7 +6,10 @@ use std::io::BufRead;
 use serde::{Deserialize, Serialize};
 use seriatim::store::{JobState, PushStatus};
 use seriatim::text::{cut_middle, one_line};
-use seriatim::{Fate, JobId, LaneId, Merge, Mode, Token};
+use seriatim::{
+    JobId, Merge, Mode,
+    store::{Fate, LaneId, Token},
+};
 
 /// Longest line of a history, in bytes.
 const LINE_BYTES_MAX: usize = 16 << 20;
@@ -309,7 +312,7 @@ impl History {
 mod fate_name {
     use serde::{Deserialize, Deserializer, Serializer, de};
 
-    use seriatim::Fate;
+    use seriatim::store::Fate;
 
     const NAMES: [(Fate, &str); 6] = [
         (Fate::Done, "done"),

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 
 use seriatim::store::{JobState, PushStatus};
-use seriatim::{Fate, JobId, LaneId, Merge, Mode, Token};
+use seriatim::{
+    JobId, Merge, Mode,
+    store::{Fate, LaneId, Token},
+};
 
 use super::history::{Event, Handed, History, JobFate, PushResult};
 use super::order;

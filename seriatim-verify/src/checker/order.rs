@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use seriatim::store::{JobState, PushStatus};
-use seriatim::{Fate, JobId, Merge, Mode};
+use seriatim::{JobId, Merge, Mode, store::Fate};
 
 use super::judge::{Entity, Facts, Turn};
 use super::report::{Judgement, Report};

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use seriatim::store::{JobQuery, JobState, Pushed, Settled, Store};
 use seriatim::{
-    Fate, Job, JobId, Observer, Payload, Queue, Result, Settlement, Timestamp, Turn, Verdict,
-    digest,
+    Job, JobId, Payload, Queue, Result, Timestamp,
+    engine::Observer,
+    store::{Fate, Settlement, Turn, Verdict, digest},
 };
 
 use super::history::{Event, Handed, JobFate, PushResult};
@@ -101,7 +102,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
 
 impl<W: Write + Send + 'static> Observer for Recorder<W> {
     fn started(&self, turn: &Turn) {
-        let handed = |job: &seriatim::TurnJob| Handed {
+        let handed = |job: &seriatim::store::TurnJob| Handed {
             job_id: job.id,
             score: job.score,
             tag: tag(job.task.as_deref(), &job.payload),
@@ -166,7 +167,7 @@ impl<W: Write + Send + 'static> Observer for Recorder<W> {
 
 /// What a settlement makes of the jobs of a turn.
 fn fates(turn: &Turn, settlement: &Settlement, cancelled: &[JobId]) -> Vec<JobFate> {
-    let fate = |job: &seriatim::TurnJob| JobFate {
+    let fate = |job: &seriatim::store::TurnJob| JobFate {
         job_id: job.id,
         fate: match cancelled.contains(&job.id) {
             true => Fate::Cancel,
@@ -187,7 +188,7 @@ pub(crate) fn cause(turn: &Turn, settlement: &Settlement) -> &'static str {
         Fate::Keep if keep.crashes > turn.crashes => "crash",
         Fate::Keep if keep.counted && keep.retry_count < 0 => "bury",
         Fate::Keep if keep.counted => "retry",
-        Fate::Keep if keep.due == seriatim::Due::Unchanged => "release",
+        Fate::Keep if keep.due == seriatim::store::Due::Unchanged => "release",
         Fate::Keep => "snooze",
         Fate::Bury => "bury",
         Fate::Cancel => "cancel",

@@ -9,8 +9,8 @@ use fastrand::Rng;
 use serde_json::json;
 use seriatim::store::*;
 use seriatim::{
-    Job, JobId, Memory, Mode, NodeId, Outcome, Queue, Settlement, SharedStore, Timestamp, Turn,
-    plan,
+    Job, JobId, Mode, Outcome, Queue, SharedStore, Timestamp,
+    store::{Memory, NodeId, Settlement, Turn, plan},
 };
 
 use super::*;

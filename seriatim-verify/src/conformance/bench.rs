@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 use seriatim::store::*;
 use seriatim::{
-    ErrorKind, Job, JobId, Mode, NodeId, Outcome, Queue, Settlement, SharedStore, Timestamp, Turn,
-    Verdict, plan,
+    ErrorKind, Job, JobId, Mode, Outcome, Queue, SharedStore, Timestamp,
+    store::{NodeId, Settlement, Turn, Verdict, plan},
 };
 
 /// How long a claim stands in the cases.

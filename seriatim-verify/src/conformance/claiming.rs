@@ -226,7 +226,7 @@ async fn what_a_turn_left_is_due_at_once_after_it(mut bench: Bench) {
 
 async fn tokens_grow_for_a_key_even_when_its_lane_was_gone(mut bench: Bench) {
     bench.queue(Mode::Fifo).await;
-    let mut last = seriatim::Token(0);
+    let mut last = seriatim::store::Token(0);
     for i in 0..5 {
         bench.push(job(&i.to_string())).await;
         let turn = bench.one().await;
@@ -317,7 +317,7 @@ async fn a_claim_ends_before_the_turn_that_exceeds_its_bytes(mut bench: Bench) {
         (Mode::Exclusive, 1),
     ] {
         let name = format!("{mode}{take}");
-        bench.declare(Queue { take, ..Queue::new(&name, mode) }).await;
+        bench.declare(Queue::new(&name, mode).take(take)).await;
         // Each job counts 2,000 bytes, its quotes included; of a key with three jobs a turn takes one, or all.
         let job = |(i, key)| {
             let job = Job::new(&name, &format!("{i}{}", "x".repeat(1_485))).unwrap();

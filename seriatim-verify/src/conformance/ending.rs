@@ -1,7 +1,10 @@
 //! How turns end.
 
 use seriatim::store::{JobState, Settled};
-use seriatim::{Backoff, Exhaustion, Job, Mode, Outcome, Queue, Settlement, Token, Turn, Verdict};
+use seriatim::{
+    Backoff, Exhaustion, Job, Mode, Outcome, Queue,
+    store::{Settlement, Token, Turn, Verdict},
+};
 
 use super::bench::*;
 use super::case::{Case, listed};
@@ -86,7 +89,7 @@ async fn a_settle_of_an_unknown_lane_is_stale(mut bench: Bench) {
     bench.queue(Mode::Fifo).await;
     bench.push(job("a")).await;
     let turn = bench.one().await;
-    let lane = seriatim::LaneId { number: turn.lane.number + 999, ..turn.lane };
+    let lane = seriatim::store::LaneId { number: turn.lane.number + 999, ..turn.lane };
     let unknown = vec![Settlement::done(lane, turn.token)];
     assert_eq!(bench.settle(unknown).await, [Settled::Stale]);
     assert_eq!(bench.settle(Vec::new()).await, []);

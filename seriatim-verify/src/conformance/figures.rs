@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use seriatim::store::{Cancel, QueueStats};
-use seriatim::{Exhaustion, Job, Mode, Outcome, Queue, Turn, Verdict};
+use seriatim::{
+    Exhaustion, Job, Mode, Outcome, Queue,
+    store::{Turn, Verdict},
+};
 
 use super::bench::*;
 use super::case::{Case, listed};
@@ -75,7 +78,7 @@ fn row(queue: Queue, jobs: usize, end: End, left: Left) -> Row {
 fn of_one(mode: Mode) -> Vec<Row> {
     use End::{Expired, Says, Undecodable};
     let usual = || Queue::new("", mode);
-    let exhausted = |policy| Queue { exhausted: policy, ..usual().max_retries(0) };
+    let exhausted = |policy| usual().max_retries(0).exhausted(policy);
     let back = Left { jobs: 1, ..NOTHING };
     let one = |queue, end, left| row(queue, 1, end, left);
     let flagged = |end, left| Row { flagged: 1, ..one(usual(), end, left) };

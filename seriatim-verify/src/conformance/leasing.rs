@@ -5,7 +5,7 @@ use std::time::Duration;
 use seriatim::store::{
     Beat, Claim, Command, GiveUp, Lease, NodeInfo, NodeState, Rescue, Secret, Settled, Sweep,
 };
-use seriatim::{ErrorKind, JobOptions, Mode, Outcome, Queue};
+use seriatim::{ErrorKind, Mode, Outcome, Queue};
 
 use super::bench::*;
 use super::case::{Case, listed};
@@ -132,9 +132,8 @@ async fn a_node_that_said_goodbye_has_stopped_and_is_forgotten_after_a_day(mut b
 
 async fn what_a_node_held_that_is_known_to_be_gone_is_taken_over_at_once(mut bench: Bench) {
     bench.queue(Mode::Fifo).await;
-    let long = JobOptions { lease_ttl: Some(LEASE * 10), ..JobOptions::default() };
     let mut patient = job("b").key("patient");
-    patient.options = long;
+    patient.options.lease_ttl = Some(LEASE * 10);
     bench.push_all(vec![job("a").key("usual"), patient]).await;
     let holder = bench.other_node("holder").await;
     let old = bench.claim_by(&holder.id, 2).await;
@@ -311,7 +310,7 @@ async fn n11_progress_is_kept_and_stale_lanes_are_told(mut bench: Bench) {
     let progress = Some(arc(r#"{"percent":40}"#));
     let good =
         Beat { lane: turn.lane, token: turn.token, progress: progress.clone(), extend: None };
-    let stale = Beat { token: seriatim::Token(1), ..good.clone() };
+    let stale = Beat { token: seriatim::store::Token(1), ..good.clone() };
     assert_eq!(bench.beat_as(bench.node.clone(), vec![good]).await.lost, []);
     assert_eq!(bench.beat_as(bench.node.clone(), vec![stale]).await.lost, [turn.lane]);
     let view = bench.job(id).await;
@@ -412,7 +411,7 @@ async fn an_unknown_token_is_nobody_s_turn(mut bench: Bench) {
     bench.push(job("c")).await;
     let found = bench.store.turn(turn.lane, turn.token).await.unwrap();
     assert_eq!(found.as_ref(), Some(&turn), "as its holder got it");
-    assert_eq!(bench.store.turn(turn.lane, seriatim::Token(1)).await.unwrap(), None);
+    assert_eq!(bench.store.turn(turn.lane, seriatim::store::Token(1)).await.unwrap(), None);
     bench.done(&turn).await;
     assert_eq!(bench.store.turn(turn.lane, turn.token).await.unwrap(), None);
 }

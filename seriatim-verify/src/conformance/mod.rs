@@ -4,7 +4,7 @@
 //! A store's own test is a factory:
 //!
 //! ```no_run
-//! # async fn fresh_store() -> seriatim::SharedStore { std::sync::Arc::new(seriatim::Memory::new()) }
+//! # async fn fresh_store() -> seriatim::SharedStore { std::sync::Arc::new(seriatim::store::Memory::new()) }
 //! for case in seriatim_verify::conformance::cases() {
 //!     case.run(&|| Box::pin(fresh_store()));
 //! }

@@ -37,7 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-async fn bury(bench: &mut Bench, turn: &seriatim::Turn) {
+async fn bury(bench: &mut Bench, turn: &seriatim::store::Turn) {
     assert!(bench.end(turn, Outcome::Bury { error: "hopeless".into() }).await.is_ok());
 }
 

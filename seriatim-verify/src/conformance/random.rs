@@ -12,7 +12,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use seriatim::store::*;
 use seriatim::{
-    DueRule, Exhaustion, Job, JobId, Memory, Merge, Outcome, Queue, Timestamp, Turn, Verdict,
+    DueRule, Exhaustion, Job, JobId, Merge, Outcome, Queue, Timestamp,
+    store::{Memory, Turn, Verdict},
 };
 
 use super::bench::{Bench, LEASE, failure, loose};
@@ -457,7 +458,7 @@ impl Pair {
 
 /// A turn without what differs between stores.
 fn shape(turn: &Turn, ordinal: &dyn Fn(JobId) -> Option<usize>) -> impl PartialEq + Debug + use<> {
-    let job = |job: &seriatim::TurnJob| {
+    let job = |job: &seriatim::store::TurnJob| {
         let payload = String::from_utf8_lossy(job.payload.as_bytes()).into_owned();
         (
             ordinal(job.id),

@@ -6,7 +6,7 @@ use seriatim::store::{
     Beat, Claim, ClaimSelection, JobState, Lease, PushStatus, Release, Settled, delete_queue,
     release_claims,
 };
-use seriatim::{ErrorKind, LaneId, Mode, Outcome, Queue};
+use seriatim::{ErrorKind, Mode, Outcome, Queue, store::LaneId};
 
 use super::bench::*;
 use super::case::{Case, listed};
@@ -39,7 +39,7 @@ fn key(key: &str) -> ClaimSelection {
     ClaimSelection::Key { queue: "q".into(), key: key.to_owned() }
 }
 
-fn beat(turn: &seriatim::Turn, extend: Option<Duration>) -> Beat {
+fn beat(turn: &seriatim::store::Turn, extend: Option<Duration>) -> Beat {
     Beat { lane: turn.lane, token: turn.token, progress: None, extend }
 }
 
@@ -63,7 +63,8 @@ async fn a_released_claim_counts_as_a_crash_and_its_holder_is_fenced_off(mut ben
         let claims = if mode == Mode::Fifo { key("k") } else { lane };
         let turns = bench.release(claims).await;
         assert_eq!(turns.len(), 1, "{mode}");
-        let ids = |turn: &seriatim::Turn| turn.jobs.iter().map(|job| job.id).collect::<Vec<_>>();
+        let ids =
+            |turn: &seriatim::store::Turn| turn.jobs.iter().map(|job| job.id).collect::<Vec<_>>();
         assert_eq!((turns[0].lane, ids(&turns[0])), (old.lane, ids(&old)), "{mode}");
         assert!(turns[0].token > old.token, "{mode}");
         assert_eq!(turns[0].crashes, 0, "{mode}");

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use seriatim::{Mysql, Result};
+use seriatim::{Result, store::Mysql};
 
 use super::shared::{BATCH, failed};
 

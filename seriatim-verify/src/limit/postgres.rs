@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use seriatim::{Postgres, Result};
+use seriatim::{Result, store::Postgres};
 use tokio_postgres::Client;
 
 use super::shared::{BATCH, failed};

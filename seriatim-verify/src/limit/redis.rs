@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use redis::{Cmd, FromRedisValue};
-use seriatim::{Redis, Result};
+use seriatim::{Result, store::Redis};
 
 use super::shared::{BATCH, failed};
 

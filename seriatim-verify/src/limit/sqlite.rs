@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rusqlite::{TransactionBehavior, params};
-use seriatim::{Result, Sqlite};
+use seriatim::{Result, store::Sqlite};
 
 use super::shared::{BATCH, failed};
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use seriatim::{
-    Batch, Context, Failure, Lane, LaneId, Outcome, Outcomes, Token, Unstartable, Verdict, Worker,
+    Batch, Context, Failure, Lane, Outcome, Outcomes, Worker,
+    engine::Unstartable,
+    store::{LaneId, Token, Verdict},
 };
 use tokio::time::sleep;
 
@@ -153,7 +155,7 @@ fn conduct(world: &World, context: &Context) -> Conduct {
         is_it
     });
     let conduct = picked.map_or(Conduct::Quick, |(conduct, _)| *conduct);
-    world.note(|| format!("a handler will be {conduct:?}, token {}", context.token()));
+    world.note(|| format!("a handler will be {conduct:?}, token {}", context.turns()[0].token));
     conduct
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use seriatim::store::{
     GiveUp, Heartbeat, LaneQuery, LaneView, Page, Pulse, Rescue, Settle, Settled, Wrapper,
 };
-use seriatim::{Result, SharedStore, Turn};
+use seriatim::{Result, SharedStore, store::Turn};
 
 /// A defect of the runtime, to show that liveness bites. Each is made on the way between an engine
 /// and its store, where it has the effect that the defect would have.

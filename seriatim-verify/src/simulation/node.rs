@@ -4,7 +4,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use seriatim::{Engine, EngineBuilder, Observer, Result, Summary};
+use seriatim::{
+    Engine, EngineBuilder, Result,
+    engine::{Observer, Summary},
+};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Queue, Scheduler};
+use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Queue, engine::Scheduler};
 
 use super::Mode as RunMode;
 

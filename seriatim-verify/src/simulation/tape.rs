@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use seriatim::store::{JobState, JobView, Pushed, Settled};
-use seriatim::{Job, JobId, LaneId, Mode, Queue, Settlement, Timestamp, Token, Turn};
+use seriatim::{
+    Job, JobId, Mode, Queue, Timestamp,
+    store::{LaneId, Settlement, Token, Turn},
+};
 
 use super::world::World;
 use crate::checker::{Event, Handed, History, JobFate, cause, tag};
@@ -292,7 +295,7 @@ fn fates(
         Settled::Stale => &[],
     };
     let fate = |id: JobId| match cancelled.contains(&id) {
-        true => seriatim::Fate::Cancel,
+        true => seriatim::store::Fate::Cancel,
         false => settlement.fate_of(id),
     };
     let own = turn.jobs.iter().map(|job| JobFate { job_id: job.id, fate: fate(job.id) });

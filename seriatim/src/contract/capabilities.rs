@@ -16,7 +16,7 @@ pub struct Capabilities {
     pub claim_split: Option<usize>,
 }
 
-/// A secret that all users of a store share. `Debug` does not show it. See [`crate::Store::secret`].
+/// A secret that all users of a store share. `Debug` does not show it. See [`crate::store::Store::secret`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(pub [u8; 32]);
 

@@ -4,8 +4,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
-
 use crate::contract::{Origin, SharedStore};
 use crate::engine::claim::scheduler::Scheduler;
 use crate::engine::claim::source::Source;
@@ -19,17 +17,17 @@ use crate::engine::settle::turn_log::TurnLog;
 use crate::engine::shield::Shielded;
 use crate::engine::summary::Summary;
 use crate::engine::upkeep::periodic::Periodic;
-use crate::handler::batch::Batch;
+use crate::handler::answer::Answer;
 use crate::handler::codec::Codec;
 use crate::handler::context::Context;
 use crate::handler::failure::Failure;
 use crate::handler::middleware::{self, Next};
 use crate::handler::outcomes::Outcomes;
+use crate::handler::shape::Handler;
 use crate::handler::worker::Worker;
 use crate::model::error::{Error, Result};
 use crate::model::id::REMOTE_NAME_START;
 use crate::model::job::validate_queue_name;
-use crate::model::payload::Payload;
 use crate::model::queue::Queue;
 use crate::observe::Observer;
 
@@ -87,28 +85,17 @@ impl EngineBuilder {
         self
     }
 
-    /// Handles a queue. An `Err` fails every turn of the call once; see [`Worker`] for more.
-    pub fn worker<T, A, F, Fut>(self, queue: impl Into<Arc<str>>, handler: F) -> Self
+    /// Handles a queue; short for `with(Worker::new(queue, handler))`. [`Worker::new`] says what may be
+    /// a handler.
+    pub fn worker<Args, H>(self, queue: impl Into<Arc<str>>, handler: H) -> Self
     where
-        T: DeserializeOwned + Send + Sync + 'static,
-        A: Into<Outcomes> + 'static,
-        F: Fn(Batch<T>, Context) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<A, Failure>> + Send + 'static,
+        H: Handler<Args>,
+        H::Returned: Future<Output: Answer> + Send + 'static,
     {
         self.with(Worker::new(queue, handler))
     }
 
-    /// Handles a queue with the payloads as they are stored.
-    pub fn raw_worker<A, F, Fut>(self, queue: impl Into<Arc<str>>, handler: F) -> Self
-    where
-        A: Into<Outcomes> + 'static,
-        F: Fn(Batch<Payload>, Context) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<A, Failure>> + Send + 'static,
-    {
-        self.with(Worker::raw(queue, handler))
-    }
-
-    /// Adds a worker.
+    /// Adds a worker with settings of its own.
     pub fn with(mut self, worker: Worker) -> Self {
         self.workers.push(worker);
         self
@@ -205,7 +192,7 @@ impl EngineBuilder {
     /// measuring, refusing.
     ///
     /// ```
-    /// # use seriatim::{Context, Engine, Memory, Next};
+    /// # use seriatim::{Context, Engine, Next, store::Memory};
     /// # let builder = Engine::builder(std::sync::Arc::new(Memory::new()));
     /// builder.middleware(|call: Context, next: Next| async move {
     ///     let began = std::time::Instant::now();

@@ -14,7 +14,7 @@ use crate::engine::claim::dispatch::Dispatch;
 use crate::engine::claim::held::Held;
 use crate::engine::claim::scheduler::Scheduler;
 use crate::engine::claim::source::Source;
-use crate::engine::claim::splitter::{Fleet, Splitter};
+use crate::engine::claim::splitter::{FleetView, Splitter};
 use crate::engine::hooks::Hooks;
 use crate::engine::lease::LeaseClock;
 use crate::engine::outage::Outage;
@@ -268,7 +268,7 @@ impl Core {
         let mut nodes: Vec<NodeId> = lives.chain([node.clone()]).collect();
         nodes.sort();
         nodes.dedup();
-        let fleet = Fleet::of(&node, &nodes);
+        let fleet = FleetView::of(&node, &nodes);
         let prefers = |source: &Source| {
             let prefers = shielded(|| self.hooks.splitter.prefers(&fleet, &source.name));
             prefers.unwrap_or_else(|text| {

@@ -1,6 +1,7 @@
 //! From start to stop.
 
 use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -33,7 +34,7 @@ use crate::model::queue::Queue;
 /// Runs handlers for the jobs of some queues.
 ///
 /// ```
-/// # use seriatim::{Batch, Client, Context, Engine, Job, Memory, Queue};
+/// # use seriatim::{Batch, Client, Context, Engine, Job, Queue, store::Memory};
 /// # use std::sync::Arc;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> seriatim::Result<()> {
 /// let store: seriatim::SharedStore = Arc::new(Memory::new());
@@ -42,10 +43,10 @@ use crate::model::queue::Queue;
 /// Client::new(store.clone()).push(Job::new("orders", "paid")?.key("order-42")).await?;
 /// let summary = Engine::builder(store)
 ///     .queue(Queue::accumulate("orders").batch_size(10))
-///     .worker("orders", move |batch: Batch<String>, _: Context| {
+///     .worker("orders", move |batch: Batch<String>| {
 ///         let (key, paid) = (batch.lanes()[0].key().to_owned(), batch.lanes()[0].payloads().to_vec());
 ///         if let Some(done) = done.lock().unwrap().take() { let _ = done.send((key, paid)); }
-///         async { Ok(()) }
+///         async {}
 ///     })
 ///     .run_until(async { assert_eq!(all_done.await.unwrap().1, ["paid"]) })
 ///     .await?;
@@ -91,6 +92,12 @@ impl Engine {
     /// the heartbeat ends last. Dropping the future stops everything at once: claims then stand
     /// until their leases run out.
     pub async fn run_until(self, stop: impl Future + Send) -> Result<Summary> {
+        let stop = pin!(async { drop(stop.await) });
+        self.run(stop).await
+    }
+
+    /// Has no type parameter, so that the engine is compiled once and not for each caller.
+    async fn run(self, mut stop: Pin<&mut (dyn Future<Output = ()> + Send)>) -> Result<Summary> {
         let core = self.core;
         for hook in self.on_start {
             let fatal = |text: String| Error::new(ErrorKind::Fatal, text);
@@ -99,11 +106,10 @@ impl Engine {
                 |failure| fatal(format!("on_start failed: {}", core.hooks.text_of(&failure))),
             )?;
         }
-        tokio::pin!(stop);
         let upkeep = tokio::select! {
             biased;
             // A store that hangs must not keep the process from ending.
-            _ = &mut stop => return Ok(core.counters.summary(0)),
+            () = &mut stop => return Ok(core.counters.summary(0)),
             upkeep = start(&core) => upkeep?,
         };
         let mut periodic = JoinSet::new();
@@ -120,7 +126,7 @@ impl Engine {
         spawn(&mut fetcher, &core, "fetch", fetch::run(core.clone()));
         tokio::select! {
             biased;
-            _ = &mut stop => {}
+            () = &mut stop => {}
             () = core.told_to_stop.notified() => tracing::info!("told to stop"),
         }
         drain(&core, &mut fetcher, &mut slots).await;

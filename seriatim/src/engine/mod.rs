@@ -1,20 +1,19 @@
-//! The engine: fetch → execute → settle, in batches from end to end.
+//! What an engine is tuned and watched with: schedulers, splitters, observers, periodic workers, the summary of a run.
 //!
-//! One task claims (`fetch`), as many as `concurrency` run handlers (`slot`, `perform`), one
-//! settles (`settle`), one beats (`heartbeat`), one guards the lease by the monotonic clock (`guard`),
-//! and one takes over what dead nodes held (`maintenance`). They share a [`core::Core`] and nothing
-//! else. The beat and the guard have a thread of their own (`beats`). A panic of the user's code stays
-//! where it was called (`shield`); a task of the engine that ends or panics stops the engine. No task is spawned for a job: a handler that ends without waiting costs a queue pop and
-//! a push.
+//! An engine claims, handles and settles in batches from end to end. One task claims, as many as `concurrency`
+//! run handlers, one settles, one takes over what dead nodes held. Heartbeats and the guard of the leases have
+//! a thread of their own, so a handler that blocks loses no lease. A panic in users' code fails the call; a
+//! task of the engine that ends or panics stops the engine. No task is spawned for a job: a handler that
+//! never waits costs one pop and one push on a queue in memory.
 
-mod builder;
+pub(crate) mod builder;
 mod call;
 mod claim;
 mod core;
 mod handle;
 mod hooks;
 mod lease;
-mod lifecycle;
+pub(crate) mod lifecycle;
 mod limits;
 mod outage;
 mod phase;
@@ -23,16 +22,21 @@ mod shield;
 mod summary;
 #[cfg(test)]
 mod tests;
-mod upkeep;
+pub(crate) mod upkeep;
 
-pub use builder::EngineBuilder;
+pub use crate::handler::answer::Answer;
+pub use crate::handler::failure::Unstartable;
+pub use crate::handler::from_payload::FromPayload;
+pub use crate::handler::shape::Handler;
+pub use crate::observe::Observer;
+pub(crate) use builder::EngineBuilder;
 pub use claim::scheduler::Scheduler;
-pub use claim::splitter::{Fleet, Prefer, Splitter};
+pub use claim::splitter::{FleetView, Prefer, Splitter};
 pub use handle::{Handle, RunningCall};
-pub use lifecycle::Engine;
+pub(crate) use lifecycle::Engine;
 pub use settle::exhausted::Exhausted;
 pub use settle::turn_log::TurnLog;
 pub use summary::Summary;
 #[doc(hidden)]
 pub use upkeep::origin::ProcessStat;
-pub use upkeep::periodic::{Periodic, PeriodicState, PeriodicView, Tick};
+pub use upkeep::periodic::{PeriodicState, PeriodicView, Tick};

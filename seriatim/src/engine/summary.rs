@@ -10,6 +10,7 @@ use crate::model::settle::{EndKind, Ending};
 /// handler was called with is counted in one of `done`, `failed`, `put_off`, `cancelled`, `stale` and
 /// `unsettled`; in `put_off` are also turns that went back before a handler was called with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Summary {
     /// Handler calls.
     pub calls: u64,

@@ -4,16 +4,24 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
-
 use crate::handler::call::Call;
 use crate::handler::control::Undecodable;
-use crate::model::error::{Error, Result};
+use crate::handler::from_payload::FromPayload;
+use crate::model::error::Error;
 use crate::model::id::{JobId, LaneId, Token};
-use crate::model::payload::Payload;
 use crate::model::turn::{Turn, TurnJob};
 
 /// The lanes of one handler call, up to the queue's `batch_size`; at least one.
+///
+/// ```
+/// # use seriatim::Batch;
+/// async fn sync(orders: Batch<String>) {
+///     for order in orders.lanes() {
+///         // A database can refuse a write whose token is lower than the last.
+///         println!("{} with token {}: {:?}", order.key(), order.token(), order.payloads());
+///     }
+/// }
+/// ```
 pub struct Batch<T> {
     call: Arc<Call>,
     lanes: Vec<Lane<T>>,
@@ -105,24 +113,10 @@ impl<T> Lane<T> {
     }
 }
 
-impl Batch<Payload> {
-    /// The call as the store handed it over, its codec aside; also answers the jobs of which that
-    /// one failed, and why.
-    pub(crate) fn raw(call: &Arc<Call>) -> (Self, Undecodable) {
-        Self::build(call, |payload| Ok(payload.clone()))
-    }
-}
-
-impl<T: DeserializeOwned> Batch<T> {
-    /// Decodes the payloads; also answers the jobs of which that failed, and why.
-    pub(crate) fn decoded(call: &Arc<Call>) -> (Self, Undecodable) {
-        Self::build(call, Payload::decode)
-    }
-}
-
-impl<T> Batch<T> {
+impl<T: FromPayload> Batch<T> {
+    /// Reads the payloads, through the codec if there is one; also answers the jobs of which that failed, and why.
     /// A lane of which no job is left is not handed over.
-    fn build(call: &Arc<Call>, read: impl Fn(&Payload) -> Result<T>) -> (Self, Undecodable) {
+    pub(crate) fn read(call: &Arc<Call>) -> (Self, Undecodable) {
         let mut undecodable = Vec::new();
         let mut lanes = Vec::with_capacity(call.turns.len());
         for (place, turn) in call.turns.iter().enumerate() {
@@ -133,12 +127,12 @@ impl<T> Batch<T> {
                     left_out.push(job.id);
                     continue;
                 }
-                let plain = match &call.env.codec {
+                let payload = match &call.env.codec {
                     None => Ok(Cow::Borrowed(&job.payload)),
                     Some(codec) => codec.decode(&job.payload).map(Cow::Owned),
                 };
-                let decoded = match plain {
-                    Ok(plain) => read(&plain),
+                let decoded = match payload {
+                    Ok(payload) => T::from_payload(&payload),
                     Err(failure) => {
                         Err(Error::invalid("payload", "the codec cannot decode it")
                             .because(failure))

@@ -14,12 +14,27 @@ use crate::contract::{Settle, Settled, SharedStore, Transaction};
 use crate::handler::batch::Lane;
 use crate::handler::steps::Steps;
 use crate::model::error::{Error, ErrorKind, Result};
-use crate::model::id::{JobId, LaneId, Token};
+use crate::model::id::{JobId, LaneId};
 use crate::model::limits::PROGRESS_BYTES_MAX;
 use crate::model::settle::{Settlement, plan};
 use crate::model::turn::Turn;
 
-/// The surroundings of one handler call. Cheap to clone.
+/// One handler call: how long it may take, whether it is cancelled, its progress, its store. Cheap to clone.
+///
+/// ```
+/// # use seriatim::{Batch, Context, Failure};
+/// async fn convert(films: Batch<String>, call: Context) -> Result<(), Failure> {
+///     for film in films.lanes() {
+///         for percent in 0..100 {
+///             if call.is_cancelled() {
+///                 return Err("cancelled".into());
+///             }
+///             call.progress(film, &percent)?;
+///         }
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Context {
     call: Arc<Call>,
@@ -125,11 +140,6 @@ impl Context {
     /// the call is to end early. Answers all that are flagged, by lane.
     pub async fn flagged(&self, known: usize) -> Vec<(LaneId, Vec<JobId>)> {
         self.call.control.flagged(known).await
-    }
-
-    /// The token of the call's first (most often only) lane.
-    pub fn token(&self) -> Token {
-        self.call.turns.first().map_or(Token(0), |turn| turn.token)
     }
 
     /// When the handler is stopped for taking too long; none without a `timeout`.

@@ -3,7 +3,8 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-/// Why a handler failed: any error, or a text (`Err("no such order".into())`).
+/// Why a handler failed: any error, or a text (`Err("no such order".into())`). `?` turns standard errors,
+/// `anyhow::Error` and `eyre::Report` into it.
 pub type Failure = Box<dyn StdError + Send + Sync>;
 
 /// A failure of the worker itself and not of the jobs: they go back uncounted, and the worker
@@ -21,6 +22,13 @@ impl StdError for Unstartable {}
 
 /// A failure after which this process cannot go on. The turns of the call fail as with any other,
 /// and the engine stops as when it is asked to: see [`crate::EngineBuilder::on_fatal`].
+///
+/// ```
+/// # use seriatim::{Batch, Fatal};
+/// async fn read(files: Batch<String>) -> Result<(), Fatal> {
+///     Err(Fatal("the data folder is gone".into()))
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Fatal(pub String);
 

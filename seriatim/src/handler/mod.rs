@@ -1,5 +1,6 @@
 //! The side of users' code: workers, the context of a call, batches, steps, outcomes, failures.
 
+pub(crate) mod answer;
 pub(crate) mod batch;
 pub(crate) mod call;
 pub(crate) mod codec;
@@ -7,7 +8,9 @@ pub(crate) mod context;
 pub(crate) mod control;
 pub(crate) mod env;
 pub(crate) mod failure;
+pub(crate) mod from_payload;
 pub(crate) mod middleware;
 pub(crate) mod outcomes;
+pub(crate) mod shape;
 pub(crate) mod steps;
 pub(crate) mod worker;

@@ -7,15 +7,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
-
+use crate::handler::answer::Answer;
 use crate::handler::batch::Batch;
 use crate::handler::call::Call;
 use crate::handler::context::Context;
 use crate::handler::control::Undecodable;
 use crate::handler::failure::{Failure, Interrupted};
 use crate::handler::outcomes::Outcomes;
-use crate::model::payload::Payload;
+use crate::handler::shape::Handler;
 
 pub(crate) type Handling = Pin<Box<dyn Future<Output = Result<Outcomes, Failure>> + Send>>;
 pub(crate) type Wait = dyn Fn(u32) -> Duration + Send + Sync;
@@ -28,39 +27,6 @@ pub(crate) struct Prepared {
     /// None when no job is left to hand over.
     pub(crate) handling: Option<Handling>,
     pub(crate) undecodable: Undecodable,
-}
-
-/// A handler with a name and state of its own, where a closure would not do.
-///
-/// ```
-/// # use seriatim::{Batch, Context, Engine, Failure, Memory, Outcomes, Perform, Worker};
-/// struct Mailer { from: String }
-///
-/// impl Perform for Mailer {
-///     type Payload = String;
-///
-///     async fn perform(&self, batch: Batch<String>, _: Context) -> Result<Outcomes, Failure> {
-///         for address in batch.payloads() {
-///             println!("from {} to {address}", self.from);
-///         }
-///         Ok(Outcomes::new())
-///     }
-/// }
-///
-/// # let builder = Engine::builder(std::sync::Arc::new(Memory::new()));
-/// builder.with(Worker::of("mail", Mailer { from: "shop@example.org".into() }))
-/// # ;
-/// ```
-pub trait Perform: Send + Sync + 'static {
-    /// What the payloads are read as.
-    type Payload: DeserializeOwned + Send + Sync + 'static;
-
-    /// Handles a call. An `Err` fails every turn of it once.
-    fn perform(
-        &self,
-        batch: Batch<Self::Payload>,
-        call: Context,
-    ) -> impl Future<Output = Result<Outcomes, Failure>> + Send;
 }
 
 /// What handles the jobs of one queue, or of one task of it.
@@ -76,73 +42,76 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A handler of payloads read as `T`. A payload that cannot be read is buried at once with an
-    /// error that names the field, since no retry would help, and the rest of the call goes on
-    /// without it. Its turn counts as failed.
-    pub fn new<T, A, F, Fut>(queue: impl Into<Arc<str>>, handler: F) -> Self
-    where
-        T: DeserializeOwned + Send + Sync + 'static,
-        A: Into<Outcomes> + 'static,
-        F: Fn(Batch<T>, Context) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<A, Failure>> + Send + 'static,
-    {
-        Self::erased(queue.into(), move |call| {
-            let decoded = Batch::<T>::decoded(call);
-            prepared(decoded, |batch| erase(handler(batch, Context::new(call.clone()))))
-        })
-    }
-
-    /// A handler that is a type of its own.
-    pub fn of<P: Perform>(queue: impl Into<Arc<str>>, performer: P) -> Self {
-        let performer = Arc::new(performer);
-        Self::new(queue, move |batch, call| {
-            let performer = performer.clone();
-            async move { performer.perform(batch, call).await }
-        })
-    }
-
-    /// A handler of payloads as they are stored.
-    pub fn raw<A, F, Fut>(queue: impl Into<Arc<str>>, handler: F) -> Self
-    where
-        A: Into<Outcomes> + 'static,
-        F: Fn(Batch<Payload>, Context) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<A, Failure>> + Send + 'static,
-    {
-        Self::erased(queue.into(), move |call| {
-            prepared(Batch::raw(call), |batch| erase(handler(batch, Context::new(call.clone()))))
-        })
-    }
-
-    /// A handler that computes for long, or blocks (files, a driver without `async`): it runs on one of
-    /// the runtime's threads for such work, so that it keeps nothing else waiting.
+    /// Handles a queue: `handler` is an async function or closure, with or without a [`Context`], or a
+    /// struct that implements [`Perform`](crate::Perform). What it may return: [`Answer`].
     ///
-    /// Such a handler cannot be dropped. One that may run for long should look at
-    /// [`Context::is_cancelled`] now and then: when its time is up or its lease is lost, its job goes back
-    /// or fails as any other, and it runs on beside whoever has the key then.
+    /// A payload that cannot be read as `T` of `Batch<T>` is buried immediately with an error that names
+    /// the field, since no retry would help; the rest of the call goes on without it. `Batch<Payload>`
+    /// hands payloads over as they are stored.
     ///
     /// ```
-    /// # use seriatim::{Batch, Context, Engine, Memory, Worker};
-    /// # let builder = Engine::builder(std::sync::Arc::new(Memory::new()));
-    /// builder.with(Worker::blocking("reports", |batch: Batch<String>, _: Context| {
-    ///     for path in batch.payloads() {
-    ///         let size = std::fs::read(path)?.len();
-    ///         println!("{path}: {size} bytes");
+    /// # use seriatim::{Batch, Context, Engine, Failure, Worker, store::Memory};
+    /// async fn send(mails: Batch<String>) -> Result<(), Failure> {
+    ///     for address in mails.payloads() {
+    ///         println!("to {address}");
     ///     }
     ///     Ok(())
-    /// }))
+    /// }
+    ///
+    /// # let builder = Engine::builder(std::sync::Arc::new(Memory::new()));
+    /// builder.with(Worker::new("mail", send).concurrency(4))
     /// # ;
     /// ```
-    pub fn blocking<T, A, F>(queue: impl Into<Arc<str>>, handler: F) -> Self
+    pub fn new<Args, H>(queue: impl Into<Arc<str>>, handler: H) -> Self
     where
-        T: DeserializeOwned + Send + Sync + 'static,
-        A: Into<Outcomes> + Send + 'static,
-        F: Fn(Batch<T>, Context) -> Result<A, Failure> + Send + Sync + 'static,
+        H: Handler<Args>,
+        H::Returned: Future<Output: Answer> + Send + 'static,
     {
         let handler = Arc::new(handler);
-        Self::new(queue, move |batch, call| {
+        Self::erased(queue.into(), move |call| {
+            let (batch, undecodable) = Batch::<H::Payload>::read(call);
+            let handle = |batch| {
+                let handling = handler.call(batch, Context::new(call.clone()));
+                let handling: Handling = Box::pin(async { handling.await.into_result() });
+                handling
+            };
+            let handling = (!batch.lanes().is_empty()).then(|| handle(batch));
+            Prepared { handling, undecodable }
+        })
+    }
+
+    /// Handles a queue with code that computes for long or blocks (files, a driver without `async`): a
+    /// function or closure that is not async. It runs on one of the runtime's blocking threads, so
+    /// that it delays nothing else.
+    ///
+    /// Such a handler cannot be dropped. One that may run for long should check
+    /// [`Context::is_cancelled`]: when its time is up or its lease is lost, its jobs go back
+    /// or fail as any others, and it runs on beside the next holder of the key.
+    ///
+    /// ```
+    /// # use seriatim::{Batch, Engine, Worker, store::Memory};
+    /// fn measure(reports: Batch<String>) -> std::io::Result<()> {
+    ///     for path in reports.payloads() {
+    ///         println!("{path}: {} bytes", std::fs::read(path)?.len());
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// # let builder = Engine::builder(std::sync::Arc::new(Memory::new()));
+    /// builder.with(Worker::blocking("reports", measure))
+    /// # ;
+    /// ```
+    pub fn blocking<Args, H>(queue: impl Into<Arc<str>>, handler: H) -> Self
+    where
+        Args: 'static,
+        H: Handler<Args, Returned: Answer>,
+    {
+        let handler = Arc::new(handler);
+        Self::new(queue, move |batch: Batch<H::Payload>, context: Context| {
             let handler = handler.clone();
             async move {
-                let done = tokio::task::spawn_blocking(move || handler(batch, call)).await;
+                let call = move || handler.call(batch, context).into_result();
+                let done = tokio::task::spawn_blocking(call).await;
                 done.unwrap_or_else(|error| match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
                     // The runtime ends, and has not begun it.
@@ -197,20 +166,6 @@ impl Worker {
         self.wait = Some(Arc::new(wait));
         self
     }
-}
-
-fn prepared<T>(
-    (batch, undecodable): (Batch<T>, Undecodable),
-    handle: impl FnOnce(Batch<T>) -> Handling,
-) -> Prepared {
-    let handling = (!batch.lanes().is_empty()).then(|| handle(batch));
-    Prepared { handling, undecodable }
-}
-
-fn erase<A: Into<Outcomes> + 'static>(
-    handling: impl Future<Output = Result<A, Failure>> + Send + 'static,
-) -> Handling {
-    Box::pin(async move { handling.await.map(Into::into) })
 }
 
 impl fmt::Debug for Worker {

@@ -21,6 +21,7 @@ use crate::model::payload::{Digest, Payload, digest};
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Job {
     /// The queue to push to. One that does not exist is created: `exclusive` when the job has a
     /// key, `parallel` when it has none.
@@ -58,6 +59,7 @@ pub enum RunAt {
 /// What a job may carry besides; most carry none of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct JobOptions {
     /// Overrides the queue's `max_retries`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -177,6 +179,13 @@ impl Job {
     #[must_use]
     pub fn max_retries(mut self, retries: u32) -> Self {
         self.options.max_retries = Some(retries);
+        self
+    }
+
+    /// Sets how long a handler may take with it.
+    #[must_use]
+    pub fn timeout(mut self, length: Duration) -> Self {
+        self.options.timeout = Some(length);
         self
     }
 

@@ -156,6 +156,7 @@ fn lease_max() -> Duration {
 /// let orders = Queue::accumulate("orders").batch_size(10).max_retries(5);
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Queue {
     /// The name, unique in a store.
     pub name: String,
@@ -324,6 +325,48 @@ impl Queue {
     #[must_use]
     pub fn timeout(mut self, length: Duration) -> Self {
         self.timeout = Some(length);
+        self
+    }
+
+    /// Sets how long a claim stands without a heartbeat. Default: the engine's lease.
+    #[must_use]
+    pub fn lease(mut self, length: Duration) -> Self {
+        self.lease = Some(length);
+        self
+    }
+
+    /// Sets how long dead jobs are kept.
+    #[must_use]
+    pub fn retain_dead(mut self, length: Duration) -> Self {
+        self.retain_dead = length;
+        self
+    }
+
+    /// Sets how many dead jobs are kept at most.
+    #[must_use]
+    pub fn retain_dead_max(mut self, jobs: u64) -> Self {
+        self.retain_dead_max = jobs;
+        self
+    }
+
+    /// Sets how long an idempotency key is remembered at least.
+    #[must_use]
+    pub fn idempotency_ttl(mut self, length: Duration) -> Self {
+        self.idempotency_ttl = length;
+        self
+    }
+
+    /// Sets its share under the `weighted` scheduler.
+    #[must_use]
+    pub fn weight(mut self, weight: u32) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    /// Sets into how many parts a new queue is split (Redis).
+    #[must_use]
+    pub fn shards(mut self, shards: u16) -> Self {
+        self.shards = shards;
         self
     }
 

@@ -9,7 +9,10 @@ use seriatim_testkit::fuzz::Surface;
 use crate::model::canonical::canonical;
 use crate::model::payload::digest;
 use crate::model::text::is_plain;
-use crate::{JobId, LaneId, Payload, Timestamp, Token, duration};
+use crate::{
+    JobId, Payload, Timestamp, duration,
+    store::{LaneId, Token},
+};
 
 /// An error is one line that moves no cursor, whatever it quotes.
 fn check_told(error: impl Display) {

@@ -3,7 +3,10 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{Job, JobId, LaneId, NodeId, Payload, Timestamp, digest, validate_queue_name};
+use crate::{
+    Job, JobId, Payload, Timestamp,
+    store::{LaneId, NodeId, digest, validate_queue_name},
+};
 
 proptest! {
     #[test]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::{
-    Due, Exhaustion, Fate, JobId, JobOptions, LaneId, Mode, Outcome, Payload, Queue, Settlement,
-    Timestamp, Token, Turn, TurnJob, Verdict, plan,
+    Exhaustion, JobId, Mode, Outcome, Payload, Queue, Timestamp,
+    store::{Due, Fate, JobOptions, LaneId, Settlement, Token, Turn, TurnJob, Verdict, plan},
 };
 
 const WAIT: Duration = Duration::from_secs(10);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use seriatim::{Batch, Client, Context, Engine, Payload, Queue, SharedStore};
+use seriatim::{Batch, Client, Engine, Payload, Queue, SharedStore};
 use seriatim_verify::limit;
 use tokio::sync::{Notify, oneshot};
 
@@ -51,10 +51,10 @@ impl Bench {
         let engine = Engine::builder(store.clone())
             .concurrency(self.concurrency)
             .queue(queue.clone())
-            .raw_worker(queue.name.as_str(), move |batch: Batch<Payload>, _: Context| {
+            .worker(queue.name.as_str(), move |batch: Batch<Payload>| {
                 count.jobs.fetch_add(batch.payloads().count() as u64, Ordering::Relaxed);
                 count.more.notify_one();
-                std::future::ready(Ok(()))
+                std::future::ready(())
             });
         let engine = tokio::spawn(engine.run_until(async { stopped.await.unwrap_or_default() }));
         let moments = self.push_for(store, &queue, length, &handled).await;

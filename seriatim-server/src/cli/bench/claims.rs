@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use seriatim::Settlement;
-use seriatim::Turn;
+use seriatim::store::Settlement;
+use seriatim::store::Turn;
 use seriatim::store::{Claim, Claimed, Heartbeat, Lease, NodeInfo, Push, Settle};
-use seriatim::{Job, Mode, NodeId, Queue, SharedStore};
+use seriatim::{Job, Mode, Queue, SharedStore, store::NodeId};
 
 use super::settings::declare_empty;
 use super::starts::Percentiles;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use futures_util::future::try_join_all;
-use seriatim::{Batch, Client, Context, Engine, Payload, Queue, SharedStore};
+use seriatim::{Batch, Client, Engine, Payload, Queue, SharedStore};
 use seriatim_verify::limit;
 use tokio::sync::Notify;
 
@@ -126,12 +126,12 @@ impl Bench {
         let engine = Engine::builder(store.clone())
             .concurrency(self.concurrency)
             .queue(queue.clone())
-            .raw_worker(queue.name.as_str(), move |batch: Batch<Payload>, _: Context| {
+            .worker(queue.name.as_str(), move |batch: Batch<Payload>| {
                 let jobs_here = batch.payloads().count() as u64;
                 if count.fetch_add(jobs_here, Ordering::Relaxed) + jobs_here == jobs {
                     done.notify_one();
                 }
-                std::future::ready(Ok(()))
+                std::future::ready(())
             });
         let started = Instant::now();
         // Stops at the last job; the engine then settles what is left, which counts too.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use seriatim::{
-    Batch, Client, Context, Engine, Lane, Payload, Queue, SharedStore, Summary, Timestamp,
+    Batch, Client, Engine, Lane, Payload, Queue, SharedStore, Timestamp, engine::Summary,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -72,12 +72,12 @@ impl Bench {
         let engine = Engine::builder(store.clone())
             .concurrency(self.concurrency)
             .queue(queue.clone())
-            .raw_worker(queue.name.as_str(), move |batch: Batch<Payload>, _: Context| {
+            .worker(queue.name.as_str(), move |batch: Batch<Payload>| {
                 for seen in observe(&batch) {
                     // After the measurement there is no receiver.
                     let _ = tell.send(seen);
                 }
-                std::future::ready(Ok(()))
+                std::future::ready(())
             });
         let engine = tokio::spawn(engine.run_until(async { stopped.await.unwrap_or_default() }));
         Telling { told, stop, engine }

@@ -7,7 +7,7 @@ use seriatim::store::{
     JobOrder, JobQuery, JobState, JobView, LaneOrder, LaneQuery, LaneState, LaneView, NodeView,
     QueueStats, QueueView,
 };
-use seriatim::{Store, Timestamp};
+use seriatim::{Timestamp, store::Store};
 
 use super::finding::{Finding, Severity};
 use crate::app::running::{Running, running};

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use clap::Args;
 use seriatim::store::Trouble;
 use seriatim::{
-    EngineBuilder, Memory, Mode, Observer, Queue, SharedStore, Splitter, Summary, TurnLog,
+    EngineBuilder, Mode, Queue, SharedStore,
+    engine::{Observer, Splitter, Summary, TurnLog},
+    store::Memory,
 };
 use seriatim_verify::checker::Recorder;
 use signals::{dump_when_asked, told_to_stop};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seriatim::Handle;
+use seriatim::engine::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 

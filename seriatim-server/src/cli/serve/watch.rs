@@ -5,7 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use seriatim::store::{Pushed, Settled};
-use seriatim::{Error, Job, LaneId, Observer, Settlement, Timestamp, Token, Turn, Verdict};
+use seriatim::{
+    Error, Job, Timestamp,
+    engine::Observer,
+    store::{LaneId, Settlement, Token, Turn, Verdict},
+};
 
 use crate::http::Meter;
 use crate::trace::Traces;

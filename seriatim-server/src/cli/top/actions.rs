@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seriatim::store::{Act, LaneAction, LaneSelection, Selected, Selection};
-use seriatim::{LaneId, SharedStore};
+use seriatim::{SharedStore, store::LaneId};
 
 use crate::app::act::{self, Bulk};
 use crate::app::running::Running;
@@ -98,7 +98,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use seriatim::store::LaneQuery;
-    use seriatim::{Client, Job, Memory};
+    use seriatim::{Client, Job, store::Memory};
 
     #[tokio::test]
     async fn what_was_done_to_a_lane_is_told_of_its_key() {

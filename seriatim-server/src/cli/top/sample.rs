@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use seriatim::store::{LaneOrder, LaneQuery, LaneState, NodeView, QueueStats};
-use seriatim::{Store, Timestamp};
+use seriatim::{Timestamp, store::Store};
 
 use crate::app::figures::Figures;
 use crate::app::nodes;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use seriatim::LaneId;
+use seriatim::store::LaneId;
 use seriatim::store::{LaneAction, LaneState};
 
 use super::actions::Action;
@@ -204,7 +204,7 @@ mod tests {
 
     use crate::app::figures::Figures;
     use seriatim::store::{Claim, Heartbeat, Lease, NodeInfo, QueueStats};
-    use seriatim::{Client, Job, Memory, SharedStore, Timestamp};
+    use seriatim::{Client, Job, SharedStore, Timestamp, store::Memory};
 
     fn sample(names: &[&str]) -> Sample {
         let queue = |name: &&str| Figures {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use seriatim::store::*;
-use seriatim::{LaneId, Result, SharedStore, Token, Turn};
+use seriatim::{
+    Result, SharedStore,
+    store::{LaneId, Token, Turn},
+};
 
 use super::meter::{Meter, Timed};
 use crate::journal::Journal;

@@ -8,7 +8,10 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use seriatim::store::{Claim, Claimed, Lease, Settle};
-use seriatim::{ErrorKind, NodeId, Timestamp, Turn};
+use seriatim::{
+    ErrorKind, Timestamp,
+    store::{NodeId, Turn},
+};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -110,7 +113,7 @@ impl Wish {
             let wrong = |error: seriatim::Error| {
                 Problem::invalid(format!("queues[{i}]"), error.message().to_owned())
             };
-            seriatim::validate_queue_name(queue).map_err(wrong)?;
+            seriatim::store::validate_queue_name(queue).map_err(wrong)?;
             let its = caller.scope.check_queue(queue);
             its.map_err(|problem| problem.about(format!("queues[{i}]")))?;
         }

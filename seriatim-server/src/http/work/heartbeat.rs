@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use seriatim::limits::PROGRESS_BYTES_MAX;
 use seriatim::store::{Beat, CancelNotice};
-use seriatim::{LaneId, Token};
+use seriatim::store::{LaneId, Token};
 
 use super::super::caller::Caller;
 use super::super::input::{AtMost, BulkJson, Object};

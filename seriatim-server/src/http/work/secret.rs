@@ -7,7 +7,7 @@
 use std::sync::{PoisonError, RwLock};
 
 use seriatim::store::Secret;
-use seriatim::{LaneId, Store, Token};
+use seriatim::store::{LaneId, Store, Token};
 
 use super::super::problem::Problem;
 
@@ -115,7 +115,7 @@ fn random() -> Result<Secret, Problem> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use seriatim::Memory;
+    use seriatim::store::Memory;
 
     use super::*;
 

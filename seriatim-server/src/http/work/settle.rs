@@ -10,7 +10,9 @@ use serde::Deserialize;
 use seriatim::limits::DELAY_MAX;
 use seriatim::store::{QueueView, Settle, Settled};
 use seriatim::{
-    Error, LaneId, Outcome, Settlement, Token, Turn, TurnLog, Verdict, backoff_of, plan,
+    Error, Outcome,
+    engine::TurnLog,
+    store::{LaneId, Settlement, Token, Turn, Verdict, backoff_of, plan},
 };
 
 use super::super::caller::Caller;

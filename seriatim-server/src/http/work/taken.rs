@@ -12,7 +12,8 @@ use hyper::body::{Frame, SizeHint};
 use serde_json::value::RawValue;
 use seriatim::store::{Secret, Settle};
 use seriatim::{
-    Error, ErrorKind, Outcome, Payload, Queue, Settlement, Store, Turn, TurnJob, Verdict, plan,
+    Error, ErrorKind, Outcome, Payload, Queue,
+    store::{Settlement, Store, Turn, TurnJob, Verdict, plan},
 };
 
 use super::super::caller::Connection;
@@ -217,7 +218,10 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use http_body_util::BodyExt;
     use seriatim::store::{Claim, Heartbeat, Lease, NodeInfo};
-    use seriatim::{Client, Job, Memory, NodeId, SharedStore};
+    use seriatim::{
+        Client, Job, SharedStore,
+        store::{Memory, NodeId},
+    };
 
     use super::super::super::state::App;
     use super::*;

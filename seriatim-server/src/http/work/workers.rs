@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use seriatim::store::{Beat, Heartbeat, NodeInfo, Pulse};
-use seriatim::{NodeId, REMOTE_NAME_START, Store, Timestamp};
+use seriatim::{
+    Timestamp,
+    store::{NodeId, REMOTE_NAME_START, Store},
+};
 use tokio::time::Instant;
 
 use super::super::caller::Caller;

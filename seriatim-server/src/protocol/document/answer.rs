@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use seriatim::store::{self, Command};
-use seriatim::{JobId, LaneId, NodeId, Token};
+use seriatim::{
+    JobId,
+    store::{LaneId, NodeId, Token},
+};
 
 use super::job::{Pushed, StatusWord};
 use crate::protocol::schema::Foreign;

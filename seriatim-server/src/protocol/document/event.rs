@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use seriatim::{JobId, NodeId, Token};
+use seriatim::{
+    JobId,
+    store::{NodeId, Token},
+};
 
 use crate::protocol::schema::Foreign;
 use crate::protocol::value::Time;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use seriatim::store::{self, JobState, JobView, Page, PushStatus};
-use seriatim::{Backoff, JobId, JobOptions};
+use seriatim::{Backoff, JobId, store::JobOptions};
 
 use crate::protocol::schema::Foreign;
 use crate::protocol::value::{Length, Raw, Time};

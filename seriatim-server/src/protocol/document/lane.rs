@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use seriatim::store::{JobView, LaneState, LaneView, Page};
-use seriatim::{LaneId, NodeId, Token};
+use seriatim::store::{LaneId, NodeId, Token};
 
 use super::job::Job;
 use crate::protocol::schema::Foreign;

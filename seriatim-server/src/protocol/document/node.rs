@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
-use seriatim::NodeId;
+use seriatim::store::NodeId;
 use seriatim::store::{self, Command, NodeView, TroubleKind};
 
 use super::lane::Lane;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use seriatim::store::{NodeView, QueueStats, QueueView};
-use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, NodeId};
+use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, store::NodeId};
 
 use super::node::Trouble;
 use crate::protocol::figures::Numbers;

@@ -8,7 +8,10 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SdkTracer, Span};
-use seriatim::{LaneId, Outcome, Token, Turn, TurnJob, Verdict};
+use seriatim::{
+    Outcome,
+    store::{LaneId, Token, Turn, TurnJob, Verdict},
+};
 
 use super::attribute;
 use super::span_context::{context_of, traceparent_of};
@@ -201,7 +204,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use opentelemetry::trace::TracerProvider;
     use opentelemetry_sdk::trace::SdkTracerProvider;
-    use seriatim::{JobId, JobOptions, Payload, Timestamp};
+    use seriatim::{JobId, Payload, Timestamp, store::JobOptions};
 
     use super::super::outbox::Outbox;
     use super::*;
@@ -210,7 +213,8 @@ mod tests {
     fn turn(lane: u64, contexts: &[String]) -> Turn {
         let job = |(place, context): (usize, &String)| {
             let traceparent = Some(context.clone());
-            let options = JobOptions { traceparent, ..JobOptions::default() };
+            let mut options = JobOptions::default();
+            options.traceparent = traceparent;
             TurnJob {
                 id: JobId::new(Timestamp::default(), 1, 0, place as u64),
                 task: None,

@@ -20,7 +20,10 @@ use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector};
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
-use seriatim::{EngineBuilder, Turn, Verdict};
+use seriatim::{
+    EngineBuilder,
+    store::{Turn, Verdict},
+};
 
 use crate::base::setup_error::SetupError;
 use calls::{Calls, LINKS_MAX};

@@ -20,7 +20,7 @@ async fn open(url: &str) -> SharedStore {
 /// Half of the load, a dead master, and the other half; all that is left is done in the end.
 async fn under_load(url: &str, what: &str, fail_over: impl FnOnce()) -> Report {
     let mode = Mode::Fifo;
-    let queue = Queue { shards: SHARDS, ..Queue::new(QUEUE, mode) };
+    let queue = Queue::new(QUEUE, mode).shards(SHARDS);
     let mut fleet = Fleet::new(open(url).await, url, queue).await;
     fleet.start_nodes();
     fleet.is_up().await;

@@ -7,7 +7,10 @@ use seriatim::store::{
     Claim, Claimed, Declare, Heartbeat, JobQuery, JobState, Lease, NodeInfo, Push, PushStatus,
     Rescue, Settle, Settled,
 };
-use seriatim::{Error, Job, NodeId, Queue, Settlement, SharedStore, Turn};
+use seriatim::{
+    Error, Job, Queue, SharedStore,
+    store::{NodeId, Settlement, Turn},
+};
 use seriatim_testkit::{Cut, Proxy};
 
 use super::Server;

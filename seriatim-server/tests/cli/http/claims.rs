@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use seriatim::store::{Heartbeat, NodeInfo, Rescue};
-use seriatim::{NodeId, SharedStore, Timestamp};
+use seriatim::{SharedStore, Timestamp, store::NodeId};
 
 use super::Api;
 use super::client::{Answer, Request};

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use seriatim::store::{Declare, QueueStats};
 use seriatim::{
     Backoff, Batch, Client, Context, Engine, Failure, Job, Mode, Outcome, Outcomes, Queue,
-    SharedStore, Summary, Timestamp,
+    SharedStore, Timestamp, engine::Summary,
 };
 
 use super::Api;
@@ -167,36 +167,33 @@ fn summary(kind: &str) -> Summary {
     let crashes = if kind == "process" { Mode::ALL.len() as u64 } else { 0 };
     // Nobody is called with what has expired, and remote workers are not even handed it.
     let (calls, expired) = if kind == "remote" { (0, 0) } else { (33, Mode::ALL.len() as u64) };
-    Summary {
-        calls: calls + 2 * crashes,
-        processed: 18 + crashes,
-        done: 13 + crashes,
-        failed: 12 + crashes,
-        put_off: 4,
-        cancelled: 4 + expired,
-        ..Summary::default()
-    }
+    counts([calls + 2 * crashes, 18 + crashes, 13 + crashes, 12 + crashes, 4, 4 + expired])
 }
 
 fn added(a: Summary, b: Summary) -> Summary {
-    Summary {
-        calls: a.calls + b.calls,
-        processed: a.processed + b.processed,
-        done: a.done + b.done,
-        failed: a.failed + b.failed,
-        put_off: a.put_off + b.put_off,
-        cancelled: a.cancelled + b.cancelled,
-        ..Summary::default()
-    }
+    counts([
+        a.calls + b.calls,
+        a.processed + b.processed,
+        a.done + b.done,
+        a.failed + b.failed,
+        a.put_off + b.put_off,
+        a.cancelled + b.cancelled,
+    ])
+}
+
+/// A summary of these counts; all others are 0.
+fn counts([calls, processed, done, failed, put_off, cancelled]: [u64; 6]) -> Summary {
+    let mut summary = Summary::default();
+    (summary.calls, summary.processed, summary.done) = (calls, processed, done);
+    (summary.failed, summary.put_off, summary.cancelled) = (failed, put_off, cancelled);
+    summary
 }
 
 fn queues() -> Vec<(&'static str, Queue)> {
     let of = |kind| {
         Mode::ALL.into_iter().map(move |mode| {
-            let queue = Queue {
-                backoff: Backoff::Constant { base: HOUR },
-                ..Queue::new(format!("{kind}-{mode}"), mode)
-            };
+            let queue = Queue::new(format!("{kind}-{mode}"), mode)
+                .backoff(Backoff::Constant { base: HOUR });
             (kind, if mode == Mode::Fifo { queue.take(3) } else { queue })
         })
     };
@@ -386,9 +383,10 @@ async fn the_same_load_makes_the_same_figures_in_every_mode_by_every_worker_on_e
 }
 
 /// With so many turns put off as were snoozed. On a slow machine turns that were claimed ahead have gone back besides.
-fn settled(summary: Summary, snoozed: u64) -> Summary {
+fn settled(mut summary: Summary, snoozed: u64) -> Summary {
     assert!(summary.put_off >= snoozed, "{summary:?}");
-    Summary { put_off: snoozed, ..summary }
+    summary.put_off = snoozed;
+    summary
 }
 
 /// The figures when nothing has crashed yet.
@@ -414,15 +412,7 @@ fn in_words(words: &str) -> Summary {
         before.trim_end().rsplit([' ', ':']).next()?.parse::<u64>().ok()
     };
     let of = |what: &str| number(what).unwrap_or(0);
-    Summary {
-        calls: of(" calls"),
-        processed: of(" jobs processed"),
-        done: of(" done"),
-        failed: of(" failed"),
-        put_off: of(" put off"),
-        cancelled: of(" cancelled"),
-        ..Summary::default()
-    }
+    counts([" calls", " jobs processed", " done", " failed", " put off", " cancelled"].map(of))
 }
 
 #[tokio::test]

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use seriatim::store::{Claim, Heartbeat, Lease, NodeInfo};
-use seriatim::{LaneId, NodeId, SharedStore, Token};
+use seriatim::{
+    SharedStore,
+    store::{LaneId, NodeId, Token},
+};
 
 use super::Api;
 use super::client::Request;

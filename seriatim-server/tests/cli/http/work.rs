@@ -5,7 +5,10 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use seriatim::store::Rescue;
-use seriatim::{NodeId, Timestamp, store::Heartbeat, store::NodeInfo};
+use seriatim::{
+    Timestamp,
+    store::{Heartbeat, NodeId, NodeInfo},
+};
 
 use super::Api;
 use super::client::Request;

@@ -2,7 +2,10 @@
 
 use serde_json::json;
 use seriatim::store::{Declare, Producer, Queues};
-use seriatim::{Job, Queue, Redis, Store, Timestamp};
+use seriatim::{
+    Job, Queue, Timestamp,
+    store::{Redis, Store},
+};
 
 use super::{House, Site, text};
 

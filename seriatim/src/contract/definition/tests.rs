@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::contract::*;
-use crate::{Batch, Client, Context, Engine, ErrorKind, Job, Mode, Queue, SharedStore};
+use crate::{Batch, Client, Engine, ErrorKind, Job, Mode, Queue, SharedStore};
 
 const LEASE: Duration = Duration::from_secs(60);
 /// How long a test waits for what an engine must do.
@@ -80,11 +80,11 @@ pub(crate) async fn a_running_engine_declares_its_queues_again(
     let (stop, stopped) = oneshot::channel::<()>();
     let engine = Engine::builder(ours)
         .queue(Queue::accumulate("orders").max_retries(3))
-        .worker("orders", move |batch: Batch<u32>, _: Context| {
+        .worker("orders", move |batch: Batch<u32>| {
             let numbers: Vec<u32> =
                 batch.lanes().iter().flat_map(|lane| lane.payloads().to_vec()).collect();
             done.send(numbers).unwrap();
-            async { Ok(()) }
+            async {}
         })
         .run_until(stopped);
     let engine = tokio::spawn(engine);

@@ -9,7 +9,9 @@ use futures_util::future::BoxFuture;
 
 use crate::contract::{Declare, Push, Pushed, Settle, Settled, SharedStore};
 use crate::model::error::{ErrorKind, Result};
-use crate::{Batch, Client, Context, Engine, Failure, Job, Queue, Settlement, Summary};
+use crate::{
+    Batch, Client, Context, Engine, Failure, Job, Queue, engine::Summary, store::Settlement,
+};
 
 /// A database of a test's own, with a store in it and a table of whole numbers.
 #[async_trait]
@@ -84,7 +86,7 @@ async fn handled(database: &impl Database, rival: bool) -> (Summary, Option<Erro
         let (store, database) = (store.clone(), database.clone());
         async move {
             let meanwhile = async {
-                let done = |turn: &crate::Turn| Settlement::done(turn.lane, turn.token);
+                let done = |turn: &crate::store::Turn| Settlement::done(turn.lane, turn.token);
                 let turns = ctx.turns().iter().map(done).collect();
                 if rival {
                     let settled = store.settle(Settle { now: None, turns }).await.unwrap();

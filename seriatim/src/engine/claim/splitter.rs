@@ -22,19 +22,19 @@ pub enum Splitter {
 }
 
 /// Chooses: answers whether this node prefers the queue.
-pub type Prefer = dyn Fn(&Fleet<'_>, &str) -> bool + Send + Sync;
+pub type Prefer = dyn Fn(&FleetView<'_>, &str) -> bool + Send + Sync;
 
 /// Who is there.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Fleet<'a> {
+pub struct FleetView<'a> {
     /// This node.
     pub node: &'a NodeId,
     /// All living nodes, this one too, in the order of their ids.
     pub nodes: &'a [NodeId],
 }
 
-impl<'a> Fleet<'a> {
+impl<'a> FleetView<'a> {
     pub(in crate::engine) fn of(node: &'a NodeId, nodes: &'a [NodeId]) -> Self {
         Self { node, nodes }
     }
@@ -42,7 +42,7 @@ impl<'a> Fleet<'a> {
 
 impl Splitter {
     /// Whether the node prefers `queue`.
-    pub(in crate::engine) fn prefers(&self, fleet: &Fleet<'_>, queue: &str) -> bool {
+    pub(in crate::engine) fn prefers(&self, fleet: &FleetView<'_>, queue: &str) -> bool {
         match self {
             Self::All => true,
             Self::ByNode => {

@@ -14,7 +14,6 @@ use crate::contract::{JobState, Push, SharedStore};
 use crate::engine::core::Core;
 use crate::engine::outage::Pauses;
 use crate::handler::batch::Batch;
-use crate::handler::context::Context;
 use crate::handler::failure::Failure;
 use crate::handler::worker::Worker;
 use crate::model::error::Result;
@@ -59,13 +58,13 @@ where
     Fut: Future<Output = Result<(), Failure>> + Send + 'static,
 {
     let hook = Arc::new(hook);
-    Worker::new(QUEUE, move |batch: Batch<Exhausted>, _: Context| {
+    Worker::new(QUEUE, move |batch: Batch<Exhausted>| {
         let (store, hook) = (store.clone(), hook.clone());
         async move {
             for exhausted in batch.payloads() {
                 match store.job(exhausted.job_id).await?.map(|job| job.state) {
                     Some(JobState::Running) => {
-                        return Ok(Outcome::Snooze { length: LOOK_AGAIN });
+                        return Ok::<_, Failure>(Outcome::Snooze { length: LOOK_AGAIN });
                     }
                     // Not settled as planned: the claim had been taken over, and it is tried again.
                     Some(JobState::Queued | JobState::Succeeded) => {}

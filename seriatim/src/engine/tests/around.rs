@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::JobState;
+use crate::engine::*;
 use crate::*;
 
 #[tokio::test(start_paused = true)]
@@ -27,9 +28,9 @@ async fn l13_middleware_stands_around_every_call_the_first_outermost() {
         });
     }
     let written = log.clone();
-    let running = Running::start(builder.worker("mail", move |_: Batch<u32>, _: Context| {
+    let running = Running::start(builder.worker("mail", move |_: Batch<u32>| {
         written.add("handler");
-        async { Ok(()) }
+        async {}
     }));
     log.reaches(5).await;
     running.stop().await;
@@ -50,9 +51,9 @@ async fn s7_middleware_may_answer_in_place_of_the_handler() {
         async { Ok(Outcome::Bury { error: "not on Sundays".into() }.into()) }
     };
     let builder = engine(&rig).middleware(refuse);
-    let running = Running::start(builder.worker("mail", |_: Batch<u32>, _: Context| async {
-        Err::<(), Failure>("must not run".into())
-    }));
+    let running = Running::start(
+        builder.worker("mail", |_: Batch<u32>| async { Err::<(), Failure>("must not run".into()) }),
+    );
     log.reaches(1).await;
     running.stop().await;
     let job = rig.job(id).await.unwrap().unwrap();
@@ -104,9 +105,9 @@ async fn l14_a_codec_stands_between_payloads_and_the_store() {
     let plain = rig.push(Job::new("mail", &18).unwrap()).await;
     let written = log.clone();
     let builder = engine(&rig).codec(Marked);
-    let running = Running::start(builder.worker("mail", move |batch: Batch<u32>, _: Context| {
+    let running = Running::start(builder.worker("mail", move |batch: Batch<u32>| {
         written.add(format!("{:?}", batch.payloads().collect::<Vec<_>>()));
-        async { Ok(()) }
+        async {}
     }));
     log.reaches(1).await;
     pass(secs(1)).await;
@@ -120,9 +121,9 @@ async fn l14_failures_are_written_as_the_engine_is_told() {
     let rig = Rig::new();
     let id = rig.push(Job::new("mail", &1).unwrap().max_retries(0)).await;
     let builder = engine(&rig).error_format(|failure| format!("<{failure}>"));
-    let running = Running::start(builder.worker("mail", |_: Batch<u32>, _: Context| async {
-        Err::<(), Failure>("no stamps".into())
-    }));
+    let running = Running::start(
+        builder.worker("mail", |_: Batch<u32>| async { Err::<(), Failure>("no stamps".into()) }),
+    );
     pass(secs(1)).await;
     running.stop().await;
     assert_eq!(rig.job(id).await.unwrap().unwrap().error.as_deref(), Some("<no stamps>"));
@@ -140,9 +141,9 @@ async fn l13_the_exhausted_hook_is_told_once_and_again_when_it_fails() {
             if first { Err("the pager is down".into()) } else { Ok(()) }
         }
     });
-    let running = Running::start(builder.worker("mail", |_: Batch<u32>, _: Context| async {
-        Err::<(), Failure>("no stamps".into())
-    }));
+    let running = Running::start(
+        builder.worker("mail", |_: Batch<u32>| async { Err::<(), Failure>("no stamps".into()) }),
+    );
     log.reaches(2).await;
     pass(secs(600)).await;
     running.stop().await;
@@ -164,9 +165,7 @@ async fn h9_an_exhausted_hook_whose_process_died_is_called_by_another() {
                 Ok(())
             }
         });
-        builder.worker("mail", |_: Batch<u32>, _: Context| async {
-            Err::<(), Failure>("no stamps".into())
-        })
+        builder.worker("mail", |_: Batch<u32>| async { Err::<(), Failure>("no stamps".into()) })
     };
     let first = Running::start(hooked(log.clone(), true));
     log.reaches(1).await;
@@ -183,7 +182,7 @@ async fn l19_a_fatal_failure_stops_the_engine_after_the_others_have_finished() {
     let good = rig.push(Job::new("mail", "good").unwrap()).await;
     let written = log.clone();
     let builder = engine(&rig).on_fatal(move |why| written.add(format!("fatal: {why}")));
-    let builder = builder.worker("mail", |batch: Batch<String>, _: Context| {
+    let builder = builder.worker("mail", |batch: Batch<String>| {
         let bad = batch.payloads().any(|payload| payload == "bad");
         async move {
             if bad {
@@ -205,7 +204,7 @@ async fn l13_an_engine_whose_start_hook_fails_claims_nothing() {
     let rig = Rig::new();
     let id = rig.push(Job::new("mail", &1).unwrap()).await;
     let builder = engine(&rig).on_start(|| async { Err("no configuration".into()) });
-    let builder = builder.worker("mail", |_: Batch<u32>, _: Context| async { Ok(()) });
+    let builder = builder.worker("mail", |_: Batch<u32>| async {});
     let error = builder.run_until(std::future::pending::<()>()).await.unwrap_err();
     assert_eq!(error.message(), "on_start failed: no configuration");
     assert_eq!(rig.job(id).await.unwrap().unwrap().attempt, 0);
@@ -222,7 +221,6 @@ async fn l18_running_calls_are_listed_with_their_age() {
         written.add("begun");
         async move {
             call.cancelled().await;
-            Ok(())
         }
     });
     let engine = engine(&rig).with(worker).shutdown_timeout(secs(1)).build().unwrap();

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::rig::{Log, Rig, Running, START, engine, pass, secs};
 use crate::contract::JobState;
+use crate::engine::*;
 use crate::*;
 
 #[tokio::test(start_paused = true)]
@@ -17,12 +18,11 @@ async fn all_that_waits_for_a_key_is_handed_over_together_oldest_score_first() {
         rig.push(job).await;
     }
     let written = log.clone();
-    let running =
-        Running::start(engine(&rig).worker("orders", move |batch: Batch<f64>, _: Context| {
-            let lane = &batch.lanes()[0];
-            written.add(format!("{} {:?} {}", lane.key(), lane.payloads(), lane.attempt()));
-            async { Ok(()) }
-        }));
+    let running = Running::start(engine(&rig).worker("orders", move |batch: Batch<f64>| {
+        let lane = &batch.lanes()[0];
+        written.add(format!("{} {:?} {}", lane.key(), lane.payloads(), lane.attempt()));
+        async {}
+    }));
     log.reaches(1).await;
     assert_eq!(running.stop().await.done, 1);
     assert_eq!(log.lines(), ["42 [1.0, 2.0, 3.0] 1"]);
@@ -36,17 +36,15 @@ async fn jobs_of_one_key_never_overlap_and_run_in_order() {
         rig.push(Job::new("orders", &i).unwrap().key("a").score(f64::from(i))).await;
     }
     let written = log.clone();
-    let running =
-        Running::start(engine(&rig).worker("orders", move |batch: Batch<u32>, _: Context| {
-            let log = written.clone();
-            async move {
-                let number = batch.lanes()[0].payloads()[0];
-                log.add(format!("start {number}"));
-                pass(Duration::from_millis(10)).await;
-                log.add(format!("end {number}"));
-                Ok(())
-            }
-        }));
+    let running = Running::start(engine(&rig).worker("orders", move |batch: Batch<u32>| {
+        let log = written.clone();
+        async move {
+            let number = batch.lanes()[0].payloads()[0];
+            log.add(format!("start {number}"));
+            pass(Duration::from_millis(10)).await;
+            log.add(format!("end {number}"));
+        }
+    }));
     log.reaches(40).await;
     running.stop().await;
     let expected: Vec<String> =
@@ -64,12 +62,11 @@ async fn one_error_fails_every_turn_of_the_call_once_and_then_each_is_handed_alo
         rig.push(Job::new("orders", key).unwrap().key(key)).await;
     }
     let written = log.clone();
-    let running =
-        Running::start(engine(&rig).worker("orders", move |batch: Batch<String>, _: Context| {
-            written.add(batch.lanes().len().to_string());
-            let first = batch.lanes()[0].retry_count() < 0;
-            async move { if first { Err("no".into()) } else { Ok(()) } }
-        }));
+    let running = Running::start(engine(&rig).worker("orders", move |batch: Batch<String>| {
+        written.add(batch.lanes().len().to_string());
+        let first = batch.lanes()[0].retry_count() < 0;
+        async move { if first { Err::<_, Failure>("no".into()) } else { Ok(()) } }
+    }));
     log.reaches(4).await;
     let summary = running.stop().await;
     assert_eq!(log.lines(), ["3", "1", "1", "1"]);
@@ -84,18 +81,17 @@ async fn l5_outcomes_are_per_lane() {
     for key in ["bad", "good", "late"] {
         ids.push(rig.push(Job::new("orders", key).unwrap().key(key)).await);
     }
-    let running =
-        Running::start(engine(&rig).worker("orders", |batch: Batch<String>, _: Context| {
-            let mut outcomes = Outcomes::new();
-            for lane in batch.lanes() {
-                match lane.key() {
-                    "bad" => outcomes.set(lane.id(), Outcome::Bury { error: "rotten".into() }),
-                    "late" => outcomes.set(lane.id(), Outcome::Snooze { length: secs(3_600) }),
-                    _ => &mut outcomes,
-                };
-            }
-            async { Ok(outcomes) }
-        }));
+    let running = Running::start(engine(&rig).worker("orders", |batch: Batch<String>| {
+        let mut outcomes = Outcomes::new();
+        for lane in batch.lanes() {
+            match lane.key() {
+                "bad" => outcomes.set(lane.id(), Outcome::Bury { error: "rotten".into() }),
+                "late" => outcomes.set(lane.id(), Outcome::Snooze { length: secs(3_600) }),
+                _ => &mut outcomes,
+            };
+        }
+        async { Ok::<_, Failure>(outcomes) }
+    }));
     pass(secs(10)).await;
     running.stop().await;
     assert_eq!(rig.state(ids[0]).await, Some(JobState::Dead));
@@ -109,12 +105,11 @@ async fn s10_a_panic_is_a_failure_with_its_text() {
     let (rig, log) = (Rig::new(), Log::default());
     let id = rig.push(Job::new("mail", &1).unwrap()).await;
     let written = log.clone();
-    let running = Running::start(engine(&rig).worker("mail", move |_: Batch<u32>, _: Context| {
+    let running = Running::start(engine(&rig).worker("mail", move |_: Batch<u32>| {
         written.add("called");
         let stamps_left = written.lines().is_empty();
         async move {
             assert!(stamps_left, "out of stamps");
-            Ok(())
         }
     }));
     log.reaches(1).await;
@@ -130,13 +125,12 @@ async fn a_payload_that_cannot_be_decoded_is_buried_and_the_rest_runs() {
     let good = rig.push(Job::new("orders", &7).unwrap().key("a").score(2.0)).await;
     let bad = rig.push(Job::new("orders", "seven").unwrap().key("a").score(1.0)).await;
     let written = log.clone();
-    let running =
-        Running::start(engine(&rig).worker("orders", move |batch: Batch<u32>, _: Context| {
-            let lane = &batch.lanes()[0];
-            let scores: Vec<f64> = lane.jobs().map(|(job, _)| job.score).collect();
-            written.add(format!("{:?} {scores:?}", lane.payloads()));
-            async { Ok(()) }
-        }));
+    let running = Running::start(engine(&rig).worker("orders", move |batch: Batch<u32>| {
+        let lane = &batch.lanes()[0];
+        let scores: Vec<f64> = lane.jobs().map(|(job, _)| job.score).collect();
+        written.add(format!("{:?} {scores:?}", lane.payloads()));
+        async {}
+    }));
     log.reaches(1).await;
     running.stop().await;
     assert_eq!(log.lines(), ["[7] [2.0]"]);
@@ -160,7 +154,7 @@ async fn a_payload_that_cannot_be_decoded_counts_as_failed_and_its_error_names_t
     let written = log.clone();
     let running = Running::start(engine(&rig).worker("orders", move |_: Batch<Order>, _| {
         written.add("called");
-        async { Ok(()) }
+        async {}
     }));
     log.reaches(1).await;
     let summary = running.stop().await;
@@ -205,7 +199,6 @@ async fn a_handler_over_its_timeout_fails_and_is_dropped() {
                 context.cancelled().await;
                 log.add("told");
                 std::future::pending::<()>().await;
-                Ok(())
             }
         }));
     log.reaches(1).await;
@@ -234,7 +227,7 @@ async fn a_default_timeout_holds_where_neither_the_queue_nor_the_job_has_one() {
         let told = log.clone();
         let worker = crate::Worker::new("slow", move |_: Batch<u32>, context: Context| {
             told.add(format!("{:?}", context.time_left().unwrap_or_default()));
-            async { Ok(()) }
+            async {}
         });
         let running = Running::start(engine(&rig).with(worker.timeout_default(secs(60))));
         log.reaches(1).await;
@@ -258,7 +251,6 @@ async fn a_handler_can_outlast_a_cancellation_and_is_told_when_it_must_end() {
                 log.add("cancelled");
                 context.must_end().await;
                 log.add(format!("must end, {:?} left", context.time_left()));
-                Ok(())
             }
         }));
     log.reaches(1).await;
@@ -276,11 +268,10 @@ async fn an_expired_job_is_never_started() {
     let id = rig.push(job.expires_at(START + secs(1))).await;
     pass(secs(2)).await;
     let written = log.clone();
-    let running =
-        Running::start(engine(&rig).worker("offers", move |_: Batch<u32>, _: Context| {
-            written.add("called");
-            async { Ok(()) }
-        }));
+    let running = Running::start(engine(&rig).worker("offers", move |_: Batch<u32>| {
+        written.add("called");
+        async {}
+    }));
     pass(secs(2)).await;
     running.stop().await;
     assert_eq!(log.len(), 0);
@@ -296,9 +287,9 @@ async fn tasks_go_to_their_own_worker_and_the_rest_to_the_queue_s() {
     }
     let worker = |name: &'static str| {
         let log = log.clone();
-        Worker::new("depot", move |batch: Batch<String>, _: Context| {
+        Worker::new("depot", move |batch: Batch<String>| {
             log.add(format!("{name} {}", batch.task().unwrap_or("-")));
-            async { Ok(()) }
+            async {}
         })
     };
     let running =
@@ -344,7 +335,7 @@ async fn progress_goes_out_before_the_next_heartbeat_is_due() {
                 c.progress(&batch.lanes()[0], &json!({"frame": 7}))?;
                 log.add("told");
                 pass(secs(10)).await;
-                Ok(())
+                Ok::<_, Failure>(())
             }
         }));
     log.reaches(1).await;
@@ -359,11 +350,10 @@ async fn a_worker_that_cannot_start_gives_its_jobs_back_uncounted_and_pauses() {
     let (rig, log) = (Rig::new(), Log::default());
     let id = rig.push(Job::new("mail", &1).unwrap()).await;
     let written = log.clone();
-    let running =
-        Running::start(engine(&rig).worker("mail", move |batch: Batch<u32>, _: Context| {
-            written.add(batch.lanes()[0].attempt().to_string());
-            async { Err::<(), Failure>(Box::new(Unstartable("sendmail: not found".into()))) }
-        }));
+    let running = Running::start(engine(&rig).worker("mail", move |batch: Batch<u32>| {
+        written.add(batch.lanes()[0].attempt().to_string());
+        async { Err::<(), Failure>(Box::new(Unstartable("sendmail: not found".into()))) }
+    }));
     pass(secs(20)).await;
     assert_eq!(log.lines(), ["1"]);
     pass(secs(20)).await;
@@ -389,7 +379,7 @@ async fn every_turn_is_counted_by_how_it_ended_and_every_job_that_is_done() {
     let past = START - secs(1);
     rig.push(Job::new("orders", &1).unwrap().key("expired").expires_at(past)).await;
     let written = log.clone();
-    let worker = move |batch: Batch<u32>, _: Context| {
+    let worker = move |batch: Batch<u32>| {
         let lane = &batch.lanes()[0];
         let error = || "told to".into();
         let outcome = match lane.key() {
@@ -400,7 +390,7 @@ async fn every_turn_is_counted_by_how_it_ended_and_every_job_that_is_done() {
             _ => Outcome::Cancel { reason: error() },
         };
         written.add(lane.key());
-        async { Ok(outcome) }
+        async { Ok::<_, Failure>(outcome) }
     };
     let running = Running::start(engine(&rig).worker("orders", worker));
     log.reaches(5).await;
@@ -417,4 +407,64 @@ async fn every_turn_is_counted_by_how_it_ended_and_every_job_that_is_done() {
     assert_eq!(running.stop().await, expected);
     let stats = &rig.stats(None).await.unwrap()[0];
     assert_eq!((stats.processed, stats.failed, stats.dead), (3, 2, 2));
+}
+
+async fn into_anyhow(_: Batch<u32>) -> anyhow::Result<()> {
+    anyhow::bail!("no stamps")
+}
+
+async fn into_eyre(_: Batch<u32>, _: Context) -> eyre::Result<Outcomes> {
+    eyre::bail!("no stamps")
+}
+
+async fn into_io(_: Batch<Payload>) -> std::io::Result<Outcome> {
+    Err(std::io::Error::other("no stamps"))
+}
+
+async fn into_text(_: Batch<u32>) -> Result<(), &'static str> {
+    Err("no stamps")
+}
+
+struct Sender(&'static str);
+
+impl Perform for Sender {
+    type Payload = u32;
+    type Answer = Result<(), String>;
+
+    async fn perform(&self, _: Batch<u32>, _: Context) -> Result<(), String> {
+        Err(self.0.to_owned())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn functions_closures_and_structs_are_handlers_whatever_their_error_is() {
+    let (rig, log) = (Rig::new(), Log::default());
+    let queues = ["anyhow", "eyre", "io", "text", "struct", "nothing", "blocking"];
+    let mut jobs = Vec::new();
+    for queue in queues {
+        rig.store_declared(Queue::parallel(queue).max_retries(0)).await;
+        jobs.push(rig.push(Job::new(queue, &7).unwrap()).await);
+    }
+    let written = log.clone();
+    let running = Running::start(
+        engine(&rig)
+            .worker("anyhow", into_anyhow)
+            .worker("eyre", into_eyre)
+            .worker("io", into_io)
+            .worker("text", into_text)
+            .worker("struct", Sender("no stamps"))
+            .worker("nothing", move |batch: Batch<u32>| {
+                written.add(format!("{:?}", batch.lanes()[0].payloads()));
+                async {}
+            })
+            .with(Worker::blocking("blocking", |_: Batch<u32>| Err::<(), _>("no stamps"))),
+    );
+    log.reaches(1).await;
+    pass(secs(1)).await;
+    let summary = running.stop().await;
+    assert_eq!((summary.done, summary.failed), (1, 6), "{summary:?}");
+    for (queue, job) in queues.into_iter().zip(jobs).filter(|(queue, _)| *queue != "nothing") {
+        assert_eq!(rig.error(job).await, "no stamps", "{queue}");
+    }
+    assert_eq!(log.lines(), ["[7]"]);
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, START, engine, pass, secs};
+use crate::engine::*;
 use crate::*;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -16,10 +17,10 @@ fn every_ten_minutes() -> Cron {
 /// A node that writes down the ticks that it handles.
 fn node(rig: &Rig, log: &Log, cron: Cron) -> EngineBuilder {
     let log = log.clone();
-    engine(rig).cron(cron).worker("ticks", move |batch: Batch<u32>, _: Context| {
+    engine(rig).cron(cron).worker("ticks", move |batch: Batch<u32>| {
         let tick = batch.lanes()[0].turn().jobs[0].run_at;
         log.add(format!("{}", tick.since(START).as_secs()));
-        async { Ok(()) }
+        async {}
     })
 }
 

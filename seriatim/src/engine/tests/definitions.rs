@@ -4,6 +4,8 @@ use std::sync::atomic::Ordering;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::{Amend, Change, QueueView, Settle, Trouble, TroubleKind};
+use crate::engine::*;
+use crate::store::Settlement;
 use crate::*;
 
 fn job(queue: &str, number: u32) -> Job {
@@ -14,9 +16,9 @@ fn job(queue: &str, number: u32) -> Job {
 fn written(rig: &Rig, queues: [Queue; 2], log: &Log) -> EngineBuilder {
     queues.into_iter().fold(engine(rig), |engine, queue| {
         let (name, log) = (queue.name.clone(), log.clone());
-        engine.queue(queue).worker(name, move |batch: Batch<u32>, _: Context| {
+        engine.queue(queue).worker(name, move |batch: Batch<u32>| {
             log.add(format!("{} {:?}", batch.queue(), batch.lanes()[0].payloads()));
-            async { Ok(()) }
+            async {}
         })
     })
 }
@@ -141,7 +143,7 @@ async fn a_client_whose_queue_is_another_is_told_at_each_push() {
 #[tokio::test]
 async fn a_worker_of_a_queue_that_nothing_declares_is_told_with_the_near_match() {
     let rig = Rig::new();
-    let idle = |_: Batch<u32>, _: Context| async { Ok(()) };
+    let idle = |_: Batch<u32>| async {};
     let nothing_is_declared = engine(&rig).worker("ordres", idle).build().unwrap();
     assert_eq!(nothing_is_declared.slips(), [""; 0]);
     let engine = engine(&rig).queue(Queue::fifo("orders")).worker("ordres", idle);

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::JobState;
+use crate::engine::*;
 use crate::*;
 
 fn counting(rig: &Rig, log: &Log) -> EngineBuilder {
     let log = log.clone();
-    engine(rig).worker("mail", move |batch: Batch<u32>, _: Context| {
+    engine(rig).worker("mail", move |batch: Batch<u32>| {
         log.add(batch.lanes()[0].payloads()[0].to_string());
-        async { Ok(()) }
+        async {}
     })
 }
 
@@ -80,11 +81,10 @@ async fn a_lost_claim_goes_back_also_when_its_queue_has_nothing_else() {
     rig.push(Job::new("alone", &7).unwrap()).await;
     rig.faults.lost_claims.store(1, Ordering::SeqCst);
     let written = log.clone();
-    let running =
-        Running::start(counting(&rig, &log).worker("alone", move |_: Batch<u32>, _: Context| {
-            written.add("alone");
-            async { Ok(()) }
-        }));
+    let running = Running::start(counting(&rig, &log).worker("alone", move |_: Batch<u32>| {
+        written.add("alone");
+        async {}
+    }));
     pass(secs(3)).await;
     rig.push(Job::new("mail", &1).unwrap()).await;
     log.reaches(2).await;
@@ -111,9 +111,8 @@ async fn a_due_lane_that_is_for_another_node_makes_nobody_spin() {
     for i in 0..2 {
         rig.push(Job::new("slow", &i).unwrap()).await;
     }
-    let slow = |_: Batch<u32>, _: Context| async {
+    let slow = |_: Batch<u32>| async {
         pass(secs(20)).await;
-        Ok(())
     };
     // The second slow job is due and has no slot: the queue stays worth asking.
     let running =
@@ -145,9 +144,9 @@ async fn s5_a_scheduled_job_starts_when_it_is_due() {
     let written = log.clone();
     let running = Running::start(engine(&rig).poll_interval(secs(3_600)).worker(
         "mail",
-        move |_: Batch<u32>, _: Context| {
+        move |_: Batch<u32>| {
             written.add(origin.elapsed().as_millis().to_string());
-            async { Ok(()) }
+            async {}
         },
     ));
     pass(secs(1)).await;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::JobState;
+use crate::engine::*;
+use crate::store::NodeId;
 use crate::*;
 
 /// A handler that notes when it starts, when it is told to end, and then answers an error.
@@ -114,12 +116,11 @@ async fn l8_what_a_dead_node_held_is_taken_over_as_a_crash() {
     rig.push(Job::new("mail", &1).unwrap()).await;
     assert_eq!(rig.claim_as("dead", "mail", secs(10)).await.len(), 1);
     let written = log.clone();
-    let running =
-        Running::start(engine(&rig).worker("mail", move |batch: Batch<u32>, _: Context| {
-            let turn = batch.lanes()[0].turn();
-            written.add(format!("crashes {} attempt {}", turn.crashes, turn.attempt()));
-            async { Ok(()) }
-        }));
+    let running = Running::start(engine(&rig).worker("mail", move |batch: Batch<u32>| {
+        let turn = batch.lanes()[0].turn();
+        written.add(format!("crashes {} attempt {}", turn.crashes, turn.attempt()));
+        async {}
+    }));
     log.reaches(1).await;
     let summary = running.stop().await;
     assert_eq!(log.lines(), ["crashes 1 attempt 2"]);
@@ -137,11 +138,10 @@ async fn a_killed_engine_s_jobs_run_elsewhere_and_its_prefetch_too() {
     first.kill();
     let done = Log::default();
     let written = done.clone();
-    let second =
-        Running::start(engine(&rig).worker("mail", move |batch: Batch<u32>, _: Context| {
-            written.add(batch.lanes()[0].payloads()[0].to_string());
-            async { Ok(()) }
-        }));
+    let second = Running::start(engine(&rig).worker("mail", move |batch: Batch<u32>| {
+        written.add(batch.lanes()[0].payloads()[0].to_string());
+        async {}
+    }));
     done.reaches(100).await;
     pass(secs(1)).await;
     let summary = second.stop().await;
@@ -159,17 +159,15 @@ async fn a_lane_with_a_crash_behind_it_gets_its_turn_under_load() {
         rig.push(Job::new("mail", &i).unwrap()).await;
     }
     let written = log.clone();
-    let running =
-        Running::start(engine(&rig).worker("mail", move |batch: Batch<u32>, _: Context| {
-            let (log, number) = (written.clone(), batch.lanes()[0].payloads()[0]);
-            async move {
-                pass(Duration::from_millis(5)).await;
-                if number == 0 {
-                    log.add("the crashed one");
-                }
-                Ok(())
+    let running = Running::start(engine(&rig).worker("mail", move |batch: Batch<u32>| {
+        let (log, number) = (written.clone(), batch.lanes()[0].payloads()[0]);
+        async move {
+            pass(Duration::from_millis(5)).await;
+            if number == 0 {
+                log.add("the crashed one");
             }
-        }));
+        }
+    }));
     log.reaches(1).await;
     let stats = rig.stats(None).await.unwrap();
     assert!(stats[0].jobs > 1_000, "the backlog was gone before: {}", stats[0].jobs);

@@ -15,17 +15,15 @@ async fn short_jobs_are_claimed_far_ahead_and_slow_ones_are_not() {
             rig.push(Job::new("mail", &i).unwrap()).await;
         }
         let written = log.clone();
-        let running =
-            Running::start(engine(&rig).worker("mail", move |_: Batch<u32>, _: Context| {
-                let log = written.clone();
-                async move {
-                    if length > 0 {
-                        pass(Duration::from_millis(length)).await;
-                    }
-                    log.add("");
-                    Ok(())
+        let running = Running::start(engine(&rig).worker("mail", move |_: Batch<u32>| {
+            let log = written.clone();
+            async move {
+                if length > 0 {
+                    pass(Duration::from_millis(length)).await;
                 }
-            }));
+                log.add("");
+            }
+        }));
         log.reaches(asked as usize).await;
         let most = rig.faults.lanes_asked.load(Ordering::SeqCst);
         if least > 0 {
@@ -47,11 +45,10 @@ async fn claims_side_by_side_are_no_more_than_asked_for_and_the_most_urgent_come
     }
     rig.faults.claim_split.store(2, Ordering::SeqCst);
     let written = log.clone();
-    let worker = move |batch: Batch<u16>, _: Context| {
+    let worker = move |batch: Batch<u16>| {
         written.add(batch.payloads().map(u16::to_string).collect::<String>());
         async move {
             pass(secs(1)).await;
-            Ok(())
         }
     };
     let running = Running::start(engine(&rig).concurrency(5).worker("mail", worker));
@@ -68,12 +65,11 @@ async fn n6_a_worker_s_own_limit_holds() {
         rig.push(Job::new("video", &i).unwrap()).await;
     }
     let written = log.clone();
-    let worker = Worker::new("video", move |_: Batch<u32>, _: Context| {
+    let worker = Worker::new("video", move |_: Batch<u32>| {
         let log = written.clone();
         async move {
             log.add("start");
             pass(secs(1)).await;
-            Ok(())
         }
     });
     let running = Running::start(engine(&rig).with(worker.concurrency(2)));
@@ -96,13 +92,12 @@ async fn s1_a_slow_queue_does_not_keep_the_others_waiting_when_slots_are_free() 
     let written = log.clone();
     let running = Running::start(
         engine(&rig)
-            .worker("slow", |_: Batch<u32>, _: Context| async {
+            .worker("slow", |_: Batch<u32>| async {
                 pass(secs(60)).await;
-                Ok(())
             })
-            .worker("quick", move |_: Batch<u32>, _: Context| {
+            .worker("quick", move |_: Batch<u32>| {
                 written.add("");
-                async { Ok(()) }
+                async {}
             }),
     );
     pass(secs(2)).await;
@@ -123,14 +118,13 @@ async fn l11_so_many_calls_run_at_once_whatever_the_number_of_queues() {
             rig.push(Job::new(&queue, &i).unwrap()).await;
         }
         let (running, most, log) = (running.clone(), most.clone(), log.clone());
-        builder = builder.worker(queue, move |_: Batch<u32>, _: Context| {
+        builder = builder.worker(queue, move |_: Batch<u32>| {
             let (running, most, log) = (running.clone(), most.clone(), log.clone());
             async move {
                 most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 pass(Duration::from_millis(10)).await;
                 running.fetch_sub(1, Ordering::SeqCst);
                 log.add("");
-                Ok(())
             }
         });
     }
@@ -145,12 +139,11 @@ async fn a_slot_kept_free_for_a_queue_that_then_has_nothing_is_given_back() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("slow", &1).unwrap()).await;
     let handler = |log: Log| {
-        move |batch: Batch<u32>, _: Context| {
+        move |batch: Batch<u32>| {
             let (log, queue) = (log.clone(), batch.queue().to_owned());
             async move {
                 pass(secs(3)).await;
                 log.add(queue);
-                Ok(())
             }
         }
     };
@@ -177,14 +170,13 @@ async fn a_node_tells_within_a_second_what_it_runs_and_what_it_only_holds() {
     }
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let (written, shut) = (log.clone(), gate.clone());
-    let worker = move |_: Batch<u32>, _: Context| {
+    let worker = move |_: Batch<u32>| {
         let (log, gate) = (written.clone(), shut.clone());
         async move {
             if log.len() >= QUICK {
                 gate.acquire().await.unwrap().forget();
             }
             log.add("");
-            Ok(())
         }
     };
     let running = Running::start(engine(&rig).heartbeat(secs(10)).worker("mail", worker));

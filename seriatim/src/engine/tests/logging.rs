@@ -71,9 +71,8 @@ async fn an_engine_that_nobody_watches_logs_what_fails_is_held_and_is_given_up()
     let mail = rig.push(Job::new("mail", &1).unwrap()).await;
     let spoilt = rig.push(Job::new("mail", &"one").unwrap()).await;
     let order = rig.push(Job::new("orders", &1).unwrap().key("a\nb")).await;
-    let fail = |_: Batch<u32>, _: Context| async {
-        Err::<(), Failure>("the card\r\n\u{1b}[2Jwas refused".into())
-    };
+    let fail =
+        |_: Batch<u32>| async { Err::<(), Failure>("the card\r\n\u{1b}[2Jwas refused".into()) };
     let running = Running::start(engine(&rig).worker("mail", fail).worker("orders", fail));
     while rig.state(mail).await != Some(JobState::Dead) {
         pass(secs(1)).await;
@@ -109,11 +108,10 @@ async fn a_storm_of_failures_writes_few_lines_and_then_how_many_it_left_out() {
             rig.push(Job::new("mail", &number).unwrap()).await;
         }
         let written = log.clone();
-        let running =
-            Running::start(engine(&rig).worker("mail", move |_: Batch<u32>, _: Context| {
-                written.add("failed");
-                async { Err::<(), Failure>("no".into()) }
-            }));
+        let running = Running::start(engine(&rig).worker("mail", move |_: Batch<u32>| {
+            written.add("failed");
+            async { Err::<(), Failure>("no".into()) }
+        }));
         log.reaches(300).await;
         if !stops_at_once {
             pass(secs(60)).await;
@@ -137,11 +135,10 @@ async fn every_call_that_ends_is_a_line_at_debug_and_none_above_it() {
         rig.push(Job::new("orders", &1).unwrap().key("k")).await;
         rig.push(Job::new("orders", &2).unwrap().key("k")).await;
         let written = log.clone();
-        let running =
-            Running::start(engine(&rig).worker("orders", move |_: Batch<u32>, _: Context| {
-                written.add("called");
-                async { Ok(()) }
-            }));
+        let running = Running::start(engine(&rig).worker("orders", move |_: Batch<u32>| {
+            written.add("called");
+            async {}
+        }));
         log.reaches(1).await;
         running.stop().await;
         seen.push(of(&lines, "DEBUG call ended"));

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::{JobState, Settled};
+use crate::engine::*;
+use crate::store::{Settlement, Token, Turn, Verdict};
 use crate::*;
 
 /// What every handler of `broken` fails with: its text cannot be written.
@@ -64,7 +66,7 @@ fn broken(text: &str) -> Result<(), Failure> {
 
 /// A handler that fails.
 fn failing() -> Worker {
-    Worker::new("broken", |_: Batch<u32>, _: Context| async { Err::<(), Failure>("no".into()) })
+    Worker::new("broken", |_: Batch<u32>| async { Err::<(), Failure>("no".into()) })
 }
 
 type Change = fn(EngineBuilder) -> EngineBuilder;
@@ -76,7 +78,7 @@ fn callbacks() -> Vec<(&'static str, Change, &'static str)> {
         (
             "a handler before its first await",
             |b| {
-                b.worker("broken", |_: Batch<u32>, _: Context| -> std::future::Ready<_> {
+                b.worker("broken", |_: Batch<u32>| -> std::future::Ready<_> {
                     std::future::ready(broken("a handler"))
                 })
             },
@@ -84,7 +86,7 @@ fn callbacks() -> Vec<(&'static str, Change, &'static str)> {
         ),
         (
             "a blocking handler",
-            |b| b.with(Worker::blocking("broken", |_: Batch<u32>, _: Context| broken("a thread"))),
+            |b| b.with(Worker::blocking("broken", |_: Batch<u32>| broken("a thread"))),
             "the handler panicked: a thread",
         ),
         (
@@ -129,11 +131,7 @@ fn callbacks_around() -> Vec<(&'static str, Change, &'static str)> {
         ("a writer of failures", |b| b.with(failing()).error_format(|_| panic!("no pen")), "no"),
         (
             "the text of a failure",
-            |b| {
-                b.worker("broken", |_: Batch<u32>, _: Context| async {
-                    Err::<(), Failure>(Speechless.into())
-                })
-            },
+            |b| b.worker("broken", |_: Batch<u32>| async { Err::<(), Failure>(Speechless.into()) }),
             "a failure whose text cannot be written: that panicked",
         ),
         (
@@ -169,11 +167,10 @@ async fn a_panic_of_any_callback_fails_its_call_and_nothing_else() {
         rig.store_declared(queue).await;
         let id = rig.push(Job::new("broken", &13).unwrap()).await;
         let written = log.clone();
-        let builder =
-            engine(&rig).concurrency(1).worker("fine", move |_: Batch<u32>, _: Context| {
-                written.add("fine");
-                async { Ok(()) }
-            });
+        let builder = engine(&rig).concurrency(1).worker("fine", move |_: Batch<u32>| {
+            written.add("fine");
+            async {}
+        });
         let running = Running::start(change(builder));
         // Its second failure buries it.
         let buried = async {
@@ -202,9 +199,9 @@ async fn an_observer_that_panics_when_a_lane_is_rescued_stops_nothing() {
     rig.claim_as("gone", "mail", secs(1)).await;
     let written = log.clone();
     let builder = engine(&rig).observer(Arc::new(Jumpy));
-    let running = Running::start(builder.worker("mail", move |_: Batch<u32>, _: Context| {
+    let running = Running::start(builder.worker("mail", move |_: Batch<u32>| {
         written.add("mail");
-        async { Ok(()) }
+        async {}
     }));
     log.reaches(1).await;
     assert_eq!(running.stop().await.rescued, 1);
@@ -235,7 +232,7 @@ async fn an_engine_of_which_a_task_breaks_stops_and_names_it() {
             .on_fatal(move |_| {
                 counter.fetch_add(1, Ordering::SeqCst);
             })
-            .worker("mail", |_: Batch<u32>, _: Context| async { Ok(()) });
+            .worker("mail", |_: Batch<u32>| async {});
         let engine = tokio::spawn(builder.run_until(std::future::pending::<()>()));
         pass(secs(1)).await;
         rig.faults.panics(call);

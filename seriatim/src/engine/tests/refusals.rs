@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::{JobState, Trouble, TroubleKind};
+use crate::engine::*;
 use crate::*;
 
 async fn troubles(rig: &Rig) -> Vec<Trouble> {
@@ -12,9 +13,9 @@ async fn troubles(rig: &Rig) -> Vec<Trouble> {
 
 fn logging(builder: EngineBuilder, queue: &'static str, log: &Log) -> EngineBuilder {
     let log = log.clone();
-    builder.worker(queue, move |batch: Batch<u32>, _: Context| {
+    builder.worker(queue, move |batch: Batch<u32>| {
         log.add(format!("{queue} {}", batch.lanes()[0].payloads()[0]));
-        async { Ok(()) }
+        async {}
     })
 }
 

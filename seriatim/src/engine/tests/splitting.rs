@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::rig::{Log, Rig, Running, engine, pass};
+use crate::engine::*;
+use crate::store::NodeId;
 use crate::*;
 
 const QUEUES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -12,11 +14,10 @@ fn node(rig: &Rig, log: &Log, name: &'static str, splitter: Splitter) -> EngineB
     let builder = engine(rig).node_name(name).concurrency(1).splitter(splitter);
     QUEUES.iter().fold(builder, |builder, queue| {
         let log = log.clone();
-        builder.worker(*queue, move |batch: Batch<u32>, _: Context| {
+        builder.worker(*queue, move |batch: Batch<u32>| {
             log.add(format!("{name} {}", batch.queue()));
             async {
                 pass(std::time::Duration::from_millis(20)).await;
-                Ok(())
             }
         })
     })
@@ -34,7 +35,7 @@ async fn fill(rig: &Rig, jobs: u32) {
 async fn l9_a_node_leaves_what_others_prefer_to_them_while_it_has_enough_to_do() {
     let (rig, log) = (Rig::new(), Log::default());
     let half = |first: bool| {
-        let prefers = move |_: &Fleet<'_>, queue: &str| (queue < "d") == first;
+        let prefers = move |_: &FleetView<'_>, queue: &str| (queue < "d") == first;
         Splitter::Custom(Arc::new(prefers))
     };
     let nodes = [("one", half(true)), ("two", half(false))]
@@ -57,7 +58,7 @@ async fn l9_a_node_leaves_what_others_prefer_to_them_while_it_has_enough_to_do()
 fn l9_by_node_each_queue_is_one_node_s_and_moves_only_when_that_one_leaves() {
     let nodes: Vec<NodeId> = (0..5).map(|i| NodeId(format!("node-{i}").into())).collect();
     let owners = |nodes: &[NodeId], queue: &str| -> Vec<NodeId> {
-        let prefers = |node: &&NodeId| Splitter::ByNode.prefers(&Fleet::of(node, nodes), queue);
+        let prefers = |node: &&NodeId| Splitter::ByNode.prefers(&FleetView::of(node, nodes), queue);
         nodes.iter().filter(prefers).cloned().collect()
     };
     let mut moved = 0;
@@ -74,7 +75,7 @@ fn l9_by_node_each_queue_is_one_node_s_and_moves_only_when_that_one_leaves() {
 #[tokio::test(start_paused = true)]
 async fn l9_what_nobody_prefers_is_worked_on_all_the_same() {
     let (rig, log) = (Rig::new(), Log::default());
-    let only_a = Splitter::Custom(Arc::new(|_: &Fleet<'_>, queue: &str| queue == "a"));
+    let only_a = Splitter::Custom(Arc::new(|_: &FleetView<'_>, queue: &str| queue == "a"));
     let running = Running::start(node(&rig, &log, "one", only_a));
     fill(&rig, 10).await;
     log.reaches(60).await;

@@ -89,7 +89,7 @@ async fn d4_a_cancelled_pipeline_ends_before_its_next_step() {
                     })
                     .await?;
             }
-            Ok(())
+            Ok::<_, Failure>(())
         }
     });
     let running = Running::start(engine(&rig).with(worker));
@@ -121,7 +121,7 @@ async fn d16_a_stopping_node_leaves_a_pipeline_between_two_steps_to_others() {
                         })
                         .await?;
                 }
-                Ok(())
+                Ok::<_, Failure>(())
             }
         })
     };
@@ -148,7 +148,7 @@ async fn d12_results_too_large_to_keep_fail_with_the_name_of_the_step() {
             let mut steps = call.steps(&batch.lanes()[0]).await?;
             log.add("begun");
             steps.run("extract", || async { Ok("x".repeat(100_000)) }).await?;
-            Ok(())
+            Ok::<_, Failure>(())
         }
     });
     let running = Running::start(engine(&rig).with(worker));

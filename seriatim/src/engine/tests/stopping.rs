@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::{Command, JobState, NodeState, Store};
+use crate::engine::*;
 use crate::*;
 
 fn sleeping(rig: &Rig, log: &Log, length: Duration) -> EngineBuilder {
     let log = log.clone();
-    engine(rig).worker("mail", move |_: Batch<u32>, _: Context| {
+    engine(rig).worker("mail", move |_: Batch<u32>| {
         let log = log.clone();
         async move {
             log.add("start");
             pass(length).await;
             log.add("end");
-            Ok(())
         }
     })
 }
@@ -87,7 +87,7 @@ async fn l15_settings_that_contradict_each_other_are_refused() {
     assert_eq!(refused(base().heartbeat(secs(5)).lease(secs(14))), "lease");
     assert_eq!(refused(base().concurrency(0)), "concurrency");
     assert_eq!(refused(base().node_name("remote:w")), "node_name");
-    assert_eq!(refused(base().worker("mail", |_: Batch<u32>, _| async { Ok(()) })), "workers");
+    assert_eq!(refused(base().worker("mail", |_: Batch<u32>, _| async {})), "workers");
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,9 +110,9 @@ async fn n9_a_node_that_has_stopped_is_seen_as_gone_at_once() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("mail", &1).unwrap()).await;
     let written = log.clone();
-    let worker = move |_: Batch<u32>, _: Context| {
+    let worker = move |_: Batch<u32>| {
         written.add("");
-        async { Ok(()) }
+        async {}
     };
     let stays = Running::start(engine(&rig).node_name("stays"));
     let running = Running::start(engine(&rig).node_name("goes").worker("mail", worker));

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::rig::{Log, Rig, Running, engine, secs};
 use crate::contract::{Heartbeat, NodeInfo, Origin};
+use crate::engine::*;
 use crate::*;
 
 /// The process of a node that has been killed.
@@ -33,9 +34,9 @@ async fn held_by(origin: Option<Origin>) -> Rig {
 async fn runs_after(rig: &Rig, builder: EngineBuilder) -> u64 {
     let (log, started) = (Log::default(), Instant::now());
     let written = log.clone();
-    let worker = move |batch: Batch<u32>, _: Context| {
+    let worker = move |batch: Batch<u32>| {
         written.add(format!("crashes {}", batch.lanes()[0].turn().crashes));
-        async { Ok(()) }
+        async {}
     };
     let running = Running::start(builder.worker("mail", worker));
     log.reaches(1).await;
@@ -104,8 +105,7 @@ async fn a_process_that_is_killed_later_is_noticed_by_its_neighbour() {
     let started = ProcessStat::of(&pid.to_string()).unwrap().started;
     let origin = Origin { pid, started, ..Origin::of_this_process().unwrap() };
     let rig = held_by(Some(origin)).await;
-    let neighbour =
-        Running::start(engine(&rig).worker("other", |_: Batch<u32>, _: Context| async { Ok(()) }));
+    let neighbour = Running::start(engine(&rig).worker("other", |_: Batch<u32>| async {}));
     super::rig::pass(secs(4)).await;
     child.kill().unwrap();
     child.wait().unwrap();

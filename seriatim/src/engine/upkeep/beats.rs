@@ -1,7 +1,7 @@
 //! Heartbeats, and the guard of the lease, on a thread of their own: a handler that computes without
 //! yielding, or that blocks, keeps all else of its runtime from running, and must not lose its lane for it.
 //!
-//! A store says whether it can be reached from there ([`crate::Store::heartbeat_line`]). Where it cannot,
+//! A store says whether it can be reached from there ([`crate::store::Store::heartbeat_line`]). Where it cannot,
 //! as with one in memory, the engine beats from the runtime that it was started on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

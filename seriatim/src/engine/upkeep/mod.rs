@@ -9,7 +9,7 @@ pub(in crate::engine) mod guard;
 pub(in crate::engine) mod heartbeat;
 pub(in crate::engine) mod maintenance;
 pub(in crate::engine) mod origin;
-pub(in crate::engine) mod periodic;
+pub(crate) mod periodic;
 pub(in crate::engine) mod repeat;
 pub(in crate::engine) mod takeover;
 pub(in crate::engine) mod troubles;

@@ -14,8 +14,20 @@ use crate::lock::lock;
 
 type Run = dyn Fn(Tick) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>> + Send + Sync;
 
-/// Something that is done again and again, with a pause after each run. It has no job and so no
-/// retry: what fails is logged, and done again after the pause.
+/// A closure that runs again and again, with a pause after each run. It has no job and so no
+/// retry: a failure is logged, and the closure runs again after the pause.
+///
+/// ```
+/// # use std::{sync::Arc, time::Duration};
+/// # use seriatim::{Engine, Periodic, engine::Tick, store::Memory};
+/// let cleaner = Periodic::new("cleaner", Duration::from_secs(600), |tick: Tick| async move {
+///     println!("{} queues", tick.store().queues().await?.len());
+///     Ok(())
+/// });
+/// # let builder = Engine::builder(Arc::new(Memory::new()));
+/// builder.periodic(cleaner.once_in_fleet())
+/// # ;
+/// ```
 #[derive(Clone)]
 pub struct Periodic {
     pub(super) name: Arc<str>,

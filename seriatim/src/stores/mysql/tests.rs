@@ -21,7 +21,10 @@ use crate::contract::{
     Claim, Claimed, Consumer, Declare, Fleet, Heartbeat, Lease, NodeInfo, Producer, Push, Queues,
     Settle, Settled, Store, Views,
 };
-use crate::{ErrorKind, Job, Merge, Queue, Settlement, Timestamp, Token, Turn};
+use crate::{
+    ErrorKind, Job, Merge, Queue, Timestamp,
+    store::{Settlement, Token, Turn},
+};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -483,7 +486,8 @@ async fn a_lane_of_many_jobs_is_read_in_part() {
     assert_eq!(tags, (0..500).rev().collect::<Vec<_>>());
     push(&store, (400..600).map(|i| job("k", i)).collect()).await;
     let outcome = crate::Outcome::Retry { error: "no".into(), retry_in: Some(Duration::ZERO) };
-    let settlement = crate::plan(&turn, &Queue::accumulate("q"), &outcome.into(), &|_| LEASE);
+    let settlement =
+        crate::store::plan(&turn, &Queue::accumulate("q"), &outcome.into(), &|_| LEASE);
     assert!(store.settle(Settle { now: None, turns: vec![settlement] }).await.unwrap()[0].is_ok());
     assert_eq!(claim(&store, "q", 1).await.turns[0].jobs.len(), 600, "equal ones are one");
 }

@@ -12,7 +12,10 @@ use crate::contract::{
     Claim, Claimed, Consumer, Declare, Fleet, Heartbeat, Lease, NodeInfo, Producer, Push, Queues,
     Settle, Settled, Store, Views,
 };
-use crate::{ErrorKind, Job, Merge, Queue, Settlement, Timestamp, Token, Turn};
+use crate::{
+    ErrorKind, Job, Merge, Queue, Timestamp,
+    store::{Settlement, Token, Turn},
+};
 
 mod connecting;
 mod deletion;
@@ -446,7 +449,7 @@ async fn texts_that_postgresql_cannot_hold_are_kept_as_well_as_can_be() {
     push(&store, vec![job("k", 1)]).await;
     let turn = claim(&store, "q", 1).await.turns.remove(0);
     let outcome = crate::Outcome::Retry { error: "a\0b".into(), retry_in: Some(Duration::ZERO) };
-    let settlement = crate::plan(&turn, &Queue::exclusive("q"), &outcome.into(), &|_| LEASE);
+    let settlement = crate::store::plan(&turn, &Queue::exclusive("q"), &outcome.into(), &|_| LEASE);
     let settled = store.settle(Settle { now: None, turns: vec![settlement] }).await.unwrap();
     assert!(settled[0].is_ok());
     let job = store.job(turn.jobs[0].id).await.unwrap().unwrap();

@@ -18,7 +18,10 @@ use std::time::Duration;
 use super::Redis;
 use super::reply::Shard;
 use crate::contract::*;
-use crate::{ErrorKind, Job, JobId, Merge, Mode, Queue, Settlement, Timestamp, Token, Turn};
+use crate::{
+    ErrorKind, Job, JobId, Merge, Mode, Queue, Timestamp,
+    store::{Settlement, Token, Turn},
+};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -559,7 +562,7 @@ async fn claims_of_all_shards_are_rescued_flagged_and_buried() {
     assert_eq!(rescued.len(), 60);
     assert!(done(&store, &held).await.iter().all(|settled| *settled == Settled::Stale));
     let settle = |turn: &Turn| Settlement {
-        rest: crate::Fate::Bury,
+        rest: crate::store::Fate::Bury,
         ..Settlement::done(turn.lane, turn.token)
     };
     // What was flagged ends cancelled; of the others, one in each key, the next claim buries all.

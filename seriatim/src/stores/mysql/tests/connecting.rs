@@ -107,7 +107,7 @@ async fn people_may_look_at_the_views_with_any_client() {
             _ => crate::Outcome::Release,
         };
         let of = if turn.key.as_deref() == Some("bad") { &mut dead } else { &mut freed };
-        of.push(crate::plan(turn, &Queue::exclusive("q"), &outcome.into(), &|_| LEASE));
+        of.push(crate::store::plan(turn, &Queue::exclusive("q"), &outcome.into(), &|_| LEASE));
     }
     store.settle(Settle { now: None, turns: [dead, freed].concat() }).await.unwrap();
     let mut own = session(&database).await;

@@ -188,7 +188,7 @@ async fn a_transaction_of_another_database_is_refused() {
     let store = open(&ours).await;
     open(&other).await;
     let mut user = session(&other).await;
-    for store in [store as SharedStore, Arc::new(crate::Memory::new())] {
+    for store in [store as SharedStore, Arc::new(crate::store::Memory::new())] {
         let client = Client::new(store);
         let mut transaction = user.start_transaction(TxOpts::default()).await.unwrap();
         let error = client.push_in(&mut transaction, vec![job("k", 1)]).await.unwrap_err();

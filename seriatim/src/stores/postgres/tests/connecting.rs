@@ -214,7 +214,7 @@ async fn people_see_with_sql_what_the_store_says() {
     let turns = claim(&store, "q", 2).await.turns;
     let outcome = crate::Outcome::Bury { error: "no such order".into() };
     let dead = turns.iter().find(|turn| turn.key.as_deref() == Some("dead")).unwrap();
-    let settlement = crate::plan(dead, &Queue::fifo("q"), &outcome.into(), &|_| LEASE);
+    let settlement = crate::store::plan(dead, &Queue::fifo("q"), &outcome.into(), &|_| LEASE);
     store.settle(Settle { now: None, turns: vec![settlement] }).await.unwrap();
 
     let client = session().await;

@@ -117,7 +117,8 @@ async fn calls(watched: &Watched, mode: Mode, lanes: usize) {
     let retry = Outcome::Retry { error: "e".into(), retry_in: Some(LEASE) };
     for (turns, outcome) in rounds.iter().zip([Outcome::Done, retry.clone(), retry]) {
         let definition = Queue::new(&*queue, mode);
-        let plan = |turn| crate::plan(turn, &definition, &outcome.clone().into(), &|_| LEASE);
+        let plan =
+            |turn| crate::store::plan(turn, &definition, &outcome.clone().into(), &|_| LEASE);
         let request = Settle { now: None, turns: turns.iter().map(plan).collect() };
         watched.call(&of("a settle"), store.settle(request)).await;
     }

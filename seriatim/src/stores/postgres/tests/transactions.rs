@@ -97,7 +97,7 @@ async fn a_transaction_at_another_isolation_level_is_refused() {
 
 #[tokio::test]
 async fn a_transaction_of_another_database_is_refused() {
-    let client = Client::new(Arc::new(crate::Memory::new()));
+    let client = Client::new(Arc::new(crate::store::Memory::new()));
     let mut session = session().await;
     let mut transaction = session.transaction().await.unwrap();
     let error = client.push_in(&mut transaction, vec![job("k", 1)]).await.unwrap_err();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::contract::Cancel;
-use crate::{Due, Fate};
+use crate::store::{Due, Fate};
 
 /// More than a list keeps in its record.
 const JOBS: u32 = 120;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::contract::{JobOrder, LaneOrder, Selection};
-use crate::{Due, Fate};
+use crate::store::{Due, Fate};
 
 const LANES: u32 = 2_600;
 const DEAD: usize = 900;

@@ -145,7 +145,7 @@ async fn idempotency_keys_are_known_by_every_number_of_shards_that_remembers_the
 
 async fn bury(store: &Redis, turns: &[Turn]) {
     let bury = |turn: &Turn| Settlement {
-        rest: crate::Fate::Bury,
+        rest: crate::store::Fate::Bury,
         ..Settlement::done(turn.lane, turn.token)
     };
     let turns = turns.iter().map(bury).collect();

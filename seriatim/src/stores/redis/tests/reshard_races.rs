@@ -41,7 +41,7 @@ async fn bury_all(store: &Redis, lanes: usize) {
     let turns = claim(store, lanes).await;
     assert_eq!(turns.len(), lanes);
     let bury = |turn: &Turn| Settlement {
-        rest: crate::Fate::Bury,
+        rest: crate::store::Fate::Bury,
         ..Settlement::done(turn.lane, turn.token)
     };
     let turns = turns.iter().map(bury).collect();
