@@ -37,7 +37,7 @@ async fn l7_the_morgue_is_listed_edited_and_requeued() {
     let missing = house.refused(&["morgue", "mails", "requeue", &ids[1]], 1);
     assert!(missing.contains("1 id is not in the morgue"), "{missing}");
     let unsaid = house.refused(&["morgue", "mails", "delete", "--key", "cat"], 2);
-    assert!(unsaid.contains("say --yes"), "{unsaid}");
+    assert!(unsaid.contains("confirm with --yes"), "{unsaid}");
     assert_eq!(house.json(&["morgue", "mails", "delete", "--key", "cat", "--yes"])["count"], 1);
     assert_eq!(house.json(&["morgue", "mails", "requeue", "--all"])["count"], 1);
     assert!(house.text(&["morgue", "mails"]).contains("no dead jobs of mails"));
