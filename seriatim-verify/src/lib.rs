@@ -8,7 +8,6 @@ pub mod broken;
 pub mod checker;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg(feature = "simulation")]
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]
 pub mod limit;
 #[cfg(feature = "simulation")]

@@ -26,7 +26,9 @@ use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::contract::{JobQuery, JobState, JobView, SharedStore};
-use crate::engine::{Engine, EngineBuilder, Summary};
+use crate::engine::Summary;
+use crate::engine::builder::EngineBuilder;
+use crate::engine::lifecycle::Engine;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::limits::LEASE_MAX;

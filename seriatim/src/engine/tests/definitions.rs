@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::{Amend, Change, QueueView, Settle, Trouble, TroubleKind};
-use crate::engine::*;
 use crate::store::Settlement;
 use crate::*;
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::JobState;
-use crate::engine::*;
 use crate::store::NodeId;
 use crate::*;
 

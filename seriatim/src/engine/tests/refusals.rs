@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::{JobState, Trouble, TroubleKind};
-use crate::engine::*;
 use crate::*;
 
 async fn troubles(rig: &Rig) -> Vec<Trouble> {

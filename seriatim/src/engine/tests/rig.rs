@@ -12,7 +12,9 @@ use crate::contract::{
     Capabilities, Claim, Claimed, Declare, Heartbeat, JobState, Lease, NodeInfo, Producer, Pulse,
     Push, Pushed, Rescue, Settle, Settled, SharedStore, Store, Wrapper,
 };
-use crate::engine::{Engine, EngineBuilder, Summary};
+use crate::engine::Summary;
+use crate::engine::builder::EngineBuilder;
+use crate::engine::lifecycle::Engine;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, NodeId};
