@@ -171,7 +171,7 @@ fn parse(expression: &str, zone: &str) -> Result<Crontab> {
 
 /// The parser's reason, without the schedule and the arrow that it prints below.
 fn reason(error: &cronexpr::Error) -> String {
-    let told = error.to_string();
-    let last = told.lines().last().unwrap_or_default();
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default();
     one_line(last.trim_start_matches([' ', '^']))
 }

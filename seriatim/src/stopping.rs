@@ -52,17 +52,17 @@ mod tests {
     #[tokio::test]
     async fn both_signals_that_ask_to_stop_are_heard() {
         for name in ["-TERM", "-INT"] {
-            let told = shutdown_signal();
-            tokio::pin!(told);
+            let signal = shutdown_signal();
+            tokio::pin!(signal);
             // Polled once before the signal is sent; otherwise the signal would end this process.
             tokio::select! {
                 biased;
-                () = told.as_mut() => panic!("nobody has asked"),
+                () = signal.as_mut() => panic!("no signal was sent"),
                 () = std::future::ready(()) => {}
             }
             let id = std::process::id().to_string();
             assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
-            told.await;
+            signal.await;
         }
     }
 }

@@ -103,13 +103,13 @@ impl Context {
         Steps::resume(self, lane).await
     }
 
-    pub(crate) fn tell(&self, lane: LaneId, progress: String) {
-        self.call.control.tell(lane, progress.into());
+    pub(crate) fn report(&self, lane: LaneId, progress: String) {
+        self.call.control.report(lane, progress.into());
     }
 
     /// The same, and waits until the store has it, or the call is told to end.
-    pub(crate) async fn tell_and_wait(&self, lane: LaneId, progress: String) {
-        self.tell(lane, progress);
+    pub(crate) async fn report_and_wait(&self, lane: LaneId, progress: String) {
+        self.report(lane, progress);
         // Once pending, the call is listed among those whose progress is collected.
         tokio::task::yield_now().await;
         self.call.env.hurry.notify_one();
@@ -167,7 +167,7 @@ impl Context {
                 format!("has {} bytes; at most {PROGRESS_BYTES_MAX} are kept", text.len());
             return Err(Error::invalid("progress", message));
         }
-        self.tell(lane, text);
+        self.report(lane, text);
         Ok(())
     }
 }

@@ -52,7 +52,7 @@ struct Notes {
     committed: Option<Vec<Settlement>>,
     progress: Vec<(LaneId, Arc<str>)>,
     /// How many reports the handler made, and up to which one they were taken and have arrived.
-    told: u64,
+    reported: u64,
     taken: u64,
     arrived: u64,
 }
@@ -127,17 +127,17 @@ impl Control {
     }
 
     /// Stores progress for the next heartbeat.
-    pub(crate) fn tell(&self, lane: LaneId, progress: Arc<str>) {
+    pub(crate) fn report(&self, lane: LaneId, progress: Arc<str>) {
         let mut notes = lock(&self.notes);
         notes.progress.retain(|(name, _)| *name != lane);
         notes.progress.push((lane, progress));
-        notes.told += 1;
+        notes.reported += 1;
     }
 
     /// Takes the progress that was not sent yet.
     pub(crate) fn take_progress(&self) -> Vec<(LaneId, Arc<str>)> {
         let mut notes = lock(&self.notes);
-        notes.taken = notes.told;
+        notes.taken = notes.reported;
         std::mem::take(&mut notes.progress)
     }
 
@@ -156,8 +156,8 @@ impl Control {
 
     /// Waits until all progress so far has arrived, or the call must end.
     pub(crate) async fn all_arrived(&self) {
-        let told = lock(&self.notes).told;
-        let ready = || lock(&self.notes).arrived >= told || self.reason().is_some();
+        let reported = lock(&self.notes).reported;
+        let ready = || lock(&self.notes).arrived >= reported || self.reason().is_some();
         self.wait_for(|| ready().then_some(())).await;
     }
 

@@ -90,11 +90,11 @@ impl Steps {
             return Err(Interrupted.into());
         }
         self.state.step = Some(name.to_owned());
-        self.context.tell(self.lane, self.document(name)?);
+        self.context.report(self.lane, self.document(name)?);
         let result = step().await?;
         self.state.done.insert(name.to_owned(), serde_json::to_value(&result)?);
         self.state.step = None;
-        self.context.tell_and_wait(self.lane, self.document(name)?).await;
+        self.context.report_and_wait(self.lane, self.document(name)?).await;
         Ok(result)
     }
 

@@ -79,10 +79,10 @@ async fn handled(database: &impl Database, rival: bool) -> (Summary, Option<Erro
     store.push(Push { now: None, jobs: vec![job("k", 7)] }).await.unwrap();
     let answer: Arc<Mutex<Option<ErrorKind>>> = Arc::default();
     let ended = Arc::new(tokio::sync::Notify::new());
-    let (tell, kind, database) = (ended.clone(), answer.clone(), database.clone());
+    let (ending, kind, database) = (ended.clone(), answer.clone(), database.clone());
     let node = database.open().await;
     let handler = move |batch: Batch<i32>, ctx: Context| {
-        let (tell, kind) = (tell.clone(), kind.clone());
+        let (ending, kind) = (ending.clone(), kind.clone());
         let (store, database) = (store.clone(), database.clone());
         async move {
             let meanwhile = async {
@@ -96,7 +96,7 @@ async fn handled(database: &impl Database, rival: bool) -> (Summary, Option<Erro
             let numbers: Vec<i32> = batch.payloads().copied().collect();
             let result = database.commit_with(&ctx, &numbers, Box::pin(meanwhile)).await;
             *kind.lock().unwrap() = result.as_ref().err().map(|error| error.kind());
-            tell.notify_one();
+            ending.notify_one();
             result.map_err(Failure::from)
         }
     };
