@@ -1,4 +1,4 @@
-//! Readers of what others wrote, under fuzz: `docs/testing.md`.
+//! Parsers of foreign input, under fuzz: `docs/testing.md`.
 
 use std::fmt::Display;
 
@@ -112,7 +112,7 @@ fn ids_are_written_as_they_are_read() {
     });
 }
 
-/// The schedule and the time zone behind it.
+/// The schedule and the time zone after it.
 #[cfg(feature = "cron")]
 #[test]
 fn ticks_of_whatever_schedule_lie_ahead() {
