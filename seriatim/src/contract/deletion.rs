@@ -76,7 +76,7 @@ async fn check_unused(store: &dyn Store, queue: &str) -> Result<()> {
     let Some(node) = works else { return Ok(()) };
     let message = format!(
         "node {} works on queue {queue:?} and may declare it again: take the queue out of its configuration or stop \
-         the node; by force it is deleted all the same",
+         the node; with force it is deleted anyway",
         node.info.id
     );
     Err(Error::new(ErrorKind::Conflict, message).in_field("queue"))

@@ -28,7 +28,7 @@ pub(crate) fn no_living_node(node: &NodeId) -> Error {
 
 /// One queue more than a store can have.
 pub(crate) fn too_many_queues() -> Error {
-    Error::invalid("queue", format!("the store holds {QUEUES_MAX} queues, which is the most"))
+    Error::invalid("queue", format!("the store has {QUEUES_MAX} queues, which is the maximum"))
 }
 
 /// A job that cannot be changed because it does not wait.
@@ -39,7 +39,7 @@ pub(crate) fn no_waiting_job() -> Error {
 /// A pushed job with another route (node or group) than the jobs that wait for its key.
 pub(crate) fn other_route(key: &str, place: usize) -> Error {
     let message = format!(
-        "what waits for key {key:?} is bound to another node or group, and a key goes to one place only"
+        "key {key:?} is bound to another node or group by its waiting jobs, and can go to one place only"
     );
     Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{place}]"))
 }
@@ -70,7 +70,7 @@ pub(crate) fn is_closing(queue: &str) -> Error {
 /// A queue that cannot be deleted: some of its lanes are claimed.
 pub(crate) fn is_claimed(queue: &str, lanes: u64) -> Error {
     let message = format!(
-        "lanes of queue {queue:?} are claimed ({lanes}): release them or wait until they end; by force they are \
+        "lanes of queue {queue:?} are claimed ({lanes}): release them or wait until they end; with force they are \
          released first"
     );
     Error::new(ErrorKind::Conflict, message).in_field("queue")

@@ -210,7 +210,7 @@ impl LaneQuery {
             (Some(LanePlace::RetryCount(count)), LaneOrder::RetryCount) => {
                 Ok(Some((-i64::from(*count)).to_string()))
             }
-            _ => Err(Error::invalid(field, "is no place in the order of this listing")),
+            _ => Err(Error::invalid(field, "is not a place in the order of this listing")),
         }
     }
 }

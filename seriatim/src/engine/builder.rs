@@ -351,7 +351,7 @@ impl EngineBuilder {
         }
         if settings.heartbeat.is_zero() || settings.poll_interval.is_zero() {
             let field = if settings.heartbeat.is_zero() { "heartbeat" } else { "poll_interval" };
-            return Err(Error::invalid(field, "must be more than nothing"));
+            return Err(Error::invalid(field, "must be more than zero"));
         }
         self.validate_queues()?;
         #[cfg(feature = "cron")]

@@ -146,7 +146,7 @@ impl Engine {
         } else {
             tracing::warn!(
                 lanes = unsettled,
-                "stopped before the store took all outcomes: these lanes come back when their leases run out"
+                "stopped before the store accepted all outcomes: these lanes run again when their leases expire"
             );
         }
         if let Some(why) = lock(&core.fatal).take() {
@@ -258,7 +258,7 @@ async fn drain(core: &Core, fetcher: &mut JoinSet<()>, slots: &mut JoinSet<()>) 
     let patience = settings.cancel_grace + Duration::from_millis(500);
     if timeout(patience, join_all(slots)).await.is_err() {
         tracing::error!(
-            "a handler blocks its thread and cannot be ended: its claims stand until their leases run out"
+            "a handler blocks its thread and cannot be ended: its claims stand until their leases expire"
         );
         slots.abort_all();
     }

@@ -102,7 +102,7 @@ impl Steps {
         let twice = self.begun.iter().any(|begun| begun == name);
         if twice || name.is_empty() || name.len() > NAME_BYTES_MAX {
             let message = format!(
-                "{name:?} must have 1 to {NAME_BYTES_MAX} bytes, and each step a name of its own"
+                "{name:?} must have 1 to {NAME_BYTES_MAX} bytes, and each step needs a different name"
             );
             return Err(Error::invalid("step", message));
         }
@@ -117,7 +117,7 @@ impl Steps {
         if text.len() > PROGRESS_BYTES_MAX {
             let bytes = text.len();
             let message = format!(
-                "{name:?}: the results have {bytes} bytes, and {PROGRESS_BYTES_MAX} are kept: return a reference"
+                "{name:?}: the results have {bytes} bytes; at most {PROGRESS_BYTES_MAX} are kept: return a reference"
             );
             return Err(Error::invalid("step", message));
         }

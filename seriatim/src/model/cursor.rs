@@ -34,6 +34,6 @@ impl Cursor {
     }
 
     pub(crate) fn wrong() -> Error {
-        Error::invalid("after", "a page begins where `next` of the page before says")
+        Error::invalid("after", "must be the `next` of the previous page")
     }
 }

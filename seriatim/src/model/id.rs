@@ -123,7 +123,7 @@ impl fmt::Display for LaneId {
 impl FromStr for LaneId {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = || Error::invalid("lane", "a lane is named as the claim named it");
+        let wrong = || Error::invalid("lane", "a lane is an id as the claim returned it");
         let mut parts = text.splitn(3, '-');
         let mut next = || parts.next().ok_or_else(wrong);
         let (queue, shard, number) = (next()?, next()?, next()?);

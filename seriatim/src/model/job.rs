@@ -39,7 +39,7 @@ pub struct Job {
     pub run_at: RunAt,
     /// Settings that override the queue's, and rarely used fields.
     pub options: JobOptions,
-    /// The digest of the payload before the client's codec changes it.
+    /// The digest of the task and payload, if it was computed before the push; `None`: the store computes it.
     pub digest: Option<Digest>,
 }
 
@@ -253,7 +253,7 @@ impl Job {
         let options = &self.options;
         for (field, length) in [("timeout", options.timeout), ("lease_ttl", options.lease_ttl)] {
             if length.is_some_and(|length| length.is_zero() || length > DELAY_MAX) {
-                return Err(Error::invalid(field, "must be more than nothing, at most ten years"));
+                return Err(Error::invalid(field, "must be more than zero, at most ten years"));
             }
         }
         if options.expires_at.is_some_and(|t| t < Timestamp::default() || t > Timestamp::MAX) {

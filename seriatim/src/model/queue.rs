@@ -467,7 +467,7 @@ impl Queue {
             ("lease_max", Some(self.lease_max)),
         ];
         if self.lease_max.is_zero() {
-            return Err(Error::invalid("lease_max", "must be more than nothing"));
+            return Err(Error::invalid("lease_max", "must be more than zero"));
         }
         if let Some(lease) = self.lease {
             self.check_lease(lease)?;

@@ -351,7 +351,7 @@ impl Fetcher {
             tracing::debug!(
                 queue = &*self.core.sources[place].name,
                 lanes = turns.len(),
-                "prefetched lanes go back: the jobs have become slow"
+                "prefetched lanes are returned: the jobs have become slow"
             );
             self.core.release(place, turns);
         }

@@ -61,7 +61,7 @@ async fn reconcile_queue(core: &Core, queue: &Queue, node: &NodeId) -> Result<()
 async fn put_back(core: &Core, queue: &Queue, lane: LaneId, token: Token) -> Result<()> {
     // `None`: it was settled between the two queries.
     let Some(turn) = core.store.turn(lane, token).await? else { return Ok(()) };
-    tracing::info!(queue = queue.name, %lane, %token, "a claim whose answer was lost goes back");
+    tracing::info!(queue = queue.name, %lane, %token, "a claim whose answer was lost is returned");
     let settlement = plan(&turn, queue, &Outcome::Release.into(), &|_| Duration::ZERO);
     let turns = [settlement];
     let (settled, _) = send(core, &turns).await;

@@ -42,7 +42,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>, cron: Cron) {
         push(&core, &cron, tick).await;
         last = tick;
     }
-    tracing::warn!(%cron, "this schedule has no next time: it is not looked at any more");
+    tracing::warn!(%cron, "this schedule has no next time: it is no longer used");
     core.phases.draining().await;
 }
 

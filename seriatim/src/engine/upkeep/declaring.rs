@@ -93,7 +93,7 @@ impl Core {
                 self.report_undeclared(refused);
             } else if lock(&self.definitions.waiting).remove(&queue.name).is_some() {
                 self.troubles.clear(TroubleKind::QueueNotApplied, &queue.name);
-                tracing::info!(queue = queue.name, mode = %queue.mode, "the queue is as it is declared now");
+                tracing::info!(queue = queue.name, mode = %queue.mode, "the queue now matches its declaration");
             }
             for source in self.sources.iter().filter(|source| *source.name == *queue.name) {
                 source.stand(refused.is_none());
@@ -111,7 +111,7 @@ impl Core {
             waiting.insert(queue.to_owned(), Instant::now());
             tracing::warn!(
                 queue,
-                "{text}; until then this node takes nothing from it, and tries again every {}",
+                "{text}; until then this node claims nothing from it, and tries again every {}",
                 crate::model::duration::format(DECLARE_EVERY)
             );
         }

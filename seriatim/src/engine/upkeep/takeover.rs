@@ -40,14 +40,14 @@ impl Neighbours {
 async fn declare_dead(core: &Core, view: &NodeView, origin: &Origin) -> Result<bool> {
     let (node, pid) = (&view.info.id, origin.pid);
     if let Err(why) = clear_up(core, origin).await {
-        tracing::warn!(%node, pid, "a node of this machine is gone, but its lease must run out: {why}");
+        tracing::warn!(%node, pid, "a node of this machine is gone, but its claims stand until its lease expires: {why}");
         return Ok(false);
     }
     let (node, heartbeat_at) = (node.clone(), view.heartbeat_at);
     let request = DeclareDead { now: None, node: node.clone(), heartbeat_at };
     let declared = core.store.declare_dead(request).await?;
     if declared {
-        tracing::warn!(%node, pid, "a node of this machine is gone: what it held is taken over now");
+        tracing::warn!(%node, pid, "a node of this machine is gone: its claims are taken over now");
     }
     Ok(declared)
 }
