@@ -1,8 +1,8 @@
-//! Background jobs that run **in order where order matters and in parallel everywhere else**, on
-//! the database a team already has.
+//! Background jobs that run **in order where order matters and in parallel everywhere else**, on the database that
+//! you already have.
 //!
-//! Jobs of one key never overlap and run in order; all that waits for a key can be handed over
-//! together. Data flows one way: *push → store → claim → handler → settle*.
+//! Jobs of one key never overlap and run in order; all waiting jobs of a key can be handed over together. Data flows
+//! one way: *push → store → claim → handler → settle*.
 //!
 //! Start with [`connect`], [`Client`], [`Job`], [`Queue`] and [`Engine`]. [`engine`] has the settings and views of an
 //! engine, [`store`] the contract of a store, [`limits`] every limit with its value.

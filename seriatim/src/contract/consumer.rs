@@ -36,14 +36,14 @@ pub trait Consumer: Send + Sync {
 
     /// Ends turns. The answer has one entry for each, in order.
     ///
-    /// - A settlement whose token is not the lane's current one changes nothing and answers `Stale`. So does a repeat
-    ///   of one that was carried out.
+    /// - A settlement whose token is not the lane's current one changes nothing and returns `Stale`. So does the repeat
+    ///   of one that took effect.
     /// - Only the jobs that the claim fixed change.
     /// - A job flagged for cancellation ends cancelled unless its fate is `Done`.
-    /// - Kept jobs go back with the state in `keep`: the lane's in `accumulate` (`due` has precedence over arrivals
-    ///   during the turn), else that of the job it names. With `counted`, the attempt counts.
-    /// - In `accumulate`, a kept job equal to one that arrived during the turn becomes one with it, under the older
-    ///   id; both ids stay known and share the outcome.
+    /// - Kept jobs return with the state in `keep`: the lane's in `accumulate` (`due` has precedence over arrivals
+    ///   during the turn), otherwise that of the job it names. With `counted`, the attempt counts.
+    /// - In `accumulate`, a kept job equal to one that arrived during the turn merges with it, under the older id; both
+    ///   ids stay known and share the outcome.
     /// - If nothing is kept, the lane's retry count and crashes are reset, and it is due when the arrivals during the
     ///   turn are; an empty lane is removed.
     /// - Buried jobs are in the morgue; finished ones are kept for the queue's retention.

@@ -25,7 +25,7 @@ pub trait Fleet: Send + Sync {
     ///   last until their leases expire.
     /// - All claims with a node lease are extended; claims with their own lease only if named, and by at most the
     ///   queue's `lease_max`.
-    /// - Progress is stored with the turn. A named lane whose token is stale comes back as `lost`.
+    /// - Progress is stored with the turn. A named lane whose token is stale is returned as `lost`.
     /// - Jobs flagged for cancellation are returned for every claim of this node, and for every named one.
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse>;
 
@@ -38,7 +38,8 @@ pub trait Fleet: Send + Sync {
     /// - A caller that was declared dead itself is `NodeGone`.
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>>;
 
-    /// Takes claims away from their holders, as if they had expired. Answers the turns, like [`Self::rescue`];
+    /// Releases claims: takes them away from their holders, as if they had expired. Returns the turns, like
+    /// [`Self::rescue`];
     /// [`release_claims`](crate::store::release_claims) also settles them.
     ///
     /// - From then on writes of the old holder are refused, and a heartbeat that names the lane reports it `lost`.
@@ -59,12 +60,12 @@ pub trait Fleet: Send + Sync {
 
     /// Tells a node to take no more work, to take work again, or to stop. The node learns it at its next heartbeat.
     ///
-    /// - Every later heartbeat brings the command, until `Resume` takes it back.
+    /// - Every later heartbeat returns the command, until `Resume` revokes it.
     /// - A node that is dead or has stopped is `NotFound`.
     async fn command_node(&self, node: NodeId, command: Command) -> Result<()>;
 
-    /// Makes `node` the leader of `role` for `ttl`, unless another leader's time has not run out. True if it is the
-    /// leader now.
+    /// Makes `node` the leader of `role` for `ttl`, unless another leader's time is not over. True if it is the leader
+    /// now.
     async fn lead(&self, request: Lead) -> Result<bool>;
 
     /// Removes expired rows, at most `rows_max` rows of each kind; `more` means: call again.

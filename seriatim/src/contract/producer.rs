@@ -10,7 +10,7 @@ use crate::model::job::Job;
 use crate::model::limits::{PUSH_BYTES_MAX, PUSH_JOBS_MAX};
 use crate::model::queue::Queue;
 
-/// Pushing jobs.
+/// Pushes jobs.
 #[async_trait]
 pub trait Producer: Send + Sync {
     /// Adds jobs. The answer has one entry for each, in order.
@@ -25,7 +25,7 @@ pub trait Producer: Send + Sync {
     /// - A payload equal to one in flight is a new job: it waits for the next turn.
     /// - A lane that does not exist is opened. In `accumulate` and `fifo` its first job sets its node and group, and
     ///   a push with others is `Conflict`.
-    /// - At most 10,000 jobs and 16 MiB of payload: see [`validate_push`].
+    /// - At most 10,000 jobs and 64 MiB of payload: see [`validate_push`].
     async fn push(&self, request: Push) -> Result<Vec<Pushed>>;
 }
 

@@ -1,4 +1,4 @@
-//! Limits and times of the engine that are not configurable.
+//! Fixed limits and times of the engine, and the defaults of `prefetch_max` and `cancel_grace`.
 
 use std::time::Duration;
 

@@ -108,11 +108,11 @@ fn seconds(seconds: f64) -> Duration {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exhaustion {
-    /// The payload with the lowest score goes to the morgue; the rest restarts, due now.
+    /// The lane's head (in `accumulate`, the payload with the lowest score) is buried; the rest restarts, due now.
     #[default]
     Bury,
     /// The lane is held until an operator acts.
     Hold,
-    /// The payload with the lowest score is deleted; the rest restarts, due now.
+    /// The lane's head (in `accumulate`, the payload with the lowest score) is deleted; the rest restarts, due now.
     Drop,
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the rules of style that rustfmt and clippy do not know.
+//! `cargo xtask tidy`: style rules that rustfmt and clippy do not check.
 //!
 //! It only tightens: breaches listed in [`allow`] may stay but not grow, and an entry that is no longer needed must
 //! be removed.

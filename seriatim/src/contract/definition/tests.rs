@@ -104,7 +104,7 @@ pub(crate) async fn a_running_engine_declares_its_queues_again(
     assert_eq!(settings, (true, Mode::Accumulate, 3));
     let stats = others.stats(None).await.unwrap();
     let mails = stats.iter().find(|stats| &*stats.queue == "mails").unwrap();
-    assert_eq!((mails.jobs, mails.claimed), (1, 0), "nobody took what was not the engine's");
+    assert_eq!((mails.jobs, mails.claimed), (1, 0), "the engine took only its own jobs");
     stop.send(()).unwrap();
     engine.await.unwrap().unwrap();
     others.close().await.unwrap();

@@ -60,7 +60,7 @@ pub(crate) async fn a_push_holds_or_vanishes(database: impl Database) {
             wakeups.forget();
         }
         let unseen = async {
-            assert_eq!(store.stats(None).await.unwrap()[0].jobs, 0, "nobody sees it yet");
+            assert_eq!(store.stats(None).await.unwrap()[0].jobs, 0, "invisible before the commit");
         };
         let jobs = vec![job("k", 1), job("l", 2)];
         let pushed = database.push_in(&client, jobs, Box::pin(unseen), commits).await;

@@ -268,7 +268,7 @@ mod tests {
         let (within, over) = (start + LOG_WINDOW / 2, start + LOG_WINDOW);
         assert_eq!(limit.left_out(within, false), None, "it would be one line too many");
         assert_eq!(limit.left_out(over, false), Some(500));
-        assert_eq!(limit.left_out(over, true), None, "it is told once");
+        assert_eq!(limit.left_out(over, true), None, "it is logged once");
         assert!(limit.admit(over));
     }
 }

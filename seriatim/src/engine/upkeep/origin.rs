@@ -139,7 +139,7 @@ mod tests {
         while !ProcessStat::of(&pid.to_string()).unwrap().has_ended {
             std::thread::yield_now();
         }
-        assert!(child_s.is_gone(), "it has ended and nobody has asked how");
+        assert!(child_s.is_gone(), "it has ended, not reaped");
         child.wait().unwrap();
         assert!(child_s.is_gone());
         assert!(!Origin { place: "elsewhere".into(), ..child_s }.is_gone());
