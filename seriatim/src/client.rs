@@ -1,4 +1,4 @@
-//! The producer's side. Single pushes of many callers are grouped into common batches.
+//! Pushes jobs. Single pushes of concurrent callers go to the store as one batch.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,10 +15,10 @@ use crate::observe::Observer;
 
 /// Most jobs in a group.
 const GROUP_JOBS_MAX: usize = 1_000;
-/// Most payload bytes in a group (a single job may always go).
+/// Most payload bytes in a group; a single job may be larger.
 const GROUP_BYTES_MAX: usize = 8 << 20;
 
-/// Pushes jobs. Cheap to clone; clones group together.
+/// Pushes jobs. Cheap to clone; clones group their pushes together.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -28,26 +28,26 @@ struct Shared {
     store: SharedStore,
     observer: Option<Arc<dyn Observer>>,
     around: Around,
-    /// Set when the store has the queues of `around`.
+    /// Set once the store has the queues of `around`.
     declared: OnceCell<()>,
     line: Mutex<Line>,
 }
 
 type Middleware = dyn Fn(&mut Job) -> Result<()> + Send + Sync;
 
-/// What happens to jobs on their way to the store.
+/// What the client does to a job before the store gets it.
 #[derive(Clone, Default)]
 struct Around {
     middleware: Vec<Arc<Middleware>>,
     codec: Option<Arc<dyn Codec>>,
-    /// Those that the client knows.
+    /// The queues that the client knows.
     queues: Arc<[Queue]>,
 }
 
-/// Who waits behind the push under way.
+/// Callers that wait behind the push under way.
 #[derive(Default)]
 struct Line {
-    /// Whether somebody is pushing, and will look at `waiting` afterwards.
+    /// Whether a caller is pushing now; it looks at `waiting` afterwards.
     led: bool,
     waiting: VecDeque<Waiting>,
 }
@@ -63,13 +63,13 @@ impl Client {
         Self::build(store, None, Around::default())
     }
 
-    /// A client whose pushes `observer` is told of.
+    /// A client that reports its pushes to `observer`.
     pub fn observed(store: SharedStore, observer: Arc<dyn Observer>) -> Self {
         Self::build(store, Some(observer), Around::default())
     }
 
-    /// Passes every job through `middleware` before it is pushed, after what was added before: it
-    /// may change the job (compute its key, score or time) or refuse it.
+    /// Runs `middleware` on every job before it is pushed, after the middleware added earlier. It may change the job
+    /// (compute its key, score or time) or refuse it.
     ///
     /// ```
     /// # use seriatim::{Client, Error, Job, store::Memory};
@@ -90,18 +90,18 @@ impl Client {
         Self::build(self.shared.store.clone(), self.shared.observer.clone(), around)
     }
 
-    /// Encodes the payloads, after all middleware; the engines must decode with the same codec.
+    /// Encodes payloads, after all middleware. The engines must decode with the same codec.
     #[must_use = "the client is changed, not its clones"]
     pub fn codec(self, codec: impl Codec) -> Self {
         let around = Around { codec: Some(Arc::new(codec)), ..self.shared.around.clone() };
         Self::build(self.shared.store.clone(), self.shared.observer.clone(), around)
     }
 
-    /// Knows these queues: a job is checked against them before it is pushed, and those that do not exist
-    /// or that only a push made are declared before the client's first push, once. One that was declared
-    /// before keeps its settings; in another mode, each push fails as `Conflict`.
+    /// Makes the client know these queues. It checks each job against them before it pushes, and declares them once,
+    /// before its first push, if they do not exist or only an undeclared push created them. A queue that was declared
+    /// before keeps its settings; if its mode differs, each push fails as `Conflict`.
     ///
-    /// Without it a push creates a queue that is not there yet: `exclusive` with a key, `parallel` without.
+    /// If a push names a queue that does not exist, it creates the queue: `exclusive` with a key, `parallel` without.
     ///
     /// ```
     /// # use seriatim::{Client, Job, Queue, store::Memory};
@@ -119,8 +119,8 @@ impl Client {
         Self::build(self.shared.store.clone(), self.shared.observer.clone(), around)
     }
 
-    /// Declares queues as an engine does when it starts: those that exist get the settings given here.
-    /// Fails as `Conflict` when one cannot be converted.
+    /// Declares queues as an engine does when it starts: existing queues get the settings given here. Fails as
+    /// `Conflict` if one cannot be converted.
     pub async fn declare(&self, queues: impl IntoIterator<Item = Queue>) -> Result<()> {
         let queues: Vec<Queue> = queues.into_iter().collect();
         let undeclared = declare_each(&*self.shared.store, &queues, false).await?;
@@ -137,11 +137,11 @@ impl Client {
         &self.shared.store
     }
 
-    /// Pushes a job. When this returns, the job is stored as durably as the store promises; after
-    /// a transient error it may or may not be stored, so a repeat should carry an idempotency key.
+    /// Pushes a job. When this returns, the job is stored as durably as the store promises. After a transient error
+    /// it may or may not be stored, so a repeat should carry an idempotency key.
     ///
-    /// A lone caller pushes at once. Those that come while a push is under way go together in the
-    /// next one, so that many callers share a round trip (and a commit). Needs a tokio runtime.
+    /// A lone caller pushes immediately. Callers that arrive while a push is under way go together in the next one
+    /// and share its round trip (and commit). Needs a tokio runtime.
     pub async fn push(&self, mut job: Job) -> Result<Pushed> {
         self.shared.around.pass(&mut job)?;
         job.validate()?;
@@ -154,7 +154,7 @@ impl Client {
         pushed
     }
 
-    /// Pushes a batch, at most 10,000 jobs: all of it or nothing. One answer for each, in order.
+    /// Pushes a batch of at most 10,000 jobs, all or none. Returns one answer for each job, in order.
     pub async fn push_all(&self, mut jobs: Vec<Job>) -> Result<Vec<Pushed>> {
         for (place, job) in jobs.iter_mut().enumerate() {
             self.shared.around.pass(job).map_err(|error| of_batch(error, place))?;
@@ -163,8 +163,8 @@ impl Client {
         self.shared.push(jobs).await
     }
 
-    /// Pushes a batch in a transaction of the caller's own: it is there when that is committed, wake-up
-    /// included, and vanishes with it. See [`Transaction`].
+    /// Pushes a batch within the caller's transaction. The jobs and their wake-up take effect at its commit, and
+    /// vanish at a rollback. See [`Transaction`].
     pub async fn push_in(
         &self,
         transaction: &mut impl Transaction,
@@ -194,7 +194,7 @@ impl Client {
             std::mem::replace(&mut line.led, true)
         };
         if !led {
-            // The leader left between our two looks.
+            // The leader left between the two checks.
             drop(Leading(self.shared.clone()));
         }
         let gone = |_| Error::new(ErrorKind::Unavailable, "the runtime of this client has ended");
@@ -215,8 +215,7 @@ impl Around {
     }
 }
 
-/// Leadership of the line. Whoever drops it, also by being cancelled, leaves nobody behind: those
-/// who wait are pushed by a task of their own.
+/// Leadership of the line. Its drop, also by cancellation, spawns a task that pushes the callers still waiting.
 struct Leading(Arc<Shared>);
 
 impl Drop for Leading {
@@ -227,7 +226,7 @@ impl Drop for Leading {
                 runtime.spawn(push_groups(self.0.clone()));
             }
             _ => {
-                // Without a runtime nobody can push: dropping their channels tells them so.
+                // Without a runtime nothing can push: closed channels tell the waiting callers.
                 line.waiting.clear();
                 line.led = false;
             }
@@ -242,7 +241,7 @@ async fn push_groups(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Declares the queues that the client knows, before its first push; those who push meanwhile wait.
+    /// Declares the client's queues before its first push; concurrent pushes wait.
     async fn declare(&self) -> Result<()> {
         let queues = &self.around.queues;
         if queues.is_empty() || self.declared.initialized() {
@@ -250,7 +249,8 @@ impl Shared {
         }
         let declare = || async {
             let undeclared = declare_each(&*self.store, queues, true).await?;
-            // What only waits until nothing runs there takes these jobs already; an engine converts it.
+            // A declaration that waits until no job runs does not block pushes: the queue takes them now, and an
+            // engine converts it later.
             let stuck = undeclared.into_iter().find(|one| one.fate != Declaration::Waits);
             stuck.map_or(Ok(()), |stuck| Err(stuck.error))
         };
@@ -261,7 +261,7 @@ impl Shared {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next group; none, and no leader any more, when nobody waits.
+    /// The next group. `None` ends the leadership: no caller waits.
     fn next_group(&self) -> Option<Vec<Waiting>> {
         let mut line = self.line();
         let mut bytes = 0;
@@ -287,14 +287,14 @@ impl Shared {
                     let _ = answer.send(Ok(pushed));
                 }
             }
-            // The batch may have been stored although its answer was lost: pushing again would
-            // double it. Each caller decides for its own job.
+            // The batch may be stored although its answer was lost, so another push could duplicate it. Each caller
+            // decides for its own job.
             Err(error) if error.is_transient() => {
                 for answer in answers {
                     let _ = answer.send(Err(same(&error)));
                 }
             }
-            // Refused as a whole for one of them: each is told its own error.
+            // One invalid job refuses the whole batch: each caller gets the error of its own job.
             Err(_) => {
                 for (job, answer) in copies.into_iter().zip(answers) {
                     let _ = answer.send(self.push_alone(job).await);
@@ -320,7 +320,7 @@ impl Shared {
     }
 }
 
-/// An error of a batch of one speaks of `key`, not of `jobs[0].key`.
+/// An error of a batch of one names `key`, not `jobs[0].key`.
 fn of_single(error: Error) -> Error {
     let Some(field) = error.field().and_then(|field| field.strip_prefix("jobs[0]")) else {
         return error;
@@ -330,12 +330,12 @@ fn of_single(error: Error) -> Error {
     if field.is_empty() { bare } else { bare.in_field(field) }
 }
 
-/// An error of one job of a batch speaks of `jobs[7].key`, not of `key`.
+/// An error of one job of a batch names `jobs[7].key`, not `key`.
 fn of_batch(error: Error, place: usize) -> Error {
     error.in_field(format!("jobs[{place}]"))
 }
 
-/// The same error for another caller; causes cannot be copied, so theirs is part of the text.
+/// A copy of the error for another caller. Causes cannot be cloned, so the text includes them.
 fn same(error: &Error) -> Error {
     Error::new(error.kind(), error.to_string())
 }

@@ -1,18 +1,17 @@
-//! One URL, one store.
+//! Opens a store by its URL.
 
 use std::sync::Arc;
 
 use crate::contract::SharedStore;
 use crate::model::error::{Error, Result};
 
-/// What a store URL may begin with.
+/// The URL schemes of stores.
 const SCHEMES: &str = "sqlite:PATH, memory:, postgres://…, mysql://…, redis://…, rediss://…, \
                        redis-cluster://…, redis-sentinel://…";
 
-/// Opens the store that `url` names, and creates or upgrades what it keeps.
+/// Opens the store at `url`, and creates or upgrades its tables or keys.
 ///
-/// `sqlite:PATH` is a file; `memory:` forgets everything when the process ends. A password in the
-/// URL appears in no error.
+/// `sqlite:PATH` is a file; `memory:` forgets everything when the process ends. Errors never show the URL's password.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> seriatim::Result<()> {
@@ -26,10 +25,9 @@ pub async fn connect(url: &str) -> Result<SharedStore> {
     Ok(store)
 }
 
-/// Opens the store that `url` names if it is there already, as those do who read and repair: nothing is
-/// created or upgraded.
+/// Opens the store at `url` only if it exists, for tools that read and repair: it creates and upgrades nothing.
 ///
-/// `NotFound` when no store was ever set up there; `Conflict` when another version wrote it.
+/// `NotFound` if no store was set up there; `Conflict` if another version wrote it.
 ///
 /// ```
 /// # #[cfg(feature = "sqlite")]
@@ -42,7 +40,7 @@ pub async fn connect(url: &str) -> Result<SharedStore> {
 pub async fn connect_existing(url: &str) -> Result<SharedStore> {
     #[cfg(feature = "sqlite")]
     if let Some(path) = url.strip_prefix("sqlite:") {
-        // Opening a file would make it.
+        // Opening a missing file would create it.
         crate::stores::Sqlite::look_at(sqlite_path(path)?.as_ref())?;
     }
     let store = reach(url).await?;
@@ -65,10 +63,10 @@ async fn reach(url: &str) -> Result<SharedStore> {
     }
 }
 
-/// What a URL names, by its scheme.
+/// The kind of store, by the URL's scheme.
 enum Kind<'a> {
     Memory,
-    /// What stands behind the scheme.
+    /// With the part after the scheme.
     Sqlite(&'a str),
     Postgres,
     Mysql,
@@ -89,7 +87,7 @@ fn kind(url: &str) -> Result<Kind<'_>> {
     }
 }
 
-/// Reads a URL as [`connect`] does, and opens nothing.
+/// Reads a URL as [`connect`] does, but opens nothing.
 #[cfg(all(test, feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis"))]
 pub(crate) fn read_url(url: &str) -> Result<()> {
     match kind(url)? {
@@ -132,7 +130,7 @@ async fn postgres(url: &str) -> Result<SharedStore> {
     Ok(Arc::new(crate::stores::Postgres::connect(url).await?))
 }
 
-// As the one above is called.
+// Same signature as the one above.
 #[cfg(not(feature = "postgres"))]
 #[allow(clippy::unused_async)]
 async fn postgres(_: &str) -> Result<SharedStore> {
@@ -144,7 +142,7 @@ async fn mysql(url: &str) -> Result<SharedStore> {
     Ok(Arc::new(crate::stores::Mysql::connect(url).await?))
 }
 
-// As the one above is called.
+// Same signature as the one above.
 #[cfg(not(feature = "mysql"))]
 #[allow(clippy::unused_async)]
 async fn mysql(_: &str) -> Result<SharedStore> {
@@ -156,7 +154,7 @@ async fn redis(url: &str) -> Result<SharedStore> {
     Ok(Arc::new(crate::stores::Redis::connect(url).await?))
 }
 
-// As the one above is called.
+// Same signature as the one above.
 #[cfg(not(feature = "redis"))]
 #[allow(clippy::unused_async)]
 async fn redis(_: &str) -> Result<SharedStore> {

@@ -1,4 +1,4 @@
-//! Jobs by the clock.
+//! Pushes jobs on a schedule.
 
 use std::fmt;
 
@@ -12,37 +12,35 @@ use crate::model::limits::NAME_BYTES_MAX;
 use crate::model::queue::Queue;
 use crate::model::text::one_line;
 
-/// Longest schedule, in bytes. One that names each minute, hour and day takes half of it.
+/// Longest schedule, in bytes. One that lists each minute, hour and day takes half of it.
 const SCHEDULE_BYTES_MAX: usize = 1_000;
 
-/// What becomes of ticks that fell due while no node was running.
+/// What to do with ticks that fell due while no node was running.
 ///
-/// Those are looked for over the last day, and no further back than the queue remembers which
-/// ticks it has taken: its `idempotency_ttl`, less two minutes. Nobody knows when an entry was
-/// written: to a new one (or one with a new name or schedule) the past ticks of its schedule look
-/// missed. With [`Latest`](Self::Latest) a new nightly entry so runs at once, the first time that
-/// a node starts with it; with [`All`](Self::All) a new hourly one runs 24 times.
+/// A node looks back one day at most, and no further than the queue remembers pushed ticks: its `idempotency_ttl` less
+/// two minutes. An entry does not record when it was written. So the past ticks of a new entry, or of one
+/// with a new name or schedule, count as missed: with [`Latest`](Self::Latest) a new nightly entry runs immediately
+/// when a node first starts with it; with [`All`](Self::All) a new hourly one runs 24 times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Missed {
-    /// Nothing.
+    /// Skips them.
     #[default]
     Skip,
-    /// The latest of them is run.
+    /// Runs the latest one.
     Latest,
-    /// All are run, the latest 100 at most, the oldest first.
+    /// Runs all, at most the latest 100, oldest first.
     All,
 }
 
-/// A job that is pushed whenever the clock says so: once for each tick, however many nodes have
-/// the same entry (same name, same schedule).
+/// A job that is pushed on a schedule: once for each tick, however many nodes have the same entry (same name, same
+/// schedule).
 ///
-/// Each node pushes the job under an idempotency key of the entry's name and the tick, so the
-/// store takes the first and no node is needed more than another. The time is the store's. The
-/// queue must remember such keys for five minutes at least (`idempotency_ttl`; an engine that finds
-/// less refuses to start), and a tick that could not be pushed within that time is skipped, since
-/// nobody knows any more whether another node has pushed it. (Who makes `idempotency_ttl` longer
-/// should not start nodes that catch up before the old time has passed.)
+/// Each node pushes the job with an idempotency key made of the entry's name and the tick. The store takes the first
+/// push, so no single node is required. The store's clock counts. The queue must remember such keys for at least five
+/// minutes (`idempotency_ttl`; otherwise the engine refuses to start). A tick that could not be pushed within that
+/// time is skipped, because the store may have forgotten whether another node pushed it. After you raise
+/// `idempotency_ttl`, wait for the old time to pass before you start nodes that catch up.
 #[derive(Clone, Debug)]
 pub struct Cron {
     name: String,
@@ -54,8 +52,8 @@ pub struct Cron {
 }
 
 impl Cron {
-    /// An entry with a schedule in UTC: minute, hour, day of month, month, day of week, as in
-    /// crontab(5), with `L`, `W` and `#` besides. `Invalid` says what is wrong with it.
+    /// An entry with a schedule in UTC: minute, hour, day of month, month, day of week, as in crontab(5), plus `L`,
+    /// `W` and `#`. A wrong schedule is `Invalid`, with the reason.
     ///
     /// ```
     /// # use seriatim::{Cron, Job};
@@ -71,15 +69,14 @@ impl Cron {
         Ok(Self { name, expression, zone, schedule, job, missed: Missed::default() })
     }
 
-    /// Reads the schedule in this time zone (`Europe/Berlin`). A time that a change of the clocks
-    /// skips or repeats is run once.
+    /// Reads the schedule in this time zone (`Europe/Berlin`). A time that a clock change skips or repeats runs once.
     pub fn time_zone(mut self, zone: impl Into<String>) -> Result<Self> {
         self.zone = zone.into();
         self.schedule = parse(&self.expression, &self.zone)?;
         Ok(self)
     }
 
-    /// Sets what becomes of ticks that nobody was there for.
+    /// Sets what to do with missed ticks.
     #[must_use]
     pub fn missed(mut self, missed: Missed) -> Self {
         self.missed = missed;
@@ -91,26 +88,26 @@ impl Cron {
         &self.name
     }
 
-    /// The schedule, as it was written.
+    /// The schedule as written.
     pub fn schedule(&self) -> &str {
         &self.expression
     }
 
-    /// The time zone that it is read in.
+    /// The schedule's time zone.
     pub fn zone(&self) -> &str {
         &self.zone
     }
 
-    /// The queue that its jobs go to.
+    /// The queue of its jobs.
     pub fn queue(&self) -> &str {
         &self.job.queue
     }
 
-    /// The first tick after `time`; none when there is none in the next years.
+    /// The first tick after `time`; `None` if the next years have none.
     pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
         let from = MakeTimestamp::from_microsecond(time.as_micros()).ok()?;
         let mut next = self.schedule.find_next(from).ok()?;
-        // `30 2 * * *` means once a day; `*/10 * * * *` means every ten minutes of any hour.
+        // `30 2 * * *` means once a day; `*/10 * * * *` means every ten minutes, also in a repeated hour.
         if self.names_hours() && is_repeated(&next) {
             next = self.schedule.find_next(MakeTimestamp(next.timestamp())).ok()?;
         }
@@ -125,7 +122,7 @@ impl Cron {
         self.missed
     }
 
-    /// Refuses a job that no store would take, or not in this queue.
+    /// Refuses a job that every store, or this queue, would refuse.
     pub(crate) fn validate(&self, queue: Option<&Queue>) -> Result<()> {
         self.job_at(Timestamp::default()).validate()?;
         match queue {
@@ -148,7 +145,7 @@ impl fmt::Display for Cron {
     }
 }
 
-/// Whether the clocks show this time for the second time, having been put back.
+/// Whether this local time occurs for the second time because the clocks were put back.
 fn is_repeated(time: &jiff::Zoned) -> bool {
     let offset = time.time_zone().to_ambiguous_timestamp(time.datetime()).offset();
     matches!(offset, jiff::tz::AmbiguousOffset::Fold { after, .. } if after == time.offset())
@@ -172,9 +169,9 @@ fn parse(expression: &str, zone: &str) -> Result<Crontab> {
         .map_err(|e| Error::invalid("schedule", format!("{expression:?}: {}", reason(&e))))
 }
 
-/// What the reader says is wrong, without the schedule and the arrow that it draws below.
+/// The parser's reason, without the schedule and the arrow that it prints below.
 fn reason(error: &cronexpr::Error) -> String {
-    let told = error.to_string();
-    let last = told.lines().last().unwrap_or_default();
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default();
     one_line(last.trim_start_matches([' ', '^']))
 }

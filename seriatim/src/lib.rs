@@ -1,11 +1,11 @@
-//! Background jobs that run **in order where order matters and in parallel everywhere else**, on
-//! the database a team already has.
+//! Background jobs that run **in order where order matters and in parallel everywhere else**, on the database that
+//! you already have.
 //!
-//! Jobs of one key never overlap and run in order; all that waits for a key can be handed over
-//! together. Data flows one way: *push → store → claim → handler → settle*.
+//! Jobs of one key never overlap and run in order; all waiting jobs of a key can be handed over together. Data flows
+//! one way: *push → store → claim → handler → settle*.
 //!
-//! Start with [`connect`], [`Client`], [`Job`], [`Queue`] and [`Engine`]. [`engine`] has what an engine is tuned
-//! and watched with, [`store`] the contract of a store, [`limits`] every limit with its value.
+//! Start with [`connect`], [`Client`], [`Job`], [`Queue`] and [`Engine`]. [`engine`] has the settings and views of an
+//! engine, [`store`] the contract of a store, [`limits`] every limit with its value.
 //!
 //! ```no_run
 //! use seriatim::{Batch, Client, Engine, Failure, Job, Queue};
@@ -84,8 +84,8 @@ pub use model::settle::Outcome;
 pub use model::{duration, names, text};
 pub use stopping::shutdown_signal;
 
-/// What a store does: the contract, its requests and answers, the rules that all stores share, and the stores
-/// themselves. For those who write a store, or look at one closely.
+/// The store contract: its requests and answers, the rules that all stores share, and the stores themselves. For
+/// authors of a store.
 pub mod store {
     pub use crate::contract::*;
     pub use crate::model::id::{LaneId, NodeId, REMOTE_NAME_START, Token};

@@ -1,9 +1,9 @@
-//! A mutex that outlives a panic: no invariant of ours spans one, and an engine that hangs or dies
-//! for a handler's panic would be worse.
+//! A mutex that ignores poisoning: no invariant of ours spans a panic, and an engine must not hang or die because a
+//! handler panicked.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks `mutex`.
+/// Locks `mutex`, poisoned or not.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The machine that a process runs on: its clock, its random numbers, its tasks. All that decides by them says so.
+//! The machine's clock, random numbers and tasks, which a simulation can replace.
 
 use std::future::Future;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use crate::model::clock::Timestamp;
 use crate::model::id::NodeId;
 
 impl Timestamp {
-    /// This machine's wall clock. Only stores without a server read it to decide anything.
+    /// This machine's wall clock. Only stores without a server decide by it.
     pub fn of_this_machine() -> Self {
         #[cfg(feature = "simulation")]
         if let Some(time) = stand_in::time() {
@@ -19,14 +19,14 @@ impl Timestamp {
 }
 
 impl NodeId {
-    /// A new id, for a process that starts now, beginning with the node's configured name.
+    /// A new id for a process that starts now: the node's configured name plus a unique suffix.
     pub fn unique(name: &str) -> Self {
         let micros = Timestamp::of_this_machine().as_micros();
         Self(format!("{name}-{micros:x}-{:08x}", fastrand::u32(..)).into())
     }
 }
 
-/// A task of an engine, as this machine runs it.
+/// A task of an engine, unchanged.
 #[cfg(not(feature = "simulation"))]
 pub(crate) fn task(
     task: impl Future<Output = ()> + Send + 'static,
@@ -34,13 +34,13 @@ pub(crate) fn task(
     task
 }
 
-/// The same; a stand-in may put something before it.
+/// The same; a stand-in may wrap the task.
 #[cfg(feature = "simulation")]
 pub(crate) fn task(task: impl Future<Output = ()> + Send + 'static) -> stand_in::Task {
     stand_in::task(Box::pin(task))
 }
 
-/// What takes the machine's place on a thread that simulates others.
+/// Replaces the machine on a thread that runs a simulation.
 #[cfg(feature = "simulation")]
 pub mod stand_in {
     use std::cell::Cell;
@@ -52,12 +52,12 @@ pub mod stand_in {
     /// A task of an engine.
     pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-    /// Its clock, and what it makes of tasks.
+    /// The clock and the task wrapper of a simulation.
     #[derive(Clone, Copy)]
     pub struct StandIn {
-        /// What the clock shows; none: what the machine's does.
+        /// The simulated time; `None`: use the machine's clock.
         pub time: fn() -> Option<Timestamp>,
-        /// What becomes of a task.
+        /// Wraps a task.
         pub task: fn(Task) -> Task,
     }
 
@@ -65,7 +65,7 @@ pub mod stand_in {
         static CURRENT: Cell<Option<StandIn>> = const { Cell::new(None) };
     }
 
-    /// From now on this thread asks it; or the machine again.
+    /// Sets the stand-in of this thread; `None` restores the machine.
     pub fn set(stand_in: Option<StandIn>) {
         CURRENT.set(stand_in);
     }

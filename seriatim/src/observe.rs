@@ -1,4 +1,4 @@
-//! Watching an engine: enough to record a history and judge it.
+//! Observes an engine in enough detail to record and check a history.
 
 use crate::contract::{Pushed, Settled};
 use crate::model::clock::Timestamp;
@@ -8,43 +8,43 @@ use crate::model::job::Job;
 use crate::model::settle::{Settlement, Verdict};
 use crate::model::turn::Turn;
 
-/// Watches one client or engine. Called from their tasks, so it must be quick and must not block.
+/// Observes one client or engine. Its methods run in their tasks: they must be quick and must not block.
 ///
-/// For one turn the calls come in the order `started`, `ended`, `settling`, `settled`; a turn that
-/// never started is only settled (as a release), and so is one that was taken over (as a crash).
+/// For one turn the order is `started`, `ended`, `settling`, `settled`. A turn that never started is only settled (as
+/// a release), as is a rescued one (as a crash).
 pub trait Observer: Send + Sync + 'static {
-    /// The store has answered a push that was sent at `sent_at`; after an error that is transient
-    /// nobody knows whether the jobs are stored.
+    /// The store answered a push that was sent at `sent_at`. After a transient error it is unknown whether the jobs
+    /// are stored.
     fn push_answered(&self, sent_at: Timestamp, jobs: &[Job], answer: Result<&[Pushed], &Error>) {
         let _ = (sent_at, jobs, answer);
     }
 
-    /// A handler begins a turn.
+    /// A handler starts a turn.
     fn started(&self, turn: &Turn) {
         let _ = turn;
     }
 
-    /// The handler of a turn has ended.
+    /// The handler of a turn ended.
     fn ended(&self, turn: &Turn, verdict: &Verdict) {
         let _ = (turn, verdict);
     }
 
-    /// A settlement is about to be sent. If no answer follows, nobody knows whether it was carried out.
+    /// A settlement is about to be sent. If no answer follows, it is unknown whether it took effect.
     fn settling(&self, turn: &Turn, settlement: &Settlement) {
         let _ = (turn, settlement);
     }
 
-    /// The store has answered the settlement of a turn, which was sent to it at `sent_at`.
+    /// The store answered the settlement of a turn, which was sent at `sent_at`.
     fn settled(&self, turn: &Turn, settlement: &Settlement, settled: &Settled, sent_at: Timestamp) {
         let _ = (turn, settlement, settled, sent_at);
     }
 
-    /// An expired claim was taken over, under the turn's new token.
+    /// An expired claim was rescued, under the turn's new token.
     fn rescued(&self, turn: &Turn) {
         let _ = turn;
     }
 
-    /// This node was declared dead by others: what it holds is not its any more.
+    /// Other nodes declared this node dead: it has lost these claims.
     fn lost(&self, tokens: &[Token]) {
         let _ = tokens;
     }

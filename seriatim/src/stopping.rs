@@ -1,11 +1,10 @@
-//! When the process is asked to stop.
+//! Detects that the process is asked to stop.
 
-/// Resolves when the process is asked to stop: by SIGTERM, as service managers and orchestrators do, or by
-/// Ctrl-C. Made for [`EngineBuilder::run_until`](crate::EngineBuilder::run_until).
+/// Resolves when the process is asked to stop: by SIGTERM (service managers, orchestrators) or Ctrl-C. For
+/// [`EngineBuilder::run_until`](crate::EngineBuilder::run_until).
 ///
-/// From then on neither ends the process by itself: how long it may still take is the engine's
-/// `shutdown_timeout`. Where signals cannot be heard it never resolves, and they end the process as they
-/// always do.
+/// From its first poll on, neither signal ends the process by itself; the engine's `shutdown_timeout` limits how long
+/// stopping takes. If the signals cannot be received, this never resolves and they end the process as usual.
 ///
 /// ```no_run
 /// # use seriatim::{Engine, shutdown_signal};
@@ -16,7 +15,7 @@
 ///
 /// # Panics
 ///
-/// Outside of a tokio runtime, or in one without I/O.
+/// If called outside a tokio runtime, or in one without I/O.
 pub async fn shutdown_signal() {
     let interrupted = async {
         if tokio::signal::ctrl_c().await.is_err() {
@@ -53,17 +52,17 @@ mod tests {
     #[tokio::test]
     async fn both_signals_that_ask_to_stop_are_heard() {
         for name in ["-TERM", "-INT"] {
-            let told = shutdown_signal();
-            tokio::pin!(told);
-            // Listens before it is told: else the signal would end this process.
+            let signal = shutdown_signal();
+            tokio::pin!(signal);
+            // Polled once before the signal is sent; otherwise the signal would end this process.
             tokio::select! {
                 biased;
-                () = told.as_mut() => panic!("nobody has asked"),
+                () = signal.as_mut() => panic!("no signal was sent"),
                 () = std::future::ready(()) => {}
             }
             let id = std::process::id().to_string();
             assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
-            told.await;
+            signal.await;
         }
     }
 }

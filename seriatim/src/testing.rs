@@ -1,4 +1,4 @@
-//! For tests of code that pushes jobs or handles them: a store in memory, whose clock is tokio's.
+//! Tests code that pushes or handles jobs, on a store in memory that uses tokio's clock.
 //!
 //! ```
 //! use seriatim::testing::Lab;
@@ -34,23 +34,22 @@ use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::limits::LEASE_MAX;
 use crate::stores::Memory;
 
-/// The most of tokio's time that [`Lab::perform_all`] lets pass.
+/// How much of tokio's time [`Lab::perform_all`] may take.
 const TIME_MAX: Duration = Duration::from_secs(400 * 86_400);
-/// How often it looks whether something is left, at least and at most.
+/// The shortest and longest wait between two checks whether jobs are left.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_secs(3_600);
 
-/// How long something may be due without being taken: longer than a worker that cannot start its
-/// handler pauses.
+/// How long a due job may stay unclaimed: longer than the pause of a worker that cannot start its handler.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What there is in the queues that the engine works on.
+/// The state of the engine's queues.
 struct Seen {
     jobs: u64,
     claimed: u64,
-    /// Until something is due.
+    /// Time until the next job is due.
     wait: Duration,
-    /// Changes whenever something has ended.
+    /// Changes whenever a job ends.
     trace: (u64, u64),
 }
 
@@ -66,11 +65,11 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// What the store's clock shows when the lab is made: 2027-01-01 00:00:00 UTC, a Friday.
+    /// The store's clock when the lab is made: 2027-01-01 00:00:00 UTC, a Friday.
     pub const START: Timestamp = Memory::TOKIO_TIME_START;
 
-    /// A new store, whose clock begins at [`Self::START`]. Most tests want tokio's time paused: then waits for retries, schedules and
-    /// timeouts take none.
+    /// A new store whose clock starts at [`Self::START`]. Most tests pause tokio's time, so that waits for retries,
+    /// schedules and timeouts take no real time.
     #[must_use]
     pub fn new() -> Self {
         Self { store: Arc::new(Memory::in_tokio_time()) }
@@ -81,21 +80,21 @@ impl Lab {
         &self.store
     }
 
-    /// A client of it.
+    /// A client of the store.
     pub fn client(&self) -> Client {
         Client::new(self.store.clone())
     }
 
-    /// An engine on it, to be given the workers that are tested.
+    /// An engine on the store; add the workers under test.
     pub fn engine(&self) -> EngineBuilder {
-        // Long, so that paused time need not stop at every beat of a year.
+        // Long, so that paused time does not stop at every heartbeat of a year.
         Engine::builder(self.store.clone())
             .lease(LEASE_MAX)
             .heartbeat(LEASE_MAX / 3)
             .poll_interval(LOOK_MAX)
     }
 
-    /// The jobs that wait in a queue, due or not, in the order of their arrival.
+    /// The waiting jobs of a queue, due or not, in order of arrival.
     pub async fn enqueued(&self, queue: &str) -> Result<Vec<JobView>> {
         self.jobs(queue, JobState::Queued).await
     }
@@ -105,20 +104,18 @@ impl Lab {
         self.jobs(queue, JobState::Dead).await
     }
 
-    /// Runs an engine until no job is left that it could still run, however far in the future.
+    /// Runs an engine until none of its jobs is left, however far in the future they are due.
     ///
-    /// Only the queues that the engine has workers for count. Jobs of others stay as they are, so
-    /// that a test can look at what a handler pushes to them; but when jobs are due at the start
-    /// and all of them are in such queues, nobody can have meant that: `NotFound` names the
-    /// queues. `Unavailable` when something is due for a minute and the engine does not take it (a
-    /// job bound to another node), or when a year of tokio's time has not been enough (a paused
-    /// queue).
+    /// Only the queues for which the engine has workers count. Jobs of other queues stay, so that a test can check
+    /// what a handler pushed. If jobs are due at the start but all are in such other queues, it fails as `NotFound`
+    /// and names the queues. It fails as `Unavailable` if a job is due for a minute and the engine does not take it
+    /// (it is bound to another node), or if 400 days of tokio's time are not enough (a paused queue).
     pub async fn perform_all(&self, engine: EngineBuilder) -> Result<Summary> {
         self.run(engine, |seen| seen.jobs == 0).await
     }
 
-    /// Runs an engine until nothing of its queues is due now: what is scheduled, and retries,
-    /// stay. Fails as [`Self::perform_all`] does.
+    /// Runs an engine until none of its jobs is due now; scheduled jobs and retries stay. Fails as
+    /// [`Self::perform_all`] does.
     pub async fn perform_due(&self, engine: EngineBuilder) -> Result<Summary> {
         self.run(engine, |seen| seen.claimed == 0 && !seen.wait.is_zero()).await
     }
@@ -159,14 +156,14 @@ impl Lab {
                 let message = format!("{} jobs are left after more than a year", seen.jobs);
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }
-            // The longer it stands still, the seldomer it is looked at.
+            // The longer nothing moves, the rarer the checks.
             let still = moved.0.elapsed() / 8;
             let wait = if seen.claimed > 0 { LOOK_MIN } else { seen.wait.max(still) };
             tokio::time::sleep(wait.clamp(LOOK_MIN, LOOK_MAX)).await;
         }
     }
 
-    /// Refuses to run an engine that has a worker for nothing of what is due.
+    /// Refuses an engine that has workers for none of the due queues.
     async fn check_workers(&self, queues: &[Arc<str>]) -> Result<()> {
         let now = self.store.now().await?;
         let due = self.store.due(Vec::new()).await?;
@@ -206,7 +203,7 @@ impl Lab {
         let mut jobs = Vec::new();
         loop {
             let page = match self.store.jobs(query.clone()).await {
-                // Nothing was ever pushed to it.
+                // No job was ever pushed to it.
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(jobs),
                 page => page?,
             };
@@ -252,7 +249,7 @@ mod tests {
         assert_eq!(dead[0].error.as_deref(), Some("no stamps"));
     }
 
-    /// Pushes a job of `mail` on for each of `orders`.
+    /// Pushes a job of `mail` for each order.
     async fn sell(batch: Batch<u32>, context: Context) -> Result<(), Failure> {
         for order in batch.payloads() {
             let mail = Job::new("mail", order)?;

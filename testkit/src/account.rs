@@ -1,8 +1,8 @@
-//! The account a server runs under.
+//! The account for a server that must not run as root.
 
 use std::fs;
 
-/// Tried in this order: Debian's package creates the first, every Unix has the second.
+/// Tried in this order: Debian's package creates the first; every Unix has the second.
 const CANDIDATES: [&str; 2] = ["postgres", "nobody"];
 
 /// An unprivileged account of this machine.
@@ -12,8 +12,8 @@ pub(crate) struct Account {
     pub(crate) gid: u32,
 }
 
-/// The account for a server that refuses to run as root; `None` when we are not root, and the
-/// server can simply run as we do.
+/// The account for a server that refuses to run as root; `None` if this process is not root, because the server can
+/// then run as the same user.
 pub(crate) fn unprivileged() -> Result<Option<Account>, String> {
     if !rustix::process::geteuid().is_root() {
         return Ok(None);

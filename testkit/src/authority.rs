@@ -7,14 +7,14 @@ use tempfile::TempDir;
 
 use crate::find_program;
 
-/// A certificate authority of its own, and what it has signed for a server at 127.0.0.1, in PEM. Its
-/// files go with the value.
+/// A certificate authority, and the certificate and key that it issued for a server at 127.0.0.1, in PEM. Its files
+/// are deleted on drop.
 pub struct Authority {
     folder: TempDir,
 }
 
 impl Authority {
-    /// Makes both with `openssl`, good for two days.
+    /// Makes both with `openssl`, valid for two days.
     pub fn new() -> Result<Self, String> {
         let authority = Self { folder: tempfile::tempdir().map_err(|e| e.to_string())? };
         let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2";
@@ -44,7 +44,7 @@ impl Authority {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// The file with the authority's own certificate, which a client trusts.
+    /// The file with the authority's certificate, which clients trust.
     pub fn roots(&self) -> String {
         self.file("ca.pem")
     }
@@ -54,7 +54,7 @@ impl Authority {
         (self.file("server.pem"), self.file("server.key"))
     }
 
-    /// What these files hold.
+    /// The contents of these files.
     pub fn server(&self) -> Result<(String, String), String> {
         let (certificate, key) = self.server_files();
         let read = |path: String| fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"));

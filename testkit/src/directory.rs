@@ -11,11 +11,10 @@ use crate::account::Account;
 
 const PREFIX: &str = "seriatim-testkit-";
 
-/// A temporary directory that is removed on drop, or by a later [`Directory::create`] when its
-/// owner was killed before it could.
+/// A temporary directory that is removed on drop, or by a later [`Directory::create`] if its owner was killed before.
 ///
-/// Whether the owner lives is told by a lock on the file `lock` inside, which the kernel releases
-/// with the process; a process id in a file could belong to somebody else by then.
+/// A lock on the file `lock` inside shows whether the owner is alive: the kernel releases it with the process. A
+/// process id in a file could belong to another process by then.
 #[derive(Debug)]
 pub(crate) struct Directory {
     temporary: TempDir,
@@ -32,7 +31,7 @@ impl Directory {
         let describe = |e| format!("cannot create a directory below {}: {e}", parent.display());
         let temporary = tempfile::Builder::new()
             .prefix(PREFIX)
-            // The server may run as another user, who must get through to its data.
+            // The server may run as another user, who must be able to reach its data.
             .permissions(Permissions::from_mode(0o755))
             .tempdir_in(parent)
             .map_err(describe)?;
@@ -40,12 +39,12 @@ impl Directory {
         Ok(Self { temporary, _lock: lock })
     }
 
-    /// Where the server's own files go.
+    /// The directory of the server's own files.
     pub(crate) fn data(&self) -> PathBuf {
         self.temporary.path().join("data")
     }
 
-    /// Creates [`Directory::data`] for `account`, or for ourselves.
+    /// Creates [`Directory::data`] for `account`, or for this process.
     pub(crate) fn create_data(&self, account: Option<Account>) -> Result<(), String> {
         let data = self.data();
         let describe = |e| format!("cannot create {}: {e}", data.display());
@@ -57,13 +56,13 @@ impl Directory {
         Ok(())
     }
 
-    /// What the server writes to its standard output and error.
+    /// The file of the server's standard output and error.
     pub(crate) fn log(&self) -> PathBuf {
         self.temporary.path().join("server.log")
     }
 }
 
-/// The lock is taken under another name first: `lock` is never seen without its owner.
+/// Locks the file under another name first, so that `lock` never exists without its owner.
 fn lock(directory: &Path) -> std::io::Result<File> {
     let unseen = directory.join("lock.new");
     let file = File::create(&unseen)?;
@@ -72,7 +71,7 @@ fn lock(directory: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Removes what killed processes left. Whatever cannot be removed is somebody else's.
+/// Removes directories of killed processes. A directory that cannot be removed belongs to another user.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         if is_abandoned(&entry).unwrap_or(false) {

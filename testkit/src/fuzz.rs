@@ -1,9 +1,9 @@
-//! Fuzzing: a reader of what others wrote is given inputs that are made of a corpus by chance. It must not
-//! panic, take long or keep memory.
+//! Fuzzing: gives parsers of foreign input random variations of a corpus. A parser must not panic, take long or leak
+//! memory.
 //!
-//! Stable Rust has no coverage to be guided by, so all lies in the corpus: entries that are right, of which
-//! [`Mutator`] makes ones that are nearly right. An input that is found to do harm is written into the
-//! corpus, where every later run begins with it.
+//! Stable Rust has no coverage feedback, so everything depends on the corpus: it has valid entries, and [`Mutator`]
+//! makes nearly valid ones of them. An input that causes a failure is written into the corpus, with which every later
+//! run begins.
 
 mod mutator;
 mod panics;
@@ -20,29 +20,29 @@ use watchdog::Watchdog;
 
 /// How long each surface is attacked, in seconds. If unset, it gets a fixed number of inputs.
 pub const SECONDS_VARIABLE: &str = "SERIATIM_FUZZ_SECONDS";
-/// What chance begins with. If unset, always the same.
+/// The seed of the random inputs. If unset, always the same.
 pub const SEED_VARIABLE: &str = "SERIATIM_FUZZ_SEED";
-/// What the line begins with that a run prints at its end.
+/// The start of the line that a run prints at its end.
 pub const REPORT: &str = "fuzz ";
 
 const SEED: u64 = 12;
-/// Inputs of a run without a time, if the surface names no number.
+/// Inputs of a run without a time limit, unless the surface sets a number.
 const INPUTS: u64 = 2_000;
-/// Longest input if the surface names no length.
+/// Longest input, unless the surface sets a length.
 const BYTES_MAX: usize = 4 << 10;
-/// A reader that takes longer for one input has a defect. Debug builds on a busy machine are slow.
+/// The time limit for one input. Generous, because debug builds on a busy machine are slow.
 const INPUT_TIME_MAX: Duration = Duration::from_secs(10);
-/// Inputs before memory is measured first: buffers and tables have their size by then.
+/// Inputs before memory is first measured: buffers and tables have reached their size by then.
 const WARM_INPUTS: u64 = 500;
-/// What the process may have grown by from then on, in a run of some time. In a short one other tests may
-/// share the process.
+/// How much the process may grow after that, in a run with a time limit. In a shorter run other tests may share the
+/// process.
 const GROWTH_BYTES_MAX: u64 = 64 << 20;
-/// What files of the corpus are called that a run has found.
+/// The prefix of corpus files that a run has found.
 const FOUND: &str = "found-";
-/// The end of the names of files that hold an entry on each line.
+/// The suffix of files with one entry per line.
 const LINES: &str = ".lines";
 
-/// A part of the program that reads what others wrote, and what is known of it.
+/// A part of the program that parses foreign input, with its corpus.
 pub struct Surface {
     name: &'static str,
     folder: PathBuf,
@@ -52,19 +52,19 @@ pub struct Surface {
 }
 
 impl Surface {
-    /// The surface with the corpus `testkit/corpus/NAME`: each file is an entry, and each line of a file whose
-    /// name ends in `.lines`. Empty lines and those that begin with `##` are none.
+    /// The surface with the corpus `testkit/corpus/NAME`: each file is an entry; in a file whose name ends in
+    /// `.lines`, each line is one. Empty lines and lines that begin with `##` are skipped.
     ///
     /// # Panics
-    /// When the corpus cannot be read.
+    /// If the corpus cannot be read.
     pub fn new(name: &'static str) -> Self {
         Self::made(name, |line| vec![line.as_bytes().to_vec()])
     }
 
-    /// The same, where entries are made of each line.
+    /// The same, with entries made from each line.
     ///
     /// # Panics
-    /// When the corpus cannot be read.
+    /// If the corpus cannot be read.
     pub fn made(name: &'static str, make: impl Fn(&str) -> Vec<Vec<u8>>) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
         let entries = read(&folder, make);
@@ -79,25 +79,25 @@ impl Surface {
         self
     }
 
-    /// Sets the length of the longest input that is made. Entries may be longer.
+    /// Sets the length of the longest generated input. Entries may be longer.
     #[must_use]
     pub fn bytes_max(mut self, bytes_max: usize) -> Self {
         self.bytes_max = bytes_max;
         self
     }
 
-    /// Sets how many inputs there are, besides the corpus, when no time is set: about a second of them.
+    /// Sets the number of inputs in addition to the corpus, if no time is set: about a second's worth.
     #[must_use]
     pub fn inputs(mut self, inputs: u64) -> Self {
         self.inputs = inputs;
         self
     }
 
-    /// Gives the corpus to `read`, then inputs made of it, as long as the environment says. `read` panics
-    /// when something is wrong.
+    /// Gives `read` the corpus, then generated inputs, for as long as the environment says. `read` panics if
+    /// something is wrong.
     ///
     /// # Panics
-    /// When an input does harm: the message names it, and how to repeat it.
+    /// If an input causes a failure: the message names it, and how to repeat it.
     pub fn attack(self, read: impl FnMut(&[u8])) {
         let length = number(SECONDS_VARIABLE).map(Duration::from_secs);
         let seed = number(SEED_VARIABLE).unwrap_or(SEED);
@@ -113,7 +113,7 @@ impl Surface {
         length: Option<Duration>,
         mut read: impl FnMut(&[u8]),
     ) -> Result<Report, Found> {
-        assert!(!self.entries.is_empty(), "{} holds no corpus", self.folder.display());
+        assert!(!self.entries.is_empty(), "{} has no corpus", self.folder.display());
         let mutator = Mutator::new(&self.entries, self.bytes_max);
         let mut watchdog = Watchdog::start(self.name);
         let corpus = self.entries.len() as u64;
@@ -154,7 +154,7 @@ impl Surface {
         }
     }
 
-    /// Keeps an input that did harm.
+    /// Writes a failing input into the corpus.
     fn found(&self, seed: u64, number: u64, input: &[u8], why: String) -> Found {
         let path = self.folder.join(format!("{FOUND}{:016x}", hash(input)));
         let path = fs::write(&path, input).ok().map(|()| path);
@@ -162,7 +162,7 @@ impl Surface {
     }
 }
 
-/// How a run went.
+/// The result of a run.
 #[derive(Debug)]
 struct Report {
     name: &'static str,
@@ -191,7 +191,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// An input that did harm.
+/// An input that caused a failure.
 #[derive(Debug)]
 struct Found {
     name: &'static str,
@@ -208,11 +208,11 @@ impl fmt::Display for Found {
         match &self.path {
             Some(path) => write!(
                 f,
-                "The input is kept in {}: the same test now begins with it. Correct what it found, and commit the file.",
+                "The input is saved in {}: the same test now starts with it. Fix the bug, and commit the file.",
                 path.display()
             ),
             None => {
-                write!(f, "Run the same test with {SEED_VARIABLE}={seed} to see it again.")
+                write!(f, "Run the same test with {SEED_VARIABLE}={seed} to repeat it.")
             }
         }
     }
@@ -225,7 +225,7 @@ fn in_time(took: Duration) -> Result<(), String> {
     }
 }
 
-/// The corpus in a folder, in the order of its names. What a run has found is an entry as it stands.
+/// The corpus in a folder, in the order of its file names. Files that a run has found are entries as they are.
 fn read(folder: &Path, make: impl Fn(&str) -> Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, String> {
     let list = fs::read_dir(folder).map_err(|error| error.to_string())?;
     let mut paths: Vec<PathBuf> = list.flatten().map(|entry| entry.path()).collect();
@@ -250,14 +250,14 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}: {text:?} is not a whole number")))
 }
 
-/// FNV-1a: names files, no more.
+/// FNV-1a; used only to name files.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// What this process has in memory.
+/// The resident memory of this process.
 fn resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
@@ -290,7 +290,7 @@ mod tests {
         assert!(found.to_string().contains("no port"), "{found}");
         let path = found.path.unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap().trim(), "port = 65535");
-        // From now on it is the first thing that is tried.
+        // From now on it is tried first.
         let entries = super::read(folder.path(), |_| Vec::new()).unwrap();
         let again = Surface { entries, ..surface }.run(SEED + 1, None, read).unwrap_err();
         assert_eq!(again.number, 0);

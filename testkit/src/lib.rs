@@ -1,8 +1,8 @@
 //! Private database servers for tests and benchmarks, and [`fuzz`]ing.
 //!
-//! [`Postgres`], [`Mysql`] and [`Redis`] start a real server in a directory of its own, on a free port of
-//! 127.0.0.1. Nothing of the machine is shared or changed: a server that already runs there is
-//! left alone, and several test runs can go on side by side.
+//! [`Postgres`], [`Mysql`] and [`Redis`] start a real server in its own directory, on a free port of 127.0.0.1. They
+//! share and change nothing on the machine: a server that already runs is left alone, and several test runs can run
+//! concurrently.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), String> {
@@ -14,11 +14,11 @@
 //! # }
 //! ```
 //!
-//! A server stops when its value is dropped. Where `setpriv` of util-linux is installed, as it is
-//! on every Debian, it also dies when the process that started it is killed. Directories that such a
-//! process leaves behind are removed by the next start.
+//! A server stops when its value is dropped. If `setpriv` of util-linux is installed (as on every Debian), the server
+//! also dies when the process that started it is killed. The next start removes directories that such a process left
+//! behind.
 //!
-//! Errors are plain sentences that say what to do, because a person reads them.
+//! Error messages say what to do.
 
 mod account;
 mod authority;

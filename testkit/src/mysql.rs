@@ -15,28 +15,28 @@ use crate::program::find_program;
 use crate::server::{Kind, Server};
 
 const PACKAGE: &str = "mariadb-server";
-/// The user and the database of the tests. The user may do everything and has no password.
+/// The user and the database of the tests. The user has all privileges and no password.
 const USER: &str = "seriatim";
-/// Made at each start, by a file that the server runs before it serves.
+/// Executed at each start, from a file that the server reads before it serves.
 const INIT: &str = "CREATE DATABASE IF NOT EXISTS seriatim CHARACTER SET utf8mb4;
 CREATE USER IF NOT EXISTS 'seriatim'@'%' IDENTIFIED BY '';
 GRANT ALL ON *.* TO 'seriatim'@'%' WITH GRANT OPTION;
 ";
-/// Where its certificate and key are, if it has them.
+/// The files of its certificate and key, if it has them.
 const CERTIFICATE: &str = "server.pem";
 const KEY: &str = "server.key";
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How a [`Mysql`] is to be started.
+/// The settings of a [`Mysql`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MysqlOptions {
-    /// `true` (the default) flushes the log to the disk at each commit, as in production and for
-    /// measurements. `false` leaves that to the operating system: tests run faster, and
-    /// [`Mysql::kill`] still keeps all that was committed; only a crash of the machine would lose it.
+    /// `true` (the default) flushes the log to the disk at each commit, as in production and for measurements.
+    /// `false` leaves the flush to the operating system: tests run faster, and [`Mysql::kill`] still keeps all
+    /// commits; only a crash of the machine would lose them.
     pub durable: bool,
-    /// The server's `max_connections`; 300 by default.
+    /// The server's `max_connections`. Default: 300.
     pub connections_max: u16,
-    /// A certificate and its private key, in PEM: with them it speaks TLS. None by default.
+    /// A certificate and its private key, in PEM; if set, the server speaks TLS. Default: none.
     pub certificate: Option<(String, String)>,
 }
 
@@ -48,8 +48,8 @@ impl Default for MysqlOptions {
 
 /// A private MariaDB server, stopped and removed on drop.
 ///
-/// It listens on 127.0.0.1 only and lets every local user in, so keep nothing in it that matters.
-/// Root's servers run under an unprivileged account.
+/// It listens on 127.0.0.1 only and accepts every local user, so store nothing important in it. If started by root,
+/// it runs under an unprivileged account.
 #[derive(Debug)]
 pub struct Mysql {
     server: Server<MysqlKind>,
@@ -58,8 +58,8 @@ pub struct Mysql {
 impl Mysql {
     /// Starts a durable server with the default [`MysqlOptions`].
     ///
-    /// Fails when MariaDB is not installed (the message names the package), and when the server
-    /// does not serve within a minute (the message has the end of its log).
+    /// Fails if MariaDB is not installed (the message names the package), or if the server does not serve within a
+    /// minute (the message has the end of its log).
     pub fn start() -> Result<Self, String> {
         Self::start_with(MysqlOptions::default())
     }
@@ -80,18 +80,18 @@ impl Mysql {
         Ok(Self { server: Server::start(kind, directory)? })
     }
 
-    /// The address of its database `seriatim`, of which the user may do everything:
+    /// The URL of its database `seriatim`, on which the user has all privileges:
     /// `mysql://seriatim@127.0.0.1:PORT/seriatim`.
     pub fn url(&self) -> String {
         format!("mysql://{USER}@127.0.0.1:{}/{USER}", self.server.port())
     }
 
-    /// The port, which stays the same over restarts.
+    /// The port, which stays the same after restarts.
     pub fn port(&self) -> u16 {
         self.server.port()
     }
 
-    /// Ends the server in order. Stopping a stopped server succeeds.
+    /// Shuts the server down. Stopping a stopped server succeeds.
     pub fn stop(&mut self) -> Result<(), String> {
         self.server.stop()
     }
@@ -161,7 +161,7 @@ impl Kind for MysqlKind {
         command.args(["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve"]);
         for (name, value) in [
             ("datadir", data.display().to_string()),
-            // A server that starts deletes the temporary tables of all others in the same folder.
+            // A starting server deletes the temporary tables of all others in the same folder.
             ("tmpdir", data.display().to_string()),
             ("socket", path("socket")),
             ("pid-file", path("pid")),
@@ -191,8 +191,8 @@ impl Kind for MysqlKind {
     }
 }
 
-/// Whether the server begins the conversation, as it does once it serves: with a packet whose first
-/// byte after the header is the version of the protocol, 10.
+/// Whether the server sends its greeting, which it does once it serves: a packet whose first byte after the header is
+/// the protocol version, 10.
 fn greets(port: u16) -> io::Result<bool> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(PROBE_TIMEOUT))?;

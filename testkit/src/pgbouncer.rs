@@ -16,18 +16,18 @@ use crate::server::{Kind, Server};
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A private PgBouncer in transaction mode before a PostgreSQL of 127.0.0.1, stopped and removed on
-/// drop. It lets everybody in as the user `postgres`.
+/// A private PgBouncer in transaction mode in front of a PostgreSQL on 127.0.0.1, stopped and removed on drop. It
+/// accepts all clients as the user `postgres`.
 #[derive(Debug)]
 pub struct PgBouncer {
     server: Server<PgBouncerKind>,
 }
 
 impl PgBouncer {
-    /// Starts one before the PostgreSQL that listens on `postgres_port`.
+    /// Starts one in front of the PostgreSQL on `postgres_port`.
     ///
-    /// Fails when PgBouncer is not installed (the message names the package), and when it does not
-    /// serve within a minute (the message has the end of its log).
+    /// Fails if PgBouncer is not installed (the message names the package), or if it does not serve within a minute
+    /// (the message has the end of its log).
     pub fn start(postgres_port: u16) -> Result<Self, String> {
         let program = find_program("pgbouncer", "pgbouncer").map_err(|e| e.to_string())?;
         let account = account::unprivileged()?;
@@ -37,7 +37,7 @@ impl PgBouncer {
         Ok(Self { server: Server::start(kind, directory)? })
     }
 
-    /// The port that it listens on.
+    /// The port on which it listens.
     pub fn port(&self) -> u16 {
         self.server.port()
     }
@@ -62,7 +62,7 @@ impl Kind for PgBouncerKind {
              pool_mode = transaction\nmax_client_conn = 500\ndefault_pool_size = 10\n",
             self.postgres_port
         );
-        // Unwritten, it says so itself when it is started, and its log is shown.
+        // If the write fails, PgBouncer reports it at its start, and its log is shown.
         let _ = fs::write(&file, settings);
         let mut command = process::command(&self.program, self.account);
         command.arg(file).current_dir("/");

@@ -7,17 +7,17 @@ use std::ops::Range;
 
 const LOWEST: u16 = 10_000;
 const ATTEMPTS_MAX: u32 = 1_000;
-/// Linux' default, for systems that do not tell theirs.
+/// The default of Linux, for systems that do not report theirs.
 const FIRST_EPHEMERAL: u16 = 32_768;
 
-/// A port of 127.0.0.1 that nothing listens on.
+/// A free port of 127.0.0.1.
 ///
-/// It lies *below* the ports that the system hands to outgoing connections. While a server is
-/// down, a client that keeps reconnecting to a port in that range can be given this very port as
-/// its own and connect to itself; the server then never gets its port back.
+/// It lies *below* the ports that the system assigns to outgoing connections. Otherwise, while a server is down, a
+/// client that keeps reconnecting to its port could be assigned this very port and connect to itself; the server
+/// would then never get its port back.
 ///
-/// Another process may take the port before the caller does, so whoever binds it must be ready to
-/// ask again. Fails when a thousand random ports are all taken.
+/// Another process may take the port before the caller binds it, so the caller must be ready to ask again. Fails if a
+/// thousand random ports are all taken.
 pub fn free_port() -> Result<u16, String> {
     let range = range();
     (0..ATTEMPTS_MAX)
@@ -31,11 +31,11 @@ fn range() -> Range<u16> {
         .ok()
         .and_then(|range| range.split_whitespace().next()?.parse().ok())
         .unwrap_or(FIRST_EPHEMERAL);
-    // A system tuned for many connections may leave next to nothing below: then any port will do.
+    // A system tuned for many connections may leave almost no ports below: then any port will do.
     if first_ephemeral < LOWEST + 1_000 { LOWEST..u16::MAX } else { LOWEST..first_ephemeral }
 }
 
-/// The keys of a new `RandomState` differ each time, which is all the chance needed here.
+/// The keys of a new `RandomState` differ each time, which is random enough here.
 fn random_in(range: &Range<u16>) -> u16 {
     let random = RandomState::new().hash_one(());
     range.start + (random % u64::from(range.end - range.start)) as u16

@@ -20,20 +20,19 @@ const PACKAGE: &str = "postgresql";
 const USER: &str = "postgres";
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How a [`Postgres`] is to be started.
+/// The settings of a [`Postgres`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresOptions {
-    /// `true` (the default) leaves `fsync` and `full_page_writes` on, as in production and for
-    /// measurements. `false` turns them off: tests run faster, and [`Postgres::kill`] still keeps
-    /// all that was committed, for the operating system has it; only a crash of the machine would
-    /// lose it. It also restarts at once after a kill, where a durable server first syncs every
-    /// file it has, for seconds on a slow disk.
+    /// `true` (the default) leaves `fsync` and `full_page_writes` on, as in production and for measurements. `false`
+    /// turns them off: tests run faster, and [`Postgres::kill`] still keeps all commits, because the operating system
+    /// has them; only a crash of the machine would lose them. The server also restarts immediately after a kill,
+    /// while a durable server first syncs all its files, which takes seconds on a slow disk.
     ///
-    /// `synchronous_commit` stays on either way: off, a kill would lose commits.
+    /// `synchronous_commit` is on in both cases: without it, a kill would lose commits.
     pub durable: bool,
-    /// The server's `max_connections`; 200 by default.
+    /// The server's `max_connections`. Default: 200.
     pub connections_max: u16,
-    /// A certificate and its private key, in PEM: with them it speaks TLS. None by default.
+    /// A certificate and its private key, in PEM; if set, the server speaks TLS. Default: none.
     pub certificate: Option<(String, String)>,
 }
 
@@ -45,8 +44,8 @@ impl Default for PostgresOptions {
 
 /// A private PostgreSQL server, stopped and removed on drop.
 ///
-/// It listens on 127.0.0.1 only and trusts every local user, so keep nothing in it that matters.
-/// As PostgreSQL refuses to run as root, root's servers run as `postgres` or `nobody`.
+/// It listens on 127.0.0.1 only and trusts every local user, so store nothing important in it. PostgreSQL refuses to
+/// run as root, so root's servers run as `postgres` or `nobody`.
 #[derive(Debug)]
 pub struct Postgres {
     server: Server<PostgresKind>,
@@ -55,8 +54,8 @@ pub struct Postgres {
 impl Postgres {
     /// Starts a durable server with the default [`PostgresOptions`].
     ///
-    /// Fails when PostgreSQL is not installed (the message names the package), and when the
-    /// server does not serve within a minute (the message has the end of its log).
+    /// Fails if PostgreSQL is not installed (the message names the package), or if the server does not serve within a
+    /// minute (the message has the end of its log).
     pub fn start() -> Result<Self, String> {
         Self::start_with(PostgresOptions::default())
     }
@@ -77,19 +76,18 @@ impl Postgres {
         Ok(Self { server: Server::start(kind, directory)? })
     }
 
-    /// The address of its database `postgres`, of which the user is the superuser:
+    /// The URL of its database `postgres`, whose user is the superuser:
     /// `postgres://postgres@127.0.0.1:PORT/postgres`.
     pub fn url(&self) -> String {
         format!("postgres://{USER}@127.0.0.1:{}/{USER}", self.server.port())
     }
 
-    /// The port, which stays the same over restarts.
+    /// The port, which stays the same after restarts.
     pub fn port(&self) -> u16 {
         self.server.port()
     }
 
-    /// Ends the server in order (a "fast" shutdown, which breaks open connections). Stopping a
-    /// stopped server succeeds.
+    /// Shuts the server down (a "fast" shutdown, which breaks open connections). Stopping a stopped server succeeds.
     pub fn stop(&mut self) -> Result<(), String> {
         self.server.stop()
     }
@@ -122,7 +120,7 @@ fn create_cluster(initdb: &Path, account: Option<Account>, data: &Path) -> Resul
     Err(format!("{} ended with {}:\n{message}", initdb.display(), output.status))
 }
 
-/// Under the names that PostgreSQL looks for. It refuses a key that others may read.
+/// Writes the files under the names that PostgreSQL expects. It refuses a key that others may read.
 fn add_certificate(
     certificate: &str,
     key: &str,
@@ -150,7 +148,7 @@ struct PostgresKind {
 
 impl Kind for PostgresKind {
     const NAME: &'static str = "PostgreSQL";
-    /// A fast shutdown; SIGTERM would wait for the clients to leave.
+    /// A fast shutdown; SIGTERM would wait until the clients leave.
     const STOP_SIGNAL: Signal = Signal::INT;
 
     fn command(&self, data: &Path, port: u16) -> Command {
@@ -174,16 +172,16 @@ impl Kind for PostgresKind {
     }
 }
 
-/// Whether `postmaster.pid` (its first line is the process, its eighth the state) says so. This
-/// tells our server from a stranger on the same port.
+/// Whether `postmaster.pid` has our process (line 1) and the state `ready` (line 8). This distinguishes our server
+/// from another one on the same port.
 fn says_ready(data: &Path, pid: u32) -> bool {
     let file = fs::read_to_string(data.join("postmaster.pid")).unwrap_or_default();
     let line = |index| file.lines().nth(index).map(str::trim);
     line(0) == Some(pid.to_string().as_str()) && line(7) == Some("ready")
 }
 
-/// Whether the server answers a start of session with an authentication message; while it starts
-/// or recovers it answers with an error.
+/// Whether the server answers the start of a session with an authentication message; during start and recovery it
+/// answers with an error.
 fn accepts_sessions(port: u16) -> io::Result<bool> {
     const PROTOCOL: u32 = 3 << 16;
     const TERMINATE: [u8; 5] = [b'X', 0, 0, 0, 4];

@@ -16,7 +16,7 @@ use crate::spawner;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// `setpriv`, if it is there and knows death signals (that of `BusyBox` does not).
+/// `setpriv`, if installed and able to set death signals (that of `BusyBox` is not).
 static SETPRIV: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     let setpriv = find_program("setpriv", "util-linux").ok()?;
     let works = Command::new(&setpriv)
@@ -29,7 +29,7 @@ static SETPRIV: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
     works.then_some(setpriv)
 });
 
-/// A command that runs `program` as `account`, or as ourselves.
+/// A command that runs `program` as `account`, or as the current user.
 pub(crate) fn command(program: &Path, account: Option<Account>) -> Command {
     let mut command = match &*SETPRIV {
         Some(setpriv) => {
@@ -43,7 +43,7 @@ pub(crate) fn command(program: &Path, account: Option<Account>) -> Command {
         // The standard library clears the supplementary groups along with this.
         command.uid(uid).gid(gid);
     }
-    // Messages are matched against, so they must not be translated.
+    // Messages are compared, so they must not be translated.
     command.env("LC_ALL", "C").stdin(Stdio::null());
     command
 }
@@ -56,7 +56,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `command` with its output going to the file `log`, which is emptied first.
+    /// Starts `command` with its output in the file `log`, which is emptied first.
     pub(crate) fn spawn(mut command: Command, log: PathBuf) -> Result<Self, String> {
         let program = command.get_program().to_string_lossy().into_owned();
         let describe = |e| format!("cannot start {program}: {e}");
@@ -64,7 +64,7 @@ impl Process {
         command
             .stdout(output.try_clone().map_err(describe)?)
             .stderr(output)
-            // Ctrl-C goes to the whole group of the terminal. Its owner stops the server, in order.
+            // Ctrl-C goes to the terminal's whole process group; the server must be stopped by its owner instead.
             .process_group(0);
         let child = spawner::spawn(command).map_err(describe)?;
         Ok(Self { child, log })
@@ -78,7 +78,7 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
-    /// The end of what the process has written.
+    /// The last lines of the process's output.
     pub(crate) fn log_tail(&self) -> String {
         const LINES: usize = 20;
         let log = fs::read(&self.log).unwrap_or_default();
@@ -87,8 +87,7 @@ impl Process {
         lines[lines.len().saturating_sub(LINES)..].join("\n")
     }
 
-    /// Asks the process to end with `signal`; when `limit` has passed it is killed, and that is an
-    /// error.
+    /// Asks the process to end with `signal`. After `limit` it is killed, and the result is an error.
     pub(crate) fn stop(mut self, signal: Signal, limit: Duration) -> Result<(), String> {
         send(&self.child, signal)?;
         let deadline = Instant::now() + limit;
@@ -114,7 +113,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Fails only if it is already gone, which is what is wanted.
+        // Fails only if the process is already gone, which is fine.
         let _ = self.kill_and_reap();
     }
 }

@@ -1,11 +1,11 @@
-//! Finding the programs that servers are made of.
+//! Finds the programs of the servers.
 
 use std::env;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Debian keeps PostgreSQL's programs out of `PATH`, one directory for each major version.
+/// Debian keeps PostgreSQL's programs outside `PATH`, in one directory for each major version.
 const POSTGRES_VERSIONS: &str = "/usr/lib/postgresql";
 
 /// A program that is not installed, and the Debian package that has it.
@@ -32,7 +32,7 @@ impl std::error::Error for MissingProgram {}
 
 /// The path of a program, from `PATH` or from the newest PostgreSQL below `/usr/lib/postgresql`.
 ///
-/// `package` is the Debian package to name when there is no such program.
+/// `package` is the Debian package to name if the program is missing.
 pub fn find_program(
     program: &'static str,
     package: &'static str,
@@ -45,7 +45,7 @@ pub fn find_program(
         .ok_or(MissingProgram { program, package })
 }
 
-/// What `PATH` says, and where a server's programs lie even when root's `PATH` is short.
+/// The directories of `PATH`, plus those of servers, which root's `PATH` may lack.
 fn path_directories() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/usr/bin", "/usr/local/bin"].map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! A connection that breaks when a test wants it to.
+//! A proxy that breaks a connection on demand.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -13,13 +13,13 @@ const CHUNK_BYTES: usize = 64 << 10;
 pub enum Cut {
     /// The server never sees the request.
     BeforeRequest,
-    /// The server carries the request out, and its answer is lost.
+    /// The server executes the request, and its answer is lost.
     BeforeReply,
 }
 
-/// Stands between clients and a server of 127.0.0.1, and cuts a connection at a chosen request.
+/// A proxy between clients and a server on 127.0.0.1 that cuts a connection at a chosen request.
 ///
-/// A request is what a client sends without waiting for an answer in between.
+/// A request is everything that a client sends without waiting for an answer.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -45,13 +45,13 @@ struct Plan {
 struct Link {
     client: TcpStream,
     server: TcpStream,
-    /// What the server says is not passed on any more.
+    /// Whether the server's answers are no longer passed on.
     is_deaf: AtomicBool,
 }
 
 impl Link {
     fn end(&self) {
-        // The other thread may have ended it, or the peer.
+        // The other thread or the peer may have closed it already.
         let _ = self.client.shutdown(Shutdown::Both);
         let _ = self.server.shutdown(Shutdown::Both);
     }
@@ -79,17 +79,17 @@ impl Proxy {
         self.port
     }
 
-    /// Cuts one connection: the one of the request after the next `requests_before`.
+    /// Cuts one connection, at the request after the next `requests_before`.
     pub fn cut(&self, requests_before: u32, cut: Cut) {
         *self.shared.plan() = Some(Plan { requests_before, cut });
     }
 
-    /// Forgets a cut that has not happened; answers whether there was one.
+    /// Cancels a cut that has not happened; returns whether there was one.
     pub fn spare(&self) -> bool {
         self.shared.plan().take().is_some()
     }
 
-    /// Connections that were cut.
+    /// The number of connections that were cut.
     pub fn cuts(&self) -> u64 {
         self.shared.cuts.load(Ordering::Relaxed)
     }
@@ -98,7 +98,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Relaxed);
-        // Wakes the thread that waits for a connection.
+        // Wakes the thread that accepts connections.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
@@ -108,7 +108,7 @@ impl Shared {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this request is the one at which to cut.
+    /// The cut for this request, if it is the chosen one.
     fn cut_here(&self) -> Option<Cut> {
         let mut plan = self.plan();
         match &mut *plan {
@@ -132,7 +132,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         if shared.closed.load(Ordering::Relaxed) {
             return;
         }
-        // A client that is gone again, or a server that is away: the client sees its connection end.
+        // The client has already left, or the server is down: then the client sees its connection end.
         let Ok(client) = client else { continue };
         let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, shared.server)) else { continue };
         let _ = client.set_nodelay(true);
@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers each line with itself, and tells what it saw.
+    /// A server that echoes each line, and reports the lines that it got.
     fn echo() -> (u16, mpsc::Receiver<String>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();

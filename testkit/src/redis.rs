@@ -17,8 +17,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A private Redis server, stopped and removed on drop.
 ///
-/// It listens on 127.0.0.1 only and keeps an append-only file, synced every second: the setting
-/// that Seriatim recommends. It writes no snapshots.
+/// It listens on 127.0.0.1 only and keeps an append-only file, synced every second: the setting that Seriatim
+/// recommends. It writes no snapshots.
 #[derive(Debug)]
 pub struct Redis {
     server: Server<RedisKind>,
@@ -27,13 +27,13 @@ pub struct Redis {
 impl Redis {
     /// Starts a server.
     ///
-    /// Fails when Redis is not installed (the message names the package), and when the server
-    /// does not serve within a minute (the message has the end of its log).
+    /// Fails if Redis is not installed (the message names the package), or if the server does not serve within a
+    /// minute (the message has the end of its log).
     pub fn start() -> Result<Self, String> {
         Self::start_with(&[])
     }
 
-    /// Starts a server with more words on its command line, as in `["--appendonly", "no"]`.
+    /// Starts a server with more command-line arguments, for example `["--appendonly", "no"]`.
     pub fn start_with(words: &[&str]) -> Result<Self, String> {
         let program = find_program("redis-server", "redis-server").map_err(|e| e.to_string())?;
         let directory = Directory::create()?;
@@ -42,22 +42,22 @@ impl Redis {
         Ok(Self { server: Server::start(RedisKind { program, words }, directory)? })
     }
 
-    /// The answer to one command, as the server writes it.
+    /// Sends one command and returns the answer as on the wire.
     pub fn send(&self, words: &[&str]) -> Result<String, String> {
         send(self.port(), words)
     }
 
-    /// The address: `redis://127.0.0.1:PORT/`.
+    /// The URL: `redis://127.0.0.1:PORT/`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.server.port())
     }
 
-    /// The port, which stays the same over restarts.
+    /// The port, which stays the same after restarts.
     pub fn port(&self) -> u16 {
         self.server.port()
     }
 
-    /// Ends the server in order, with all data written. Stopping a stopped server succeeds.
+    /// Shuts the server down with all data written. Stopping a stopped server succeeds.
     pub fn stop(&mut self) -> Result<(), String> {
         self.server.stop()
     }
@@ -104,7 +104,7 @@ impl Kind for RedisKind {
     }
 }
 
-/// What the server says of itself; it answers this even while it loads its data.
+/// The server's answer to `INFO`, which it gives even while it loads its data.
 fn info(port: u16) -> io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(PROBE_TIMEOUT))?;
@@ -114,8 +114,8 @@ fn info(port: u16) -> io::Result<String> {
     Ok(answer)
 }
 
-/// Sends one command and QUIT, and reads all that is answered. A sentinel knows no QUIT and keeps the
-/// connection open: then what came within [`PROBE_TIMEOUT`] is the answer.
+/// Sends one command and QUIT, and reads the whole answer. A sentinel does not know QUIT and keeps the connection
+/// open: then everything that came within [`PROBE_TIMEOUT`] is the answer.
 pub(crate) fn send(port: u16, words: &[&str]) -> Result<String, String> {
     let wrong = |error: io::Error| format!("Redis on port {port} does not answer: {error}");
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(wrong)?;

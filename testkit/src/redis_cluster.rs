@@ -17,7 +17,7 @@ use crate::server::{Kind, Server};
 
 const SLOTS: usize = 16_384;
 const MASTERS: usize = 3;
-/// For how long a node must be silent until it counts as failed.
+/// How long a node must be silent before it counts as failed.
 const NODE_TIMEOUT_MS: &str = "2000";
 const READY_LIMIT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -34,7 +34,7 @@ impl RedisCluster {
         Self::start_of(MASTERS)
     }
 
-    /// Starts three masters with a replica each, which takes over when its master dies.
+    /// Starts three masters with one replica each, which takes over when its master dies.
     pub fn start_with_replicas() -> Result<Self, String> {
         Self::start_of(2 * MASTERS)
     }
@@ -79,16 +79,16 @@ impl RedisCluster {
             replica.send(&["CLUSTER", "REPLICATE", &id])?;
         }
         self.wait(|info| info.contains("cluster_state:ok"))?;
-        // One that has no data yet is never elected.
+        // A replica without data is never elected.
         let is_linked = |info: &str| info.contains("master_link_status:up");
         wait(&self.nodes[MASTERS..], &["INFO", "replication"], is_linked)
     }
 
-    /// Until every node says so.
+    /// Waits until `says` accepts the cluster info of every node.
     fn wait(&self, says: impl Fn(&str) -> bool) -> Result<(), String> {
         wait(&self.nodes, &["CLUSTER", "INFO"], says)
     }
-    /// The address: `redis-cluster://127.0.0.1:PORT,…`.
+    /// The URL: `redis-cluster://127.0.0.1:PORT,…`.
     pub fn url(&self) -> String {
         let nodes: Vec<String> =
             self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
@@ -101,7 +101,7 @@ impl RedisCluster {
     }
 }
 
-/// Until every node says so when it is asked.
+/// Waits until `says` accepts every node's answer to `ask`.
 fn wait(nodes: &[Redis], ask: &[&str], says: impl Fn(&str) -> bool) -> Result<(), String> {
     let deadline = Instant::now() + READY_LIMIT;
     while !nodes.iter().all(|node| node.send(ask).is_ok_and(|info| says(&info))) {
@@ -113,7 +113,7 @@ fn wait(nodes: &[Redis], ask: &[&str], says: impl Fn(&str) -> bool) -> Result<()
     Ok(())
 }
 
-/// A master, a replica, and a sentinel that makes the replica master when the master dies.
+/// A master, a replica, and a sentinel that promotes the replica when the master dies.
 #[derive(Debug)]
 pub struct RedisSentinel {
     sentinel: Server<SentinelKind>,
@@ -122,7 +122,7 @@ pub struct RedisSentinel {
 }
 
 impl RedisSentinel {
-    /// Starts the three; returns when the sentinel knows both others.
+    /// Starts the three, and waits until the sentinel knows both others.
     pub fn start() -> Result<Self, String> {
         let program = find_program("redis-server", "redis-server").map_err(|e| e.to_string())?;
         let master = Redis::start()?;
@@ -155,7 +155,7 @@ impl RedisSentinel {
 
     /// Waits until the replica is a master.
     ///
-    /// Fails when that has not happened within a minute.
+    /// Fails if that does not happen within a minute.
     pub fn wait_for_promotion(&self) -> Result<(), String> {
         let deadline = Instant::now() + READY_LIMIT;
         while !self.replica.send(&["ROLE"]).is_ok_and(|role| role.contains("master")) {
@@ -167,7 +167,7 @@ impl RedisSentinel {
         Ok(())
     }
 
-    /// The address: `redis-sentinel://127.0.0.1:PORT/main`.
+    /// The URL: `redis-sentinel://127.0.0.1:PORT/main`.
     pub fn url(&self) -> String {
         format!("redis-sentinel://127.0.0.1:{}/main", self.sentinel.port())
     }
@@ -201,7 +201,7 @@ impl Kind for SentinelKind {
             self.master
         );
         let mut command = process::command(&self.program, None);
-        // When it cannot be written the server says so at its start.
+        // If the write fails, the server reports it at its start.
         let _ = fs::write(&file, text);
         command.arg(file).arg("--sentinel").current_dir(data);
         command

@@ -1,4 +1,4 @@
-//! The life of a server: start, stop, crash, restart.
+//! The life cycle of a server: start, stop, crash, restart.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,27 +11,27 @@ use crate::directory::Directory;
 use crate::port::free_port;
 use crate::process::Process;
 
-/// Long, since recovery after a crash counts and a test machine may be busy.
+/// Long, because it includes recovery after a crash, on a test machine that may be busy.
 const START_LIMIT: Duration = Duration::from_mins(1);
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What a server says when it cannot start *yet*: somebody took the port, or the children of its
-/// killed predecessor are not gone.
+/// Messages of a server that cannot start *yet*: another process took the port, or child processes of its killed
+/// predecessor are still running.
 const TRANSIENT: [&str; 3] =
     ["Address already in use", "pre-existing shared memory block", "is another postmaster"];
 
-/// What differs from one kind of server to another.
+/// The differences between kinds of servers.
 pub(crate) trait Kind {
     /// For error messages.
     const NAME: &'static str;
-    /// Asks it to end at once but in order.
+    /// The signal for an immediate but clean shutdown.
     const STOP_SIGNAL: Signal;
 
-    /// The server in the foreground, with its data below `data`, on `port` of 127.0.0.1.
+    /// The command that runs the server in the foreground, with its data below `data`, on `port` of 127.0.0.1.
     fn command(&self, data: &Path, port: u16) -> Command;
 
-    /// Whether the process `pid` itself (not a stranger on the same port) serves clients.
+    /// Whether the process `pid` itself (not another one on the same port) serves clients.
     fn is_ready(&self, data: &Path, port: u16, pid: u32) -> bool;
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Server<K> {
 }
 
 impl<K: Kind> Server<K> {
-    /// Starts a server on the prepared `directory`, on a port of its own.
+    /// Starts a server in the prepared `directory`, on a free port.
     pub(crate) fn start(kind: K, directory: Directory) -> Result<Self, String> {
         let mut server = Self { kind, port: 0, process: None, directory };
         server.launch(|_| free_port())?;
@@ -57,7 +57,7 @@ impl<K: Kind> Server<K> {
         self.port
     }
 
-    /// Does nothing to a server that is not running.
+    /// Does nothing if the server is not running.
     pub(crate) fn stop(&mut self) -> Result<(), String> {
         let Some(process) = self.process.take() else {
             return Ok(());
@@ -65,7 +65,7 @@ impl<K: Kind> Server<K> {
         process.stop(K::STOP_SIGNAL, STOP_LIMIT).map_err(|e| format!("{}: {e}", K::NAME))
     }
 
-    /// Does nothing to a server that is not running.
+    /// Does nothing if the server is not running.
     pub(crate) fn kill(&mut self) -> Result<(), String> {
         self.process.take().map_or(Ok(()), Process::kill)
     }
@@ -75,7 +75,7 @@ impl<K: Kind> Server<K> {
         self.launch(Ok)
     }
 
-    /// `next_port` chooses a port for each attempt, given the one before.
+    /// `next_port` chooses a port for each attempt, given the previous one.
     fn launch(&mut self, next_port: impl Fn(u16) -> Result<u16, String>) -> Result<(), String> {
         let deadline = Instant::now() + START_LIMIT;
         loop {

@@ -5,17 +5,16 @@ use std::sync::LazyLock;
 
 use crate::{Mysql, MysqlOptions, Postgres, PostgresOptions, Redis, RedisCluster};
 
-/// Names the PostgreSQL that tests are to use. `cargo xtask test` sets it.
+/// The URL of the PostgreSQL that tests use. `cargo xtask test` sets it.
 pub const POSTGRES_VARIABLE: &str = "SERIATIM_TEST_POSTGRES";
-/// Names the MySQL or MariaDB that tests are to use. `cargo xtask test` sets it.
+/// The URL of the MySQL or MariaDB that tests use. `cargo xtask test` sets it.
 pub const MYSQL_VARIABLE: &str = "SERIATIM_TEST_MYSQL";
-/// Names the Redis that tests are to use. `cargo xtask test` sets it.
+/// The URL of the Redis that tests use. `cargo xtask test` sets it.
 pub const REDIS_VARIABLE: &str = "SERIATIM_TEST_REDIS";
-/// Names the Redis Cluster that tests are to use. `cargo xtask test` sets it.
+/// The URL of the Redis Cluster that tests use. `cargo xtask test` sets it.
 pub const REDIS_CLUSTER_VARIABLE: &str = "SERIATIM_TEST_REDIS_CLUSTER";
 
-// Statics are not dropped: these servers get the death signal, and their directories are removed
-// by the next start.
+// Statics are not dropped: these servers get the death signal, and the next start removes their directories.
 static POSTGRES: LazyLock<Result<Postgres, String>> = LazyLock::new(|| {
     Postgres::start_with(PostgresOptions { durable: false, ..PostgresOptions::default() })
 });
@@ -24,36 +23,36 @@ static MYSQL: LazyLock<Result<Mysql, String>> =
 static REDIS: LazyLock<Result<Redis, String>> = LazyLock::new(Redis::start);
 static CLUSTER: LazyLock<Result<RedisCluster, String>> = LazyLock::new(RedisCluster::start);
 
-/// The PostgreSQL for tests: [`POSTGRES_VARIABLE`] if set, else one that this process starts on
-/// first use and that is not durable. Many tests use it at a time, so each makes its own database
-/// or schema; a test that stops or kills a server starts its own.
+/// The PostgreSQL for tests: [`POSTGRES_VARIABLE`] if set, otherwise a non-durable one that this process starts on
+/// first use. Many tests use it concurrently, so each creates its own database or schema; a test that stops or kills
+/// a server starts its own.
 ///
-/// Fails as [`Postgres::start`] does. A test must then fail too, and not pass without its server.
+/// Fails as [`Postgres::start`] does. The test must then fail too, and not pass without its server.
 pub fn postgres_url() -> Result<String, String> {
     env::var(POSTGRES_VARIABLE)
         .or_else(|_| POSTGRES.as_ref().map(Postgres::url).map_err(Clone::clone))
 }
 
-/// The MySQL or MariaDB for tests: [`MYSQL_VARIABLE`] if set, else one that this process starts on
-/// first use and that is not durable. Many tests use it at a time, so each makes its own database.
+/// The MySQL or MariaDB for tests: [`MYSQL_VARIABLE`] if set, otherwise a non-durable one that this process starts on
+/// first use. Many tests use it concurrently, so each creates its own database.
 ///
-/// Fails as [`Mysql::start`] does. A test must then fail too, and not pass without its server.
+/// Fails as [`Mysql::start`] does. The test must then fail too, and not pass without its server.
 pub fn mysql_url() -> Result<String, String> {
     env::var(MYSQL_VARIABLE).or_else(|_| MYSQL.as_ref().map(Mysql::url).map_err(Clone::clone))
 }
 
-/// The Redis for tests: [`REDIS_VARIABLE`] if set, else one that this process starts on first use.
-/// Many tests use it at a time, so each uses a key prefix of its own and none flushes it.
+/// The Redis for tests: [`REDIS_VARIABLE`] if set, otherwise one that this process starts on first use. Many tests
+/// use it concurrently, so each uses its own key prefix and none flushes it.
 ///
-/// Fails as [`Redis::start`] does. A test must then fail too, and not pass without its server.
+/// Fails as [`Redis::start`] does. The test must then fail too, and not pass without its server.
 pub fn redis_url() -> Result<String, String> {
     env::var(REDIS_VARIABLE).or_else(|_| REDIS.as_ref().map(Redis::url).map_err(Clone::clone))
 }
 
-/// The Redis Cluster for tests: [`REDIS_CLUSTER_VARIABLE`] if set, else one that this process starts on
-/// first use. What is said of [`redis_url`] holds for it too.
+/// The Redis Cluster for tests: [`REDIS_CLUSTER_VARIABLE`] if set, otherwise one that this process starts on first
+/// use. The rules of [`redis_url`] apply.
 ///
-/// Fails as [`RedisCluster::start`] does. A test must then fail too.
+/// Fails as [`RedisCluster::start`] does. The test must then fail too.
 pub fn redis_cluster_url() -> Result<String, String> {
     env::var(REDIS_CLUSTER_VARIABLE)
         .or_else(|_| CLUSTER.as_ref().map(RedisCluster::url).map_err(Clone::clone))

@@ -11,14 +11,14 @@ struct Request {
     reply: Sender<io::Result<Child>>,
 }
 
-/// Linux takes the "parent" of a death signal to be the *thread* that forked. A server started
-/// from a test's own thread would be killed as soon as that test ends, while others still use it;
-/// so one thread that never ends starts them all.
+/// For a death signal, Linux counts the *thread* that forked as the "parent". A server started from a test's own
+/// thread would be killed when that test ends, while other tests still use it. So one thread that never ends starts
+/// all servers.
 static SPAWNER: LazyLock<Sender<Request>> = LazyLock::new(|| {
     let (sender, requests) = channel::<Request>();
     thread::spawn(move || {
         for Request { mut command, reply } in requests {
-            // Nobody waits for the answer only when the asking thread panicked.
+            // Fails only if the asking thread panicked.
             let _ = reply.send(command.spawn());
         }
     });

@@ -1,4 +1,4 @@
-//! A private MariaDB through its life.
+//! The life cycle of a private MariaDB.
 
 use std::process::Command;
 

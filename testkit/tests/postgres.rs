@@ -1,4 +1,4 @@
-//! A private PostgreSQL through its life.
+//! The life cycle of a private PostgreSQL.
 
 use std::process::Command;
 
@@ -21,7 +21,7 @@ fn query(postgres: &Postgres, sql: &str) -> Result<String, String> {
 
 #[test]
 fn a_killed_postgres_restarts_at_once_on_its_port_with_its_data() {
-    // A durable one syncs all its files first, which is no test of ours.
+    // A durable one syncs all its files first, which is not under test here.
     let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
     let mut postgres = Postgres::start_with(options).unwrap();
     let url = postgres.url();

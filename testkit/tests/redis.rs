@@ -1,11 +1,11 @@
-//! A private Redis through its life.
+//! The life cycle of a private Redis.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use seriatim_testkit::{Redis, redis_url};
 
-/// Sends one command and returns the answer, both as they are on the wire.
+/// Sends one command and returns the answer, both in wire format.
 fn call(redis: &Redis, command: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", redis.port()))?;
     stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes())?;

@@ -1,18 +1,18 @@
-//! Calling cargo.
+//! Runs cargo.
 
 use std::env;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What cargo tells the program that it runs of that program's package.
+/// Variables that cargo sets for a program about its package.
 const OUR_PACKAGE: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"];
 
-/// The cargo that runs us, for work in `root`.
+/// A command of the cargo that runs this program, in `root`.
 pub(crate) fn command(root: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root).stdin(Stdio::null());
-    // Build scripts that look at these would see others than in a build by hand, and run again each time:
-    // `ring`'s does, and half of the dependencies are built upon it.
+    // Some build scripts (`ring`'s) run again if these differ from those of a build by hand, and half of the
+    // dependencies would be rebuilt.
     for (name, _) in env::vars_os() {
         if name.to_str().is_some_and(|name| OUR_PACKAGE.iter().any(|ours| name.starts_with(ours))) {
             command.env_remove(name);

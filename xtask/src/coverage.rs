@@ -1,4 +1,4 @@
-//! `cargo xtask coverage`: which lines of the library its tests and the suite for stores run.
+//! `cargo xtask coverage`: measures the lines of the library that its tests and the conformance suite run.
 
 use std::path::Path;
 
@@ -11,11 +11,10 @@ use crate::cargo;
 use crate::packages;
 use crate::step;
 
-/// The least share of lines, in percent.
+/// The lowest accepted share of lines, in percent.
 const LEAST: &str = "85";
 
-/// Measures with cargo-tarpaulin, which needs no tools of the compiler's own. Fails below the least
-/// share.
+/// Measures with cargo-tarpaulin, which needs no other compiler tools. Fails below `LEAST`.
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     if !cargo::has(root, "tarpaulin") {
         return Err(

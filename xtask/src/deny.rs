@@ -1,4 +1,4 @@
-//! `cargo xtask deny`: what the dependencies may be.
+//! `cargo xtask deny`: checks licences, advisories and sources of the dependencies.
 
 use std::path::Path;
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Paths from `root`, sorted: what git tracks or would (new files count, ignored ones do not).
-/// Without git, as in an unpacked source archive, all but hidden and build directories.
+/// Paths from `root`, sorted: all files that git tracks or would track (including new ones, without ignored ones).
+/// Without git, as in an unpacked source archive: all files outside hidden and build directories.
 pub(crate) fn list(root: &Path) -> Result<BTreeSet<String>, String> {
     if let Some(files) = from_git(root) {
         return Ok(files);

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: every reader of what others wrote, under fuzz for as long as one likes.
+//! `cargo xtask fuzz`: fuzzes every parser of foreign input for a given time.
 
 use std::path::Path;
 use std::process::Output;
@@ -8,11 +8,11 @@ use seriatim_testkit::fuzz::{REPORT, SECONDS_VARIABLE, SEED_VARIABLE};
 
 use crate::{Failure, cargo, step};
 
-/// Where there are surfaces. Debug builds, as for the tests: arithmetic that overflows is found.
+/// The packages with surfaces. Debug builds, so that arithmetic overflow is found.
 const PACKAGES: [&str; 3] = ["seriatim", "seriatim-server", "seriatim-verify"];
-/// What the paths of their tests have in common.
+/// The common part of their test paths.
 const FILTER: &str = "fuzz::";
-const USAGE: &str = "write it as: cargo xtask fuzz --minutes N [--seed S]";
+const USAGE: &str = "usage: cargo xtask fuzz --minutes N [--seed S]";
 
 /// A test that attacks one surface.
 struct Surface {
@@ -20,7 +20,7 @@ struct Surface {
     test: String,
 }
 
-/// `args`: `--minutes N`, and perhaps `--seed S`.
+/// `args`: `--minutes N`, optionally `--seed S`.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
     let (minutes, seed) = match args {
         ["--minutes", minutes] => (minutes.parse().ok(), Some(chance())),
@@ -46,7 +46,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), Failure> {
     println!("{inputs} inputs in all");
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(Failure::Failed(format!("something was found: {}", failed.join(", ")))),
+        false => Err(Failure::Failed(format!("failures found by: {}", failed.join(", ")))),
     }
 }
 
@@ -76,8 +76,8 @@ fn output(
 }
 
 impl Surface {
-    /// In a process of its own, whose memory is this surface's. How many inputs there were; nothing when one
-    /// did harm.
+    /// Runs in its own process, so that its memory is this surface's. Returns the number of inputs; `Err(())` if one
+    /// caused a failure.
     fn attack(&self, root: &Path, seconds: u64, seed: u64) -> Result<Result<u64, ()>, String> {
         let variables =
             [(SECONDS_VARIABLE, seconds.to_string()), (SEED_VARIABLE, seed.to_string())];
@@ -99,9 +99,9 @@ impl Surface {
     }
 }
 
-/// What a surface says at its end, and the number of inputs in it.
+/// The report of a surface, and the number of inputs in it.
 fn report(line: &str) -> Option<(&str, u64)> {
-    // The name of the test may stand before it, on the same line.
+    // The test's name may precede it on the same line.
     let (_, report) = line.split_once(REPORT)?;
     let (_, inputs) = report.split_once(": ")?;
     Some((report, inputs.split_once(" inputs")?.0.parse().ok()?))

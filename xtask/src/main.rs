@@ -26,34 +26,34 @@ Developer commands of Seriatim.
 
     cargo xtask test [-- ARGS]  style checks and all tests, on private servers; ARGS go to the
                                 test runner (`cargo nextest run`, else `cargo test`)
-    cargo xtask tidy            the rules of style that rustfmt and clippy do not know
-    cargo xtask tidy --arrows   the table of ARCHITECTURE.md as it would be for the imports there are
-    cargo xtask names [--write] public names of the library, compared with the record (or recorded)
-    cargo xtask coverage        which lines of the library its tests run; below 85 % it fails
+    cargo xtask tidy            style rules that rustfmt and clippy do not check
+    cargo xtask tidy --arrows   prints the table of ARCHITECTURE.md for the current imports
+    cargo xtask names [--write] compares (or records) the public names of the library
+    cargo xtask coverage        line coverage of the library by its tests; below 85 % it fails
     cargo xtask deny            licences, advisories and duplicates of dependencies (cargo-deny)
     cargo xtask faults [--jobs N]
-                                killed, paused and restarted processes and servers under a load of
-                                20,000 jobs (or N) in each mode, with the judgement of each
+                                kills, pauses and restarts processes and servers under a load of
+                                20,000 jobs (or N) in each mode, and checks each history
     cargo xtask fuzz --minutes N [--seed S]
-                                all readers of what others wrote (HTTP, workers, configuration, files, URLs,
-                                …), N minutes in all: no panic, no 5xx, no hang, memory flat
-    cargo xtask seeds           the rows of docs/parity.md, and the tests that show them
-    cargo xtask servers         a private PostgreSQL, MariaDB and Redis to develop and measure against,
-                                until Ctrl-C
+                                fuzzes all parsers of foreign input (HTTP, workers, configuration, files, URLs,
+                                …) for N minutes in total: no panic, no 5xx, no hang, no memory growth
+    cargo xtask seeds           the rows of docs/parity.md, and the tests named after them
+    cargo xtask servers         private PostgreSQL, MariaDB and Redis servers for development and
+                                measurements, until Ctrl-C
     cargo xtask bench-peers [--jobs N] [--rounds N]
-                                graphile-worker, pg-boss, BullMQ and Sidekiq beside our own `bench`,
-                                by turns on the same servers
+                                measures graphile-worker, pg-boss, BullMQ, Sidekiq and Seriatim, in
+                                turns on the same servers
     cargo xtask simulate --seeds N [--from S] [--mode safety|liveness]
-                                the whole runtime with everything going wrong, N times; a seed that
-                                fails is run again with --seed S --trace, which prints its history
+                                simulates the whole runtime under faults, with N seeds; run a failed
+                                seed again with --seed S --trace, which prints its history
     cargo xtask help            this text
 ";
 
 /// Why a command failed.
 enum Failure {
-    /// The caller asked for something that does not exist: exit code 2.
+    /// A wrong call: exit code 2.
     Usage(String),
-    /// It was tried and did not work: exit code 1.
+    /// The command failed: exit code 1.
     Failed(String),
 }
 
@@ -101,8 +101,8 @@ fn run(args: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The root of the repository, wherever in it the command was given. Cargo tells; the second is for
-/// a binary that is run without it.
+/// The root of the repository, wherever the command was called in it. Cargo sets the variable; the fallback is for a
+/// binary that is run without cargo.
 fn root() -> PathBuf {
     let here =
         env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());

@@ -1,4 +1,4 @@
-//! `cargo xtask names`: the public names of the library, as rustdoc lists them, against the file that records them.
+//! `cargo xtask names`: compares the public names of the library, as rustdoc lists them, with the recorded ones.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::cargo;
 
-/// The record. A change of it is a change of the public API.
+/// The recorded names. A change of this file is a change of the public API.
 const RECORD: &str = "seriatim/public-names.txt";
 /// Most names at the root, modules included.
 const ROOT_NAMES_MAX: usize = 40;
@@ -38,7 +38,7 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Records the names as they are now.
+/// Records the current names.
 pub(crate) fn write(root: &Path) -> Result<(), String> {
     let text: String = names(root)?.into_iter().map(|name| name + "\n").collect();
     fs::write(root.join(RECORD), text).map_err(|e| format!("{RECORD}: {e}"))
@@ -73,7 +73,7 @@ fn read(page: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// What stands at the root: items, and modules that have items.
+/// The names at the root: items, and modules that have items.
 fn at_root(names: &BTreeSet<String>) -> BTreeSet<&str> {
     let paths = names.iter().filter_map(|name| name.split_once(' '));
     paths.filter_map(|(_, path)| path.split("::").next()).collect()

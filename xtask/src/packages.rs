@@ -10,7 +10,7 @@ use seriatim_testkit::{MissingProgram, find_program};
 
 use crate::step;
 
-/// Program and package. The compiler is for SQLite, which is built from its source.
+/// Program and package. The compiler builds SQLite from its source.
 const NEEDED: [(&str, &str); 6] = [
     ("cc", "gcc"),
     ("openssl", "openssl"),
@@ -20,8 +20,8 @@ const NEEDED: [(&str, &str); 6] = [
     ("redis-server", "redis-server"),
 ];
 
-/// Installs what is missing when that can be done without asking: as root, on Debian. Otherwise
-/// the error says what to install and how.
+/// Installs missing packages if that is possible without asking: as root, on Debian. Otherwise the error says what to
+/// install and how.
 pub(crate) fn ensure() -> Result<(), String> {
     let missing = missing();
     if missing.is_empty() {
@@ -78,10 +78,10 @@ fn apt(args: &[&str]) -> Command {
     command
 }
 
-/// While this lives, packages do not start the services they install: ours are private, and
-/// nobody asked for a database on the machine's own port.
+/// While this lives, packages do not start the services that they install: our servers are private, and the machine
+/// should not get a database on a standard port.
 struct NoServices {
-    /// `None` when the machine has a policy of its own, which is left as it is.
+    /// `None` if the machine has its own policy, which is left as it is.
     policy: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask bench-peers`: other engines and ours, by turns, on the same private servers.
+//! `cargo xtask bench-peers`: compares Seriatim with other engines, in turns, on the same private servers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,19 @@ use crate::{Failure, cargo, step};
 
 const JOBS: u32 = 50_000;
 const ROUNDS: usize = 5;
-/// Keys of the ordered runs.
+/// The number of keys in ordered runs.
 const KEYS: u32 = 1_000;
-/// The figures of a run, under the names that `seriatim bench` gives them.
+/// The figures of a run, under their names in `seriatim bench`.
 const FIGURES: [&str; 3] = ["push_per_s", "push_single_32_per_s", "drain_per_s"];
 
 /// One engine in one setting.
 struct Contestant {
     name: &'static str,
     server: Server,
-    /// Strict order for each key.
+    /// Whether each key is in strict order.
     ordered: bool,
     how: How,
-    /// A share of the jobs, for those that would take too long.
+    /// Divides the number of jobs, for engines that would take too long.
     share: u32,
 }
 
@@ -34,9 +34,9 @@ enum Server {
 
 #[derive(Clone, Copy)]
 enum How {
-    /// A script in `bench/peers`, and what runs it.
+    /// A script in `bench/peers`, run by the given program.
     Script(&'static str, &'static str),
-    /// `seriatim bench` in this mode, with a key for each job or with `KEYS` of them.
+    /// `seriatim bench` in this mode, with a key for each job or with `KEYS` keys.
     Ours(&'static str),
 }
 
@@ -112,7 +112,7 @@ fn parse(args: &[&str]) -> Result<(u32, usize), Failure> {
                 rounds = n.parse().unwrap_or(ROUNDS);
             }
             _ => {
-                let usage = "write it as: cargo xtask bench-peers [--jobs N] [--rounds N], with at least 1,000 jobs";
+                let usage = "usage: cargo xtask bench-peers [--jobs N] [--rounds N], with at least 1,000 jobs";
                 return Err(Failure::Usage(usage.into()));
             }
         }
@@ -120,7 +120,7 @@ fn parse(args: &[&str]) -> Result<(u32, usize), Failure> {
     Ok((jobs, rounds))
 }
 
-/// Copies the scripts to where their packages may be installed.
+/// Copies the scripts to a folder in which their packages can be installed.
 fn install(root: &Path) -> Result<PathBuf, String> {
     let (from, to) = (root.join("bench/peers"), root.join("target/peers"));
     let failed = |e: std::io::Error| format!("{}: {e}", to.display());

@@ -1,4 +1,4 @@
-//! The rows of `docs/parity.md`, and the tests that are named after them.
+//! Lists the rows of `docs/parity.md`, and the tests named after them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use crate::files;
 
 const TABLE: &str = "docs/parity.md";
 
-/// Prints each row with the number of its tests. Rows without one are no failure: some are to come.
+/// Prints each row with the number of its tests. A row without a test is not a failure.
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     let table = fs::read_to_string(root.join(TABLE)).map_err(|e| format!("{TABLE}: {e}"))?;
     let rows = rows(&table);
@@ -35,7 +35,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// (row, what its users have).
+/// The rows, as (row, feature).
 fn rows(table: &str) -> Vec<(String, String)> {
     let cells = table.lines().filter_map(|line| {
         let mut cells = line.strip_prefix("| ")?.split(" | ");

@@ -1,11 +1,11 @@
-//! `cargo xtask servers`: private servers to develop and measure against.
+//! `cargo xtask servers`: private servers for development and measurements.
 
 use seriatim_testkit::{Mysql, Postgres, Redis, RedisCluster};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Starts the servers, as durable as in production, prints their addresses, and stops them on
-/// Ctrl-C (or SIGTERM, or when the terminal goes).
+/// Starts durable servers, as in production, prints their addresses, and stops them on Ctrl-C (or SIGTERM, or when
+/// the terminal closes).
 pub(crate) fn run() -> Result<(), String> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| e.to_string())?;
     let postgres = Postgres::start()?;

@@ -1,11 +1,11 @@
-//! `cargo xtask simulate`: seeds of the simulation, optimised.
+//! `cargo xtask simulate`: runs seeds of the simulation, with an optimized build.
 
 use std::path::Path;
 
 use crate::cargo;
 use crate::step;
 
-/// Only what the simulation needs, so that it is soon built.
+/// Only what the simulation needs, to keep the build short.
 const BUILT: [&str; 9] = [
     "run",
     "--release",
@@ -18,7 +18,7 @@ const BUILT: [&str; 9] = [
     "simulate",
 ];
 
-/// `args` go to the program.
+/// `args` are passed to the program.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     let mut command = cargo::command(root, &BUILT);
     step::run("simulate", command.arg("--").args(args))

@@ -1,4 +1,4 @@
-//! One command of several, with its name printed above its output.
+//! Runs one of several commands, with its name printed above its output.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that must hold before a change is merged.
+//! `cargo xtask test`: all checks that must pass before a merge.
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -20,8 +20,8 @@ use crate::step;
 use crate::tidy;
 use crate::totals::Totals;
 
-/// Runs every check even when one before it failed, so that one run tells all. `args` go to the
-/// test runner.
+/// Runs every check even if an earlier one failed, so that one run reports everything. `args` are passed to the test
+/// runner.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     let mut run = Run::new(root)?;
     packages::ensure()?;
@@ -36,17 +36,17 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
 
 const CLIPPY: [&str; 7] =
     ["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
-/// The binary as most people build it: what stands in for a feature is compiled nowhere else.
+/// The binary with default features: code that replaces a missing feature is compiled only here.
 const CLIPPY_BARE: [&str; 6] = ["clippy", "-p", "seriatim-server", "--", "-D", "warnings"];
-/// All of the workspace, though only the library has many: with the same packages as the tests, their
-/// dependencies are built once.
+/// The whole workspace, although mainly the library has doctests: with the same packages as the tests, their
+/// dependencies are built only once.
 const DOCTESTS: [&str; 4] = ["test", "--doc", "--workspace", "--all-features"];
 
 struct Run<'a> {
     root: &'a Path,
     failures: Vec<String>,
     left_out: Vec<&'static str>,
-    /// Ctrl-C goes to the command that runs, too. We wait for it to end, then stop the servers.
+    /// Ctrl-C also reaches the running command. We wait for its end, then stop the servers.
     interrupted: Arc<AtomicBool>,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Run<'a> {
         Ok(Self { root, failures: Vec::new(), left_out: Vec::new(), interrupted })
     }
 
-    /// A check by a component that a bare machine may lack.
+    /// Runs a check whose component may not be installed.
     fn check(&mut self, subcommand: &str, name: &'static str, args: &[&str]) {
         if cargo::has(self.root, subcommand) {
             self.step(name, &mut cargo::command(self.root, args));
@@ -102,7 +102,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// nextest runs no doctests. They go first, for its summary is to be the last line.
+    /// nextest does not run doctests. They run first, so that its summary is the last line.
     fn nextest(&mut self, args: &[&str], servers: &[(&str, String)]) {
         let mut doctests = cargo::command(self.root, &DOCTESTS);
         self.step("doctests", doctests.envs(servers.iter().cloned()));

@@ -10,8 +10,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// Adds a line of a test binary's output, if it is one of those that sum up:
-    /// `test result: ok. 12 passed; 0 failed; …`.
+    /// Adds a line of a test binary's output, if it is a summary: `test result: ok. 12 passed; 0 failed; …`.
     pub(crate) fn add_line(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else {
             return;

@@ -1,4 +1,4 @@
-//! What operators do to jobs and lanes.
+//! The contract for operators: cancelling, requeueing, deleting and changing jobs and lanes.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId};
 
-/// What operators do to jobs and lanes.
+/// What operators can do with jobs and lanes.
 #[async_trait]
 pub trait Actions: Send + Sync {
     /// Cancels jobs. The answer has one entry for each, in order.
     ///
-    /// - A waiting job ends cancelled at once. A running one is flagged; its holder learns it at the next heartbeat.
-    ///   Other jobs do not change.
+    /// - A waiting job ends cancelled immediately. A running one is flagged; its node learns it at the next
+    ///   heartbeat. Other jobs do not change.
     async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>>;
 
     /// Returns dead jobs to their queue. At most 10,000 in one call; `more` means: call again.
     ///
     /// - Id, score and arrival stay; retry count −1, crashes 0, due now.
-    /// - In `accumulate`, one equal to a waiting job becomes one with it, under the older id; both ids stay known.
-    /// - On a claimed lane it counts as an arrival.
+    /// - In `accumulate`, a job equal to a waiting one merges with it, under the older id; both ids stay known.
+    /// - On a claimed lane it counts as an arrival during the turn.
     async fn requeue(&self, request: Selected) -> Result<Acted>;
 
     /// Deletes dead jobs. At most 10,000 in one call; `more` means: call again.
     async fn delete_dead(&self, request: Selected) -> Result<Acted>;
 
-    /// Pauses, resumes or runs lanes now; buries or deletes what has failed. At most 10,000 lanes in one call, the
-    /// oldest; `more` says that there are others.
+    /// Pauses, resumes or runs lanes now; buries or deletes failed jobs. At most 10,000 lanes in one call, oldest
+    /// first; `more` means: there are others.
     ///
     /// - A claimed lane keeps its turn: pausing and resuming take effect after it, the other actions do nothing.
     async fn act(&self, request: Act) -> Result<Acted>;
@@ -49,48 +49,48 @@ pub struct Cancel {
     pub jobs: Vec<JobId>,
 }
 
-/// What a cancellation did.
+/// The result of a cancellation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cancelled {
-    /// It waited; it is cancelled.
+    /// It was waiting and is cancelled now.
     Now,
-    /// It runs; its holder learns it at its next heartbeat.
+    /// It is running; its node learns it at the next heartbeat.
     Flagged,
-    /// It had ended, or is in the morgue; nothing changed.
+    /// It had ended or is in the morgue; nothing changed.
     Ended,
-    /// No such job is known.
+    /// The store knows no such job.
     Unknown,
 }
 
-/// Some dead jobs of a queue.
+/// Selects dead jobs of a queue.
 #[derive(Clone, Debug)]
 pub struct Selected {
     /// The time; the store's clock if unset.
     pub now: Option<Timestamp>,
     /// The queue.
     pub queue: Arc<str>,
-    /// Which of them.
+    /// Which dead jobs.
     pub which: Selection,
 }
 
 /// Which dead jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// These.
+    /// The jobs with these ids.
     Jobs(Vec<JobId>),
-    /// All of these keys.
+    /// All dead jobs of these keys.
     Keys(Vec<String>),
-    /// All.
+    /// All dead jobs of the queue.
     All,
 }
 
-/// What a bulk action did.
+/// The result of a bulk action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Acted {
-    /// How many jobs or lanes.
+    /// The number of jobs or lanes.
     pub count: u64,
-    /// Whether the limit of one call was reached.
+    /// Whether the limit of one call was reached: call again.
     pub more: bool,
 }
 
@@ -116,7 +116,7 @@ pub enum LaneSelection {
     Lane(LaneId),
     /// Every lane.
     All,
-    /// Every lane with a failure behind it.
+    /// Every lane that failed and has not succeeded since.
     Failed,
 }
 
@@ -124,15 +124,15 @@ pub enum LaneSelection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneAction {
-    /// Claim it no more.
+    /// Stop claiming it.
     Pause,
-    /// Claim it again; also ends a hold.
+    /// Claim it again; also releases a held lane.
     Resume,
-    /// Make it due now; order is kept.
+    /// Make it due now; its order stays.
     RunNow,
-    /// Bury what has failed: the lane's head.
+    /// Bury failed jobs: in `accumulate` the lane's head, in other modes every job that failed.
     Bury,
-    /// Delete all that waits in it.
+    /// Delete all its waiting jobs.
     Delete,
 }
 
@@ -147,13 +147,13 @@ pub struct Amend {
     pub change: Change,
 }
 
-/// What to change of a waiting job.
+/// A change to a waiting job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Due at this time (of its lane, in `accumulate`).
+    /// Makes it due at this time (in `accumulate`, its lane).
     RunAt(Timestamp),
-    /// Bound to this node, or to none (its lane is, in `accumulate` and `fifo`).
+    /// Binds it to this node, or to none (in `accumulate` and `fifo`, its lane).
     Node(Option<String>),
-    /// Gone, without a trace.
+    /// Deletes it; no record is kept.
     Delete,
 }

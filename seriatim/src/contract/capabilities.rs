@@ -7,12 +7,12 @@ use serde::Serialize;
 /// What a store can and cannot do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
-    /// Its name, as it stands in a URL: `sqlite`, `postgres`, …
+    /// The store's name, as in a URL: `sqlite`, `postgres`, …
     pub name: &'static str,
-    /// Whether several processes can use it at once.
+    /// Whether several processes can use it concurrently.
     pub shared: bool,
-    /// Claims of more lanes than this go as two of half the size, side by side: a server with several
-    /// cores answers them sooner. None: one claim is as fast.
+    /// A claim of more lanes than this is sent as two concurrent claims of half the size, because a server with
+    /// several cores answers them sooner. `None`: one claim is as fast.
     pub claim_split: Option<usize>,
 }
 

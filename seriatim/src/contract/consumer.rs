@@ -12,18 +12,18 @@ use crate::model::limits::SETTLE_TURNS_MAX;
 use crate::model::settle::Settlement;
 use crate::model::turn::Turn;
 
-/// Claiming lanes and settling their turns.
+/// Claims lanes and settles their turns.
 #[async_trait]
 pub trait Consumer: Send + Sync {
-    /// Claims lanes of one queue for execution, each under a new token. The token closes a set of the lane's jobs:
+    /// Claims lanes of one queue for execution, each under a new token. The token fixes a set of the lane's jobs:
     /// nothing changes that set until the settle.
     ///
     /// - A lane that is claimed, held, paused, not due, or empty is never claimed; nor is a lane of a paused queue.
-    /// - Lanes come in the order (priority, due, age), at most `lanes_max`, at most `crashed_max` of them with a
-    ///   crash behind them.
+    /// - Lanes come in the order (priority, due, age), at most `lanes_max`, at most `crashed_max` of them with
+    ///   earlier crashes.
     /// - A lane routed to another node or group is not claimed.
-    /// - The mode decides which jobs a turn has (see [`Mode::takes`](crate::Mode::takes)): in handing-over order, at
-    ///   most 10,000 jobs or 16 MiB, ending before the first job of another task.
+    /// - The mode decides which jobs a turn has (see [`Mode::takes`](crate::Mode::takes)): in the order of the mode,
+    ///   at most 10,000 jobs or 16 MiB, ending before the first job of another task.
     /// - Each token is higher than all earlier ones of its lane and its key.
     /// - With `declared`, a queue that only a push created is `NotFound`, like one that does not exist.
     /// - A lease longer than the queue's `lease_max` is `Invalid` (field `lease`). A job's own `lease_ttl` extends the
@@ -36,14 +36,14 @@ pub trait Consumer: Send + Sync {
 
     /// Ends turns. The answer has one entry for each, in order.
     ///
-    /// - A settlement whose token is not the lane's current one changes nothing and answers `Stale`. So does a repeat
-    ///   of one that was carried out.
-    /// - Exactly the jobs that the claim closed are changed.
+    /// - A settlement whose token is not the lane's current one changes nothing and returns `Stale`. So does the repeat
+    ///   of one that took effect.
+    /// - Only the jobs that the claim fixed change.
     /// - A job flagged for cancellation ends cancelled unless its fate is `Done`.
-    /// - Kept jobs go back with the state in `keep`: the lane's in `accumulate` (`due` has precedence over arrivals
-    ///   during the turn), else that of the job it names. With `counted`, the attempt counts.
-    /// - In `accumulate`, a kept job equal to one that arrived during the turn becomes one with it, under the older
-    ///   id; both ids stay known and share the outcome.
+    /// - Kept jobs return with the state in `keep`: the lane's in `accumulate` (`due` has precedence over arrivals
+    ///   during the turn), otherwise that of the job it names. With `counted`, the attempt counts.
+    /// - In `accumulate`, a kept job equal to one that arrived during the turn merges with it, under the older id; both
+    ///   ids stay known and share the outcome.
     /// - If nothing is kept, the lane's retry count and crashes are reset, and it is due when the arrivals during the
     ///   turn are; an empty lane is removed.
     /// - Buried jobs are in the morgue; finished ones are kept for the queue's retention.
@@ -51,8 +51,8 @@ pub trait Consumer: Send + Sync {
 
     /// Gives up the claims and rescues of a node up to a ticket, because their answers were lost.
     ///
-    /// - When this answers, those that took effect can be read from the listings, and no other will take effect. So
-    ///   the node then learns from a listing everything it holds.
+    /// - When this returns, the claims that took effect are in the listings, and no other will take effect. So a
+    ///   listing then shows everything that the node holds.
     /// - A given-up call that arrives later is `Conflict` and takes nothing. Higher tickets, and those of other
     ///   nodes, are not touched.
     /// - Repeating it, or giving up a lower ticket, changes nothing.
@@ -66,28 +66,28 @@ pub struct Claim {
     pub now: Option<Timestamp>,
     /// The queue's name.
     pub queue: Arc<str>,
-    /// Who claims.
+    /// The claiming node.
     pub node: NodeId,
-    /// The configured name of the node, for jobs that are bound to it.
+    /// The configured name of the node, for jobs bound to it.
     pub node_name: Option<Arc<str>>,
-    /// The consumer groups of the node, for jobs that are bound to one.
+    /// The consumer groups of the node, for jobs bound to one.
     pub groups: Vec<Arc<str>>,
-    /// Most lanes to take.
+    /// Most lanes to claim.
     pub lanes_max: usize,
-    /// Most of them with a crash behind them: the number of free slots, since such a lane must
-    /// not wait in a prefetch buffer.
+    /// Most of them with earlier crashes: the number of free slots, because such a lane must not wait in a prefetch
+    /// buffer.
     pub crashed_max: usize,
-    /// Most bytes of all turns together: of payloads, and [`CLAIM_JOB_BYTES`](crate::limits::CLAIM_JOB_BYTES) for
-    /// each job. The claim ends before the first lane whose turn would exceed it. None: each turn has its own limits
-    /// alone.
+    /// Most bytes of all turns together: the payloads, plus [`CLAIM_JOB_BYTES`](crate::limits::CLAIM_JOB_BYTES) for
+    /// each job. The claim ends before the first lane whose turn would exceed it. `None`: only the limits of each
+    /// turn apply.
     pub bytes_max: Option<usize>,
     /// How long the claim lasts.
     pub lease: Lease,
-    /// Whether the caller declares the queue: then one that only a push created is `NotFound`, like one that does
-    /// not exist.
+    /// Whether the caller declares the queue. If so, a queue that only a push created is `NotFound`, like one that
+    /// does not exist.
     pub declared: bool,
-    /// Grows with every claim and rescue of the node, so that this one can be given up: see
-    /// [`Consumer::give_up`]. 0: it cannot be.
+    /// Identifies this call for [`Consumer::give_up`]; grows with every claim and rescue of the node. 0: the call
+    /// cannot be given up.
     pub ticket: u64,
 }
 
@@ -116,14 +116,14 @@ impl Lease {
     }
 }
 
-/// What a claim got.
+/// The result of a claim.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Claimed {
-    /// The turns, in the order in which their lanes were due.
+    /// The turns, in the order (priority, due, age) of their lanes.
     pub turns: Vec<Turn>,
-    /// When a claim of this queue may next find something; `None` when nothing waits.
+    /// The next time at which a claim of this queue may find something; `None` if nothing waits.
     pub next_due: Option<Timestamp>,
-    /// Whether it ended at a lane for which [`Claim::bytes_max`] left no room.
+    /// Whether the claim ended at a lane that [`Claim::bytes_max`] left no room for.
     pub cut: bool,
 }
 
@@ -132,7 +132,7 @@ pub struct Claimed {
 pub struct Settle {
     /// The time; the store's clock if unset.
     pub now: Option<Timestamp>,
-    /// The turns to end. A lane stands in it once.
+    /// The turns to end. Each lane occurs once.
     pub turns: Vec<Settlement>,
 }
 
@@ -148,20 +148,20 @@ impl Settle {
     }
 }
 
-/// What became of a settlement.
+/// The result of a settlement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// It was carried out.
+    /// It took effect.
     Ok {
         /// The jobs that ended cancelled because they were flagged.
         cancelled: Vec<JobId>,
     },
-    /// The token was no longer the newest: nothing was changed.
+    /// The token was no longer current: nothing changed.
     Stale,
 }
 
 impl Settled {
-    /// Whether it was carried out.
+    /// Whether it took effect.
     pub fn is_ok(&self) -> bool {
         matches!(self, Self::Ok { .. })
     }
@@ -170,8 +170,8 @@ impl Settled {
 /// See [`Consumer::give_up`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GiveUp {
-    /// Whose claims and rescues.
+    /// The node whose claims and rescues are given up.
     pub node: NodeId,
-    /// Those with this ticket and with lower ones.
+    /// The highest ticket to give up; all lower ones are included.
     pub ticket: u64,
 }

@@ -1,5 +1,5 @@
-//! What becomes of a queue when it is declared: the rule of every store, and of everyone who wants to
-//! know it beforehand.
+//! What a store does with a declaration of a queue: one rule for all stores and for callers that must know
+//! beforehand.
 
 #[cfg(all(
     test,
@@ -11,32 +11,32 @@ use super::{Declare, QueueStats, QueueView, Store};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::{Merge, Mode, Queue};
 
-/// What becomes of a queue when it is declared.
+/// What happens to a queue when it is declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Declaration {
     /// It does not exist yet: it is created.
     Created,
-    /// It stands in the store as it is declared.
+    /// It exists with the same definition.
     Kept,
-    /// It gets the new settings; when it is empty, also another mode or merge.
+    /// It gets the new settings; if it is empty, also a new mode or merge.
     Updated,
-    /// A push made it, in another mode: its jobs are pushed again under the new one.
+    /// A push created it in another mode: its jobs are pushed again under the new one.
     Converted,
-    /// The same, as soon as none of its jobs runs: until then the declaration is refused.
+    /// As `Converted`, as soon as none of its jobs runs; until then the declaration is refused.
     Waits,
-    /// A push made it, and its jobs do not fit the new mode, which needs a key or has none: refused.
+    /// A push created it, and its jobs do not fit the new mode, which requires a key or forbids it: refused.
     Stuck,
-    /// It was declared in another mode or merge, and holds jobs: refused.
+    /// It was declared in another mode or merge, and has jobs: refused.
     Refused,
 }
 
 impl Declaration {
-    /// Whether the store takes the declaration.
+    /// Whether the store accepts the declaration.
     pub fn is_taken(self) -> bool {
         matches!(self, Self::Created | Self::Kept | Self::Updated | Self::Converted)
     }
 
-    /// The fate of `queue`, of which the store shows this.
+    /// What a declaration of `queue` would do, given the store's view of it.
     pub fn of(queue: &Queue, view: Option<&QueueView>, stats: Option<&QueueStats>) -> Self {
         let Some(view) = view else { return Self::Created };
         // A queue that exists keeps its number of shards.
@@ -55,7 +55,7 @@ impl Declaration {
     }
 }
 
-/// A queue that exists, as far as the fate of a declaration depends on it.
+/// An existing queue, as far as a declaration depends on it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub mode: Mode,
@@ -79,7 +79,7 @@ impl Found {
         }
     }
 
-    /// Refuses the declaration, unless it can be carried out.
+    /// Refuses a declaration that cannot be carried out.
     pub(crate) fn check(self, new: &Queue) -> Result<()> {
         match self.fate(new) {
             fate if fate.is_taken() => Ok(()),
@@ -121,14 +121,14 @@ impl Found {
     }
 }
 
-/// A queue that could not be declared yet, though only a push had made it: see [`declare_each`].
+/// A queue created by a push that could not be declared yet: see [`declare_each`].
 #[derive(Debug)]
 pub struct Undeclared {
     /// Its name.
     pub queue: String,
     /// Why: it waits, or it is stuck.
     pub fate: Declaration,
-    /// The same in words, and what to do.
+    /// The refusal in words, with what to do.
     pub error: Error,
 }
 
@@ -139,10 +139,10 @@ impl Undeclared {
     }
 }
 
-/// Declares queues, together if the store takes them all, else one by one. Fails when one was declared in
-/// another mode before; answers those that a push made and that cannot be converted now.
+/// Declares queues: together if the store accepts them all, otherwise one by one. Fails if one was declared in
+/// another mode before. Returns the queues that a push created and that cannot be converted now.
 ///
-/// With `keep`, a queue that somebody declared keeps its settings.
+/// With `keep`, a queue that was declared before keeps its settings.
 pub async fn declare_each(
     store: &dyn Store,
     queues: &[Queue],

@@ -11,23 +11,23 @@ use super::{ClaimSelection, DeleteQueue, NodeState, Store};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::limits::ACTION_ROWS_MAX;
 
-/// How often claims are released that were made before the pause of the queue reached everybody.
+/// How often to release claims that were made before all nodes saw the pause of the queue.
 const ATTEMPTS: usize = 5;
 
-/// What the deletion of a queue took.
+/// What the deletion of a queue removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deleted {
-    /// So many jobs, finished ones included.
+    /// The number of jobs, finished ones included.
     pub jobs: u64,
-    /// So many lanes were released before.
+    /// The number of lanes whose claims were released first.
     pub released: u64,
 }
 
-/// Deletes a queue with all that is in it ([`Queues::delete_queue`](super::Queues::delete_queue)), in bounded steps.
+/// Deletes a queue with all its contents ([`Queues::delete_queue`](super::Queues::delete_queue)), in bounded steps.
 ///
-/// Refused as `Conflict` while lanes of it are claimed, and while a living node works on it, which would declare it
-/// again. With `force` it is paused, its claims are released, and it is deleted all the same; a node that declares
-/// it makes it again, empty.
+/// Fails as `Conflict` while lanes of it are claimed, and while a living node works on it, because that node would
+/// declare it again. With `force` it pauses the queue, releases its claims and deletes it anyway; a node that
+/// declares the queue then creates it again, empty.
 pub async fn delete_queue(store: &dyn Store, queue: &str, force: bool) -> Result<Deleted> {
     let mut deleted = Deleted::default();
     if !force {
@@ -36,7 +36,7 @@ pub async fn delete_queue(store: &dyn Store, queue: &str, force: bool) -> Result
         return Ok(deleted);
     }
     match store.pause_queue(queue.into(), true).await {
-        // A deletion that was broken off: it is closed, and nothing claims it.
+        // An earlier deletion was interrupted: the queue is closed, and nothing claims it.
         Err(error) if error.kind() == ErrorKind::Conflict => {}
         paused => paused?,
     }
@@ -76,7 +76,7 @@ async fn check_unused(store: &dyn Store, queue: &str) -> Result<()> {
     let Some(node) = works else { return Ok(()) };
     let message = format!(
         "node {} works on queue {queue:?} and may declare it again: take the queue out of its configuration or stop \
-         the node; by force it is deleted all the same",
+         the node; with force it is deleted anyway",
         node.info.id
     );
     Err(Error::new(ErrorKind::Conflict, message).in_field("queue"))

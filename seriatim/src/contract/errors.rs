@@ -1,4 +1,4 @@
-//! The errors of several stores, in the same words.
+//! Errors that several stores share.
 
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::NodeId;
@@ -9,7 +9,7 @@ pub(crate) fn no_queue(name: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no queue {name:?}")).in_field("queue")
 }
 
-/// A queue that a push created, where only a declared one counts.
+/// A queue that only a push created, where a declared one is required.
 pub(crate) fn undeclared(name: &str) -> Error {
     let message = format!("queue {name:?} is not declared: a push made it");
     Error::new(ErrorKind::NotFound, message).in_field("queue")
@@ -26,20 +26,20 @@ pub(crate) fn no_living_node(node: &NodeId) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no living node {node}"))
 }
 
-/// One queue more than a store can hold.
+/// One queue more than a store can have.
 pub(crate) fn too_many_queues() -> Error {
-    Error::invalid("queue", format!("the store holds {QUEUES_MAX} queues, which is the most"))
+    Error::invalid("queue", format!("the store has {QUEUES_MAX} queues, which is the maximum"))
 }
 
-/// A job that cannot be changed: it does not wait.
+/// A job that cannot be changed because it does not wait.
 pub(crate) fn no_waiting_job() -> Error {
     Error::new(ErrorKind::NotFound, "no waiting job has this id").in_field("job_id")
 }
 
-/// A job of a push that is bound to another place than those which wait for its key.
+/// A pushed job with another route (node or group) than the jobs that wait for its key.
 pub(crate) fn other_route(key: &str, place: usize) -> Error {
     let message = format!(
-        "what waits for key {key:?} is bound to another node or group, and a key goes to one place only"
+        "key {key:?} is bound to another node or group by its waiting jobs, and can go to one place only"
     );
     Error::new(ErrorKind::Conflict, message).in_field("node").in_field(format!("jobs[{place}]"))
 }
@@ -70,7 +70,7 @@ pub(crate) fn is_closing(queue: &str) -> Error {
 /// A queue that cannot be deleted: some of its lanes are claimed.
 pub(crate) fn is_claimed(queue: &str, lanes: u64) -> Error {
     let message = format!(
-        "lanes of queue {queue:?} are claimed ({lanes}): release them or wait until they end; by force they are \
+        "lanes of queue {queue:?} are claimed ({lanes}): release them or wait until they end; with force they are \
          released first"
     );
     Error::new(ErrorKind::Conflict, message).in_field("queue")

@@ -1,4 +1,4 @@
-//! What nodes do for each other: heartbeats, takeovers, leadership, cleaning up.
+//! How nodes keep each other working: heartbeats, rescues, leadership, removing old rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,30 +15,31 @@ use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::limits::PROGRESS_BYTES_MAX;
 use crate::model::turn::Turn;
 
-/// What keeps a fleet of nodes working: heartbeats, taking over claims, leadership, and removing old rows.
+/// Heartbeats, rescues of expired claims, leadership, and removing old rows.
 #[async_trait]
 pub trait Fleet: Send + Sync {
-    /// Tells that a node is alive, extends its claims, and brings back what it must know.
+    /// Reports that a node is alive, extends its claims, and returns its cancellations, lost lanes and command.
     ///
     /// - The first heartbeat registers the node. A node that was declared dead stays dead: `alive` is false.
     /// - A heartbeat with a lease of zero deregisters the node. It counts as dead, but is shown as stopped; its claims
     ///   last until their leases expire.
     /// - All claims with a node lease are extended; claims with their own lease only if named, and by at most the
     ///   queue's `lease_max`.
-    /// - Progress is stored with the turn. A named lane whose token is stale comes back as `lost`.
-    /// - Jobs flagged for cancellation come back for every claim of this node, and for every named one.
+    /// - Progress is stored with the turn. A named lane whose token is stale is returned as `lost`.
+    /// - Jobs flagged for cancellation are returned for every claim of this node, and for every named one.
     async fn heartbeat(&self, request: Heartbeat) -> Result<Pulse>;
 
-    /// Takes over expired claims, under new tokens with the caller's lease.
+    /// Rescues expired claims: takes them over, under new tokens with the caller's lease.
     ///
-    /// - First declares nodes dead whose last heartbeat is older than their lease, then takes over expired claims. From
-    ///   then on writes of the old holder are refused.
-    /// - The turns hold the same jobs, without payload. Crash counts do not change: the caller settles the turns as
+    /// - First declares nodes dead whose last heartbeat is older than their lease, then takes over expired claims.
+    ///   From then on writes of the old holder are refused.
+    /// - The turns have the same jobs, without payload. Crash counts do not change: the caller settles the turns as
     ///   [`Outcome::Crash`](crate::Outcome::Crash), which counts.
     /// - A caller that was declared dead itself is `NodeGone`.
     async fn rescue(&self, request: Rescue) -> Result<Vec<Turn>>;
 
-    /// Takes claims away from their holders, as if they had expired. Answers the turns, like [`Self::rescue`];
+    /// Releases claims: takes them away from their holders, as if they had expired. Returns the turns, like
+    /// [`Self::rescue`];
     /// [`release_claims`](crate::store::release_claims) also settles them.
     ///
     /// - From then on writes of the old holder are refused, and a heartbeat that names the lane reports it `lost`.
@@ -49,7 +50,7 @@ pub trait Fleet: Send + Sync {
     /// - A queue that does not exist is `NotFound`.
     async fn release(&self, request: Release) -> Result<Vec<Turn>>;
 
-    /// Declares a node dead whose process is known to be gone, before its lease expires. True if it did.
+    /// Declares a node dead, before its lease expires, because its process is known to be gone. True if it did.
     ///
     /// - Its claims with a node lease have expired from then on, however long the lease: the next rescue takes them
     ///   over. Those with their own lease last until it expires.
@@ -57,17 +58,17 @@ pub trait Fleet: Send + Sync {
     ///   unknown.
     async fn declare_dead(&self, request: DeclareDead) -> Result<bool>;
 
-    /// Tells a node to take no more work, to take work again, or to stop. It learns it at its next heartbeat.
+    /// Tells a node to take no more work, to take work again, or to stop. The node learns it at its next heartbeat.
     ///
-    /// - Every later heartbeat brings the command, until `Resume` takes it back.
+    /// - Every later heartbeat returns the command, until `Resume` revokes it.
     /// - A node that is dead or has stopped is `NotFound`.
     async fn command_node(&self, node: NodeId, command: Command) -> Result<()>;
 
-    /// Makes `node` the leader of `role` for `ttl`, unless another leader's time has not run out. True if it is the
-    /// leader now.
+    /// Makes `node` the leader of `role` for `ttl`, unless another leader's time is not over. True if it is the leader
+    /// now.
     async fn lead(&self, request: Lead) -> Result<bool>;
 
-    /// Removes what has expired, at most `rows_max` rows of each kind; `more` means: call again.
+    /// Removes expired rows, at most `rows_max` rows of each kind; `more` means: call again.
     ///
     /// - Waiting jobs past `expires_at` end cancelled with error `expired`.
     /// - Finished and dead jobs past their retention, and dead ones over the queue's limit, are deleted.
@@ -101,14 +102,14 @@ impl Heartbeat {
     }
 }
 
-/// What a node reports of itself.
+/// A node's report about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeInfo {
     /// Unique for each start.
     pub id: NodeId,
     /// As configured; several processes may share it.
     pub name: Arc<str>,
-    /// Where it runs.
+    /// The host name.
     pub host: String,
     /// Its process id.
     pub pid: u32,
@@ -116,29 +117,30 @@ pub struct NodeInfo {
     pub version: String,
     /// The queues that it works on.
     pub queues: Vec<String>,
-    /// Handler calls at once.
+    /// Most concurrent handler calls.
     pub concurrency: u32,
     /// Handler calls under way.
     pub busy: u32,
-    /// Turns by queue that it has claimed and not started: they wait for a free slot. Its other claims are running.
+    /// Turns by queue that it has claimed but not started: they wait for a free slot. Its other claims are running.
     /// Empty for a worker that does not prefetch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub prefetched: BTreeMap<String, u32>,
     /// When it started.
     pub started_at: Timestamp,
-    /// It is declared dead after so long without a heartbeat. Zero: this is its last heartbeat, it has stopped.
+    /// The node is declared dead after this time without a heartbeat. Zero: it has stopped, and this is its last
+    /// heartbeat.
     #[serde(with = "crate::model::duration")]
     pub lease: Duration,
-    /// What is wrong with it now, oldest first.
+    /// The node's current troubles, oldest first.
     #[serde(default)]
     pub troubles: Vec<Trouble>,
-    /// Its process, where it can be identified. Without it a dead node is noticed by its lease only.
+    /// Its process, if that can be identified. Without it only the lease shows that the node is dead.
     #[serde(default)]
     pub origin: Option<Origin>,
 }
 
 impl NodeInfo {
-    /// A node with defaults; enough to claim with.
+    /// A node with defaults, sufficient for claiming.
     pub fn new(id: NodeId, lease: Duration) -> Self {
         Self {
             name: id.0.clone(),
@@ -157,7 +159,7 @@ impl NodeInfo {
         }
     }
 
-    /// Whether it has stopped in an orderly way.
+    /// Whether it deregistered when it stopped.
     pub fn has_stopped(&self) -> bool {
         self.lease.is_zero()
     }
@@ -168,24 +170,24 @@ impl NodeInfo {
 pub struct Beat {
     /// The lane.
     pub lane: LaneId,
-    /// The token that holds it.
+    /// The token of its claim.
     pub token: Token,
     /// A JSON document that replaces the turn's progress.
     pub progress: Option<Arc<str>>,
-    /// Extends a claim with its own lease until so long after now.
+    /// Extends a claim with its own lease until this long from now.
     pub extend: Option<Duration>,
 }
 
-/// What a heartbeat brings back.
+/// What a heartbeat returns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pulse {
-    /// False if the node was declared dead or has stopped: it cancels what it runs and takes a new id.
+    /// False if the node was declared dead or has stopped: it must cancel its calls and take a new id.
     pub alive: bool,
     /// Jobs flagged for cancellation.
     pub cancel: Vec<CancelNotice>,
     /// Named lanes that the caller no longer holds.
     pub lost: Vec<LaneId>,
-    /// What an operator told this node.
+    /// The operator's command for this node.
     pub command: Option<Command>,
 }
 
@@ -194,13 +196,13 @@ pub struct Pulse {
 pub struct CancelNotice {
     /// The lane.
     pub lane: LaneId,
-    /// The token that holds it.
+    /// The token of its claim.
     pub token: Token,
     /// The flagged jobs.
     pub jobs: Vec<JobId>,
 }
 
-/// What an operator can tell a node.
+/// An operator's command for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
@@ -208,7 +210,7 @@ pub enum Command {
     Quiet,
     /// Finish and exit.
     Stop,
-    /// Take work again: takes an earlier command back, unless the node has stopped meanwhile.
+    /// Take work again: revokes an earlier command, unless the node has stopped meanwhile.
     Resume,
 }
 
@@ -224,9 +226,9 @@ impl Command {
 pub struct DeclareDead {
     /// The time; the store's clock if unset.
     pub now: Option<Timestamp>,
-    /// The node that is gone.
+    /// The node whose process is gone.
     pub node: NodeId,
-    /// Its last beat, as the caller knows it.
+    /// Its last heartbeat, as the caller knows it.
     pub heartbeat_at: Timestamp,
 }
 
@@ -235,13 +237,13 @@ pub struct DeclareDead {
 pub struct Rescue {
     /// The time; the store's clock if unset.
     pub now: Option<Timestamp>,
-    /// The node that takes the claims over; must be alive.
+    /// The node that takes over the claims; it must be alive.
     pub node: NodeId,
-    /// How long the caller's claim lasts.
+    /// How long the new claims last.
     pub lease: Duration,
     /// Most lanes to take over.
     pub lanes_max: usize,
-    /// Like that of a [`Claim`](super::Claim).
+    /// See [`Claim::ticket`](super::Claim::ticket).
     pub ticket: u64,
 }
 
@@ -252,27 +254,27 @@ pub struct Release {
     pub now: Option<Timestamp>,
     /// Which claims.
     pub claims: ClaimSelection,
-    /// Only claims made up to then; so several calls release the claims that existed at the first one.
+    /// Only claims made until then, so that repeated calls release only the claims that existed at the first one.
     pub made_by: Option<Timestamp>,
     /// Most lanes to release.
     pub lanes_max: usize,
 }
 
-/// Which claims.
+/// Which claims to release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimSelection {
-    /// The one that holds the lane of this key.
+    /// The claim of this key's lane.
     Key {
         /// The queue.
         queue: Arc<str>,
         /// The key.
         key: String,
     },
-    /// The one that holds this lane.
+    /// The claim of this lane.
     Lane(LaneId),
-    /// All of a queue.
+    /// All claims of a queue.
     Queue(Arc<str>),
-    /// All of a node, in every queue.
+    /// All claims of a node, in every queue.
     Node(NodeId),
 }
 
@@ -292,7 +294,7 @@ pub struct Swept {
     pub expired: Vec<JobId>,
     /// Finished jobs past their retention.
     pub completed: u64,
-    /// Dead jobs past their retention or over the cap.
+    /// Dead jobs past their retention or over the limit.
     pub dead: Vec<JobId>,
     /// Whether there is more to remove.
     pub more: bool,
@@ -303,9 +305,9 @@ pub struct Swept {
 pub struct Lead {
     /// The time; the store's clock if unset.
     pub now: Option<Timestamp>,
-    /// What for: `maintenance`, `cron`, …
+    /// The task to lead: `maintenance`, `cron`, …
     pub role: Arc<str>,
-    /// Who asks.
+    /// The node that asks.
     pub node: NodeId,
     /// For how long.
     pub ttl: Duration,

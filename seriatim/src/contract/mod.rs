@@ -1,9 +1,9 @@
 //! The contract between the engine and the stores.
 //!
-//! A [`Store`] plays several roles, one trait and one file each, with the requests and answers of its methods beside
-//! them. Every method works on a batch, is atomic (all of it happens or none of it), and takes an explicit `now`; if
-//! unset, the store's own clock counts. Each method documents its behaviour as a list, and each line of these lists
-//! is a case of the conformance suite.
+//! A [`Store`] has several roles. Each role is a trait in a file of its own, with the requests and answers of its
+//! methods. Every method works on a batch, is atomic (all or nothing), and takes an explicit `now`; if unset, the
+//! store's clock counts. Each method documents its behaviour as a list, and each line of these lists is a case of the
+//! conformance suite.
 
 pub(crate) mod actions;
 pub(crate) mod capabilities;
@@ -52,7 +52,7 @@ pub type Opening = std::pin::Pin<Box<dyn Future<Output = Result<SharedStore>> + 
 /// A store, shared by its users.
 pub type SharedStore = Arc<dyn Store>;
 
-/// Holds all state. There is one implementation for each database; the engine knows only this trait.
+/// The database of jobs. Each kind of database has one implementation; the engine knows only this trait.
 ///
 /// Its roles are supertraits, so all their methods can be called on a `dyn Store`.
 #[async_trait]
@@ -65,7 +65,7 @@ pub trait Store: Queues + Producer + Consumer + Fleet + Actions + Views + 'stati
 
     /// Creates or upgrades the store's tables or keys.
     ///
-    /// - Repeating it changes nothing, also when several nodes do it at once.
+    /// - Repeating it changes nothing, also when several nodes do it concurrently.
     /// - A store written by a newer version is refused, naming both versions.
     async fn migrate(&self) -> Result<()>;
 
@@ -74,25 +74,25 @@ pub trait Store: Queues + Producer + Consumer + Fleet + Actions + Views + 'stati
     /// - A store that was never set up is `NotFound`; one of another version is `Conflict`.
     async fn check(&self) -> Result<()>;
 
-    /// The secret of this store, the same for all its users: servers prove with it the claims that any server of the
+    /// The secret of this store, the same for all its users. Servers use it to verify claims that any server of the
     /// store handed out. `offered` is random.
     ///
-    /// - The first call stores what it offers; every later one answers that.
-    /// - Of several first calls at once one wins, and all get the same answer.
+    /// - The first call stores `offered`; every later call returns the stored secret.
+    /// - If several first calls run concurrently, one wins, and all get the same answer.
     /// - No listing shows it. An emptied store keeps the next offer.
     async fn secret(&self, offered: Secret) -> Result<Secret>;
 
-    /// Hints that something may have become claimable. Correctness never depends on one.
+    /// Signals that a lane may have become claimable. These are hints; correctness never depends on one.
     fn wakeups(&self) -> Wakeups;
 
-    /// A connection for heartbeats alone, to be opened on the runtime that uses it: then neither a handler that blocks
-    /// the engine's runtime nor other calls delay heartbeats. If none, the engine sends its heartbeats on this store,
-    /// from its own runtime.
+    /// A separate connection for heartbeats, to be opened on the runtime that uses it, so that neither a handler that
+    /// blocks the engine's runtime nor other calls delay heartbeats. If `None`, the engine sends its heartbeats
+    /// through this store, from its own runtime.
     fn heartbeat_line(&self) -> Option<Opening> {
         None
     }
 
-    /// The store as its own type, if its driver's transactions can be used with it: see [`Transaction`].
+    /// The store as its concrete type, if it supports its driver's transactions: see [`Transaction`].
     fn native(&self) -> Option<&(dyn std::any::Any + Send + Sync)> {
         None
     }

@@ -10,7 +10,7 @@ use crate::model::job::Job;
 use crate::model::limits::{PUSH_BYTES_MAX, PUSH_JOBS_MAX};
 use crate::model::queue::Queue;
 
-/// Pushing jobs.
+/// Pushes jobs.
 #[async_trait]
 pub trait Producer: Send + Sync {
     /// Adds jobs. The answer has one entry for each, in order.
@@ -20,12 +20,12 @@ pub trait Producer: Send + Sync {
     /// - A key on a `parallel` queue, or no key on a keyed one, is `Invalid` (field `key`).
     /// - A `lease_ttl` longer than the queue's `lease_max` is `Invalid` (field `lease_ttl`).
     /// - A repeated (queue, key, idempotency key) answers `Duplicate` with the id of the first job.
-    /// - In `accumulate`, a payload equal to that of a waiting job is merged into it: `Merged` with its id. The
-    ///   score becomes the merged one, the priority the more urgent one; nothing else changes.
+    /// - In `accumulate`, a payload equal to that of a waiting job is merged into it: `Merged` with its id. The score
+    ///   becomes the merged one, the priority the more urgent one; nothing else changes.
     /// - A payload equal to one in flight is a new job: it waits for the next turn.
     /// - A lane that does not exist is opened. In `accumulate` and `fifo` its first job sets its node and group, and
     ///   a push with others is `Conflict`.
-    /// - At most 10,000 jobs and 16 MiB of payload: see [`validate_push`].
+    /// - At most 10,000 jobs and 64 MiB of payload: see [`validate_push`].
     async fn push(&self, request: Push) -> Result<Vec<Pushed>>;
 }
 
@@ -38,16 +38,16 @@ pub struct Push {
     pub jobs: Vec<Job>,
 }
 
-/// What became of a pushed job.
+/// The result for one pushed job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Pushed {
-    /// The id under which it is known.
+    /// The id of the job.
     pub job_id: JobId,
-    /// Whether that is a new job.
+    /// Whether the push created the job.
     pub status: PushStatus,
 }
 
-/// Whether a push made a new job.
+/// Whether a push created a new job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PushStatus {
@@ -59,7 +59,7 @@ pub enum PushStatus {
     Duplicate,
 }
 
-/// Refuses a batch that is too large or holds an invalid job; the error names the job.
+/// Refuses a batch that is too large or has an invalid job; the error names the job.
 pub fn validate_push(request: &Push) -> Result<()> {
     if request.jobs.len() > PUSH_JOBS_MAX {
         let message =

@@ -10,7 +10,7 @@ use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::Queue;
 
-/// Defining queues, and what is done to a queue as a whole.
+/// Defines, pauses, deletes and reshards queues.
 #[async_trait]
 pub trait Queues: Send + Sync {
     /// Declares queues, so that all nodes and producers use the same definition. All or none are declared.
@@ -23,29 +23,29 @@ pub trait Queues: Send + Sync {
     /// - An invalid definition is `Invalid`, with the field `queues[3].max_retries`.
     async fn declare(&self, request: Declare) -> Result<()>;
 
-    /// Pauses or resumes a queue: no lane of a paused queue is claimed. Running turns go on.
+    /// Pauses or resumes a queue: no lane of a paused queue is claimed. Running turns continue.
     ///
     /// - A queue that is being deleted is `Conflict`.
     async fn pause_queue(&self, queue: Arc<str>, paused: bool) -> Result<()>;
 
-    /// Deletes a queue: its waiting, dead and finished jobs, its idempotency keys, its figures, and at last its
-    /// definition. One call removes about `rows_max` rows of each kind; `more` means: call again. The count is of
-    /// jobs. [`delete_queue`](crate::store::delete_queue) calls until it is done.
+    /// Deletes a queue: its waiting, dead and finished jobs, its idempotency keys, its figures, and last its
+    /// definition. One call removes about `rows_max` rows of each kind; `more` means: call again. The answer counts
+    /// jobs. [`delete_queue`](crate::store::delete_queue) repeats the call until the queue is gone.
     ///
     /// - While a lane is claimed it is `Conflict`.
     /// - The first call closes the queue. Until the last call, pushes to it, declarations of it and resuming it are
     ///   `Conflict`, and its lanes are not claimed. So an acknowledged job is deleted if it was pushed before, and
     ///   kept otherwise.
     /// - An interrupted deletion leaves the queue closed; the next call continues it.
-    /// - Afterwards the name is free. Ids, lanes and tokens of the old queue are not valid for a queue that gets
-    ///   its name or its number.
+    /// - Afterwards the name is free. Ids, lanes and tokens of the old queue are not valid for a new queue with the
+    ///   same name or number.
     async fn delete_queue(&self, request: DeleteQueue) -> Result<Acted>;
 
-    /// Splits a queue into another number of shards, while producers and nodes keep working.
+    /// Changes a queue's number of shards while producers and nodes keep working.
     ///
     /// - Exclusion and order of a key hold throughout.
-    /// - Waiting jobs are not moved. A key uses its new shard when an older shard holds nothing of it; the answer
-    ///   says how many keys an older shard still holds, so call again with the same number until there is none.
+    /// - Waiting jobs are not moved. A key uses its new shard once older shards have nothing of it. The answer says
+    ///   how many keys older shards still have, so call again with the same number until there is none.
     /// - An interrupted call leaves a working queue, and can be repeated.
     /// - Every job is found by the id that its push returned, also after it was requeued.
     /// - A store whose queues have one shard refuses it as `Unsupported`.
@@ -68,13 +68,13 @@ pub struct Declare {
 /// See [`Queues::reshard`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Resharded {
-    /// How many shards the queue has now.
+    /// The queue's current number of shards.
     pub shards: u16,
-    /// How many earlier numbers of shards a push still has to look at; each costs it a round trip.
+    /// How many earlier shard numbers a push still has to check; each costs it a round trip.
     pub older: u16,
     /// Keys with a waiting or running job in a shard of an earlier number.
     pub lanes_left: u64,
-    /// Idempotency keys that shards of an earlier number still hold.
+    /// Idempotency keys still in shards of an earlier number.
     pub idempotency_keys_left: u64,
 }
 

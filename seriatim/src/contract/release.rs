@@ -1,4 +1,4 @@
-//! Taking claims away from their holders.
+//! Releases claims: takes them away from their holders.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use crate::model::queue::Queue;
 use crate::model::settle::{Settlement, crash};
 use crate::model::turn::Turn;
 
-/// Who holds a lane that was released, until its turn is settled. No node can claim under this name, and the
-/// lease has run out.
+/// The holder of a released lane until its turn is settled. No node can claim under this name, and the lease has
+/// expired.
 pub(crate) const NOBODY: &str = "(released)";
-/// The lease of such a claim.
+/// The lease of a released lane.
 pub(crate) const NO_LEASE: Lease = Lease::Own { ttl: Duration::ZERO };
-/// What is kept with the job or lane.
+/// The error kept with the job or lane.
 const WHY: &str = "its claim was released by a person";
 /// Most lanes in one step.
 const STEP_LANES: usize = 1_000;
 
-/// Takes claims away from their holders ([`Fleet::release`](super::Fleet::release)) and settles them as crashes, in bounded steps.
-/// Answers how many lanes were released: none of those that the holders claim meanwhile.
+/// Releases claims ([`Fleet::release`](super::Fleet::release)) and settles them as crashes, in bounded steps. Returns
+/// the number of released lanes. Later steps leave claims alone that were made after the start.
 ///
-/// If the settle fails, the lanes are released all the same: the next rescue of any engine settles them.
+/// If the settle fails, the lanes are still released: the next rescue of any engine settles them.
 pub async fn release_claims(store: &dyn Store, claims: ClaimSelection) -> Result<u64> {
     let (mut count, mut made_by) = (0, None);
     let began = store.now().await?;

@@ -1,20 +1,20 @@
-//! What is wrong with a node, as its heartbeats tell it.
+//! The troubles of a node, as its heartbeats report them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::clock::Timestamp;
 
-/// Something that is wrong with a node right now. It stays until it is over.
+/// A current problem of a node. It stays until it is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
     /// What kind of trouble.
     pub kind: TroubleKind,
     /// The queue that it concerns, if it concerns one.
     pub queue: Option<String>,
-    /// What it is about: a worker, a queue, a table. A node has one trouble for each kind and this.
+    /// The subject: a worker, a queue, a table. A node has one trouble for each kind and subject.
     pub about: String,
-    /// What is the matter, in one sentence. At most
-    /// [`TROUBLE_TEXT_BYTES_MAX`](crate::limits::TROUBLE_TEXT_BYTES_MAX); longer ones are cut.
+    /// The problem in one sentence. At most [`TROUBLE_TEXT_BYTES_MAX`](crate::limits::TROUBLE_TEXT_BYTES_MAX) bytes;
+    /// longer texts are cut.
     pub text: String,
     /// How often it has happened since it began.
     pub times: u64,
@@ -25,7 +25,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// What the troubles of a worker are about: its queue, and its task if it has one.
+    /// The subject of a worker's troubles: its queue, and its task if it has one.
     pub fn about_worker(queue: &str, task: Option<&str>) -> String {
         match task {
             Some(task) => format!("worker of {queue}, task {task}"),
@@ -45,11 +45,11 @@ pub enum TroubleKind {
     WorkerSilent,
     /// The node could not apply its definition of a queue.
     QueueNotApplied,
-    /// The store refuses outcomes of this node; they are put aside.
+    /// The store refuses outcomes of this node; the node puts them aside and tries them again.
     SettlesPutAside,
-    /// The store refuses claims of this node; it does not ask for them for a while.
+    /// The store refuses claims of this node; the node tries them again after a while.
     ClaimsPutAside,
-    /// A kind that only a newer version knows.
+    /// A kind that this version does not know.
     #[serde(other)]
     Other,
 }

@@ -1,4 +1,4 @@
-//! Listings and figures, for programs and people.
+//! Listings and figures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use crate::model::payload::Payload;
 use crate::model::queue::{Mode, Queue};
 use crate::model::turn::Turn;
 
-/// Listings and figures. They change nothing.
+/// Listings and figures; read-only.
 ///
-/// Listings come in pages, up to [`PAGE_ROWS_MAX`](crate::limits::PAGE_ROWS_MAX) rows each. A page begins behind the
-/// `next` of the page before, also if that row is gone. A queue that does not exist is `NotFound`.
+/// Listings come in pages of at most [`PAGE_ROWS_MAX`](crate::limits::PAGE_ROWS_MAX) rows. A page starts after the
+/// previous page's `next`, also if that row is gone. A queue that does not exist is `NotFound`.
 #[async_trait]
 pub trait Views: Send + Sync {
     /// All queues, by name.
     async fn queues(&self) -> Result<Vec<QueueView>>;
 
-    /// The figures of every queue, by name. `now` is the time from which lag is counted; the store's if unset.
+    /// The figures of every queue, by name. Lag is counted up to `now`; the store's clock if unset.
     async fn stats(&self, now: Option<Timestamp>) -> Result<Vec<QueueStats>>;
 
-    /// When each of these queues next has something to claim; all queues if none is named. One query for all.
+    /// When each of these queues next has a lane to claim; all queues if none is named. One query for all.
     async fn due(&self, queues: Vec<Arc<str>>) -> Result<Vec<QueueDue>>;
 
     /// Lanes of a queue, one page.
@@ -39,23 +39,23 @@ pub trait Views: Send + Sync {
     /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX).
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>>;
 
-    /// One job in any state. The id of a job that became one with another shows the state of that one.
+    /// One job in any state. The id of a job that merged with another returns the state of that one.
     async fn job(&self, id: JobId) -> Result<Option<JobView>>;
 
-    /// The turn that a token holds, as its holder got it; `None` if the token is stale.
+    /// The turn of a current token, as its holder got it; `None` if the token is stale.
     async fn turn(&self, lane: LaneId, token: Token) -> Result<Option<Turn>>;
 
-    /// All nodes that live, or died or stopped within a day.
+    /// All nodes that are alive, or died or stopped within a day.
     async fn nodes(&self) -> Result<Vec<NodeView>>;
 }
 
-/// When a queue next has something to claim.
+/// When a queue next has a lane to claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueDue {
     /// The queue.
     pub queue: Arc<str>,
-    /// The earliest due time of its waiting lanes: in the past, it has been due since then. None if nothing waits, or
-    /// the queue is paused.
+    /// The earliest due time of its waiting lanes; if in the past, a lane has been due since then. `None` if nothing
+    /// waits, or the queue is paused.
     pub due: Option<Timestamp>,
 }
 
@@ -64,7 +64,7 @@ pub struct QueueDue {
 pub struct Page<T> {
     /// The rows.
     pub rows: Vec<T>,
-    /// Where the next page begins; `None` at the end. Opaque.
+    /// Where the next page starts; `None` at the end. Opaque.
     pub next: Option<String>,
 }
 
@@ -81,9 +81,9 @@ pub struct QueueView {
     pub number: u32,
     /// Its definition.
     pub queue: Queue,
-    /// Whether it was declared; else an undeclared push created it.
+    /// Whether it was declared; otherwise an undeclared push created it.
     pub declared: bool,
-    /// Whether none of its lanes may be claimed.
+    /// Whether it is paused: none of its lanes may be claimed.
     pub paused: bool,
 }
 
@@ -96,11 +96,11 @@ pub struct QueueStats {
     pub mode: Option<Mode>,
     /// Whether it is paused.
     pub paused: bool,
-    /// Lanes: waiting or claimed.
+    /// Lanes, waiting or claimed.
     pub lanes: u64,
-    /// Jobs that have not ended: waiting or claimed.
+    /// Jobs that have not ended, waiting or claimed.
     pub jobs: u64,
-    /// Claimed lanes, that is, turns: running, or prefetched by their node.
+    /// Claimed lanes, which are turns: running, or prefetched by their node.
     pub claimed: u64,
     /// Lanes that failed and have not succeeded since, whether they wait, are held, or are claimed.
     pub retrying: u64,
@@ -122,7 +122,7 @@ impl QueueStats {
     }
 }
 
-/// By what lanes are listed.
+/// The order of a listing of lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneOrder {
@@ -133,22 +133,22 @@ pub enum LaneOrder {
     Key,
     /// By due time.
     Due,
-    /// By retry count, those with a failure only, most first.
+    /// By retry count, highest first; only lanes with a failure.
     RetryCount,
 }
 
-/// A place in the order of a listing of lanes.
+/// A place in the order of a lane listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LanePlace {
-    /// By key. Lanes without a key have the empty one.
+    /// By key. Lanes without a key count as the empty key.
     Key(String),
     /// By due time.
     Due(Timestamp),
-    /// By retry count, most first.
+    /// By retry count, highest first.
     RetryCount(i32),
 }
 
-/// See [`Views::lanes`]. All filters hold together.
+/// See [`Views::lanes`]. All filters apply together.
 #[derive(Clone, Debug)]
 pub struct LaneQuery {
     /// The queue.
@@ -159,13 +159,13 @@ pub struct LaneQuery {
     pub state: Option<LaneState>,
     /// Only lanes that this node holds.
     pub node: Option<NodeId>,
-    /// By what.
+    /// The order.
     pub order: LaneOrder,
-    /// The first place of the order, included. One of another order is `Invalid`, as for `to`.
+    /// The first place in the order, included. A place of another order is `Invalid`, as for `to`.
     pub from: Option<LanePlace>,
-    /// The last place of the order, included.
+    /// The last place in the order, included.
     pub to: Option<LanePlace>,
-    /// Where to begin: the `next` of the page before.
+    /// Where to start: the `next` of the previous page.
     pub after: Option<String>,
     /// Most rows.
     pub rows_max: usize,
@@ -187,7 +187,7 @@ impl LaneQuery {
         }
     }
 
-    /// What the page begins behind: the page before, or the last number that is in front of `from`.
+    /// The cursor after which the page starts: that of the previous page, or one just before `from`.
     pub(crate) fn begin(&self) -> Result<Option<Cursor>> {
         let from = self.place("from", self.from.as_ref())?;
         match &self.after {
@@ -196,7 +196,7 @@ impl LaneQuery {
         }
     }
 
-    /// The last place that it lists, as a cursor writes it.
+    /// The last place to list, as a cursor.
     pub(crate) fn end(&self) -> Result<Option<Cursor>> {
         let to = self.place("to", self.to.as_ref())?;
         Ok(to.map(|place| Cursor { number: i64::MAX, place }))
@@ -210,7 +210,7 @@ impl LaneQuery {
             (Some(LanePlace::RetryCount(count)), LaneOrder::RetryCount) => {
                 Ok(Some((-i64::from(*count)).to_string()))
             }
-            _ => Err(Error::invalid(field, "is no place in the order of this listing")),
+            _ => Err(Error::invalid(field, "is not a place in the order of this listing")),
         }
     }
 }
@@ -218,31 +218,31 @@ impl LaneQuery {
 /// A lane, as listings show it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LaneView {
-    /// Its name.
+    /// Its id.
     pub lane: LaneId,
     /// Its key.
     pub key: Option<Arc<str>>,
     /// Its state.
     pub state: LaneState,
-    /// When it is due; for a claimed one, when it was.
+    /// When it is due; for a claimed one, when it was due.
     pub due: Option<Timestamp>,
     /// Its priority.
     pub priority: u16,
-    /// Its jobs, those of the turn included.
+    /// The number of its jobs, including those of the turn.
     pub jobs: u64,
     /// −1 before the first failure.
     pub retry_count: i32,
-    /// Claims that were lost.
+    /// The number of lost claims.
     pub crashes: u32,
     /// The last error.
     pub error: Option<Arc<str>>,
-    /// The token that holds it.
+    /// The token of its claim.
     pub token: Option<Token>,
-    /// The node that holds it.
+    /// The node that holds its claim.
     pub node: Option<NodeId>,
-    /// Since when.
+    /// When it was claimed.
     pub claimed_at: Option<Timestamp>,
-    /// The last progress that its holder reported, JSON.
+    /// The last progress that its holder reported, as JSON.
     pub progress: Option<Arc<str>>,
 }
 
@@ -252,9 +252,9 @@ pub struct LaneView {
 pub enum LaneState {
     /// It waits: due, scheduled or for a retry.
     Waiting,
-    /// A turn of it runs.
+    /// It has a turn, running or prefetched.
     Claimed,
-    /// Its retries are used up and its queue's policy is `hold`.
+    /// Its retries are used up and its queue has `exhausted = "hold"`.
     Held,
     /// An operator paused it.
     Paused,
@@ -272,24 +272,24 @@ pub enum JobState {
     Succeeded,
     /// It is in the morgue. (`GET /jobs/{id}/status` says `failed`, as Dataloader does.)
     Dead,
-    /// It was cancelled, or expired.
+    /// It was cancelled, or it expired.
     Canceled,
 }
 
-/// By what jobs are listed.
+/// The order of a listing of jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobOrder {
     /// By arrival.
     #[default]
     Arrival,
-    /// By when they last changed, newest first (dead and finished ones).
+    /// By last change, newest first (dead and finished jobs).
     UpdatedAt,
-    /// By key (dead ones).
+    /// By key (dead jobs).
     Key,
 }
 
-/// How many payloads of these lengths make a page: up to the one that reaches
+/// The number of payloads of these lengths in one page: up to the one that reaches
 /// [`PAGE_BYTES_MAX`](crate::limits::PAGE_BYTES_MAX).
 pub(crate) fn rows_of_page(lengths: impl IntoIterator<Item = usize>) -> usize {
     let (mut rows, mut bytes) = (0, 0);
@@ -305,15 +305,15 @@ pub(crate) fn rows_of_page(lengths: impl IntoIterator<Item = usize>) -> usize {
 /// Which jobs a listing shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum JobFilter {
-    /// Those that have not ended: waiting and running.
+    /// Jobs that have not ended: waiting and running.
     #[default]
     Live,
-    /// Those in one state.
+    /// Jobs in one state.
     In(JobState),
 }
 
 impl JobFilter {
-    /// Whether it shows jobs in this state.
+    /// Whether it includes jobs in this state.
     pub fn shows(self, state: JobState) -> bool {
         match self {
             Self::Live => matches!(state, JobState::Queued | JobState::Running),
@@ -335,11 +335,11 @@ pub struct JobQuery {
     pub queue: Arc<str>,
     /// Which of its jobs.
     pub filter: JobFilter,
-    /// Only of this key.
+    /// Only jobs of this key.
     pub key: Option<String>,
-    /// By what.
+    /// The order.
     pub order: JobOrder,
-    /// Where to begin: the `next` of the page before.
+    /// Where to start: the `next` of the previous page.
     pub after: Option<String>,
     /// Most rows.
     pub rows_max: usize,
@@ -372,19 +372,19 @@ pub struct JobView {
     pub task: Option<Arc<str>>,
     /// Its state.
     pub state: JobState,
-    /// What it carries.
+    /// Its payload.
     pub payload: Payload,
-    /// Its place among the jobs of its key.
+    /// Its score: its place among the jobs of its key.
     pub score: f64,
     /// Its priority.
     pub priority: u16,
     /// When it is, or was, due.
     pub run_at: Timestamp,
-    /// Claims that included it.
+    /// The number of claims that included it.
     pub attempt: u32,
     /// −1 before the first failure (the lane's in `accumulate`).
     pub retry_count: i32,
-    /// Claims of it that were lost.
+    /// The number of lost claims of it.
     pub crashes: u32,
     /// The last error.
     pub error: Option<Arc<str>>,
@@ -398,23 +398,22 @@ pub struct JobView {
     pub finished_at: Option<Timestamp>,
     /// The last heartbeat of its holder.
     pub heartbeat_at: Option<Timestamp>,
-    /// The last progress that its holder reported, JSON.
+    /// The last progress that its holder reported, as JSON.
     pub progress: Option<Arc<str>>,
-    /// What it overrides.
+    /// The queue settings that it overrides.
     pub options: Option<Box<JobOptions>>,
 }
 
 /// A node, as listings show it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NodeView {
-    /// What it reports of itself.
+    /// The node's report about itself.
     pub info: NodeInfo,
     /// Its last heartbeat.
     pub heartbeat_at: Timestamp,
-    /// Whether it has been declared dead, or has stopped: it will never claim again. See
-    /// [`Self::state`].
+    /// Whether it was declared dead, or has stopped: it will never claim again. See [`Self::state`].
     pub dead: bool,
-    /// The command that an operator gave it, if not taken back.
+    /// The operator's command, unless revoked.
     pub command: Option<Command>,
 }
 
@@ -430,7 +429,7 @@ pub enum NodeState {
     Stopping,
     /// Its last heartbeat is older than its lease: it will be declared dead.
     Late,
-    /// It stopped in an orderly way.
+    /// It deregistered when it stopped.
     Stopped,
     /// It sent no heartbeats and was declared dead.
     Dead,

@@ -1,4 +1,4 @@
-//! Wake-ups: hints that something may have fallen due sooner than the last claim said.
+//! Wake-ups: hints that a lane may be due sooner than the last claim said.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// What a store rings when something may have become claimable.
+/// The sender of a store's wake-ups: rings when a lane may have become claimable.
 #[derive(Clone, Debug, Default)]
 pub struct Bell(Arc<Rope>);
 
-/// What the bell and its listeners share. (A `watch` channel would do, but wakes its receivers in
-/// an order of chance, which no seed could repeat.)
+/// What the bell and its listeners share. (A `watch` channel would wake its receivers in random order, which no seed
+/// could repeat.)
 #[derive(Debug, Default)]
 struct Rope {
     rings: AtomicU64,
@@ -20,25 +20,25 @@ struct Rope {
 }
 
 impl Bell {
-    /// Wakes everybody who listens. Rings that nobody has heard yet are one ring.
+    /// Wakes all listeners. Several rings before a listener wakes count as one.
     pub fn ring(&self) {
         self.0.rings.fetch_add(1, Ordering::AcqRel);
         self.0.rung.notify_waiters();
     }
 
-    /// Whether anybody listens.
+    /// Whether there are listeners.
     pub fn has_listeners(&self) -> bool {
         self.0.listeners.load(Ordering::Acquire) > 0
     }
 
-    /// A new listener: hears what rings from now on.
+    /// A new listener, for the rings from now on.
     pub fn listen(&self) -> Wakeups {
         self.0.listeners.fetch_add(1, Ordering::AcqRel);
         Wakeups { rope: self.0.clone(), heard: self.0.rings.load(Ordering::Acquire) }
     }
 }
 
-/// A listener of a store's wake-ups.
+/// A listener to a store's wake-ups.
 #[derive(Debug)]
 pub struct Wakeups {
     rope: Arc<Rope>,
@@ -46,12 +46,12 @@ pub struct Wakeups {
 }
 
 impl Wakeups {
-    /// Waits for a ring since the last time, or for `at_most`. True if it rang.
+    /// Waits for a ring since the last call, at most for `at_most`. True if it rang.
     pub async fn wait(&mut self, at_most: Duration) -> bool {
         tokio::time::timeout(at_most, self.rang()).await.is_ok()
     }
 
-    /// Forgets what has rung so far.
+    /// Ignores the rings so far.
     pub fn forget(&mut self) {
         self.heard = self.rope.rings.load(Ordering::Acquire);
     }
@@ -60,7 +60,7 @@ impl Wakeups {
         loop {
             let rung = self.rope.rung.notified();
             tokio::pin!(rung);
-            // Listens before it looks: a ring in between is not missed.
+            // Enabled before the check, so that no ring in between is missed.
             rung.as_mut().enable();
             let rings = self.rope.rings.load(Ordering::Acquire);
             if rings != self.heard {

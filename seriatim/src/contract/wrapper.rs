@@ -1,4 +1,4 @@
-//! A store around another one.
+//! A store that wraps another one.
 
 use std::any::Any;
 use std::future::Future;
@@ -11,17 +11,17 @@ use crate::model::error::Result;
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::turn::Turn;
 
-/// Writes [`Wrapper`] and its roles from one list of the store's operations.
+/// Generates [`Wrapper`] and its roles from one list of the store's operations.
 macro_rules! wrapper {
     ($($role:ident { $($operation:ident($($name:ident: $type:ty),*) -> $answer:ty;)* })*) => {
-        /// A store around another one: it counts, records, delays or breaks calls. Every operation goes to
-        /// [`inner`](Self::inner), within [`around`](Self::around); a wrapper writes only the ones that it changes.
-        /// Each `Wrapper` is a [`Store`].
+        /// A store that wraps another one, to count, record, delay or break calls. Every operation goes to
+        /// [`inner`](Self::inner), within [`around`](Self::around); a wrapper overrides only the operations that it
+        /// changes. Each `Wrapper` is a [`Store`].
         pub trait Wrapper: Send + Sync + 'static {
-            /// The store inside.
+            /// The wrapped store.
             fn inner(&self) -> &SharedStore;
 
-            /// Carries out a call to the store inside; `operation` is the method's name.
+            /// Carries out a call to the wrapped store; `operation` is the method's name.
             fn around<T: Send + 'static>(
                 &self,
                 operation: &'static str,

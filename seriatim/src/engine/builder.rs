@@ -1,4 +1,4 @@
-//! What an engine can be told before it starts.
+//! The settings of an engine before it starts.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Most handler calls at once in one engine.
 const CONCURRENCY_MAX: usize = 100_000;
 
-/// Collects queues, workers and settings; see [`Engine::builder`].
+/// Collects the queues, workers and settings of an engine; see [`Engine::builder`].
 #[must_use = "an engine does nothing until it runs"]
 pub struct EngineBuilder {
     store: SharedStore,
@@ -79,14 +79,13 @@ impl EngineBuilder {
         }
     }
 
-    /// Declares a queue. Without a worker it is declared only.
+    /// Declares a queue; no worker is required.
     pub fn queue(mut self, queue: Queue) -> Self {
         self.queues.push(queue);
         self
     }
 
-    /// Handles a queue; short for `with(Worker::new(queue, handler))`. [`Worker::new`] says what may be
-    /// a handler.
+    /// Handles a queue; short for `with(Worker::new(queue, handler))`. See [`Worker::new`] for the possible handlers.
     pub fn worker<Args, H>(self, queue: impl Into<Arc<str>>, handler: H) -> Self
     where
         H: Handler<Args>,
@@ -95,101 +94,99 @@ impl EngineBuilder {
         self.with(Worker::new(queue, handler))
     }
 
-    /// Adds a worker with settings of its own.
+    /// Adds a worker with its own settings.
     pub fn with(mut self, worker: Worker) -> Self {
         self.workers.push(worker);
         self
     }
 
-    /// The configured name of this node, for jobs that are bound to it. Several may share one:
-    /// each start has a unique id besides.
+    /// The configured name of this node, for jobs bound to it. Several nodes may share a name; each start also has a
+    /// unique id.
     pub fn node_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.settings.node_name = name.into();
         self
     }
 
-    /// A group that this node belongs to, for jobs that are bound to one.
+    /// Adds a group of this node, for jobs bound to one.
     pub fn consumer_group(mut self, group: impl Into<Arc<str>>) -> Self {
         self.settings.groups.push(group.into());
         self
     }
 
-    /// Most handler calls at once. Default 10.
+    /// Most concurrent handler calls. Default: 10.
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.settings.concurrency = calls;
         self
     }
 
-    /// How long claims stand without a heartbeat; at least three times [`Self::heartbeat`].
-    /// Default 60 s.
+    /// How long claims last without a heartbeat; at least three times [`Self::heartbeat`]. Default: 60 s.
     pub fn lease(mut self, length: Duration) -> Self {
         self.settings.lease = length;
         self
     }
 
-    /// The time between two heartbeats. Default 10 s, or a third of a shorter lease.
+    /// The time between two heartbeats. Default: 10 s, or a third of a shorter lease.
     pub fn heartbeat(mut self, interval: Duration) -> Self {
         self.heartbeat = Some(interval);
         self
     }
 
-    /// Most lanes of a queue that are claimed ahead of the slots, at most 1,000 (the default). So
-    /// many are claimed only when they are worked off in a moment.
+    /// Most lanes of a queue to claim ahead of free slots, at most 1,000. Default: 1,000. The engine claims so many
+    /// only while jobs are short.
     pub fn prefetch_max(mut self, lanes: usize) -> Self {
         self.settings.prefetch_max = lanes.min(PREFETCH_LANES_MAX);
         self
     }
 
-    /// How often an idle node looks although nothing woke it. Default 1 s.
+    /// How often an idle node asks the store without a wake-up. Default: 1 s.
     pub fn poll_interval(mut self, interval: Duration) -> Self {
         self.settings.poll_interval = interval;
         self
     }
 
-    /// How long running calls may take when the engine stops. Default 30 s.
+    /// The time limit of running calls when the engine stops. Default: 30 s.
     pub fn shutdown_timeout(mut self, length: Duration) -> Self {
         self.settings.shutdown_timeout = length;
         self
     }
 
-    /// How long a handler may take to end after it was told to. Default 5 s.
+    /// How long a handler may take after it was told to end. Default: 5 s.
     pub fn cancel_grace(mut self, length: Duration) -> Self {
         self.settings.cancel_grace = length;
         self
     }
 
-    /// How often expired claims are looked for. Default: the heartbeat.
+    /// How often the engine looks for expired claims. Default: the heartbeat interval.
     pub fn rescue_interval(mut self, interval: Duration) -> Self {
         self.rescue_interval = Some(interval);
         self
     }
 
-    /// Which queue is asked first.
+    /// The order in which queues are served. Default: [`Scheduler::Lag`].
     pub fn scheduler(mut self, scheduler: Scheduler) -> Self {
         self.settings.scheduler = scheduler;
         self
     }
 
-    /// Which queues this node prefers. Default: all alike.
+    /// The queues that this node prefers. Default: all alike.
     pub fn splitter(mut self, splitter: Splitter) -> Self {
         self.hooks.splitter = splitter;
         self
     }
 
-    /// Is told of all that happens.
+    /// Reports all events to `observer`.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Some(Arc::new(Shielded(observer)));
         self
     }
 
-    /// Logs the ends of turns with a log that others share. Default: one of the engine's own.
+    /// Logs the ends of turns with a shared log. Default: a log of this engine only.
     pub fn turn_log(mut self, log: Arc<TurnLog>) -> Self {
         self.hooks.turn_log = log;
         self
     }
 
-    /// Runs around every handler call, inside the middleware added before: logging, tracing,
-    /// measuring, refusing.
+    /// Runs around every handler call, inside the middleware added before: for logging, tracing, measuring, refusing.
     ///
     /// ```
     /// # use seriatim::{Context, Engine, Next, store::Memory};
@@ -211,14 +208,13 @@ impl EngineBuilder {
         self
     }
 
-    /// Decodes the payloads, as the clients encode them.
+    /// Decodes the payloads that the clients encode.
     pub fn codec(mut self, codec: impl Codec) -> Self {
         self.hooks.codec = Some(Arc::new(codec));
         self
     }
 
-    /// Writes the failures that are kept with the jobs; of more than 4 KiB the middle is left out. Default: their
-    /// `Display`.
+    /// Formats the failures kept with jobs; texts longer than 4 KiB lose their middle. Default: their `Display`.
     pub fn error_format(
         mut self,
         format: impl Fn(&Failure) -> String + Send + Sync + 'static,
@@ -227,31 +223,30 @@ impl EngineBuilder {
         self
     }
 
-    /// Pushes jobs by the clock. Entries of one name must be the same on all nodes.
+    /// Pushes jobs on a schedule. Entries with the same name must be equal on all nodes.
     #[cfg(feature = "cron")]
     pub fn cron(mut self, cron: crate::cron::Cron) -> Self {
         self.hooks.crons.push(cron);
         self
     }
 
-    /// Does something again and again, beside the queues.
+    /// Runs a closure repeatedly, independent of the queues.
     pub fn periodic(mut self, periodic: Periodic) -> Self {
         self.hooks.periodic.push(periodic);
         self
     }
 
-    /// Whether what nodes of this machine held is taken over as soon as their process is gone, and
-    /// not when their lease has run out. Default: yes, where the system tells of processes (Linux).
-    /// Switch it off where machines are copied while they run, as from a snapshot: the copies take
-    /// each other's processes for their own.
+    /// Whether claims of other nodes on this machine are taken over as soon as their process is gone, instead of when
+    /// their lease expires. Default: yes, if the system tells (Linux). Switch it off if machines are copied while
+    /// they run, for example from a snapshot: the copies would mistake each other's processes for their own.
     pub fn takeover(mut self, at_once: bool) -> Self {
         self.takeover = at_once;
         self
     }
 
-    /// Says that handlers of this engine start programs which may outlive its process, and ends those
-    /// that another such engine has left behind: the hook runs before that one's claims are taken
-    /// over. When it fails, they are not taken over before their lease has run out.
+    /// Declares that handlers of this engine start programs that may outlive its process. The hook must end the
+    /// programs that another such engine left behind; it runs before that engine's claims are taken over. If it
+    /// fails, these claims stand until their lease expires.
     pub fn before_takeover<F, Fut>(mut self, hook: F) -> Self
     where
         F: Fn(Origin) -> Fut + Send + Sync + 'static,
@@ -261,14 +256,14 @@ impl EngineBuilder {
         self
     }
 
-    /// Pretends that the engine runs in this process.
+    /// Makes the engine appear to run in this process.
     #[cfg(test)]
     pub(in crate::engine) fn origin(mut self, origin: Origin) -> Self {
         self.hooks.origin = Some(origin);
         self
     }
 
-    /// Runs once before the engine makes itself known. If it fails the engine does not start.
+    /// Runs once before the node registers. If it fails, the engine does not start.
     pub fn on_start<F, Fut>(mut self, hook: F) -> Self
     where
         F: FnOnce() -> Fut + Send + Sync + 'static,
@@ -278,29 +273,28 @@ impl EngineBuilder {
         self
     }
 
-    /// Is told when a handler fails with [`Fatal`](crate::Fatal), or a task of the engine has broken.
-    /// The engine then stops as when it is asked to, and its run ends with an error of that kind.
+    /// Runs when a handler fails with [`Fatal`](crate::Fatal), or a task of the engine breaks. The engine then stops
+    /// as on request, and its run returns an error of that kind.
     pub fn on_fatal(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.hooks.on_fatal = Some(Arc::new(hook));
         self
     }
 
-    /// Is told of every job of this engine's queues whose tries are used up, at least once, also
-    /// when the process dies meanwhile: the call is a job of the queue `seriatim.exhausted`, which
-    /// this engine works on too. A hook that fails is tried again as any other handler.
+    /// Runs for every job of this engine's queues that is buried or dropped, usually because its retries are used up.
+    /// Runs at least once, even if the process dies meanwhile: each call is a job of the queue `seriatim.exhausted`,
+    /// which this engine also handles. If the hook fails, it is retried like any handler.
     pub fn on_retries_exhausted<F, Fut>(mut self, hook: F) -> Self
     where
         F: Fn(Exhausted) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        self.hooks.tells_exhausted = true;
+        self.hooks.reports_exhausted = true;
         let worker = exhausted::worker(self.store.clone(), hook);
         self.queue(exhausted::queue()).with(worker)
     }
 
-    /// Checks everything, the queues too. Without workers the engine takes care of the store only:
-    /// it takes over what dead nodes held, and sweeps. `Invalid` names what is wrong, as
-    /// `queues.orders.batch_size`.
+    /// Checks everything, including the queues. Without workers the engine only maintains the store: it rescues
+    /// claims of dead nodes, and sweeps. `Invalid` names the wrong field, such as `queues.orders.batch_size`.
     pub fn build(mut self) -> Result<Engine> {
         let own = self.queues.iter().filter_map(|queue| queue.lease);
         let shortest = own.chain([self.settings.lease]).min().unwrap_or(HEARTBEAT);
@@ -308,7 +302,7 @@ impl EngineBuilder {
         self.settings.rescue_interval = self.rescue_interval.unwrap_or(self.settings.heartbeat);
         self.validate()?;
         self.set_origin();
-        // In the order of their first workers, which `strict` follows.
+        // In the order of their first workers; the `strict` scheduler follows it.
         let mut by_queue: Vec<(Arc<str>, Vec<Worker>)> = Vec::new();
         for worker in self.workers {
             match by_queue.iter_mut().find(|(name, _)| *name == worker.queue) {
@@ -330,7 +324,7 @@ impl EngineBuilder {
         hooks.origin = origin.map(|origin| Origin { programs, ..origin });
     }
 
-    /// The queues that there are workers for.
+    /// The queues with workers.
     #[cfg(feature = "testing")]
     pub(crate) fn worked_on(&self) -> Vec<Arc<str>> {
         let mut queues: Vec<Arc<str>> =
@@ -357,7 +351,7 @@ impl EngineBuilder {
         }
         if settings.heartbeat.is_zero() || settings.poll_interval.is_zero() {
             let field = if settings.heartbeat.is_zero() { "heartbeat" } else { "poll_interval" };
-            return Err(Error::invalid(field, "must be more than nothing"));
+            return Err(Error::invalid(field, "must be more than zero"));
         }
         self.validate_queues()?;
         #[cfg(feature = "cron")]

@@ -1,4 +1,4 @@
-//! What the tasks of an engine share.
+//! The state that the tasks of an engine share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -37,7 +37,7 @@ use crate::model::settle::{Outcome, plan};
 use crate::model::turn::Turn;
 use crate::observe::Observer;
 
-/// What an engine was told at its start.
+/// The settings of an engine, fixed at its start.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Settings {
     pub(in crate::engine) node_name: Arc<str>,
@@ -62,7 +62,7 @@ pub(in crate::engine) struct Core {
     pub(in crate::engine) hooks: Hooks,
     pub(in crate::engine) env: Arc<CallEnv>,
     pub(in crate::engine) periodic: Vec<(Periodic, Account)>,
-    /// Why this process cannot go on, if somebody said so.
+    /// Why this process cannot continue, if a worker or task failed fatally.
     pub(in crate::engine) fatal: Mutex<Option<String>>,
     pub(in crate::engine) dispatch: Dispatch,
     pub(in crate::engine) held: Held,
@@ -74,25 +74,25 @@ pub(in crate::engine) struct Core {
     pub(in crate::engine) phases: Arc<Phases>,
     pub(in crate::engine) counters: Counters,
     pub(in crate::engine) troubles: Troubles,
-    /// Which of the sources this node prefers.
+    /// For each source, whether this node prefers it.
     preferred: Mutex<Vec<bool>>,
-    /// A person told the node to take no more work.
+    /// An operator or the program told the node to take no more work.
     pub(in crate::engine) quiet: AtomicBool,
-    /// Rung when a person told the node to stop.
-    pub(in crate::engine) told_to_stop: Notify,
-    /// Rung when the store no longer knows this node.
+    /// Notified when the engine must stop.
+    pub(in crate::engine) stop_requested: Notify,
+    /// Notified when the store no longer knows this node.
     pub(in crate::engine) gone: Notify,
-    /// Rung after a heartbeat under a new name.
+    /// Notified after a heartbeat under a new id.
     pub(in crate::engine) renamed: Notify,
-    /// A rescue may have been carried out although its answer was lost.
+    /// A rescue may have taken effect although its answer was lost.
     pub(in crate::engine) rescue_unanswered: AtomicBool,
-    /// Held by whoever claims for this node otherwise than through the fetcher, and by whoever
-    /// compares what the store says that the node holds with its own account.
+    /// Locked by a rescue, and while the store's list of lanes held by this node is compared with the node's own
+    /// list.
     pub(in crate::engine) claiming: tokio::sync::Mutex<()>,
     node: Mutex<NodeId>,
     /// The ticket of the last claim or rescue.
     ticket: AtomicU64,
-    /// A point of the store's clock, and when that was.
+    /// A time of the store's clock, and the instant to which it belongs.
     store_time: Mutex<(Instant, Timestamp)>,
 }
 
@@ -134,7 +134,7 @@ impl Core {
             counters: Counters::default(),
             troubles: Troubles::default(),
             quiet: AtomicBool::new(false),
-            told_to_stop: Notify::new(),
+            stop_requested: Notify::new(),
             gone: Notify::new(),
             renamed: Notify::new(),
             rescue_unanswered: AtomicBool::new(false),
@@ -145,22 +145,22 @@ impl Core {
         }
     }
 
-    /// The name under which this node claims now.
+    /// The id under which this node claims now.
     pub(in crate::engine) fn node(&self) -> NodeId {
         lock(&self.node).clone()
     }
 
-    /// Takes a new name; answers the old one.
+    /// Takes a new id; returns the old one.
     pub(in crate::engine) fn rename(&self, name: NodeId) -> NodeId {
         std::mem::replace(&mut *lock(&self.node), name)
     }
 
-    /// A ticket for a claim or rescue that is about to be made.
+    /// The ticket for the next claim or rescue.
     pub(in crate::engine) fn next_ticket(&self) -> u64 {
         self.ticket.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// That of the last one.
+    /// The ticket of the last claim or rescue.
     pub(in crate::engine) fn last_ticket(&self) -> u64 {
         self.ticket.load(Ordering::Relaxed)
     }
@@ -170,7 +170,7 @@ impl Core {
         self.read_clock_of(&*self.store).await
     }
 
-    /// The same on another connection.
+    /// The same through another connection.
     pub(in crate::engine) async fn read_clock_of(&self, store: &dyn Store) -> Result<()> {
         let asked = Instant::now();
         let time = store.now().await?;
@@ -179,23 +179,23 @@ impl Core {
         Ok(())
     }
 
-    /// The store's clock, as far as one can tell without asking it.
+    /// The store's clock, estimated without asking it.
     pub(in crate::engine) fn store_now(&self) -> Timestamp {
         let (at, time) = *lock(&self.store_time);
         time + at.elapsed()
     }
 
-    /// How long until the store's clock shows `time`.
+    /// The time until the store's clock shows `time`.
     pub(in crate::engine) fn until(&self, time: Timestamp) -> Duration {
         time.since(self.store_now())
     }
 
-    /// How long a claim of this queue stands without a heartbeat.
+    /// How long a claim of this queue lasts without a heartbeat.
     pub(in crate::engine) fn ttl(&self, queue: &Queue) -> Duration {
         queue.lease.unwrap_or(self.settings.lease)
     }
 
-    /// Reads the definitions of the queues, for this node's sources and for the caller.
+    /// Reads the definitions of the queues; updates this node's sources and returns all.
     pub(in crate::engine) async fn read_definitions(&self) -> Result<Vec<QueueView>> {
         let views = self.store.queues().await?;
         self.look_for_lost(&views);
@@ -213,7 +213,7 @@ impl Core {
         Ok(views)
     }
 
-    /// Sends turns back that never started: uncounted.
+    /// Returns turns that never started: uncounted.
     pub(in crate::engine) fn release(&self, source: usize, turns: Vec<Turn>) {
         if turns.is_empty() {
             return;
@@ -222,7 +222,7 @@ impl Core {
         self.release_call(&Arc::new(Call::unstarted(self.env.clone(), queue, turns)));
     }
 
-    /// The same for turns that are a call already.
+    /// The same for the turns of a call.
     pub(in crate::engine) fn release_call(&self, call: &Arc<Call>) {
         let verdict = Outcome::Release.into();
         let ended = (0..call.turns.len()).map(|place| {
@@ -232,23 +232,23 @@ impl Core {
         self.settles.add(ended);
     }
 
-    /// Whether somebody wants to know of the turns that are settled.
+    /// Whether settled turns must be reported to an observer or a hook.
     pub(in crate::engine) fn keeps_witness(&self) -> bool {
-        self.observer.is_some() || self.hooks.tells_exhausted
+        self.observer.is_some() || self.hooks.reports_exhausted
     }
 
-    /// A task of the engine is no more, and without it nothing would be right.
+    /// Stops the engine because one of its tasks ended, which it cannot work without.
     pub(in crate::engine) fn broken(&self, task: &str, how: &str) {
         self.fatal(&format!("the engine's task {task:?} {how}"));
     }
 
-    /// This process cannot go on: a worker said so, or a task of the engine is no more.
+    /// Stops the engine because this process cannot continue.
     pub(in crate::engine) fn fatal(&self, why: &str) {
         tracing::error!("fatal: {why}; stopping");
         if lock(&self.fatal).replace(why.to_owned()).is_none() {
             self.hooks.fatal(why);
         }
-        self.told_to_stop.notify_one();
+        self.stop_requested.notify_one();
     }
 
     /// Whether this node prefers a source.
@@ -256,7 +256,7 @@ impl Core {
         lock(&self.preferred).get(source).copied().unwrap_or(true)
     }
 
-    /// Looks who is there, and so which sources this node prefers.
+    /// Reads the living nodes, and updates which sources this node prefers.
     pub(in crate::engine) async fn split(&self) -> Result<()> {
         if matches!(self.hooks.splitter, Splitter::All) {
             return Ok(());
@@ -281,13 +281,13 @@ impl Core {
         Ok(())
     }
 
-    /// Takes new work from now on, or none.
+    /// Starts or stops taking new work.
     pub(in crate::engine) fn take_work(&self, takes: bool) {
         self.quiet.store(!takes, Ordering::Relaxed);
         self.dispatch.room.notify_one();
     }
 
-    /// Sends back all that waits for a slot.
+    /// Returns all turns that wait for a slot.
     pub(in crate::engine) fn release_waiting(&self) {
         for (source, turns) in self.dispatch.take_all() {
             self.release(source, turns);

@@ -1,4 +1,4 @@
-//! A look at a running engine, and a hand on it.
+//! Views and control of a running engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,28 +7,28 @@ use crate::contract::TroubleKind;
 use crate::engine::core::Core;
 use crate::engine::upkeep::periodic::PeriodicView;
 
-/// Keys of a call that are named.
+/// Most keys of a call in a view.
 const KEYS_NAMED: usize = 5;
 
-/// Speaks to a running engine. Cheap to clone.
+/// Controls a running engine. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     core: Arc<Core>,
 }
 
-/// A handler call that is under way. Calls that end without waiting are never seen.
+/// A handler call under way. Handlers that end at their first poll never appear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunningCall {
     /// The queue.
     pub queue: String,
-    /// The task, where the jobs name one.
+    /// The task, if the jobs name one.
     pub task: Option<String>,
     /// The first keys of the call, at most five.
     pub keys: Vec<String>,
-    /// Its lanes.
+    /// The number of its lanes.
     pub lanes: usize,
-    /// How long it has been running.
+    /// The time since its handler first waited.
     pub age: Duration,
     /// Whether it was told to end.
     pub told_to_end: bool,
@@ -39,7 +39,7 @@ impl Handle {
         Self { core }
     }
 
-    /// The calls under way, the oldest first.
+    /// The calls under way, oldest first.
     pub fn running(&self) -> Vec<RunningCall> {
         let mut calls = self.core.running.all();
         calls.sort_by_key(|(_, age)| std::cmp::Reverse(*age));
@@ -64,24 +64,24 @@ impl Handle {
         self.core.periodic.iter().map(|(periodic, account)| account.view(periodic)).collect()
     }
 
-    /// Takes no new work, or takes some again. What runs goes on.
+    /// Stops or resumes taking new work. Running calls continue.
     pub fn quiet(&self, quiet: bool) {
         self.core.take_work(!quiet);
     }
 
-    /// Tells people what is wrong with this node: `doctor`, `top` and the API show it within about
-    /// a second. The same kind and `about` again is counted; the latest text stands.
+    /// Reports a trouble of this node; `doctor`, `top` and the API show it within about a second. A repeat with the
+    /// same kind and `about` is counted, and replaces the text.
     pub fn trouble(&self, kind: TroubleKind, queue: Option<&str>, about: &str, text: &str) {
         self.core.troubles.set(kind, queue, about, text);
     }
 
-    /// Takes back what [`Self::trouble`] told: it is over.
+    /// Ends a trouble reported with [`Self::trouble`].
     pub fn trouble_over(&self, kind: TroubleKind, about: &str) {
         self.core.troubles.clear(kind, about);
     }
 
     /// Stops the engine, as when the future given to [`crate::Engine::run_until`] is ready.
     pub fn stop(&self) {
-        self.core.told_to_stop.notify_one();
+        self.core.stop_requested.notify_one();
     }
 }

@@ -1,4 +1,4 @@
-//! What users put around the calls of an engine: middleware, codec, hooks.
+//! The user's code around the calls of an engine: middleware, codec, hooks.
 
 use std::fmt;
 use std::future::Future;
@@ -19,7 +19,7 @@ pub(in crate::engine) type Starting = Pin<Box<dyn Future<Output = Result<(), Fai
 /// A hook that runs once before the engine starts.
 pub(in crate::engine) type OnStart = dyn FnOnce() -> Starting + Send + Sync;
 
-/// A hook that ends what a process has left behind.
+/// A hook that ends the programs that a process left behind.
 pub(in crate::engine) type BeforeTakeover = dyn Fn(Origin) -> Starting + Send + Sync;
 
 pub(in crate::engine) type FormatError = dyn Fn(&Failure) -> String + Send + Sync;
@@ -36,26 +36,26 @@ pub(in crate::engine) struct Hooks {
     pub(in crate::engine) splitter: Splitter,
     #[cfg(feature = "cron")]
     pub(in crate::engine) crons: Vec<crate::cron::Cron>,
-    /// This process, as other nodes of the machine see it. None: neither are they taken over from
-    /// before their lease ends, nor is this one.
+    /// This process, as other nodes of the machine identify it. `None`: this node takes over from no other before its
+    /// lease expires, and none from it.
     pub(in crate::engine) origin: Option<Origin>,
     pub(in crate::engine) before_takeover: Option<Arc<BeforeTakeover>>,
     /// Shared with other code that settles, such as an HTTP API.
     pub(in crate::engine) turn_log: Arc<TurnLog>,
     /// Whether a hook for exhausted jobs is set.
-    pub(in crate::engine) tells_exhausted: bool,
+    pub(in crate::engine) reports_exhausted: bool,
 }
 
 impl Hooks {
-    /// A failure as it is kept with its jobs.
+    /// The text of a failure as kept with its jobs.
     pub(in crate::engine) fn text_of(&self, failure: &Failure) -> String {
-        // Neither a formatter nor a `Display` that panics may take the outcome with it.
+        // A formatter or `Display` that panics must not lose the outcome.
         let own = self.format_error.as_ref().and_then(|format| shielded(|| format(failure)).ok());
         own.or_else(|| shielded(|| failure.to_string()).ok())
             .unwrap_or_else(|| "a failure whose text cannot be written: that panicked".to_owned())
     }
 
-    /// Tells that the process cannot go on.
+    /// Calls the hook for fatal failures.
     pub(in crate::engine) fn fatal(&self, why: &str) {
         if let Some(hook) = &self.on_fatal
             && let Err(text) = shielded(|| hook(why))

@@ -1,15 +1,15 @@
-//! Until when the node's claims surely stand, by this machine's monotonic clock.
+//! Determines how long the node's claims surely last, by this machine's monotonic clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The longest time before its end at which a lease counts as lost.
+/// The longest margin before its end at which a lease counts as lost.
 const MARGIN_MAX: Duration = Duration::from_secs(10);
 
-/// The store counts a lease from the moment it receives a heartbeat. This counts from the moment
-/// before the last successful one was sent, so it always ends first, whatever the clocks say.
+/// The store counts a lease from the receipt of a heartbeat. This clock counts from the moment before the last
+/// successful one was sent, so it always ends first, whatever the clocks show.
 #[derive(Debug)]
 pub(in crate::engine) struct LeaseClock {
     origin: Instant,
@@ -21,7 +21,7 @@ impl LeaseClock {
         Self { origin: Instant::now(), beat_us: AtomicU64::new(0) }
     }
 
-    /// A heartbeat sent at `sent` has been answered.
+    /// Records the answer to a heartbeat sent at `sent`.
     pub(in crate::engine) fn beat(&self, sent: Instant) {
         let since = sent.saturating_duration_since(self.origin).as_micros() as u64;
         self.beat_us.fetch_max(since, Ordering::Release);

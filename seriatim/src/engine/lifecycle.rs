@@ -1,4 +1,4 @@
-//! From start to stop.
+//! The engine from start to stop.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -31,7 +31,7 @@ use crate::machine;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::Queue;
 
-/// Runs handlers for the jobs of some queues.
+/// Runs handlers for the jobs of its queues.
 ///
 /// ```
 /// # use seriatim::{Batch, Client, Context, Engine, Job, Queue, store::Memory};
@@ -70,33 +70,32 @@ impl Engine {
         Self { core: Arc::new(core), on_start }
     }
 
-    /// Names of its queues that look like slips, in a store that declares none of them.
+    /// Warnings about queue names that look mistyped, for a store that declares none of them.
     #[cfg(test)]
     pub(in crate::engine) fn slips(&self) -> Vec<String> {
         self.core.slips(&[])
     }
 
-    /// Speaks to the engine while it runs.
+    /// A handle to control the engine while it runs.
     pub fn handle(&self) -> Handle {
         Handle::new(self.core.clone())
     }
 
-    /// Works until `stop` is ready (or a person stops the node). A store that is away is waited
-    /// for, at the start too. Whatever else it refuses at the start is an error, as is a queue
-    /// that was declared in another mode and holds jobs. One that only a push made is converted, if
-    /// need be later: until then nothing is taken from it, and the others are worked on.
+    /// Works until `stop` is ready (or an operator stops the node). If the store is unavailable, the engine waits for
+    /// it, at the start too. Any other refusal at the start is an error, as is a queue that was declared in another
+    /// mode and has jobs. A queue that only a push created is converted, if necessary later; until then the engine
+    /// claims nothing from it and works on the other queues.
     ///
-    /// Then it stops, in this order: no new claims; lanes that wait for a slot go back uncounted;
-    /// running calls may finish within `shutdown_timeout`; those left are told to end, and a few
-    /// seconds later dropped, and their lanes go back uncounted too; what has ended is settled;
-    /// the heartbeat ends last. Dropping the future stops everything at once: claims then stand
-    /// until their leases run out.
+    /// Then it stops, in this order: no new claims; lanes that wait for a slot are returned uncounted; running calls
+    /// may finish within `shutdown_timeout`; the remaining calls are told to end, dropped after `cancel_grace`, and
+    /// their lanes returned uncounted; ended turns are settled; the heartbeat ends last. If the future is dropped,
+    /// everything stops immediately, and claims stand until their leases expire.
     pub async fn run_until(self, stop: impl Future + Send) -> Result<Summary> {
         let stop = pin!(async { drop(stop.await) });
         self.run(stop).await
     }
 
-    /// Has no type parameter, so that the engine is compiled once and not for each caller.
+    /// Not generic, so that the engine is compiled once and not for each caller.
     async fn run(self, mut stop: Pin<&mut (dyn Future<Output = ()> + Send)>) -> Result<Summary> {
         let core = self.core;
         for hook in self.on_start {
@@ -127,7 +126,7 @@ impl Engine {
         tokio::select! {
             biased;
             () = &mut stop => {}
-            () = core.told_to_stop.notified() => tracing::info!("told to stop"),
+            () = core.stop_requested.notified() => tracing::info!("stopping as requested"),
         }
         drain(&core, &mut fetcher, &mut slots).await;
         if timeout(core.settings.shutdown_timeout, join_all(&mut periodic)).await.is_err() {
@@ -137,17 +136,17 @@ impl Engine {
         core.settles.close();
         let _ = timeout(FLUSH_MAX, settler.join_next()).await;
         upkeep.end().await;
-        core.hooks.turn_log.tell_left_out(true);
+        core.hooks.turn_log.log_left_out(true);
         let unsettled = core.held.count();
         if unsettled == 0 {
-            let goodbye = Pulser::new(core.clone(), core.store_now()).goodbye();
-            if let Err(text) = shielded_future(goodbye).await {
-                tracing::error!("the goodbye panicked: {text}");
+            let deregistering = Pulser::new(core.clone(), core.store_now()).deregister();
+            if let Err(text) = shielded_future(deregistering).await {
+                tracing::error!("deregistering panicked: {text}");
             }
         } else {
             tracing::warn!(
                 lanes = unsettled,
-                "stopped before the store took all outcomes: these lanes come back when their leases run out"
+                "stopped before the store accepted all outcomes: these lanes run again when their leases expire"
             );
         }
         if let Some(why) = lock(&core.fatal).take() {
@@ -157,7 +156,7 @@ impl Engine {
     }
 }
 
-/// What keeps the node alive and takes care of the store. It ends when this is dropped.
+/// Keeps the node alive and maintains the store, until it is dropped.
 struct Upkeep {
     _tasks: JoinSet<()>,
     beats: Option<Beats>,
@@ -171,7 +170,7 @@ impl Upkeep {
     }
 }
 
-/// Makes the node known and starts what keeps it alive.
+/// Registers the node and starts its upkeep.
 async fn start(core: &Arc<Core>) -> Result<Upkeep> {
     let mut pauses = Pauses::default();
     let pulser = loop {
@@ -207,7 +206,7 @@ async fn start(core: &Arc<Core>) -> Result<Upkeep> {
     Ok(Upkeep { _tasks: tasks, beats })
 }
 
-/// Tells the store of the queues and of the node. It may be done again when it failed half way.
+/// Declares the queues and registers the node. May be repeated after a failure.
 async fn register(core: &Arc<Core>) -> Result<Pulser> {
     core.declare().await?;
     let queues = core.read_definitions().await?;
@@ -221,8 +220,8 @@ async fn register(core: &Arc<Core>) -> Result<Pulser> {
     Ok(pulser)
 }
 
-/// Starts one of the engine's tasks: all of them start here, so that a simulation can stop them
-/// all at once. One that panics, or ends before the engine does, stops the engine.
+/// Starts one of the engine's tasks. All tasks start here, so that a simulation can stop them together. A task that
+/// panics, or ends before the engine does, stops the engine.
 fn spawn(
     tasks: &mut JoinSet<()>,
     core: &Arc<Core>,
@@ -247,19 +246,19 @@ async fn drain(core: &Core, fetcher: &mut JoinSet<()>, slots: &mut JoinSet<()>) 
     core.phases.drain();
     core.env.draining.store(true, Ordering::Relaxed);
     core.release_waiting();
-    // A claim in flight is awaited: cut off, its lanes would stay claimed until the lease ends.
+    // Waits for a claim in flight; otherwise its lanes would stay claimed until the lease expires.
     let _ = timeout_at(end, fetcher.join_next()).await;
     core.release_waiting();
     core.dispatch.close();
     if timeout_at(end, join_all(slots)).await.is_ok() {
         return;
     }
-    let told = core.running.stop(Stop::Stopping, |_| true);
-    tracing::warn!(calls = told, "these calls did not finish in time: they are told to end");
+    let calls = core.running.stop(Stop::Stopping, |_| true);
+    tracing::warn!(calls, "these calls did not finish in time: they are told to end");
     let patience = settings.cancel_grace + Duration::from_millis(500);
     if timeout(patience, join_all(slots)).await.is_err() {
         tracing::error!(
-            "a handler blocks its thread and cannot be ended: its claims stand until their leases run out"
+            "a handler blocks its thread and cannot be ended: its claims stand until their leases expire"
         );
         slots.abort_all();
     }

@@ -1,16 +1,16 @@
-//! The engine's limits and times that nobody configures.
+//! Fixed limits and times of the engine, and the defaults of `prefetch_max` and `cancel_grace`.
 
 use std::time::Duration;
 
-/// Most lanes of one queue that wait claimed for a free slot.
+/// Most lanes of one queue that are claimed and wait for a free slot.
 pub(in crate::engine) const PREFETCH_LANES_MAX: usize = 1_000;
-/// Most lanes that a node holds: waiting, running, and not yet settled. Claiming stops there, so
-/// that an outage of the store cannot pile up unsettled turns.
+/// Most lanes that a node holds: waiting, running and not yet settled. At this number it stops claiming, so that
+/// unsettled turns cannot pile up during an outage of the store.
 pub(in crate::engine) const HELD_LANES_MAX: usize = 4_000;
-/// What the store refuses for a reason that will not pass is tried again after so long.
+/// The time after which a request is repeated that the store refused for a lasting reason.
 pub(in crate::engine) const PUT_ASIDE_FOR: Duration = Duration::from_secs(30);
-/// Most turns that are put aside and do not count as held. More of them stop the claims as others do: then
-/// the store refuses everything.
+/// Most turns that are put aside without counting as held. More of them count and stop the claims, because then the
+/// store refuses everything.
 pub(in crate::engine) const PUT_ASIDE_MAX: usize = 1_000;
 /// A prefetch that was used up faster than this grows…
 pub(in crate::engine) const PREFETCH_GROWS_BELOW: Duration = Duration::from_millis(50);
@@ -18,60 +18,61 @@ pub(in crate::engine) const PREFETCH_GROWS_BELOW: Duration = Duration::from_mill
 pub(in crate::engine) const PREFETCH_GROWTH: usize = 4;
 /// …and one that lasted longer than this is halved.
 pub(in crate::engine) const PREFETCH_SHRINKS_ABOVE: Duration = Duration::from_millis(200);
-/// Lanes that have waited so long for a slot go back, so that other nodes can take them.
+/// Lanes that have waited this long for a slot are returned, so that other nodes can claim them.
 pub(in crate::engine) const PREFETCH_AGE_MAX: Duration = Duration::from_secs(2);
-/// While all slots are always taken, one is kept free so often for a lane with a crash behind it.
+/// While all slots are busy, how often one is kept free for a lane with earlier crashes.
 pub(in crate::engine) const CRASHED_CHANCE_EVERY: Duration = Duration::from_secs(1);
-/// Calls that a slot runs before it lets other tasks of its thread run.
+/// Calls that a slot runs before it yields its thread to other tasks.
 pub(in crate::engine) const CALLS_BEFORE_YIELD: u32 = 64;
-/// How long a handler that was told to end may take before it is dropped.
+/// How long a handler may take after it was told to end; then it is dropped.
 pub(in crate::engine) const CANCEL_GRACE: Duration = Duration::from_secs(5);
-/// The first wait after a store error; it doubles.
+/// The first wait after a store error; each further one is twice as long.
 pub(in crate::engine) const OUTAGE_WAIT_MIN: Duration = Duration::from_millis(50);
 /// The longest wait after a store error.
 pub(in crate::engine) const OUTAGE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long a worker that cannot start its handler takes no work.
 pub(in crate::engine) const UNSTARTABLE_PAUSE: Duration = Duration::from_secs(30);
-/// How often progress goes out, when there is some and no heartbeat is near.
+/// How often progress is sent, if there is some and no heartbeat is due.
 pub(in crate::engine) const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-/// A node tells at most so often that it has got more or less to do, when no heartbeat is near.
+/// The shortest time between two heartbeats that are sent only because the node's load changed.
 pub(in crate::engine) const LOAD_EVERY: Duration = Duration::from_secs(1);
-/// How often outlived rows are swept.
+/// How often expired rows are swept.
 pub(in crate::engine) const SWEEP_EVERY: Duration = Duration::from_secs(60);
-/// Most rows of a kind in one sweep: short, so that it delays nobody's claim.
+/// Most rows of a kind in one sweep; small, so that a sweep does not delay claims.
 pub(in crate::engine) const SWEEP_ROWS_MAX: usize = 1_000;
 /// How often the queues' definitions are read again.
 pub(in crate::engine) const DEFINITIONS_EVERY: Duration = Duration::from_secs(15);
-/// How often a queue is declared again that could not be: a push made it, and its jobs stand in the way.
+/// How often to declare again a queue that could not be declared because jobs of a queue created by a push are in the
+/// way.
 pub(in crate::engine) const DECLARE_EVERY: Duration = Duration::from_secs(5);
-/// The shortest time between two such attempts, also where claims find queues missing again and again.
+/// The shortest time between two such attempts, even if claims repeatedly find queues missing.
 pub(in crate::engine) const DECLARE_REST: Duration = Duration::from_millis(100);
 /// How often that is logged.
-pub(in crate::engine) const DECLARE_TOLD_EVERY: Duration = Duration::from_secs(300);
+pub(in crate::engine) const DECLARE_LOG_EVERY: Duration = Duration::from_secs(300);
 /// Most lanes in one rescue.
 pub(in crate::engine) const RESCUE_LANES_MAX: usize = 500;
-/// The engine never sleeps for less than this between two looks at an idle store.
+/// The shortest sleep of an engine between two checks of an idle store.
 pub(in crate::engine) const REST_MIN: Duration = Duration::from_millis(1);
-/// How long a stopping engine tries to say that it has gone.
-pub(in crate::engine) const GOODBYE_MAX: Duration = Duration::from_secs(1);
-/// How long a stopping engine waits for the thread of the heartbeats.
+/// How long a stopping engine tries to deregister.
+pub(in crate::engine) const DEREGISTER_MAX: Duration = Duration::from_secs(1);
+/// How long a stopping engine waits for the heartbeat thread.
 pub(in crate::engine) const BEATS_END_MAX: Duration = Duration::from_secs(1);
-/// How long a stopping engine tries to get its last settlements through.
+/// How long a stopping engine tries to send its last settlements.
 pub(in crate::engine) const FLUSH_MAX: Duration = Duration::from_secs(5);
-/// How far back a cron entry looks for ticks that nobody was there for, at most.
+/// How far back a cron entry looks for missed ticks, at most.
 #[cfg(feature = "cron")]
 pub(in crate::engine) const CRON_LOOK_BACK_MAX: Duration = Duration::from_secs(86_400);
-/// By how much sooner a late tick is given up than the store may forget that it was pushed: a push
-/// may be under way for so long, and clocks may differ by it.
+/// The margin between giving up a late tick and the time at which the store may forget that it was pushed: a push may
+/// take this long, and clocks may differ by it.
 #[cfg(feature = "cron")]
 pub(in crate::engine) const CRON_LATE_MARGIN: Duration = Duration::from_secs(120);
 /// The shortest `idempotency_ttl` of a queue that cron entries push to.
 #[cfg(feature = "cron")]
 pub(in crate::engine) const CRON_REMEMBERED_MIN: Duration = Duration::from_secs(300);
-/// Most log lines of one kind of failure within [`LOG_WINDOW`]; the rest is counted, so that a
-/// storm of failures neither floods the log nor hides what was given up.
+/// Most log lines of one kind of failure within [`LOG_WINDOW`]. The rest is counted, so that many failures neither
+/// flood the log nor hide the jobs that were given up.
 pub(in crate::engine) const LOG_LINES_MAX: u32 = 20;
-/// The time in which so many lines may be written.
+/// The window for [`LOG_LINES_MAX`].
 pub(in crate::engine) const LOG_WINDOW: Duration = Duration::from_secs(10);
-/// Bytes of an error in a log line, before it is made one line; the store keeps more.
+/// Bytes of an error in a log line, before escaping; the store keeps more.
 pub(in crate::engine) const LOG_ERROR_BYTES_MAX: usize = 400;

@@ -1,10 +1,10 @@
-//! What an engine is tuned and watched with: schedulers, splitters, observers, periodic workers, the summary of a run.
+//! Settings and views of an engine: schedulers, splitters, observers, periodic workers, the summary of a run.
 //!
-//! An engine claims, handles and settles in batches from end to end. One task claims, as many as `concurrency`
-//! run handlers, one settles, one takes over what dead nodes held. Heartbeats and the guard of the leases have
-//! a thread of their own, so a handler that blocks loses no lease. A panic in users' code fails the call; a
-//! task of the engine that ends or panics stops the engine. No task is spawned for a job: a handler that
-//! never waits costs one pop and one push on a queue in memory.
+//! An engine claims, handles and settles in batches throughout. One task claims, `concurrency` tasks run handlers,
+//! one settles, one rescues the claims of dead nodes. Heartbeats and the guard of the leases have their own thread,
+//! so a handler that blocks loses no lease. A panic in users' code fails the call; a task of the engine that ends or
+//! panics stops the engine. No task is spawned for a job: a handler that never waits costs one pop and one push on an
+//! in-memory queue.
 
 pub(crate) mod builder;
 mod call;

@@ -1,4 +1,4 @@
-//! A store that cannot be reached is waited for: said once, with growing pauses.
+//! Waits for an unreachable store: logged once, with growing pauses.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::engine::limits::{OUTAGE_WAIT_MAX, OUTAGE_WAIT_MIN};
 use crate::lock::lock;
 use crate::model::error::Error;
 
-/// Shared by all tasks of an engine, so that an outage is said once and not by each of them.
+/// Shared by all tasks of an engine, so that an outage is logged once and not by each of them.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Outage {
     since: Mutex<Option<Instant>>,
@@ -39,8 +39,8 @@ pub(in crate::engine) struct Pauses {
 }
 
 impl Pauses {
-    /// The next pause: twice the last, less a random part of up to a half, so that the nodes of a
-    /// fleet do not come back all at once.
+    /// The next pause: twice the last, less a random part of up to a half, so that the nodes of a fleet do not return
+    /// all at the same time.
     pub(in crate::engine) fn next(&mut self) -> Duration {
         let full = OUTAGE_WAIT_MIN.saturating_mul(1 << self.count.min(16)).min(OUTAGE_WAIT_MAX);
         self.count += 1;

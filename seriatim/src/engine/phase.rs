@@ -1,17 +1,17 @@
-//! How far an engine is with stopping.
+//! The phases in which an engine stops.
 
 use tokio::sync::watch;
 
-/// Each phase follows the one before; there is no way back.
+/// A phase only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) enum Phase {
-    /// It works.
+    /// Works normally.
     Running,
-    /// No new claims; what runs may finish.
+    /// Claims nothing new; running calls may finish.
     Draining,
 }
 
-/// The phase, for all tasks to see.
+/// The current phase, visible to all tasks.
 #[derive(Debug)]
 pub(in crate::engine) struct Phases(watch::Sender<Phase>);
 

@@ -1,4 +1,4 @@
-//! The border to the user's code: a panic in it fails what called it, and nothing else.
+//! Contains panics of the user's code: a panic fails its caller, and nothing else.
 
 use std::any::Any;
 use std::future::Future;
@@ -14,7 +14,7 @@ use crate::model::settle::{Settlement, Verdict};
 use crate::model::turn::Turn;
 use crate::observe::Observer;
 
-/// Runs code of the user's. A panic comes back as its text.
+/// Runs user code. A panic is returned as its text.
 pub(in crate::engine) fn shielded<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panic_text(&*panic))
 }
@@ -26,46 +26,46 @@ pub(in crate::engine) async fn shielded_future<T>(
     AssertUnwindSafe(future).catch_unwind().await.map_err(|panic| panic_text(&*panic))
 }
 
-/// What a panic says.
+/// The text of a panic.
 pub(in crate::engine) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("(no text)").to_owned()
 }
 
-/// An observer whose panics stay with it.
+/// An observer whose panics are caught.
 pub(in crate::engine) struct Shielded(pub(in crate::engine) Arc<dyn Observer>);
 
 impl Shielded {
-    fn tell(&self, what: &str, tell: impl FnOnce(&dyn Observer)) {
-        if let Err(text) = shielded(|| tell(&*self.0)) {
-            tracing::error!("the observer panicked when told of {what}: {text}");
+    fn call(&self, what: &str, call: impl FnOnce(&dyn Observer)) {
+        if let Err(text) = shielded(|| call(&*self.0)) {
+            tracing::error!("the observer panicked on {what}: {text}");
         }
     }
 }
 
 impl Observer for Shielded {
     fn started(&self, turn: &Turn) {
-        self.tell("a start", |observer| observer.started(turn));
+        self.call("a start", |observer| observer.started(turn));
     }
 
     fn ended(&self, turn: &Turn, verdict: &Verdict) {
-        self.tell("an end", |observer| observer.ended(turn, verdict));
+        self.call("an end", |observer| observer.ended(turn, verdict));
     }
 
     fn settling(&self, turn: &Turn, settlement: &Settlement) {
-        self.tell("a settlement", |observer| observer.settling(turn, settlement));
+        self.call("a settlement", |observer| observer.settling(turn, settlement));
     }
 
     fn settled(&self, turn: &Turn, settlement: &Settlement, settled: &Settled, sent_at: Timestamp) {
-        self.tell("a settlement", |observer| observer.settled(turn, settlement, settled, sent_at));
+        self.call("a settlement", |observer| observer.settled(turn, settlement, settled, sent_at));
     }
 
     fn rescued(&self, turn: &Turn) {
-        self.tell("a rescue", |observer| observer.rescued(turn));
+        self.call("a rescue", |observer| observer.rescued(turn));
     }
 
     fn lost(&self, tokens: &[Token]) {
-        self.tell("a loss", |observer| observer.lost(tokens));
+        self.call("a loss", |observer| observer.lost(tokens));
     }
 }

@@ -1,4 +1,4 @@
-//! What an engine did.
+//! What an engine did in a run.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::lock::lock;
 use crate::model::settle::{EndKind, Ending};
 
-/// Counted from the start to the end of an engine, in the words of `docs/figures.md`. Each turn that a
-/// handler was called with is counted in one of `done`, `failed`, `put_off`, `cancelled`, `stale` and
-/// `unsettled`; in `put_off` are also turns that went back before a handler was called with them.
+/// The counts of an engine from start to end, in the terms of `docs/figures.md`. Each turn that a handler was called
+/// with is counted in exactly one of `done`, `failed`, `put_off`, `cancelled`, `stale` and `unsettled`. `put_off`
+/// also counts turns that were returned before a handler was called with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
@@ -18,22 +18,22 @@ pub struct Summary {
     pub processed: u64,
     /// Turns that ended done.
     pub done: u64,
-    /// Turns that failed: also those of which a job could not be decoded.
+    /// Turns that failed, including those with a job that could not be decoded.
     pub failed: u64,
-    /// Turns that went back uncounted: released, or snoozed by their handler.
+    /// Turns returned uncounted: released, or snoozed by their handler.
     pub put_off: u64,
     /// Turns whose jobs were cancelled or had expired.
     pub cancelled: u64,
-    /// Turns whose claim had been taken over by the time they were settled.
+    /// Turns whose claim was taken over before they were settled.
     pub stale: u64,
-    /// Turns that could not be settled before the end; their leases run out by themselves.
+    /// Turns that could not be settled before the end; their leases expire.
     pub unsettled: u64,
-    /// Claims of others that were taken over, and ended as crashes. They are in none of the others.
+    /// Claims of other nodes that were rescued, and ended as crashes. The other counts exclude them.
     pub rescued: u64,
 }
 
 impl Summary {
-    /// Counts a turn that the store has settled; `None` is one whose settlement was refused as stale.
+    /// Counts a turn that the store has settled; `None`: its settlement was refused as stale.
     pub fn count(&mut self, ending: Option<Ending>) {
         self.processed += ending.map_or(0, |ending| ending.done as u64);
         let turns = match ending.map(|ending| ending.kind) {
@@ -63,7 +63,7 @@ impl Counters {
         self.rescued.fetch_add(turns as u64, Ordering::Relaxed);
     }
 
-    /// A batch of settlements was answered.
+    /// Counts an answered batch of settlements.
     pub(in crate::engine) fn settled(&self, endings: impl Iterator<Item = Option<Ending>>) {
         let mut turns = lock(&self.turns);
         endings.for_each(|ending| turns.count(ending));

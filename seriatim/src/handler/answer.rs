@@ -1,14 +1,13 @@
-//! What a handler may return.
+//! The values that a handler may return.
 
 use crate::handler::failure::Failure;
 use crate::handler::outcomes::Outcomes;
 use crate::model::settle::Outcome;
 
-/// What a handler may return: nothing, an [`Outcome`] for all lanes, [`Outcomes`] by lane, or a
-/// `Result` of one of these. Its error may be any standard error, a text, `anyhow::Error` or
-/// `eyre::Report`.
+/// A value that a handler may return: nothing, an [`Outcome`] for all lanes, [`Outcomes`] by lane, or a `Result` of
+/// one of these. Its error may be any standard error, a text, `anyhow::Error` or `eyre::Report`.
 ///
-/// An `Err` fails each turn of the call once: its jobs are retried after the queue's backoff.
+/// An `Err` counts as one failure of each turn of the call: its jobs are retried after the queue's backoff.
 pub trait Answer {
     /// How the lanes of the call end.
     fn into_result(self) -> Result<Outcomes, Failure>;

@@ -1,4 +1,4 @@
-//! What a handler gets: the lanes of one call, with their payloads.
+//! The input of a handler: the lanes of one call, with their payloads.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -32,7 +32,7 @@ pub struct Lane<T> {
     call: Arc<Call>,
     place: usize,
     payloads: Vec<T>,
-    /// Jobs of the turn that are not handed over; most often none.
+    /// Jobs of the turn that are not handed over; usually none.
     left_out: Vec<JobId>,
 }
 
@@ -42,7 +42,7 @@ impl<T> Batch<T> {
         &self.call.queue.name
     }
 
-    /// The task of all jobs of the call, where they name one.
+    /// The task of all jobs of the call, if they name one.
     pub fn task(&self) -> Option<&str> {
         self.call.turns.first()?.task().map(AsRef::as_ref)
     }
@@ -52,7 +52,7 @@ impl<T> Batch<T> {
         &self.lanes
     }
 
-    /// The lanes, to be taken apart.
+    /// The lanes, by value.
     pub fn into_lanes(self) -> Vec<Lane<T>> {
         self.lanes
     }
@@ -64,40 +64,40 @@ impl<T> Batch<T> {
 }
 
 impl<T> Lane<T> {
-    /// The lane's name, under which outcomes and progress are given.
+    /// The lane's id, which outcomes and progress refer to.
     pub fn id(&self) -> LaneId {
         self.turn().lane
     }
 
-    /// The key. Empty in a `parallel` queue, where jobs have none: no key is empty otherwise, so
-    /// the two cannot be taken for each other ([`Self::turn`] has it as an `Option`).
+    /// The key. Empty in a `parallel` queue, whose jobs have none; no other key is empty ([`Self::turn`] has it as an
+    /// `Option`).
     pub fn key(&self) -> &str {
         self.turn().key.as_deref().unwrap_or("")
     }
 
-    /// The fencing token: a number that only grows for a key. A handler that writes elsewhere can
-    /// keep it there and refuse writes with a lower one.
+    /// The fencing token: a number that only grows for a key. If the handler stores it with its writes elsewhere,
+    /// that system can refuse writes with a lower one.
     pub fn token(&self) -> Token {
         self.turn().token
     }
 
-    /// The payloads, oldest score first.
+    /// The payloads, lowest score first.
     pub fn payloads(&self) -> &[T] {
         &self.payloads
     }
 
-    /// The payloads, to be taken apart.
+    /// The payloads, by value.
     pub fn into_payloads(self) -> Vec<T> {
         self.payloads
     }
 
-    /// The jobs with their payloads, oldest score first.
+    /// The jobs with their payloads, lowest score first.
     pub fn jobs(&self) -> impl Iterator<Item = (&TurnJob, &T)> {
         let jobs = self.turn().jobs.iter().filter(|job| !self.left_out.contains(&job.id));
         jobs.zip(&self.payloads)
     }
 
-    /// How often the first job has been started, this time included.
+    /// How often the first job was started, this call included.
     pub fn attempt(&self) -> u32 {
         self.turn().attempt()
     }
@@ -107,15 +107,15 @@ impl<T> Lane<T> {
         self.turn().retry_count
     }
 
-    /// Everything that the store said of this turn.
+    /// The turn as the store handed it over.
     pub fn turn(&self) -> &Turn {
         &self.call.turns[self.place]
     }
 }
 
 impl<T: FromPayload> Batch<T> {
-    /// Reads the payloads, through the codec if there is one; also answers the jobs of which that failed, and why.
-    /// A lane of which no job is left is not handed over.
+    /// Reads the payloads, through the codec if there is one. Also returns the jobs whose payloads cannot be decoded,
+    /// and why. A lane without any job left is not handed over.
     pub(crate) fn read(call: &Arc<Call>) -> (Self, Undecodable) {
         let mut undecodable = Vec::new();
         let mut lanes = Vec::with_capacity(call.turns.len());

@@ -13,15 +13,15 @@ use crate::model::queue::Queue;
 use crate::model::settle::{Outcome, Verdict};
 use crate::model::turn::Turn;
 
-/// The turns that go to a handler together. Shared by the engine, the batch and the context, so
-/// that a call needs one allocation for all of them.
+/// The turns that go to a handler together. Shared by the engine, the batch and the context, so that a call needs one
+/// allocation for all of them.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) queue: Arc<Queue>,
     pub(crate) turns: Vec<Turn>,
-    /// Jobs that should have started before: not handed over.
+    /// Jobs whose `expires_at` has passed: not handed over.
     pub(crate) expired: Vec<JobId>,
-    /// How long it may take, and when that is over.
+    /// The time limit, and when it ends.
     pub(crate) timeout: Option<Duration>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) control: Control,
@@ -29,14 +29,14 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// A call of turns that go back without having started.
+    /// A call whose turns are returned without having started.
     pub(crate) fn unstarted(env: Arc<CallEnv>, queue: Arc<Queue>, turns: Vec<Turn>) -> Self {
         let control = Control::default();
         let expired = Vec::new();
         Self { queue, turns, expired, timeout: None, deadline: None, control, env }
     }
 
-    /// Whether all jobs of it are flagged for cancellation.
+    /// Whether all its jobs are flagged for cancellation.
     pub(crate) fn is_all_flagged(&self) -> bool {
         let flagged =
             |turn: &Turn| turn.jobs.iter().all(|job| self.control.is_flagged(turn.lane, job.id));
@@ -48,12 +48,12 @@ impl Call {
         self.turns.iter().find(|turn| turn.lane == lane)
     }
 
-    /// What it means for one of its turns that it is done.
+    /// The verdict of one of its turns if the handler is done.
     pub(crate) fn done_verdict(&self, turn: &Turn) -> Verdict {
         self.verdict(turn, &Ok(Outcomes::new()), &self.control.undecodable())
     }
 
-    /// What an answer means for one of its turns.
+    /// The verdict that an answer gives one of its turns.
     pub(crate) fn verdict(
         &self,
         turn: &Turn,

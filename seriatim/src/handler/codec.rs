@@ -1,19 +1,19 @@
-//! How payloads are changed on their way into the store and out of it.
+//! Changes payloads on their way into the store and out of it.
 
 use crate::handler::failure::Failure;
 use crate::model::error::Result;
 use crate::model::payload::Payload;
 
-/// Compresses or encrypts payloads, or whatever else they need. Clients encode with it, engines
-/// decode: give both the same.
+/// Transforms payloads, for example compresses or encrypts them. Clients encode with it, engines decode: give both
+/// the same codec.
 ///
-/// What is stored is still one JSON document, so bytes stand in it as text (Base64, say). Payloads
-/// merge when what is stored is equal: a codec that writes the same payload differently each time,
-/// as encryption with a random nonce does, keeps them apart.
+/// The stored form must still be one JSON document, so bytes must be text in it (for example Base64). Payloads merge
+/// if their stored forms are equal. A codec that writes equal payloads differently each time, such as encryption with
+/// a random nonce, prevents merging.
 pub trait Codec: Send + Sync + 'static {
-    /// The payload as it is stored.
+    /// The payload as the store gets it.
     fn encode(&self, payload: &Payload) -> Result<Payload>;
 
-    /// The payload as the handler gets it. Jobs of which this fails are buried.
+    /// The payload as the handler gets it. A job for which this fails is buried.
     fn decode(&self, stored: &Payload) -> Result<Payload, Failure>;
 }

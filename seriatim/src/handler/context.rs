@@ -1,4 +1,4 @@
-//! What a handler can ask and tell while it runs.
+//! The access of a running handler to its call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::model::limits::PROGRESS_BYTES_MAX;
 use crate::model::settle::{Settlement, plan};
 use crate::model::turn::Turn;
 
-/// One handler call: how long it may take, whether it is cancelled, its progress, its store. Cheap to clone.
+/// One handler call: its time limit, cancellation, progress and store. Cheap to clone.
 ///
 /// ```
 /// # use seriatim::{Batch, Context, Failure};
@@ -50,7 +50,7 @@ impl Context {
         &self.call.queue.name
     }
 
-    /// The task of all jobs of the call, where they name one.
+    /// The task of all jobs of the call, if they name one.
     pub fn task(&self) -> Option<&str> {
         self.call.turns.first()?.task().map(AsRef::as_ref)
     }
@@ -60,17 +60,16 @@ impl Context {
         &self.call.turns
     }
 
-    /// The store that the call came from: to push what follows from it, for one.
+    /// The store of the call, for example to push further jobs.
     pub fn store(&self) -> &SharedStore {
         &self.call.env.store
     }
 
-    /// Ends all turns of the call as done in `transaction`, and commits it: what the handler wrote in it
-    /// and the end of the jobs hold together, or not at all. What the handler then answers
-    /// changes nothing any more.
+    /// Settles all turns of the call as done in `transaction`, and commits it: the handler's writes in it and the end
+    /// of the jobs take effect together, or not at all. The handler's later answer then changes nothing.
     ///
-    /// Fails as `Conflict` when the claim has been taken over: then the transaction is rolled back,
-    /// and the handler's writes with it. After any error the handler should answer with it.
+    /// Fails as `Conflict` if the claim was taken over; the transaction is rolled back, including the handler's
+    /// writes. After any error the handler should return it.
     pub async fn commit_with(&self, mut transaction: impl Transaction) -> Result<()> {
         let done =
             |turn| plan(turn, &self.call.queue, &self.call.done_verdict(turn), &|_| Duration::ZERO);
@@ -85,7 +84,7 @@ impl Context {
             Err(error) => Some(error),
         };
         if let Some(error) = taken_over {
-            // Its locks go now. Where that fails, the connection is broken and the server ends it.
+            // Releases its locks now. If that fails, the connection is broken and the server ends the transaction.
             let _ = transaction.rollback().await;
             return Err(error);
         }
@@ -94,71 +93,72 @@ impl Context {
         Ok(())
     }
 
-    /// Whether the node stops: a handler that can be taken up again later had better end.
+    /// Whether the node is stopping: a handler whose work can be resumed later should end.
     pub fn is_draining(&self) -> bool {
         self.call.env.draining.load(Ordering::Relaxed)
     }
 
-    /// The steps of a lane, of which those that have ended already are not run again.
+    /// The steps of a lane; steps that have ended are not run again.
     pub async fn steps<T>(&self, lane: &Lane<T>) -> Result<Steps> {
         Steps::resume(self, lane).await
     }
 
-    pub(crate) fn tell(&self, lane: LaneId, progress: String) {
-        self.call.control.tell(lane, progress.into());
+    pub(crate) fn report(&self, lane: LaneId, progress: String) {
+        self.call.control.report(lane, progress.into());
     }
 
-    /// The same, and returns when the store has it (or the call is to end anyway).
-    pub(crate) async fn tell_and_wait(&self, lane: LaneId, progress: String) {
-        self.tell(lane, progress);
-        // Once pending, the call is listed among those whose progress is looked for.
+    /// The same, and waits until the store has it, or the call is told to end.
+    pub(crate) async fn report_and_wait(&self, lane: LaneId, progress: String) {
+        self.report(lane, progress);
+        // Once pending, the call is listed among those whose progress is collected.
         tokio::task::yield_now().await;
         self.call.env.hurry.notify_one();
         self.call.control.all_arrived().await;
     }
 
-    /// Waits until the call is to end early: all its jobs are cancelled, its time is up, its
-    /// lease can no longer be kept, or the node stops and will not wait longer.
+    /// Waits until the call is told to end early: all its jobs are cancelled, its time limit is reached, its lease
+    /// may expire, or the node stops and its `shutdown_timeout` has passed.
     ///
-    /// What the handler then answers counts, if it answers soon: a few seconds later it is dropped.
+    /// The handler's answer counts if it comes within `cancel_grace` (default: 5 s); after that the handler is dropped.
+    /// If only its jobs are cancelled, it is not dropped and may finish.
     pub async fn cancelled(&self) {
         self.call.control.reached(Stop::Cancelled).await;
     }
 
-    /// The same, but for a cancellation by a person, at which a handler may still finish its
-    /// work: waits until the call cannot go on, and is dropped if it does not end soon.
+    /// As [`Self::cancelled`], but ignores a cancellation of its jobs. When this resolves, the handler is dropped
+    /// unless it ends within `cancel_grace`.
     pub async fn must_end(&self) {
         self.call.control.reached(Stop::TimedOut).await;
     }
 
-    /// Whether the call is to end early.
+    /// Whether the call was told to end early.
     pub fn is_cancelled(&self) -> bool {
         self.call.control.reason().is_some()
     }
 
-    /// Waits until more jobs of the call are flagged for cancellation than the `known` ones, or
-    /// the call is to end early. Answers all that are flagged, by lane.
+    /// Waits until more than `known` jobs of the call are flagged for cancellation, or the call is told to end early.
+    /// Returns all flagged jobs, by lane.
     pub async fn flagged(&self, known: usize) -> Vec<(LaneId, Vec<JobId>)> {
         self.call.control.flagged(known).await
     }
 
-    /// When the handler is stopped for taking too long; none without a `timeout`.
+    /// When the time limit is reached; `None` without a `timeout`.
     pub fn deadline(&self) -> Option<Instant> {
         self.call.deadline
     }
 
-    /// How long the handler may still take; none without a `timeout`.
+    /// The time left for the handler; `None` without a `timeout`.
     pub fn time_left(&self) -> Option<Duration> {
         self.call.deadline.map(|end| end.saturating_duration_since(Instant::now()))
     }
 
-    /// Tells how far a lane is. Replaces what was told before and goes out within about a second.
-    /// At most 64 KiB of JSON.
+    /// Reports the progress of a lane. Replaces the previous report and reaches the store within about a second. At
+    /// most 64 KiB of JSON.
     pub fn progress<T>(&self, lane: &Lane<T>, progress: &impl Serialize) -> Result<()> {
         self.progress_of(lane.id(), progress)
     }
 
-    /// The same, by the lane's name.
+    /// The same, by the lane's id.
     pub fn progress_of(&self, lane: LaneId, progress: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(progress)
             .map_err(|e| Error::invalid("progress", "cannot be written as JSON").because(e))?;
@@ -167,7 +167,7 @@ impl Context {
                 format!("has {} bytes; at most {PROGRESS_BYTES_MAX} are kept", text.len());
             return Err(Error::invalid("progress", message));
         }
-        self.tell(lane, text);
+        self.report(lane, text);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What the engine and a running call tell each other.
+//! Messages between the engine and a running call.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -13,17 +13,17 @@ use crate::model::settle::Settlement;
 /// Jobs whose payloads cannot be decoded, and why.
 pub(crate) type Undecodable = Vec<(JobId, Arc<str>)>;
 
-/// Why a call is to end early, the mildest first. A harder reason replaces a milder one.
+/// Why a call is told to end early, mildest first. A harder reason replaces a milder one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Stop {
-    /// Somebody cancelled all its jobs. The handler may finish all the same.
+    /// All its jobs were cancelled. The handler may still finish.
     Cancelled = 1,
-    /// Its time is up.
+    /// Its time limit is reached.
     TimedOut = 2,
-    /// The node stops, and has waited long enough.
+    /// The node stops, and its `shutdown_timeout` has passed.
     Stopping = 3,
-    /// Its lease can no longer be kept.
+    /// Its lease is about to expire, or is lost.
     LeaseLost = 4,
 }
 
@@ -35,7 +35,7 @@ impl Stop {
     }
 }
 
-/// The two-way board of one call.
+/// The shared state of one call.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     stop: AtomicU8,
@@ -46,13 +46,13 @@ pub(crate) struct Control {
 #[derive(Debug, Default)]
 struct Notes {
     flagged: Vec<(LaneId, Vec<JobId>)>,
-    /// Jobs of which the payload could not be read.
+    /// Jobs whose payloads cannot be decoded.
     undecodable: Undecodable,
-    /// What the handler has settled in a transaction of its own.
+    /// The settlements of the handler's own transaction.
     committed: Option<Vec<Settlement>>,
     progress: Vec<(LaneId, Arc<str>)>,
-    /// How often something was told; and how much of it was taken, and has arrived.
-    told: u64,
+    /// How many reports the handler made, and up to which one they were taken and have arrived.
+    reported: u64,
     taken: u64,
     arrived: u64,
 }
@@ -64,7 +64,7 @@ impl Control {
         self.changed.notify_waiters();
     }
 
-    /// Why it is to end.
+    /// Why the call must end.
     pub(crate) fn reason(&self) -> Option<Stop> {
         Stop::from_u8(self.stop.load(Ordering::Acquire))
     }
@@ -74,7 +74,7 @@ impl Control {
         self.wait_for(|| self.reason().filter(|reason| *reason >= least)).await
     }
 
-    /// Notes that somebody wants jobs of a lane cancelled: all that are flagged so far.
+    /// Records all jobs of a lane that are flagged for cancellation so far.
     pub(crate) fn flag(&self, lane: LaneId, jobs: &[JobId]) {
         let mut notes = lock(&self.notes);
         notes.flagged.retain(|(name, _)| *name != lane);
@@ -89,7 +89,7 @@ impl Control {
         notes.flagged.iter().any(|(name, jobs)| *name == lane && jobs.contains(&job))
     }
 
-    /// Waits until more than `known` jobs are flagged, or the call is to end.
+    /// Waits until more than `known` jobs are flagged, or the call must end.
     pub(crate) async fn flagged(&self, known: usize) -> Vec<(LaneId, Vec<JobId>)> {
         self.wait_for(|| {
             let notes = lock(&self.notes);
@@ -99,54 +99,54 @@ impl Control {
         .await
     }
 
-    /// Notes the jobs that are not handed over because they cannot be read.
+    /// Records the jobs that are not handed over because they cannot be decoded.
     pub(crate) fn note_undecodable(&self, jobs: &Undecodable) {
         if !jobs.is_empty() {
             lock(&self.notes).undecodable.clone_from(jobs);
         }
     }
 
-    /// The jobs that could not be read.
+    /// The jobs that cannot be decoded.
     pub(crate) fn undecodable(&self) -> Undecodable {
         lock(&self.notes).undecodable.clone()
     }
 
-    /// Notes that the handler has settled all turns of the call itself.
+    /// Records that the handler settled all turns of the call itself.
     pub(crate) fn commit(&self, settlements: Vec<Settlement>) {
         lock(&self.notes).committed = Some(settlements);
     }
 
-    /// Whether the handler has settled all turns of the call itself.
+    /// Whether the handler settled all turns of the call itself.
     pub(crate) fn is_committed(&self) -> bool {
         lock(&self.notes).committed.is_some()
     }
 
-    /// Takes what the handler has settled itself.
+    /// Takes the settlements that the handler made itself.
     pub(crate) fn take_committed(&self) -> Option<Vec<Settlement>> {
         lock(&self.notes).committed.take()
     }
 
-    /// Notes progress for the next heartbeat.
-    pub(crate) fn tell(&self, lane: LaneId, progress: Arc<str>) {
+    /// Stores progress for the next heartbeat.
+    pub(crate) fn report(&self, lane: LaneId, progress: Arc<str>) {
         let mut notes = lock(&self.notes);
         notes.progress.retain(|(name, _)| *name != lane);
         notes.progress.push((lane, progress));
-        notes.told += 1;
+        notes.reported += 1;
     }
 
-    /// Takes the progress that has not gone out.
+    /// Takes the progress that was not sent yet.
     pub(crate) fn take_progress(&self) -> Vec<(LaneId, Arc<str>)> {
         let mut notes = lock(&self.notes);
-        notes.taken = notes.told;
+        notes.taken = notes.reported;
         std::mem::take(&mut notes.progress)
     }
 
-    /// Whether there is progress that has not gone out.
+    /// Whether there is progress that was not sent yet.
     pub(crate) fn has_progress(&self) -> bool {
         !lock(&self.notes).progress.is_empty()
     }
 
-    /// What was taken has arrived in the store.
+    /// Records that the progress taken last is in the store.
     pub(crate) fn arrived(&self) {
         let mut notes = lock(&self.notes);
         notes.arrived = notes.taken;
@@ -154,10 +154,10 @@ impl Control {
         self.changed.notify_waiters();
     }
 
-    /// Waits until all that was told so far has arrived, or the call is to end.
+    /// Waits until all progress so far has arrived, or the call must end.
     pub(crate) async fn all_arrived(&self) {
-        let told = lock(&self.notes).told;
-        let ready = || lock(&self.notes).arrived >= told || self.reason().is_some();
+        let reported = lock(&self.notes).reported;
+        let ready = || lock(&self.notes).arrived >= reported || self.reason().is_some();
         self.wait_for(|| ready().then_some(())).await;
     }
 
@@ -165,7 +165,7 @@ impl Control {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // Listens before it looks: what changes in between is not missed.
+            // Enabled before the check, so that no change in between is missed.
             changed.as_mut().enable();
             if let Some(answer) = ready() {
                 return answer;

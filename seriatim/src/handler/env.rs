@@ -1,4 +1,4 @@
-//! What a call can reach beyond itself.
+//! The environment of a call: its store, codec and node.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::handler::codec::Codec;
 
 pub(crate) struct CallEnv {
     pub(crate) store: SharedStore,
-    /// How payloads are read, where not as they are stored.
+    /// Decodes payloads; `None`: they are read as stored.
     pub(crate) codec: Option<Arc<dyn Codec>>,
-    /// Rung when progress should go out at once.
+    /// Notified when progress should be sent immediately.
     pub(crate) hurry: Notify,
-    /// The node stops: calls that can be taken up again elsewhere had better end.
+    /// The node is stopping: calls that can be resumed elsewhere should end.
     pub(crate) draining: AtomicBool,
 }
 

@@ -1,14 +1,14 @@
-//! How a handler fails.
+//! Failures of handlers.
 
 use std::error::Error as StdError;
 use std::fmt;
 
-/// Why a handler failed: any error, or a text (`Err("no such order".into())`). `?` turns standard errors,
+/// Why a handler failed: any error, or a text (`Err("no such order".into())`). `?` converts standard errors,
 /// `anyhow::Error` and `eyre::Report` into it.
 pub type Failure = Box<dyn StdError + Send + Sync>;
 
-/// A failure of the worker itself and not of the jobs: they go back uncounted, and the worker
-/// takes no more of them for a while.
+/// A failure of the worker itself, not of the jobs: the jobs are returned uncounted, and the worker takes no jobs for
+/// 30 s.
 #[derive(Debug)]
 pub struct Unstartable(pub String);
 
@@ -20,8 +20,8 @@ impl fmt::Display for Unstartable {
 
 impl StdError for Unstartable {}
 
-/// A failure after which this process cannot go on. The turns of the call fail as with any other,
-/// and the engine stops as when it is asked to: see [`crate::EngineBuilder::on_fatal`].
+/// A failure after which this process cannot continue. The turns of the call fail as with any other failure, and the
+/// engine stops as on request: see [`crate::EngineBuilder::on_fatal`].
 ///
 /// ```
 /// # use seriatim::{Batch, Fatal};
@@ -40,7 +40,7 @@ impl fmt::Display for Fatal {
 
 impl StdError for Fatal {}
 
-/// Ends a call between two steps, because the node stops: it goes back uncounted.
+/// Ends a call between two steps because the node stops: its jobs are returned uncounted.
 #[derive(Debug)]
 pub(crate) struct Interrupted;
 

@@ -1,13 +1,13 @@
-//! What handlers read payloads as.
+//! Payload types of handlers.
 
 use serde::de::DeserializeOwned;
 
 use crate::model::error::Result;
 use crate::model::payload::Payload;
 
-/// What a payload can be read as: any type that serde reads, or [`Payload`] for the bytes as stored.
+/// A type that payloads can be read as: any type that serde can deserialize, or [`Payload`] for the stored bytes.
 pub trait FromPayload: Sized + Send + Sync + 'static {
-    /// Reads it. The error names the field that cannot be read.
+    /// Reads the payload. The error names the field that cannot be read.
     fn from_payload(payload: &Payload) -> Result<Self>;
 }
 

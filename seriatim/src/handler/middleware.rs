@@ -1,4 +1,4 @@
-//! What stands around every handler call of an engine.
+//! Middleware around every handler call of an engine.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,12 +11,11 @@ use crate::handler::worker::Handling;
 /// A middleware without its types.
 pub(crate) type Middleware = dyn Fn(Context, Next) -> Handling + Send + Sync;
 
-/// The rest of a call: the middleware further in, and the handler.
+/// The rest of a call: the inner middleware, and the handler.
 pub struct Next(Handling);
 
 impl Next {
-    /// Runs it. A middleware that never does keeps the call from its handler; what it answers
-    /// counts all the same.
+    /// Runs it. If a middleware does not call this, the handler never runs; the middleware's answer counts anyway.
     pub async fn run(self) -> Result<Outcomes, Failure> {
         self.0.await
     }
@@ -30,7 +29,7 @@ where
     Arc::new(move |context, next| Box::pin(middleware(context, next)))
 }
 
-/// The handler with all middleware around it, the first outermost.
+/// The handler with all middleware around it, the first one outermost.
 pub(crate) fn wrap(all: &[Arc<Middleware>], context: &Context, handler: Handling) -> Handling {
     let inward = all.iter().rev();
     inward.fold(handler, |inner, middleware| middleware(context.clone(), Next(inner)))

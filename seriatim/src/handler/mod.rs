@@ -1,4 +1,4 @@
-//! The side of users' code: workers, the context of a call, batches, steps, outcomes, failures.
+//! The interface to users' code: workers, the context of a call, batches, steps, outcomes, failures.
 
 pub(crate) mod answer;
 pub(crate) mod batch;

@@ -1,4 +1,4 @@
-//! What a handler says of its lanes when they do not all end the same way.
+//! Outcomes of lanes that do not all end the same way.
 
 use std::fmt::Display;
 
@@ -26,28 +26,28 @@ pub struct Outcomes {
 }
 
 impl Outcomes {
-    /// Done, for every lane of which nothing else is said.
+    /// Done, for every lane without an outcome of its own.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// `outcome`, for every lane of which nothing else is said.
+    /// `outcome`, for every lane without an outcome of its own.
     pub fn all(outcome: Outcome) -> Self {
         Self { rest: Some(outcome), lanes: Vec::new() }
     }
 
-    /// Says how a lane ends. What was said of it before is forgotten.
+    /// Sets how a lane ends; replaces an earlier setting.
     pub fn set(&mut self, lane: LaneId, verdict: impl Into<Verdict>) -> &mut Self {
         self.lanes.push((lane, verdict.into()));
         self
     }
 
-    /// Says that the first `done` jobs of a lane are done, and what becomes of the next.
+    /// Sets the first `done` jobs of a lane as done, and `outcome` for the next one.
     pub fn set_after(&mut self, lane: LaneId, done: usize, outcome: Outcome) -> &mut Self {
         self.set(lane, Verdict { done, ..outcome.into() })
     }
 
-    /// Says that a lane failed; it is tried again after the queue's backoff.
+    /// Sets that a lane failed; it is retried after the queue's backoff.
     pub fn fail(&mut self, lane: LaneId, error: impl Display) -> &mut Self {
         self.set(lane, Outcome::Retry { error: error.to_string().into(), retry_in: None })
     }

@@ -1,4 +1,4 @@
-//! The shapes that a handler may have: a function or closure, with or without a context, or a struct.
+//! The forms of handlers: a function or closure, with or without a context, or a struct.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,12 +9,12 @@ use crate::handler::batch::Batch;
 use crate::handler::context::Context;
 use crate::handler::from_payload::FromPayload;
 
-/// A handler: `Fn(Batch<T>)`, `Fn(Batch<T>, Context)`, or a struct that implements [`Perform`].
-/// Implemented for all of them; `Args` only tells them apart.
+/// A handler: `Fn(Batch<T>)`, `Fn(Batch<T>, Context)`, or a struct that implements [`Perform`]. Implemented for all
+/// of them; `Args` only distinguishes them.
 pub trait Handler<Args>: Send + Sync + 'static {
-    /// What the payloads are read as.
+    /// The type that payloads are read as.
     type Payload: FromPayload;
-    /// What a call returns: for [`Worker::new`](crate::Worker::new) a future of an [`Answer`].
+    /// The result of a call: for [`Worker::new`](crate::Worker::new) a future of an [`Answer`].
     type Returned;
 
     /// Handles a call.
@@ -70,9 +70,9 @@ where
 /// # ;
 /// ```
 pub trait Perform: Send + Sync + 'static {
-    /// What the payloads are read as.
+    /// The type that payloads are read as.
     type Payload: FromPayload;
-    /// What a call answers, for example `Result<(), Failure>` or `anyhow::Result<Outcomes>`.
+    /// The result of a call, for example `Result<(), Failure>` or `anyhow::Result<Outcomes>`.
     type Answer: Answer;
 
     /// Handles a call.
@@ -83,7 +83,7 @@ pub trait Perform: Send + Sync + 'static {
     ) -> impl Future<Output = Self::Answer> + Send;
 }
 
-/// Marks the handlers that implement [`Perform`].
+/// Marks handlers that implement [`Perform`].
 #[derive(Debug)]
 pub struct Performs;
 

@@ -1,4 +1,4 @@
-//! Jobs in several steps.
+//! Jobs with several steps.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,14 +14,14 @@ use crate::model::error::{Error, Result};
 use crate::model::id::{JobId, LaneId};
 use crate::model::limits::{NAME_BYTES_MAX, PROGRESS_BYTES_MAX};
 
-/// The steps of one lane's turn. A step that has ended is not run again when the turn is: after a
-/// failure, a crash, or on another node. What it returned is kept with the lane, as its progress.
+/// The steps of one lane's turn. When a turn is run again (after a failure, a crash, or on another node), steps that
+/// have ended are not repeated. Their results are kept with the lane, as its progress.
 ///
-/// Between two steps the call ends early if its jobs were cancelled or the node stops. A step that
-/// was interrupted itself runs again from its beginning, so what it does should bear repetition.
+/// Between two steps the call ends early if its jobs were cancelled or the node stops. An interrupted step runs again
+/// from its beginning, so its effects must bear repetition.
 ///
-/// In an `exclusive` queue another job of the key may run meanwhile; if that one tells progress,
-/// this one starts from the beginning.
+/// In an `exclusive` queue another job of the key may run in between; if that job reports progress, this one starts
+/// from the beginning.
 ///
 /// ```
 /// # use seriatim::{Batch, Context, Failure};
@@ -41,18 +41,18 @@ pub struct Steps {
     context: Context,
     lane: LaneId,
     state: State,
-    /// Steps of this run, to tell two of one name.
+    /// The names used in this run; each name must be unique.
     begun: Vec<String>,
 }
 
-/// What is kept, and what people see as the progress of the job.
+/// The stored state, which is also the visible progress of the job.
 #[derive(Debug, Serialize, Deserialize)]
 struct State {
-    /// Of which jobs it is.
+    /// Identifies the jobs to which it belongs.
     jobs: String,
     /// The step under way.
     step: Option<String>,
-    /// What those before it returned.
+    /// The results of the steps before it.
     done: BTreeMap<String, Value>,
 }
 
@@ -60,7 +60,7 @@ impl Steps {
     pub(crate) async fn resume<T>(context: &Context, lane: &Lane<T>) -> Result<Self> {
         let ids: Vec<JobId> = lane.turn().jobs.iter().map(|job| job.id).collect();
         let jobs = name_of(&ids);
-        // A release does not count as an attempt, so every call has to look.
+        // Read on every call, because a release does not count as an attempt.
         let job = match ids.first() {
             Some(first) => context.store().job(*first).await?,
             None => None,
@@ -71,8 +71,8 @@ impl Steps {
         Ok(Self { context: context.clone(), lane: lane.id(), state, begun: Vec::new() })
     }
 
-    /// Runs a step, or answers what it returned in an earlier run. The results of all steps may
-    /// have 64 KiB as JSON: of more, keep a reference.
+    /// Runs a step, or returns its result from an earlier run. The results of all steps together may have 64 KiB as
+    /// JSON; for larger results, return a reference.
     pub async fn run<R, F, Fut>(&mut self, name: &str, step: F) -> Result<R, Failure>
     where
         R: Serialize + DeserializeOwned,
@@ -90,11 +90,11 @@ impl Steps {
             return Err(Interrupted.into());
         }
         self.state.step = Some(name.to_owned());
-        self.context.tell(self.lane, self.document(name)?);
+        self.context.report(self.lane, self.document(name)?);
         let result = step().await?;
         self.state.done.insert(name.to_owned(), serde_json::to_value(&result)?);
         self.state.step = None;
-        self.context.tell_and_wait(self.lane, self.document(name)?).await;
+        self.context.report_and_wait(self.lane, self.document(name)?).await;
         Ok(result)
     }
 
@@ -102,7 +102,7 @@ impl Steps {
         let twice = self.begun.iter().any(|begun| begun == name);
         if twice || name.is_empty() || name.len() > NAME_BYTES_MAX {
             let message = format!(
-                "{name:?} must have 1 to {NAME_BYTES_MAX} bytes, and each step a name of its own"
+                "{name:?} must have 1 to {NAME_BYTES_MAX} bytes, and each step needs a different name"
             );
             return Err(Error::invalid("step", message));
         }
@@ -117,7 +117,7 @@ impl Steps {
         if text.len() > PROGRESS_BYTES_MAX {
             let bytes = text.len();
             let message = format!(
-                "{name:?}: the results have {bytes} bytes, and {PROGRESS_BYTES_MAX} are kept: return a reference"
+                "{name:?}: the results have {bytes} bytes; at most {PROGRESS_BYTES_MAX} are kept: return a reference"
             );
             return Err(Error::invalid("step", message));
         }
@@ -125,7 +125,7 @@ impl Steps {
     }
 }
 
-/// Names a set of jobs: state of others must not be taken for theirs.
+/// A hash that identifies a set of jobs, so that the state of other jobs is not used for them.
 fn name_of(jobs: &[JobId]) -> String {
     let mut hasher = blake3::Hasher::new();
     for job in jobs {

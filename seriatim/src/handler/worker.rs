@@ -1,5 +1,5 @@
-//! Workers: where user types end. A worker keeps an erased handler, so that the engine knows one
-//! shape only.
+//! Workers: handlers with their settings. A worker erases the handler's types, so that the engine handles only one
+//! type.
 
 use std::fmt;
 use std::future::Future;
@@ -24,12 +24,12 @@ type Prepare = dyn Fn(&Arc<Call>) -> Prepared + Send + Sync;
 
 /// A call that is ready to run.
 pub(crate) struct Prepared {
-    /// None when no job is left to hand over.
+    /// `None` if no job is left to hand over.
     pub(crate) handling: Option<Handling>,
     pub(crate) undecodable: Undecodable,
 }
 
-/// What handles the jobs of one queue, or of one task of it.
+/// Handles the jobs of one queue, or of one of its tasks.
 #[derive(Clone)]
 pub struct Worker {
     pub(crate) queue: Arc<str>,
@@ -42,12 +42,12 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Handles a queue: `handler` is an async function or closure, with or without a [`Context`], or a
-    /// struct that implements [`Perform`](crate::Perform). What it may return: [`Answer`].
+    /// Handles a queue: `handler` is an async function or closure, with or without a [`Context`], or a struct that
+    /// implements [`Perform`](crate::Perform). It may return any [`Answer`].
     ///
-    /// A payload that cannot be read as `T` of `Batch<T>` is buried immediately with an error that names
-    /// the field, since no retry would help; the rest of the call goes on without it. `Batch<Payload>`
-    /// hands payloads over as they are stored.
+    /// A job whose payload cannot be read as the `T` of `Batch<T>` is buried immediately with an error that names the
+    /// field, because a retry would not help; the call goes on with the others. `Batch<Payload>` passes payloads as
+    /// stored.
     ///
     /// ```
     /// # use seriatim::{Batch, Context, Engine, Failure, Worker, store::Memory};
@@ -80,13 +80,13 @@ impl Worker {
         })
     }
 
-    /// Handles a queue with code that computes for long or blocks (files, a driver without `async`): a
-    /// function or closure that is not async. It runs on one of the runtime's blocking threads, so
-    /// that it delays nothing else.
+    /// Handles a queue with code that blocks or computes for a long time (files, a driver without `async`): a
+    /// function or closure that is not async. It runs on one of the runtime's blocking threads, so that it delays
+    /// nothing else.
     ///
-    /// Such a handler cannot be dropped. One that may run for long should check
-    /// [`Context::is_cancelled`]: when its time is up or its lease is lost, its jobs go back
-    /// or fail as any others, and it runs on beside the next holder of the key.
+    /// Such a handler cannot be dropped. If it may run for long, it should check [`Context::is_cancelled`]: after its
+    /// time limit or the loss of its lease, its jobs fail or are returned as usual, but it keeps running,
+    /// concurrently with the next holder of the key.
     ///
     /// ```
     /// # use seriatim::{Batch, Engine, Worker, store::Memory};
@@ -114,7 +114,7 @@ impl Worker {
                 let done = tokio::task::spawn_blocking(call).await;
                 done.unwrap_or_else(|error| match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    // The runtime ends, and has not begun it.
+                    // The runtime ended before it started the handler.
                     Err(_) => Err(Box::new(Interrupted)),
                 })
             }
@@ -130,37 +130,36 @@ impl Worker {
         Self { queue, task, concurrency, timeout: None, timeout_default: None, wait, prepare }
     }
 
-    /// Handles only the jobs of this task; a worker without one handles all that are left.
+    /// Handles only the jobs of this task; a worker without a task handles all remaining jobs.
     #[must_use]
     pub fn task(mut self, task: impl Into<Arc<str>>) -> Self {
         self.task = Some(task.into());
         self
     }
 
-    /// Most calls of this queue at once, within the node's `concurrency`. Of several workers of a
-    /// queue the largest counts.
+    /// The most concurrent calls of this queue, within the node's `concurrency`. If a queue has several workers, the
+    /// largest value counts.
     #[must_use]
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.concurrency = Some(calls.max(1));
         self
     }
 
-    /// How long a call may take, where it differs from the queue's `timeout`.
+    /// The time limit of a call, instead of the queue's `timeout`.
     #[must_use]
     pub fn timeout(mut self, length: Duration) -> Self {
         self.timeout = Some(length);
         self
     }
 
-    /// How long a call may take if neither the worker, the queue nor one of its jobs has a `timeout`.
+    /// The time limit of a call if neither the worker, the queue nor one of its jobs has a `timeout`.
     #[must_use]
     pub fn timeout_default(mut self, length: Duration) -> Self {
         self.timeout_default = Some(length);
         self
     }
 
-    /// Computes the wait before retry number `retry_count` (0 for the first), instead of the
-    /// queue's backoff.
+    /// Computes the wait before retry number `retry_count` (0 for the first), instead of the queue's backoff.
     #[must_use]
     pub fn backoff(mut self, wait: impl Fn(u32) -> Duration + Send + Sync + 'static) -> Self {
         self.wait = Some(Arc::new(wait));

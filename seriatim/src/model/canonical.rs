@@ -1,7 +1,7 @@
-//! The one form of a JSON document that all its spellings have in common.
+//! The canonical form of a JSON document: equal documents have the same one, however they are written.
 //!
-//! It is written while the document is read: a tree of values would take up to a hundred times the memory
-//! of its text, and the text is what somebody pushed.
+//! It is written while the document is read. A tree of values would take up to a hundred times the memory of the
+//! text, and any producer can push the text.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,8 +9,7 @@ use std::ops::Range;
 use serde::Serialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// The document with its keys sorted, the last of repeated ones kept, and no white space. None if it is no
-/// JSON.
+/// The document with sorted keys, the last of repeated keys, and no white space. `None` if it is not JSON.
 pub(crate) fn canonical(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut reader = serde_json::Deserializer::from_slice(text);
@@ -19,7 +18,7 @@ pub(crate) fn canonical(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Writes a value behind what is written.
+/// Appends a value to the output.
 struct Writer<'a>(&'a mut Vec<u8>);
 
 impl Writer<'_> {
@@ -84,7 +83,7 @@ impl<'de> Visitor<'de> for Writer<'_> {
             map.next_value_seed(Writer(&mut *out))?;
             fields.push((name, from..out.len()));
         }
-        // Stable, so that of repeated keys the last one comes last.
+        // Stable, so that the last of repeated keys stays last.
         fields.sort_by(|(a, _), (b, _)| a.cmp(b));
         let mut sorted = Vec::with_capacity(out.len() - start + fields.len() + 2);
         sorted.push(b'{');
@@ -112,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// The same by way of a tree.
+    /// The canonical form, made from a tree of values.
     fn by_tree(text: &str) -> Option<String> {
         fn sorted(value: Value) -> Value {
             match value {
@@ -129,7 +128,7 @@ mod tests {
         serde_json::from_str(text).ok().map(sorted).map(|value| value.to_string())
     }
 
-    /// JSON with white space, repeated keys, escapes and numbers of every kind.
+    /// JSON with white space, repeated keys, escapes and all kinds of numbers.
     fn text() -> impl Strategy<Value = String> {
         let plain = prop_oneof![
             Just("null".to_owned()),

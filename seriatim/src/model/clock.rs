@@ -1,4 +1,4 @@
-//! Points in time, as the stores keep them: whole microseconds since 1970.
+//! Points in time as the stores keep them: whole microseconds since 1970.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -22,7 +22,7 @@ impl Timestamp {
         Self(micros)
     }
 
-    /// A time from seconds since the epoch. NaN becomes 0; what is out of range is clamped.
+    /// A time from seconds since the epoch. NaN becomes 0; values out of range are clamped.
     pub fn from_secs_f64(seconds: f64) -> Self {
         Self((seconds * 1e6).round() as i64)
     }
@@ -37,7 +37,7 @@ impl Timestamp {
         self.0 as f64 / 1e6
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// The time from `earlier` to this; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }

@@ -1,4 +1,4 @@
-//! Durations as people write them: `250ms`, `10s`, `5m`, `1h`, `3d`.
+//! Durations in text form: `250ms`, `10s`, `5m`, `1h`, `3d`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serializer, de};
 
 use crate::model::error::{Error, Result};
 
-/// The units, longest first, with their microseconds.
+/// The units, longest first, in microseconds.
 const UNITS: [(&str, u64); 6] = [
     ("d", 86_400_000_000),
     ("h", 3_600_000_000),
@@ -16,7 +16,7 @@ const UNITS: [(&str, u64); 6] = [
     ("us", 1),
 ];
 
-/// Reads `250ms`, `10s`, `1.5h`; several may follow each other (`1h30m`). A bare `0` is zero.
+/// Reads `250ms`, `10s`, `1.5h`; units can be combined (`1h30m`). A bare `0` is zero.
 pub fn parse(text: &str) -> Result<Duration> {
     let wrong = || {
         let message = format!("{text:?} is not a duration: write 250ms, 10s, 5m, 1h or 3d");
@@ -42,7 +42,7 @@ pub fn parse(text: &str) -> Result<Duration> {
     Ok(Duration::from_micros(micros.round() as u64))
 }
 
-/// Writes a duration in the largest unit that leaves a whole number.
+/// Writes a duration in the largest unit that gives a whole number.
 pub fn format(length: Duration) -> String {
     let micros = length.as_micros();
     if micros == 0 {
@@ -54,7 +54,7 @@ pub fn format(length: Duration) -> String {
     )
 }
 
-/// Writes about how long it is, in its two largest units: `0.4s`, `12s`, `3m20s`, `2h05m`, `4d3h`.
+/// Writes an approximate length, in its two largest units: `0.4s`, `12s`, `3m20s`, `2h05m`, `4d3h`.
 pub fn rounded(length: Duration) -> String {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 60 * MINUTE;
@@ -82,7 +82,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration
 pub(crate) mod optional {
     use super::{Deserialize, Deserializer, Duration, Result, Serializer, de, format, parse};
 
-    // Serde calls it with a reference to the field.
+    // Serde passes a reference to the field.
     #[allow(clippy::ref_option)]
     pub(crate) fn serialize<S: Serializer>(
         length: &Option<Duration>,

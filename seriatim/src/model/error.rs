@@ -1,39 +1,39 @@
-//! One error type with a kind: callers branch on the kind, never on a driver's error.
+//! One error type with a kind, so that callers branch on the kind and never on a driver's error.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 
-/// What sort of thing went wrong, and so what the caller can do about it.
+/// The kind of an error, and so what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The request is wrong and will stay wrong: correct it. Names the field where it can.
+    /// The request is wrong and stays wrong: correct it. Names the field if possible.
     Invalid,
-    /// What the request names does not exist.
+    /// The request names something that does not exist.
     NotFound,
-    /// The request contradicts what the store holds (a queue's mode, a lane's route).
+    /// The request contradicts the store (a queue's mode, a lane's route).
     Conflict,
-    /// The calling node has been declared dead, or never registered: take a new node id.
+    /// The calling node was declared dead, or never registered: take a new node id.
     NodeGone,
     /// This store, or this build, cannot do that.
     Unsupported,
-    /// The store cannot be reached or is busy right now: the same request may succeed later.
+    /// The store cannot be reached or is busy: the same request may succeed later.
     Unavailable,
     /// The store has no room left (disk full, memory limit).
     Full,
-    /// The store may be read but not written.
+    /// The store can be read but not written.
     ReadOnly,
-    /// What the store holds cannot be understood.
+    /// The store's data cannot be understood.
     Corrupt,
-    /// A worker or a hook said that its process cannot go on.
+    /// A worker or a hook reported that its process cannot continue.
     Fatal,
-    /// A defect of ours.
+    /// A bug in Seriatim.
     Internal,
 }
 
 impl ErrorKind {
-    /// The kind as a short word for logs and problem documents.
+    /// The kind as a short word, for logs and problem documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Invalid => "invalid",
@@ -51,7 +51,7 @@ impl ErrorKind {
     }
 }
 
-/// What went wrong, where, and (in the message) what to do.
+/// An error: its kind, the field, and a message that says what to do.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -64,7 +64,7 @@ pub struct Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of `kind`, with a message for people.
+    /// An error of `kind` with a message for users.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, field: None, message: message.into(), source: None }
     }
@@ -77,7 +77,7 @@ impl Error {
         Self::new(ErrorKind::Invalid, message).in_field(field)
     }
 
-    /// Names the field that is wrong; an outer name goes in front (`jobs[3]` + `key`).
+    /// Names the wrong field; an outer name goes in front (`jobs[3]` + `key`).
     #[must_use]
     pub fn in_field(mut self, outer: impl Into<Cow<'static, str>>) -> Self {
         let outer = outer.into();
@@ -88,8 +88,8 @@ impl Error {
         self
     }
 
-    /// Names a queue of a declaration by its name, as configurations do, and not by its place:
-    /// `queues.orders.mode` instead of `queues[0].mode`.
+    /// Names a queue of a declaration by its name, as configurations do, instead of its place: `queues.orders.mode`
+    /// instead of `queues[0].mode`.
     #[must_use]
     pub(crate) fn naming_queues<'q>(mut self, names: impl IntoIterator<Item = &'q str>) -> Self {
         let named = self.field.as_deref().and_then(|field| {
@@ -101,26 +101,26 @@ impl Error {
         self
     }
 
-    /// Keeps the error that caused this one.
+    /// Keeps the cause of this error.
     #[must_use]
     pub fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// Puts what was being done in front of the message.
+    /// Puts the action that failed in front of the message.
     #[must_use]
     pub fn while_doing(mut self, what: &str) -> Self {
         self.message = format!("{what}: {}", self.message).into();
         self
     }
 
-    /// What sort of error this is.
+    /// The kind of this error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The field that is wrong, when the error is about one.
+    /// The wrong field, if the error concerns one.
     pub fn field(&self) -> Option<&str> {
         self.field.as_deref()
     }
@@ -130,7 +130,7 @@ impl Error {
         &self.message
     }
 
-    /// Whether the same request may succeed later without being changed.
+    /// Whether the same request, unchanged, may succeed later.
     pub fn is_transient(&self) -> bool {
         matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Full)
     }

@@ -1,4 +1,4 @@
-//! The names of things: jobs, lanes, claims and nodes.
+//! Ids of jobs, lanes, claims and nodes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,10 +13,10 @@ const SEQ_BITS: u32 = 48;
 const QUEUE_BITS: u32 = 14;
 const SHARD_BITS: u32 = 12;
 
-/// The id of a job: a `UUIDv7` (RFC 9562) given by the store when it accepts the job.
+/// The id of a job: a `UUIDv7` (RFC 9562) that the store assigns when it accepts the job.
 ///
-/// Its 74 free bits are not random: they say where the job lives (shard, queue, arrival), so that
-/// a store finds a job by its id without keeping an index for it.
+/// Its 74 free bits are not random: they encode where the job is stored (shard, queue, arrival), so that a store
+/// finds a job by its id without an index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(u128);
 
@@ -29,7 +29,7 @@ impl JobId {
         Self((millis << 80) | (7 << 76) | (u128::from(shard) << 64) | low)
     }
 
-    /// The place of this job in the order of arrival; unique within its queue and shard.
+    /// The job's number in the order of arrival; unique within its queue and shard.
     pub fn seq(self) -> u64 {
         self.0 as u64 & ((1 << SEQ_BITS) - 1)
     }
@@ -39,7 +39,7 @@ impl JobId {
         (self.0 as u64 >> SEQ_BITS) as u32 & ((1 << QUEUE_BITS) - 1)
     }
 
-    /// The shard that the job was pushed into.
+    /// The shard to which the job was pushed.
     pub fn shard(self) -> u16 {
         (self.0 >> 64) as u16 & ((1 << SHARD_BITS) - 1)
     }
@@ -54,7 +54,7 @@ impl JobId {
         self.0.to_be_bytes()
     }
 
-    /// An id from its 16 bytes. Any bytes are taken: an id that no store gave is simply not found.
+    /// An id from its 16 bytes. Accepts any bytes: an id that no store assigned is simply not found.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(u128::from_be_bytes(bytes))
     }
@@ -102,8 +102,8 @@ impl<'de> Deserialize<'de> for JobId {
     }
 }
 
-/// The name of a lane, opaque to everybody but its store. Never reused: when the last job of a key
-/// is settled its lane is gone, and the next push of that key opens another one.
+/// The id of a lane, opaque to all but its store. Never reused: a lane ends when its last job is settled, and the
+/// next push of the key opens a new lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId {
     /// The number of the queue.
@@ -123,7 +123,7 @@ impl fmt::Display for LaneId {
 impl FromStr for LaneId {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = || Error::invalid("lane", "a lane is named as the claim named it");
+        let wrong = || Error::invalid("lane", "a lane is an id as the claim returned it");
         let mut parts = text.splitn(3, '-');
         let mut next = || parts.next().ok_or_else(wrong);
         let (queue, shard, number) = (next()?, next()?, next()?);
@@ -147,7 +147,7 @@ impl<'de> Deserialize<'de> for LaneId {
     }
 }
 
-/// The fencing token of a claim: 1 … 2^53 − 1, and for each lane and key it only grows.
+/// The fencing token of a claim: 1 … 2^53 − 1. It only grows for each lane and key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Token(pub i64);
@@ -158,11 +158,11 @@ impl fmt::Display for Token {
     }
 }
 
-/// How the names of remote workers begin. No engine has such a name, so that neither can take what is
-/// bound to the other.
+/// The prefix of remote workers' names. No engine's name starts with it, so neither can claim jobs bound to the
+/// other.
 pub const REMOTE_NAME_START: &str = "remote:";
 
-/// One running process: unique for each start, unlike the node's configured name.
+/// The id of a running process: unique for each start, unlike the node's configured name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub Arc<str>);

@@ -1,4 +1,4 @@
-//! A job as a producer pushes it.
+//! Jobs as a producer pushes them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::model::limits::{
 };
 use crate::model::payload::{Digest, Payload, digest};
 
-/// A unit of work on its way into the store.
+/// A job to push.
 ///
 /// ```
 /// # fn main() -> seriatim::Result<()> {
@@ -23,40 +23,39 @@ use crate::model::payload::{Digest, Payload, digest};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Job {
-    /// The queue to push to. One that does not exist is created: `exclusive` when the job has a
-    /// key, `parallel` when it has none.
+    /// The queue to push to. If it does not exist it is created: `exclusive` if the job has a key, `parallel` if not.
     pub queue: String,
-    /// The entity that the job is about; jobs of one (queue, key) never overlap.
+    /// The entity that the job concerns; jobs of one (queue, key) never overlap.
     pub key: Option<String>,
-    /// Which of the queue's tasks this is, where it has several.
+    /// Which of the queue's tasks this is, if it has several.
     pub task: Option<String>,
-    /// What the handler gets.
+    /// The input of the handler.
     pub payload: Payload,
-    /// Its place among the jobs of its key. Default: the store's clock in Unix seconds (0 in `fifo`).
+    /// Its order among the jobs of its key, lowest first. Default: the store's clock in Unix seconds (0 in `fifo`).
     pub score: Option<f64>,
-    /// Lower is sooner.
+    /// 0 to 32,767; lower runs sooner. Default: 100.
     pub priority: u16,
-    /// When it falls due.
+    /// When it is due.
     pub run_at: RunAt,
-    /// What it overrides of its queue's settings, and what few jobs carry.
+    /// Settings that override the queue's, and rarely used fields.
     pub options: JobOptions,
-    /// Set by a client whose codec changes the payload, before it does.
+    /// The digest of the task and payload, if it was computed before the push; `None`: the store computes it.
     pub digest: Option<Digest>,
 }
 
-/// When a job falls due.
+/// When a job is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum RunAt {
-    /// At once, by the store's clock.
+    /// Immediately, by the store's clock.
     #[default]
     Now,
-    /// So long after the store's now.
+    /// This long after the store's now.
     In(Duration),
     /// At this time.
     At(Timestamp),
 }
 
-/// What a job may carry besides; most carry none of it.
+/// The options of a job; most jobs have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -64,19 +63,19 @@ pub struct JobOptions {
     /// Overrides the queue's `max_retries`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_retries: Option<u32>,
-    /// Bounds failures and crashes together.
+    /// Limits failures and crashes together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
     /// Overrides the queue's backoff.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<crate::model::retry::Backoff>,
-    /// How long a handler may take.
+    /// The time limit of a handler call.
     #[serde(with = "crate::model::duration::optional", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// How long a claim of it stands without a heartbeat.
+    /// How long a claim of it lasts without a heartbeat.
     #[serde(with = "crate::model::duration::optional", skip_serializing_if = "Option::is_none")]
     pub lease_ttl: Option<Duration>,
-    /// If it has not started by then it is cancelled, with error `expired`.
+    /// If it has not started by then, it is cancelled with error `expired`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     /// A repeat with the same (queue, key, `idempotency_key`) returns the first job and changes nothing.
@@ -88,13 +87,13 @@ pub struct JobOptions {
     /// Only members of this group may claim it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consumer_group: Option<String>,
-    /// Kept and shown; means nothing to the engine.
+    /// Stored and shown; the engine does not use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition_key: Option<String>,
-    /// Who pushed it; kept and shown.
+    /// The producer's name; stored and shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub producer: Option<String>,
-    /// W3C trace context, handed to the handler.
+    /// W3C trace context for the handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
 }
@@ -127,7 +126,7 @@ impl Job {
         self
     }
 
-    /// Sets the key from anything that can be shown, for example a number.
+    /// Sets the key from any value with `Display`, for example a number.
     #[must_use]
     pub fn key_from(self, entity: impl std::fmt::Display) -> Self {
         self.key(entity.to_string())
@@ -140,7 +139,7 @@ impl Job {
         self
     }
 
-    /// Sets the place among the jobs of its key.
+    /// Sets the score: its order among the jobs of its key.
     #[must_use]
     pub fn score(mut self, score: f64) -> Self {
         self.score = Some(score);
@@ -154,14 +153,14 @@ impl Job {
         self
     }
 
-    /// Falls due at `time`.
+    /// Makes it due at `time`.
     #[must_use]
     pub fn run_at(mut self, time: Timestamp) -> Self {
         self.run_at = RunAt::At(time);
         self
     }
 
-    /// Falls due after `delay`.
+    /// Makes it due after `delay`.
     #[must_use]
     pub fn run_in(mut self, delay: Duration) -> Self {
         self.run_at = RunAt::In(delay);
@@ -182,40 +181,40 @@ impl Job {
         self
     }
 
-    /// Sets how long a handler may take with it.
+    /// Sets the time limit of a handler call.
     #[must_use]
     pub fn timeout(mut self, length: Duration) -> Self {
         self.options.timeout = Some(length);
         self
     }
 
-    /// Expires at `time` unless it has started.
+    /// Makes it expire at `time` unless it has started.
     #[must_use]
     pub fn expires_at(mut self, time: Timestamp) -> Self {
         self.options.expires_at = Some(time);
         self
     }
 
-    /// Only nodes of this configured name may claim it.
+    /// Binds it to nodes of this configured name.
     #[must_use]
     pub fn node(mut self, name: impl Into<String>) -> Self {
         self.options.node = Some(name.into());
         self
     }
 
-    /// Only members of this group may claim it.
+    /// Binds it to members of this group.
     #[must_use]
     pub fn consumer_group(mut self, group: impl Into<String>) -> Self {
         self.options.consumer_group = Some(group.into());
         self
     }
 
-    /// By what its payload is known to equal another's.
+    /// The digest by which equal payloads are recognized.
     pub fn payload_digest(&self) -> Digest {
         self.digest.unwrap_or_else(|| digest(self.task.as_deref(), &self.payload))
     }
 
-    /// When it falls due, if it is pushed at `now`.
+    /// When it is due, if it is pushed at `now`.
     pub fn due_at(&self, now: Timestamp) -> Timestamp {
         match self.run_at {
             RunAt::Now => now,
@@ -224,7 +223,7 @@ impl Job {
         }
     }
 
-    /// Refuses what no store may accept; the error names the field.
+    /// Refuses a job that no store may accept; the error names the field.
     pub fn validate(&self) -> Result<()> {
         validate_queue_name(&self.queue)?;
         if let Some(key) = &self.key {
@@ -254,7 +253,7 @@ impl Job {
         let options = &self.options;
         for (field, length) in [("timeout", options.timeout), ("lease_ttl", options.lease_ttl)] {
             if length.is_some_and(|length| length.is_zero() || length > DELAY_MAX) {
-                return Err(Error::invalid(field, "must be more than nothing, at most ten years"));
+                return Err(Error::invalid(field, "must be more than zero, at most ten years"));
             }
         }
         if options.expires_at.is_some_and(|t| t < Timestamp::default() || t > Timestamp::MAX) {
@@ -285,7 +284,7 @@ impl Job {
     }
 }
 
-/// Refuses a queue name that could not stand in a URL path, a metric label and a file name.
+/// Refuses a queue name that could not be used in a URL path, a metric label or a file name.
 pub fn validate_queue_name(name: &str) -> Result<()> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
     if name.is_empty() || name.len() > QUEUE_NAME_BYTES_MAX || !name.bytes().all(plain) {
@@ -296,8 +295,8 @@ pub fn validate_queue_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A name that is kept: not empty, not longer than `bytes_max`, and without NUL, which the text of
-/// some databases cannot hold.
+/// Refuses a text that is empty, longer than `bytes_max`, or contains NUL, which some databases cannot store in
+/// texts.
 pub(crate) fn validate_text(field: &'static str, text: &str, bytes_max: usize) -> Result<()> {
     if text.is_empty() {
         return Err(Error::invalid(field, "must not be empty"));

@@ -1,4 +1,4 @@
-//! What jobs, queues, lanes and turns are, and the rules for them. Pure: nothing here reads or writes anything.
+//! Jobs, queues, lanes and turns, and the rules for them. Pure: no I/O.
 
 pub(crate) mod canonical;
 pub(crate) mod clock;

@@ -1,16 +1,16 @@
-//! Names that people may have mistyped.
+//! Suggestions for mistyped names.
 
-/// Names that differ by at most so many letters, and by at most half of the longer one, are taken for a slip.
+/// Most letters by which a name and its suggestion differ; half of the longer name is a second limit.
 const SLIP_MAX: usize = 3;
 
-/// The name that was probably meant.
+/// The known name that was probably meant.
 pub fn closest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let scored = known.into_iter().map(|known| (strsim::damerau_levenshtein(name, known), known));
     let slip_max = |known: &str| SLIP_MAX.min(name.len().max(known.len()) / 2);
     scored.min().filter(|(distance, known)| *distance <= slip_max(known)).map(|(_, known)| known)
 }
 
-/// ` (did you mean "orders"?)`, or nothing.
+/// ` (did you mean "orders"?)`, or an empty text.
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let near = closest(name, known);
     near.map(|near| format!(" (did you mean {near:?}?)")).unwrap_or_default()

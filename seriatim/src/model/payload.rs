@@ -1,4 +1,4 @@
-//! What a job carries: a JSON document, or bytes that a codec made of one.
+//! Payloads of jobs: a JSON document, or a codec's bytes.
 
 use std::fmt;
 
@@ -24,36 +24,36 @@ impl Payload {
             .map_err(|e| Error::invalid("payload", "cannot be written as JSON").because(e))
     }
 
-    /// A payload from JSON text, checked to be one JSON document.
+    /// A payload from JSON text, which must be one JSON document.
     pub fn from_json_text(text: &str) -> Result<Self> {
         let raw: &RawValue = serde_json::from_str(text)
             .map_err(|e| Error::invalid("payload", "is not a JSON document").because(e))?;
         Ok(Self(Bytes::copy_from_slice(raw.get().as_bytes())))
     }
 
-    /// The text of a JSON document that was read, without a copy.
+    /// A payload from a parsed JSON document, without a copy.
     pub fn from_raw(document: Box<RawValue>) -> Self {
         Self(Box::<str>::from(document).into_boxed_bytes().into())
     }
 
-    /// Bytes as they are: what a codec made, or what a store kept.
+    /// A payload from bytes as they are: from a codec or a store.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
         Self(bytes.into())
     }
 
-    /// The bytes as stored.
+    /// The stored bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The bytes as stored, sharing the buffer.
+    /// The stored bytes, sharing the buffer.
     pub fn to_bytes(&self) -> Bytes {
         self.0.clone()
     }
 
     /// Reads the JSON into `T`. The error names the field: `payload.lines[2].price: …`.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T> {
-        // Keeping the path costs time, so only who fails is read once more to find it.
+        // Tracking the path costs time, so a payload is read again for it only after a failure.
         serde_json::from_slice(&self.0).map_err(|error| self.explain::<T>(error))
     }
 
@@ -61,7 +61,7 @@ impl Payload {
         let mut reader = serde_json::Deserializer::from_slice(&self.0);
         let field = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
             Err(traced) if traced.path().iter().next().is_some() => {
-                // An index says itself what it is: `[2]`; a name needs a dot.
+                // An index needs no dot: `[2]`; a name does.
                 let path = traced.path().to_string();
                 let dot = if path.starts_with('[') { "" } else { "." };
                 format!("payload{dot}{path}")
@@ -71,7 +71,7 @@ impl Payload {
         Error::invalid(field, "cannot be decoded").because(error)
     }
 
-    /// The JSON value; bytes that are not JSON show as a text of their lossy UTF-8.
+    /// The JSON value; bytes that are not JSON become a string of their lossy UTF-8.
     pub fn to_value(&self) -> Value {
         serde_json::from_slice(&self.0)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&self.0).into_owned()))
@@ -96,11 +96,11 @@ impl fmt::Debug for Payload {
     }
 }
 
-/// By what equal payloads are known: half of a BLAKE3 over the task and the canonical payload.
+/// Identifies equal payloads: half of a BLAKE3 hash of the task and the canonical payload.
 pub type Digest = [u8; 16];
 
-/// The digest of a job's task and payload. Canonical means: object keys sorted, no white space,
-/// the last of repeated keys wins. Bytes that are not JSON count as they are.
+/// The digest of a job's task and payload. Canonical means: sorted object keys, no white space, the last of repeated
+/// keys. Bytes that are not JSON are hashed as they are.
 pub fn digest(task: Option<&str>, payload: &Payload) -> Digest {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&(task.map_or(u64::MAX, |t| t.len() as u64)).to_le_bytes());

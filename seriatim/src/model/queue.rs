@@ -1,4 +1,4 @@
-//! A queue's definition: its mode, which is a preset over three small policies, and its settings.
+//! The definition of a queue: its mode, which is a preset of three policies, and its settings.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use crate::model::job::validate_queue_name;
 use crate::model::limits::{ATTEMPTS_MAX, DELAY_MAX, LEASE_MAX, TURN_JOBS_MAX};
 use crate::model::retry::{Backoff, Exhaustion};
 
-/// How the jobs of a queue relate to each other.
+/// How a queue orders and excludes its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// No keys; every job is a lane of its own.
+    /// No keys; every job is its own lane.
     Parallel,
-    /// All that waits for a key is handed over together; equal payloads merge.
+    /// All waiting jobs of a key go to the handler together; equal payloads merge.
     Accumulate,
-    /// Strict order per key by (score, arrival).
+    /// Strict order per key, by (score, arrival).
     Fifo,
-    /// One at a time per key by (priority, `run_at`, arrival); others may pass a waiting retry.
+    /// One at a time per key, by (priority, `run_at`, arrival); other jobs may overtake a waiting retry.
     Exclusive,
 }
 
 impl Mode {
-    /// All four.
+    /// All four modes.
     pub const ALL: [Self; 4] = [Self::Parallel, Self::Accumulate, Self::Fifo, Self::Exclusive];
 
-    /// The name as configurations write it.
+    /// The name in configurations.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Parallel => "parallel",
@@ -48,7 +48,7 @@ impl Mode {
         self != Self::Parallel
     }
 
-    /// Policy 1: what a turn takes.
+    /// Policy 1: which jobs a turn takes.
     pub fn takes(self) -> Takes {
         match self {
             Self::Parallel => Takes::TheJob,
@@ -58,7 +58,7 @@ impl Mode {
         }
     }
 
-    /// Policy 3: whose retry count, crashes, error and `run_at` a failure changes.
+    /// Policy 3: whether a failure changes the retry count, crashes, error and `run_at` of the lane or of the job.
     pub fn failure_belongs_to(self) -> Owner {
         match self {
             Self::Accumulate => Owner::Lane,
@@ -66,7 +66,7 @@ impl Mode {
         }
     }
 
-    /// Whether node and group belong to the whole lane.
+    /// Whether node and group bind the whole lane.
     pub fn route_belongs_to_lane(self) -> bool {
         matches!(self, Self::Accumulate | Self::Fifo)
     }
@@ -78,43 +78,43 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What a turn takes of its lane.
+/// Which jobs a turn takes from its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// The lane is the job.
+    /// The lane's only job.
     TheJob,
     /// All waiting jobs, by (score, arrival).
     AllByScore,
     /// The first (or first `take`) by (score, arrival), when it is due.
     FirstByScore,
-    /// The best due one by (priority, `run_at`, arrival).
+    /// The best due job by (priority, `run_at`, arrival).
     BestDue,
 }
 
 /// Whose state a failure changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The lane's, and so all that waits in it.
+    /// The lane's, and so that of all its waiting jobs.
     Lane,
-    /// The failed job's alone.
+    /// Only the failed job's.
     Job,
 }
 
-/// Policy 2: what becomes of equal payloads that wait for one key (`accumulate` only).
+/// Policy 2: how equal payloads that wait for one key merge (`accumulate` only).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Merge {
-    /// One job, the lowest score.
+    /// They become one job with the lowest score.
     #[default]
     Min,
-    /// One job, the highest score: the last state wins.
+    /// They become one job with the highest score: the last state wins.
     Max,
-    /// Kept apart.
+    /// They stay separate.
     None,
 }
 
 impl Merge {
-    /// The name as configurations write it.
+    /// The name in configurations.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Min => "min",
@@ -123,7 +123,7 @@ impl Merge {
         }
     }
 
-    /// The score of two equal payloads that become one.
+    /// The score of two equal payloads after they merge.
     pub fn score(self, queued: f64, new: f64) -> f64 {
         match self {
             Self::Min => queued.min(new),
@@ -133,23 +133,23 @@ impl Merge {
     }
 }
 
-/// What a push does to the due time of an `accumulate` lane that waits.
+/// How a push changes the due time of a waiting `accumulate` lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DueRule {
-    /// The first waiting push sets it; later ones move it neither way.
+    /// The first waiting push sets it; later ones do not change it.
     #[default]
     First,
-    /// The earliest of the waiting pushes.
+    /// The earliest due time of the waiting pushes.
     Earliest,
 }
 
-/// What definitions written before there was a `lease_max` have.
+/// The value for definitions that were written before `lease_max` existed.
 fn lease_max() -> Duration {
     LEASE_MAX
 }
 
-/// The definition of a queue, kept in the store so that all nodes and producers agree.
+/// The definition of a queue, kept in the store so that all nodes and producers use the same.
 ///
 /// ```
 /// use seriatim::Queue;
@@ -160,48 +160,48 @@ fn lease_max() -> Duration {
 pub struct Queue {
     /// The name, unique in a store.
     pub name: String,
-    /// How its jobs relate.
+    /// How it orders and excludes its jobs.
     pub mode: Mode,
-    /// What becomes of equal payloads.
+    /// How equal payloads merge (`accumulate` only).
     pub merge: Merge,
-    /// What later pushes do to the due time.
+    /// How later pushes change the due time (`accumulate` only).
     pub due: DueRule,
-    /// Most jobs that a turn takes in `fifo`.
+    /// Most jobs in a turn (`fifo` only). Default: 1.
     pub take: u32,
-    /// Most lanes in one handler call.
+    /// Most lanes in one handler call. Default: 1.
     pub batch_size: u32,
-    /// Retries after the first try.
+    /// Retries after the first try. Default: 25.
     pub max_retries: u32,
-    /// The wait between tries.
+    /// The wait before each retry.
     pub backoff: Backoff,
-    /// What happens after the last.
+    /// What happens when the retries are used up.
     pub exhausted: Exhaustion,
-    /// After so many crashes the head is buried as poison.
+    /// The number of crashes after which the head is buried as poison. Default: 5.
     pub max_crashes: u32,
-    /// How long a handler may take; none by default.
+    /// The time limit of a handler call. Default: none.
     #[serde(with = "crate::model::duration::optional")]
     pub timeout: Option<Duration>,
-    /// How long a claim stands without a heartbeat, where it differs from the node's.
+    /// How long a claim lasts without a heartbeat. Default: the node's lease.
     #[serde(with = "crate::model::duration::optional")]
     pub lease: Option<Duration>,
-    /// The longest lease that a claim may ask for, or a job by its `lease_ttl`. After a crash a key stands still for
-    /// as long as its lease, and heartbeats extend a lease, so long ones are rarely needed.
+    /// The longest lease that a claim may ask for, or a job by its `lease_ttl`. Default: 1 h. After a crash a key
+    /// waits for its whole lease, and heartbeats extend a lease, so long leases are rarely needed.
     #[serde(with = "crate::model::duration", default = "lease_max")]
     pub lease_max: Duration,
-    /// How long finished jobs are kept; default 1 h in `exclusive`, 0 elsewhere.
+    /// How long finished jobs are kept. Default: 1 h in `exclusive`, 0 elsewhere.
     #[serde(with = "crate::model::duration::optional")]
     pub retain_completed: Option<Duration>,
-    /// How long dead jobs are kept.
+    /// How long dead jobs are kept. Default: 180 days.
     #[serde(with = "crate::model::duration")]
     pub retain_dead: Duration,
-    /// Most dead jobs kept.
+    /// Most dead jobs kept. Default: 100,000.
     pub retain_dead_max: u64,
-    /// How long an idempotency key is remembered at least.
+    /// The shortest time for which an idempotency key is remembered. Default: 1 day.
     #[serde(with = "crate::model::duration")]
     pub idempotency_ttl: Duration,
-    /// Its share under the `weighted` scheduler.
+    /// Its share under the `weighted` scheduler. Default: 1.
     pub weight: u32,
-    /// Into how many parts a new queue is split. An existing one keeps its number:
+    /// The number of shards of a new queue. Default: 1. An existing queue keeps its number:
     /// [`crate::store::Queues::reshard`] changes it.
     pub shards: u16,
 }
@@ -232,7 +232,7 @@ impl Queue {
         }
     }
 
-    /// The queue that a push creates if none of that name is declared, for a job with a key or without.
+    /// The queue that a push creates if no queue has this name, for a job with a key or without.
     #[doc(hidden)]
     pub fn implied(name: &str, is_keyed: bool) -> Self {
         Self::new(name, if is_keyed { Mode::Exclusive } else { Mode::Parallel })
@@ -243,7 +243,7 @@ impl Queue {
         Self::new(name, Mode::Parallel)
     }
 
-    /// A queue that hands over all that waits for a key together.
+    /// A queue that hands over all waiting jobs of a key together.
     pub fn accumulate(name: impl Into<String>) -> Self {
         Self::new(name, Mode::Accumulate)
     }
@@ -258,14 +258,14 @@ impl Queue {
         Self::new(name, Mode::Exclusive)
     }
 
-    /// Sets most lanes in one handler call.
+    /// Sets the most lanes in one handler call.
     #[must_use]
     pub fn batch_size(mut self, lanes: u32) -> Self {
         self.batch_size = lanes;
         self
     }
 
-    /// Sets most jobs that a `fifo` turn takes.
+    /// Sets the most jobs in a `fifo` turn.
     #[must_use]
     pub fn take(mut self, jobs: u32) -> Self {
         self.take = jobs;
@@ -279,35 +279,35 @@ impl Queue {
         self
     }
 
-    /// Sets after how many crashes the head is buried.
+    /// Sets the number of crashes after which the head is buried.
     #[must_use]
     pub fn max_crashes(mut self, crashes: u32) -> Self {
         self.max_crashes = crashes;
         self
     }
 
-    /// Sets the wait between tries.
+    /// Sets the wait before each retry.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// Sets what happens after the last retry.
+    /// Sets what happens when the retries are used up.
     #[must_use]
     pub fn exhausted(mut self, exhausted: Exhaustion) -> Self {
         self.exhausted = exhausted;
         self
     }
 
-    /// Sets what becomes of equal payloads.
+    /// Sets how equal payloads merge.
     #[must_use]
     pub fn merge(mut self, merge: Merge) -> Self {
         self.merge = merge;
         self
     }
 
-    /// Sets what later pushes do to the due time.
+    /// Sets how later pushes change the due time.
     #[must_use]
     pub fn due(mut self, due: DueRule) -> Self {
         self.due = due;
@@ -321,14 +321,14 @@ impl Queue {
         self
     }
 
-    /// Sets how long a handler may take.
+    /// Sets the time limit of a handler call.
     #[must_use]
     pub fn timeout(mut self, length: Duration) -> Self {
         self.timeout = Some(length);
         self
     }
 
-    /// Sets how long a claim stands without a heartbeat. Default: the engine's lease.
+    /// Sets how long a claim lasts without a heartbeat. Default: the engine's lease.
     #[must_use]
     pub fn lease(mut self, length: Duration) -> Self {
         self.lease = Some(length);
@@ -349,7 +349,7 @@ impl Queue {
         self
     }
 
-    /// Sets how long an idempotency key is remembered at least.
+    /// Sets the shortest time for which an idempotency key is remembered.
     #[must_use]
     pub fn idempotency_ttl(mut self, length: Duration) -> Self {
         self.idempotency_ttl = length;
@@ -363,7 +363,7 @@ impl Queue {
         self
     }
 
-    /// Sets into how many parts a new queue is split (Redis).
+    /// Sets the number of shards of a new queue (Redis).
     #[must_use]
     pub fn shards(mut self, shards: u16) -> Self {
         self.shards = shards;
@@ -377,7 +377,7 @@ impl Queue {
         self
     }
 
-    /// How long finished jobs are kept, with the mode's default.
+    /// How long finished jobs are kept, including the mode's default.
     pub fn retention(&self) -> Duration {
         let default = match self.mode {
             Mode::Exclusive => Duration::from_secs(3_600),
@@ -386,12 +386,12 @@ impl Queue {
         self.retain_completed.unwrap_or(default)
     }
 
-    /// Whether equal payloads become one.
+    /// Whether equal payloads merge.
     pub fn merges(&self) -> bool {
         self.mode == Mode::Accumulate && self.merge != Merge::None
     }
 
-    /// Refuses a key on a `parallel` queue and none on a keyed one.
+    /// Refuses a key in a `parallel` queue and a missing key in a keyed one.
     pub(crate) fn check_key(&self, has_key: bool) -> Result<()> {
         let message = match (self.mode.is_keyed(), has_key) {
             (true, false) => "is needed: the jobs of this queue are ordered by key",
@@ -418,13 +418,13 @@ impl Queue {
         Err(Error::invalid(field, self.longest_lease()))
     }
 
-    /// What is said of a longer lease.
+    /// The message for a longer lease.
     pub(crate) fn longest_lease(&self) -> String {
         let most = crate::model::duration::format(self.lease_max);
         format!("must be at most {most}, the lease_max of queue {:?}", self.name)
     }
 
-    /// Refuses a definition that contradicts itself; the error names the field.
+    /// Refuses a contradictory definition; the error names the field.
     pub fn validate(&self) -> Result<()> {
         validate_queue_name(&self.name)
             .map_err(|e| Error::invalid("name", e.message().to_owned()))?;
@@ -467,7 +467,7 @@ impl Queue {
             ("lease_max", Some(self.lease_max)),
         ];
         if self.lease_max.is_zero() {
-            return Err(Error::invalid("lease_max", "must be more than nothing"));
+            return Err(Error::invalid("lease_max", "must be more than zero"));
         }
         if let Some(lease) = self.lease {
             self.check_lease(lease)?;

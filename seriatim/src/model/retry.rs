@@ -1,4 +1,4 @@
-//! How long a failed job waits, and what happens when it has failed often enough.
+//! Backoff between retries, and what happens when they are used up.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::model::limits::DELAY_MAX;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", from = "Written")]
 pub enum Backoff {
-    /// Lowkiq's and Sidekiq's (L6, S4), in seconds:
-    /// `retry_count^4 + 15 + rand(0..30) * (retry_count + 1)`. 25 of them take about 20 days.
+    /// Lowkiq's and Sidekiq's formula (L6, S4), in seconds: `retry_count^4 + 15 + rand(0..30) * (retry_count + 1)`.
+    /// 25 retries take about 20 days.
     #[default]
     Polynomial,
     /// Always `base`.
@@ -34,13 +34,13 @@ pub enum Backoff {
         /// The longest wait.
         #[serde(with = "crate::model::duration")]
         cap: Duration,
-        /// By how many percent at most a wait is shortened, 0 to 100.
+        /// The most percent by which a wait is shortened, 0 to 100.
         #[serde(default)]
         jitter: u8,
     },
 }
 
-/// How it is read. A variant without members would take any, and say nothing of a slip.
+/// The form in which it is read. A variant without fields would accept any field and hide a typo.
 #[derive(Deserialize)]
 #[serde(
     tag = "kind",
@@ -80,14 +80,14 @@ impl From<Written> for Backoff {
 }
 
 impl Backoff {
-    /// The wait before retry `retry_count`. `random` lies in 0..1 and is the only chance in it.
+    /// The wait before retry `retry_count`. `random` lies in 0..1 and is the only source of chance.
     pub fn wait(&self, retry_count: u32, random: f64) -> Duration {
         let random = random.clamp(0.0, 1.0);
         let times = |base: Duration, n: f64| seconds(base.as_secs_f64() * n);
         match *self {
             Self::Polynomial => {
                 let n = f64::from(retry_count);
-                // rand(0..30) is a whole number below 30, as Ruby's rand(30) is.
+                // rand(0..30) is a whole number below 30, like Ruby's rand(30).
                 seconds(n.powi(4) + 15.0 + (random * 30.0).floor().min(29.0) * (n + 1.0))
             }
             Self::Constant { base } => base.min(DELAY_MAX),
@@ -108,11 +108,11 @@ fn seconds(seconds: f64) -> Duration {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exhaustion {
-    /// The payload with the lowest score goes to the morgue; the rest restarts, due now.
+    /// The lane's head (in `accumulate`, the payload with the lowest score) is buried; the rest restarts, due now.
     #[default]
     Bury,
-    /// The lane stops until a person acts.
+    /// The lane is held until an operator acts.
     Hold,
-    /// The payload with the lowest score is deleted; the rest restarts, due now.
+    /// The lane's head (in `accumulate`, the payload with the lowest score) is deleted; the rest restarts, due now.
     Drop,
 }

@@ -1,6 +1,6 @@
-//! How a turn ends. The holder knows the turn's jobs and they cannot change, so everything that
-//! follows from an outcome (the retry formula, who is buried, what restarts) is decided here, once
-//! for all stores; a store only carries it out, fenced by the token.
+//! How a turn ends. The holder knows the turn's jobs and they cannot change. So all consequences of an outcome (the
+//! retry formula, which job is buried, what restarts) are decided here, once for all stores; a store only carries
+//! them out, fenced by the token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,45 +11,44 @@ use crate::model::queue::{Owner, Queue};
 use crate::model::retry::{Backoff, Exhaustion};
 use crate::model::turn::{Turn, TurnJob};
 
-/// What the handler (or the engine on its behalf) says of a turn.
+/// How a turn ended, from the handler or from the engine on its behalf.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// It is done.
     Done,
-    /// It failed; `retry_in` overrides the backoff.
+    /// It failed and is retried; `retry_in` overrides the backoff.
     Retry {
         /// Why.
         error: Arc<str>,
         /// When to try again.
         retry_in: Option<Duration>,
     },
-    /// Later; not a failure.
+    /// Run it later; not a failure.
     Snooze {
         /// How much later.
         length: Duration,
     },
-    /// To the morgue, now: the head in the modes where a failure is a job's own, the whole turn
-    /// in `accumulate`.
+    /// Bury now: the head in the modes where a failure belongs to the job, the whole turn in `accumulate`.
     Bury {
         /// Why.
         error: Arc<str>,
     },
-    /// It shall not be done at all; of the same jobs as `Bury`.
+    /// Cancel it; affects the same jobs as `Bury`.
     Cancel {
         /// Why.
         reason: Arc<str>,
     },
-    /// It never started; back as it was, not counted.
+    /// It never started: returned unchanged, not counted.
     Release,
-    /// Its process died, or its lease ran out.
+    /// Its process died, or its lease expired.
     Crash {
-        /// What is known of it.
+        /// The known reason.
         error: Arc<str>,
     },
 }
 
 impl Outcome {
-    /// The word for it, as workers and logs write it.
+    /// The outcome's word in worker protocols and logs.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -62,23 +61,22 @@ impl Outcome {
         }
     }
 
-    fn is_told_with_an_error(&self) -> bool {
+    fn has_error(&self) -> bool {
         !matches!(self, Self::Done | Self::Snooze { .. } | Self::Release)
     }
 }
 
-/// An outcome, and the jobs of which something else is true.
+/// An outcome, and the jobs that end differently.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// So many jobs from the front are done; the outcome is the next one's. More than there are,
-    /// and outcome `Done`, both mean all.
+    /// This many jobs from the front are done; the outcome applies to the next one. A number above the turn's jobs,
+    /// or outcome `Done`, means all.
     pub done: usize,
-    /// What becomes of the rest.
+    /// How the rest ends.
     pub outcome: Outcome,
-    /// Jobs that cannot be decoded, and why: buried whatever the outcome. A turn that has any is
-    /// not done but counts as failed.
+    /// Jobs that cannot be decoded, and why: buried whatever the outcome. A turn with any of them counts as failed.
     pub undecodable: Vec<(JobId, Arc<str>)>,
-    /// Jobs that should have started before: cancelled, with error `expired`.
+    /// Jobs whose `expires_at` passed before they started: cancelled with error `expired`.
     pub expired: Vec<JobId>,
 }
 
@@ -88,13 +86,13 @@ impl From<Outcome> for Verdict {
     }
 }
 
-/// The settlement of a turn whose holder has lost its claim: it counts as a crash.
+/// The settlement of a turn whose claim was lost: it counts as a crash.
 pub(crate) fn crash(turn: &Turn, queue: &Queue, error: &str) -> Settlement {
     let outcome = Outcome::Crash { error: error.into() };
     plan(turn, queue, &outcome.into(), &|_| Duration::ZERO)
 }
 
-/// What becomes of one job of a turn.
+/// How one job of a turn ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It succeeded.
@@ -107,74 +105,74 @@ pub enum Fate {
     Expire,
     /// It is deleted.
     Drop,
-    /// It goes back into its lane.
+    /// It returns to its lane.
     Keep,
 }
 
-/// When what is kept falls due again.
+/// When kept jobs are due again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// When it did before.
+    /// At the previous time.
     Unchanged,
     /// Now.
     Now,
-    /// So long after the store's now.
+    /// This long after the store's now.
     In(Duration),
 }
 
-/// In what state the kept jobs go back.
+/// The state with which the kept jobs return.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Keep {
-    /// Whose state the fields below are: this job's, or (none) the lane's. A store changes
-    /// nothing by it when that job does not go back after all.
+    /// The job whose state the fields below are; `None`: the lane's. If that job does not return, the store ignores
+    /// these fields.
     pub job: Option<JobId>,
-    /// When it falls due.
+    /// When they are due.
     pub due: Due,
     /// The new retry count.
     pub retry_count: i32,
     /// The new number of crashes.
     pub crashes: u32,
-    /// The error to show; also the reason of what is buried or cancelled.
+    /// The error to show; also the reason of buried and cancelled jobs.
     pub error: Option<Arc<str>>,
     /// Whether this claim counts as an attempt of every kept job.
     pub counted: bool,
-    /// Whether the lane stops until a person acts.
+    /// Whether the lane is held until an operator acts.
     pub hold: bool,
 }
 
-/// The end of one turn, as a store carries it out.
+/// How a store must end one turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settlement {
     /// The lane.
     pub lane: LaneId,
     /// The token of the claim that ends.
     pub token: Token,
-    /// What becomes of every job that `exceptions` does not name.
+    /// The fate of every job that `exceptions` does not name.
     pub rest: Fate,
-    /// The jobs of which something else becomes. Jobs that the turn does not hold are ignored.
+    /// The jobs with another fate. Jobs that the turn does not have are ignored.
     pub exceptions: Vec<(JobId, Fate)>,
-    /// In what state the kept jobs go back.
+    /// The state with which the kept jobs return.
     pub keep: Keep,
 }
 
 impl Settlement {
-    /// The end of a turn that is done.
+    /// The settlement of a turn whose jobs are all done.
     pub fn done(lane: LaneId, token: Token) -> Self {
         Self { lane, token, rest: Fate::Done, exceptions: Vec::new(), keep: Keep::fresh() }
     }
 
-    /// What becomes of `job`.
+    /// The fate of `job`.
     pub fn fate_of(&self, job: JobId) -> Fate {
         self.exceptions.iter().find(|(id, _)| *id == job).map_or(self.rest, |(_, fate)| *fate)
     }
 
-    /// Whether every job is done: the common case, which stores make fast.
+    /// Whether every job is done: the common case, which stores optimize.
     pub fn is_all_done(&self) -> bool {
         self.rest == Fate::Done && self.exceptions.is_empty()
     }
 
-    /// Whether a turn whose jobs ended like this counts as failed. A job that a person cancelled has
-    /// the fate `Cancel`, whatever the settlement says of it.
+    /// Whether a turn whose jobs ended like this counts as failed. A job that an operator cancelled has the fate
+    /// `Cancel`, even if the settlement names another.
     pub fn has_failed(&self, fates: impl IntoIterator<Item = Fate>) -> bool {
         fates.into_iter().any(|fate| match fate {
             Fate::Bury | Fate::Drop => true,
@@ -183,8 +181,8 @@ impl Settlement {
         })
     }
 
-    /// What became of a turn that the store has settled: of its `jobs`, those in `cancelled` ended
-    /// cancelled because a person wanted it.
+    /// How a turn ended that the store has settled. Of its `jobs`, those in `cancelled` ended cancelled because they
+    /// were flagged.
     pub fn ending(&self, jobs: impl Iterator<Item = JobId>, cancelled: &[JobId]) -> Ending {
         let fate = |job: JobId| match (self.fate_of(job), cancelled.contains(&job)) {
             (fate, false) | (fate @ Fate::Done, true) => fate,
@@ -204,14 +202,13 @@ impl Settlement {
         Ending { kind, done }
     }
 
-    /// Whether the handler wanted a job cancelled. What goes back then has not failed, although it was
-    /// tried.
+    /// Whether the handler cancelled a job. Jobs that return then have not failed, although they were tried.
     fn cancels(&self) -> bool {
         self.exceptions.iter().any(|(_, fate)| *fate == Fate::Cancel)
     }
 }
 
-/// What became of a settled turn, in the words of the figures (`docs/figures.md`).
+/// How a settled turn ended, in the terms of the figures (`docs/figures.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {
     /// How the turn ended.
@@ -220,14 +217,14 @@ pub struct Ending {
     pub done: usize,
 }
 
-/// How a turn ended. Each settled turn is one of these.
+/// How a turn ended. Each settled turn is exactly one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndKind {
-    /// What it did is done.
+    /// Its jobs are done.
     Done,
     /// Its handler failed or its process died: jobs wait for a retry, are held, dead or dropped.
     Failed,
-    /// Jobs went back, and that is no failure: released or snoozed.
+    /// Its jobs returned without a failure: released or snoozed.
     PutOff,
     /// Its jobs were cancelled or had expired.
     Cancelled,
@@ -257,8 +254,8 @@ impl Keep {
     }
 }
 
-/// Decides how `turn` of a queue defined as `queue` ends. `wait` is the backoff: given a retry
-/// count it says how long to wait (the queue's, a job's own, or a closure).
+/// Decides how `turn` of `queue` ends. `wait` is the backoff: it maps a retry count to the wait (the queue's, a job's
+/// own, or a closure).
 pub fn plan(
     turn: &Turn,
     queue: &Queue,
@@ -275,7 +272,7 @@ pub fn plan(
         _ => left.by_ref().take(verdict.done).map(|job| job.id).collect(),
     };
     let head = left.next();
-    // A failure behind finished jobs is the next one's, whose own count starts afresh.
+    // A failure after finished jobs belongs to the next job, whose own count starts afresh.
     let is_first = head.map(|job| job.id) == turn.head().map(|job| job.id);
     exceptions.extend(done.into_iter().map(|id| (id, Fate::Done)));
     let mut planner = Planner { turn, queue, head, is_first, exceptions, wait };
@@ -286,14 +283,14 @@ pub fn plan(
     if let Some((_, why)) = verdict.undecodable.first() {
         keep.counted |= rest == Fate::Done;
         // A settlement has one error, for the buried job and for the outcome of the others.
-        let own = keep.error.filter(|_| head.is_some() && verdict.outcome.is_told_with_an_error());
+        let own = keep.error.filter(|_| head.is_some() && verdict.outcome.has_error());
         let error = own.map_or_else(|| why.to_string(), |own| format!("{why}; the others: {own}"));
         keep.error = Some(cut_error(&error).into());
     }
     Settlement { lane: turn.lane, token: turn.token, rest, exceptions: planner.exceptions, keep }
 }
 
-/// The backoff of a turn, by the usual rule: the head's own, or else the queue's.
+/// The backoff of a turn: the head's own, otherwise the queue's.
 pub fn backoff_of(turn: &Turn, queue: &Queue) -> Backoff {
     let own = turn.head().and_then(|job| job.options.as_ref()?.backoff);
     own.unwrap_or(queue.backoff)
@@ -336,7 +333,7 @@ impl Planner<'_> {
         if self.owner() == Owner::Job && !self.is_first { 0 } else { self.turn.crashes }
     }
 
-    /// The head's job id where a failure is the job's own.
+    /// The head's job id, if failures belong to jobs.
     fn owning_job(&self) -> Option<JobId> {
         match self.owner() {
             Owner::Job => self.head.map(|job| job.id),
@@ -360,7 +357,7 @@ impl Planner<'_> {
             return self.exhausted(error);
         }
         let wait = retry_in.unwrap_or_else(|| (self.wait)(retry_count.max(0) as u32));
-        // Beyond that it would be a time that nobody can write.
+        // A longer wait could exceed the latest time that stores can keep.
         let due = Due::In(wait.min(DELAY_MAX));
         let keep = Keep { due, retry_count, error: Some(error), counted: true, ..self.unchanged() };
         (Fate::Keep, keep)
@@ -409,7 +406,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The head ends so; the rest restarts, due now.
+    /// Ends the head with `fate`; the rest restarts, due now.
     fn take_out_head(&mut self, fate: Fate, error: Arc<str>) -> (Fate, Keep) {
         self.exceptions.extend(self.head.map(|job| (job.id, fate)));
         (
@@ -418,7 +415,7 @@ impl Planner<'_> {
         )
     }
 
-    /// The handler's own decision: of the head where a failure is a job's own, else of the turn.
+    /// The handler's own decision: for the head if failures belong to jobs, otherwise for the turn.
     fn end(&mut self, fate: Fate, why: &Arc<str>) -> (Fate, Keep) {
         let error: Arc<str> = cut_error(why).into();
         match self.owner() {

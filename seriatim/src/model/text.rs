@@ -1,13 +1,12 @@
-//! Texts that others wrote, made fit for one line of a log or a terminal, and cut to a size.
+//! Makes foreign texts safe for one line of a log or a terminal, and cuts them to a size.
 
 use std::borrow::Cow;
 
-/// Room for the marker that stands where a text was cut.
+/// Room for the marker in a cut text.
 const MARKER_BYTES_MAX: usize = 40;
 
-/// The text on one line, with control characters and those that change the direction of what
-/// follows written out: a key or an error may hold what would otherwise forge a line of a log or
-/// move the cursor of a terminal.
+/// The text on one line, with control and bidirectional characters escaped: a key or an error could otherwise forge a
+/// log line or move a terminal's cursor.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.trim_end().chars() {
@@ -19,8 +18,8 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// Neither a control character (C0, C1, DEL), nor a line separator, nor one that is invisible and
-/// changes the direction of what follows.
+/// Whether `c` is neither a control character (C0, C1, DEL), nor a line separator, nor an invisible character that
+/// changes the text direction.
 pub fn is_plain(c: char) -> bool {
     let reorders = matches!(
         c,
@@ -29,8 +28,8 @@ pub fn is_plain(c: char) -> bool {
     !c.is_control() && !reorders
 }
 
-/// At most `bytes_max` bytes of the text: its beginning and its end, which say most, with a marker
-/// between them of how much was left out. Below some 40 bytes there is room for the beginning only.
+/// Cuts the text to `bytes_max` bytes: keeps the beginning and the end, with a marker between them that gives the
+/// number of omitted bytes. Below some 40 bytes only the beginning fits.
 pub fn cut_middle(text: &str, bytes_max: usize) -> Cow<'_, str> {
     if text.len() <= bytes_max {
         return Cow::Borrowed(text);

@@ -8,21 +8,21 @@ use crate::model::job::JobOptions;
 use crate::model::limits::CLAIM_JOB_BYTES;
 use crate::model::payload::Payload;
 
-/// What a claim hands over for one lane. The holder owns exactly these jobs until it settles, and
-/// the set does not change: what is pushed meanwhile waits for the next turn.
+/// One claim of one lane: the jobs that are handed over. The holder owns exactly these jobs until it settles; jobs
+/// pushed meanwhile wait for the next turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn {
     /// The lane.
     pub lane: LaneId,
     /// The queue's name.
     pub queue: Arc<str>,
-    /// The key; none in `parallel`.
+    /// The key; `None` in `parallel`.
     pub key: Option<Arc<str>>,
     /// The fencing token; every later write of the holder names it.
     pub token: Token,
-    /// −1 before the first failure; the lane's in `accumulate`, else the first job's.
+    /// −1 before the first failure; the lane's in `accumulate`, otherwise the first job's.
     pub retry_count: i32,
-    /// How often a claim of it was lost; the lane's in `accumulate`, else the first job's.
+    /// The number of lost claims; the lane's in `accumulate`, otherwise the first job's.
     pub crashes: u32,
     /// The last error, of the same owner.
     pub error: Option<Arc<str>>,
@@ -39,32 +39,32 @@ pub struct TurnJob {
     pub id: JobId,
     /// Its task.
     pub task: Option<Arc<str>>,
-    /// What it carries. Empty in the turns that `rescue` returns.
+    /// Its payload. Empty in the turns that `rescue` returns.
     pub payload: Payload,
-    /// Its place among the jobs of its key.
+    /// Its score: its order among the jobs of its key.
     pub score: f64,
     /// Its priority.
     pub priority: u16,
-    /// When it fell due.
+    /// When it was due.
     pub run_at: Timestamp,
-    /// Claims that included it, this one too; crashes count, releases and snoozes do not.
+    /// The number of claims that included it, this one too; crashes count, releases and snoozes do not.
     pub attempt: u32,
-    /// What it overrides; none for most jobs.
+    /// The queue settings that it overrides; `None` for most jobs.
     pub options: Option<Box<JobOptions>>,
 }
 
 impl Turn {
-    /// What it counts of the bytes of a claim: its payloads, and [`CLAIM_JOB_BYTES`] for each job.
+    /// Its size within a claim: its payloads, plus [`CLAIM_JOB_BYTES`] for each job.
     pub fn bytes(&self) -> usize {
         self.jobs.iter().map(|job| job.payload.as_bytes().len() + CLAIM_JOB_BYTES).sum()
     }
 
-    /// The job whose failure it is when the turn fails: the first in order.
+    /// The first job, to which a failure of the turn belongs.
     pub fn head(&self) -> Option<&TurnJob> {
         self.jobs.first()
     }
 
-    /// The task of all its jobs.
+    /// The task that all its jobs have.
     pub fn task(&self) -> Option<&Arc<str>> {
         self.head()?.task.as_ref()
     }
@@ -74,14 +74,14 @@ impl Turn {
         self.head().map_or(0, |job| job.attempt)
     }
 
-    /// Whether it must be handed over alone: something went wrong before.
+    /// Whether it must be handed over alone, because it failed or crashed before.
     pub fn is_alone(&self) -> bool {
         self.retry_count >= 0 || self.crashes > 0
     }
 }
 
 impl TurnJob {
-    /// Whether it should have started before `now`.
+    /// Whether its `expires_at` has passed at `now`.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.options.as_ref().and_then(|o| o.expires_at).is_some_and(|at| at <= now)
     }

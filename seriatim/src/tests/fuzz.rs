@@ -1,4 +1,4 @@
-//! Readers of what others wrote, under fuzz: `docs/testing.md`.
+//! Parsers of foreign input, under fuzz: `docs/testing.md`.
 
 use std::fmt::Display;
 
@@ -15,9 +15,9 @@ use crate::{
 };
 
 /// An error is one line that moves no cursor, whatever it quotes.
-fn check_told(error: impl Display) {
-    let told = error.to_string();
-    assert!(told.chars().all(is_plain), "{told:?}");
+fn check_error(error: impl Display) {
+    let text = error.to_string();
+    assert!(text.chars().all(is_plain), "{text:?}");
 }
 
 #[cfg(all(feature = "sqlite", feature = "postgres", feature = "mysql", feature = "redis"))]
@@ -27,7 +27,7 @@ fn store_urls_of_every_kind_are_read_or_refused_without_the_password() {
     Surface::new("store-urls").inputs(10_000).attack(|input| {
         let url = String::from_utf8_lossy(input);
         let Err(error) = crate::connect::read_url(&url) else { return };
-        check_told(&error);
+        check_error(&error);
         let address = url.split('?').next().unwrap_or_default();
         let is_password = address.contains(&format!(":{SECRET}@"));
         if is_password && url.matches(SECRET).count() == 1 {
@@ -69,7 +69,7 @@ fn payloads_have_one_canonical_form_and_errors_that_name_the_field() {
                 let again = Payload::from_json_text(&String::from_utf8_lossy(payload.as_bytes()));
                 assert_eq!(again.unwrap(), payload);
             }
-            Err(error) => check_told(error),
+            Err(error) => check_error(error),
         }
     });
 }
@@ -85,7 +85,7 @@ fn lengths_are_written_as_they_are_read() {
                 let _ = (duration::rounded(length), Timestamp::MAX + length);
                 let _ = Timestamp::from_micros(i64::MIN) - length;
             }
-            Err(error) => check_told(error),
+            Err(error) => check_error(error),
         }
     });
 }
@@ -100,11 +100,11 @@ fn ids_are_written_as_they_are_read() {
                 assert_eq!(JobId::from_bytes(id.to_bytes()), id);
                 let _ = (id.queue(), id.shard(), id.seq(), id.created_at().to_string());
             }
-            Err(error) => check_told(error),
+            Err(error) => check_error(error),
         }
         match text.parse::<LaneId>() {
             Ok(lane) => assert_eq!(lane.to_string().parse::<LaneId>().unwrap(), lane),
-            Err(error) => check_told(error),
+            Err(error) => check_error(error),
         }
         if let Ok(token) = serde_json::from_str::<Token>(&text) {
             assert_eq!(serde_json::from_str::<Token>(&token.to_string()).unwrap(), token);
@@ -112,7 +112,7 @@ fn ids_are_written_as_they_are_read() {
     });
 }
 
-/// The schedule and the time zone behind it.
+/// The schedule and the time zone after it.
 #[cfg(feature = "cron")]
 #[test]
 fn ticks_of_whatever_schedule_lie_ahead() {
@@ -132,7 +132,7 @@ fn ticks_of_whatever_schedule_lie_ahead() {
                     assert!(next.is_none_or(|next| next > time), "{entry}: {next:?} after {time}");
                 }
             }
-            Err(error) => check_told(error),
+            Err(error) => check_error(error),
         }
     });
 }

@@ -1,4 +1,4 @@
-//! Tests of the pure part: ids, payloads, retries, durations, what a settlement decides, and readers under fuzz.
+//! Tests of the model: ids, payloads, retries, durations, planned settlements, and parsers under fuzz.
 #![allow(clippy::unwrap_used)]
 
 mod fuzz;

@@ -1,4 +1,4 @@
-//! What a settlement decides.
+//! Planned settlements.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! When cron entries are due.
+//! The ticks of cron entries.
 
 use crate::{Cron, ErrorKind, Job, Timestamp};
 

@@ -1,4 +1,4 @@
-//! Inputs that are nearly right: entries of a corpus, changed at a few places.
+//! Makes nearly valid inputs: entries of a corpus, changed at a few places.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -7,12 +7,12 @@ use fastrand::Rng;
 
 /// Most changes of one input.
 const CHANGES_MAX: usize = 8;
-/// Longest word that is put in another's place.
+/// Longest word that replaces another.
 const WORD_BYTES_MAX: usize = 60;
-/// Longest piece that is removed, copied or moved, where not all of the input is meant.
+/// Longest piece that is removed, copied or moved, unless a change takes the rest of the input.
 const PIECE_BYTES_MAX: usize = 64;
 
-/// Numbers at which readers go wrong.
+/// Numbers that parsers often handle wrong.
 const NUMBERS: [&str; 26] = [
     "0",
     "-0",
@@ -41,7 +41,7 @@ const NUMBERS: [&str; 26] = [
     "18446744073709551615",
     "18446744073709551616",
 ];
-/// Bytes at which they do, too: no text, half a character, ends of lines, escapes, directions of writing.
+/// Bytes that they often handle wrong: not text, half a character, line ends, escapes, text directions.
 const BYTES: [&[u8]; 26] = [
     b"\0",
     b"\xff",
@@ -70,11 +70,11 @@ const BYTES: [&[u8]; 26] = [
     b"'",
     b"\xcc\x81",
 ];
-/// What is nested: its beginning and its end.
+/// Nesting: opening and closing.
 const NESTS: [(&str, &str); 6] =
     [("[", "]"), ("{\"a\":", "}"), ("{a=", "}"), ("(", ")"), ("\"", "\""), ("[{\"a\":[", "]}]")];
 
-/// Makes inputs.
+/// Makes inputs from a corpus.
 pub(super) struct Mutator<'a> {
     entries: &'a [Vec<u8>],
     /// All words of the corpus.
@@ -93,7 +93,7 @@ impl<'a> Mutator<'a> {
         Self { entries, words, bytes_max }
     }
 
-    /// The input of this number. It depends on nothing but the corpus and these two.
+    /// The input with this number. It depends only on the corpus, the seed and the number.
     pub(super) fn input(&self, seed: u64, number: u64) -> Vec<u8> {
         let mut chance = Rng::with_seed(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut input = self.entry(&mut chance).to_vec();
@@ -153,14 +153,14 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// A piece, many times.
+    /// Repeats a piece many times.
     fn repeat(&self, input: &mut Vec<u8>, at: usize, chance: &mut Rng) {
         let copy = input[piece(input, at, chance)].to_vec();
         let times = self.times(copy.len(), chance);
         put(input, at..at, &copy.repeat(times));
     }
 
-    /// Brackets in brackets, closed again or not.
+    /// Nests brackets, closed or not.
     fn nest(&self, input: &mut Vec<u8>, at: usize, chance: &mut Rng) {
         let Some((open, close)) = chance.choice(NESTS) else { return };
         let times = self.times(open.len() + close.len(), chance);
@@ -171,14 +171,14 @@ impl<'a> Mutator<'a> {
         put(input, at..at, open.repeat(times).as_bytes());
     }
 
-    /// How often something of this length is repeated: mostly a few times.
+    /// How often to repeat something of this length: mostly a few times.
     fn times(&self, bytes: usize, chance: &mut Rng) -> usize {
         let most = self.bytes_max / bytes.max(1);
         let most = if chance.u8(..4) == 0 { most } else { most.min(4) };
         chance.usize(..=most)
     }
 
-    /// A line of another entry in the place of one.
+    /// Replaces a line by one of another entry.
     fn exchange_line(&self, input: &mut Vec<u8>, at: usize, chance: &mut Rng) {
         let other = self.entry(chance);
         let from = line_at(other, chance.usize(..=other.len()));
@@ -197,18 +197,18 @@ fn flip(input: &mut [u8], at: usize, chance: &mut Rng) {
     }
 }
 
-/// Bytes in the place of others.
+/// Replaces bytes by others.
 fn put(input: &mut Vec<u8>, place: Range<usize>, bytes: &[u8]) {
     input.splice(place, bytes.iter().copied());
 }
 
-/// Some bytes from `at` on.
+/// Some bytes starting at `at`.
 fn piece(input: &[u8], at: usize, chance: &mut Rng) -> Range<usize> {
     let most = (input.len() - at).min(PIECE_BYTES_MAX);
     at..at + chance.usize(..=most)
 }
 
-/// All around `at` that is of this kind.
+/// The range around `at` in which all bytes match `is`.
 fn around(input: &[u8], at: usize, is: impl Fn(u8) -> bool) -> Range<usize> {
     let begins = input[..at].iter().rposition(|byte| !is(*byte)).map_or(0, |place| place + 1);
     let length = input[at..].iter().position(|byte| !is(*byte)).unwrap_or(input.len() - at);
@@ -223,7 +223,7 @@ fn line_at(input: &[u8], at: usize) -> Range<usize> {
     around(input, at, |byte| byte != b'\n')
 }
 
-/// The next number from `at` on; if there is none, nothing at `at`.
+/// The next number from `at` on; if there is none, an empty range at `at`.
 fn number_at(input: &[u8], at: usize) -> Range<usize> {
     match input[at..].iter().position(u8::is_ascii_digit) {
         Some(digit) => around(input, at + digit, |byte| byte.is_ascii_digit() || byte == b'.'),
@@ -231,7 +231,7 @@ fn number_at(input: &[u8], at: usize) -> Range<usize> {
     }
 }
 
-/// Two words in each other's place.
+/// Swaps two words.
 fn swap(input: &mut Vec<u8>, at: usize, chance: &mut Rng) {
     let one = word_at(input, at);
     let other = word_at(input, chance.usize(one.end..=input.len()));

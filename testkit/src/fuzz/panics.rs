@@ -1,25 +1,25 @@
-//! Panics of this thread, also those that somebody on the way catches: a runtime catches those of its tasks.
+//! Collects the panics of this thread, also those that other code catches: a runtime catches the panics of its tasks.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// What panicked while somebody listens.
+    /// The panics so far, while they are collected.
     static HEARD: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Does the work; what panicked in it, if anything did.
+/// Runs `work`; the error has the panics in it.
 pub(super) fn caught(work: impl FnOnce()) -> Result<(), String> {
     listen();
     HEARD.with_borrow_mut(|heard| *heard = Some(Vec::new()));
-    // What it has left half done is not looked at any more when it panics.
+    // State that a panic left half done is not used again.
     let _ = panic::catch_unwind(AssertUnwindSafe(work));
     let heard = HEARD.take().unwrap_or_default();
     if heard.is_empty() { Ok(()) } else { Err(heard.join("\n")) }
 }
 
-/// Takes the place of what prints panics, on threads where somebody listens.
+/// Replaces the hook that prints panics, on threads that collect them.
 fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! Inputs that never come to an end, or take the process with them: nothing of it is there to tell.
+//! Finds inputs that never end, or that kill the process without any message.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -9,10 +9,10 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
-/// A reader that is at one input for longer never comes to its end.
+/// A parser that takes longer for one input hangs.
 const HANG_MAX: Duration = Duration::from_secs(50);
 
-/// Keeps the input that is looked at in a file, and ends the process when it is looked at for too long.
+/// Keeps the current input in a file, and aborts the process if it takes too long.
 pub(super) struct Watchdog {
     path: PathBuf,
     file: Option<File>,
@@ -24,7 +24,10 @@ impl Watchdog {
     pub(super) fn start(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("fuzz-{name}-{}", std::process::id()));
         let file = File::create(&path).ok();
-        eprintln!("{name}: if this process dies, the input that did it is in {}", path.display());
+        eprintln!(
+            "{name}: if this process dies, the input that caused it is in {}",
+            path.display()
+        );
         let (ends, ended) = mpsc::channel();
         let number = Arc::<AtomicU64>::default();
         let (watched, about) = (number.clone(), format!("{name}: {}", path.display()));
@@ -33,7 +36,7 @@ impl Watchdog {
             while ended.recv_timeout(HANG_MAX) == Err(RecvTimeoutError::Timeout) {
                 let now = watched.load(Ordering::Relaxed);
                 if now == seen {
-                    eprintln!("{about}: this input has no end");
+                    eprintln!("{about}: this input does not end");
                     std::process::abort();
                 }
                 seen = now;
@@ -45,7 +48,7 @@ impl Watchdog {
     pub(super) fn looks_at(&mut self, input: &[u8]) {
         self.number.fetch_add(1, Ordering::Relaxed);
         if let Some(file) = &self.file {
-            // Without it the run goes on: it only serves who looks for the reason of a crash.
+            // The run goes on without the file, which only helps to find the cause of a crash.
             let _ = file.write_all_at(input, 0).and_then(|()| file.set_len(input.len() as u64));
         }
     }

@@ -1,4 +1,4 @@
-//! What may stay although a rule forbids it, each with the reason.
+//! Exceptions to the rules, each with its reason.
 
 use super::rules::{Finding, RuleName};
 
@@ -10,21 +10,21 @@ pub(super) struct Allowed {
     pub(super) path: &'static str,
     /// The function or constant, for [`RuleName::LongFunction`] and [`RuleName::LongSql`]; otherwise empty.
     pub(super) item: &'static str,
-    /// The most there may be of it: lines of a function or a file. 0 for the other rules.
+    /// The allowed number of lines of a function, SQL statement or file. 0 for the other rules.
     pub(super) size_max: usize,
-    /// Read by people only.
+    /// For readers only.
     #[allow(dead_code)]
     pub(super) reason: &'static str,
 }
 
-/// Shorten this list; lengthen it only with a reason that convinces a reviewer.
+/// Shorten this list; add to it only with a convincing reason.
 pub(super) const ALLOWED: &[Allowed] = &[
     Allowed {
         rule: RuleName::SleepInTest,
         path: "seriatim/src/engine/tests/rig.rs",
         item: "",
         size_max: 0,
-        reason: "its time is virtual: a sleep is how the tests let it pass, and takes none",
+        reason: "time is virtual here: the tests let it pass by a sleep, which takes no real time",
     },
     Allowed {
         rule: RuleName::LongSql,
@@ -36,12 +36,12 @@ pub(super) const ALLOWED: &[Allowed] = &[
 ];
 
 impl Allowed {
-    /// Whether `finding` is the thing this entry is about, of whatever size.
+    /// Whether this entry is about `finding`, whatever its size.
     pub(super) fn concerns(&self, finding: &Finding) -> bool {
         self.rule == finding.rule && self.path == finding.path && self.item == finding.item
     }
 
-    /// Whether `finding` may stay.
+    /// Whether it allows `finding`.
     pub(super) fn covers(&self, finding: &Finding) -> bool {
         self.concerns(finding) && finding.size <= self.size_max
     }

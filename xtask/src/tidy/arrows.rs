@@ -1,5 +1,5 @@
-//! Whether the imports of a crate follow the table: between rooms only the arrows that it allows, and inside a
-//! room no circle of folders, and none of more than two files.
+//! Checks the imports of a crate against the table: between rooms only the arrows that it allows; inside a room no
+//! circle of folders, and no circle of more than two files.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use super::source::Source;
 use super::table::{self, Arrow, Circle};
 use super::tree::Import;
 
-/// The crates of the product: the table has them all.
+/// The crates of the product, all of which the table must have.
 const PRODUCT: [&str; 3] = ["seriatim/src", "seriatim-server/src", "seriatim-verify/src"];
 
-/// Every breach, one line each.
+/// All breaches, one line each.
 pub(super) fn judge(sources: &[Source]) -> Vec<String> {
     let tables = match table::text(sources).and_then(table::read) {
         Ok(tables) => tables,
@@ -45,7 +45,7 @@ impl<'a> Crate<'_, 'a> {
         breaches
     }
 
-    /// Imports by arrows that are not allowed, and exceptions that are no longer needed.
+    /// Imports along forbidden arrows, and exceptions that are no longer needed.
     fn forbidden(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for ((from, to), imports) in self.still() {
@@ -79,7 +79,7 @@ impl<'a> Crate<'_, 'a> {
         )
     }
 
-    /// What to write for a line of the table that allows more than there is.
+    /// What to do with a line of the table that allows more than there is.
     fn shrink(&self, line: &str, left: &[String]) -> String {
         let todo = match left {
             [] => format!("remove `{line}`"),
@@ -88,7 +88,7 @@ impl<'a> Crate<'_, 'a> {
         format!("{}: {}: {todo} (Arrows)", table::FILE, self.table.sources)
     }
 
-    /// Circles inside rooms that are not known, import by import, and known ones that are smaller now.
+    /// Circles inside rooms: unknown ones import by import, and known ones that have shrunk.
     fn knots(&self) -> Vec<String> {
         let known = &self.table.circles;
         let is_known = |circle: &Circle| known.iter().any(|known| circle.is_within(known));
@@ -101,7 +101,7 @@ impl<'a> Crate<'_, 'a> {
         new.chain(old).collect()
     }
 
-    /// The imports that make a circle: those of its new files, if it is a known one that has grown.
+    /// The imports that make a circle; only those of its new files, if it is a known one that has grown.
     fn loops(&self, circle: &Circle<'a>) -> Vec<String> {
         let known = self.table.circles.iter().filter(|known| known.room == circle.room);
         let known: BTreeSet<&str> = known.flat_map(|known| &known.files).copied().collect();

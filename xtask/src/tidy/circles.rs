@@ -1,11 +1,11 @@
-//! Circles in a graph: nodes that can all reach each other.
+//! Circles in a graph: sets of nodes that can all reach each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// From each node, where its arrows lead.
+/// The targets of each node's arrows.
 pub(super) type Graph<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// All circles of two nodes or more.
+/// All circles of at least two nodes.
 pub(super) fn of<'a>(graph: &Graph<'a>) -> Vec<BTreeSet<&'a str>> {
     let ahead: BTreeMap<&str, BTreeSet<&str>> =
         graph.keys().map(|node| (*node, reached(graph, node))).collect();
@@ -19,7 +19,7 @@ pub(super) fn of<'a>(graph: &Graph<'a>) -> Vec<BTreeSet<&'a str>> {
     circles.into_iter().collect()
 }
 
-/// Where one comes from `node` by one arrow or more.
+/// The nodes that can be reached from `node` in one or more steps.
 fn reached<'a>(graph: &Graph<'a>, node: &str) -> BTreeSet<&'a str> {
     let mut seen = BTreeSet::new();
     let mut open: Vec<&str> = graph.get(node).into_iter().flatten().copied().collect();

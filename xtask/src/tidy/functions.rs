@@ -1,7 +1,7 @@
-//! Where functions begin and end.
+//! Finds where functions begin and end.
 //!
-//! rustfmt closes a function with a brace on a line of its own, as far to the right as the
-//! function began. So lines and columns are enough, and no parser is needed.
+//! rustfmt closes a function with a brace on its own line, in the column in which the function began. So lines and
+//! columns are enough, and no parser is needed.
 
 /// A function with a body.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ fn name(line: &str) -> Option<&str> {
     name.split(['(', '<']).next()
 }
 
-/// How many lines it takes; `None` for a declaration without a body.
+/// The number of its lines; `None` for a declaration without a body.
 fn count(lines: &[&str]) -> Option<usize> {
     let head = lines.iter().position(|line| line.ends_with(['{', '}', ';']))?;
     match lines[head].chars().next_back() {

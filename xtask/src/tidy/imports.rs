@@ -1,22 +1,22 @@
-//! What a Rust file imports: its `use` lines and the paths in its code, tests apart.
+//! Reads the imports of a Rust file: its `use` lines and the paths in its code, without tests.
 
 use std::collections::BTreeSet;
 
 use super::tokens::{self, Token};
 
-/// A module that stands in a file: the file itself, or one in braces within it.
+/// A module in a file: the file itself, or an inline module.
 #[derive(Debug, Default)]
 pub(super) struct Scope<'a> {
     /// Empty for the file itself.
     pub(super) name: &'a str,
-    /// Which scope of the file it stands in.
+    /// The scope of the file that contains it.
     pub(super) parent: Option<usize>,
-    /// Its modules in files of their own.
+    /// Its modules in other files.
     pub(super) declared: Vec<Declared<'a>>,
     pub(super) uses: Vec<Use<'a>>,
-    /// Paths of two names or more in its code.
+    /// Paths of at least two names in its code.
     pub(super) paths: Vec<Mention<'a>>,
-    /// What its code names: types, constants, modules and what it calls.
+    /// The names in its code: types, constants, modules and called functions.
     pub(super) names: BTreeSet<&'a str>,
     pub(super) defined: BTreeSet<&'a str>,
 }
@@ -25,28 +25,28 @@ pub(super) struct Scope<'a> {
 #[derive(Debug)]
 pub(super) struct Declared<'a> {
     pub(super) name: &'a str,
-    /// Of `#[path = "…"]`.
+    /// The file in `#[path = "…"]`.
     pub(super) file: Option<&'a str>,
     pub(super) line: usize,
 }
 
-/// One name that a `use` brings.
+/// One name that a `use` imports.
 #[derive(Debug)]
 pub(super) struct Use<'a> {
     pub(super) path: Mention<'a>,
-    /// What it is called here; `*` for all.
+    /// Its local name; `*` for all.
     pub(super) name: &'a str,
     pub(super) public: bool,
 }
 
-/// A path, and where it stands.
+/// A path, and its line.
 #[derive(Clone, Debug)]
 pub(super) struct Mention<'a> {
     pub(super) path: Vec<&'a str>,
     pub(super) line: usize,
 }
 
-/// Words with which an item begins that `#[cfg(test)]` may stand before.
+/// Words with which an item after `#[cfg(test)]` can begin.
 const ITEMS: [&str; 14] = [
     "async",
     "const",
@@ -63,10 +63,10 @@ const ITEMS: [&str; 14] = [
     "unsafe",
     "use",
 ];
-/// Words behind which stands the name of what is defined.
+/// Words that precede the name of a definition.
 const DEFINING: [&str; 8] = ["const", "enum", "fn", "static", "struct", "trait", "type", "union"];
 
-/// The scopes of a file, itself the first.
+/// The scopes of a file; the file itself is the first.
 pub(super) fn read(text: &str) -> Vec<Scope<'_>> {
     let mut reader = Reader {
         tokens: tokens::of(text),
@@ -86,10 +86,10 @@ struct Reader<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
     scopes: Vec<Scope<'a>>,
-    /// The scopes around, each with the depth of braces at which its items stand.
+    /// The enclosing scopes, each with the brace depth of its items.
     open: Vec<(usize, usize)>,
     depth: usize,
-    /// Of the `#[path = "…"]` before the item that comes.
+    /// The file in `#[path = "…"]` for the next item.
     file: Option<&'a str>,
 }
 
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         self.at += 1;
     }
 
-    /// The text of a token that stands `ahead`; empty behind the end.
+    /// The text of the token at offset `ahead`; empty after the end.
     fn word(&self, ahead: usize) -> &'a str {
         self.tokens.get(self.at + ahead).map_or("", |token| token.text)
     }
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
         self.tokens.get(self.at).map_or(0, |token| token.line)
     }
 
-    /// How many tokens ahead the bracket closes that opens `ahead`.
+    /// The offset of the bracket that closes the one at offset `ahead`.
     fn group(&self, ahead: usize) -> usize {
         let mut depth = 0_usize;
         for (index, token) in self.tokens.iter().enumerate().skip(self.at + ahead) {
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
         self.tokens.len() - 1 - self.at
     }
 
-    /// `#[…]` or `#![…]`; with one that asks for tests, the item behind it too.
+    /// Handles `#[…]` or `#![…]`; if it requires tests, skips its item too.
     fn attribute(&mut self) {
         let opening = if self.word(1) == "!" { 2 } else { 1 };
         let last = self.group(opening);
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// From the end of an attribute to the end of what it stands before.
+    /// Skips from the end of an attribute to the end of its item.
     fn skip_item(&mut self) {
         self.at += 1;
         while self.word(0) == "#" {
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
             match self.word(0) {
                 ";" | "" => return,
                 "," if !ITEMS.contains(&first) => return,
-                // The end of what is around it: a last field without a comma.
+                // The end of the enclosing block: a last field without a comma.
                 "}" => {
                     self.at -= 1;
                     return;
@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Stops at the `;` of the `use` that begins here.
+    /// Reads a `use`; stops at its `;`.
     fn import(&mut self) {
         let public = self.at > 0 && matches!(self.tokens[self.at - 1].text, "pub" | ")");
         self.at += 1;
@@ -206,13 +206,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One branch of a `use`, behind `stem`; stops behind it.
+    /// Reads one branch of a `use` after `stem`; stops after it.
     fn branch(&mut self, stem: &[&'a str], public: bool) {
         let mut path = stem.to_vec();
         let line = self.line();
         loop {
             match self.word(0) {
-                // `::name` is of another crate, whatever is called so here.
+                // `::name` belongs to another crate, even if a local name is the same.
                 "::" if path.is_empty() => path.push(""),
                 "::" => {}
                 "{" => {
@@ -239,7 +239,7 @@ impl<'a> Reader<'a> {
                 word if self.tokens.get(self.at).is_some_and(Token::is_name) => path.push(word),
                 _ => {
                     let name = path.last().copied().unwrap_or_default();
-                    // What is no path, in the pattern of a macro: nothing is brought, nothing repeats.
+                    // Not a path, but the pattern of a macro: imports nothing, and must advance.
                     if !matches!(self.word(0), "," | "}" | ";") {
                         self.at = self.at.saturating_add(1);
                     }
@@ -277,7 +277,7 @@ impl<'a> Reader<'a> {
         self.depth = self.depth.saturating_sub(1);
     }
 
-    /// A name in the code, with what `::` joins to it; stops behind it.
+    /// Reads a name in the code with its `::` path; stops after it.
     fn name(&mut self) {
         let (line, first) = (self.line(), self.word(0));
         let before = self.at.checked_sub(1).map_or("", |before| self.tokens[before].text);
@@ -309,7 +309,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether a condition of `cfg` holds in tests only.
+/// Whether a condition of `cfg` holds only in tests.
 fn needs_test(condition: &[Token<'_>]) -> bool {
     match condition {
         [only] => only.text == "test",
@@ -319,7 +319,7 @@ fn needs_test(condition: &[Token<'_>]) -> bool {
     }
 }
 
-/// The parts between commas that stand in no brackets.
+/// Splits at commas outside brackets.
 fn split<'t, 'a>(tokens: &'t [Token<'a>]) -> Vec<&'t [Token<'a>]> {
     let mut depth = 0_isize;
     let parts = tokens.split(|token| {

@@ -1,4 +1,4 @@
-//! What a crate imports, beside the table of what it may import.
+//! Compares the imports of a crate with the table of allowed ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,16 +7,16 @@ use super::source::Source;
 use super::table::{Circle, Table};
 use super::tree::{Files, Import, Tree};
 
-/// Two files may need each other: a type and its parts. More are a knot.
+/// Two files may need each other, such as a type and its parts. More files are a knot.
 pub(super) const CIRCLE_FILES_MAX: usize = 2;
 
-/// A crate as it is, beside the table of what it should be.
+/// The measured crate, with its table.
 pub(super) struct Crate<'t, 'a> {
     pub(super) table: &'t Table<'a>,
     pub(super) tree: Tree<'a>,
-    /// By the rooms from and to: one import for each two files.
+    /// By the rooms from and to: one import for each pair of files.
     pub(super) between: BTreeMap<(&'a str, &'a str), Vec<Import<'a>>>,
-    /// One import for each two files of a room.
+    /// One import for each pair of files in a room.
     pub(super) inside: Vec<Import<'a>>,
     pub(super) circles: Vec<Circle<'a>>,
 }
@@ -39,7 +39,7 @@ impl<'t, 'a> Crate<'t, 'a> {
         it
     }
 
-    /// Tells the imports between rooms from those inside one, and keeps the first of each two files.
+    /// Separates imports between rooms from those inside one, and keeps the first of each pair of files.
     fn sort(&mut self, imports: Vec<Import<'a>>) {
         let mut seen = BTreeSet::new();
         for import in imports {
@@ -58,7 +58,7 @@ impl<'t, 'a> Crate<'t, 'a> {
         for import in &self.inside {
             let graph = rooms.entry(self.table.room(import.from)).or_default();
             graph.entry(import.from).or_default().insert(import.home);
-            // Their names end with a slash: these are nodes of their own.
+            // The names of folders end with a slash, so they are separate nodes.
             if let Some((from, home)) = import.folders() {
                 graph.entry(from).or_default().insert(home);
             }
@@ -70,7 +70,7 @@ impl<'t, 'a> Crate<'t, 'a> {
         circles.filter(is_knot).collect()
     }
 
-    /// The arrows that the table forbids and the crate has, of rooms that the table has.
+    /// The arrows that the table forbids and the crate has, for rooms in the table.
     pub(super) fn still(&self) -> impl Iterator<Item = ((&'a str, &'a str), &Vec<Import<'a>>)> {
         let between = self.between.iter().map(|(rooms, imports)| (*rooms, imports));
         between.filter(|((from, to), _)| {
@@ -83,7 +83,7 @@ impl<'t, 'a> Crate<'t, 'a> {
         self.tree.files().into_iter().map(|file| self.table.room(file)).collect()
     }
 
-    /// The rooms that the table lacks.
+    /// The rooms that are missing in the table.
     pub(super) fn lacking(&self) -> impl Iterator<Item = &'a str> {
         self.rooms().into_iter().filter(|room| !self.table.rooms.contains_key(room))
     }

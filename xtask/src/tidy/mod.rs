@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: the rules of style that rustfmt and clippy do not know.
+//! `cargo xtask tidy`: style rules that rustfmt and clippy do not check.
 //!
-//! It is a ratchet: what a rule forbids but [`allow`] lists may stay, not grow, and an entry that
-//! is no longer needed must go.
+//! It only tightens: breaches listed in [`allow`] may stay but not grow, and an entry that is no longer needed must
+//! be removed.
 
 mod allow;
 mod arrows;
@@ -26,7 +26,7 @@ use allow::Allowed;
 use rules::{Finding, RULES};
 use source::Source;
 
-/// Inputs for fuzzing: what is wrong with them is what they are for.
+/// Fuzzing inputs, which are wrong on purpose.
 const CORPUS: &str = "testkit/corpus/";
 
 /// Checks every file of the repository and prints each breach with its file and line.
@@ -43,7 +43,7 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
     Err(format!("tidy: {} breaches", breaches.len()))
 }
 
-/// Prints the table of arrows as the imports are now.
+/// Prints the table of arrows for the current imports.
 pub(crate) fn arrows(root: &Path) -> Result<(), String> {
     print!("{}", printed::of(&sources(root)?)?);
     Ok(())
@@ -54,7 +54,7 @@ fn sources(root: &Path) -> Result<Vec<Source>, String> {
     Ok(files.filter_map(|path| Source::read(root, path)).collect())
 }
 
-/// What is forbidden and not allowed, and what is allowed and not needed.
+/// Breaches that are not allowed, and allowances that are not needed.
 fn judge(sources: &[Source], allowed: &[Allowed]) -> Vec<String> {
     let findings: Vec<Finding> =
         sources.iter().flat_map(|source| RULES.iter().flat_map(|rule| rule(source))).collect();

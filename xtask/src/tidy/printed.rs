@@ -1,11 +1,11 @@
-//! The table as it would be for the imports there are.
+//! Prints the table for the current imports.
 
 use super::measure::Crate;
 use super::source::Source;
 use super::table;
 
-/// To be put in the place of the table that is there: what is gone is left out; rooms that it lacks and what is
-/// forbidden stand behind the rest of their crate.
+/// Replaces the existing table: entries that no longer exist are omitted; missing rooms and forbidden arrows follow
+/// at the end of their crate.
 pub(super) fn of(sources: &[Source]) -> Result<String, String> {
     let text = table::text(sources)?;
     let tables = table::read(text)?;
@@ -29,7 +29,8 @@ pub(super) fn of(sources: &[Source]) -> Result<String, String> {
 }
 
 impl Crate<'_, '_> {
-    /// A line of the table without what is gone; nothing if that is all of it, or if it is measured anew.
+    /// A line of the table without entries that no longer exist; `None` if nothing is left, or if the line is
+    /// measured anew.
     fn kept(&self, line: &str) -> Option<String> {
         let words: Vec<&str> = line.split('#').next()?.split_whitespace().collect();
         let files = self.tree.files();
@@ -55,7 +56,7 @@ impl Crate<'_, '_> {
         Some(if gone.is_empty() { line.to_owned() } else { line_left.trim_end().to_owned() })
     }
 
-    /// Lines of the table for the rooms that it lacks.
+    /// Lines for the rooms that are missing in the table.
     fn new_rooms(&self) -> impl Iterator<Item = String> {
         self.lacking().map(|room| {
             let to = self.between.keys().filter(|(from, _)| *from == room).map(|(_, to)| *to);
@@ -63,7 +64,7 @@ impl Crate<'_, '_> {
         })
     }
 
-    /// Lines of the table for what it forbids and is still there.
+    /// Lines for forbidden arrows and circles that still exist.
     fn exceptions(&self) -> impl Iterator<Item = String> {
         let arrows = self.still();
         let arrows =

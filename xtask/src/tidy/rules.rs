@@ -1,4 +1,4 @@
-//! The rules.
+//! The style rules.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use super::sql;
 
 const FUNCTION_LINES_MAX: usize = 80;
 const FILE_LINES_MAX: usize = 1_000;
-/// Lines of a statement of SQL that stands in Rust.
+/// Lines of an SQL statement in Rust code.
 const SQL_LINES_MAX: usize = 6;
 
-/// In pieces, or this file would break its own rules.
+/// Split, so that this file does not break its own rules.
 const UNFINISHED: [&str; 4] = [
     concat!("to", "do!"),
     concat!("unimple", "mented!"),
@@ -20,12 +20,12 @@ const UNFINISHED: [&str; 4] = [
 ];
 const MACHINE_ROOTS: [&str; 4] =
     [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/fa", "rm/")];
-/// Endpoints of the HTTP API that only look like a directory of a machine.
+/// Endpoints of the HTTP API that only look like a machine's directory.
 const ENDPOINTS: [&str; 3] = ["claim", "heartbeat", "settle"];
 const IGNORED_TEST: &str = concat!("#[ig", "nore");
 const SLEEP: &str = concat!("sle", "ep(");
 
-/// Which rule a finding breaks.
+/// The rule that a finding breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RuleName {
     Whitespace,
@@ -39,7 +39,7 @@ pub(super) enum RuleName {
     LongSql,
 }
 
-/// Something a rule forbids.
+/// A breach of a rule.
 #[derive(Debug)]
 pub(super) struct Finding {
     pub(super) rule: RuleName,
@@ -48,7 +48,7 @@ pub(super) struct Finding {
     pub(super) line: usize,
     /// The function or constant, for [`RuleName::LongFunction`] and [`RuleName::LongSql`]; otherwise empty.
     pub(super) item: String,
-    /// Lines, where the rule is about length; otherwise 0.
+    /// Lines, if the rule limits length; otherwise 0.
     pub(super) size: usize,
     pub(super) message: String,
 }
@@ -103,7 +103,7 @@ fn machine_path(source: &Source) -> Vec<Finding> {
     })
 }
 
-/// Whether `root` begins a path here, and is neither the middle of one nor an endpoint.
+/// Whether a path starts with `root` here, and it is neither the middle of a path nor an endpoint.
 fn has_absolute_path(line: &str, root: &str) -> bool {
     line.match_indices(root).any(|(at, _)| {
         let within = line[..at].ends_with(|c: char| c.is_alphanumeric() || "_-.}*~/".contains(c));

@@ -1,4 +1,4 @@
-//! One file, as the rules see it.
+//! A file for the rules.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// `None` for what is not text, and for what git still lists but is gone.
+    /// `None` if the file is not text, or is deleted although git still lists it.
     pub(super) fn read(root: &Path, path: String) -> Option<Self> {
         let text = fs::read_to_string(root.join(&path)).ok()?;
         (!text.contains('\0')).then_some(Self { path, text })
@@ -22,7 +22,7 @@ impl Source {
         Path::new(&self.path).extension().is_some_and(|extension| extension == "rs")
     }
 
-    /// A file of nothing but tests, by its name.
+    /// Whether the file has only tests, by its name.
     pub(super) fn is_test(&self) -> bool {
         let in_tests = self.path.split('/').rev().skip(1).any(|part| part == "tests");
         self.is_rust() && (in_tests || self.path.ends_with("tests.rs"))
@@ -30,7 +30,7 @@ impl Source {
 
     /// Lines with their numbers, from 1.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        // Not `str::lines`, which hides a carriage return.
+        // Unlike `str::lines`, this keeps a carriage return visible.
         self.text.split('\n').enumerate().map(|(index, line)| (index + 1, line))
     }
 }

@@ -1,4 +1,4 @@
-//! SQL that stands in Rust.
+//! SQL statements in Rust code.
 
 use super::tokens::{self, Token};
 
@@ -7,10 +7,10 @@ const VERBS: [&str; 10] = [
     "WITH ",
 ];
 
-/// A statement in a string, or put together from several by `concat!`.
+/// A statement in a string, or joined from several by `concat!`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Statement<'a> {
-    /// Of the function, constant or macro that it stands in.
+    /// The function, constant or macro that contains it.
     pub(super) item: &'a str,
     /// From 1.
     pub(super) first_line: usize,
@@ -51,7 +51,7 @@ fn is_sql(text: &str) -> bool {
     VERBS.iter().any(|verb| text.starts_with(verb))
 }
 
-/// How many tokens stand before the bracket that closes.
+/// The number of tokens before the closing bracket.
 fn end(tokens: &[Token]) -> usize {
     let mut depth = 0_usize;
     let closing = tokens.iter().position(|token| {

@@ -1,4 +1,4 @@
-//! The table of allowed arrows: the block that ARCHITECTURE.md shows.
+//! The table of allowed arrows: the `arrows` block in ARCHITECTURE.md.
 //!
 //! ```text
 //! seriatim-server/src:               a crate
@@ -13,35 +13,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::circles::{self, Graph};
 use super::source::Source;
 
-/// Where the table stands.
+/// The file with the table.
 pub(super) const FILE: &str = "ARCHITECTURE.md";
 const BEGIN: &str = "```arrows";
 const END: &str = "```";
 const ALL: &str = "*";
 
-/// The part of the table about one crate.
+/// The part of the table for one crate.
 #[derive(Debug, Default)]
 pub(super) struct Table<'a> {
     /// The directory of its sources.
     pub(super) sources: &'a str,
-    /// The files and folders of a room, where they are not the one of its name.
+    /// The files and folders of a room, if they differ from its name.
     pub(super) places: BTreeMap<&'a str, Vec<&'a str>>,
-    /// What each room may import.
+    /// The rooms that each room may import.
     pub(super) rooms: BTreeMap<&'a str, BTreeSet<&'a str>>,
     pub(super) arrows: Vec<Arrow<'a>>,
     pub(super) circles: Vec<Circle<'a>>,
 }
 
-/// An arrow that is forbidden and still there.
+/// A forbidden arrow that still exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arrow<'a> {
     pub(super) from: &'a str,
     pub(super) to: &'a str,
-    /// From a file to a file.
+    /// Counted in pairs of files.
     pub(super) imports_max: usize,
 }
 
-/// A circle in a room that is forbidden and still there.
+/// A forbidden circle in a room that still exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Circle<'a> {
     pub(super) room: &'a str,
@@ -49,13 +49,13 @@ pub(super) struct Circle<'a> {
     pub(super) files: BTreeSet<&'a str>,
 }
 
-/// The file that has the table.
+/// The text of the file with the table.
 pub(super) fn text(sources: &[Source]) -> Result<&str, String> {
     let found = sources.iter().find(|source| source.path == FILE);
     found.map(|source| source.text.as_str()).ok_or(format!("there is no {FILE}"))
 }
 
-/// The lines of the block, with the number of the first.
+/// The lines of the block, with the number of the first one.
 pub(super) fn block(text: &str) -> Result<(usize, Vec<&str>), String> {
     let lines: Vec<&str> = text.lines().collect();
     let begin = lines.iter().position(|line| *line == BEGIN);
@@ -64,7 +64,7 @@ pub(super) fn block(text: &str) -> Result<(usize, Vec<&str>), String> {
     Ok((begin + 2, inside.copied().collect()))
 }
 
-/// Reads the whole table, of all crates.
+/// Reads the table of all crates.
 pub(super) fn read(text: &str) -> Result<Vec<Table<'_>>, String> {
     let (first, lines) = block(text)?;
     let mut tables: Vec<Table> = Vec::new();
@@ -86,18 +86,18 @@ pub(super) fn read(text: &str) -> Result<Vec<Table<'_>>, String> {
     Ok(tables)
 }
 
-/// Whether the part about a crate begins in this line of the block.
+/// Whether the part for a crate begins in this line of the block.
 pub(super) fn begins_crate(line: &str) -> bool {
     !line.starts_with(' ') && line.trim().ends_with(':')
 }
 
-/// Whether a place is among the files of a crate, or a folder of them.
+/// Whether `place` is a file of the crate, or a folder with files of it.
 pub(super) fn exists(place: &str, files: &BTreeSet<&str>) -> bool {
     files.iter().any(|file| is_within(file, place))
 }
 
 impl<'a> Table<'a> {
-    /// Takes in one line; `None` if it is none.
+    /// Reads one line; `None` if it is not valid.
     fn line(&mut self, words: &[&'a str]) -> Option<()> {
         match words {
             ["still", from, "->", to, imports_max] => {
@@ -121,7 +121,7 @@ impl<'a> Table<'a> {
         Some(())
     }
 
-    /// The room of a file: by the longest place that it stands in, else the folder or file it is at the top.
+    /// The room of a file: by the longest matching place, otherwise its top-level folder or file.
     pub(super) fn room<'f>(&self, file: &'f str) -> &'f str
     where
         'a: 'f,
@@ -139,7 +139,7 @@ impl<'a> Table<'a> {
         self.rooms.get(from).is_some_and(|may| may.contains(ALL) || may.contains(to))
     }
 
-    /// What is wrong with the table itself, given the files of the crate.
+    /// Faults of the table itself, given the files of the crate.
     pub(super) fn faults(&self, files: &BTreeSet<&str>) -> Vec<String> {
         let mut faults = Vec::new();
         let mut fault = |text: String| faults.push(format!("{FILE}: {}: {text}", self.sources));
@@ -169,7 +169,7 @@ impl<'a> Table<'a> {
         faults
     }
 
-    /// `may`, with `*` written out.
+    /// `may`, with `*` expanded.
     fn all(&self, may: &BTreeSet<&'a str>) -> BTreeSet<&'a str> {
         if may.contains(ALL) { self.rooms.keys().copied().collect() } else { may.clone() }
     }
@@ -189,7 +189,7 @@ impl Circle<'_> {
         self.files.iter().all(|file| file.ends_with('/'))
     }
 
-    /// As the table writes it.
+    /// As a line of the table.
     pub(super) fn line(&self) -> String {
         let files: Vec<&str> = self.files.iter().copied().collect();
         format!("still {}: {}", self.room, files.join(" "))

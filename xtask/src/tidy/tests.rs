@@ -1,4 +1,4 @@
-//! The rules on small samples. Forbidden words are put together here, never written out.
+//! The rules on small samples. Forbidden words are assembled here, never written out.
 
 mod arrows;
 mod imports;
@@ -14,7 +14,7 @@ fn source(path: &str, text: impl Into<String>) -> Source {
     Source { path: path.to_owned(), text: text.into() }
 }
 
-/// How many breaches there are in one file without exceptions.
+/// The number of breaches in one file without exceptions.
 fn breaches(path: &str, text: impl Into<String>) -> usize {
     judge(&[source(path, text)], &[]).len()
 }

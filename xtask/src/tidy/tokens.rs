@@ -1,10 +1,10 @@
-//! A Rust file as words and signs, without comments: enough to read its imports, and faster than a parser.
+//! Splits a Rust file into words and signs, without comments: enough to read its imports, and faster than a parser.
 
-/// A name, a sign, `::` in one piece, or a literal as it is written.
+/// A name, a sign (`::` is one), or a literal as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token<'a> {
     pub(super) text: &'a str,
-    /// Where it begins, from 1.
+    /// The line in which it begins, from 1.
     pub(super) line: usize,
 }
 
@@ -13,7 +13,7 @@ impl<'a> Token<'a> {
         self.text.starts_with(begins_name)
     }
 
-    /// What stands in the quotes, if this is a string literal.
+    /// The contents of the quotes, if this is a string literal.
     pub(super) fn string(&self) -> Option<&'a str> {
         let quoted = self.text.trim_start_matches(['b', 'c', 'r']).trim_matches('#');
         quoted.strip_prefix('"')?.strip_suffix('"')
@@ -36,7 +36,7 @@ pub(super) fn of(text: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// Bytes of what `rest` begins with.
+/// The length in bytes of the first piece of `rest`.
 fn length(rest: &str, first: char) -> usize {
     match first {
         '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
@@ -100,7 +100,7 @@ fn string(rest: &str, at: usize) -> usize {
     rest.len()
 }
 
-/// A raw string behind a prefix of `word` bytes, a raw name, or only a name that looks like a prefix.
+/// A raw string after a prefix of `word` bytes, a raw name, or a name that only looks like a prefix.
 fn raw(rest: &str, word: usize) -> usize {
     let hashes = run(&rest[word..], |c| c == '#');
     let open = word + hashes;

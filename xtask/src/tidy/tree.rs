@@ -1,50 +1,50 @@
-//! The modules of a crate, and to which file a path leads.
+//! The modules of a crate, and the files to which paths lead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
 use super::imports::{self, Declared, Mention, Scope, Use};
 
-/// Texts of a crate's files by their paths from the directory of its sources.
+/// The texts of a crate's files, by their paths from its source directory.
 pub(super) type Files<'a> = BTreeMap<&'a str, &'a str>;
 
-/// More re-exports than any name goes through; a name that imports itself would go on for ever.
+/// More re-exports than any name passes through; a name that imports itself would loop forever.
 const STEPS_MAX: usize = 12;
 
-/// The product's modules of one crate: those of tests are not among them.
+/// The modules of one crate, without tests.
 #[derive(Debug, Default)]
 pub(super) struct Tree<'a> {
-    /// The root first.
+    /// The root is the first.
     modules: Vec<Module<'a>>,
-    /// What could not be read, as a line for the reader.
+    /// Modules that could not be read, as messages.
     pub(super) troubles: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Module<'a> {
-    /// From the directory of the crate's sources, without `.rs`: `lib`, `http/mod`, `http/wire`.
+    /// From the crate's source directory, without `.rs`: `lib`, `http/mod`, `http/wire`.
     file: &'a str,
     parent: usize,
     children: Vec<(&'a str, usize)>,
     scope: Scope<'a>,
 }
 
-/// That one file needs another.
+/// An import of one file from another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Import<'a> {
     pub(super) from: &'a str,
-    /// By which file it comes: the one with the re-export, if that is not the root.
+    /// The file through which it is imported: the one with the re-export, unless that is the root.
     pub(super) door: &'a str,
-    /// The file that has what is imported.
+    /// The file with the imported item.
     pub(super) home: &'a str,
     pub(super) line: usize,
     pub(super) path: String,
-    /// It is only handed on.
+    /// Whether it is only re-exported.
     pub(super) facade: bool,
 }
 
 impl<'a> Import<'a> {
-    /// The folders beside each other that it leads between, if it does: `stores/mysql/`, `stores/memory/`.
+    /// The sibling folders between which it leads, if any: `stores/mysql/`, `stores/memory/`.
     pub(super) fn folders(&self) -> Option<(&'a str, &'a str)> {
         let same = self.from.bytes().zip(self.home.bytes()).take_while(|(a, b)| a == b).count();
         let slash = self.from.as_bytes()[..same].iter().rposition(|byte| *byte == b'/');
@@ -54,7 +54,7 @@ impl<'a> Import<'a> {
     }
 }
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     door: usize,
@@ -71,7 +71,7 @@ impl<'a> Tree<'a> {
         tree
     }
 
-    /// The product's files, each once.
+    /// The files, each once.
     pub(super) fn files(&self) -> BTreeSet<&'a str> {
         self.modules.iter().map(|module| module.file).collect()
     }
@@ -105,7 +105,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// All imports of one file from another, in the order of their lines.
+    /// All imports of one file from another, ordered by line.
     pub(super) fn imports(&self) -> Vec<Import<'a>> {
         let mut imports = Vec::new();
         for (module, Module { scope, .. }) in self.modules.iter().enumerate() {
@@ -161,7 +161,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Where the path of a `use` leads that stands in `module`; nowhere if it is of another crate.
+    /// The targets of a `use` path in `module`; empty if it belongs to another crate.
     fn resolve(&self, module: usize, path: &[&str], steps: usize) -> Vec<Target> {
         match path {
             [] => Vec::new(),
@@ -172,7 +172,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// What `path` is, as seen from outside of `module`; what is not found there it makes by a macro.
+    /// The targets of `path`, seen from outside `module`. If nothing is found, a macro of `module` is assumed to
+    /// create it.
     fn walk(&self, module: usize, path: &[&str], steps: usize) -> Vec<Target> {
         let here = Target { door: module, home: module };
         match path {
@@ -186,7 +187,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// As [`Self::exposed`], for those outside: what `module` hands on comes by it.
+    /// As [`Self::exposed`], seen from outside: re-exports count as imports through `module`.
     fn offered(&self, module: usize, path: &[&str], steps: usize) -> Vec<Target> {
         let mut targets = self.exposed(module, path, steps);
         let is_below = self.modules[module].children.iter().any(|(name, _)| *name == path[0]);
@@ -197,7 +198,7 @@ impl<'a> Tree<'a> {
         targets
     }
 
-    /// What `path` is, by all that `module` has, defines or imports.
+    /// The targets of `path`, by all that `module` contains, defines or imports.
     fn exposed(&self, module: usize, path: &[&str], steps: usize) -> Vec<Target> {
         let own = self.own(module, path, steps);
         if !own.is_empty() || steps > STEPS_MAX {
@@ -208,7 +209,7 @@ impl<'a> Tree<'a> {
         homes.flat_map(|target| self.offered(target.home, path, steps + 1)).collect()
     }
 
-    /// What `path` is, by what `module` has, defines or imports by name.
+    /// The targets of `path`, by what `module` contains, defines or imports by name.
     fn own(&self, module: usize, path: &[&str], steps: usize) -> Vec<Target> {
         let [first, rest @ ..] = path else { return Vec::new() };
         if steps > STEPS_MAX {
@@ -231,14 +232,14 @@ impl<'a> Tree<'a> {
         named.collect()
     }
 
-    /// The imports of `module` that bring `name`.
+    /// The imports of `module` that introduce `name`.
     fn names(&self, module: usize, name: &str) -> impl Iterator<Item = &Use<'a>> {
         self.modules[module].scope.uses.iter().filter(move |brought| brought.name == name)
     }
 }
 
 impl<'a> Declared<'a> {
-    /// Its file, if `from` declares it and files of its modules stand in `directory`.
+    /// Its file, if `from` declares it and the files of its modules are in `directory`.
     fn find(&self, files: &Files<'a>, from: &str, directory: &str) -> Option<(&'a str, &'a str)> {
         let places = match self.file {
             Some(file) => {
@@ -251,7 +252,7 @@ impl<'a> Declared<'a> {
     }
 }
 
-/// Where the modules of a file have their files.
+/// The directory with the files of a file's modules.
 fn directory(path: &str) -> String {
     let stem = path.strip_suffix(".rs").unwrap_or(path);
     match stem.strip_suffix("mod") {

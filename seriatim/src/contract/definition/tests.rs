@@ -1,5 +1,4 @@
-//! What must hold when somebody empties the store of nodes that run: the tests of each store say how
-//! that is done there.
+//! Cases for a store that is emptied while nodes run; the tests of each store supply the way to empty it.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -10,7 +9,7 @@ use crate::contract::*;
 use crate::{Batch, Client, Engine, ErrorKind, Job, Mode, Queue, SharedStore};
 
 const LEASE: Duration = Duration::from_secs(60);
-/// How long a test waits for what an engine must do.
+/// How long a test waits for the engine.
 const PATIENCE: Duration = Duration::from_secs(50);
 
 fn job(queue: &str, number: u32) -> Job {
@@ -43,7 +42,8 @@ async fn view(store: &SharedStore, queue: &str) -> QueueView {
     views.into_iter().find(|view| view.queue.name == queue).unwrap()
 }
 
-/// A process that remembers a queue of before never takes another one for it, which has its number now.
+/// A process that remembers a queue of the emptied store never confuses it with another queue that now has its
+/// number.
 pub(crate) async fn no_queue_is_taken_for_another(
     open: impl AsyncFn() -> SharedStore,
     empty: impl AsyncFn(),
@@ -95,7 +95,7 @@ pub(crate) async fn a_running_engine_declares_its_queues_again(
     assert_eq!(next().await, [1]);
     empty().await;
     others.migrate().await.unwrap();
-    // They come before the engine may have noticed.
+    // These arrive before the engine may have noticed.
     client.push(job("mails", 9)).await.unwrap();
     client.push(job("orders", 2).key("k")).await.unwrap();
     assert_eq!(next().await, [2]);
@@ -104,7 +104,7 @@ pub(crate) async fn a_running_engine_declares_its_queues_again(
     assert_eq!(settings, (true, Mode::Accumulate, 3));
     let stats = others.stats(None).await.unwrap();
     let mails = stats.iter().find(|stats| &*stats.queue == "mails").unwrap();
-    assert_eq!((mails.jobs, mails.claimed), (1, 0), "nobody took what was not the engine's");
+    assert_eq!((mails.jobs, mails.claimed), (1, 0), "the engine took only its own jobs");
     stop.send(()).unwrap();
     engine.await.unwrap().unwrap();
     others.close().await.unwrap();

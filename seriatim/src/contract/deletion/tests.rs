@@ -1,4 +1,4 @@
-//! What must hold when one process deletes a queue that others use: the tests of each store open it twice.
+//! Cases for a queue that one process deletes while others use it; the tests of each store open it twice.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use tokio::sync::mpsc;
 use crate::contract::*;
 use crate::{ErrorKind, Job, JobId, SharedStore};
 
-/// So many pushes are answered before the deletion begins, and after it has ended.
+/// How many pushes are answered before the deletion begins, and after it ended.
 const PUSHES: usize = 20;
 const ROUNDS: usize = 5;
 
-/// A push while its queue is deleted is refused; or it came before, and its job is gone; or it is in a new queue.
-/// So of the pushes of one client, in order, all that were answered after the first job that is there are there.
+/// A push during a deletion is refused, or came before it and its job is gone, or its job is in a new queue. So of
+/// one client's answered pushes, in order, every job after the first one that exists must exist.
 pub(crate) async fn no_push_is_lost_behind_a_deletion(open: impl AsyncFn() -> SharedStore) {
     let (ours, others) = (open().await, open().await);
     for round in 0..ROUNDS {
@@ -44,7 +44,7 @@ pub(crate) async fn no_push_is_lost_behind_a_deletion(open: impl AsyncFn() -> Sh
         for _ in 0..PUSHES {
             acknowledged.push(answers.recv().await.unwrap());
         }
-        // What was answered before the deletion ended may still be on its way to us.
+        // Pushes that were answered before the deletion ended may still be in the channel.
         let ended = acknowledged.len();
         stop.store(true, Ordering::SeqCst);
         pushing.await.unwrap();
@@ -65,7 +65,7 @@ pub(crate) async fn no_push_is_lost_behind_a_deletion(open: impl AsyncFn() -> Sh
     others.close().await.unwrap();
 }
 
-/// Deletes every queue, also those in use.
+/// Deletes every queue, also queues in use.
 pub(crate) async fn delete_all(store: SharedStore) {
     for view in store.queues().await.unwrap() {
         delete_queue(&*store, &view.queue.name, true).await.unwrap();

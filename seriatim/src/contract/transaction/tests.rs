@@ -1,4 +1,4 @@
-//! What holds of transactions of the user's own, on every store that has them.
+//! Cases for the user's own transactions, for every store that supports them.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
@@ -13,10 +13,10 @@ use crate::{
     Batch, Client, Context, Engine, Failure, Job, Queue, engine::Summary, store::Settlement,
 };
 
-/// A database of a test's own, with a store in it and a table of whole numbers.
+/// A database for one test, with a store in it and a table of whole numbers.
 #[async_trait]
 pub(crate) trait Database: Clone + Send + Sync + 'static {
-    /// The store, as another process has it.
+    /// Opens the store as another process would.
     async fn open(&self) -> SharedStore;
 
     /// Pushes in a transaction, and commits it or rolls it back after `meanwhile`.
@@ -36,7 +36,7 @@ pub(crate) trait Database: Clone + Send + Sync + 'static {
         meanwhile: BoxFuture<'_, ()>,
     ) -> Result<()>;
 
-    /// How many numbers are there.
+    /// How many numbers the table has.
     async fn written(&self) -> i64;
 }
 
@@ -55,12 +55,12 @@ pub(crate) async fn a_push_holds_or_vanishes(database: impl Database) {
     let client = Client::new(store.clone());
     let mut wakeups = store.wakeups();
     for commits in [false, true] {
-        // The first wake-ups may be those of its own declaration.
+        // The first wake-ups may come from the declaration.
         while wakeups.wait(Duration::from_millis(300)).await {
             wakeups.forget();
         }
         let unseen = async {
-            assert_eq!(store.stats(None).await.unwrap()[0].jobs, 0, "nobody sees it yet");
+            assert_eq!(store.stats(None).await.unwrap()[0].jobs, 0, "invisible before the commit");
         };
         let jobs = vec![job("k", 1), job("l", 2)];
         let pushed = database.push_in(&client, jobs, Box::pin(unseen), commits).await;
@@ -72,17 +72,17 @@ pub(crate) async fn a_push_holds_or_vanishes(database: impl Database) {
     }
 }
 
-/// Runs an engine with a job whose handler writes and settles in one transaction. With `rival`, somebody
-/// else has settled its turn in between.
+/// Runs an engine with a job whose handler writes and settles in one transaction. With `rival`, the turn has been
+/// settled elsewhere before.
 async fn handled(database: &impl Database, rival: bool) -> (Summary, Option<ErrorKind>) {
     let store = open(database).await;
     store.push(Push { now: None, jobs: vec![job("k", 7)] }).await.unwrap();
     let answer: Arc<Mutex<Option<ErrorKind>>> = Arc::default();
     let ended = Arc::new(tokio::sync::Notify::new());
-    let (tell, kind, database) = (ended.clone(), answer.clone(), database.clone());
+    let (ending, kind, database) = (ended.clone(), answer.clone(), database.clone());
     let node = database.open().await;
     let handler = move |batch: Batch<i32>, ctx: Context| {
-        let (tell, kind) = (tell.clone(), kind.clone());
+        let (ending, kind) = (ending.clone(), kind.clone());
         let (store, database) = (store.clone(), database.clone());
         async move {
             let meanwhile = async {
@@ -96,7 +96,7 @@ async fn handled(database: &impl Database, rival: bool) -> (Summary, Option<Erro
             let numbers: Vec<i32> = batch.payloads().copied().collect();
             let result = database.commit_with(&ctx, &numbers, Box::pin(meanwhile)).await;
             *kind.lock().unwrap() = result.as_ref().err().map(|error| error.kind());
-            tell.notify_one();
+            ending.notify_one();
             result.map_err(Failure::from)
         }
     };

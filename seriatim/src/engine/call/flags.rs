@@ -1,4 +1,4 @@
-//! Cancellations of jobs that this node holds, for calls that have not started yet.
+//! Cancellations of jobs that this node has claimed, for calls that have not started yet.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use crate::contract::CancelNotice;
 use crate::handler::call::Call;
 use crate::lock::lock;
 
-/// The notices of the last heartbeat, which names all that stand.
+/// The notices of the last heartbeat, which returns all current ones.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Flags {
     any: AtomicBool,
@@ -20,7 +20,7 @@ impl Flags {
         *lock(&self.notices) = notices;
     }
 
-    /// Notes on a call that starts what is known of its jobs. True if all of them are flagged.
+    /// Passes the known cancellations to a call that starts. True if all its jobs are flagged.
     pub(in crate::engine) fn apply(&self, call: &Call) -> bool {
         if !self.any.load(Ordering::Acquire) {
             return false;

@@ -1,4 +1,4 @@
-//! Calls of handlers: the slots they run in, their time-outs and cancellation.
+//! Handler calls: their slots, timeouts and cancellation.
 
 pub(in crate::engine) mod flags;
 pub(in crate::engine) mod perform;

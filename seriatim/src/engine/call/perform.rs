@@ -1,4 +1,4 @@
-//! One call: from the turns that a slot got to the settlements that it leaves.
+//! One call: from the turns of a slot to their settlements.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ enum Ending {
     Panicked(String),
     /// It was told to end, did not, and was dropped.
     Dropped(Stop),
-    /// Nobody here handles this task.
+    /// No worker of this node handles the task.
     NoWorker,
 }
 
@@ -44,26 +44,26 @@ enum Ending {
 pub(in crate::engine) async fn perform(core: &Core, picked: Picked) {
     let source = &core.sources[picked.source];
     let queue = source.definition_for(picked.turns.first());
-    // By the monotonic clock: after a pause of the whole process nothing may start that another
-    // node may hold by now.
+    // Uses the monotonic clock: after a pause of the whole process, nothing may start that another node may have
+    // claimed meanwhile.
     if !core.lease.stands(core.ttl(&queue)) {
         return core.release(picked.source, picked.turns);
     }
     let worker = source.worker(picked.turns.first().and_then(Turn::task).map(AsRef::as_ref));
     let call = Arc::new(new_call(core, queue, worker, picked.turns));
     if core.flags.apply(&call) {
-        // The store ends flagged jobs as cancelled, however the turn ends other than done.
+        // The store ends flagged jobs as cancelled, whatever the outcome, unless it is `Done`.
         return core.release_call(&call);
     }
     let completed = shielded_future(complete(core, source, worker, &call)).await;
     if let Err(text) = completed {
-        // What the user's code does is caught where it is called. Whatever this is, the lanes end.
+        // Panics of the user's code are caught where it is called. Whatever this one is, the lanes must end.
         tracing::error!(queue = call.queue.name, "a call panicked outside of its handler: {text}");
         fail(core, &call, &format!("the call panicked: {text}"));
     }
 }
 
-/// Runs a call that has started, and concludes it.
+/// Runs a call that has started, and settles it.
 async fn complete(core: &Core, source: &Source, worker: Option<&Worker>, call: &Arc<Call>) {
     let began = TurnLog::tells_calls().then(Instant::now);
     if let Some(observer) = &core.observer {
@@ -86,7 +86,7 @@ async fn complete(core: &Core, source: &Source, worker: Option<&Worker>, call: &
     conclude(core, source, call, answer, undecodable);
 }
 
-/// Fails all turns of a call, without any code of the user's.
+/// Fails all turns of a call without running user code.
 fn fail(core: &Core, call: &Arc<Call>, error: &str) {
     let verdict = Outcome::Retry { error: error.into(), retry_in: None }.into();
     let ended = call.turns.iter().enumerate().map(|(place, turn)| {
@@ -107,7 +107,7 @@ fn new_call(core: &Core, queue: Arc<Queue>, worker: Option<&Worker>, turns: Vec<
         expired.extend(jobs().filter(|job| job.has_expired(now)).map(|job| job.id));
     }
     let usual = worker.and_then(|worker| worker.timeout).or(queue.timeout);
-    // The strictest of the call's jobs: none of them runs longer than it may.
+    // The shortest limit of the call's jobs, so that none exceeds its own.
     let timeout = options().filter_map(|options| options.timeout).chain(usual).min();
     let timeout = timeout.or(worker.and_then(|worker| worker.timeout_default));
     let deadline = timeout.map(|length| Instant::now() + length);
@@ -126,7 +126,7 @@ async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Undecod
     let Prepared { handling, undecodable } = prepared;
     call.control.note_undecodable(&undecodable);
     let Some(handling) = handling else {
-        // Nothing is left to call it with: all has expired, or cannot be decoded.
+        // No job is left: all have expired or cannot be decoded.
         return (Ending::Answered(Ok(Outcomes::new())), undecodable);
     };
     core.counters.called();
@@ -139,38 +139,38 @@ async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Undecod
             }
         },
     };
-    // Most handlers of short jobs end at the first poll: no timer and no entry in a list for them.
+    // Most handlers of short jobs end at the first poll; they need no timer and no list entry.
     let first = poll_fn(|waker| Poll::Ready(poll_caught(&mut handling, waker))).await;
     let ending = match first {
         Poll::Ready(ending) => ending,
         Poll::Pending => supervise(core, call, &mut handling).await,
     };
-    // A destructor of the handler's own may panic too.
+    // A destructor in the handler may panic too.
     let _ = shielded(|| drop(handling));
     (ending, undecodable)
 }
 
-/// Waits for a handler: until it ends, or for a while after it was told to.
+/// Waits for a handler to end; drops it some time after it was told to end.
 async fn supervise(core: &Core, call: &Arc<Call>, handling: &mut Handling) -> Ending {
     let _listed = core.running.list(call);
     let finished = poll_fn(|waker| poll_caught(handling, waker));
     tokio::pin!(finished);
-    let mut told: Option<(Stop, Instant)> = None;
+    let mut asked: Option<(Stop, Instant)> = None;
     loop {
-        let harder = match told {
+        let harder = match asked {
             None => Stop::TimedOut,
             Some((Stop::TimedOut, _)) => Stop::Stopping,
             Some(_) => Stop::LeaseLost,
         };
-        let wake = told.map(|(_, end)| end).or(call.deadline);
+        let wake = asked.map(|(_, end)| end).or(call.deadline);
         tokio::select! {
             biased;
             ending = &mut finished => return ending,
-            reason = call.control.reached(harder), if told.is_none_or(|(s, _)| s < Stop::LeaseLost) => {
+            reason = call.control.reached(harder), if asked.is_none_or(|(s, _)| s < Stop::LeaseLost) => {
                 let end = Instant::now() + grace(core, call, reason);
-                told = Some((reason, told.map_or(end, |(_, before)| before.min(end))));
+                asked = Some((reason, asked.map_or(end, |(_, before)| before.min(end))));
             }
-            () = sleep_until(wake) => match told {
+            () = sleep_until(wake) => match asked {
                 Some((reason, _)) => return Ending::Dropped(reason),
                 None => call.control.stop(Stop::TimedOut),
             }
@@ -178,7 +178,7 @@ async fn supervise(core: &Core, call: &Arc<Call>, handling: &mut Handling) -> En
     }
 }
 
-/// How long a handler that was told to end may take.
+/// How long a handler may take after it was told to end.
 fn grace(core: &Core, call: &Call, reason: Stop) -> Duration {
     let most = core.settings.cancel_grace;
     match reason {
@@ -206,12 +206,12 @@ fn by_handler(panic: &str) -> String {
     format!("the handler panicked: {panic}")
 }
 
-/// What the end of a handler means for its turns: its own outcomes, or one outcome for all.
+/// Turns the end of a handler into outcomes: its own, or one for all turns.
 fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Outcomes, Outcome> {
     let failed = |error: String| Outcome::Retry { error: error.into(), retry_in: None };
     match (ending, call.control.reason()) {
         (Ending::Answered(Ok(outcomes)), _) => Ok(outcomes),
-        // Told to end for no fault of the jobs: it does not count.
+        // Told to end for no fault of the jobs: not counted.
         (_, Some(Stop::Stopping | Stop::LeaseLost))
         | (Ending::Dropped(Stop::Stopping | Stop::LeaseLost), _) => Err(Outcome::Release),
         (Ending::Dropped(_), _) => Err(failed(timed_out(call))),
@@ -240,14 +240,14 @@ fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Ou
     }
 }
 
-/// A handler that answers has been started: its worker can start again.
+/// A handler that answers has started, so its worker can start again.
 fn note_start(core: &Core, worker: Option<&Worker>, call: &Call, ending: &Ending) {
     let answered = match ending {
         Ending::Answered(Ok(_)) => true,
         Ending::Answered(Err(failure)) => !failure.is::<Unstartable>(),
         _ => false,
     };
-    // What was told to end may never have begun.
+    // A handler that was told to end may never have started.
     if let (true, Some(worker), None) = (answered, worker, call.control.reason()) {
         let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
         core.troubles.clear(TroubleKind::WorkerCannotStart, &about);
@@ -276,7 +276,7 @@ fn timed_out(call: &Call) -> String {
     }
 }
 
-/// Turns the answer into settlements, and queues them.
+/// Turns the answer into settlements and queues them.
 fn conclude(
     core: &Core,
     source: &Source,
@@ -307,7 +307,7 @@ fn conclude(
     core.settles.add(ended);
 }
 
-/// Books what the handler has settled in a transaction of its own: whatever it answers, that holds.
+/// Records the settlements of a handler's own transaction: they hold, whatever the handler answers.
 fn committed(core: &Core, call: &Call, settlements: &[Settlement]) {
     core.held.remove(settlements);
     let sent_at = Timestamp::of_this_machine();

@@ -1,4 +1,4 @@
-//! The calls whose handlers wait for something. Those that end at once are never listed.
+//! Calls whose handlers are waiting. Handlers that end at their first poll are never listed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ struct Calls {
     last: u64,
 }
 
-/// Takes the call off the list when the slot is through with it, however that happens.
+/// Removes the call from the list on drop.
 pub(in crate::engine) struct Listed<'a> {
     running: &'a Running,
     number: u64,
@@ -44,7 +44,7 @@ impl Running {
         calls.by_number.values().map(|(call, since)| (call.clone(), since.elapsed())).collect()
     }
 
-    /// Tells the calls that `which` picks to end.
+    /// Tells the calls selected by `which` to end. Returns their number.
     pub(in crate::engine) fn stop(&self, reason: Stop, which: impl Fn(&Call) -> bool) -> usize {
         let calls = lock(&self.calls);
         let picked = calls.by_number.values().map(|(call, _)| call);
@@ -56,7 +56,7 @@ impl Running {
         picked.len()
     }
 
-    /// Carries a cancellation to the call that it is for.
+    /// Passes a cancellation to its call.
     pub(in crate::engine) fn flag(&self, notice: &CancelNotice) {
         let calls = lock(&self.calls);
         let holds = |call: &&Arc<Call>| {
@@ -70,7 +70,7 @@ impl Running {
         }
     }
 
-    /// What the handlers have told and nobody has carried out.
+    /// Progress that handlers reported and no heartbeat has taken yet.
     pub(in crate::engine) fn take_progress(&self) -> Vec<Beat> {
         let mut beats = Vec::new();
         for (call, _) in lock(&self.calls).by_number.values() {
@@ -83,7 +83,7 @@ impl Running {
         beats
     }
 
-    /// Turns whose handlers have waited for longer than this. What one has settled by itself is not held any more.
+    /// Turns whose handlers have waited for at least `length`, except those that the handler settled itself.
     pub(in crate::engine) fn longer_than(&self, length: Duration) -> Vec<Beat> {
         let calls = lock(&self.calls);
         let long = calls
@@ -96,7 +96,7 @@ impl Running {
             .collect()
     }
 
-    /// The progress that was taken has arrived.
+    /// Records that the progress taken last is in the store.
     pub(in crate::engine) fn progress_arrived(&self) {
         for (call, _) in lock(&self.calls).by_number.values() {
             call.control.arrived();

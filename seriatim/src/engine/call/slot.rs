@@ -1,4 +1,4 @@
-//! A place where a call runs: one of `concurrency`.
+//! A slot: one of `concurrency` places in which calls run.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
         perform(&core, picked).await;
         calls = calls.wrapping_add(1);
         if calls.is_multiple_of(CALLS_BEFORE_YIELD) {
-            // Handlers that never wait would keep the fetcher and the settler off this thread.
+            // Handlers that never wait would otherwise block the fetcher and the settler on this thread.
             tokio::task::yield_now().await;
         }
     }

@@ -1,4 +1,4 @@
-//! The claimed lanes of one queue that wait for a slot, and how many there should be.
+//! The claimed lanes of one queue that wait for a slot, and how many to claim ahead.
 
 use std::collections::VecDeque;
 
@@ -14,35 +14,35 @@ pub(in crate::engine) struct QueueBuffer {
     waiting: VecDeque<Waiting>,
     /// Most lanes in one call.
     pub(in crate::engine) batch: usize,
-    /// How often its turn comes, beside others.
+    /// Its share under the `weighted` scheduler.
     pub(in crate::engine) weight: u32,
-    /// The number of its last call among those of all.
+    /// The number of its last call, counted over all queues.
     pub(in crate::engine) served: u64,
-    /// Most calls at once.
+    /// Most concurrent calls.
     pub(in crate::engine) limit: usize,
     /// Calls under way.
     pub(in crate::engine) busy: usize,
-    /// How many lanes to claim beyond what free slots can take: none for slow jobs, many for
-    /// short ones, so that slots do not wait for the store.
+    /// How many lanes to claim beyond the free slots: none for slow jobs, many for short ones, so that slots do not
+    /// wait for the store.
     pub(in crate::engine) prefetch: usize,
-    /// The most that `prefetch` may grow to.
+    /// The limit of `prefetch`.
     ahead: usize,
     /// The node's slots, each of which may run a full call.
     slots: usize,
     fill: Option<Fill>,
-    /// When a claim could last bring a lane with a crash behind it.
+    /// When a claim last could have returned a lane with earlier crashes.
     pub(in crate::engine) crashed_chance: Instant,
 }
 
 #[derive(Debug)]
 struct Waiting {
     turn: Turn,
-    /// Its place in line among all queues.
+    /// Its place in line across all queues.
     place: u64,
     since: Instant,
 }
 
-/// The last claim that came back full: how long do so many lanes last?
+/// The last claim that returned as many lanes as asked, to measure how long they last.
 #[derive(Debug)]
 struct Fill {
     at: Instant,
@@ -80,14 +80,14 @@ impl QueueBuffer {
         self.waiting.len() <= self.prefetch / 2
     }
 
-    /// The place in line of its next call; none when it has none that may start.
+    /// The place in line of its next call; `None` if no call may start.
     pub(in crate::engine) fn next_place(&self) -> Option<u64> {
         let first = self.waiting.front()?;
         (self.busy < self.limit).then_some(first.place)
     }
 
-    /// Adds what a claim brought. A lane with a crash behind it goes to the front: it was claimed
-    /// for a slot that is free.
+    /// Adds the turns of a claim. A lane with earlier crashes goes to the front, because it was claimed for a free
+    /// slot.
     pub(in crate::engine) fn add(&mut self, turns: Vec<Turn>, place: u64, wanted: usize) {
         let since = Instant::now();
         self.fill = (turns.len() >= wanted).then_some(Fill { at: since, left: turns.len() });
@@ -100,7 +100,7 @@ impl QueueBuffer {
         }
     }
 
-    /// Takes the turns of the next call: those at the front that may go together.
+    /// Takes the turns of the next call: those at the front that can share one.
     pub(in crate::engine) fn take_call(&mut self) -> Vec<Turn> {
         let Some(first) = self.waiting.pop_front().map(|waiting| waiting.turn) else {
             return Vec::new();
@@ -121,7 +121,7 @@ impl QueueBuffer {
         turns
     }
 
-    /// A call of so many turns has ended.
+    /// Records the end of a call with this many turns.
     pub(in crate::engine) fn ended(&mut self, turns: usize) {
         self.busy -= 1;
         let Some(fill) = &mut self.fill else { return };
@@ -140,13 +140,13 @@ impl QueueBuffer {
         }
     }
 
-    /// Takes all that waits, when it has waited too long: the jobs have become slow.
+    /// Takes all waiting turns if they have waited too long because the jobs became slow.
     pub(in crate::engine) fn take_old(&mut self) -> Vec<Turn> {
         let is_old = |waiting: &Waiting| waiting.since.elapsed() > PREFETCH_AGE_MAX;
         if self.waiting.front().is_some_and(is_old) { self.take_all() } else { Vec::new() }
     }
 
-    /// Takes all that waits.
+    /// Takes all waiting turns.
     pub(in crate::engine) fn take_all(&mut self) -> Vec<Turn> {
         self.prefetch = 0;
         self.fill = None;

@@ -1,4 +1,4 @@
-//! What waits for a slot, and who waits for work.
+//! The pool between the claims and the slots.
 
 use std::sync::Mutex;
 
@@ -12,13 +12,13 @@ use crate::lock::lock;
 use crate::model::queue::Queue;
 use crate::model::turn::Turn;
 
-/// Between the fetcher, which fills it, and the slots, which empty it.
+/// Filled by the fetcher and emptied by the slots.
 #[derive(Debug)]
 pub(in crate::engine) struct Dispatch {
     state: Mutex<State>,
-    /// Rung when there is something to run.
+    /// Notified when there is a call to run.
     work: Notify,
-    /// Rung when there is room for a claim.
+    /// Notified when there is room for a claim.
     pub(in crate::engine) room: Notify,
 }
 
@@ -28,11 +28,11 @@ struct State {
     scheduler: Scheduler,
     concurrency: usize,
     busy: usize,
-    /// A slot is kept free for a lane of this queue with a crash behind it: such a lane must not
-    /// wait for a slot, and under load there never is a free one.
+    /// A slot is kept free for a lane of this queue with earlier crashes: such a lane must not wait for a slot, and
+    /// under load none is ever free.
     reserved: Option<usize>,
     next_place: u64,
-    /// Calls picked so far.
+    /// The number of calls picked so far.
     served: u64,
     closed: bool,
 }
@@ -54,13 +54,13 @@ pub(in crate::engine) struct Finished {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::engine) struct Want {
     pub(in crate::engine) lanes: usize,
-    /// Of them, with a crash behind them.
+    /// How many of them may have earlier crashes.
     pub(in crate::engine) crashed: usize,
 }
 
 impl Want {
-    /// The same as two claims, if it is of more lanes than `most`. Lanes with a crash behind them are
-    /// looked for by the first.
+    /// Splits it into two claims if it asks for more than `most` lanes. Only the first asks for lanes with earlier
+    /// crashes.
     pub(in crate::engine) fn split(self, most: Option<usize>) -> Vec<Self> {
         if most.is_none_or(|most| self.lanes <= most) {
             return vec![self];
@@ -72,7 +72,7 @@ impl Want {
 }
 
 impl Dispatch {
-    /// A pool for queues that may each run so many calls at once.
+    /// A pool for queues with these limits of concurrent calls.
     pub(in crate::engine) fn new(
         limits: impl Iterator<Item = usize>,
         scheduler: Scheduler,
@@ -93,7 +93,7 @@ impl Dispatch {
         Self { state: Mutex::new(state), work: Notify::new(), room: Notify::new() }
     }
 
-    /// The next call for a slot; none when the pool is closed and empty.
+    /// The next call for a slot; `None` when the pool is closed and empty.
     pub(in crate::engine) async fn next(&self, finished: Option<Finished>) -> Option<Picked> {
         if let Ok(answer) = self.pick(finished) {
             return answer;
@@ -101,7 +101,7 @@ impl Dispatch {
         loop {
             let work = self.work.notified();
             tokio::pin!(work);
-            // Listens before it looks, so that a fill in between is not missed.
+            // Enabled before the check, so that no fill in between is missed.
             work.as_mut().enable();
             if let Ok(answer) = self.pick(None) {
                 return answer;
@@ -111,7 +111,7 @@ impl Dispatch {
         }
     }
 
-    /// `Err` when there is nothing to do now.
+    /// `Err` if there is nothing to do now.
     fn pick(&self, finished: Option<Finished>) -> Result<Option<Picked>, ()> {
         let mut state = lock(&self.state);
         if let Some(finished) = finished {
@@ -129,8 +129,7 @@ impl Dispatch {
         Ok(Some(picked))
     }
 
-    /// How many lanes of a queue to claim, if the node may hold `most` more. `first`: it is this
-    /// queue's turn.
+    /// How many lanes of a queue to claim, if the node may claim `most` more. `first`: it is this queue's turn.
     pub(in crate::engine) fn want(
         &self,
         source: usize,
@@ -145,8 +144,8 @@ impl Dispatch {
         state.want(source, most, first)
     }
 
-    /// Gives a slot back that was kept free for a queue of which nothing can be claimed now: nobody
-    /// would ever fill it.
+    /// Releases the slot that was kept free for a queue from which nothing can be claimed now; otherwise it would
+    /// stay empty.
     pub(in crate::engine) fn unreserve(&self, source: usize) {
         let mut state = lock(&self.state);
         if state.reserved == Some(source) {
@@ -156,7 +155,7 @@ impl Dispatch {
         }
     }
 
-    /// Adds what a claim brought.
+    /// Adds the turns of a claim.
     pub(in crate::engine) fn fill(&self, source: usize, turns: Vec<Turn>, want: Want) {
         let mut state = lock(&self.state);
         if want.crashed > 0 {
@@ -174,39 +173,39 @@ impl Dispatch {
         }
     }
 
-    /// Takes what has waited too long.
+    /// Takes the turns that have waited too long.
     pub(in crate::engine) fn take_old(&self) -> Vec<(usize, Vec<Turn>)> {
         let mut state = lock(&self.state);
         let buffers = state.buffers.iter_mut().map(QueueBuffer::take_old).enumerate();
         buffers.filter(|(_, turns)| !turns.is_empty()).collect()
     }
 
-    /// Takes all that waits of a queue.
+    /// Takes all waiting turns of a queue.
     pub(in crate::engine) fn take_all_of(&self, source: usize) -> Vec<Turn> {
         let mut state = lock(&self.state);
         state.reserved = state.reserved.filter(|reserved| *reserved != source);
         state.buffers[source].take_all()
     }
 
-    /// Takes all that waits.
+    /// Takes all waiting turns.
     pub(in crate::engine) fn take_all(&self) -> Vec<(usize, Vec<Turn>)> {
         let mut state = lock(&self.state);
         let buffers = state.buffers.iter_mut().map(QueueBuffer::take_all).enumerate();
         buffers.filter(|(_, turns)| !turns.is_empty()).collect()
     }
 
-    /// Lets the slots end when they are through.
+    /// Lets the slots end once the pool is empty.
     pub(in crate::engine) fn close(&self) {
         lock(&self.state).closed = true;
         self.work.notify_waiters();
     }
 
-    /// Whether anything waits for a slot.
+    /// Whether a call waits for a slot.
     pub(in crate::engine) fn is_waiting(&self) -> bool {
         lock(&self.state).buffers.iter().any(|buffer| buffer.calls() > 0)
     }
 
-    /// Calls under way, and how many turns of each source wait for a slot.
+    /// The number of calls under way, and of the turns of each source that wait for a slot.
     pub(in crate::engine) fn load(&self) -> (usize, Vec<usize>) {
         let state = lock(&self.state);
         (state.busy, state.buffers.iter().map(QueueBuffer::len).collect())
@@ -215,7 +214,7 @@ impl Dispatch {
 
 impl State {
     fn pick(&mut self) -> Option<Picked> {
-        // A reserved slot opens when the fetcher has asked for a crashed lane.
+        // The reserved slot opens once the fetcher has asked for a crashed lane.
         if self.busy + usize::from(self.reserved.is_some()) >= self.concurrency {
             return None;
         }
@@ -236,7 +235,7 @@ impl State {
         let slots = (self.concurrency - self.busy).saturating_sub(waiting);
         let buffer = &self.buffers[source];
         let own = (buffer.limit.saturating_sub(buffer.busy)).saturating_sub(buffer.calls());
-        // What others have claimed ahead must not keep out whose turn it is: it gets in line.
+        // Lanes that other queues claimed ahead must not keep out the queue whose turn it is: it gets in line.
         let in_line = usize::from(first && buffer.calls() == 0 && waiting > 0);
         let free = slots.max(in_line).min(own);
         if free == 0 && self.reserved.is_none() {
@@ -258,7 +257,7 @@ impl State {
 
     fn reserve(&mut self, source: usize) {
         let buffer = &self.buffers[source];
-        // Its own limit must not be what keeps it waiting, or the slot would idle for others.
+        // Only if a free slot would let it run: if its own limit stops it, the slot would idle.
         let may_run = buffer.busy < buffer.limit || buffer.limit >= self.concurrency;
         if buffer.busy > 0 && may_run && buffer.crashed_chance.elapsed() > CRASHED_CHANCE_EVERY {
             self.reserved = Some(source);

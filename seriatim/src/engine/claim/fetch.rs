@@ -1,5 +1,5 @@
-//! Claims lanes for the slots: the only task that does, so that what a lost answer may have brought is
-//! looked for before anything else is claimed.
+//! Claims lanes for the slots. Only this task claims, so that lanes of a lost answer are looked for before anything
+//! else is claimed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,29 +23,29 @@ use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind};
 use crate::model::id::NodeId;
 
-/// When a source is worth asking again.
+/// When to ask a source again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// It may have something.
+    /// Now: it may have lanes.
     Now,
     /// Not before this time of the store's clock.
     At(Timestamp),
-    /// When it wakes us.
+    /// After a wake-up.
     Woken,
 }
 
-/// What is known of one source.
+/// The fetcher's knowledge of one source.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     next: Next,
     at: Instant,
-    /// The store's time when it was last asked for lanes.
+    /// The store's time of the last claim.
     asked: Timestamp,
-    /// A claim may have been carried out although its answer was lost.
+    /// A claim may have taken effect although its answer was lost.
     suspect: bool,
-    /// Most lanes of one claim, while the store refuses claims of more.
+    /// Most lanes of one claim, reduced while the store refuses larger claims.
     most: usize,
-    /// The store refuses claims of it for a reason that will not pass: it is not asked before.
+    /// The store refuses its claims for a lasting reason; it is not asked before this time.
     aside_until: Option<Instant>,
 }
 
@@ -55,7 +55,7 @@ impl Look {
     }
 }
 
-/// Whether a call that failed so may have been carried out.
+/// Whether a call that failed with `error` may have taken effect.
 pub(in crate::engine) fn may_have_been_done(error: &Error) -> bool {
     use ErrorKind::{Invalid, NodeGone, NotFound, ReadOnly, Unsupported};
     !matches!(error.kind(), Invalid | NodeGone | NotFound | ReadOnly | Unsupported)
@@ -86,7 +86,7 @@ struct Fetcher {
 }
 
 impl Fetcher {
-    /// Asks every source that may have something. True if one had.
+    /// Claims from every source that may have lanes. True if one had.
     async fn claim_round(&mut self) -> bool {
         self.wake_overdue();
         self.round += 1;
@@ -103,7 +103,7 @@ impl Fetcher {
                 continue;
             }
             if !self.core.prefers(place) && (claimed || self.core.dispatch.is_waiting()) {
-                // Another node's, and this one has enough to do.
+                // Another node prefers this source, and this node has enough work.
                 continue;
             }
             let want = self.want(place, first);
@@ -115,8 +115,8 @@ impl Fetcher {
         claimed
     }
 
-    /// After lost answers: looks for lanes that the store counts as ours. Not only when there is
-    /// something to claim from their queue, for they may be all that it has. False if that failed.
+    /// After lost answers: finds the lanes that the store counts as this node's. Done even if their queue has nothing
+    /// to claim, because these lanes may be all that it has. False if that failed.
     async fn reconcile(&mut self) -> bool {
         let core = self.core.clone();
         let of_rescue = core.rescue_unanswered.swap(false, Ordering::AcqRel);
@@ -127,7 +127,7 @@ impl Fetcher {
         let suspects: Vec<&str> = (core.sources.iter().zip(&self.looks))
             .filter_map(|(source, look)| is_due(look).then_some(&*source.name))
             .collect();
-        // A rescue takes from all queues.
+        // A rescue takes lanes from all queues.
         let is_suspect = |queue: &str| of_rescue || suspects.contains(&queue);
         match reconcile(&core, &core.node(), is_suspect).await {
             Ok(failed) => {
@@ -138,7 +138,7 @@ impl Fetcher {
                             look.suspect = true;
                             put_aside(&core, source, look, error);
                         }
-                        // Or it was not looked at yet.
+                        // It stays suspect only if this round did not check it.
                         None => look.suspect &= !of_rescue && !suspects.contains(&&*source.name),
                     }
                 }
@@ -152,7 +152,7 @@ impl Fetcher {
         }
     }
 
-    /// What is due, and what nobody has looked at for a poll interval, is worth asking.
+    /// Asks the sources that are due or were not asked for a poll interval.
     fn wake_overdue(&mut self) {
         let now = self.core.store_now();
         let interval = self.core.settings.poll_interval;
@@ -182,12 +182,12 @@ impl Fetcher {
         order
     }
 
-    /// One query for all queues, where a claim of each would cost a round trip.
+    /// One query for all queues, instead of a round trip per queue.
     async fn ask_due(&mut self) -> Vec<Option<Timestamp>> {
         let queues = self.core.sources.iter().map(|source| source.name.clone()).collect();
         let unknown = vec![None; self.looks.len()];
         let Ok(answer) = self.core.store.due(queues).await else {
-            // The claims go on, in the order of declaration, and tell what is wrong.
+            // The claims continue in the order of declaration, and report the error.
             return unknown;
         };
         let mut due = unknown;
@@ -199,8 +199,8 @@ impl Fetcher {
             due[place] = known.and_then(|one| one.due);
             let look = &mut self.looks[place];
             if look.next != Next::Now && due[place].is_some_and(|time| time <= look.asked) {
-                // It was due when we last claimed, and we did not get it: it is not for this node.
-                // The claim's answer said when to ask again.
+                // It was due at our last claim, and we did not get it, so it is not for this node. That claim's
+                // answer says when to ask again.
                 continue;
             }
             look.at = Instant::now();
@@ -227,7 +227,7 @@ impl Fetcher {
         let definition = source.definition();
         let lease = definition.as_ref().and_then(|queue| queue.lease);
         if !core.lease.stands(lease.unwrap_or(core.settings.lease)) {
-            // Heartbeats fail: what is claimed now could not be started.
+            // Heartbeats fail: lanes claimed now could not be started.
             return Want::default();
         }
         let held =
@@ -275,25 +275,25 @@ impl Fetcher {
         self.looks[place].next = match claimed.next_due {
             None => Next::Woken,
             Some(time) if got > 0 || time > core.store_now() => Next::At(time),
-            // What is due may not be taken now: a lane with a crash behind it, and no slot free.
+            // Due, but not claimable now: a lane with earlier crashes while no slot is free.
             Some(_) => Next::At(core.store_now() + Duration::from_millis(100)),
         };
         core.held.add(&claimed.turns);
         if renamed {
-            // Claimed under a name that is given up: nobody would keep the lease.
+            // Claimed under an id that was given up: no heartbeat would extend the lease.
             core.release(place, claimed.turns);
             core.dispatch.fill(place, Vec::new(), want);
             return got > 0;
         }
         if got > 0 && core.sources[place].definition().is_none() {
-            // The queue was made by a push after this node had started.
+            // A push created the queue after this node started.
             let _ = core.read_definitions().await;
         }
         core.dispatch.fill(place, claimed.turns, want);
         got > 0
     }
 
-    /// A claim has come through: the next may be of twice as many lanes, if the last ones had to be of few.
+    /// After a successful claim, doubles the limit of lanes per claim, if failures reduced it.
     fn trust(&mut self, place: usize) {
         let look = &mut self.looks[place];
         if look.most == usize::MAX {
@@ -316,7 +316,7 @@ impl Fetcher {
                     look.next = Next::Now;
                     core.lost(place);
                 }
-                // Else nobody has pushed to it yet.
+                // Otherwise no job was pushed to it yet.
                 return;
             }
             ErrorKind::NodeGone => core.gone.notify_one(),
@@ -326,7 +326,7 @@ impl Fetcher {
             return self.wait_after(error).await;
         }
         if want.lanes > 1 {
-            // Fewer lanes may leave out what makes it fail, and take what stands before that.
+            // A smaller claim may leave out the lane that makes it fail, and get those before it.
             look.most = want.lanes / 2;
             tracing::warn!(%error, queue = &*core.sources[place].name, lanes = want.lanes, "a claim was refused: the next is of fewer lanes");
             return;
@@ -345,13 +345,13 @@ impl Fetcher {
         }
     }
 
-    /// What has waited too long for a slot goes back, so that other nodes can take it.
+    /// Returns turns that waited too long for a slot, so that other nodes can claim them.
     fn release_old(&self) {
         for (place, turns) in self.core.dispatch.take_old() {
             tracing::debug!(
                 queue = &*self.core.sources[place].name,
                 lanes = turns.len(),
-                "prefetched lanes go back: the jobs have become slow"
+                "prefetched lanes are returned: the jobs have become slow"
             );
             self.core.release(place, turns);
         }
@@ -362,8 +362,7 @@ impl Fetcher {
         }
     }
 
-    /// Sleeps until something may have changed: exactly until the next lane is due, unless the
-    /// store wakes us or a slot gets free.
+    /// Sleeps until the next lane is due, a wake-up arrives or a slot gets free.
     async fn rest(&mut self) {
         let core = self.core.clone();
         let length = self.rest_length();
@@ -383,7 +382,7 @@ impl Fetcher {
         let core = &self.core;
         let interval = core.settings.poll_interval;
         let due = self.looks.iter().map(|look| match look.next {
-            // It is worth asking, but there is no room: a slot will tell.
+            // It has lanes, but there is no room: a free slot wakes the fetcher.
             Next::Now => interval,
             Next::At(time) => core.until(time),
             Next::Woken => interval.saturating_sub(look.at.elapsed()),
@@ -392,7 +391,7 @@ impl Fetcher {
     }
 }
 
-/// A source of which nothing can be claimed, for a reason that will not pass, keeps no other waiting.
+/// Puts a source aside whose claims fail for a lasting reason, so that it does not delay the others.
 fn put_aside(core: &Core, source: &Source, look: &mut Look, error: &Error) {
     look.aside_until = Some(Instant::now() + PUT_ASIDE_FOR);
     look.most = 1;
@@ -420,7 +419,7 @@ fn request(core: &Core, place: usize, node: NodeId, want: Want) -> Claim {
     }
 }
 
-/// The answers of claims that went side by side as that of one: best first.
+/// Merges the answers of concurrent claims into one, best lanes first.
 fn together(answers: Vec<Claimed>) -> Option<Claimed> {
     let shared = answers.len() > 1;
     let mut all = answers.into_iter().reduce(|mut all, one| {

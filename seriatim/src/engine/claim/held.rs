@@ -1,4 +1,4 @@
-//! Which lanes this node holds, by its own account.
+//! The lanes that this node holds, according to the node.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -50,9 +50,9 @@ impl Held {
         lock(&self.lanes).len()
     }
 
-    /// Whether a lane was ever claimed again before its last turn was settled. That takes a lost
-    /// claim (the lease ran out, the node was declared dead); from then on one batch of
-    /// settlements can name a lane twice, which the store's contract forbids.
+    /// Whether a lane was ever claimed again before its last turn was settled. That requires a lost claim (the lease
+    /// expired, the node was declared dead). Afterwards one batch of settlements can name a lane twice, which the
+    /// store's contract forbids.
     pub(in crate::engine) fn was_doubled(&self) -> bool {
         self.doubled.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Claiming: which queue is next, how many lanes, and the lanes that wait for a slot.
+//! Claiming: the next queue, the number of lanes, and the lanes that wait for a slot.
 
 pub(in crate::engine) mod buffer;
 pub(in crate::engine) mod dispatch;

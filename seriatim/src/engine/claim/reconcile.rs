@@ -1,8 +1,8 @@
-//! After a claim or a rescue whose answer was lost: the store may count lanes as held by this node
-//! that the node knows nothing of, and every heartbeat would extend them. They go back, uncounted.
+//! Recovers claims whose answers were lost. The store may count lanes as held by this node that the node does not
+//! know, and every heartbeat would extend them. They are returned uncounted.
 //!
-//! A call whose answer was lost may also be on its way still. So all calls so far are given up first: what
-//! the store then says is all that they will ever have taken.
+//! A call whose answer was lost may also still be on its way. So all calls so far are given up first: afterwards the
+//! store's listing shows everything that they will ever have taken.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::queue::Queue;
 use crate::model::settle::{Outcome, plan};
 
-/// Compares what the store says that `node` holds of the suspect queues with the node's own
-/// account. Called by the fetcher, while no claim of it is in flight. Answers the queues of which that cannot
-/// be found out, for a reason that will not pass.
+/// Compares the store's list of lanes held by `node` in the suspect queues with the node's own list. Called by the
+/// fetcher, while none of its claims is in flight. Returns the queues for which that failed
+/// for a lasting reason.
 pub(in crate::engine) async fn reconcile(
     core: &Core,
     node: &NodeId,
@@ -59,9 +59,9 @@ async fn reconcile_queue(core: &Core, queue: &Queue, node: &NodeId) -> Result<()
 }
 
 async fn put_back(core: &Core, queue: &Queue, lane: LaneId, token: Token) -> Result<()> {
-    // None: it was settled between the two questions.
+    // `None`: it was settled between the two queries.
     let Some(turn) = core.store.turn(lane, token).await? else { return Ok(()) };
-    tracing::info!(queue = queue.name, %lane, %token, "a claim whose answer was lost goes back");
+    tracing::info!(queue = queue.name, %lane, %token, "a claim whose answer was lost is returned");
     let settlement = plan(&turn, queue, &Outcome::Release.into(), &|_| Duration::ZERO);
     let turns = [settlement];
     let (settled, _) = send(core, &turns).await;

@@ -1,11 +1,11 @@
-//! Which source is asked first, and whose lanes run first when several wait.
+//! Chooses the source to claim from, and the waiting lanes to run first.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::clock::Timestamp;
 
-/// How a node with several queues chooses the next one to claim from, and of those that have lanes
-/// waiting for a slot the next one to run.
+/// How a node with several queues chooses the next queue to claim from, and the next one to run among those with
+/// lanes waiting for a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -13,17 +13,17 @@ pub enum Scheduler {
     /// The queue whose oldest lane has been due the longest.
     #[default]
     Lag,
-    /// One after the other.
+    /// In turn.
     Seq,
-    /// At random, a queue of weight 2 twice as often as one of weight 1.
+    /// At random; a queue of weight 2 is chosen twice as often as one of weight 1.
     Weighted,
-    /// Always the first in the order of the workers; a later one gets what it leaves.
+    /// In the order of the workers; a later queue gets what the earlier ones leave.
     Strict,
 }
 
 impl Scheduler {
-    /// The places of the sources to ask, first to last. `due` says since when each has had
-    /// something to claim; `round` counts the rounds.
+    /// The places of the sources in the order of asking. `due` has the time since which each has lanes to claim;
+    /// `round` counts the rounds.
     pub(in crate::engine) fn order(
         self,
         due: &[Option<Timestamp>],
@@ -35,7 +35,7 @@ impl Scheduler {
             Self::Lag => order.sort_by_key(|place| due[*place].unwrap_or(Timestamp::MAX)),
             Self::Seq => order.rotate_left(round % due.len().max(1)),
             Self::Weighted => {
-                // The first to fire of clocks that tick as often as the weights say.
+                // Each source draws an exponential time with its weight as the rate; the earliest comes first.
                 let mut ticks = vec![0.0; due.len()];
                 for (tick, weight) in ticks.iter_mut().zip(weights) {
                     *tick = -fastrand::f64().max(f64::MIN_POSITIVE).ln() / f64::from(*weight);
@@ -47,7 +47,7 @@ impl Scheduler {
         order
     }
 
-    /// Which of the queues that have lanes waiting runs next.
+    /// The queue to run next among those with waiting lanes.
     pub(in crate::engine) fn next(self, waiting: impl Iterator<Item = Waiting>) -> Option<usize> {
         let first = match self {
             Self::Lag => waiting.min_by_key(|one| one.claimed),
@@ -63,9 +63,9 @@ impl Scheduler {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Waiting {
     pub(in crate::engine) source: usize,
-    /// When its first lane was claimed, as a number that grows.
+    /// When its first lane was claimed, as a growing number.
     pub(in crate::engine) claimed: u64,
-    /// When its last call began, likewise.
+    /// When its last call began, as a growing number.
     pub(in crate::engine) served: u64,
     pub(in crate::engine) weight: u32,
 }

@@ -1,4 +1,4 @@
-//! One queue that this node works on.
+//! One queue that this node handles.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,9 +19,9 @@ pub(in crate::engine) struct Source {
     workers: Vec<Worker>,
     definition: Mutex<Option<Arc<Queue>>>,
     paused_until: Mutex<Option<Instant>>,
-    /// The engine declares the queue.
+    /// Whether the engine declares the queue.
     is_declared: AtomicBool,
-    /// The store has it so, as far as is known.
+    /// Whether the store has it as declared, as far as is known.
     stands: AtomicBool,
 }
 
@@ -37,19 +37,19 @@ impl Source {
         }
     }
 
-    /// Most calls at once, within the node's own limit.
+    /// Most concurrent calls, within the node's own limit.
     pub(in crate::engine) fn concurrency(&self) -> usize {
         let limits = self.workers.iter().map(|worker| worker.concurrency.unwrap_or(usize::MAX));
         limits.max().unwrap_or(usize::MAX)
     }
 
-    /// Who handles a task: its own worker, or the one for all that are left.
+    /// The worker of a task: its own, or the one without a task.
     pub(in crate::engine) fn worker(&self, task: Option<&str>) -> Option<&Worker> {
         let own = self.workers.iter().find(|w| w.task.is_some() && w.task.as_deref() == task);
         own.or_else(|| self.workers.iter().find(|worker| worker.task.is_none()))
     }
 
-    /// The queue's definition, if the store has told it.
+    /// The queue's definition, if it was read from the store.
     pub(in crate::engine) fn definition(&self) -> Option<Arc<Queue>> {
         lock(&self.definition).clone()
     }
@@ -58,7 +58,7 @@ impl Source {
         *lock(&self.definition) = Some(Arc::new(queue));
     }
 
-    /// The engine declares it so.
+    /// Records that the engine declares the queue.
     pub(in crate::engine) fn declare(&self, queue: Queue) {
         self.is_declared.store(true, Ordering::Relaxed);
         self.define(queue);
@@ -68,7 +68,7 @@ impl Source {
         self.is_declared.load(Ordering::Relaxed)
     }
 
-    /// Whether the store has the queue as the engine declares it, if it does.
+    /// Whether the store has the queue as the engine declares it; true if the engine does not declare it.
     pub(in crate::engine) fn stands(&self) -> bool {
         self.stands.load(Ordering::Relaxed)
     }
@@ -77,7 +77,7 @@ impl Source {
         self.stands.store(stands, Ordering::Relaxed);
     }
 
-    /// The definition; for a queue of which the store tells nothing, that of an undeclared one.
+    /// The definition; if it is unknown, that of an undeclared queue.
     pub(in crate::engine) fn definition_for(&self, turn: Option<&Turn>) -> Arc<Queue> {
         self.definition().unwrap_or_else(|| {
             let keyed = turn.is_some_and(|turn| turn.key.is_some());
@@ -100,7 +100,7 @@ impl Source {
         }
     }
 
-    /// Takes no work for so long. True if it took some until now.
+    /// Pauses the source. True if it was not paused before.
     pub(in crate::engine) fn pause(&self, length: Duration) -> bool {
         let was = lock(&self.paused_until).replace(Instant::now() + length);
         was.is_none_or(|until| until <= Instant::now())

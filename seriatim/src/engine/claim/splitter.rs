@@ -1,36 +1,34 @@
-//! Which queues a node prefers. A preference only: what nobody else takes, it takes too.
+//! Chooses which queues a node prefers. It is only a preference: the node also takes lanes of other queues.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::model::id::NodeId;
 
-/// Spreads the queues over the nodes. It keeps each queue's work on few machines (warm caches,
-/// fewer claims that find nothing) and is never needed for safety: a node whose own queues are
-/// empty works on the others.
+/// Spreads the queues over the nodes. It keeps each queue's work on few machines (warm caches, fewer claims that find
+/// nothing). Safety never depends on it: a node whose own queues are empty works on the others.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum Splitter {
     /// Every node works on every queue alike.
     #[default]
     All,
-    /// Each queue is preferred by one of the living nodes. When one joins or leaves, only its
-    /// queues move.
+    /// Each queue is preferred by one living node. When a node joins or leaves, only its queues move.
     ByNode,
-    /// Says which of the queues this node prefers.
+    /// A function decides which queues this node prefers.
     Custom(Arc<Prefer>),
 }
 
-/// Chooses: answers whether this node prefers the queue.
+/// Returns whether this node prefers the queue.
 pub type Prefer = dyn Fn(&FleetView<'_>, &str) -> bool + Send + Sync;
 
-/// Who is there.
+/// The living nodes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FleetView<'a> {
     /// This node.
     pub node: &'a NodeId,
-    /// All living nodes, this one too, in the order of their ids.
+    /// All living nodes including this one, in the order of their ids.
     pub nodes: &'a [NodeId],
 }
 
@@ -53,7 +51,7 @@ impl Splitter {
     }
 }
 
-/// The node with the highest rank has the queue (rendezvous hashing).
+/// The node with the highest rank gets the queue (rendezvous hashing).
 fn rank(node: &NodeId, queue: &str) -> [u8; 8] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(node.0.as_bytes()).update(&[0]).update(queue.as_bytes());

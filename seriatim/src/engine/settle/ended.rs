@@ -9,14 +9,14 @@ use crate::model::id::JobId;
 use crate::model::settle::{EndKind, Ending, Settlement};
 use crate::model::turn::Turn;
 
-/// A turn that has ended, on its way to the store.
+/// A turn that has ended but is not settled yet.
 pub(in crate::engine) struct Ended {
     pub(super) settlement: Settlement,
-    /// None: its end is counted elsewhere.
+    /// `None`: its end is counted elsewhere.
     pub(super) jobs: Option<Jobs>,
     /// The turn itself, kept only for observers and for the log of failures.
     pub(super) witness: Option<(Arc<Call>, usize)>,
-    /// The store has refused it before.
+    /// Whether the store refused it before.
     pub(super) aside: bool,
 }
 
@@ -28,23 +28,22 @@ impl Ended {
         observed: bool,
     ) -> Self {
         let jobs = Jobs::of(&call.turns[place], &settlement);
-        let wanted = observed || TurnLog::tells(&settlement);
+        let wanted = observed || TurnLog::logs(&settlement);
         let witness = wanted.then(|| (call.clone(), place));
         Self { settlement, jobs: Some(jobs), witness, aside: false }
     }
 
-    /// One that no observer and no log sees.
+    /// A turn that observers and the log ignore.
     pub(super) fn unseen(settlement: Settlement) -> Self {
         Self { settlement, jobs: None, witness: None, aside: false }
     }
 }
 
-/// The jobs of a turn, as far as it takes them to say how it ended: the payloads need not wait for
-/// the store.
+/// The jobs of a turn, reduced to what its end requires, so that payloads are not kept until the store answers.
 pub(in crate::engine) enum Jobs {
-    /// All of so many are done.
+    /// All jobs are done; their number.
     Done(usize),
-    /// Each has a fate of its own.
+    /// Each job has its own fate.
     Each(Vec<JobId>),
 }
 
@@ -56,7 +55,7 @@ impl Jobs {
         }
     }
 
-    /// How their turn ended; none when its settlement was refused.
+    /// How the turn ended; `None` if its settlement was refused.
     pub(in crate::engine) fn ending(
         &self,
         settlement: &Settlement,

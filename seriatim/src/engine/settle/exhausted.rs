@@ -1,8 +1,8 @@
-//! The hook for jobs whose tries are used up.
+//! The hook for jobs that are buried or dropped.
 //!
-//! A call of it is itself a job, pushed before the turn is settled: a process that dies in between
-//! loses no call, and a hook that fails is tried again like any other handler. The job waits until
-//! the turn is settled, and does nothing if that was refused.
+//! Each call of the hook is itself a job, pushed before the turn is settled. So a process that dies in between loses
+//! no call, and a hook that fails is retried like any handler. The job waits until the turn is settled, and does
+//! nothing if the settlement was refused.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use crate::model::queue::Queue;
 use crate::model::settle::{Fate, Outcome, Settlement};
 use crate::model::turn::Turn;
 
-/// The queue of the calls.
+/// The queue of the hook's calls.
 pub(in crate::engine) const QUEUE: &str = "seriatim.exhausted";
-/// How long a call waits for the turn to be settled before it looks again.
+/// How long a call waits before it checks again whether the turn is settled.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// A job whose tries are used up: it is in the morgue, or dropped where its queue says so.
+/// A job that was buried or dropped, usually because its retries are used up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Exhausted {
@@ -66,7 +66,7 @@ where
                     Some(JobState::Running) => {
                         return Ok::<_, Failure>(Outcome::Snooze { length: LOOK_AGAIN });
                     }
-                    // Not settled as planned: the claim had been taken over, and it is tried again.
+                    // Not settled as planned: the claim was taken over, and the job is tried again.
                     Some(JobState::Queued | JobState::Succeeded) => {}
                     Some(JobState::Dead | JobState::Canceled) | None => {
                         hook(exhausted.clone()).await?;
@@ -78,12 +78,12 @@ where
     })
 }
 
-/// Pushes the calls for the jobs that these settlements end, until the store has taken them.
+/// Pushes the hook's calls for the jobs that these settlements bury or drop. Repeats it while the error is transient.
 pub(in crate::engine) async fn announce<'t>(
     core: &Core,
     turns: impl Iterator<Item = (&'t Turn, &'t Settlement)>,
 ) {
-    if !core.hooks.tells_exhausted {
+    if !core.hooks.reports_exhausted {
         return;
     }
     let jobs: Vec<Job> = turns.flat_map(|(turn, settlement)| calls(turn, settlement)).collect();
@@ -106,7 +106,7 @@ fn calls(turn: &Turn, settlement: &Settlement) -> Vec<Job> {
     let is_exhausted = |id| matches!(settlement.fate_of(id), Fate::Bury | Fate::Drop);
     let ended = turn.jobs.iter().filter(|job| is_exhausted(job.id));
     let call = |exhausted: Exhausted| {
-        // A job that is requeued and exhausted again has been started more often.
+        // Includes the attempts: a job that is requeued and exhausted again has more.
         let name = format!("{}/{}", exhausted.job_id, exhausted.attempts);
         Some(Job::new(QUEUE, &exhausted).ok()?.idempotency_key(name))
     };

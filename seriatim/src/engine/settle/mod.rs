@@ -1,4 +1,4 @@
-//! The settler: ends turns in the store, and writes down how they ended.
+//! The settler: settles turns in the store, and logs how they ended.
 
 pub(in crate::engine) mod ended;
 pub(in crate::engine) mod exhausted;

@@ -1,8 +1,8 @@
-//! Ends turns in the store: what has gathered goes as one batch.
+//! Settles turns in the store: all that have ended go as one batch.
 //!
-//! A settlement is tried until the store answers, whatever becomes of the handler that it came
-//! from. The token fences it, so a repeat does no harm. One that the store refuses for a reason that will
-//! not pass is put aside and tried again seldom: it must keep no other from being carried out.
+//! A settlement is sent until the store answers, whatever happens to its handler. The token fences it, so a repeat
+//! does no harm. If the store refuses one for a lasting reason, it is put aside and retried rarely, so that it does
+//! not delay the others.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::model::id::LaneId;
 use crate::model::limits::SETTLE_TURNS_MAX;
 use crate::model::settle::Settlement;
 
-/// Settles until the queue is closed.
+/// Settles until the queue of ended turns is closed.
 pub(in crate::engine) async fn run(core: Arc<Core>) {
     while let Some(mut ended) = core.settles.take().await {
         while !ended.is_empty() {
@@ -32,7 +32,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
     }
 }
 
-/// Takes out what names a lane that stands in the batch already.
+/// Removes the turns whose lane is already in the batch.
 fn take_doubled(ended: &mut Vec<Ended>) -> Vec<Ended> {
     let mut seen: HashSet<LaneId> = HashSet::with_capacity(ended.len());
     let is_second = |one: &mut Ended| !seen.insert(one.settlement.lane);
@@ -40,7 +40,7 @@ fn take_doubled(ended: &mut Vec<Ended>) -> Vec<Ended> {
 }
 
 async fn settle(core: &Core, ended: Vec<Ended>) {
-    tell(core, &ended).await;
+    report_sending(core, &ended).await;
     let (turns, rest): (Vec<Settlement>, Vec<_>) =
         ended.into_iter().map(|one| (one.settlement, (one.jobs, one.witness, one.aside))).unzip();
     let sent_at = Timestamp::of_this_machine();
@@ -63,7 +63,7 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
         }
         let repeated = repeated || aside;
         report(&settlement, &settled, repeated);
-        // Nobody knows whether the first sending was carried out: then no answer is told.
+        // Unknown whether the first sending took effect: then no answer is reported.
         let known = settled.is_ok() || !repeated;
         let (true, Some((call, place))) = (known, witness) else { continue };
         let turn = &call.turns[place];
@@ -76,8 +76,8 @@ async fn settle(core: &Core, ended: Vec<Ended>) {
     }
 }
 
-/// Tells those who want to know of what is about to be sent.
-async fn tell(core: &Core, ended: &[Ended]) {
+/// Reports the settlements that are about to be sent.
+async fn report_sending(core: &Core, ended: &[Ended]) {
     if !core.keeps_witness() {
         return;
     }
@@ -95,15 +95,15 @@ async fn tell(core: &Core, ended: &[Ended]) {
 }
 
 fn report(settlement: &Settlement, settled: &Settled, repeated: bool) {
-    // After a lost answer the repeat of what was carried out is stale too: nothing is wrong then.
+    // After a lost answer the repeat of a settlement that took effect is stale too; nothing is wrong then.
     if !settled.is_ok() && !repeated {
         let (lane, token) = (settlement.lane, settlement.token);
         tracing::warn!(%lane, %token, "another node had taken this claim over: its outcome was refused");
     }
 }
 
-/// Sends a batch until it is answered. Also says whether it was sent more than once. None stands for a
-/// turn that the store refuses by itself: it is to be put aside.
+/// Sends a batch until it is answered. Also returns whether it was sent more than once. `None` stands for a turn that
+/// the store refuses by itself: put it aside.
 pub(in crate::engine) async fn send(
     core: &Core,
     turns: &[Settlement],
@@ -124,12 +124,12 @@ pub(in crate::engine) async fn send(
     }
 }
 
-/// Whether the store may take the same request later: it is away, or cannot take anything at all.
+/// Whether the store may accept the same request later: it is unavailable, full or read-only.
 pub(in crate::engine) fn will_pass(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Full | ErrorKind::ReadOnly)
 }
 
-/// Sends a batch that the store refuses in halves, until what it refuses stands alone.
+/// Splits a refused batch in halves until the refused turns are alone.
 async fn split(core: &Core, turns: &[Settlement], error: &Error) -> Vec<Option<Settled>> {
     if let [one] = turns {
         refused(core, one, error).await;
@@ -141,7 +141,7 @@ async fn split(core: &Core, turns: &[Settlement], error: &Error) -> Vec<Option<S
     settled
 }
 
-/// Tells people of a turn that the store refuses to end.
+/// Reports a turn that the store refuses to settle.
 async fn refused(core: &Core, settlement: &Settlement, error: &Error) {
     let (lane, token) = (settlement.lane, settlement.token);
     let turn = core.store.turn(lane, token).await.ok().flatten();
@@ -152,25 +152,25 @@ async fn refused(core: &Core, settlement: &Settlement, error: &Error) {
     core.troubles.set(TroubleKind::SettlesPutAside, queue, &lane.to_string(), &text);
 }
 
-/// What is to be done with turns that were sent and are not the settler's own: those that the store
-/// refuses are put aside. Answers what became of the others.
+/// Puts aside the turns that the store refused, for turns that were not sent by the settler. Returns the results of
+/// the others.
 pub(in crate::engine) fn keep_refused(
     core: &Core,
     turns: &[Settlement],
     settled: Vec<Option<Settled>>,
 ) -> Vec<(usize, Settled)> {
     core.held.remove(answered(turns, &settled));
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for (place, (turn, settled)) in turns.iter().zip(settled).enumerate() {
         match settled {
-            Some(settled) => told.push((place, settled)),
+            Some(settled) => results.push((place, settled)),
             None => core.settles.put_aside(Ended::unseen(turn.clone())),
         }
     }
-    told
+    results
 }
 
-/// The turns to which the store has answered.
+/// The turns that the store answered.
 fn answered<'t>(
     turns: &'t [Settlement],
     settled: &'t [Option<Settled>],

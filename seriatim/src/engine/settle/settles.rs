@@ -1,4 +1,4 @@
-//! What waits to be settled.
+//! The turns that wait to be settled.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use crate::engine::limits::PUT_ASIDE_FOR;
 use crate::engine::settle::ended::Ended;
 use crate::lock::lock;
 
-/// What waits to be settled.
+/// The turns that wait to be settled.
 #[derive(Default)]
 pub(in crate::engine) struct Settles {
     waiting: Mutex<Waiting>,
@@ -21,11 +21,11 @@ pub(in crate::engine) struct Settles {
 #[derive(Default)]
 struct Waiting {
     ended: Vec<Ended>,
-    /// What the store refuses: tried again seldom, so that it keeps nothing else waiting.
+    /// Turns that the store refuses: retried rarely, so that they do not delay the others.
     aside: Vec<Ended>,
     aside_again: Option<Instant>,
     closed: bool,
-    /// What was put aside has been tried since the queue was closed.
+    /// Whether the turns put aside have been retried since the queue was closed.
     tried: bool,
 }
 
@@ -54,18 +54,18 @@ impl Settles {
         self.aside.store(lock(&self.waiting).aside.len(), Ordering::Relaxed);
     }
 
-    /// How many turns are put aside.
+    /// The number of turns put aside.
     pub(in crate::engine) fn aside(&self) -> usize {
         self.aside.load(Ordering::Relaxed)
     }
 
-    /// Lets the settler end when it is through.
+    /// Lets the settler end once it has settled all turns.
     pub(in crate::engine) fn close(&self) {
         lock(&self.waiting).closed = true;
         self.some.notify_one();
     }
 
-    /// All that waits; none when the queue is closed and empty.
+    /// All waiting turns; `None` when the queue is closed and empty.
     pub(super) async fn take(&self) -> Option<Vec<Ended>> {
         loop {
             let again = {
@@ -92,7 +92,7 @@ impl Settles {
 }
 
 impl Waiting {
-    /// What was put aside, when its time has come; once more when all else is settled at the end.
+    /// The turns put aside, when they are due again; once more at the end, after all others are settled.
     fn take_aside(&mut self) -> Option<Vec<Ended>> {
         let last = self.closed && !self.tried && self.ended.is_empty();
         if !last && self.aside_again.is_none_or(|time| time > Instant::now()) {

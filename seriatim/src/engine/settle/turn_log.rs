@@ -1,4 +1,4 @@
-//! The log lines of turns: what failed, what was given up, and at `debug` every call that ended.
+//! Log lines of turns: failures, jobs given up, and at `debug` every call that ended.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -16,15 +16,15 @@ use crate::model::settle::{Due, EndKind, Fate, Outcome, Settlement};
 use crate::model::text::{cut_middle, one_line};
 use crate::model::turn::{Turn, TurnJob};
 
-/// Reads the id of the trace that a turn belongs to.
+/// Reads the trace id of a turn.
 type TraceId = for<'t> fn(&'t Turn) -> Option<&'t str>;
 
-/// Logs how turns end, with `tracing`: a failed attempt and a key that is held at `WARN`, a job
-/// that is given up (buried, deleted, undecodable) at `ERROR`, and every call at `DEBUG`.
+/// Logs how turns end, with `tracing`: a failed attempt and a held key at `WARN`, a job that is given up (buried,
+/// deleted, undecodable) at `ERROR`, and every call at `DEBUG`.
 ///
-/// Every engine has one. Share it by [`EngineBuilder::turn_log`](crate::EngineBuilder::turn_log)
-/// with whatever else settles turns in the same process, so that one limit holds for all: of each
-/// kind at most 20 lines in 10 seconds are written; the rest is counted, and the count is logged.
+/// Every engine has one. Share it by [`EngineBuilder::turn_log`](crate::EngineBuilder::turn_log) with other code that
+/// settles turns in the same process, so that one limit applies to all: of each kind at most 20 lines in 10 seconds
+/// are written. The rest is counted, and the count is logged.
 #[derive(Debug, Default)]
 pub struct TurnLog {
     retries: Limit,
@@ -40,15 +40,15 @@ impl TurnLog {
         self
     }
 
-    /// Logs the failure, if there is one, of a settlement that the store has carried out; `cancelled`
-    /// are the jobs that it said were cancelled instead.
+    /// Logs the failure, if any, of a settlement that took effect. `cancelled` has the jobs that the store cancelled
+    /// instead.
     pub fn settled(&self, turn: &Turn, settlement: &Settlement, cancelled: &[JobId]) {
         let Some(failure) = Failure::of(turn, settlement, cancelled) else { return };
         let limit = if failure.is_final() { &self.endings } else { &self.retries };
         if !limit.admit(Instant::now()) {
             return;
         }
-        self.tell_left_out(false);
+        self.log_left_out(false);
         let trace_id = self.trace_id.and_then(|read| read(turn));
         match failure.next {
             Next::Retry(_) | Next::Held => tracing::warn!(trace_id, "{failure}"),
@@ -56,17 +56,16 @@ impl TurnLog {
         }
     }
 
-    /// Whether [`settled`](Self::settled) has anything to log of a settlement.
-    pub(in crate::engine) fn tells(settlement: &Settlement) -> bool {
+    /// Whether [`settled`](Self::settled) logs anything for a settlement.
+    pub(in crate::engine) fn logs(settlement: &Settlement) -> bool {
         let is_given_up = |fate: Fate| matches!(fate, Fate::Bury | Fate::Drop);
         settlement.keep.counted
             || is_given_up(settlement.rest)
             || settlement.exceptions.iter().any(|(_, fate)| is_given_up(*fate))
     }
 
-    /// Logs how many failures had no line of their own, if it may write one more line by now;
-    /// `at_end`, when nothing follows, it may.
-    pub(in crate::engine) fn tell_left_out(&self, at_end: bool) {
+    /// Logs how many failures had no line of their own, if another line is allowed by now; always `at_end`.
+    pub(in crate::engine) fn log_left_out(&self, at_end: bool) {
         let now = Instant::now();
         let seconds = LOG_WINDOW.as_secs();
         let rule = format_args!("at most {LOG_LINES_MAX} in {seconds} s are logged one by one");
@@ -78,12 +77,12 @@ impl TurnLog {
         }
     }
 
-    /// Whether a line for every call is wanted. Without one a call is not even timed.
+    /// Whether every call is logged. If not, calls are not even timed.
     pub fn tells_calls() -> bool {
         tracing::enabled!(tracing::Level::DEBUG)
     }
 
-    /// Logs one call that has ended, at `DEBUG`.
+    /// Logs a call that has ended, at `DEBUG`.
     pub fn call_ended(turns: &[Turn], outcome: impl fmt::Display, took: Duration) {
         let Some(first) = turns.first() else { return };
         let key = first.key.as_deref().filter(|_| turns.len() == 1).map(one_line);
@@ -101,7 +100,7 @@ impl TurnLog {
     }
 }
 
-/// The outcome of a call in a word, or the number of each where its lanes differ.
+/// The outcome of a call in a word, or the number of each if its lanes differ.
 pub(in crate::engine) fn in_a_word(
     call: &Call,
     answer: &Result<Outcomes, Outcome>,
@@ -133,7 +132,7 @@ pub(in crate::engine) fn in_a_word(
     }
 }
 
-/// So many lines in a window.
+/// Limits the lines in a window.
 #[derive(Debug, Default)]
 struct Limit(Mutex<Window>);
 
@@ -141,7 +140,7 @@ struct Limit(Mutex<Window>);
 struct Window {
     began: Option<Instant>,
     lines: u32,
-    /// Of windows that are over and of this one.
+    /// Counted since the last report, also over earlier windows.
     left_out: u64,
 }
 
@@ -166,22 +165,21 @@ impl Limit {
         true
     }
 
-    /// How many lines were left out, to be told once: not before lines may be written again, or at
-    /// the end.
+    /// Takes the number of omitted lines, to be logged once: only if a line may be written again, or at the end.
     fn left_out(&self, now: Instant, at_end: bool) -> Option<u64> {
         let mut window = lock(&self.0);
-        let may_tell = at_end || window.lines < LOG_LINES_MAX || window.is_over(now);
-        let left_out = if may_tell { std::mem::take(&mut window.left_out) } else { 0 };
+        let may_log = at_end || window.lines < LOG_LINES_MAX || window.is_over(now);
+        let left_out = if may_log { std::mem::take(&mut window.left_out) } else { 0 };
         (left_out > 0).then_some(left_out)
     }
 }
 
-/// A turn that failed, in words.
+/// A failed turn, for the log.
 struct Failure<'t> {
     turn: &'t Turn,
-    /// Whose failure it is.
+    /// The job to which the failure belongs.
     job: &'t TurnJob,
-    /// Other jobs that share its fate.
+    /// The number of other jobs with the same fate.
     others: usize,
     error: &'t str,
     next: Next,
@@ -195,7 +193,7 @@ enum Next {
 }
 
 impl<'t> Failure<'t> {
-    /// None of a turn that does not count as failed.
+    /// `None` if the turn does not count as failed.
     fn of(turn: &'t Turn, settlement: &'t Settlement, cancelled: &[JobId]) -> Option<Self> {
         let ending = settlement.ending(turn.jobs.iter().map(|job| job.id), cancelled);
         if ending.kind != EndKind::Failed {
@@ -221,7 +219,7 @@ impl<'t> Failure<'t> {
         Some(Self { turn, job, others: fated(fate).count() - 1, error, next })
     }
 
-    /// Whether only a person can make it run again.
+    /// Whether only an operator can make it run again.
     fn is_final(&self) -> bool {
         !matches!(self.next, Next::Retry(_))
     }
@@ -270,7 +268,7 @@ mod tests {
         let (within, over) = (start + LOG_WINDOW / 2, start + LOG_WINDOW);
         assert_eq!(limit.left_out(within, false), None, "it would be one line too many");
         assert_eq!(limit.left_out(over, false), Some(500));
-        assert_eq!(limit.left_out(over, true), None, "it is told once");
+        assert_eq!(limit.left_out(over, true), None, "it is logged once");
         assert!(limit.admit(over));
     }
 }

@@ -1,4 +1,4 @@
-//! Middleware, codecs, hooks, and a look from outside.
+//! Middleware, codecs, hooks, and the handle of an engine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ async fn l13_middleware_stands_around_every_call_the_first_outermost() {
     log.reaches(5).await;
     running.stop().await;
     let expected = ["outer mail send", "inner mail send", "handler", "inner true", "outer true"];
-    // A handler is made before the middleware runs and polled inside of it.
+    // A handler is created before the middleware runs, and polled inside it.
     let mut lines = log.lines();
     lines.retain(|line| line != "handler");
     assert_eq!(lines, [expected[0], expected[1], expected[3], expected[4]]);
@@ -80,7 +80,7 @@ async fn l12_client_middleware_computes_the_key_and_refuses() {
     assert_eq!(refused.to_string(), "jobs[1].payload: must name its order");
 }
 
-/// Writes numbers as text with a sign before it.
+/// Encodes numbers as text with a marker in front.
 struct Marked;
 
 impl Codec for Marked {

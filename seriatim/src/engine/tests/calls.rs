@@ -1,4 +1,4 @@
-//! What handlers get, and what their answers do.
+//! The input of handlers, and the effects of their answers.
 
 use std::time::Duration;
 
@@ -224,9 +224,9 @@ async fn a_default_timeout_holds_where_neither_the_queue_nor_the_job_has_one() {
         job.options.timeout = of_job;
         rig.push(job).await;
         let log = Log::default();
-        let told = log.clone();
+        let limits = log.clone();
         let worker = crate::Worker::new("slow", move |_: Batch<u32>, context: Context| {
-            told.add(format!("{:?}", context.time_left().unwrap_or_default()));
+            limits.add(format!("{:?}", context.time_left().unwrap_or_default()));
             async {}
         });
         let running = Running::start(engine(&rig).with(worker.timeout_default(secs(60))));
@@ -381,7 +381,7 @@ async fn every_turn_is_counted_by_how_it_ended_and_every_job_that_is_done() {
     let written = log.clone();
     let worker = move |batch: Batch<u32>| {
         let lane = &batch.lanes()[0];
-        let error = || "told to".into();
+        let error = || "no order".into();
         let outcome = match lane.key() {
             "done" => Outcome::Done,
             "fails" => Outcome::Retry { error: error(), retry_in: None },
@@ -396,7 +396,7 @@ async fn every_turn_is_counted_by_how_it_ended_and_every_job_that_is_done() {
     log.reaches(5).await;
     pass(secs(1)).await;
     let expected = Summary {
-        calls: 5, // nobody was called with what had expired
+        calls: 5, // expired jobs cause no call
         processed: 3,
         done: 1,
         failed: 2,

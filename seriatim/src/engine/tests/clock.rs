@@ -14,7 +14,7 @@ fn every_ten_minutes() -> Cron {
     Cron::new("tick", "*/10 * * * *", Job::new("ticks", &0).unwrap()).unwrap()
 }
 
-/// A node that writes down the ticks that it handles.
+/// A node that logs the ticks that it handles.
 fn node(rig: &Rig, log: &Log, cron: Cron) -> EngineBuilder {
     let log = log.clone();
     engine(rig).cron(cron).worker("ticks", move |batch: Batch<u32>| {
@@ -39,7 +39,7 @@ async fn a_tick_is_run_once_in_the_whole_fleet() {
 
 #[tokio::test(start_paused = true)]
 async fn ticks_that_nobody_was_there_for_are_skipped_or_caught_up_with() {
-    // Of the hundred that are looked back to, six had run.
+    // Of the last hundred ticks, six have run.
     for (missed, expected) in [(Missed::Skip, 0), (Missed::Latest, 1), (Missed::All, 94)] {
         let (rig, log) = (Rig::new(), Log::default());
         let cron = every_ten_minutes().missed(missed);
@@ -71,7 +71,7 @@ async fn a_tick_is_not_repeated_by_a_node_that_starts_after_its_queue_forgot_it(
         let before = node(Missed::Skip);
         pass(HOUR + secs(5)).await;
         before.stop().await;
-        // The key of the last tick is forgotten after a quarter of an hour, that of none sooner.
+        // The key of the last tick is forgotten after a quarter of an hour; no key is forgotten sooner.
         for _ in 0..4 {
             pass(secs(299)).await;
             let after = node(missed);

@@ -1,4 +1,4 @@
-//! Queues as an engine, or a client, declares them, where they are otherwise in the store.
+//! Queues that an engine or a client declares, while the store has them differently.
 
 use std::sync::atomic::Ordering;
 
@@ -11,7 +11,7 @@ fn job(queue: &str, number: u32) -> Job {
     Job::new(queue, &number).unwrap()
 }
 
-/// An engine whose handlers write down the queue and the payloads of each call.
+/// An engine whose handlers log the queue and the payloads of each call.
 fn written(rig: &Rig, queues: [Queue; 2], log: &Log) -> EngineBuilder {
     queues.into_iter().fold(engine(rig), |engine, queue| {
         let (name, log) = (queue.name.clone(), log.clone());
@@ -27,7 +27,7 @@ async fn view(rig: &Rig, queue: &str) -> QueueView {
     views.into_iter().find(|view| view.queue.name == queue).unwrap()
 }
 
-/// What the one living node says is wrong.
+/// The troubles of the only living node.
 async fn troubles(rig: &Rig) -> Vec<Trouble> {
     let nodes = rig.nodes().await.unwrap();
     let living = nodes.into_iter().filter(|node| node.info.id.0.starts_with("node-"));
@@ -47,10 +47,13 @@ async fn a_queue_that_a_push_made_is_converted_while_the_engine_runs_when_nothin
     log.reaches(1).await;
     pass(secs(20)).await;
     assert_eq!(log.lines(), ["mails [7]"], "it works on its other queue");
-    let told = troubles(&rig).await;
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!((told[0].kind, &*told[0].about), (TroubleKind::QueueNotApplied, "orders"));
-    assert!(told[0].text.contains("becomes fifo as soon as none of its jobs runs"), "{told:?}");
+    let reported = troubles(&rig).await;
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert_eq!((reported[0].kind, &*reported[0].about), (TroubleKind::QueueNotApplied, "orders"));
+    assert!(
+        reported[0].text.contains("becomes fifo as soon as none of its jobs runs"),
+        "{reported:?}"
+    );
     let turns = vec![Settlement::done(held[0].lane, held[0].token)];
     rig.settle(Settle { now: None, turns }).await.unwrap();
     log.reaches(3).await;
@@ -71,9 +74,9 @@ async fn jobs_without_a_key_stand_in_the_way_until_they_are_gone() {
     rig.push(job("mails", 7)).await;
     log.reaches(1).await;
     pass(secs(20)).await;
-    let told = troubles(&rig).await;
+    let reported = troubles(&rig).await;
     for part in ["parallel", "have no key", "`seriatim jobs delete ID --yes`"] {
-        assert!(told[0].text.contains(part), "{told:?}");
+        assert!(reported[0].text.contains(part), "{reported:?}");
     }
     rig.amend(Amend { now: None, job: stray, change: Change::Delete }).await.unwrap();
     pass(secs(20)).await;
@@ -147,10 +150,10 @@ async fn a_worker_of_a_queue_that_nothing_declares_is_told_with_the_near_match()
     assert_eq!(nothing_is_declared.slips(), [""; 0]);
     let engine = engine(&rig).queue(Queue::fifo("orders")).worker("ordres", idle);
     let engine = engine.worker("orders", idle);
-    let told = engine.build().unwrap().slips();
+    let reported = engine.build().unwrap().slips();
     let expected =
         "a worker is for queue \"ordres\", which nothing declares (did you mean \"orders\"?)";
-    assert_eq!(told, [expected]);
+    assert_eq!(reported, [expected]);
 }
 
 #[cfg(feature = "cron")]
@@ -158,12 +161,12 @@ async fn a_worker_of_a_queue_that_nothing_declares_is_told_with_the_near_match()
 async fn a_cron_entry_of_a_queue_that_nothing_declares_is_told_with_the_near_match() {
     let cron = |queue| Cron::new("n", "0 0 * * *", job(queue, 1)).unwrap();
     let engine = engine(&Rig::new()).queue(Queue::parallel("mails"));
-    let told = engine.cron(cron("mials")).cron(cron("mails")).build().unwrap().slips();
-    assert_eq!(told.len(), 1, "{told:?}");
+    let reported = engine.cron(cron("mials")).cron(cron("mails")).build().unwrap().slips();
+    assert_eq!(reported.len(), 1, "{reported:?}");
     assert!(
-        told[0].contains(
+        reported[0].contains(
             "queue \"mials\", which nothing declares and no worker is for (did you mean \"mails\"?)"
         ),
-        "{told:?}"
+        "{reported:?}"
     );
 }

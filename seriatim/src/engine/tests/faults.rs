@@ -1,4 +1,4 @@
-//! A store that fails, and answers that are lost.
+//! A store that fails, and lost answers.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -113,7 +113,7 @@ async fn a_due_lane_that_is_for_another_node_makes_nobody_spin() {
     let slow = |_: Batch<u32>| async {
         pass(secs(20)).await;
     };
-    // The second slow job is due and has no slot: the queue stays worth asking.
+    // The second slow job is due but has no slot, so the queue stays due.
     let running =
         Running::start(counting(&rig, &log).with(Worker::new("slow", slow).concurrency(1)));
     pass(secs(10)).await;

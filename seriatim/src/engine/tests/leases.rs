@@ -1,4 +1,4 @@
-//! Heartbeats, lost leases, and what others left behind.
+//! Heartbeats, lost leases, and claims that other nodes left behind.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use crate::contract::JobState;
 use crate::store::NodeId;
 use crate::*;
 
-/// A handler that notes when it starts, when it is told to end, and then answers an error.
-fn until_told(rig: &Rig, log: &Log) -> EngineBuilder {
+/// A handler that logs when it starts and when it is told to end, and then returns an error.
+fn until_stopped(rig: &Rig, log: &Log) -> EngineBuilder {
     let log = log.clone();
     engine(rig).worker("mail", move |batch: Batch<u32>, context: Context| {
         let log = log.clone();
@@ -26,7 +26,7 @@ fn until_told(rig: &Rig, log: &Log) -> EngineBuilder {
 async fn handlers_end_before_their_lease_does_when_heartbeats_fail() {
     let (rig, log) = (Rig::new(), Log::default());
     rig.push(Job::new("mail", &1).unwrap()).await;
-    let running = Running::start(until_told(&rig, &log));
+    let running = Running::start(until_stopped(&rig, &log));
     log.reaches(1).await;
     rig.faults.no_beats.store(true, Ordering::SeqCst);
     pass(secs(20)).await;
@@ -40,7 +40,7 @@ async fn handlers_end_before_their_lease_does_when_heartbeats_fail() {
 async fn a_node_declared_dead_ends_what_it_runs_and_goes_on_under_a_new_id() {
     let (rig, log) = (Rig::new(), Log::default());
     let id = rig.push(Job::new("mail", &1).unwrap()).await;
-    let running = Running::start(until_told(&rig, &log));
+    let running = Running::start(until_stopped(&rig, &log));
     log.reaches(1).await;
     rig.faults.no_beats.store(true, Ordering::SeqCst);
     let other = NodeId::from("other");
@@ -66,7 +66,7 @@ async fn a_node_declared_dead_ends_what_it_runs_and_goes_on_under_a_new_id() {
 #[tokio::test(start_paused = true)]
 async fn a_quiet_node_that_goes_on_under_a_new_id_stays_quiet_until_it_may_work_again() {
     let (rig, log) = (Rig::new(), Log::default());
-    let running = Running::start(until_told(&rig, &log));
+    let running = Running::start(until_stopped(&rig, &log));
     pass(secs(1)).await;
     let alive = || async {
         let nodes = rig.nodes().await.unwrap().into_iter();
@@ -95,7 +95,7 @@ async fn a_quiet_node_that_goes_on_under_a_new_id_stays_quiet_until_it_may_work_
 #[tokio::test(start_paused = true)]
 async fn a_new_id_whose_first_heartbeat_fails_is_taken_in_the_end() {
     let (rig, log) = (Rig::new(), Log::default());
-    let running = Running::start(until_told(&rig, &log));
+    let running = Running::start(until_stopped(&rig, &log));
     pass(secs(1)).await;
     let info = store::NodeInfo::new("other".into(), secs(1_000));
     let far = Some(super::rig::START + secs(100));
@@ -132,7 +132,7 @@ async fn a_killed_engine_s_jobs_run_elsewhere_and_its_prefetch_too() {
     for i in 0..100 {
         rig.push(Job::new("mail", &i).unwrap()).await;
     }
-    let first = Running::start(until_told(&rig, &log));
+    let first = Running::start(until_stopped(&rig, &log));
     log.reaches(4).await;
     first.kill();
     let done = Log::default();
@@ -150,7 +150,7 @@ async fn a_killed_engine_s_jobs_run_elsewhere_and_its_prefetch_too() {
 #[tokio::test(start_paused = true)]
 async fn a_lane_with_a_crash_behind_it_gets_its_turn_under_load() {
     let (rig, log) = (Rig::new(), Log::default());
-    // Due again when it was taken over, and so behind the backlog but for its priority.
+    // Due again when it was taken over: only its priority puts it before the backlog.
     let crashed = rig.push(Job::new("mail", &0).unwrap().priority(1)).await;
     rig.claim_as("dead", "mail", secs(10)).await;
     pass(secs(60)).await;
@@ -178,13 +178,13 @@ async fn a_lane_with_a_crash_behind_it_gets_its_turn_under_load() {
 async fn a_handler_whose_claim_a_person_released_is_told_with_a_heartbeat() {
     let (rig, log) = (Rig::new(), Log::default());
     let id = rig.push(Job::new("mail", &1).unwrap()).await;
-    let running = Running::start(until_told(&rig, &log).concurrency(1));
+    let running = Running::start(until_stopped(&rig, &log).concurrency(1));
     log.reaches(1).await;
     let page = store::LaneQuery::new("mail");
     let lane = rig.lanes(page).await.unwrap().rows.remove(0).lane;
     let claims = store::ClaimSelection::Lane(lane);
     assert_eq!(store::release_claims(&rig, claims).await.unwrap(), 1);
-    // Twice a heartbeat: it names what has run for longer than one.
+    // Two heartbeats: the second one names the calls that have run for longer than one.
     pass(secs(11)).await;
     log.reaches(3).await;
     assert_eq!(log.lines()[1..3], ["told", "start 2"]);

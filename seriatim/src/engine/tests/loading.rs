@@ -1,4 +1,4 @@
-//! How much is claimed ahead.
+//! How many lanes are claimed ahead.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -182,16 +182,16 @@ async fn a_node_tells_within_a_second_what_it_runs_and_what_it_only_holds() {
     let running = Running::start(engine(&rig).heartbeat(secs(10)).worker("mail", worker));
     log.reaches(QUICK).await;
     let seen = async || {
-        let told = rig.nodes().await.unwrap().remove(0).info;
-        let prefetched = told.prefetched.get("mail").copied().unwrap_or(0);
+        let node = rig.nodes().await.unwrap().remove(0).info;
+        let prefetched = node.prefetched.get("mail").copied().unwrap_or(0);
         let claimed = rig.stats(None).await.unwrap()[0].claimed;
-        (told.busy, u64::from(prefetched), claimed)
+        (node.busy, u64::from(prefetched), claimed)
     };
     pass(Duration::from_millis(1_500)).await;
     let (busy, prefetched, claimed) = seen().await;
     assert!(busy == 4 && prefetched > 0, "{busy} busy, {prefetched} prefetched");
     assert_eq!(claimed - prefetched, 4, "what is not prefetched runs");
-    // What waits too long goes back.
+    // Lanes that wait too long are returned.
     pass(secs(3)).await;
     assert_eq!(seen().await, (4, 0, 4));
     gate.add_permits(QUICK * 5);

@@ -1,4 +1,4 @@
-//! What an engine that nobody watches writes into the log.
+//! The log of an engine without an observer.
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::JobState;
 use crate::*;
 
-/// Writes the lines of this thread down, as `LEVEL message field=value`.
+/// Records this thread's log lines as `LEVEL message field=value`.
 struct Scribe {
     most: LevelFilter,
     lines: Arc<Mutex<Vec<String>>>,
@@ -56,7 +56,7 @@ impl Visit for Line {
     }
 }
 
-/// The lines that begin so.
+/// The lines that start with `begin`.
 fn of(lines: &Mutex<Vec<String>>, begin: &str) -> Vec<String> {
     let lines = lines.lock().unwrap();
     lines.iter().filter(|line| line.starts_with(begin)).cloned().collect()
@@ -115,12 +115,12 @@ async fn a_storm_of_failures_writes_few_lines_and_then_how_many_it_left_out() {
         log.reaches(300).await;
         if !stops_at_once {
             pass(secs(60)).await;
-            let told = of(&lines, "WARN more turns failed");
-            assert!(told.len() == 1 && told[0].ends_with(" turns=280"), "{told:?}");
+            let counted = of(&lines, "WARN more turns failed");
+            assert!(counted.len() == 1 && counted[0].ends_with(" turns=280"), "{counted:?}");
         }
         running.stop().await;
-        let told = of(&lines, "WARN more turns failed");
-        assert!(told.len() == 1 && told[0].ends_with(" turns=280"), "{told:?}");
+        let counted = of(&lines, "WARN more turns failed");
+        assert!(counted.len() == 1 && counted[0].ends_with(" turns=280"), "{counted:?}");
         assert_eq!(of(&lines, "WARN queue mail").len(), 20);
     }
 }

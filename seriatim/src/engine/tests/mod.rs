@@ -1,4 +1,4 @@
-//! The engine over the memory store, in tokio's paused time: no test sleeps.
+//! The engine on the memory store, in tokio's paused time: no test sleeps.
 
 mod around;
 mod calls;

@@ -11,7 +11,7 @@ use crate::engine::*;
 use crate::store::{Settlement, Token, Turn, Verdict};
 use crate::*;
 
-/// What every handler of `broken` fails with: its text cannot be written.
+/// The failure of the handlers of `broken`: its text cannot be written.
 #[derive(Debug)]
 struct Speechless;
 
@@ -23,7 +23,7 @@ impl fmt::Display for Speechless {
 
 impl std::error::Error for Speechless {}
 
-/// Panics whatever it is told.
+/// An observer whose methods all panic.
 struct Jumpy;
 
 impl Observer for Jumpy {
@@ -59,7 +59,7 @@ impl Codec for Scrambled {
     }
 }
 
-/// What a callback does that panics.
+/// The body of a callback that panics.
 fn broken(text: &str) -> Result<(), Failure> {
     panic!("{text}")
 }
@@ -71,7 +71,7 @@ fn failing() -> Worker {
 
 type Change = fn(EngineBuilder) -> EngineBuilder;
 
-/// The callbacks that panic, and what the job of `broken` then shows.
+/// The callbacks that panic, and the error that the job of `broken` then has.
 fn callbacks() -> Vec<(&'static str, Change, &'static str)> {
     vec![
         ("a backoff", |b| b.with(failing().backoff(|_| panic!("no idea"))), "no"),
@@ -114,7 +114,7 @@ fn callbacks() -> Vec<(&'static str, Change, &'static str)> {
     ]
 }
 
-/// The same for what stands around the calls.
+/// The same for the code around the calls.
 fn callbacks_around() -> Vec<(&'static str, Change, &'static str)> {
     vec![
         ("an observer", |b| b.with(failing()).observer(Arc::new(Jumpy)), "no"),
@@ -157,7 +157,7 @@ fn callbacks_around() -> Vec<(&'static str, Change, &'static str)> {
     ]
 }
 
-/// One slot: if it were lost, nothing would run after the panic.
+/// One slot: if the panic lost it, nothing would run afterwards.
 #[tokio::test(start_paused = true)]
 async fn a_panic_of_any_callback_fails_its_call_and_nothing_else() {
     for (callback, change, error) in callbacks().into_iter().chain(callbacks_around()) {
@@ -172,7 +172,7 @@ async fn a_panic_of_any_callback_fails_its_call_and_nothing_else() {
             async {}
         });
         let running = Running::start(change(builder));
-        // Its second failure buries it.
+        // The second failure buries it.
         let buried = async {
             while rig.state(id).await != Some(JobState::Dead) {
                 pass(Duration::from_millis(100)).await;
@@ -225,8 +225,8 @@ async fn an_engine_of_which_a_task_breaks_stops_and_names_it() {
         ("rescue", "maintenance"),
     ];
     for (call, task) in tasks {
-        let (rig, told) = (Rig::new(), Arc::new(AtomicUsize::new(0)));
-        let counter = told.clone();
+        let (rig, calls) = (Rig::new(), Arc::new(AtomicUsize::new(0)));
+        let counter = calls.clone();
         let builder = engine(&rig)
             .shutdown_timeout(secs(1))
             .on_fatal(move |_| {
@@ -242,6 +242,6 @@ async fn an_engine_of_which_a_task_breaks_stops_and_names_it() {
         assert_eq!(error.kind(), ErrorKind::Fatal, "{call}: {error}");
         let expected = format!("the engine's task {task:?} panicked: the store panics in {call}");
         assert_eq!(error.message(), expected, "{call}");
-        assert_eq!(told.load(Ordering::SeqCst), 1, "{call}");
+        assert_eq!(calls.load(Ordering::SeqCst), 1, "{call}");
     }
 }

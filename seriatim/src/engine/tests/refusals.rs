@@ -1,4 +1,4 @@
-//! A store that refuses single turns and queues, for reasons that will not pass.
+//! A store that refuses single turns and queues, for lasting reasons.
 
 use std::sync::atomic::Ordering;
 
@@ -38,9 +38,10 @@ async fn a_turn_that_the_store_refuses_to_settle_is_put_aside_and_stops_nothing(
         pass(secs(25)).await;
         let tries = rig.faults.settles.load(Ordering::SeqCst) - before;
         assert!(tries <= 1, "{kind:?}: it is not tried all the time, but {tries} times");
-        let told = troubles(&rig).await;
-        let told: Vec<_> = told.iter().map(|one| (one.kind, one.queue.as_deref())).collect();
-        assert_eq!(told, [(TroubleKind::SettlesPutAside, Some("mail"))], "{kind:?}");
+        let reported = troubles(&rig).await;
+        let reported: Vec<_> =
+            reported.iter().map(|one| (one.kind, one.queue.as_deref())).collect();
+        assert_eq!(reported, [(TroubleKind::SettlesPutAside, Some("mail"))], "{kind:?}");
         for i in 0..5_000 {
             rig.push(Job::new("mail", &(100 + i)).unwrap()).await;
         }
@@ -82,9 +83,9 @@ async fn a_queue_of_which_the_store_refuses_claims_keeps_no_other_waiting() {
     log.reaches(50).await;
     assert!(began.elapsed() < secs(1), "after {:?}", began.elapsed());
     pass(secs(6)).await;
-    let told = troubles(&rig).await;
-    let told: Vec<_> = told.iter().map(|one| (one.kind, one.about.as_str())).collect();
-    assert_eq!(told, [(TroubleKind::ClaimsPutAside, "bad")]);
+    let reported = troubles(&rig).await;
+    let reported: Vec<_> = reported.iter().map(|one| (one.kind, one.about.as_str())).collect();
+    assert_eq!(reported, [(TroubleKind::ClaimsPutAside, "bad")]);
     let before = rig.faults.claims.load(Ordering::SeqCst);
     pass(secs(20)).await;
     let claims = rig.faults.claims.load(Ordering::SeqCst) - before;
@@ -110,7 +111,7 @@ async fn lanes_that_can_be_claimed_by_smaller_claims_are() {
     assert_eq!(running.stop().await.done, 50);
 }
 
-/// The store took the lanes, and then broke: what it took is looked for before anything else is claimed.
+/// The store claimed the lanes and then failed: they are looked for before anything else is claimed.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_fails_half_way_leaves_nothing_held() {
     let (rig, log) = (Rig::new(), Log::default());

@@ -1,4 +1,4 @@
-//! A memory store that lives in tokio's time and fails on demand, and an engine on it.
+//! A memory store that uses tokio's time and fails on demand, and an engine on it.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,54 +25,54 @@ use crate::stores::Memory;
 /// The store's clock at the start of a test.
 pub(super) const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
-/// Whoever claims so often spins: it gets no answer, so that its test fails instead of hanging.
+/// An engine that claims this often spins: it gets no answer, so that its test fails instead of hanging.
 const CLAIMS_MAX: usize = 100_000;
 
-/// What goes wrong.
+/// The faults of the store.
 #[derive(Default)]
 pub(super) struct Faults {
     /// Every call fails.
     pub(super) down: AtomicBool,
     /// Heartbeats fail.
     pub(super) no_beats: AtomicBool,
-    /// So many claims are carried out, and their answers lost.
+    /// The number of next claims that take effect while their answers are lost.
     pub(super) lost_claims: AtomicUsize,
     /// The same for settles.
     pub(super) lost_settles: AtomicUsize,
     /// The same for rescues.
     pub(super) lost_rescues: AtomicUsize,
-    /// So many first heartbeats of a node fail.
+    /// The number of a node's first heartbeats that fail.
     pub(super) failed_names: AtomicUsize,
     /// Calls get no answer.
     pub(super) hangs: AtomicBool,
-    /// Claims of more lanes go as two; 0: never.
+    /// Claims of more lanes are split in two; 0: never.
     pub(super) claim_split: AtomicUsize,
-    /// How many heartbeats were sent.
+    /// The number of heartbeats.
     pub(super) beats: AtomicUsize,
-    /// How many claims were made.
+    /// The number of claims.
     pub(super) claims: AtomicUsize,
-    /// How many declarations were made.
+    /// The number of declarations.
     pub(super) declares: AtomicUsize,
-    /// How many pushes were made.
+    /// The number of pushes.
     pub(super) pushes: AtomicUsize,
-    /// So many claims are carried out, and then fail for a reason that will not pass.
+    /// The number of next claims that take effect, and then fail for a lasting reason.
     pub(super) broken_claims: AtomicUsize,
-    /// How many settles were made.
+    /// The number of settles.
     pub(super) settles: AtomicUsize,
     /// Batches with this job are refused.
     refused: Mutex<Option<(JobId, ErrorKind)>>,
-    /// Claims of this queue are refused that are of more lanes, or of all if there is no limit.
+    /// Claims of this queue are refused if they ask for more lanes than this.
     unclaimable: Mutex<Option<(&'static str, usize)>>,
     /// The turns that were handed out, by lane, and their jobs.
     taken: Mutex<std::collections::HashMap<LaneId, JobId>>,
-    /// This call panics.
+    /// Calls of this operation panic.
     panics: Mutex<Option<&'static str>>,
     /// The largest number of lanes that one claim asked for.
     pub(super) lanes_asked: AtomicUsize,
 }
 
 impl Faults {
-    /// From now on no batch is settled with the turn of this job in it.
+    /// Refuses every batch with this job's turn from now on.
     pub(super) fn refuses_to_settle(&self, job: JobId, kind: ErrorKind) {
         *self.refused.lock().unwrap() = Some((job, kind));
     }
@@ -81,7 +81,7 @@ impl Faults {
         *self.refused.lock().unwrap() = None;
     }
 
-    /// From now on claims of a queue fail; those of so few lanes do not.
+    /// Refuses claims of a queue from now on, except those of at most `but` lanes; `usize::MAX`: refuses all.
     pub(super) fn refuses_to_claim(&self, queue: &'static str, but: usize) {
         let but = if but == usize::MAX { 0 } else { but };
         *self.unclaimable.lock().unwrap() = Some((queue, but));
@@ -113,7 +113,7 @@ impl Faults {
         }
     }
 
-    /// From now on this call panics.
+    /// Makes calls of this operation panic from now on.
     pub(super) fn panics(&self, call: &'static str) {
         *self.panics.lock().unwrap() = Some(call);
     }
@@ -159,7 +159,7 @@ impl Rig {
         view.error.map(|e| e.to_string()).unwrap_or_default()
     }
 
-    /// A node that claims and then does nothing more.
+    /// Claims as a node that then does nothing more.
     pub(super) async fn claim_as(&self, node: &str, queue: &str, ttl: Duration) -> Vec<Turn> {
         let id = NodeId::from(node);
         let info = NodeInfo::new(id.clone(), ttl);
@@ -189,7 +189,7 @@ impl Rig {
     }
 }
 
-/// Takes one from a counter, if there is one to take.
+/// Decrements a counter; false if it is zero.
 fn take(counter: &AtomicUsize) -> bool {
     counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok()
 }
@@ -242,7 +242,7 @@ impl Wrapper for Rig {
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
         self.check()?;
         self.faults.pushes.fetch_add(1, Ordering::SeqCst);
-        // A store takes a while; in it others may join the line.
+        // A store takes some time, in which other callers may join the line.
         tokio::task::yield_now().await;
         self.inner.push(request).await
     }
@@ -310,13 +310,13 @@ impl Running {
         Self { stop, engine }
     }
 
-    /// Stops it, and answers what it did.
+    /// Stops it, and returns its summary.
     pub(super) async fn stop(self) -> Summary {
         self.stop.send(()).unwrap();
         self.engine.await.unwrap().unwrap()
     }
 
-    /// Ends it as if its process had been killed.
+    /// Ends it as if its process were killed.
     pub(super) fn kill(self) {
         self.engine.abort();
     }
@@ -330,7 +330,7 @@ pub(super) fn engine(rig: &Rig) -> EngineBuilder {
         .concurrency(4)
 }
 
-/// What handlers write down.
+/// The lines that handlers log.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -347,7 +347,7 @@ impl Log {
         self.0.lock().unwrap().len()
     }
 
-    /// Waits until there are so many lines; paused time passes meanwhile.
+    /// Waits until there are this many lines; paused time passes meanwhile.
     pub(super) async fn reaches(&self, count: usize) {
         let patience = Duration::from_secs(3_600);
         let waiting = async {

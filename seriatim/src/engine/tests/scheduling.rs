@@ -1,4 +1,4 @@
-//! Which of several queues goes first.
+//! The order of several queues.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::contract::Declare;
 use crate::engine::Scheduler;
 use crate::*;
 
-/// Runs `jobs` jobs of each queue on one slot; answers the queues in the order of the calls.
+/// Runs `jobs` jobs of each queue on one slot; returns the queues in the order of the calls.
 async fn calls(scheduler: Scheduler, queues: &[Queue], jobs: u32) -> Vec<String> {
     let (rig, log) = (Rig::new(), Log::default());
     rig.declare(Declare { now: None, queues: queues.to_vec() }).await.unwrap();
@@ -32,7 +32,7 @@ async fn calls(scheduler: Scheduler, queues: &[Queue], jobs: u32) -> Vec<String>
 
 #[tokio::test(start_paused = true)]
 async fn s2_strict_order_serves_the_first_queue_first() {
-    // Declared in the other order than that of their names.
+    // Declared in an order that is not that of their names.
     let queues = [Queue::parallel("urgent"), Queue::parallel("mail")];
     let calls = calls(Scheduler::Strict, &queues, 100).await;
     assert!(calls[..100].iter().all(|queue| queue == "urgent"), "{calls:?}");

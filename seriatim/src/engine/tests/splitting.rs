@@ -1,4 +1,4 @@
-//! Which queues a node prefers.
+//! The queues that a node prefers.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::*;
 
 const QUEUES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-/// A node that works on all queues, one call at a time, and writes down who did what.
+/// A node that works on all queues, one call at a time, and logs which node did what.
 fn node(rig: &Rig, log: &Log, name: &'static str, splitter: Splitter) -> EngineBuilder {
     let builder = engine(rig).node_name(name).concurrency(1).splitter(splitter);
     QUEUES.iter().fold(builder, |builder, queue| {

@@ -1,4 +1,4 @@
-//! Jobs in steps.
+//! Jobs with several steps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::{Cancel, JobState};
 use crate::*;
 
-/// Three steps that write themselves down; the second misbehaves as long as it is told to.
+/// Three steps that log their names; the second fails as `how` says, while `bad` is set.
 fn pipeline(log: &Log, bad: &Arc<AtomicBool>, how: fn() -> bool) -> Worker {
     let (log, bad) = (log.clone(), bad.clone());
     Worker::new("etl", move |batch: Batch<u32>, call: Context| {
@@ -98,7 +98,7 @@ async fn d4_a_cancelled_pipeline_ends_before_its_next_step() {
     pass(secs(120)).await;
     running.stop().await;
     assert_eq!(log.lines(), ["one"]);
-    // No record is kept of it in this queue, and it did not fail.
+    // This queue keeps no record of it, and it did not fail.
     assert!(rig.job(id).await.unwrap().is_none_or(|job| job.state == JobState::Canceled));
 }
 
@@ -132,7 +132,7 @@ async fn d16_a_stopping_node_leaves_a_pipeline_between_two_steps_to_others() {
     let second = Running::start(engine(&rig).with(worker(&log)));
     log.reaches(3).await;
     let summary = second.stop().await;
-    // The last step was under way: it may end, and nothing is left.
+    // The last step was under way: it may end, and no step is left.
     assert_eq!(summary.done, 1);
     assert_eq!(log.lines(), ["one", "two", "three"]);
 }

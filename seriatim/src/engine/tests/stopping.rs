@@ -1,4 +1,4 @@
-//! How an engine stops.
+//! Stopping an engine.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

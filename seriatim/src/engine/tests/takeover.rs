@@ -1,4 +1,4 @@
-//! What nodes of the same machine held whose process is gone.
+//! Claims of nodes on the same machine whose process is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use crate::contract::{Heartbeat, NodeInfo, Origin};
 use crate::engine::*;
 use crate::*;
 
-/// The process of a node that has been killed.
+/// The process of a node that was killed.
 fn killed() -> Origin {
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let pid = child.id();
@@ -20,7 +20,7 @@ fn killed() -> Origin {
     Origin { pid, started, ..Origin::of_this_process().unwrap() }
 }
 
-/// A node that claimed a job, and what it told of its process.
+/// A store with a node that claimed a job and reported this origin.
 async fn held_by(origin: Option<Origin>) -> Rig {
     let rig = Rig::new();
     rig.push(Job::new("mail", &1).unwrap()).await;
@@ -30,7 +30,7 @@ async fn held_by(origin: Option<Origin>) -> Rig {
     rig
 }
 
-/// After how many seconds the job runs again.
+/// The number of seconds after which the job runs again.
 async fn runs_after(rig: &Rig, builder: EngineBuilder) -> u64 {
     let (log, started) = (Log::default(), Instant::now());
     let written = log.clone();
@@ -56,18 +56,18 @@ async fn the_successor_of_a_killed_process_goes_on_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_may_live_keeps_what_it_holds_until_its_lease_has_run_out() {
     let elsewhere = |place: &str| Origin { place: place.to_owned(), ..killed() };
-    // Of the same name as its engines, but on another host, or in another container.
+    // A process on another host or in another container.
     let rig = held_by(Some(elsewhere("another boot"))).await;
     assert!(runs_after(&rig, engine(&rig)).await >= 30);
     // The same, seen from there.
     let rig = held_by(Some(killed())).await;
     assert!(runs_after(&rig, engine(&rig).origin(elsewhere("another boot"))).await >= 30);
-    // Of this process, and of one that lives.
+    // This process, and an unknown one.
     for origin in [Origin::of_this_process(), None] {
         let rig = held_by(origin).await;
         assert!(runs_after(&rig, engine(&rig)).await >= 30);
     }
-    // Somebody does not want it.
+    // Takeover is switched off.
     let rig = held_by(Some(killed())).await;
     assert!(runs_after(&rig, engine(&rig).takeover(false)).await >= 30);
 }

@@ -1,8 +1,8 @@
-//! Heartbeats, and the guard of the lease, on a thread of their own: a handler that computes without
-//! yielding, or that blocks, keeps all else of its runtime from running, and must not lose its lane for it.
+//! Heartbeats, and the guard of the lease, on their own thread: a handler that blocks, or computes without yielding,
+//! stops everything else on its runtime, but must not lose its lane for it.
 //!
-//! A store says whether it can be reached from there ([`crate::store::Store::heartbeat_line`]). Where it cannot,
-//! as with one in memory, the engine beats from the runtime that it was started on.
+//! This requires a store with a separate connection ([`crate::store::Store::heartbeat_line`]). For a store without
+//! one, such as a store in memory, the engine sends its heartbeats from the runtime that it was started on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 /// The name of the thread.
 const NAME: &str = "seriatim-beat";
 
-/// The thread. It ends when this is dropped.
+/// The heartbeat thread. It ends when this is dropped.
 pub(in crate::engine) struct Beats {
     stop: oneshot::Sender<()>,
     ended: oneshot::Receiver<()>,
@@ -45,16 +45,16 @@ impl Beats {
             let _ = end.send(());
         };
         thread::Builder::new().name(NAME.to_owned()).spawn(body).map_err(|e| {
-            Error::new(ErrorKind::Fatal, "cannot start the thread of the heartbeats").because(e)
+            Error::new(ErrorKind::Fatal, "cannot start the heartbeat thread").because(e)
         })?;
         Ok(Self { stop, ended })
     }
 
-    /// Ends it, and waits for that.
+    /// Ends the thread, and waits for it.
     pub(in crate::engine) async fn end(self) {
         drop(self.stop);
         if timeout(BEATS_END_MAX, self.ended).await.is_err() {
-            tracing::warn!("the thread of the heartbeats has not ended yet");
+            tracing::warn!("the heartbeat thread has not ended yet");
         }
     }
 }
@@ -69,7 +69,7 @@ fn beat(core: &Arc<Core>, pulser: Pulser, stopped: oneshot::Receiver<()>) -> std
             () = guard::run(core.clone()) => core.broken("guard", "has ended"),
         }
     });
-    // A connection that hangs must not keep the thread.
+    // A connection that hangs must not keep the thread alive.
     runtime.shutdown_background();
     Ok(())
 }

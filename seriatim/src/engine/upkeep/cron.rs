@@ -1,4 +1,4 @@
-//! Pushes what the clock asks for.
+//! Pushes jobs on a schedule.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::{Mode, Queue};
 
-/// Most missed ticks that are caught up with.
+/// Most missed ticks to catch up with.
 const CATCH_UP_MAX: usize = 100;
-/// The longest sleep: the clock of the store may be set, or that of this machine.
+/// The longest sleep, because the clock of the store or of this machine may be changed.
 const SLEEP_MAX: Duration = Duration::from_secs(30);
 
-/// Refuses entries whose queues forget too soon which ticks have been pushed.
+/// Refuses entries whose queues forget pushed ticks too soon.
 pub(in crate::engine) fn check(core: &Core, queues: &[QueueView]) -> Result<()> {
     core.hooks.crons.iter().try_for_each(|cron| window(cron, queues).map(drop))
 }
@@ -42,13 +42,13 @@ pub(in crate::engine) async fn run(core: Arc<Core>, cron: Cron) {
         push(&core, &cron, tick).await;
         last = tick;
     }
-    tracing::warn!(%cron, "this schedule has no next time: it is not looked at any more");
+    tracing::warn!(%cron, "this schedule has no next time: it is no longer used");
     core.phases.draining().await;
 }
 
-/// How late a tick may still be pushed. What makes it run once is that the store knows the key of
-/// a tick that was pushed before; so nobody may push one that the store might have forgotten. The
-/// key was written at the tick at the earliest, and is known for the queue's `idempotency_ttl`.
+/// How late a tick may still be pushed. A tick runs once because the store knows the idempotency key of an earlier
+/// push, so no node may push a tick that the store may have forgotten. The key was written at the tick at the
+/// earliest, and is kept for the queue's `idempotency_ttl`.
 fn window(cron: &Cron, queues: &[QueueView]) -> Result<Duration> {
     let known = queues.iter().find(|view| view.queue.name == cron.queue());
     let remembered = match known {
@@ -74,7 +74,7 @@ async fn missed(core: &Core, cron: &Cron, now: Timestamp) -> Vec<Timestamp> {
         Missed::Latest => 1,
         Missed::All => CATCH_UP_MAX,
     };
-    let Some(window) = until_told(core, cron, || look_back(core, cron)).await else {
+    let Some(window) = until_answered(core, cron, || look_back(core, cron)).await else {
         return Vec::new();
     };
     let next = |tick: &Timestamp| cron.next_after(*tick).filter(|next| *next <= now);
@@ -87,12 +87,12 @@ async fn look_back(core: &Core, cron: &Cron) -> Result<Duration> {
     window(cron, &core.store.queues().await?)
 }
 
-/// Pushes the job of a tick, until the store has taken it or it is too late for it.
+/// Pushes the job of a tick, until the store accepts it or the tick is too late.
 async fn push(core: &Core, cron: &Cron, tick: Timestamp) {
-    until_told(core, cron, || attempt(core, cron, tick)).await;
+    until_answered(core, cron, || attempt(core, cron, tick)).await;
 }
 
-/// Asks the store for everything anew: a machine that slept knows neither the time nor the queue.
+/// Asks the store again for everything: after a suspend the machine's times and the queue are outdated.
 async fn attempt(core: &Core, cron: &Cron, tick: Timestamp) -> Result<()> {
     let window = look_back(core, cron).await?;
     let late = core.store.now().await?.since(tick);
@@ -105,17 +105,17 @@ async fn attempt(core: &Core, cron: &Cron, tick: Timestamp) -> Result<()> {
     core.store.push(Push { now: None, jobs }).await.map(drop)
 }
 
-/// Repeats what the store could not answer. `None` when it refused.
-async fn until_told<T, F>(core: &Core, cron: &Cron, ask: impl Fn() -> F) -> Option<T>
+/// Repeats a request while the error is transient. `None` if it was refused.
+async fn until_answered<T, F>(core: &Core, cron: &Cron, ask: impl Fn() -> F) -> Option<T>
 where
     F: Future<Output = Result<T>>,
 {
     let mut pauses = Pauses::default();
     loop {
         match ask().await {
-            Ok(told) => {
+            Ok(answer) => {
                 core.outage.succeeded();
-                return Some(told);
+                return Some(answer);
             }
             Err(error) if error.is_transient() => {
                 core.outage.failed("pushing by the clock", &error);

@@ -1,7 +1,7 @@
-//! Declares the queues of this engine, and declares them again when the store has lost them.
+//! Declares the queues of this engine, and declares them again if the store lost them.
 //!
-//! A claim names a declared queue as such, so nothing is taken from one that the store lost or that a push
-//! made: the claim is refused, and the engine declares the queue first.
+//! A claim says whether its queue is declared. So nothing is claimed from a declared queue that the store lost or
+//! that a push created: the claim is refused, and the engine declares the queue first.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use tokio::time::Instant;
 
 use crate::contract::{QueueView, TroubleKind, Undeclared, declare_each};
 use crate::engine::core::Core;
-use crate::engine::limits::{DECLARE_EVERY, DECLARE_REST, DECLARE_TOLD_EVERY};
+use crate::engine::limits::{DECLARE_EVERY, DECLARE_LOG_EVERY, DECLARE_REST};
 use crate::engine::outage::Pauses;
 use crate::lock::lock;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::names::did_you_mean;
 use crate::model::queue::Queue;
 
-/// Whether a queue is not in the store, or only a push made it. One that others declare in another way
-/// is theirs too: to declare it back would go on for ever.
+/// Whether a queue is missing in the store, or only a push created it. A queue that others declared differently is
+/// not lost: nodes would otherwise overwrite each other's declarations forever.
 fn is_lost(queue: &Queue, views: &[QueueView]) -> bool {
     !views.iter().any(|view| view.declared && view.queue.name == queue.name)
 }
 
 impl Core {
-    /// Declares the queues as the engine starts. Fails when one was declared in another mode before.
+    /// Declares the queues when the engine starts. Fails if one was declared in another mode before.
     pub(in crate::engine) async fn declare(&self) -> Result<()> {
         let definitions = &self.definitions;
         if definitions.queues.is_empty() {
@@ -39,14 +39,14 @@ impl Core {
         Ok(())
     }
 
-    /// A queue of this engine is not in the store, or only a push made it: nothing is claimed from it
-    /// until it is declared again.
+    /// Records that the store does not have a queue of this engine, or only a push created it. Nothing is claimed
+    /// from it until it is declared again.
     pub(in crate::engine) fn lost(&self, source: usize) {
         self.sources[source].stand(false);
         self.definitions.lost.notify_one();
     }
 
-    /// Looks whether the store still has the queues of this engine.
+    /// Checks whether the store still has the queues of this engine.
     pub(in crate::engine) fn look_for_lost(&self, views: &[QueueView]) {
         let definitions = &self.definitions;
         let lost = definitions.queues.iter().any(|queue| is_lost(queue, views));
@@ -55,7 +55,7 @@ impl Core {
         }
     }
 
-    /// Declares again what the store lost, and what could not be declared before.
+    /// Declares lost queues again, and those that could not be declared before.
     async fn declare_lost(&self) -> Result<()> {
         let definitions = &self.definitions;
         let views = match self.store.queues().await {
@@ -85,15 +85,15 @@ impl Core {
         Ok(())
     }
 
-    /// What is not among these stands in the store as it is declared.
+    /// Records the result of a declaration: queues that are not in `undeclared` are in the store as declared.
     fn declared(&self, undeclared: &[Undeclared]) {
         for queue in &self.definitions.queues {
             let refused = undeclared.iter().find(|one| one.queue == queue.name);
             if let Some(refused) = refused {
-                self.tell_undeclared(refused);
+                self.report_undeclared(refused);
             } else if lock(&self.definitions.waiting).remove(&queue.name).is_some() {
                 self.troubles.clear(TroubleKind::QueueNotApplied, &queue.name);
-                tracing::info!(queue = queue.name, mode = %queue.mode, "the queue is as it is declared now");
+                tracing::info!(queue = queue.name, mode = %queue.mode, "the queue now matches its declaration");
             }
             for source in self.sources.iter().filter(|source| *source.name == *queue.name) {
                 source.stand(refused.is_none());
@@ -102,30 +102,30 @@ impl Core {
         self.dispatch.room.notify_one();
     }
 
-    fn tell_undeclared(&self, refused: &Undeclared) {
+    fn report_undeclared(&self, refused: &Undeclared) {
         let (queue, text) = (&*refused.queue, refused.error.message());
         self.troubles.set(TroubleKind::QueueNotApplied, Some(queue), queue, text);
         let mut waiting = lock(&self.definitions.waiting);
-        let told = waiting.get(queue);
-        if told.is_none_or(|told| told.elapsed() >= DECLARE_TOLD_EVERY) {
+        let logged = waiting.get(queue);
+        if logged.is_none_or(|logged| logged.elapsed() >= DECLARE_LOG_EVERY) {
             waiting.insert(queue.to_owned(), Instant::now());
             tracing::warn!(
                 queue,
-                "{text}; until then this node takes nothing from it, and tries again every {}",
+                "{text}; until then this node claims nothing from it, and tries again every {}",
                 crate::model::duration::format(DECLARE_EVERY)
             );
         }
     }
 
-    /// Warns of names that look like slips.
+    /// Warns about names that look mistyped.
     pub(in crate::engine) fn warn_of_slips(&self, views: &[QueueView]) {
         self.slips(views).iter().for_each(|slip| tracing::warn!("{slip}"));
     }
 
-    /// Workers and cron entries whose queue nothing declares.
+    /// Warnings about workers and cron entries whose queue is not declared.
     pub(in crate::engine) fn slips(&self, views: &[QueueView]) -> Vec<String> {
         let own = self.definitions.queues.iter().map(|queue| &*queue.name);
-        // Not those of the engine itself.
+        // Without the engine's internal queues.
         let own: Vec<&str> = own.filter(|name| !name.starts_with("seriatim.")).collect();
         let declared = |name: &str| {
             let stored = views.iter().any(|view| view.declared && view.queue.name == name);
@@ -152,7 +152,7 @@ impl Core {
     }
 }
 
-/// Whether the store refuses a definition, and not only for now.
+/// Whether the store refuses a definition for a lasting reason.
 fn is_refusal(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Invalid)
 }

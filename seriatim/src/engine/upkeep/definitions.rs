@@ -1,4 +1,4 @@
-//! The queues that this engine declares: it keeps them in the store as they are here.
+//! The queues that this engine declares and keeps declared in the store.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,9 +12,9 @@ use crate::model::queue::Queue;
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Definitions {
     pub(super) queues: Vec<Queue>,
-    /// Those that the store does not have as they are here, and when that was logged last.
+    /// Queues that the store does not have as declared, and when that was last logged.
     pub(super) waiting: Mutex<BTreeMap<String, Instant>>,
-    /// Rung when a queue must be declared again.
+    /// Notified when a queue must be declared again.
     pub(super) lost: Notify,
 }
 

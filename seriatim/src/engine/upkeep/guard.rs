@@ -1,4 +1,4 @@
-//! Ends handlers before the lease of their claims does, when heartbeats fail.
+//! Ends handlers before their lease expires, if heartbeats fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,21 +8,21 @@ use tokio::time::Instant;
 use crate::engine::core::Core;
 use crate::handler::control::Stop;
 
-/// The longest time between two looks.
+/// The longest time between two checks.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
 
-/// Watches the monotonic clock until the engine ends. A task of its own: the heartbeat may hang in
-/// the very store call that makes the lease run out.
+/// Watches the monotonic clock until the engine ends. A separate task, because the heartbeat may hang in the very
+/// store call that lets the lease expire.
 pub(in crate::engine) async fn run(core: Arc<Core>) {
     loop {
         tokio::time::sleep(step(&core)).await;
         let now = Instant::now();
-        let told =
+        let stopped =
             core.running.stop(Stop::LeaseLost, |call| core.lease.end(core.ttl(&call.queue)) <= now);
-        if told > 0 {
+        if stopped > 0 {
             tracing::warn!(
-                calls = told,
-                "no heartbeat came through for too long: handlers are told to end before their lease does"
+                calls = stopped,
+                "no heartbeat succeeded for too long: handlers are told to end before their lease expires"
             );
         }
     }

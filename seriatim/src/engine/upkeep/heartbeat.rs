@@ -1,4 +1,4 @@
-//! The heartbeat: once for all that the node holds.
+//! The heartbeat: one for all claims of the node.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -9,32 +9,32 @@ use tokio::time::{Instant, timeout};
 
 use crate::contract::{Beat, Command, Heartbeat, NodeInfo, Pulse, SharedStore, Store};
 use crate::engine::core::Core;
-use crate::engine::limits::{GOODBYE_MAX, LOAD_EVERY, PROGRESS_EVERY};
+use crate::engine::limits::{DEREGISTER_MAX, LOAD_EVERY, PROGRESS_EVERY};
 use crate::engine::outage::Pauses;
 use crate::handler::control::Stop;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::{LaneId, NodeId};
 
-/// What the node tells of itself with every beat.
+/// Sends the node's heartbeats.
 pub(in crate::engine) struct Pulser {
     core: Arc<Core>,
-    /// The connection for heartbeats alone, once it is open.
+    /// The separate connection for heartbeats, once it is open.
     line: Option<SharedStore>,
-    /// Whether it beats on that.
+    /// Whether heartbeats use it.
     apart: bool,
     info: NodeInfo,
-    /// Progress whose heartbeat failed: it goes with the next.
-    untold: Vec<Beat>,
-    /// What a person has told this node, as of the last beat.
+    /// Progress whose heartbeat failed; the next one repeats it.
+    unsent: Vec<Beat>,
+    /// The operator's command, as of the last heartbeat.
     command: Option<Command>,
-    /// What the last beat told.
-    told: Load,
-    /// When turns that run for long were last named.
+    /// The load that the last heartbeat reported.
+    reported: Load,
+    /// When long-running turns were last named.
     named: Instant,
 }
 
-/// What a node has to do.
+/// A node's load.
 #[derive(Default)]
 struct Load {
     busy: u32,
@@ -51,8 +51,7 @@ impl Load {
         Self { busy: busy as u32, prefetched }
     }
 
-    /// Whether people would see another picture: something instead of nothing, or a change by a
-    /// quarter.
+    /// Whether the load changed noticeably: to or from zero, or by a quarter.
     fn differs(&self, other: &Self, concurrency: usize) -> bool {
         let differs = |a: u32, b: u32, all: u32| {
             (a == 0) != (b == 0) || a.abs_diff(b).saturating_mul(4) >= all.max(1)
@@ -85,25 +84,25 @@ impl Pulser {
             troubles: Vec::new(),
             origin: core.hooks.origin.clone(),
         };
-        let (told, named) = (Load::default(), Instant::now());
-        let untold = Vec::new();
-        Self { core, line: None, apart: false, info, untold, command: None, told, named }
+        let (reported, named) = (Load::default(), Instant::now());
+        let unsent = Vec::new();
+        Self { core, line: None, apart: false, info, unsent, command: None, reported, named }
     }
 
-    /// The last beat, of a node that holds nothing any more: the others need not wait for its lease
-    /// to see that it has gone.
-    pub(in crate::engine) async fn goodbye(mut self) {
+    /// Deregisters the node, which holds no claim any more, so that the others need not wait for its lease to see
+    /// that it has gone.
+    pub(in crate::engine) async fn deregister(mut self) {
         self.info.lease = Duration::ZERO;
         let store = self.core.store.clone();
-        match timeout(GOODBYE_MAX, self.send(&*store, self.core.node(), Vec::new())).await {
+        match timeout(DEREGISTER_MAX, self.send(&*store, self.core.node(), Vec::new())).await {
             Ok(Ok(_)) => {}
-            // It is seen as gone when its lease has passed.
-            Ok(Err(error)) => tracing::debug!(%error, "could not say goodbye"),
-            Err(_) => tracing::debug!("the store did not take the goodbye in time"),
+            // The others see that it has gone when its lease expires.
+            Ok(Err(error)) => tracing::debug!(%error, "could not deregister"),
+            Err(_) => tracing::debug!("could not deregister in time"),
         }
     }
 
-    /// Beats until the engine ends; from a thread of its own, if there is a connection for that.
+    /// Sends heartbeats until the engine ends, through the separate connection if there is one.
     pub(in crate::engine) async fn run(mut self) {
         self.apart = true;
         let mut pauses = Pauses::default();
@@ -124,8 +123,8 @@ impl Pulser {
         }
     }
 
-    /// Until the next beat: sooner when a handler has progress to tell, the node has got more or less
-    /// to do, something has begun or ceased to be wrong, or the store has forgotten us.
+    /// Waits until the next heartbeat. It is sent sooner if a handler reports progress, the node's load or troubles
+    /// change, or the store no longer knows this node.
     async fn rest(&self, length: Duration) {
         let core = &self.core;
         let now = Instant::now();
@@ -143,20 +142,20 @@ impl Pulser {
                 return;
             }
             let looks = Instant::now() >= load_from;
-            if looks && Load::of(core).differs(&self.told, core.settings.concurrency) {
+            if looks && Load::of(core).differs(&self.reported, core.settings.concurrency) {
                 return;
             }
         }
     }
 
-    /// One heartbeat, and what it brings back.
+    /// Sends one heartbeat and carries out its answer.
     pub(in crate::engine) async fn beat(&mut self) -> Result<()> {
-        self.untold.extend(self.core.running.take_progress());
+        self.unsent.extend(self.core.running.take_progress());
         let sent = Instant::now();
         let store = self.store().await?;
         let beats = self.beats(sent);
         let pulse = self.send(&*store, self.info.id.clone(), beats.clone()).await?;
-        self.untold.clear();
+        self.unsent.clear();
         self.core.running.progress_arrived();
         if !pulse.alive {
             return self.rename(&*store).await;
@@ -166,26 +165,27 @@ impl Pulser {
         self.core.read_clock_of(&*store).await
     }
 
-    /// What this beat says of turns: progress; and, once in each heartbeat, those that have run for longer than one.
-    /// A person may have released their claims, and only who names a turn hears that it is lost.
+    /// The turns in this heartbeat: those with progress and, once per heartbeat interval, those that have run for
+    /// longer than it. An operator may have released their claims, and only a heartbeat that names a turn learns that
+    /// it is lost.
     fn beats(&mut self, now: Instant) -> Vec<Beat> {
-        let mut beats = self.untold.clone();
+        let mut beats = self.unsent.clone();
         let heartbeat = self.core.settings.heartbeat;
         if now.duration_since(self.named) >= heartbeat / 2 {
             self.named = now;
-            let told: HashSet<LaneId> = beats.iter().map(|beat| beat.lane).collect();
+            let reported: HashSet<LaneId> = beats.iter().map(|beat| beat.lane).collect();
             let long = self.core.running.longer_than(heartbeat);
-            beats.extend(long.into_iter().filter(|beat| !told.contains(&beat.lane)));
+            beats.extend(long.into_iter().filter(|beat| !reported.contains(&beat.lane)));
         }
         beats
     }
 
-    /// Whether heartbeats have a connection of their own, which any thread may open.
+    /// Whether heartbeats have a separate connection, which any thread may open.
     pub(in crate::engine) fn has_line(&self) -> bool {
         self.core.store.heartbeat_line().is_some()
     }
 
-    /// Where to beat.
+    /// The connection for heartbeats.
     async fn store(&mut self) -> Result<SharedStore> {
         if !self.apart {
             return Ok(self.core.store.clone());
@@ -201,12 +201,12 @@ impl Pulser {
     }
 
     async fn send(&mut self, store: &dyn Store, id: NodeId, beats: Vec<Beat>) -> Result<Pulse> {
-        self.told = Load::of(&self.core);
-        let (busy, prefetched) = (self.told.busy, self.told.prefetched.clone());
+        self.reported = Load::of(&self.core);
+        let (busy, prefetched) = (self.reported.busy, self.reported.prefetched.clone());
         let (troubles, version) = self.core.troubles.at(self.core.store_now());
         let node = NodeInfo { id, busy, prefetched, troubles, ..self.info.clone() };
         let pulse = store.heartbeat(Heartbeat { now: None, node, beats }).await?;
-        self.core.troubles.told(version);
+        self.core.troubles.reported(version);
         Ok(pulse)
     }
 
@@ -219,7 +219,7 @@ impl Pulser {
         for lane in pulse.lost {
             // The lane may be claimed again by now, under another token.
             let Some(beat) = named.iter().find(|beat| beat.lane == lane) else { continue };
-            // A call of one lane has nothing left to work for; one of several still has.
+            // A call of one lane has no work left; a call of several still has.
             core.running.stop(Stop::LeaseLost, |call| match &call.turns[..] {
                 [turn] => (turn.lane, turn.token) == (lane, beat.token),
                 _ => false,
@@ -227,40 +227,40 @@ impl Pulser {
         }
         let before = std::mem::replace(&mut self.command, pulse.command);
         match pulse.command {
-            // Only what a command made quiet is ended by its end: a program may want quiet itself.
+            // Resumes only if a command made it quiet: the program may have made it quiet itself.
             None | Some(Command::Resume) if before == Some(Command::Quiet) => {
-                tracing::info!("told to take work again");
+                tracing::info!("taking work again, as commanded");
                 core.take_work(true);
             }
             None | Some(Command::Resume) => {}
             Some(Command::Quiet) if core.quiet.swap(true, Ordering::Relaxed) => {}
             Some(Command::Quiet) => {
-                tracing::info!("told to take no more work");
+                tracing::info!("taking no more work, as commanded");
                 core.release_waiting();
             }
-            Some(Command::Stop) => core.told_to_stop.notify_one(),
+            Some(Command::Stop) => core.stop_requested.notify_one(),
         }
     }
 
-    /// The others have declared this node dead: what it runs may run elsewhere already. All of it
-    /// is told to end, and the node goes on under a new name.
+    /// Reacts to being declared dead by other nodes: its jobs may run elsewhere already. Tells all its calls to end,
+    /// and continues under a new id.
     async fn rename(&mut self, store: &dyn Store) -> Result<()> {
         let core = self.core.clone();
-        let told = core.running.stop(Stop::LeaseLost, |_| true);
+        let running = core.running.stop(Stop::LeaseLost, |_| true);
         let id = NodeId::unique(&core.settings.node_name);
         let sent = Instant::now();
-        // Until the store knows the new name the old one stands: the next beat tries again.
+        // The old id stays until the store knows the new one; otherwise the next heartbeat tries again.
         self.send(store, id.clone(), Vec::new()).await?;
         if self.command == Some(Command::Quiet) {
-            // It was said of the process, not of its name.
+            // The command was for the process, not for its id.
             store.command_node(id.clone(), Command::Quiet).await?;
         }
         self.info.id = id.clone();
         let before = core.rename(id);
         core.lease.beat(sent);
-        // The fence refuses what was taken over; the rest goes back at once.
+        // The fence refuses outcomes of claims that were taken over; the other lanes are returned immediately.
         core.release_waiting();
-        tracing::warn!(%before, now = %self.info.id, running = told, "the other nodes had declared this one dead: it goes on under a new id");
+        tracing::warn!(%before, now = %self.info.id, running, "the other nodes had declared this one dead: it continues under a new id");
         if let Some(observer) = &core.observer {
             observer.lost(&core.held.tokens());
         }

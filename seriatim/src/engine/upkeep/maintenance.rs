@@ -1,5 +1,4 @@
-//! Upkeep that any node may do: taking over what dead nodes held, and sweeping what has outlived
-//! its time.
+//! Upkeep that any node may do: rescuing claims of dead nodes, and sweeping expired rows.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,19 +20,19 @@ use crate::model::queue::Queue;
 use crate::model::settle::{Settlement, crash};
 use crate::model::turn::Turn;
 
-/// What is kept with a job or lane whose holder has lost it.
+/// The error kept with a job or lane whose claim was lost.
 const WHY: &str = "its process died or lost its lease";
 
-/// Takes care until the engine ends.
+/// Does the upkeep until the engine ends.
 pub(in crate::engine) async fn run(core: Arc<Core>) {
     let (swept, defined) = (Instant::now(), Instant::now());
     let mut maintenance = Maintenance { core, swept, defined, neighbours: Neighbours::default() };
-    // The first look does not wait: this may be the successor of a process that was killed.
+    // The first check runs immediately: this node may replace a process that was killed.
     if let Err(error) = maintenance.take_over().await {
         maintenance.core.outage.failed("the look for nodes that are gone", &error);
     }
     loop {
-        // The nodes of a fleet start together; their rounds should not stay together.
+        // Randomized, because the nodes of a fleet start together but should not do their rounds together.
         let interval = maintenance.core.settings.rescue_interval;
         tokio::time::sleep(interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
         match maintenance.round().await {
@@ -53,8 +52,8 @@ struct Maintenance {
 
 impl Maintenance {
     async fn round(&mut self) -> Result<()> {
-        self.core.hooks.turn_log.tell_left_out(false);
-        // What keeps it from rescuing must not keep it from the rest.
+        self.core.hooks.turn_log.log_left_out(false);
+        // A failed rescue must not prevent the other duties.
         let rescued = self.rescue_all().await;
         if self.neighbours.any_gone(&self.core) {
             self.take_over().await?;
@@ -72,7 +71,7 @@ impl Maintenance {
         rescued
     }
 
-    /// Takes over what nodes of this machine held whose process is gone.
+    /// Takes over claims of nodes on this machine whose process is gone.
     async fn take_over(&mut self) -> Result<()> {
         if self.neighbours.look(&self.core).await? {
             self.rescue_all().await?;
@@ -85,7 +84,7 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Takes over claims whose lease has run out, and settles them as crashes.
+    /// Rescues claims whose lease has expired, and settles them as crashes.
     async fn rescue(&self) -> Result<usize> {
         let core = &self.core;
         let claiming = core.claiming.lock().await;
@@ -135,7 +134,7 @@ impl Maintenance {
         Ok(turns.len())
     }
 
-    /// Removes what has outlived its time; one node at a time does it.
+    /// Sweeps expired rows; one node at a time does it.
     async fn sweep(&self) -> Result<()> {
         let core = &self.core;
         let lead = Lead {

@@ -1,15 +1,15 @@
-//! Whether a process is gone: read from `/proc`, and from nothing else. What cannot be read or
-//! compared is not gone; then the lease decides.
+//! Determines whether a process is gone, from `/proc` and signals only. If that cannot be read or compared, the
+//! process counts as alive, and its lease decides.
 
 use std::sync::OnceLock;
 
 use crate::contract::Origin;
 
-/// What `/proc/PID/stat` tells of a process.
+/// The fields of `/proc/PID/stat` that are used here.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// Whether it has ended, though its parent has not asked how.
+    /// Whether it has ended, even if its parent has not reaped it.
     pub has_ended: bool,
     /// Its process group.
     pub group: i32,
@@ -20,17 +20,17 @@ pub struct ProcessStat {
 }
 
 impl ProcessStat {
-    /// Reads it; none where it cannot be read or understood.
+    /// Reads it; `None` if it cannot be read or understood.
     pub fn of(pid: &str) -> Option<Self> {
         Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
     fn parse(text: &str) -> Option<Self> {
-        // The second field is the program's name in parentheses, and may hold anything.
+        // The second field is the program's name in parentheses, and may contain anything.
         let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3).copied();
         let threads: u32 = field(20)?.parse().ok()?;
-        // The first thread may end before the others do: the process is alive then.
+        // The first thread may end before the others; the process is alive then.
         let has_ended = matches!(field(3)?, "Z" | "X") && threads <= 1;
         Some(Self {
             has_ended,
@@ -42,26 +42,26 @@ impl ProcessStat {
 }
 
 impl Origin {
-    /// That of this process; none on systems that do not tell.
+    /// The origin of this process; `None` on systems without `/proc`.
     pub fn of_this_process() -> Option<Self> {
         static OWN: OnceLock<Option<Origin>> = OnceLock::new();
         OWN.get_or_init(read_own).clone()
     }
 
-    /// Whether its process is gone for certain, as this process sees it. False when it lives, when
-    /// it is of another machine or container, and when that cannot be told.
+    /// Whether its process is certainly gone, as this process sees it. False if it is alive, on another machine or in
+    /// another container, or if that is unknown.
     pub fn is_gone(&self) -> bool {
         Self::of_this_process().is_some_and(|here| self.is_gone_from(&here))
     }
 
-    /// The same, as a process at `here` sees it.
+    /// The same, seen from a process at `here`.
     pub(in crate::engine) fn is_gone_from(&self, here: &Self) -> bool {
         if self.place != here.place || (self.pid, self.started) == (here.pid, here.started) {
             return false;
         }
         match ProcessStat::of(&self.pid.to_string()) {
             Some(stat) => stat.has_ended || stat.started != self.started,
-            // Other users' processes may be hidden from `/proc`, but not from signals.
+            // Other users' processes may be hidden in `/proc`, but signals reach them.
             None => !exists(self.pid),
         }
     }
@@ -79,7 +79,7 @@ fn read_own() -> Option<Origin> {
     let parts = [
         line("/proc/sys/kernel/random/boot_id")?,
         namespace("pid")?,
-        // Start times are shifted between these. Old kernels have none.
+        // Start times differ between time namespaces. Old kernels have none.
         namespace("time").unwrap_or_default(),
         line("/proc/sys/kernel/hostname")?,
         users.split_whitespace().next()?.to_owned(),
@@ -96,7 +96,7 @@ fn read_own() -> Option<Origin> {
 #[cfg(target_os = "linux")]
 fn exists(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-    // Anything but "no such process" may be a process.
+    // Any answer except "no such process" may mean a living process.
     pid.is_none_or(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
@@ -139,7 +139,7 @@ mod tests {
         while !ProcessStat::of(&pid.to_string()).unwrap().has_ended {
             std::thread::yield_now();
         }
-        assert!(child_s.is_gone(), "it has ended and nobody has asked how");
+        assert!(child_s.is_gone(), "it has ended, not reaped");
         child.wait().unwrap();
         assert!(child_s.is_gone());
         assert!(!Origin { place: "elsewhere".into(), ..child_s }.is_gone());

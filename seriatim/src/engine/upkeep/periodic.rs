@@ -1,4 +1,4 @@
-//! Periodic workers: a loop with a pause, on every node or on one of them.
+//! Periodic workers: closures that run with a pause, on every node or on one of them.
 
 use std::fmt;
 use std::future::Future;
@@ -14,8 +14,8 @@ use crate::lock::lock;
 
 type Run = dyn Fn(Tick) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>> + Send + Sync;
 
-/// A closure that runs again and again, with a pause after each run. It has no job and so no
-/// retry: a failure is logged, and the closure runs again after the pause.
+/// A closure that runs repeatedly, with a pause after each run. It has no job and so no retry: a failure is logged,
+/// and the closure runs again after the pause.
 ///
 /// ```
 /// # use std::{sync::Arc, time::Duration};
@@ -43,25 +43,25 @@ pub struct Tick {
     pub(super) phases: Arc<Phases>,
 }
 
-/// What a periodic worker does.
+/// The state of a periodic worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PeriodicState {
-    /// It waits for its next run.
+    /// Waits for its next run.
     #[default]
     Idle,
-    /// It runs.
+    /// Runs.
     Work,
-    /// It has ended, with its engine.
+    /// Ended with its engine.
     Stop,
 }
 
-/// A look at a periodic worker.
+/// A view of a periodic worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeriodicView {
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Its state.
     pub state: PeriodicState,
     /// How often it has run.
     pub runs: u64,
@@ -72,7 +72,7 @@ pub struct PeriodicView {
 }
 
 impl Periodic {
-    /// Runs `run` on every node, with `pause` between the end of a run and the next beginning.
+    /// Runs `run` on every node, with `pause` between the end of a run and the start of the next.
     pub fn new<F, Fut>(name: impl Into<Arc<str>>, pause: Duration, run: F) -> Self
     where
         F: Fn(Tick) -> Fut + Send + Sync + 'static,
@@ -84,8 +84,8 @@ impl Periodic {
         Self { name: name.into(), pause, once_in_fleet: false, run }
     }
 
-    /// Runs on one node at a time. When that one dies another follows within its lease (or three
-    /// pauses, if they are longer); two may run at once if one was paused for that long.
+    /// Runs on one node at a time. If that node dies, another follows within its lease (or three pauses, if they are
+    /// longer). Two may run concurrently if one was suspended for that long.
     #[must_use]
     pub fn once_in_fleet(mut self) -> Self {
         self.once_in_fleet = true;
@@ -99,7 +99,7 @@ impl Tick {
         &self.store
     }
 
-    /// Whether the engine stops: the run had better end.
+    /// Whether the engine is stopping: the run should end.
     pub fn is_stopping(&self) -> bool {
         self.phases.is_draining()
     }
@@ -110,7 +110,7 @@ impl Tick {
     }
 }
 
-/// The account of one periodic worker.
+/// The counters and state of one periodic worker.
 #[derive(Default)]
 pub(in crate::engine) struct Account {
     pub(super) runs: AtomicU64,

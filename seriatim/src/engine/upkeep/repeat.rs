@@ -8,13 +8,13 @@ use crate::engine::core::Core;
 use crate::engine::shield::shielded_future;
 use crate::engine::upkeep::periodic::{Periodic, PeriodicState, Tick};
 
-/// Runs until the engine stops; a run under way is waited for by whoever stops it.
+/// Runs until the engine stops, which waits for the current run.
 pub(in crate::engine) async fn run(core: Arc<Core>, place: usize) {
     let (periodic, account) = &core.periodic[place];
     while !core.phases.is_draining() {
         if !periodic.once_in_fleet || leads(&core, periodic).await {
             account.is(PeriodicState::Work);
-            // A panic is a failure of this run, not the end of the worker.
+            // A panic fails this run, but does not end the worker.
             let tick = Tick { store: core.store.clone(), phases: core.phases.clone() };
             let run = async { (periodic.run)(tick).await.map_err(|e| core.hooks.text_of(&e)) };
             let error = match shielded_future(run).await {

@@ -1,23 +1,23 @@
-//! Nodes of this machine whose process is gone: their claims are taken over at once, and not when
-//! their lease has run out. So a process that was killed and started again goes on where it was.
+//! Finds nodes of this machine whose process is gone, and takes over their claims immediately instead of when their
+//! lease expires. So a process that was killed and started again continues where it was.
 
 use crate::contract::{DeclareDead, NodeView, Origin};
 use crate::engine::core::Core;
 use crate::engine::shield::shielded_future;
 use crate::model::error::Result;
 
-/// Nodes of this machine that lived when they were last looked for.
+/// Nodes of this machine that were alive at the last check.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Neighbours(Vec<Origin>);
 
 impl Neighbours {
-    /// Whether one of them is gone since. Asks no store.
+    /// Whether one of them is gone since. Does not ask the store.
     pub(in crate::engine) fn any_gone(&self, core: &Core) -> bool {
         let Some(here) = &core.hooks.origin else { return false };
         self.0.iter().any(|origin| origin.is_gone_from(here))
     }
 
-    /// Looks for them, and declares dead those that are gone. True if there was one.
+    /// Lists them again, and declares dead those that are gone. True if there was one.
     pub(in crate::engine) async fn look(&mut self, core: &Core) -> Result<bool> {
         let Some(here) = &core.hooks.origin else { return Ok(false) };
         let own = core.node();
@@ -40,19 +40,19 @@ impl Neighbours {
 async fn declare_dead(core: &Core, view: &NodeView, origin: &Origin) -> Result<bool> {
     let (node, pid) = (&view.info.id, origin.pid);
     if let Err(why) = clear_up(core, origin).await {
-        tracing::warn!(%node, pid, "a node of this machine is gone, but its lease must run out: {why}");
+        tracing::warn!(%node, pid, "a node of this machine is gone, but its claims stand until its lease expires: {why}");
         return Ok(false);
     }
     let (node, heartbeat_at) = (node.clone(), view.heartbeat_at);
     let request = DeclareDead { now: None, node: node.clone(), heartbeat_at };
     let declared = core.store.declare_dead(request).await?;
     if declared {
-        tracing::warn!(%node, pid, "a node of this machine is gone: what it held is taken over now");
+        tracing::warn!(%node, pid, "a node of this machine is gone: its claims are taken over now");
     }
     Ok(declared)
 }
 
-/// Ends what the process has left behind. After an error its claims must stand.
+/// Ends the programs that the process left behind. After an error its claims must stand.
 async fn clear_up(core: &Core, origin: &Origin) -> std::result::Result<(), String> {
     match (&core.hooks.before_takeover, origin.programs) {
         (_, false) => Ok(()),

@@ -1,5 +1,4 @@
-//! What is wrong with this node right now. It goes out with the heartbeat, so that people see it
-//! without reading this node's log.
+//! The current troubles of this node. The heartbeat reports them, so that operators see them without this node's log.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,23 +12,22 @@ use crate::model::clock::Timestamp;
 use crate::model::limits::{TROUBLE_TEXT_BYTES_MAX, TROUBLES_MAX};
 use crate::model::text::cut_middle;
 
-/// The troubles of a node, at most [`TROUBLES_MAX`]: a new one replaces the one that has not
-/// happened for longest.
+/// The troubles of a node, at most [`TROUBLES_MAX`]; a new one replaces the one whose last occurrence is oldest.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Troubles {
     board: Mutex<Board>,
-    /// Whether there is any, for those who ask after each call.
+    /// Whether there is any, cheap to check after each call.
     any: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Board {
-    /// By kind and what it is about.
+    /// By kind and subject.
     entries: BTreeMap<(TroubleKind, String), Entry>,
-    /// Grows with each change that people should see soon.
+    /// Grows with each change that should be reported soon.
     version: u64,
-    /// The version that the last heartbeat told.
-    told: u64,
+    /// The version in the last heartbeat.
+    reported: u64,
 }
 
 #[derive(Debug)]
@@ -42,8 +40,8 @@ struct Entry {
 }
 
 impl Troubles {
-    /// Notes that something is wrong, or has gone wrong again. `about` is what tells it from
-    /// others of its kind; the same one is counted, and keeps the latest text.
+    /// Records a trouble or its repeat. `about` distinguishes troubles of one kind; a repeat is counted, and replaces
+    /// the text.
     pub(in crate::engine) fn set(
         &self,
         kind: TroubleKind,
@@ -76,7 +74,7 @@ impl Troubles {
         board.version += 1;
     }
 
-    /// Notes that it is over. True if it was there.
+    /// Ends a trouble. True if there was one.
     pub(in crate::engine) fn clear(&self, kind: TroubleKind, about: &str) -> bool {
         let about = cut_middle(about, TROUBLE_TEXT_BYTES_MAX).into_owned();
         let mut board = lock(&self.board);
@@ -86,18 +84,18 @@ impl Troubles {
         was
     }
 
-    /// Whether there is any trouble; costs nothing.
+    /// Whether there is any trouble; takes no lock.
     pub(in crate::engine) fn any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// Whether people should hear of a change before the next heartbeat is due.
+    /// Whether a change should be reported before the next heartbeat is due.
     pub(in crate::engine) fn changed(&self) -> bool {
         let board = lock(&self.board);
-        board.version != board.told
+        board.version != board.reported
     }
 
-    /// All of them for a heartbeat at `now`, the oldest first, and their version for [`Self::told`].
+    /// All troubles for a heartbeat at `now`, oldest first, and their version for [`Self::reported`].
     pub(in crate::engine) fn at(&self, now: Timestamp) -> (Vec<Trouble>, u64) {
         let board = lock(&self.board);
         let mut entries: Vec<_> = board.entries.iter().collect();
@@ -114,9 +112,9 @@ impl Troubles {
         (seen.collect(), board.version)
     }
 
-    /// A heartbeat has told this version.
-    pub(in crate::engine) fn told(&self, version: u64) {
-        lock(&self.board).told = version;
+    /// Records that a heartbeat reported this version.
+    pub(in crate::engine) fn reported(&self, version: u64) {
+        lock(&self.board).reported = version;
     }
 }
 
@@ -158,9 +156,9 @@ mod tests {
         assert!(troubles.changed());
         let (_, version) = troubles.at(now);
         troubles.set(TroubleKind::WorkerSilent, None, "b", "x");
-        troubles.told(version);
+        troubles.reported(version);
         assert!(troubles.changed(), "the second came after the heartbeat was written");
-        troubles.told(troubles.at(now).1);
+        troubles.reported(troubles.at(now).1);
         troubles.set(TroubleKind::WorkerSilent, None, "b", "x");
         assert!(!troubles.changed(), "a repeat waits for the next heartbeat");
         troubles.clear(TroubleKind::WorkerSilent, "b");

@@ -1,4 +1,4 @@
-//! The table of arrows on a small crate: what is forbidden, what is known, and that it only shrinks.
+//! The table of arrows on a small crate: forbidden and known arrows, and that the table only shrinks.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::tidy::source::Source;
 
 const ROOMS: &str = "x/src:\n  low ->\n  high -> low\n  lib -> *\n";
 
-/// A crate with the rooms `low` and `high`, and the table beside it.
+/// A crate with the rooms `low` and `high`, and its table.
 fn repository(table: &str, files: &[(&str, &str)]) -> Vec<Source> {
     let mut sources = vec![
         source("ARCHITECTURE.md", format!("# A\n\n```arrows\n{table}```\n\nMore.\n")),
@@ -21,7 +21,7 @@ fn repository(table: &str, files: &[(&str, &str)]) -> Vec<Source> {
     sources
 }
 
-/// The breaches of `files` by the table of the two rooms with `lines` more.
+/// The breaches of `files` against the table of the two rooms, extended by `lines`.
 fn breaches(lines: &str, files: &[(&str, &str)]) -> Vec<String> {
     judge(&repository(&format!("{ROOMS}{lines}"), files))
 }
@@ -63,7 +63,7 @@ fn a_known_arrow_may_stay_not_grow_and_goes_when_it_is_not_needed() {
     assert_eq!(breaches("  still low -> high 1\n", &[("low.rs", ""), high]), [said]);
 }
 
-/// Three files of `low`, in a circle or not.
+/// Three files of `low`; `last` decides whether they form a circle.
 fn ring(last: &'static str) -> [(&'static str, &'static str); 5] {
     [
         ("low/mod.rs", "mod a; mod b; mod c; pub use a::A; pub use b::B; pub use c::C;"),
@@ -93,7 +93,7 @@ fn a_known_circle_may_stay_not_grow_and_shrinks_with_what_is_left() {
     assert_eq!(found, [format!("ARCHITECTURE.md: x/src: {said}")]);
     let said = "ARCHITECTURE.md: x/src: remove `still low: low/a low/b low/c` (Arrows)";
     assert_eq!(breaches("  still low: low/a low/b low/c\n", &ring("pub struct C;")), [said]);
-    // A fourth file joins: its imports are named, and those that were known are not.
+    // A fourth file joins: its imports are reported, the known ones are not.
     let mut grown = circle.to_vec();
     grown[0].1 = "mod a; mod b; mod c; mod d; pub use a::A; pub use b::B; pub use c::C;";
     grown[1].1 = "use super::B;\nuse super::d::D;\npub struct A;";

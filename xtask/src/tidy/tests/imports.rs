@@ -1,9 +1,9 @@
-//! Which imports are read from the files of a small crate, and where they lead.
+//! The imports that are read from the files of a small crate, and their targets.
 
 use crate::tidy::tokens;
 use crate::tidy::tree::{Files, Tree};
 
-/// The imports as `from -> home`, with ` by door` where another file hands it on; a facade has a `!`.
+/// The imports as `from -> home`, with ` by door` if another file re-exports it; a facade has a `!`.
 fn imports(files: &[(&str, &str)]) -> Vec<String> {
     let files: Files = files.iter().copied().collect();
     let tree = Tree::read(&files);
@@ -19,7 +19,7 @@ fn imports(files: &[(&str, &str)]) -> Vec<String> {
     imports
 }
 
-/// Four rooms, and `text` as a file within one of them.
+/// Four rooms, and `text` as a file in one of them.
 fn of(text: &str) -> Vec<String> {
     let imports = imports(&[
         ("lib.rs", "mod a; mod b; mod c; mod d; pub use b::Item;"),
@@ -93,7 +93,7 @@ fn paths_in_the_code_are_imports_too() {
     assert_eq!(of("fn f(_: super::super::d::D) {}"), ["1 -> d"]);
     assert_eq!(of("#[serde(with = \"crate::c::deep\")]\nstruct S;"), ["1 -> c/deep"]);
     assert_eq!(of("macro_rules! m { () => { $crate::c::call() } }"), ["1 -> c"]);
-    // By a name that an import brought, in the file that has it and not only in the folder.
+    // A path through an imported name counts for the file that has the item, not only for the folder.
     assert_eq!(of("use crate::c;\nfn f() { c::deep::MAX; }"), ["1 -> c", "2 -> c/deep"]);
     assert_eq!(of("use crate::c;\nfn f() { c::call(); }"), ["1 -> c", "2 -> c"]);
 }
@@ -113,9 +113,9 @@ fn what_only_looks_like_a_path_is_none() {
         assert_eq!(of(text), Vec::<String>::new(), "{text}");
     }
     assert_eq!(imports(&[("lib.rs", "mod b; use ::b::B;"), ("b.rs", "pub struct B;")]), [""; 0]);
-    // What a module in braces imports is not known outside of it.
+    // Imports of an inline module are not visible outside it.
     assert_eq!(of("mod inside { use crate::c; }\nfn f() { c::call(); }"), ["1 -> c"]);
-    // What stands behind it is read again.
+    // The code after it is read again.
     for text in ["'\"'", "'\\''", "b'\"'", "\"\\\"\"", "br##\"\"#\"##", "'a: loop {}", "r#type"] {
         assert_eq!(of(&format!("fn f() {{ {text}; crate::d::D; }}")), ["1 -> d"], "{text}");
     }
