@@ -91,7 +91,7 @@ impl Tx<'_> {
         Ok(true)
     }
 
-    /// The flagged jobs of what this node holds, and of what it names.
+    /// The flagged jobs in this node's claims and in the claims that its heartbeat names.
     fn notices(&mut self, node: &NodeId, beats: &[Beat]) -> Result<Vec<CancelNotice>> {
         let sql = "SELECT l.id, l.tok, c.node FROM lane l INDEXED BY lane_flagged LEFT JOIN claim c ON c.tok = l.tok
                    WHERE l.flags & 8 = 8 AND l.st = 2";
@@ -151,7 +151,7 @@ impl Tx<'_> {
         Ok(rows.first().copied().map(Secret))
     }
 
-    /// Keeps it unless there is one; answers the one that is there.
+    /// Stores the secret if there is none, and returns the stored one.
     pub(super) fn keep_secret(&mut self, offered: Secret) -> Result<Secret> {
         self.execute("INSERT OR IGNORE INTO secret VALUES (1, ?1)", params![offered.0])?;
         Ok(self.secret()?.unwrap_or(offered))
@@ -174,7 +174,7 @@ impl Tx<'_> {
         rows.into_iter().map(view).collect()
     }
 
-    /// Flags a job of a running turn.
+    /// Flags a running job for cancellation.
     pub(super) fn flag(&mut self, lane: i64, seq: i64) -> Result<()> {
         let sql =
             "UPDATE lane SET flags = flags | ?2, flagged = flagged OR (seq IS ?3) WHERE id = ?1";
