@@ -110,14 +110,16 @@ mod tests {
     #[test]
     fn an_unknown_option_is_named_with_the_one_that_was_meant_and_no_password() {
         let known = ["schema", "connections", "connect_timeout"];
-        let told = |query, name| unknown_option(query, name, &known).to_string();
+        let message_of = |query, name| unknown_option(query, name, &known).to_string();
         assert_eq!(
-            told("conections=3", "conections"),
+            message_of("conections=3", "conections"),
             "store: has no option \"conections\": did you mean connections? (there are schema, connections, connect_timeout)"
         );
-        assert!(told("Connect-Timeout=3", "Connect-Timeout").contains("mean connect_timeout?"));
-        assert!(!told("colour=red", "colour").contains("did you mean"));
-        let said = told("ecret&x@host/db", "ecret");
-        assert!(!said.contains("ecret") && said.contains("%3F"), "{said}");
+        assert!(
+            message_of("Connect-Timeout=3", "Connect-Timeout").contains("mean connect_timeout?")
+        );
+        assert!(!message_of("colour=red", "colour").contains("did you mean"));
+        let message = message_of("ecret&x@host/db", "ecret");
+        assert!(!message.contains("ecret") && message.contains("%3F"), "{message}");
     }
 }

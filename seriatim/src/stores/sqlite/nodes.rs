@@ -164,8 +164,11 @@ impl Tx<'_> {
         let view =
             |(info, beat_at, dead_at, command): (String, i64, Option<i64>, Option<String>)| {
                 let info = serde_json::from_str(&info).map_err(|e| {
-                    Error::new(ErrorKind::Corrupt, "what a node told of itself cannot be read")
-                        .because(e)
+                    Error::new(
+                        ErrorKind::Corrupt,
+                        "the stored description of a node cannot be read",
+                    )
+                    .because(e)
                 })?;
                 let heartbeat_at = gone::as_it_was(Timestamp::from_micros(beat_at));
                 let command = command.and_then(|c| command_named(&c));
