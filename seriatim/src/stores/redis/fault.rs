@@ -1,11 +1,11 @@
-//! What goes wrong on the way to the server.
+//! Mapping of the driver's errors.
 
 use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
 
 use crate::contract::errors::was_given_up;
 use crate::model::error::{Error, ErrorKind};
 
-/// What a driver's error means for the caller. Neither the address nor the password is in it.
+/// The store error for a driver's error. It contains neither the address nor the password.
 pub(super) fn translate(error: RedisError) -> Error {
     let text = error.to_string();
     let says = |code: &str| error.code() == Some(code) || text.contains(&format!("{code} "));

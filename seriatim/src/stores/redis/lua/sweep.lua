@@ -1,12 +1,12 @@
--- Removes what has outlived its time. ARGV: now, then the most to remove of each kind: expired
--- jobs, finished jobs, dead jobs, idempotency keys.
--- Answers {expired {seq, created, ...}, finished, dead {seq, created, ...}, keys, whether there is more}.
+-- Removes expired entries. ARGV: now, then the most to remove of each kind: expired jobs, finished jobs, dead jobs,
+-- idempotency keys. Answers {expired {seq, created, ...}, finished, dead {seq, created, ...}, keys, whether there is
+-- more}.
 if not S then return { {}, 0, {}, 0, 0 } end
 NOW = clock(ARGV[1])
 even_when_full()
 local more = 0
 
--- At most so many of what a ZSET holds up to a time.
+-- At most `most` members of a ZSET up to a time.
 local function old(key, time, most)
   local list = call('ZRANGEBYSCORE', key, '-inf', num(time), 'LIMIT', 0, most + 1)
   if #list > most then
@@ -57,7 +57,7 @@ if over > 0 then
   end
 end
 
--- A name whose job is still known is looked at again later.
+-- An idempotency key whose job is still stored is checked again later.
 local names = old(K.idemold, NOW, tonumber(ARGV[5]))
 for _, field in ipairs(names) do
   local seq = cmsgpack.unpack(call('HGET', K.idem, field))
