@@ -1,4 +1,4 @@
-//! Histories under fuzz: `docs/testing.md`.
+//! Fuzzing of histories: see `docs/testing.md`.
 #![allow(clippy::unwrap_used)]
 
 use std::fmt::Display;
@@ -8,7 +8,7 @@ use seriatim_testkit::fuzz::Surface;
 
 use super::{Event, History, check};
 
-/// An error is one line that moves no cursor, whatever it quotes.
+/// An error is one line without control characters, whatever it quotes.
 fn check_told(error: impl Display) {
     let told = error.to_string();
     assert!(told.chars().all(is_plain), "{told:?}");
@@ -30,7 +30,7 @@ fn histories_are_judged_or_refused_and_torn_ones_are_read() {
         for line in report.to_string().lines() {
             check_told(line);
         }
-        // Wherever its writer is killed.
+        // As if its writer was killed at any point.
         let killed_at =
             input.iter().map(|byte| usize::from(*byte)).sum::<usize>() % (input.len() + 1);
         let mut torn = History::new();

@@ -116,7 +116,7 @@ async fn a_node_that_said_goodbye_has_stopped_and_is_forgotten_after_a_day(mut b
     let told = bench.store.command_node(leaver.id.clone(), Command::Quiet).await;
     assert_eq!(told.unwrap_err().kind(), ErrorKind::NotFound);
     assert!(!bench.beat_as(leaver.clone(), Vec::new()).await.alive, "it does not come back");
-    // What it held all the same is taken over when its lease has run out, not before.
+    // Its claims are rescued when its lease has expired, not before.
     bench.pass(LEASE);
     bench.beat().await;
     assert_eq!(bench.crash_all(&bench.node.clone()).await, 0);

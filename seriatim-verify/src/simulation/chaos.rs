@@ -1,4 +1,4 @@
-//! What goes wrong besides single calls: outages, clocks, pauses, deaths, stops.
+//! Faults besides those of single calls: outages, clocks, pauses, deaths, stops.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::node::Node;
 use super::scene::Happening;
 use super::world::{Outage, World};
 
-/// Lets things go wrong until the run is calm.
+/// Injects faults until the calm phase.
 pub(super) async fn run(world: Arc<World>, nodes: Vec<Arc<Node>>) {
     if world.scene.events.is_empty() {
         return;
@@ -77,7 +77,7 @@ fn outage(world: &World, node: Option<usize>) {
     world.begin_outage(Outage { until: Instant::now() + length, node, hangs });
 }
 
-/// Forward by up to an hour, backward by up to half a minute; most often by little.
+/// Forward by up to an hour, backward by up to 30 s; usually by little.
 fn store_jump(world: &World) -> i64 {
     let lease = world.scene.nodes[0].lease.as_micros() as i64;
     world.roll(|rng| match rng.u8(0..10) {

@@ -1,4 +1,4 @@
-//! What people do meanwhile: all that they may do, at any time.
+//! Administrative actions during a run: all kinds, at any time.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use tokio::time::sleep;
 use super::wire::Wire;
 use super::world::World;
 
-/// A node that was told this takes no more work until it is started again.
+/// A node with this command takes no more jobs until it is restarted.
 pub(super) const QUIET: &str = "command to be quiet";
 
-/// Acts until the run is calm.
+/// Acts until the calm phase.
 pub(super) async fn run(world: Arc<World>) {
     let Some(every) = world.scene.people_every else { return };
     let store = Wire::of_people(world.clone()).store();
@@ -121,7 +121,7 @@ fn selection(world: &World) -> Selection {
     }
 }
 
-/// Ends all that people have stopped: paused queues and lanes, held lanes.
+/// Resumes everything stopped by administrators: paused queues and lanes, held lanes.
 pub(super) async fn release(world: &World) -> Result<()> {
     for queue in &world.scene.queues {
         let name = queue.name.as_str();

@@ -1,4 +1,4 @@
-//! Several processes on one file, and damage to it.
+//! Several processes on one file, and a file that is removed or replaced.
 #![allow(clippy::unwrap_used)]
 
 mod deletion;
