@@ -9,9 +9,9 @@ use seriatim_testkit::fuzz::Surface;
 use super::{Event, History, check};
 
 /// An error is one line without control characters, whatever it quotes.
-fn check_told(error: impl Display) {
-    let told = error.to_string();
-    assert!(told.chars().all(is_plain), "{told:?}");
+fn check_text(error: impl Display) {
+    let text = error.to_string();
+    assert!(text.chars().all(is_plain), "{text:?}");
 }
 
 #[test]
@@ -19,7 +19,7 @@ fn histories_are_judged_or_refused_and_torn_ones_are_read() {
     Surface::new("histories").inputs(4_000).attack(|input| {
         let mut history = History::new();
         if let Err(error) = history.read(input, "history") {
-            return check_told(error);
+            return check_text(error);
         }
         for event in history.events() {
             let written = serde_json::to_string(event).unwrap();
@@ -28,7 +28,7 @@ fn histories_are_judged_or_refused_and_torn_ones_are_read() {
         let report = check(&history);
         assert!(serde_json::to_string(&report).is_ok());
         for line in report.to_string().lines() {
-            check_told(line);
+            check_text(line);
         }
         // As if its writer was killed at any point.
         let killed_at =

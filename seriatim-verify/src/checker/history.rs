@@ -282,9 +282,9 @@ impl History {
             match serde_json::from_slice(&line) {
                 Ok(event) => self.events.push(event),
                 Err(e) => {
-                    let told = one_line(&e.to_string());
-                    let told = cut_middle(&told, QUOTED_BYTES_MAX);
-                    pending = Some((wrong(format!("is not an event: {told}")), e.is_eof()));
+                    let text = one_line(&e.to_string());
+                    let text = cut_middle(&text, QUOTED_BYTES_MAX);
+                    pending = Some((wrong(format!("is not an event: {text}")), e.is_eof()));
                 }
             }
         }

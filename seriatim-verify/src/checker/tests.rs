@@ -351,7 +351,7 @@ fn a_refused_outcome_explains_one_repeat_although_nobody_was_told_of_the_takeove
         let history = [push, &turn(10, accepted), &turn(20, true), "{\"type\":\"final_end\"}"];
         check(&read(&history.join("\n")).unwrap()).violations(Judgement::Duplicate)
     };
-    assert_eq!(repeats(false), 0, "somebody had taken it over");
+    assert_eq!(repeats(false), 0, "another node had taken it over");
     assert_eq!(repeats(true), 1, "it was done");
 }
 

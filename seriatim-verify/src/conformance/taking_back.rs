@@ -69,8 +69,8 @@ async fn a_released_claim_counts_as_a_crash_and_its_holder_is_fenced_off(mut ben
         assert!(turns[0].token > old.token, "{mode}");
         assert_eq!(turns[0].crashes, 0, "{mode}");
         assert_eq!(bench.end(&old, Outcome::Done).await, Settled::Stale, "{mode}");
-        let told = bench.beat_as(holder, vec![beat(&old, Some(HOUR))]).await;
-        assert_eq!((told.alive, told.lost), (true, vec![old.lane]), "{mode}");
+        let pulse = bench.beat_as(holder, vec![beat(&old, Some(HOUR))]).await;
+        assert_eq!((pulse.alive, pulse.lost), (true, vec![old.lane]), "{mode}");
         bench.nothing().await;
         assert!(bench.end(&turns[0], Outcome::Crash { error: "released".into() }).await.is_ok());
         let next = bench.one().await;
@@ -184,8 +184,8 @@ async fn released_claims_go_on_as_crashes(mut bench: Bench) {
     assert_eq!(again.len(), 30);
     assert_eq!(again.iter().filter(|turn| turn.crashes == 1).count(), 20);
     let crashed = again.iter().find(|turn| turn.crashes == 1).unwrap();
-    let said = crashed.error.as_deref().unwrap();
-    assert!(said.contains("released by a person"), "{said}");
+    let error = crashed.error.as_deref().unwrap();
+    assert!(error.contains("released by a person"), "{error}");
 }
 
 async fn a_longer_lease_than_the_queue_allows_is_refused(mut bench: Bench) {
@@ -388,8 +388,8 @@ async fn deleting_by_force_releases_what_runs(mut bench: Bench) {
     let deleted = delete_queue(&*bench.store, "q", true).await.unwrap();
     assert_eq!((deleted.jobs, deleted.released), (2, 1));
     assert_eq!(bench.end(&held, Outcome::Done).await, Settled::Stale);
-    let told = bench.beat_as(bench.node.clone(), vec![beat(&held, None)]).await;
-    assert_eq!(told.lost, [held.lane]);
+    let pulse = bench.beat_as(bench.node.clone(), vec![beat(&held, None)]).await;
+    assert_eq!(pulse.lost, [held.lane]);
 }
 
 async fn an_unknown_queue_cannot_be_released_or_deleted(bench: Bench) {

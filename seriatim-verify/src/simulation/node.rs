@@ -180,7 +180,7 @@ impl Node {
         if timeout(patience, gate.emptied()).await.is_err() {
             let (actor, tasks) = (&gate.actor, gate.tasks());
             self.world.alarm.raise(format!(
-                "stop: {tasks} tasks of {actor} still run {patience:?} after it was told to stop"
+                "stop: {tasks} tasks of {actor} still run {patience:?} after the request to stop"
             ));
         }
     }

@@ -26,7 +26,9 @@ pub(super) async fn run(world: Arc<World>) {
         let answer = act(&world, &*store).await;
         match answer.as_ref().map_err(|error| error.kind()) {
             Ok(()) | Err(ErrorKind::Unavailable | ErrorKind::NotFound) => {}
-            Err(kind) => world.alarm.raise(format!("error: a person's action failed: {kind:?}")),
+            Err(kind) => {
+                world.alarm.raise(format!("error: an administrative action failed: {kind:?}"))
+            }
         }
     }
 }
@@ -38,24 +40,24 @@ async fn act(world: &World, store: &dyn Store) -> Result<()> {
     match world.roll(|rng| rng.u8(0..16)) {
         0..4 => {
             let jobs = some_jobs(world, 3);
-            world.note(|| format!("somebody cancels {jobs:?}"));
+            world.note(|| format!("an administrator cancels {jobs:?}"));
             store.cancel(Cancel { now: None, jobs }).await.map(drop)
         }
         4..8 => on_lanes(world, store, &queue).await,
         8..10 => {
             let which = selection(world);
-            world.note(|| format!("somebody requeues {which:?} of {queue}"));
+            world.note(|| format!("an administrator requeues {which:?} of {queue}"));
             store.requeue(Selected { now: None, queue: queue.into(), which }).await.map(drop)
         }
         10 => {
             let which = selection(world);
-            world.note(|| format!("somebody deletes dead {which:?} of {queue}"));
+            world.note(|| format!("an administrator deletes dead {which:?} of {queue}"));
             store.delete_dead(Selected { now: None, queue: queue.into(), which }).await.map(drop)
         }
         11 | 12 => amend(world, store).await,
         13 | 14 => {
             let paused = world.roll(|rng| rng.bool());
-            world.note(|| format!("somebody pauses {queue}: {paused}"));
+            world.note(|| format!("an administrator pauses {queue}: {paused}"));
             store.pause_queue(queue.into(), paused).await
         }
         _ => command(world, store).await,
@@ -75,7 +77,7 @@ async fn on_lanes(world: &World, store: &dyn Store, queue: &str) -> Result<()> {
         7 => LaneAction::Bury,
         _ => LaneAction::Delete,
     };
-    world.note(|| format!("somebody does {action:?} to {lanes:?} of {queue}"));
+    world.note(|| format!("an administrator does {action:?} to {lanes:?} of {queue}"));
     store.act(Act { now: None, queue: queue.into(), lanes, action }).await.map(drop)
 }
 
@@ -89,7 +91,7 @@ async fn amend(world: &World, store: &dyn Store) -> Result<()> {
                 + std::time::Duration::from_millis(world.roll(|rng| rng.u64(0..20_000))),
         ),
     };
-    world.note(|| format!("somebody amends {job}: {change:?}"));
+    world.note(|| format!("an administrator amends {job}: {change:?}"));
     store.amend(Amend { now: None, job, change }).await
 }
 
@@ -103,7 +105,7 @@ async fn command(world: &World, store: &dyn Store) -> Result<()> {
         _ => (Command::Resume, "command to resume"),
     };
     world.inject(name);
-    world.note(|| format!("somebody tells {} to {command:?}", node.info.id));
+    world.note(|| format!("an administrator commands {}: {command:?}", node.info.id));
     store.command_node(node.info.id.clone(), command).await
 }
 

@@ -152,7 +152,7 @@ impl Stage {
             // A producer active when the calm phase began may be about to push again.
             if is_empty && began.elapsed() > Duration::from_secs(60) {
                 let elapsed = began.elapsed();
-                self.world.note(|| format!("all is drained after {elapsed:?}"));
+                self.world.note(|| format!("all jobs are processed after {elapsed:?}"));
                 return Ok(());
             }
         }

@@ -19,9 +19,9 @@ impl Scribe {
     }
 
     /// Runs an operation that may remove waiting jobs or requeue dead ones, and records the changes.
-    async fn watch<T>(&self, deed: impl Future<Output = Result<T>> + Send) -> Result<T> {
+    async fn watch<T>(&self, operation: impl Future<Output = Result<T>> + Send) -> Result<T> {
         let before = self.world.before().await;
-        let answer = deed.await;
+        let answer = operation.await;
         self.world.after(before).await;
         answer
     }

@@ -159,7 +159,7 @@ impl World {
             at_work.insert(turn.token);
             if at_work.len() > 1 && self.is_strict() {
                 let (key, tokens) = (entity(turn), &at_work);
-                self.alarm.raise(format!("two at once: {key:?} under the tokens {tokens:?}"));
+                self.alarm.raise(format!("overlap: {key:?} under the tokens {tokens:?}"));
             }
         }
         let handed = turn.jobs.iter().map(|job| Handed {

@@ -84,7 +84,7 @@ impl Wire {
 
     fn arrive(&self, operation: &'static str) -> Result<()> {
         match self.person && self.world.is_calm() {
-            true => self.fail(operation, "nobody acts any more"),
+            true => self.fail(operation, "no actions in the calm phase"),
             false => Ok(()),
         }
     }
@@ -135,7 +135,7 @@ impl Wire {
     }
 
     fn who(&self) -> String {
-        self.node.map_or_else(|| "somebody".to_owned(), |node| format!("n{node}"))
+        self.node.map_or_else(|| "administrator or producer".to_owned(), |node| format!("n{node}"))
     }
 
     /// Counts a call. A loop of calls without end is a defect, and must not hang the run.
@@ -170,26 +170,26 @@ impl Wrapper for Wire {
     async fn around<T: Send + 'static>(
         &self,
         operation: &'static str,
-        deed: impl Future<Output = Result<T>> + Send + 'static,
+        call: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         if matches!(operation, "migrate" | "check" | "secret") {
-            return deed.await;
+            return call.await;
         }
         self.reach(operation).await?;
         if let Some(delay) = self.world.lateness() {
             let (world, person) = (self.world.clone(), self.person);
-            world.inject("deed after its answer was lost");
-            let later = format!("the answer is lost, and it is done after {delay:?}");
+            world.inject("call executed after its answer was lost");
+            let later = format!("the answer is lost, and it is executed after {delay:?}");
             self.world.do_later(async move {
                 sleep(delay).await;
                 if !(person && world.is_calm()) {
-                    world.note(|| format!("{operation} is done now, of which the answer was lost"));
-                    let _ = deed.await;
+                    world.note(|| format!("{operation} is executed now; its answer was lost"));
+                    let _ = call.await;
                 }
             });
             return self.fail(operation, &later);
         }
-        let answer = deed.await;
+        let answer = call.await;
         self.back(operation).await?;
         answer
     }

@@ -93,8 +93,8 @@ impl World {
     }
 
     /// Runs a call in the background.
-    pub(super) fn do_later(&self, deed: impl Future<Output = ()> + Send + 'static) {
-        lock(&self.late).spawn(deed);
+    pub(super) fn do_later(&self, call: impl Future<Output = ()> + Send + 'static) {
+        lock(&self.late).spawn(call);
     }
 
     /// Drops the late calls that have not run yet.
@@ -138,7 +138,7 @@ impl World {
     pub(super) fn become_calm(&self) {
         self.calm.store(true, Ordering::SeqCst);
         lock(&self.outages).clear();
-        self.note(|| "nothing goes wrong any more".to_owned());
+        self.note(|| "faults end".to_owned());
     }
 
     pub(super) fn begin_outage(&self, outage: Outage) {

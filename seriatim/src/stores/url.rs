@@ -48,13 +48,13 @@ fn decoded(value: &str) -> Option<String> {
 
 pub(super) fn connections(value: &str) -> Result<usize> {
     let number = value.parse().ok().filter(|n| (1..=CONNECTIONS_MAX).contains(n));
-    let wrong = || format!("is a number from 1 to {CONNECTIONS_MAX}");
+    let wrong = || format!("must be a number from 1 to {CONNECTIONS_MAX}");
     number.ok_or_else(|| Error::invalid("connections", wrong()))
 }
 
 pub(super) fn length(name: &'static str, value: &str) -> Result<Duration> {
     let length = crate::model::duration::parse(value).ok().filter(|length| !length.is_zero());
-    length.ok_or_else(|| Error::invalid(name, "is a length such as 30s"))
+    length.ok_or_else(|| Error::invalid(name, "must be a duration such as 30s"))
 }
 
 /// An option's name, as errors show it.

@@ -36,7 +36,7 @@ impl From<Fail> for Error {
             Fail::Server(e) => of_driver(e),
             Fail::Ours(e) => e,
             Fail::Alone | Fail::NotFast => {
-                Error::new(ErrorKind::Internal, "a queue is there and is not")
+                Error::new(ErrorKind::Internal, "an operation failed after it was repeated")
             }
         }
     }
@@ -108,11 +108,14 @@ fn meaning(e: &ServerError) -> (ErrorKind, &'static str) {
         1049 => (ErrorKind::Invalid, "MySQL has no such database"),
         1142 | 1227 | 1370 => (ErrorKind::Invalid, "this user lacks a right in MySQL"),
         1146 => (ErrorKind::NotFound, "the store has not been set up here: migrate it first"),
-        1153 => (ErrorKind::Invalid, "more than MySQL takes at once: raise its max_allowed_packet"),
+        1153 => (
+            ErrorKind::Invalid,
+            "the statement is larger than MySQL accepts: raise its max_allowed_packet",
+        ),
         1020 | 1053 | 1077 | 1158..=1161 | 1205 | 1213 | 1317 | 1927 | 3024 | 3169 => {
             (ErrorKind::Unavailable, "MySQL cannot serve this right now")
         }
         1034 | 1194 | 1712 | 1877 => (ErrorKind::Corrupt, "MySQL cannot read its own data"),
-        _ => (ErrorKind::Internal, "MySQL refuses what we ask"),
+        _ => (ErrorKind::Internal, "MySQL refused the statement"),
     }
 }

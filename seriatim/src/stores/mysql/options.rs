@@ -112,7 +112,7 @@ impl Ours {
         let mut tls = SslOpts::default().with_danger_accept_invalid_certs(!verifies);
         match &self.roots {
             Some(_) if !verifies => {
-                let message = "is only looked at with ssl-mode=verify_identity";
+                let message = "is only used with ssl-mode=verify_identity";
                 return Err(Error::invalid("ssl-ca", message));
             }
             Some(path) => {

@@ -110,7 +110,7 @@ impl Pool {
     /// Opens a connection, within `connect_timeout`.
     pub(super) async fn connect(&self) -> Try<Conn> {
         let limit = self.options.connect_timeout;
-        let message = || format!("MySQL took no connection within {limit:?} (connect_timeout)");
+        let message = || format!("MySQL accepted no connection within {limit:?} (connect_timeout)");
         let timed_out = |_| Error::new(ErrorKind::Unavailable, message());
         tokio::time::timeout(limit, self.begin()).await.map_err(timed_out)?
     }

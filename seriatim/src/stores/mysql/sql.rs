@@ -130,5 +130,5 @@ impl Columns {
 }
 
 pub(super) fn corrupt() -> Fail {
-    Error::new(ErrorKind::Corrupt, "MySQL holds a row that cannot be understood").into()
+    Error::new(ErrorKind::Corrupt, "MySQL returned a row that cannot be read").into()
 }

@@ -311,7 +311,7 @@ async fn a_busy_pusher_does_not_hold_up_a_claim() {
     holder.query_drop(lock).await.unwrap();
     let claimed = claim(&store, "q", 10).await;
     assert_eq!(claimed.turns.iter().map(|t| t.key.as_deref()).collect::<Vec<_>>(), [Some("b")]);
-    assert!(claimed.next_due.is_some(), "it is told to look again");
+    assert!(claimed.next_due.is_some(), "it must look again");
     holder.query_drop("ROLLBACK").await.unwrap();
     assert_eq!(claim(&store, "q", 10).await.turns.len(), 1);
 }

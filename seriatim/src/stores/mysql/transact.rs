@@ -38,7 +38,7 @@ impl Attempt {
         if !fail.is_retriable() || self.tries >= TRIES_MAX {
             return Some(fail.into());
         }
-        tracing::debug!("MySQL undid a call, which is made again");
+        tracing::debug!("MySQL rolled back a call; it is repeated");
         pool.repeated.fetch_add(1, Ordering::Relaxed);
         None
     }

@@ -54,7 +54,7 @@ impl Transaction for mysql_async::Transaction<'_> {
             self.query_drop(BACK).await.map_err(error::of_driver)?;
             now?;
         }
-        let message = "the definitions of queues change all the time: push again";
+        let message = "the definitions of queues keep changing: push again";
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 
@@ -119,7 +119,7 @@ fn no_transaction(fail: Fail) -> Fail {
     match fail {
         Fail::Server(mysql_async::Error::Server(e)) if e.code == 1305 => {
             let message =
-                "this transaction has ended, as the server does at a deadlock: begin another";
+                "this transaction has ended; the server ends one at a deadlock: begin another";
             Error::new(ErrorKind::Unavailable, message).into()
         }
         fail => fail,
@@ -131,7 +131,7 @@ fn check_session(inner: &Inner, row: &mut Columns) -> Try<()> {
     let database = row.maybe_text()?;
     let ours = inner.pool.options.opts.db_name().unwrap_or_default();
     if database.as_deref().is_none_or(|name| !name.eq_ignore_ascii_case(ours)) {
-        let message = format!("the transaction is of another database than the store's, {ours:?}");
+        let message = format!("the transaction is in another database than the store, {ours:?}");
         return Err(Error::new(ErrorKind::Unsupported, message).into());
     }
     if row.int()? != 1 {
@@ -145,7 +145,7 @@ fn check_session(inner: &Inner, row: &mut Columns) -> Try<()> {
 fn ours(store: &dyn Store) -> Result<&Mysql> {
     store.native().and_then(|store| store.downcast_ref()).ok_or_else(|| {
         let message = format!(
-            "a transaction of MySQL goes with a store in MySQL, and this one is {:?}",
+            "a MySQL transaction needs a store in MySQL, and this one is {:?}",
             store.capabilities().name
         );
         Error::new(ErrorKind::Unsupported, message)

@@ -12,7 +12,7 @@ pub(super) fn of_driver(e: tokio_postgres::Error) -> Error {
         return Error::new(kind, message).because(db.clone());
     }
     if is_encoding(&e) {
-        return Error::new(ErrorKind::Internal, "the server and we disagree about a type")
+        return Error::new(ErrorKind::Internal, "a parameter or column has an unexpected type")
             .because(e);
     }
     Error::new(ErrorKind::Unavailable, broken(&e)).because(e)
@@ -54,7 +54,7 @@ pub(super) fn common(e: tokio_postgres::Error) -> Error {
         Some(("SR005", name)) => no_queue(name),
         Some(("SR006", _)) => {
             let most = crate::model::limits::QUEUES_MAX;
-            Error::invalid("queue", format!("the store holds {most} queues at most"))
+            Error::invalid("queue", format!("the store can hold at most {most} queues"))
         }
         Some(("SR008", _)) => was_given_up(),
         Some(("SR010", name)) => is_closing(name),
@@ -93,6 +93,6 @@ fn meaning(db: &DbError) -> (ErrorKind, &'static str) {
         }
         ("22", _) => (ErrorKind::Invalid, "PostgreSQL cannot keep such a value"),
         ("XX" | "58", _) => (ErrorKind::Corrupt, "PostgreSQL cannot read its own data"),
-        _ => (ErrorKind::Internal, "PostgreSQL refuses what we ask"),
+        _ => (ErrorKind::Internal, "PostgreSQL refused the statement"),
     }
 }

@@ -69,7 +69,7 @@ impl Fleet for Postgres {
             return Ok(Vec::new());
         };
         if column(first, "o_gone")? {
-            let message = "the node that rescues was declared dead itself: take a new id";
+            let message = "the rescuing node was itself declared dead: take a new id";
             return Err(Error::new(ErrorKind::NodeGone, message));
         }
         turns(jobs, false)

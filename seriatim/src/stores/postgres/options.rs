@@ -80,7 +80,7 @@ impl Options {
             (true, roots) => Tls::verified(roots.as_deref())?,
             (false, None) => Tls::unverified()?,
             (false, Some(_)) => {
-                let message = "is only looked at with sslmode=verify-full";
+                let message = "is only used with sslmode=verify-full";
                 return Err(Error::invalid("sslrootcert", message));
             }
         };
@@ -211,11 +211,11 @@ mod tests {
 
     #[test]
     fn an_option_that_there_is_not_is_named_and_not_the_whole_url_blamed() {
-        let said = |url| Options::parse(url).err().map(|error| error.to_string());
-        let slip = said("postgres://me:secret@host/db?conections=3").unwrap();
+        let error_of = |url| Options::parse(url).err().map(|error| error.to_string());
+        let slip = error_of("postgres://me:secret@host/db?conections=3").unwrap();
         assert!(slip.starts_with("store: has no option \"conections\": did you mean connections?"));
-        assert_eq!(said("postgres://host/db?connections=3&keepalives_idle=9"), None);
-        let broken = said("postgres://me:secret@host:port/db").unwrap();
+        assert_eq!(error_of("postgres://host/db?connections=3&keepalives_idle=9"), None);
+        let broken = error_of("postgres://me:secret@host:port/db").unwrap();
         assert!(broken.contains("postgres://USER:") && !broken.contains("secret"), "{broken}");
     }
 }

@@ -114,7 +114,7 @@ impl Pool {
         for _ in 1..TRIES_MAX {
             match loan.query(&text, params).await {
                 Err(e) if error::is_retriable(&e) => {
-                    tracing::warn!(error = %error::cause(&e), "PostgreSQL undid a call, which is made again");
+                    tracing::warn!(error = %error::cause(&e), "PostgreSQL rolled back a call; it is repeated");
                     self.repeated.fetch_add(1, Ordering::Relaxed);
                 }
                 result => return result.map_err(meaning),
@@ -131,7 +131,7 @@ impl Pool {
 
     /// The only row of a statement that always returns one.
     pub(super) async fn query_one(&self, sql: &'static str, params: Params<'_>) -> Result<Row> {
-        let missing = || Error::new(ErrorKind::Internal, "PostgreSQL answers without a row");
+        let missing = || Error::new(ErrorKind::Internal, "PostgreSQL returned no row");
         self.query(sql, params).await?.into_iter().next().ok_or_else(missing)
     }
 

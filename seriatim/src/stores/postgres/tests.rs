@@ -276,7 +276,7 @@ async fn a_busy_pusher_does_not_hold_up_a_claim() {
     holder.execute(&lock, &[]).await.unwrap();
     let claimed = claim(&store, "q", 10).await;
     assert_eq!(claimed.turns.iter().map(|t| t.key.as_deref()).collect::<Vec<_>>(), [Some("b")]);
-    assert!(claimed.next_due.is_some(), "it is told to look again");
+    assert!(claimed.next_due.is_some(), "it must look again");
     holder.rollback().await.unwrap();
     assert_eq!(claim(&store, "q", 10).await.turns.len(), 1);
 }
@@ -342,7 +342,7 @@ async fn tokens_do_not_repeat_while_they_are_reseeded() {
         let tokens = claimer.await.unwrap();
         all.extend(tokens);
     }
-    assert_eq!(all.len(), 500, "each lane has a token of its own");
+    assert_eq!(all.len(), 500, "each lane has its own token");
     for reseeder in reseeders {
         reseeder.await.unwrap();
     }

@@ -55,7 +55,7 @@ impl Transaction for tokio_postgres::Transaction<'_> {
 fn ours(store: &dyn Store) -> Result<&Postgres> {
     store.native().and_then(|store| store.downcast_ref()).ok_or_else(|| {
         let message = format!(
-            "a transaction of PostgreSQL goes with a store in PostgreSQL, and this one is {:?}",
+            "a PostgreSQL transaction needs a store in PostgreSQL, and this one is {:?}",
             store.capabilities().name
         );
         Error::new(ErrorKind::Unsupported, message)

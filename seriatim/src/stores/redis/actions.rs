@@ -99,7 +99,7 @@ impl Actions for Redis {
                 _ => {}
             }
         }
-        Err(Error::new(ErrorKind::Unavailable, "the job is being changed by others: try again"))
+        Err(Error::new(ErrorKind::Unavailable, "other clients are changing the job: try again"))
     }
 }
 

@@ -116,7 +116,7 @@ fn read_query(query: &str) -> Result<(Options, String)> {
             "wait_replicas" => {
                 options.wait_replicas =
                     value.parse().ok().filter(|n| *n <= WAIT_REPLICAS_MAX).ok_or_else(|| {
-                        let message = format!("is a number from 0 to {WAIT_REPLICAS_MAX}");
+                        let message = format!("must be a number from 0 to {WAIT_REPLICAS_MAX}");
                         Error::invalid("wait_replicas", message)
                     })?;
             }

@@ -199,7 +199,7 @@ impl Redis {
                 queue,
                 shard,
                 dangling,
-                "an index named lanes that are not there: they were taken out"
+                "removed index entries of lanes that do not exist"
             );
         }
         let turns = turns.claimed(shard, &request.queue, now, token)?;

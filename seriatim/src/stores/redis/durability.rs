@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(warnings(safe, "always"), Vec::<String>::new());
         assert!(warnings(safe, "no")[0].contains("appendfsync everysec"));
         let forgetful = "aof_enabled:0\r\nmaxmemory:99\r\nmaxmemory_policy:allkeys-lru\r\n";
-        let said = warnings(forgetful, "everysec").join("\n");
-        assert!(said.contains("appendonly yes") && said.contains("noeviction"), "{said}");
+        let text = warnings(forgetful, "everysec").join("\n");
+        assert!(text.contains("appendonly yes") && text.contains("noeviction"), "{text}");
     }
 }

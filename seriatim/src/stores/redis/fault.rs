@@ -19,7 +19,7 @@ pub(super) fn translate(error: RedisError) -> Error {
     } else if says("READONLY") || says("NOPERM") {
         (
             ErrorKind::ReadOnly,
-            "the server may not be written: it is a replica, or the user lacks permission",
+            "the server is read-only: it is a replica, or the user lacks permission",
         )
     } else if says("WRONGPASS") || says("NOAUTH") || error.kind() == Driver::AuthenticationFailed {
         (ErrorKind::Invalid, "the server refuses the user name or the password")
@@ -27,7 +27,7 @@ pub(super) fn translate(error: RedisError) -> Error {
         match error.kind() {
             Driver::InvalidClientConfig => (ErrorKind::Invalid, "the address is not a Redis URL"),
             Driver::Parse | Driver::UnexpectedReturnType => {
-                (ErrorKind::Corrupt, "the server's answer cannot be understood")
+                (ErrorKind::Corrupt, "the server's answer was unexpected")
             }
             Driver::Extension if !is_busy(&text) => (ErrorKind::Internal, "a script failed"),
             Driver::Server(Server::ResponseError) => (ErrorKind::Internal, "a script failed"),

@@ -125,7 +125,7 @@ impl Link {
     pub(super) async fn open(url: &str) -> Result<Self> {
         let link = Self::open_again(url).await?;
         if link.is_cluster() && link.options.waits() {
-            let message = "wait_replicas and wait_fsync are not there for a cluster";
+            let message = "a cluster does not support wait_replicas and wait_fsync";
             return Err(Error::new(ErrorKind::Unsupported, message).in_field("store"));
         }
         durability::check(&link.wire, &link.options).await?;

@@ -197,7 +197,7 @@ impl Store for Redis {
         let queues = redis::cmd("EXISTS").arg(self.global("queues")).to_owned();
         match single(self.link.query(&queues).await?)?.int()? {
             0 => {
-                let message = format!("no key of a store with prefix {:?} is here", self.prefix);
+                let message = format!("there is no store with prefix {:?} here", self.prefix);
                 Err(Error::new(ErrorKind::NotFound, message))
             }
             _ => Ok(()),

@@ -445,13 +445,13 @@ fn merge_named(name: &str) -> Result<Merge> {
 
 pub(super) fn changing(queue: &str) -> Error {
     let message =
-        format!("the definition of queue {queue:?} is being changed by others: try again");
+        format!("other clients are changing the definition of queue {queue:?}: try again");
     Error::new(ErrorKind::Unavailable, message)
 }
 
 fn too_big(queue: &Queue, jobs: i64) -> Error {
     let message = format!(
-        "queue {:?} was created by a push and holds {jobs} jobs by now, too many to convert at once: drain it first",
+        "queue {:?} was created by a push and has {jobs} jobs, too many to convert in one step: drain it first",
         queue.name
     );
     Error::new(ErrorKind::Conflict, message).in_field("mode")

@@ -79,7 +79,7 @@ pub(super) fn lane_number(bytes: &[u8]) -> Result<i64> {
 }
 
 pub(super) fn corrupt() -> Error {
-    Error::new(ErrorKind::Corrupt, "a script answered something that is not understood")
+    Error::new(ErrorKind::Corrupt, "a script returned an unexpected answer")
 }
 
 /// An answer with one part.

@@ -143,7 +143,7 @@ impl Redis {
                 return Ok(count);
             }
         }
-        Err(Error::new(ErrorKind::Unavailable, "the server of a shard changes again and again"))
+        Err(Error::new(ErrorKind::Unavailable, "the server of a shard keeps changing: try again"))
     }
 
     /// The run id of the server with a shard.

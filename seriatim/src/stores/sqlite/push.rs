@@ -133,7 +133,7 @@ impl Tx<'_> {
             return Ok(None);
         }
         let Some(mut work) = self.lane_of_key(queue.number, key.unwrap_or_default())? else {
-            return Err(Error::new(ErrorKind::Internal, "a lane is there and is not"));
+            return Err(Error::new(ErrorKind::Internal, "a lane exists and was not found"));
         };
         if queue.queue.mode.route_belongs_to_lane() && work.row.head.route != job.route {
             return Err(other_route(key.unwrap_or_default(), i));

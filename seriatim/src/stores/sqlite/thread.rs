@@ -287,7 +287,7 @@ fn run_all(
         if !task.run(&mut tx) {
             if connection.is_autocommit() {
                 // On a full disk or an I/O error SQLite aborts the whole transaction.
-                let message = "SQLite gave the transaction up: is the disk full?";
+                let message = "SQLite aborted the transaction: is the disk full?";
                 return Err(Error::new(ErrorKind::Full, message));
             }
             say("ROLLBACK TO task").map_err(translate)?;

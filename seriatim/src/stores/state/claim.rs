@@ -197,8 +197,8 @@ impl State {
         };
         let most = request.lanes_max.min(CLAIM_LANES_MAX);
         let held: Vec<u64> = self.claimed.iter().copied().filter(is_chosen).take(most).collect();
-        let nobody = NodeId::from(NOBODY);
-        let release = |number| self.take_over(now, number, &nobody, NO_LEASE);
+        let no_holder = NodeId::from(NOBODY);
+        let release = |number| self.take_over(now, number, &no_holder, NO_LEASE);
         Ok(held.into_iter().filter_map(release).collect())
     }
 

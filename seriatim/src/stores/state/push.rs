@@ -156,7 +156,7 @@ impl State {
             }
         }
         if self.queues.len() + created.len() > QUEUES_MAX as usize {
-            let message = format!("the store holds {QUEUES_MAX} queues at most");
+            let message = format!("the store can hold at most {QUEUES_MAX} queues");
             return Err(Error::invalid("queue", message));
         }
         Ok(())

@@ -94,7 +94,7 @@ async fn wake_ups_leave_no_setting_in_sessions_that_pushes_share() {
     while wakeups.wait(Duration::from_millis(200)).await {}
     let jobs = vec![Job::new("mail", &1).unwrap()];
     pooled.push(Push { now: None, jobs }).await.unwrap();
-    assert!(wakeups.wait(Duration::from_secs(10)).await, "the pooled store told nobody");
+    assert!(wakeups.wait(Duration::from_secs(10)).await, "the pooled store sent no wake-up");
     let source = "SELECT source FROM pg_settings WHERE name = 'synchronous_commit'";
     let mut looked_at = Vec::new();
     for _ in 0..8 {
@@ -159,7 +159,7 @@ async fn wake_ups_come_back_after_their_connection_broke() {
         let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
             WHERE application_name = $1 AND (query LIKE 'LISTEN%' OR query LIKE 'NOTIFY%')";
         let killed = session().await.query(kill, &[&format!("seriatim {schema}")]).await.unwrap();
-        assert!(!killed.is_empty(), "somebody listens");
+        assert!(!killed.is_empty(), "there is a listener");
         // After reconnecting it rings, because wake-ups may have been missed.
         assert!(wakeups.wait(Duration::from_secs(20)).await);
     }

@@ -3,7 +3,7 @@
 if not S then return {} end
 NOW = clock(ARGV[1])
 even_when_full()
-local nobody, lanes_left, made_by = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local no_holder, lanes_left, made_by = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local what, name = ARGV[5], ARGV[6]
 
 -- The tokens of the selected claims, oldest first.
@@ -28,7 +28,7 @@ else
   end
 end
 if taken[1] then
-  store_claim(nobody, 'own', 0, token, taken)
+  store_claim(no_holder, 'own', 0, token, taken)
   commit()
 end
 return turns

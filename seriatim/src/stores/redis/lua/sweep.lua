@@ -17,13 +17,13 @@ local function old(key, time, most)
 end
 
 local function each(list, act)
-  local told = {}
+  local ids = {}
   for _, member in ipairs(list) do
     local j = job_of(tonumber(member))
-    told[#told + 1], told[#told + 2] = j.seq, j.created
+    ids[#ids + 1], ids[#ids + 2] = j.seq, j.created
     act(j, member)
   end
-  return told
+  return ids
 end
 
 local expired = each(old(K.expiring, NOW, tonumber(ARGV[2])), function(j)
@@ -52,8 +52,8 @@ if over > room then
   over, more = room, 1
 end
 if over > 0 then
-  for _, told in ipairs(each(call('ZRANGE', K.dead, 0, over - 1), remove_dead)) do
-    dead[#dead + 1] = told
+  for _, value in ipairs(each(call('ZRANGE', K.dead, 0, over - 1), remove_dead)) do
+    dead[#dead + 1] = value
   end
 end
 
