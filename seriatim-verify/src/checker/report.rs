@@ -92,7 +92,7 @@ impl Report {
         })
     }
 
-    /// Whether no judgement was violated, including those that could not be made in full.
+    /// Whether nothing was violated, ignoring judgements that could not be made.
     pub fn is_unbroken(&self) -> bool {
         self.verdicts.values().all(|verdict| verdict.violations == 0)
     }

@@ -1,4 +1,4 @@
-//! Claiming lanes, and rescuing expired claims.
+//! Claiming lanes, rescuing and releasing claims, and giving calls up.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};

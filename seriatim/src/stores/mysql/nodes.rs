@@ -1,4 +1,4 @@
-//! Nodes: heartbeats, commands, leadership.
+//! The fleet role: heartbeats, rescue, release, commands, leadership, and the sweep.
 
 use std::collections::{BTreeSet, HashSet};
 

@@ -1,4 +1,4 @@
-//! Declaring queues and pushing jobs.
+//! Pushing jobs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

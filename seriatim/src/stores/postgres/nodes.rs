@@ -1,4 +1,4 @@
-//! Heartbeats, rescue, release, commands, leadership, and the sweep.
+//! The fleet role: heartbeats, rescue, release, commands, leadership, and the sweep.
 
 use async_trait::async_trait;
 use tokio_postgres::Row;

@@ -62,7 +62,7 @@ impl Pool {
         }
     }
 
-    /// A pool with the same settings and one connection, for one user.
+    /// A pool with the same settings and one connection, for a single caller.
     pub(super) fn alone(&self) -> Self {
         Self {
             config: self.config.clone(),

@@ -1,4 +1,4 @@
-//! Claiming lanes.
+//! Claiming lanes, settling turns, and giving calls up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

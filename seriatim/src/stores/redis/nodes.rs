@@ -1,4 +1,4 @@
-//! The fleet role: heartbeats, rescue, release, commands, leadership, sweep and the listing of nodes.
+//! The fleet role: heartbeats, rescue, release, commands, leadership, and the sweep.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Cancel, requeue, act on lanes, and delete dead jobs.
+//! Cancel, requeue, act on lanes, delete dead jobs, and amend.
 
 use async_trait::async_trait;
 use rusqlite::types::Value;

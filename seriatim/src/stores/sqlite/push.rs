@@ -1,4 +1,4 @@
-//! Declaring queues and pushing jobs.
+//! Pushing jobs.
 
 use async_trait::async_trait;
 use rusqlite::params;

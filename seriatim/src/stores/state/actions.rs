@@ -1,4 +1,4 @@
-//! Cancel, requeue, act on lanes, delete dead jobs, and sweep.
+//! Cancel, requeue, act on lanes, delete dead jobs, amend, and the sweep.
 
 use super::lane::{Entry, Lane};
 use super::{Ended, Location, State};
