@@ -20,7 +20,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_node_declared_dead_stays_dead,
         what_a_node_held_that_is_known_to_be_gone_is_taken_over_at_once,
         a_node_that_beats_is_not_declared_dead_by_others,
-        a_node_that_said_deregistration_has_stopped_and_is_forgotten_after_a_day,
+        a_node_that_deregistered_has_stopped_and_is_forgotten_after_a_day,
         a_rescued_lane_keeps_its_jobs_and_newcomers_apart,
         crashes_count_and_poison_is_buried,
         a_claim_with_its_own_lease_is_extended_by_name_only,
@@ -103,9 +103,7 @@ async fn a_node_declared_dead_stays_dead(mut bench: Bench) {
     bench.other_node("holder-again").await;
 }
 
-async fn a_node_that_said_deregistration_has_stopped_and_is_forgotten_after_a_day(
-    mut bench: Bench,
-) {
+async fn a_node_that_deregistered_has_stopped_and_is_forgotten_after_a_day(mut bench: Bench) {
     bench.queue(Mode::Parallel).await;
     bench.push(loose("a")).await;
     let leaver = bench.other_node("leaver").await;

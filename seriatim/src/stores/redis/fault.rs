@@ -19,7 +19,7 @@ pub(super) fn translate(error: RedisError) -> Error {
     } else if says("READONLY") || says("NOPERM") {
         (
             ErrorKind::ReadOnly,
-            "the server is read-only: it is a replica, or the user lacks permission",
+            "the server refuses writes: it is a replica, or the user lacks permission",
         )
     } else if says("WRONGPASS") || says("NOAUTH") || error.kind() == Driver::AuthenticationFailed {
         (ErrorKind::Invalid, "the server refuses the user name or the password")
