@@ -18,7 +18,7 @@ use crate::stores::state::{QueueRow, State};
 
 /// How many job numbers one row of `seriatim_number` stands for.
 const NUMBERS_IN_ROW: u64 = 16;
-/// New jobs and lanes have temporary numbers from here on, until real ones are drawn.
+/// New jobs and lanes have temporary numbers, from this one up, until real ones are drawn.
 pub(super) const UNNUMBERED: u64 = 1 << 47;
 
 /// The value of `paused` for a queue that is being deleted; 1 is a paused one.
