@@ -1,4 +1,4 @@
-//! Stores with a defect, each made of a correct one: the checker must find the defect in a recorded history.
+//! Stores with a defect, each wrapping a correct one: the checker must find the defect in a recorded history.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,24 +12,24 @@ use seriatim::{
 /// The token that [`Fault::TokenNotGrowing`] gives to every claim.
 const TOKEN: Token = Token(1);
 
-/// What a defective store does wrong.
+/// A defect of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// A settle with an old token is carried out.
+    /// A settle with an old token is executed.
     NoFence,
-    /// A lane that is claimed can be claimed again.
+    /// A claimed lane can be claimed again.
     BusyLaneClaimable,
-    /// A job that is pushed while its lane is claimed is taken for merged into one in flight.
+    /// A job pushed while its lane is claimed is reported as merged into a running one.
     MergeDropped,
-    /// Settling deletes what waits under the same key too.
+    /// Settling also deletes the waiting jobs of the same key.
     SettleByIdOnly,
     /// Every claim gets the same token.
     TokenNotGrowing,
-    /// A job that waits for a retry goes behind the later ones.
+    /// A job that waits for a retry goes behind later ones.
     RetryOvertakes,
-    /// Now and then what is done goes back into its lane.
+    /// Now and then a done job goes back into its lane.
     DoneKept,
-    /// Now and then a job is handed over with another payload.
+    /// Now and then a job is delivered with another payload.
     PayloadChanged,
 }
 
@@ -46,7 +46,7 @@ impl Fault {
         Self::PayloadChanged,
     ];
 
-    /// A correct store with this defect.
+    /// Wraps a correct store with this defect.
     pub fn of(self, store: SharedStore) -> SharedStore {
         Arc::new(Broken { fault: self, inner: store, seen: Mutex::default() })
     }
@@ -58,14 +58,14 @@ struct Broken {
     seen: Mutex<Seen>,
 }
 
-/// What its answers have told, and what it keeps from the store.
+/// What the answers so far have shown, and what is hidden from the store.
 #[derive(Default)]
 struct Seen {
-    /// The last turn of each lane: its jobs come without their payloads where it was taken over.
+    /// The last turn of each lane: a takeover returns its jobs without payloads.
     turns: BTreeMap<LaneId, Turn>,
-    /// Dead in the store, and waiting for a retry as far as anybody knows.
+    /// Jobs that are dead in the store, but appear to wait for a retry.
     detained: Vec<(Arc<str>, JobId)>,
-    /// Counts what goes wrong only now and then.
+    /// Counts occasions for defects that happen only now and then.
     count: u64,
 }
 
@@ -78,14 +78,14 @@ impl Broken {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this is one of the times in which it goes wrong: each `every`th.
+    /// Whether the defect happens this time: each `every`th.
     fn strikes(&self, fault: Fault, every: u64) -> bool {
         let mut seen = self.seen();
         seen.count += u64::from(self.has(fault));
         self.has(fault) && seen.count.is_multiple_of(every)
     }
 
-    /// Sees turns that go out, and makes them what this store answers.
+    /// Records delivered turns and changes them as the defect requires.
     fn hand_out(&self, mut turns: Vec<Turn>) -> Vec<Turn> {
         self.seen().turns.extend(turns.iter().map(|turn| (turn.lane, turn.clone())));
         turns.iter_mut().for_each(|turn| turn.token = self.shown(turn.token));
@@ -96,14 +96,14 @@ impl Broken {
         if self.has(Fault::TokenNotGrowing) { TOKEN } else { token }
     }
 
-    /// The token by which the store below knows what a caller means.
+    /// The token in the inner store for a caller's token.
     fn meant(&self, lane: LaneId, token: Token) -> Token {
         let is_blind = self.has(Fault::NoFence) || self.has(Fault::TokenNotGrowing);
         let newest = self.seen().turns.get(&lane).map(|turn| turn.token);
         newest.filter(|_| is_blind).unwrap_or(token)
     }
 
-    /// The first turn that is under way of those that are `wanted`, as its holder got it.
+    /// The first running turn among the `wanted` ones, as its holder got it.
     async fn under_way(&self, wanted: impl Fn(&Turn) -> bool + Send) -> Option<Turn> {
         let held: Vec<(LaneId, Token)> = {
             let seen = self.seen();
@@ -118,7 +118,7 @@ impl Broken {
         None
     }
 
-    /// The job in flight into which this one is said to have merged.
+    /// The running job into which this one is reported to have merged.
     async fn swallows(&self, job: &Job) -> Option<JobId> {
         let same =
             |turn: &Turn| *turn.queue == job.queue && turn.key.as_deref() == job.key.as_deref();
@@ -129,7 +129,7 @@ impl Broken {
         self.strikes(Fault::MergeDropped, 2).then(|| turn.head().map(|head| head.id))?
     }
 
-    /// Deletes what waits behind a turn.
+    /// Deletes the jobs waiting behind a turn.
     async fn delete_behind(&self, turn: &Turn) -> Result<()> {
         let Some(key) = turn.key.as_deref() else { return Ok(()) };
         let key = Some(key.to_owned());
@@ -141,7 +141,7 @@ impl Broken {
         Ok(())
     }
 
-    /// Makes the store bury what is to be tried again.
+    /// Makes the store bury jobs that are to be retried.
     fn detain(&self, settlement: &mut Settlement, turn: &Turn) {
         if settlement.keep.retry_count < 0 {
             return;
@@ -153,7 +153,7 @@ impl Broken {
         kept.for_each(|fate| *fate = Fate::Bury);
     }
 
-    /// Sends back what was detained, after others had their turn.
+    /// Requeues buried jobs after others had their turn.
     async fn let_go(&self, now: Option<seriatim::Timestamp>) -> Result<()> {
         let detained = std::mem::take(&mut self.seen().detained);
         for (queue, job) in detained {

@@ -1,5 +1,5 @@
-//! Shows that a store keeps the contract, and that what was promised held: for those who write a store, and for
-//! Seriatim's own tests. No part of an application.
+//! Tests whether a store keeps the contract and whether the guarantees held in a run: for authors of stores, and for
+//! Seriatim's own tests. Not part of an application.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Histories under fuzz: `docs/testing.md`.
+//! Fuzzing of histories: see `docs/testing.md`.
 #![allow(clippy::unwrap_used)]
 
 use std::fmt::Display;
@@ -8,10 +8,10 @@ use seriatim_testkit::fuzz::Surface;
 
 use super::{Event, History, check};
 
-/// An error is one line that moves no cursor, whatever it quotes.
-fn check_told(error: impl Display) {
-    let told = error.to_string();
-    assert!(told.chars().all(is_plain), "{told:?}");
+/// An error is one line without control characters, whatever it quotes.
+fn check_text(error: impl Display) {
+    let text = error.to_string();
+    assert!(text.chars().all(is_plain), "{text:?}");
 }
 
 #[test]
@@ -19,7 +19,7 @@ fn histories_are_judged_or_refused_and_torn_ones_are_read() {
     Surface::new("histories").inputs(4_000).attack(|input| {
         let mut history = History::new();
         if let Err(error) = history.read(input, "history") {
-            return check_told(error);
+            return check_text(error);
         }
         for event in history.events() {
             let written = serde_json::to_string(event).unwrap();
@@ -28,9 +28,9 @@ fn histories_are_judged_or_refused_and_torn_ones_are_read() {
         let report = check(&history);
         assert!(serde_json::to_string(&report).is_ok());
         for line in report.to_string().lines() {
-            check_told(line);
+            check_text(line);
         }
-        // Wherever its writer is killed.
+        // As if its writer was killed at any point.
         let killed_at =
             input.iter().map(|byte| usize::from(*byte)).sum::<usize>() % (input.len() + 1);
         let mut torn = History::new();

@@ -1,4 +1,4 @@
-//! What is recorded.
+//! The events of a history.
 
 use std::fmt;
 use std::io::BufRead;
@@ -13,10 +13,10 @@ use seriatim::{
 
 /// Longest line of a history, in bytes.
 const LINE_BYTES_MAX: usize = 16 << 20;
-/// Most of what an error quotes of a line, in bytes.
-const TOLD_BYTES_MAX: usize = 1_000;
+/// Most bytes of a line that an error quotes.
+const QUOTED_BYTES_MAX: usize = 1_000;
 
-/// Something that a producer or a worker saw. Times are microseconds of one clock.
+/// An event seen by a producer or a worker. Times are microseconds of one clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
@@ -26,11 +26,11 @@ pub enum Event {
         queue: String,
         /// Its mode.
         mode: Mode,
-        /// What becomes of equal payloads.
+        /// How equal payloads merge.
         #[serde(default)]
         merge: Merge,
     },
-    /// A push was answered, or its answer never came.
+    /// A push was answered, or its answer was lost.
     Push {
         /// When it was sent.
         sent_at: i64,
@@ -42,16 +42,16 @@ pub enum Event {
         key: Option<String>,
         /// The score, if one was given.
         score: Option<f64>,
-        /// Names the payload and task: equal ones have equal tags.
+        /// Identifies payload and task: equal ones have equal tags.
         tag: String,
-        /// What came of it.
+        /// The result.
         result: PushResult,
-        /// The job's id, when it was acknowledged.
+        /// The job's id, if it was acknowledged.
         job_id: Option<JobId>,
-        /// Whether that was a new job.
+        /// Whether it was a new job.
         status: Option<PushStatus>,
     },
-    /// A handler begins a turn.
+    /// A handler starts a turn.
     Start {
         /// When.
         at: i64,
@@ -63,11 +63,11 @@ pub enum Event {
         key: Option<String>,
         /// The lane.
         lane: LaneId,
-        /// The token that it holds.
+        /// The token of its claim.
         token: Token,
         /// When the store made the claim.
         claimed_at: i64,
-        /// What is handed over, in order.
+        /// The jobs delivered, in order.
         jobs: Vec<Handed>,
     },
     /// A handler has ended.
@@ -79,8 +79,8 @@ pub enum Event {
         /// The token.
         token: Token,
     },
-    /// A settle is about to be sent. Where no answer follows, its process died or the answer was
-    /// lost: it may have been carried out or not.
+    /// A settle is about to be sent. If no answer follows, its process died or the answer was lost: it may or may not
+    /// have been executed.
     Settling {
         /// When.
         at: i64,
@@ -92,7 +92,7 @@ pub enum Event {
         lane: LaneId,
         /// The token.
         token: Token,
-        /// What it makes of the turn's jobs.
+        /// The fates of the turn's jobs.
         fates: Vec<JobFate>,
     },
     /// The store has answered a settle.
@@ -109,14 +109,14 @@ pub enum Event {
         lane: LaneId,
         /// The token.
         token: Token,
-        /// When the store made the claim that it ends.
+        /// When the store made the claim that the settle ends.
         #[serde(default)]
         claimed_at: Option<i64>,
-        /// Whether it was carried out.
+        /// Whether it was executed.
         accepted: bool,
-        /// What the settle made of the turn's jobs.
+        /// The fates of the turn's jobs.
         fates: Vec<JobFate>,
-        /// In a word: done, retry, snooze, bury, cancel, release, crash.
+        /// One word: done, retry, snooze, bury, cancel, release, crash.
         cause: String,
     },
     /// An expired claim was taken over.
@@ -129,7 +129,7 @@ pub enum Event {
         key: Option<String>,
         /// The lane.
         lane: LaneId,
-        /// The token under which it is held now.
+        /// The new token.
         token: Token,
         /// Its first job.
         job_id: Option<JobId>,
@@ -141,66 +141,66 @@ pub enum Event {
         /// Which.
         actor: String,
     },
-    /// A person sent a dead job back: it may run after later ones, and once more.
+    /// An administrator requeued a dead job: it may run after later ones, and once more.
     Requeue {
         /// When.
         at: i64,
         /// The job.
         job_id: JobId,
     },
-    /// A waiting job that a person (or its own expiry) took away: deleted, cancelled or buried.
+    /// A waiting job was removed by an administrator or expired: deleted, cancelled or buried.
     Removed {
         /// When.
         at: i64,
         /// The job.
         job_id: JobId,
     },
-    /// A job that the store still shows at the end.
+    /// A job that the store still has at the end.
     Final {
         /// The job.
         job_id: JobId,
         /// Its state.
         state: JobState,
     },
-    /// All that the store still shows has been listed: what is not there is gone.
+    /// All jobs that the store still has are listed: the others are gone.
     FinalEnd {},
 }
 
-/// A job as it was handed over.
+/// A job as delivered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Handed {
     /// Its id.
     pub job_id: JobId,
     /// Its score.
     pub score: f64,
-    /// Names the payload and task.
+    /// Identifies payload and task.
     pub tag: String,
 }
 
-/// What became of a job of a turn.
+/// The fate of a job of a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFate {
     /// The job.
     pub job_id: JobId,
-    /// What became of it.
+    /// Its fate.
     #[serde(with = "fate_name")]
     pub fate: Fate,
 }
 
-/// What came of a push.
+/// The result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PushResult {
     /// The store has it.
     Acknowledged,
-    /// The answer never came: it may be there or not.
+    /// The answer was lost: the store may or may not have it.
     Unknown,
     /// The store refused it.
     Refused,
 }
 
 impl Event {
-    /// When it happened; none for what is true of the whole history.
+    /// When it happened; `None` for facts about the whole history.
     pub fn at(&self) -> Option<i64> {
         match self {
             Self::Push { at, .. }
@@ -221,7 +221,7 @@ impl Event {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     events: Vec<Event>,
-    /// Lines that end in the middle: their writer was killed.
+    /// Incomplete lines: their writer was killed.
     torn: u64,
 }
 
@@ -261,11 +261,11 @@ impl History {
         self.events.push(event);
     }
 
-    /// Reads lines of JSON. A last line that ends in the middle is counted and left out; any other
-    /// that cannot be read is an error that names it.
+    /// Reads JSON lines. An incomplete last line is counted and skipped; any other unreadable line is an error that
+    /// names it.
     pub fn read(&mut self, reader: impl BufRead, name: &str) -> Result<(), HistoryError> {
         let mut pending: Option<(HistoryError, bool)> = None;
-        // Bytes, as a writer can be killed in the middle of a character.
+        // Split bytes: a writer can be killed in the middle of a character.
         for (i, line) in reader.split(b'\n').enumerate() {
             let at = i as u64 + 1;
             if let Some((error, _)) = pending.take() {
@@ -282,9 +282,9 @@ impl History {
             match serde_json::from_slice(&line) {
                 Ok(event) => self.events.push(event),
                 Err(e) => {
-                    let told = one_line(&e.to_string());
-                    let told = cut_middle(&told, TOLD_BYTES_MAX);
-                    pending = Some((wrong(format!("is not an event: {told}")), e.is_eof()));
+                    let text = one_line(&e.to_string());
+                    let text = cut_middle(&text, QUOTED_BYTES_MAX);
+                    pending = Some((wrong(format!("is not an event: {text}")), e.is_eof()));
                 }
             }
         }
@@ -303,7 +303,7 @@ impl History {
         &self.events
     }
 
-    /// Lines that ended in the middle.
+    /// The number of incomplete lines.
     pub fn torn_lines(&self) -> u64 {
         self.torn
     }

@@ -1,4 +1,4 @@
-//! The judgements about claims and deliveries. Order and loss are in `order.rs`.
+//! The judgements of claims and deliveries. Order and loss are in `order.rs`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
@@ -13,10 +13,10 @@ use super::history::{Event, Handed, History, JobFate, PushResult};
 use super::order;
 use super::report::{Judgement, Report};
 
-/// (queue, key); a job without a key stands for itself.
+/// (queue, key); a job without a key is its own entity.
 pub(super) type Entity = (String, String);
 
-/// A push, as the judgements see it.
+/// A push.
 #[derive(Clone, Debug)]
 pub(super) struct Pushed {
     pub sent_at: i64,
@@ -28,12 +28,12 @@ pub(super) struct Pushed {
     pub status: PushStatus,
 }
 
-/// A turn that was handed to a handler.
+/// A turn delivered to a handler.
 #[derive(Clone, Debug)]
 pub(super) struct Turn<'h> {
     pub at: i64,
     pub until: i64,
-    /// Its process died before its handler ended.
+    /// Whether its process died before its handler ended.
     pub died: bool,
     pub entity: Entity,
     pub lane: LaneId,
@@ -55,7 +55,7 @@ pub(super) struct Settled<'h> {
     pub cause: &'h str,
 }
 
-/// The history, sorted by what happened.
+/// The history, sorted by kind of event.
 #[derive(Default)]
 pub(super) struct Facts<'h> {
     pub modes: HashMap<String, (Mode, Merge)>,
@@ -63,15 +63,15 @@ pub(super) struct Facts<'h> {
     pub unknown: HashSet<(Entity, String)>,
     pub turns: Vec<Turn<'h>>,
     pub settles: Vec<Settled<'h>>,
-    /// Settles of which nobody knows whether they were carried out: (sent at, entity, fates).
+    /// Settles that may or may not have been executed: (sent at, entity, fates).
     pub maybes: Vec<(i64, Entity, &'h [JobFate])>,
     /// (entity, token, when the store answered).
     pub rescues: Vec<(Entity, Token, i64)>,
     pub requeues: HashMap<JobId, u64>,
     pub requeued_at: HashMap<JobId, Vec<i64>>,
-    /// Waiting jobs that people took away, and when.
+    /// Waiting jobs removed by administrators, and when.
     pub removed: HashMap<JobId, i64>,
-    /// What the store still shows at the end.
+    /// The jobs that the store still has at the end.
     pub finals: HashMap<JobId, JobState>,
     pub is_complete: bool,
 }
@@ -96,15 +96,13 @@ pub(super) fn judge(history: &History) -> Report {
 }
 
 impl Facts<'_> {
-    /// Whether jobs were handed over and nobody wrote down a push: the pushers keep no history, as
-    /// the command line does not.
+    /// Whether jobs were delivered but no push is recorded: the producers keep no history, like the command line.
     fn lacks_pushes(&self) -> bool {
         self.pushes.is_empty() && self.unknown.is_empty() && !self.turns.is_empty()
     }
 }
 
-/// What was pushed is not known: of jobs that nobody pushed, and of those that are lost, nothing
-/// can be said, and of order no more than what each turn shows by itself.
+/// Without recorded pushes, phantoms and losses cannot be judged, and order only within each turn.
 fn without_pushes(report: &mut Report) {
     for judgement in [Judgement::Phantom, Judgement::Loss, Judgement::Order] {
         let verdict = report.verdicts.entry(judgement).or_default();
@@ -237,7 +235,7 @@ fn gather_push(event: &Event, facts: &mut Facts<'_>, report: &mut Report) {
     }
 }
 
-/// When each token of an entity was first known to be held: by a claim or a takeover.
+/// When each token of an entity is first known to be held: from a claim or a takeover.
 fn token_times(facts: &Facts<'_>) -> HashMap<Entity, BTreeMap<Token, i64>> {
     let mut times: HashMap<Entity, BTreeMap<Token, i64>> = HashMap::new();
     let claims = facts.turns.iter().map(|turn| (&turn.entity, turn.token, turn.claimed_at));
@@ -254,7 +252,7 @@ fn above(token: Token) -> (Bound<Token>, Bound<Token>) {
     (Bound::Excluded(token), Bound::Unbounded)
 }
 
-/// When a token was superseded: when the next higher one was taken.
+/// When a token was superseded: when the next higher one was drawn.
 fn superseded_at(times: &BTreeMap<Token, i64>, token: Token) -> i64 {
     times.range(above(token)).map(|(_, at)| *at).min().unwrap_or(i64::MAX)
 }
@@ -315,7 +313,7 @@ fn phantoms(facts: &Facts<'_>, report: &mut Report) {
     let mut known: HashSet<(&Entity, &str)> =
         facts.pushes.iter().map(|push| (&push.entity, push.tag.as_str())).collect();
     known.extend(facts.unknown.iter().map(|(entity, tag)| (entity, tag.as_str())));
-    // A job without a key whose push was not answered: its lane is not known.
+    // A job without a key whose push was not answered: its lane is unknown.
     let loose: HashSet<(&str, &str)> =
         facts.unknown.iter().map(|((queue, _), tag)| (queue.as_str(), tag.as_str())).collect();
     for turn in &facts.turns {
@@ -335,8 +333,8 @@ fn phantoms(facts: &Facts<'_>, report: &mut Report) {
     }
 }
 
-/// The jobs of turns that were taken over although nobody was told so: the turn's own outcome was refused,
-/// or its process died, and the next that is known of its entity is no takeover but a claim.
+/// Jobs of turns that were taken over without a record: the turn's own outcome was refused or its process died, and
+/// the next event of its entity is a claim, not a takeover.
 fn unseen_takeovers<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = JobId> + 'f {
     let times = token_times(facts);
     let rescued: HashSet<(&Entity, Token)> =

@@ -1,14 +1,14 @@
-//! Judges recorded histories: did what was promised hold?
+//! Judges recorded histories: whether the store and runtime kept their guarantees.
 //!
-//! A history is what producers and workers saw, one JSON object on a line (`docs/history.md`).
-//! [`check`] decides six things of it, each in O(n log n):
+//! A history has the events that producers and workers saw, one JSON object per line (`docs/history.md`). [`check`]
+//! makes six judgements, each in O(n log n):
 //!
-//! 1. no two handlers holding *current* tokens of one key overlap, and no token is held twice;
+//! 1. no two handlers with *current* tokens of one key overlap, and no token is held twice;
 //! 2. within a key no acknowledged push is overtaken by a later one, except where the mode allows it;
-//! 3. every acknowledged push is done, dead, cancelled, expired, or still there;
-//! 4. nothing is handed over that was never pushed;
-//! 5. nothing is handed over more often than failures, crashes, snoozes and releases explain;
-//! 6. every accepted settle held the newest token.
+//! 3. every acknowledged push is done, dead, cancelled, expired, or still stored;
+//! 4. nothing is delivered that was not pushed;
+//! 5. nothing is delivered more often than failures, crashes, snoozes and releases explain;
+//! 6. every accepted settle had the newest token.
 
 mod history;
 mod judge;
@@ -32,7 +32,7 @@ pub fn check(history: &History) -> Report {
     judge::judge(history)
 }
 
-/// Reads the files and judges them together, as one history.
+/// Reads the files and judges them together, as one history. An error names the file and line that cannot be read.
 pub fn check_files(paths: &[std::path::PathBuf]) -> Result<Report, HistoryError> {
     let mut history = History::new();
     for path in paths {

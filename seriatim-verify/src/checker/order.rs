@@ -1,4 +1,4 @@
-//! The judgements about order and loss.
+//! The judgements of order and loss.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,24 +16,24 @@ fn rank(score: f64, job: JobId) -> Rank {
     (if bits < 0 { bits ^ i64::MAX } else { bits }, job.seq())
 }
 
-/// What waits for a key: by place, the job and its payload's tag.
+/// The jobs that wait for a key: by rank, the job and its payload's tag.
 type Waiting<'f> = BTreeMap<Rank, (JobId, &'f str)>;
 
-/// What happens to one key, in time.
+/// An event of one key, in order of time.
 enum Moment<'f, 'h> {
     /// An acknowledged push.
     Arrived { job: JobId, tag: &'f str, score: f64, merge: Option<Merge> },
-    /// A turn begins; what arrived before its claim and ranks lower must be in it or over.
+    /// A turn begins: every job that arrived before its claim and ranks lower must be in it or over.
     Began(&'f Turn<'h>),
-    /// A job is over.
+    /// A job has ended.
     Over(JobId),
     /// A job went back into its lane, where an equal one may have arrived.
     Kept(JobId, Merge),
-    /// A dead job went back into its lane: where it and its equals stand nobody can say.
+    /// A dead job was requeued: its rank and that of its equals are unknown.
     Back(&'f str),
 }
 
-/// Judges the order of keys in `accumulate` and `fifo`; the other modes promise none.
+/// Judges the order of keys in `accumulate` and `fifo`; the other modes do not guarantee one.
 pub(super) fn inversions(facts: &Facts<'_>, report: &mut Report) {
     let mut moments: HashMap<&Entity, Vec<(i64, u8, Moment<'_, '_>)>> = HashMap::new();
     let ordered = |queue: &str| {
@@ -44,8 +44,7 @@ pub(super) fn inversions(facts: &Facts<'_>, report: &mut Report) {
     for push in &facts.pushes {
         let Some((mode, merge)) = ordered(&push.entity.0) else { continue };
         let Some(score) = push.score.or((mode == Mode::Fifo).then_some(0.0)) else {
-            // Its place is the store's clock, which nobody recorded; also when a later push with a
-            // score merges into it.
+            // Its score is the store's clock, which is not recorded; also if a later push with a score merges into it.
             let nowhere = Moment::Over(push.job_id);
             moments.entry(&push.entity).or_default().push((push.at, 0, nowhere));
             continue;
@@ -59,7 +58,7 @@ pub(super) fn inversions(facts: &Facts<'_>, report: &mut Report) {
         moments.entry(&push.entity).or_default().push((push.at, 0, arrived));
     }
     for turn in facts.turns.iter().filter(|turn| ordered(&turn.entity.0).is_some()) {
-        // Placed at its claim: later pushes are none of its business.
+        // Placed at its claim: later pushes do not affect it.
         moments.entry(&turn.entity).or_default().push((turn.claimed_at, 2, Moment::Began(turn)));
     }
     for settled in facts.settles.iter().filter(|settled| settled.accepted) {
@@ -74,7 +73,7 @@ pub(super) fn inversions(facts: &Facts<'_>, report: &mut Report) {
         }
     }
     for (at, entity, fates) in &facts.maybes {
-        // It may be over: then nothing can be said of its place any more.
+        // It may have ended: then its rank is unknown.
         for job in fates.iter().filter(|job| job.fate != Fate::Keep) {
             moments.entry(entity).or_default().push((*at, 1, Moment::Over(job.job_id)));
         }
@@ -147,7 +146,7 @@ fn judge_key(
     }
 }
 
-/// A job that went back and an equal one that arrived meanwhile become one, under the older id.
+/// Merges a job that went back with an equal one that arrived meanwhile, under the older id.
 fn unite(job: JobId, merge: Merge, waiting: &mut Waiting<'_>, ranks: &mut HashMap<JobId, Rank>) {
     let Some(own) = ranks.get(&job).copied() else { return };
     let Some((_, tag)) = waiting.get(&own).copied() else { return };
@@ -192,12 +191,12 @@ fn judge_turn(
         report.violate(Judgement::Order, || {
             format!("{entity:?}: job {job} waited and was overtaken under token {}", turn.token)
         });
-        // Once is enough.
+        // Report it once.
         waiting.remove(&rank);
     }
 }
 
-/// Whether equal payloads of this queue become one.
+/// Whether this queue merges equal payloads.
 fn merges(facts: &Facts<'_>, queue: &str) -> bool {
     facts
         .modes
@@ -205,7 +204,7 @@ fn merges(facts: &Facts<'_>, queue: &str) -> bool {
         .is_some_and(|(mode, merge)| *mode == Mode::Accumulate && *merge != Merge::None)
 }
 
-/// A payload that equals one of the turn's, and waited, is handed over with it.
+/// Removes a waiting job whose payload equals one of the turn's: it was delivered with it.
 fn take_along(turn: &Turn<'_>, waiting: &mut Waiting<'_>, ranks: &mut HashMap<JobId, Rank>) {
     waiting.retain(|_, (job, tag)| {
         let is_alike =
@@ -218,7 +217,7 @@ fn take_along(turn: &Turn<'_>, waiting: &mut Waiting<'_>, ranks: &mut HashMap<Jo
     });
 }
 
-/// What each job holds, as far as somebody said so.
+/// The tag of each job, if recorded.
 fn tags<'f>(facts: &'f Facts<'_>) -> HashMap<JobId, &'f str> {
     let queued = facts.pushes.iter().filter(|push| push.status == PushStatus::Queued);
     let mut tags: HashMap<JobId, &str> =
@@ -238,7 +237,7 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
     }
     let maybe = facts.maybes.iter().flat_map(|(_, _, fates)| fates.iter());
     over.extend(maybe.filter(|job| job.fate != Fate::Keep).map(|job| job.job_id));
-    // The last claim under which each payload of a key was handed over, and then ended.
+    // The last claim under which each payload of a key was delivered and then ended.
     let mut ended: HashMap<(&Entity, &str), i64> = HashMap::new();
     let mut last_claim: HashMap<JobId, i64> = HashMap::new();
     for turn in &facts.turns {
@@ -251,7 +250,7 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
             }
         }
     }
-    // Also a claim that was never handed over: what it held had expired, or was cancelled.
+    // Also a claim that was not delivered: its jobs had expired or were cancelled.
     for settled in facts.settles.iter().filter(|settled| settled.accepted) {
         let Some(claimed_at) = settled.claimed_at else { continue };
         for job in settled.fates {
@@ -262,7 +261,7 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
     let tags = tags(facts);
     let mut missing = 0;
     for push in &facts.pushes {
-        // An equal payload that was claimed after this one was sent took it along.
+        // An equal payload claimed after this push was sent includes it.
         let taken_along =
             ended.get(&(&push.entity, push.tag.as_str())).is_some_and(|at| *at >= push.sent_at);
         let by_id = match push.status {
@@ -271,14 +270,14 @@ pub(super) fn losses(facts: &Facts<'_>, report: &mut Report) {
                     && last_claim.get(&push.job_id).is_none_or(|at| *at >= push.sent_at)
             }
             PushStatus::Queued => over.contains(&push.job_id),
-            // Whatever became of the first one is true of it.
+            // The fate of the first push applies.
             PushStatus::Duplicate => true,
         };
         let is_removed = facts.removed.contains_key(&push.job_id);
-        // Only equal payloads merge: another job's fate says nothing of this one.
+        // Only equal payloads merge: another job's fate does not account for this one.
         let is_another = push.status == PushStatus::Merged
             && tags.get(&push.job_id).is_some_and(|tag| *tag != push.tag);
-        // A job that is kept as done was done without what merged into it after its last claim.
+        // A job stored as done does not include a push that merged into it after its last claim.
         let is_kept = facts.finals.get(&push.job_id).is_some_and(|state| {
             let was_claimed = last_claim.get(&push.job_id).is_some_and(|at| *at < push.sent_at);
             let came_late = push.status == PushStatus::Merged && was_claimed;

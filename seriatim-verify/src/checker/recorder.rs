@@ -12,26 +12,26 @@ use seriatim::{
 
 use super::history::{Event, Handed, JobFate, PushResult};
 
-/// Records what one process sees, as lines of JSON. Everybody who records must use one clock:
-/// this uses the machine's.
+/// Records the events of one process as JSON lines. All recorders of a history must use the same clock: this one uses
+/// the machine's.
 pub struct Recorder<W: Write + Send + 'static> {
     actor: String,
     out: Arc<Mutex<W>>,
 }
 
 impl<W: Write + Send + 'static> Recorder<W> {
-    /// A recorder of the process called `actor`.
+    /// A recorder for the process `actor`.
     pub fn new(actor: impl Into<String>, out: W) -> Self {
         Self { actor: actor.into(), out: Arc::new(Mutex::new(out)) }
     }
 
-    /// A recorder of another process into the same history.
+    /// A recorder for another process, writing to the same history.
     #[must_use]
     pub fn for_actor(&self, actor: impl Into<String>) -> Self {
         Self { actor: actor.into(), out: self.out.clone() }
     }
 
-    /// Records an event. A history that cannot be written is noted in the log, and judged as torn.
+    /// Records an event. A write error is logged, and the history is judged as torn.
     pub fn record(&self, event: &Event) {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         let written = serde_json::to_writer(&mut *out, event).map_err(std::io::Error::from);
@@ -46,7 +46,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
         self.record(&Event::Queue { queue: name, mode, merge });
     }
 
-    /// Records a push that was sent at `sent_at` and answered now. `None` is an answer that never came.
+    /// Records a push that was sent at `sent_at` and answered now. `None`: the answer was lost.
     pub fn pushed(&self, sent_at: Timestamp, job: &Job, answer: Option<&Result<Pushed>>) {
         let pushed = answer.and_then(|answer| answer.as_ref().ok());
         let result = match answer {
@@ -72,7 +72,7 @@ impl<W: Write + Send + 'static> Recorder<W> {
         self.record(&Event::Died { at: now(), actor: actor.to_owned() });
     }
 
-    /// Records all that the store still shows, and that it is all.
+    /// Records all jobs that the store still has, and that the list is complete.
     pub async fn finish(&self, store: &dyn Store) -> Result<()> {
         for view in store.queues().await? {
             for state in [JobState::Queued, JobState::Dead, JobState::Succeeded, JobState::Canceled]
@@ -165,7 +165,7 @@ impl<W: Write + Send + 'static> Observer for Recorder<W> {
     }
 }
 
-/// What a settlement makes of the jobs of a turn.
+/// The fates of a turn's jobs under a settlement.
 fn fates(turn: &Turn, settlement: &Settlement, cancelled: &[JobId]) -> Vec<JobFate> {
     let fate = |job: &seriatim::store::TurnJob| JobFate {
         job_id: job.id,
@@ -174,14 +174,14 @@ fn fates(turn: &Turn, settlement: &Settlement, cancelled: &[JobId]) -> Vec<JobFa
             false => settlement.fate_of(job.id),
         },
     };
-    // What expired was taken out of the turn before it was handed over.
+    // Expired jobs were removed from the turn before delivery.
     let is_other = |id: &JobId| turn.jobs.iter().all(|job| job.id != *id);
     let others = settlement.exceptions.iter().filter(|(id, _)| is_other(id));
     let others = others.map(|(job_id, fate)| JobFate { job_id: *job_id, fate: *fate });
     turn.jobs.iter().map(fate).chain(others).collect()
 }
 
-/// Why a turn's jobs went back, in a word.
+/// Why a turn's jobs went back, as one word.
 pub(crate) fn cause(turn: &Turn, settlement: &Settlement) -> &'static str {
     let keep = &settlement.keep;
     match settlement.rest {

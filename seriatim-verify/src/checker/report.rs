@@ -1,4 +1,4 @@
-//! What the checker found.
+//! The result of a check.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::fmt;
 use serde::Serialize;
 use seriatim::text::one_line;
 
-/// Violations kept with their text; the others are counted.
+/// Most violations kept with their text; the others are only counted.
 const KEPT_MAX: usize = 20;
 
-/// One of the six things that are decided.
+/// One of the six judgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
-    /// No two handlers of one key at once.
+    /// No two concurrent handlers of one key.
     Overlap,
     /// Nothing overtaken.
     Order,
@@ -21,7 +21,7 @@ pub enum Judgement {
     Loss,
     /// Nothing invented.
     Phantom,
-    /// Nothing handed over more often than explained.
+    /// Nothing delivered more often than explained.
     Duplicate,
     /// No settle with an old token accepted.
     Fence,
@@ -32,7 +32,7 @@ impl Judgement {
     pub const ALL: [Self; 6] =
         [Self::Overlap, Self::Order, Self::Loss, Self::Phantom, Self::Duplicate, Self::Fence];
 
-    /// What its violations are called.
+    /// The plural noun for its violations.
     pub fn noun(self) -> &'static str {
         match self {
             Self::Overlap => "overlaps",
@@ -45,46 +45,46 @@ impl Judgement {
     }
 }
 
-/// What was decided.
+/// The result of one judgement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     /// How often it was violated.
     pub violations: u64,
-    /// The first of them, in words.
+    /// The first violations, as text.
     pub examples: Vec<String>,
-    /// Why it could not be decided.
+    /// Why it could not be judged.
     pub not_judged: Option<String>,
 }
 
-/// What the checker found in a history.
+/// The result of checking a history.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Pushes that the store acknowledged.
     pub pushes: u64,
-    /// Of them: merged into a waiting job.
+    /// How many of them merged into a waiting job.
     pub merged: u64,
-    /// Of them: known by their idempotency key.
+    /// How many of them were recognized by their idempotency key.
     pub repeated: u64,
-    /// Pushes of which nobody knows whether they are stored.
+    /// Pushes that may or may not be stored.
     pub unknown: u64,
-    /// Turns that were handed to a handler.
+    /// Turns delivered to a handler.
     pub turns: u64,
     /// Jobs in them.
     pub deliveries: u64,
-    /// Jobs that were handed over before, by the cause that sent them back.
+    /// Jobs delivered again, by the cause that sent them back.
     pub duplicates: BTreeMap<String, u64>,
-    /// Claims that were taken over from dead or paused nodes.
+    /// Claims taken over from dead or paused nodes.
     pub rescued: u64,
-    /// Settles that were refused because the claim had been taken over.
+    /// Settles refused because the claim had been taken over.
     pub refused: u64,
-    /// Lines of the history that end in the middle.
+    /// Incomplete lines of the history.
     pub torn_lines: u64,
     /// The judgements.
     pub verdicts: BTreeMap<Judgement, Verdict>,
 }
 
 impl Report {
-    /// Whether everything could be decided and nothing was violated.
+    /// Whether everything could be judged and nothing was violated.
     pub fn is_clean(&self) -> bool {
         Judgement::ALL.iter().all(|judgement| {
             let verdict = self.verdicts.get(judgement);
@@ -92,12 +92,12 @@ impl Report {
         })
     }
 
-    /// Whether nothing that could be decided was violated.
+    /// Whether nothing was violated, ignoring judgements that could not be made.
     pub fn is_unbroken(&self) -> bool {
         self.verdicts.values().all(|verdict| verdict.violations == 0)
     }
 
-    /// How often one of the promises was violated.
+    /// The number of violations of one judgement.
     pub fn violations(&self, judgement: Judgement) -> u64 {
         self.verdicts.get(&judgement).map_or(0, |verdict| verdict.violations)
     }
@@ -106,7 +106,7 @@ impl Report {
         let verdict = self.verdicts.entry(judgement).or_default();
         verdict.violations += 1;
         if verdict.examples.len() < KEPT_MAX {
-            // It names keys and the like as the history has them.
+            // It quotes keys and other text from the history.
             verdict.examples.push(one_line(&what()));
         }
     }

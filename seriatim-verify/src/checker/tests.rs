@@ -1,4 +1,4 @@
-//! The checker against a store that keeps its promises and against stores that do not.
+//! The checker against a correct store and against defective ones.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -176,7 +176,7 @@ impl World {
         });
     }
 
-    /// Node 0 sleeps beyond its lease; node 1 takes over. What node 0 held it settles late.
+    /// Node 0 pauses beyond its lease and node 1 takes over. Node 0 settles its claims late.
     async fn pause_one(&mut self) {
         self.now = self.now + LEASE + Duration::from_secs(1);
         self.beat(1).await;
@@ -199,7 +199,7 @@ impl World {
             });
             self.send(&turn, Outcome::Crash { error: "lost".into() }).await;
         }
-        // A new start of the paused one; what it held before stays in `held`, to be settled late.
+        // Restarts the paused node; its old claims stay in `held`, to be settled late.
         let at = self.tick();
         self.nodes[0] = format!("a-{at}").as_str().into();
         self.beat(0).await;
@@ -212,7 +212,7 @@ impl World {
             let page = self.store.jobs(query).await.unwrap();
             seen.extend(page.rows.into_iter().map(|job| (job.id, job.state)));
         }
-        // A job that merged is known under its own id too.
+        // A merged job has its own id too.
         let pushed: Vec<JobId> = self
             .history
             .events()
@@ -351,7 +351,7 @@ fn a_refused_outcome_explains_one_repeat_although_nobody_was_told_of_the_takeove
         let history = [push, &turn(10, accepted), &turn(20, true), "{\"type\":\"final_end\"}"];
         check(&read(&history.join("\n")).unwrap()).violations(Judgement::Duplicate)
     };
-    assert_eq!(repeats(false), 0, "somebody had taken it over");
+    assert_eq!(repeats(false), 0, "another node had taken it over");
     assert_eq!(repeats(true), 1, "it was done");
 }
 
@@ -367,11 +367,11 @@ fn without_recorded_pushes_nothing_is_called_invented() {
     assert!(report.is_unbroken() && !report.is_clean(), "{report}");
     let line = "never pushed                     0   not judged: no pushes recorded";
     assert!(report.to_string().contains(line), "{report}");
-    // As soon as one push is known, the others are missed.
+    // As soon as one push is known, the others are missing.
     let push = r#"{"type":"push","sent_at":1,"at":2,"queue":"q","key":"k","score":1.0,"tag":"other","result":"acknowledged","job_id":"018bcfe5-6800-7000-8001-000000000002","status":"queued"}"#;
     let report = judged(&format!("{push}\n{start}"));
     assert_eq!(report.violations(Judgement::Phantom), 1, "{report}");
-    // What one turn shows by itself is still judged.
+    // The order within one turn is still judged.
     let swapped = start.replace(
         r#""jobs":["#,
         r#""jobs":[{"job_id":"018bcfe5-6800-7000-8001-000000000003","score":2.0,"tag":"u"},"#,

@@ -1,4 +1,4 @@
-//! A store under test, with a clock of its own and short words for the operations.
+//! A store under test, with its own clock and short names for operations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use seriatim::{
     store::{NodeId, Settlement, Turn, Verdict, plan},
 };
 
-/// How long a claim stands in the cases.
+/// The lease of claims in the cases.
 pub(super) const LEASE: Duration = Duration::from_secs(60);
-/// What a failure waits in the cases.
+/// The retry delay in the cases.
 pub(super) const WAIT: Duration = Duration::from_secs(10);
 
 /// A store under test.
@@ -48,7 +48,7 @@ impl Bench {
         self.store.heartbeat(request).await.expect("a heartbeat is taken")
     }
 
-    /// Another node, registered.
+    /// Registers another node.
     pub async fn other_node(&mut self, id: &str) -> NodeInfo {
         let node = NodeInfo::new(id.into(), LEASE);
         self.beat_as(node.clone(), Vec::new()).await;
@@ -65,7 +65,7 @@ impl Bench {
         self.store.declare(Declare { now: Some(self.now), queues: vec![queue] }).await
     }
 
-    /// The queue `q` in this mode, declared.
+    /// Declares the queue `q` in this mode.
     pub async fn queue(&mut self, mode: Mode) {
         self.declare(Queue::new("q", mode)).await;
     }
@@ -111,7 +111,7 @@ impl Bench {
         self.claimed(request).await.turns
     }
 
-    /// The one lane that can be claimed.
+    /// Claims the only claimable lane.
     pub async fn one(&mut self) -> Turn {
         let mut turns = self.claim(10).await;
         assert_eq!(turns.len(), 1, "one lane can be claimed: {turns:?}");
@@ -159,13 +159,13 @@ impl Bench {
         self.store.rescue(request).await.expect("rescue is answered")
     }
 
-    /// Takes claims away from their holders.
+    /// Releases claims.
     pub async fn release(&mut self, claims: ClaimSelection) -> Vec<Turn> {
         let request = Release { now: Some(self.now), claims, made_by: None, lanes_max: 1_000 };
         self.store.release(request).await.expect("release is answered")
     }
 
-    /// Deletes queue `q`, at most so many rows in a step; of how many jobs, in how many steps.
+    /// Deletes queue `q`, at most `rows_max` rows per step. Returns the numbers of jobs and steps.
     pub async fn delete_queue(&mut self, rows_max: usize) -> (u64, usize) {
         let (mut count, mut steps) = (0, 0);
         loop {
@@ -181,13 +181,13 @@ impl Bench {
         self.store.delete_queue(DeleteQueue { queue: "q".into(), rows_max }).await
     }
 
-    /// Declares a node dead whose last beat was then.
+    /// Declares a node dead if its last heartbeat was at `heartbeat_at`.
     pub async fn declare_dead(&mut self, node: &NodeInfo, heartbeat_at: Timestamp) -> bool {
         let request = DeclareDead { now: Some(self.now), node: node.id.clone(), heartbeat_at };
         self.store.declare_dead(request).await.expect("it is answered")
     }
 
-    /// Rescues and settles as crashes, as the engine does.
+    /// Rescues claims and settles them as crashes, as the engine does. Returns their number.
     pub async fn crash_all(&mut self, node: &NodeInfo) -> usize {
         let turns = self.rescue(node).await;
         for turn in &turns {
@@ -214,7 +214,7 @@ impl Bench {
         self.store.cancel(request).await.expect("the store answers")[0]
     }
 
-    /// Takes a job away that waits or is dead.
+    /// Removes a waiting or dead job.
     pub async fn forget(&mut self, id: JobId) {
         self.cancel(id).await;
         let which = Selection::Jobs(vec![id]);
@@ -243,7 +243,7 @@ impl Bench {
     }
 }
 
-/// A job for queue `q`, key `k`, that carries `tag`.
+/// A job for queue `q`, key `k`, with this tag.
 pub(super) fn job(tag: &str) -> Job {
     loose(tag).key("k")
 }
@@ -257,7 +257,7 @@ pub(super) fn failure() -> Outcome {
     Outcome::Retry { error: "it failed".into(), retry_in: None }
 }
 
-/// What the jobs of a turn carry, in order.
+/// The tags of a turn's jobs, in order.
 pub(super) fn tags(turn: &Turn) -> Vec<String> {
     turn.jobs.iter().map(|job| tag(&job.payload)).collect()
 }

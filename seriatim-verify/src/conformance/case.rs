@@ -7,7 +7,7 @@ use seriatim::SharedStore;
 
 use super::bench::Bench;
 
-/// Makes an empty store.
+/// Creates an empty store.
 pub type Factory<'a> = &'a (dyn Fn() -> Pin<Box<dyn Future<Output = SharedStore>>> + Sync);
 
 type Body = fn(Bench) -> Pin<Box<dyn Future<Output = ()>>>;
@@ -15,13 +15,13 @@ type Body = fn(Bench) -> Pin<Box<dyn Future<Output = ()>>>;
 /// One case of the suite.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// What it shows, as a sentence.
+    /// The rule that it tests, as a sentence.
     pub name: &'static str,
     pub(super) body: Body,
 }
 
 impl Case {
-    /// Runs it on a new store; panics when the store is wrong.
+    /// Runs it on a new store; panics if the store violates the rule.
     pub fn run(&self, fresh: Factory<'_>) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)

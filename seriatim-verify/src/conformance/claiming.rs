@@ -1,4 +1,4 @@
-//! What a claim takes.
+//! Which lanes and jobs a claim takes.
 
 use std::time::Duration;
 
@@ -318,7 +318,7 @@ async fn a_claim_ends_before_the_turn_that_exceeds_its_bytes(mut bench: Bench) {
     ] {
         let name = format!("{mode}{take}");
         bench.declare(Queue::new(&name, mode).take(take)).await;
-        // Each job counts 2,000 bytes, its quotes included; of a key with three jobs a turn takes one, or all.
+        // Each job counts 2,000 bytes, including its quotes; for a key with three jobs a turn takes one, or all.
         let job = |(i, key)| {
             let job = Job::new(&name, &format!("{i}{}", "x".repeat(1_485))).unwrap();
             if mode == Mode::Parallel { job } else { job.key(key) }

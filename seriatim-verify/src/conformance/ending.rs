@@ -1,4 +1,4 @@
-//! How turns end.
+//! Settling turns.
 
 use seriatim::store::{JobState, Settled};
 use seriatim::{

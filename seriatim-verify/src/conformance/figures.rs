@@ -1,4 +1,4 @@
-//! Figures: one table of turns and of what each leaves, for every store.
+//! Statistics: one table of turns and their effects, for every store.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ pub(super) fn cases() -> Vec<Case> {
     listed![the_figures_of_every_ending_are_exact_in_every_mode]
 }
 
-/// Turns of so many jobs of one key, how they end, and what they leave.
+/// Turns of several jobs of one key, how they end, and what remains.
 struct Row {
     queue: Queue,
     jobs: usize,
-    /// So many of them, from the front, a person has cancelled meanwhile.
+    /// How many of them, from the front, are cancelled meanwhile.
     flagged: usize,
     done: usize,
     end: End,
@@ -35,7 +35,7 @@ enum End {
     Expired,
 }
 
-/// What a turn leaves. A lane is left with the jobs.
+/// The statistics after a turn. Remaining jobs are in one lane.
 #[derive(Clone, Copy, Debug, Default)]
 struct Left {
     jobs: u64,
@@ -45,7 +45,7 @@ struct Left {
     failed: u64,
 }
 
-/// Every turn is run twice: figures of several turns in one batch add up.
+/// Every turn runs twice: the statistics of several turns in one batch add up.
 const TWICE: u64 = 2;
 
 const NOTHING: Left = Left { jobs: 0, retrying: 0, dead: 0, processed: 0, failed: 0 };
@@ -74,7 +74,7 @@ fn row(queue: Queue, jobs: usize, end: End, left: Left) -> Row {
     Row { queue, jobs, flagged: 0, done: 0, end, left }
 }
 
-/// What is the same in all modes: turns of one job.
+/// The common part of all modes: turns of one job.
 fn of_one(mode: Mode) -> Vec<Row> {
     use End::{Expired, Says, Undecodable};
     let usual = || Queue::new("", mode);
@@ -142,7 +142,7 @@ fn of_three() -> Vec<Row> {
 }
 
 async fn the_figures_of_every_ending_are_exact_in_every_mode(mut bench: Bench) {
-    // What is kept of a done job decides which way a store ends it.
+    // Retention decides which way a store settles a done job.
     for (name, retention) in [("forgets", Duration::ZERO), ("keeps", WAIT * 100)] {
         let mut rows: Vec<Row> = Mode::ALL.into_iter().flat_map(of_one).chain(of_three()).collect();
         for (number, row) in rows.iter_mut().enumerate() {
@@ -172,7 +172,7 @@ async fn the_figures_of_every_ending_are_exact_in_every_mode(mut bench: Bench) {
     }
 }
 
-/// The jobs of two turns. Equal payloads are one job where they merge.
+/// The jobs of two turns. Equal payloads are one job if they merge.
 fn jobs(row: &Row) -> Vec<Job> {
     let merges = row.queue.mode == Mode::Accumulate;
     let job = |key: &str, n: usize| {

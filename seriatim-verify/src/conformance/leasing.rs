@@ -20,7 +20,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_node_declared_dead_stays_dead,
         what_a_node_held_that_is_known_to_be_gone_is_taken_over_at_once,
         a_node_that_beats_is_not_declared_dead_by_others,
-        a_node_that_said_goodbye_has_stopped_and_is_forgotten_after_a_day,
+        a_node_that_deregistered_has_stopped_and_is_forgotten_after_a_day,
         a_rescued_lane_keeps_its_jobs_and_newcomers_apart,
         crashes_count_and_poison_is_buried,
         a_claim_with_its_own_lease_is_extended_by_name_only,
@@ -103,20 +103,20 @@ async fn a_node_declared_dead_stays_dead(mut bench: Bench) {
     bench.other_node("holder-again").await;
 }
 
-async fn a_node_that_said_goodbye_has_stopped_and_is_forgotten_after_a_day(mut bench: Bench) {
+async fn a_node_that_deregistered_has_stopped_and_is_forgotten_after_a_day(mut bench: Bench) {
     bench.queue(Mode::Parallel).await;
     bench.push(loose("a")).await;
     let leaver = bench.other_node("leaver").await;
     bench.claim_by(&leaver.id, 1).await;
-    let goodbye = NodeInfo { lease: Duration::ZERO, ..leaver.clone() };
-    assert!(!bench.beat_as(goodbye, Vec::new()).await.alive);
+    let deregistration = NodeInfo { lease: Duration::ZERO, ..leaver.clone() };
+    assert!(!bench.beat_as(deregistration, Vec::new()).await.alive);
     assert_eq!(state_of(&bench, &leaver).await, Some(NodeState::Stopped));
     let claim = Claim { node: leaver.id.clone(), ..bench.claim_request("q", 1) };
     assert_eq!(bench.store.claim(claim).await.unwrap_err().kind(), ErrorKind::NodeGone);
-    let told = bench.store.command_node(leaver.id.clone(), Command::Quiet).await;
-    assert_eq!(told.unwrap_err().kind(), ErrorKind::NotFound);
+    let answer = bench.store.command_node(leaver.id.clone(), Command::Quiet).await;
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::NotFound);
     assert!(!bench.beat_as(leaver.clone(), Vec::new()).await.alive, "it does not come back");
-    // What it held all the same is taken over when its lease has run out, not before.
+    // Its claims are rescued when its lease has expired, not before.
     bench.pass(LEASE);
     bench.beat().await;
     assert_eq!(bench.crash_all(&bench.node.clone()).await, 0);
@@ -272,7 +272,7 @@ async fn a_rescuer_that_dies_is_rescued_too(mut bench: Bench) {
     bench.beat().await;
     assert_eq!(bench.crash_all(&bench.node.clone()).await, 1);
     assert_eq!(bench.end(&first, Outcome::Done).await, Settled::Stale);
-    assert_eq!(bench.one().await.crashes, 1, "one crash of the job, whoever cleaned up");
+    assert_eq!(bench.one().await.crashes, 1, "one crash of the job, whichever node cleaned up");
 }
 
 async fn two_rescuers_do_not_get_the_same_lane(mut bench: Bench) {
@@ -325,16 +325,16 @@ async fn progress_stays_until_a_turn_ends_with_nothing_left(mut bench: Bench) {
         bench.queue(mode).await;
         let first = bench.push(job("a")).await.job_id;
         let turn = bench.one().await;
-        let told = Some(arc(r#"{"step":2}"#));
+        let report = Some(arc(r#"{"step":2}"#));
         let beat =
-            Beat { lane: turn.lane, token: turn.token, progress: told.clone(), extend: None };
+            Beat { lane: turn.lane, token: turn.token, progress: report.clone(), extend: None };
         bench.beat_as(bench.node.clone(), vec![beat]).await;
         bench.fail(&turn).await;
-        assert_eq!(bench.job(first).await.progress, None, "{mode}: nobody works on it");
+        assert_eq!(bench.job(first).await.progress, None, "{mode}: it is not running");
         bench.pass(std::time::Duration::from_secs(3_600));
         bench.beat().await;
         let turn = bench.one().await;
-        assert_eq!(bench.job(first).await.progress, told, "{mode}");
+        assert_eq!(bench.job(first).await.progress, report, "{mode}");
         let second = bench.push(job("b")).await.job_id;
         bench.done(&turn).await;
         let turn = bench.one().await;
@@ -426,7 +426,7 @@ async fn a_flagged_job_is_told_to_its_holder(mut bench: Bench) {
     let cancel = bench.beat_as(holder.clone(), Vec::new()).await.cancel;
     assert_eq!((cancel[0].lane, cancel[0].token), (turn.lane, turn.token));
     assert_eq!(cancel[0].jobs, [turn.jobs[1].id]);
-    assert_eq!(bench.beat().await.cancel, [], "it is nobody else's business");
+    assert_eq!(bench.beat().await.cancel, [], "only the holder gets it");
     bench.done(&turn).await;
     assert_eq!(bench.beat_as(holder, Vec::new()).await.cancel, []);
 }

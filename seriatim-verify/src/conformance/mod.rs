@@ -1,5 +1,5 @@
-//! One suite that every store must pass: a case for each promise of the contract, and random
-//! sequences of operations compared step by step with the memory store.
+//! One suite that every store must pass: a case for each rule of the contract, and random sequences of operations
+//! compared step by step with the memory store.
 //!
 //! A store's own test is a factory:
 //!
@@ -10,7 +10,7 @@
 //! }
 //! ```
 //!
-//! Time is passed in everywhere: no case sleeps.
+//! Every call gets its time from the case: no case sleeps.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, missing_docs)]
 
 mod bench;

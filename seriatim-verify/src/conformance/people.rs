@@ -1,4 +1,4 @@
-//! What people and time do: the morgue, pauses, actions, sweeping.
+//! Administrative actions and expiry: the morgue, pauses, actions, sweeping.
 
 use std::time::Duration;
 

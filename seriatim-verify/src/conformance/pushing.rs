@@ -1,4 +1,4 @@
-//! What a push does.
+//! Pushing.
 
 use std::time::Duration;
 
@@ -274,7 +274,7 @@ async fn an_undeclared_queue_may_be_declared_while_nothing_runs(mut bench: Bench
     assert_eq!(tags(&bench.one().await), ["b", "a"], "merged and in order of score");
 }
 
-/// A queue as a push made it (`None`) or as it was declared, empty, with jobs, or with one that runs.
+/// A queue as a push created it (`None`) or as declared: empty, with jobs, or with a running one.
 async fn queue_in(bench: &mut Bench, name: &str, declared: Option<Mode>, keyed: bool, jobs: u8) {
     if let Some(mode) = declared {
         bench.declare(Queue::new(name, mode)).await;

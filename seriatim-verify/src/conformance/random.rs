@@ -1,7 +1,7 @@
-//! Random sequences of operations, on the store and on the memory store, compared step by step.
+//! Random sequences of operations on the store and on the memory store, compared step by step.
 //!
-//! Each sequence comes from one seed; a failure prints it. Ids, lanes and tokens differ between
-//! stores, so both sides are kept in pairs and results are compared by the order of the pushes.
+//! Each sequence comes from one seed; a failure prints it. Ids, lanes and tokens differ between stores, so both sides
+//! are kept in pairs and results are compared by the order of the pushes.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -21,7 +21,7 @@ use super::case::{Case, listed};
 
 /// Operations in one sequence.
 const STEPS: usize = 120;
-/// Sequences of one case. They take a server long; a change of its store is worth a hundred.
+/// Sequences per case. They take long on a server; after a change of its store, run a hundred.
 const SEEDS: u64 = 6;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -81,7 +81,7 @@ async fn random_operations_and_actions_match_the_model_in_exclusive(bench: Bench
     compare(bench, &|_| Queue::exclusive(""), true).await;
 }
 
-/// Those that `SERIATIM_SEED` names: one, as in `7`, or several, as in `0..100`.
+/// The seeds in `SERIATIM_SEED`: one, as in `7`, or several, as in `0..100`.
 fn seeds() -> Range<u64> {
     let Ok(named) = std::env::var("SERIATIM_SEED") else { return 0..SEEDS };
     let number =
@@ -105,10 +105,10 @@ async fn compare(bench: Bench, queue: &dyn Fn(&mut Rng) -> Queue, actions: bool)
     }
 }
 
-/// A job of both sides.
+/// The ids of a job on both sides.
 type Ids = (JobId, JobId);
 
-/// The model and the store under test, fed with the same operations.
+/// The model and the store under test, given the same operations.
 struct Pair {
     model: Bench,
     real: Bench,
@@ -118,7 +118,7 @@ struct Pair {
     jobs: Vec<Ids>,
     ordinals: HashMap<JobId, usize>,
     real_ordinals: HashMap<JobId, usize>,
-    /// Turns that are held, also stale ones, by both sides.
+    /// Claimed turns of both sides, including stale ones.
     turns: Vec<(Turn, Turn)>,
     tags: u64,
 }
@@ -197,7 +197,7 @@ impl Pair {
     }
 
     fn random_job(&mut self, rng: &mut Rng) -> Job {
-        // Few different payloads, so that they meet; `fifo` and `exclusive` keep them apart anyway.
+        // Few different payloads, so that they merge; `fifo` and `exclusive` do not merge anyway.
         self.tags += 1;
         let mut job = loose(&format!("v{}", rng.u32(0..5)));
         job.queue.clone_from(&self.queue.name);
@@ -276,7 +276,7 @@ impl Pair {
     async fn settle(&mut self, rng: &mut Rng) {
         let mut chosen = Vec::new();
         for _ in 0..rng.usize(1..4).min(self.turns.len()) {
-            // Mostly the latest; sometimes one that is stale by now, which must be refused.
+            // Usually the latest; sometimes a stale one, which must be refused.
             let last = self.turns.len() - 1;
             let place = if rng.u8(0..5) == 0 { rng.usize(0..=last) } else { last };
             let keep_as_stale = rng.u8(0..6) == 0;
@@ -347,7 +347,7 @@ impl Pair {
         self.same("flagged jobs", model, real);
     }
 
-    /// The node dies; another one takes over what it held.
+    /// The node dies; another one takes over its claims.
     async fn crash(&mut self) {
         self.pass(LEASE + Duration::from_secs(1));
         let name = format!("pair-{}-{}", self.seed, self.step);
@@ -356,7 +356,7 @@ impl Pair {
             bench.node = NodeInfo::new(name.as_str().into(), LEASE);
             bench.beat().await;
             let turns = bench.rescue(&bench.node.clone()).await;
-            // What earlier seeds left behind in the store goes back to them.
+            // Jobs left in the store by earlier seeds are released.
             let (mut turns, strangers): (Vec<Turn>, Vec<Turn>) =
                 turns.into_iter().partition(|turn| *turn.queue == self.queue.name);
             for turn in &strangers {
@@ -429,7 +429,7 @@ impl Pair {
         let request = Sweep { now: Some(self.model.now), rows_max: 1_000 };
         let model = self.model.store.sweep(request).await.expect("the model sweeps");
         let real = self.real.store.sweep(request).await.expect("the store sweeps");
-        // The store may hold what earlier seeds left behind; the model does not.
+        // The store may have jobs left by earlier seeds; the model does not.
         let mut model: Vec<_> = model.expired.iter().map(|id| self.ordinal(*id)).collect();
         let mut real: Vec<_> = real.expired.iter().map(|id| self.real_ordinal(*id)).collect();
         real.retain(Option::is_some);
@@ -456,7 +456,7 @@ impl Pair {
     }
 }
 
-/// A turn without what differs between stores.
+/// A turn without the fields that differ between stores.
 fn shape(turn: &Turn, ordinal: &dyn Fn(JobId) -> Option<usize>) -> impl PartialEq + Debug + use<> {
     let job = |job: &seriatim::store::TurnJob| {
         let payload = String::from_utf8_lossy(job.payload.as_bytes()).into_owned();
@@ -475,7 +475,7 @@ fn shape(turn: &Turn, ordinal: &dyn Fn(JobId) -> Option<usize>) -> impl PartialE
     (turn.key.clone(), trouble, turn.claimed_at, jobs)
 }
 
-/// A job's view without what differs between stores.
+/// A job's view without the fields that differ between stores.
 fn visible(job: &JobView) -> impl PartialEq + Debug + use<> {
     let times = [Some(job.created_at), Some(job.run_at), job.started_at, job.finished_at];
     let micros = times.map(|time| time.map(Timestamp::as_micros));

@@ -1,4 +1,4 @@
-//! What a person takes back: claims, long leases, whole queues.
+//! Releasing claims, long leases, deleting queues.
 
 use std::time::Duration;
 
@@ -69,8 +69,8 @@ async fn a_released_claim_counts_as_a_crash_and_its_holder_is_fenced_off(mut ben
         assert!(turns[0].token > old.token, "{mode}");
         assert_eq!(turns[0].crashes, 0, "{mode}");
         assert_eq!(bench.end(&old, Outcome::Done).await, Settled::Stale, "{mode}");
-        let told = bench.beat_as(holder, vec![beat(&old, Some(HOUR))]).await;
-        assert_eq!((told.alive, told.lost), (true, vec![old.lane]), "{mode}");
+        let pulse = bench.beat_as(holder, vec![beat(&old, Some(HOUR))]).await;
+        assert_eq!((pulse.alive, pulse.lost), (true, vec![old.lane]), "{mode}");
         bench.nothing().await;
         assert!(bench.end(&turns[0], Outcome::Crash { error: "released".into() }).await.is_ok());
         let next = bench.one().await;
@@ -142,7 +142,7 @@ async fn all_claims_of_a_node_are_released_in_steps_and_nobody_else_s(mut bench:
         if turns.len() < 3 {
             break;
         }
-        // What it claims meanwhile is not touched by the next step.
+        // The next step does not touch what it claims meanwhile.
         bench.pass(TICK);
         assert_eq!(bench.claimed(hoards(&bench, "q", 1)).await.turns.len(), 1);
         bench.pass(TICK);
@@ -184,8 +184,8 @@ async fn released_claims_go_on_as_crashes(mut bench: Bench) {
     assert_eq!(again.len(), 30);
     assert_eq!(again.iter().filter(|turn| turn.crashes == 1).count(), 20);
     let crashed = again.iter().find(|turn| turn.crashes == 1).unwrap();
-    let said = crashed.error.as_deref().unwrap();
-    assert!(said.contains("released by a person"), "{said}");
+    let error = crashed.error.as_deref().unwrap();
+    assert!(error.contains("released by a person"), "{error}");
 }
 
 async fn a_longer_lease_than_the_queue_allows_is_refused(mut bench: Bench) {
@@ -247,7 +247,7 @@ async fn a_lowered_lease_max_holds_for_jobs_that_wait(mut bench: Bench) {
     }
 }
 
-/// Jobs in queue `q` in every state; and then their number.
+/// Creates jobs in queue `q` in every state, and returns their number.
 async fn fill(bench: &mut Bench, mode: Mode) -> (Vec<seriatim::JobId>, u64) {
     bench.declare(Queue::new("q", mode).retain_completed(HOUR).max_retries(0)).await;
     let of = |tag: &str, key: &str| {
@@ -303,7 +303,7 @@ async fn a_queue_is_not_deleted_while_a_lane_is_claimed(mut bench: Bench) {
     bench.push_all(vec![job("a"), loose("b").key("other")]).await;
     let turn = bench.claim(1).await.remove(0);
     refused(bench.delete_step(10).await, ErrorKind::Conflict, "queue");
-    // Nothing was done, and nothing is closed.
+    // Nothing was done, and the queue is not closed.
     bench.push(loose("c").key("other")).await;
     bench.done(&turn).await;
     let turn = bench.one().await;
@@ -317,7 +317,7 @@ async fn a_queue_that_is_being_deleted_takes_and_gives_nothing(mut bench: Bench)
     let first = bench.push_all((0..5).map(|i| loose(&i.to_string())).collect()).await[0];
     let step = bench.delete_step(2).await.unwrap();
     if !step.more {
-        // This store needs one step, whatever is in a queue.
+        // This store needs one step for a queue of any size.
         assert_eq!(step.count, 5);
         return;
     }
@@ -341,7 +341,7 @@ async fn a_new_queue_of_the_same_name_knows_nothing_of_the_old_one(mut bench: Be
     bench.store.pause_queue("q".into(), true).await.unwrap();
     bench.delete_queue(100).await;
     bench.pass(TICK);
-    // In another mode, not paused, with figures that begin again.
+    // In another mode, not paused, with statistics starting at 0.
     bench.declare(Queue::accumulate("q")).await;
     let new = bench.push(job("b").idempotency_key("once")).await;
     assert_eq!(new.status, PushStatus::Queued);
@@ -355,7 +355,7 @@ async fn a_new_queue_of_the_same_name_knows_nothing_of_the_old_one(mut bench: Be
     bench.done(&next).await;
 }
 
-/// A process that has used a queue before, and knows its number, must not reach another one by it.
+/// A process that knows a deleted queue's number must not reach another queue by it.
 async fn a_number_that_is_given_again_is_not_taken_for_the_old_queue(mut bench: Bench) {
     bench.queue(Mode::Exclusive).await;
     bench.push(job("a")).await;
@@ -368,7 +368,7 @@ async fn a_number_that_is_given_again_is_not_taken_for_the_old_queue(mut bench: 
     assert_eq!(bench.find(waiting).await, None);
     bench.cancel(waiting).await;
     assert_eq!(bench.state(mine).await, Some(JobState::Queued));
-    // The same store handle pushes to the old name: that is a queue of its own.
+    // The same store handle pushes to the old name: that is a new queue.
     bench.push(job("c")).await;
     let claimed = bench.claimed(bench.claim_request("new", 10)).await.turns;
     assert_eq!(claimed.len(), 1);
@@ -388,8 +388,8 @@ async fn deleting_by_force_releases_what_runs(mut bench: Bench) {
     let deleted = delete_queue(&*bench.store, "q", true).await.unwrap();
     assert_eq!((deleted.jobs, deleted.released), (2, 1));
     assert_eq!(bench.end(&held, Outcome::Done).await, Settled::Stale);
-    let told = bench.beat_as(bench.node.clone(), vec![beat(&held, None)]).await;
-    assert_eq!(told.lost, [held.lane]);
+    let pulse = bench.beat_as(bench.node.clone(), vec![beat(&held, None)]).await;
+    assert_eq!(pulse.lost, [held.lane]);
 }
 
 async fn an_unknown_queue_cannot_be_released_or_deleted(bench: Bench) {

@@ -1,4 +1,4 @@
-//! What people see: listings, numbers, nodes.
+//! Listings, statistics and nodes.
 
 use seriatim::limits::PAGE_BYTES_MAX;
 use seriatim::store::*;
@@ -87,7 +87,7 @@ async fn lanes_are_listed_in_one_state(mut bench: Bench) {
         let others = ["paused 1", "paused 2", "waiting 1", "waiting 2"];
         bench.push_all(others.map(push).to_vec()).await;
         bench.push(push("waiting later").run_in(WAIT)).await;
-        // What is paused while it is claimed counts as claimed.
+        // A lane paused while it is claimed counts as claimed.
         for key in ["paused 1", "paused 2", "claimed 2"] {
             bench.act(LaneSelection::Key(key.into()), LaneAction::Pause).await;
         }
@@ -168,7 +168,7 @@ async fn lanes_are_listed_in_a_range_of_their_order(mut bench: Bench) {
         assert_eq!(lane_keys(&bench, query.clone()).await, wanted, "{query:?}");
     }
     bench.pass(WAIT * 10);
-    // 0, 1 and 2 failures less one: "d" has never failed.
+    // Failures: 0, 1 and 2, minus one; "d" has never failed.
     for failures in 0..3 {
         for turn in bench.claim(4).await {
             let place = names.iter().position(|name| Some(*name) == turn.key.as_deref());
@@ -219,7 +219,7 @@ async fn running_lanes_show_their_holder(mut bench: Bench) {
     assert_eq!(lane.claimed_at, Some(bench.now));
 }
 
-/// The jobs that wait, four on a page.
+/// The waiting jobs, four per page.
 fn queued() -> JobQuery {
     JobQuery { rows_max: 4, ..JobQuery::new("q", JobFilter::Live) }
 }
@@ -310,7 +310,7 @@ async fn a_page_of_large_jobs_ends_early_and_the_next_goes_on(mut bench: Bench) 
     }
 }
 
-/// The rows of each page.
+/// The number of rows on each page.
 async fn sizes(bench: &Bench, query: &mut JobQuery) -> Vec<usize> {
     let mut sizes = Vec::new();
     loop {
@@ -344,7 +344,7 @@ async fn dead_jobs_are_listed_by_key_and_by_time(mut bench: Bench) {
     }
 }
 
-/// Of each page the last row is gone before the next page is asked for.
+/// Removes the last row of each page before requesting the next one.
 async fn a_listing_of_lanes_goes_on_behind_a_row_that_is_gone(mut bench: Bench) {
     bench.queue(Mode::Fifo).await;
     for order in [LaneOrder::Age, LaneOrder::Key, LaneOrder::Due, LaneOrder::RetryCount] {

@@ -1,5 +1,5 @@
-//! What a store is measured against: the bare limit of its database, which is the least work that gives the same
-//! guarantees; and how much room a store takes.
+//! Reference figures of a store: the bare limit of its database, which is the throughput of the least work with the
+//! same guarantees; and the store's size.
 
 #[cfg(feature = "mysql")]
 mod mysql;
@@ -13,8 +13,8 @@ mod sqlite;
 
 use seriatim::Result;
 
-/// Jobs per second that are claimed and removed with the least work, in the database of the store that `url` names.
-/// None where there is no database.
+/// Jobs per second claimed and removed with the least work, in the database of the store at `url`. `None` for a store
+/// without a database.
 pub async fn jobs_per_second(url: &str, jobs: usize) -> Result<Option<f64>> {
     let measured = match parts(url) {
         #[cfg(feature = "sqlite")]
@@ -30,7 +30,7 @@ pub async fn jobs_per_second(url: &str, jobs: usize) -> Result<Option<f64>> {
     measured.map(Some)
 }
 
-/// Bytes that the store takes, with whatever in them is free. None where that cannot be asked.
+/// Bytes that the store occupies, including free space in its files. `None` if unknown.
 pub async fn bytes(url: &str) -> Result<Option<u64>> {
     match parts(url) {
         #[cfg(feature = "sqlite")]
@@ -45,7 +45,7 @@ pub async fn bytes(url: &str) -> Result<Option<u64>> {
     }
 }
 
-/// The kind of a store, and what its URL says between that and the options.
+/// The kind of a store, and the part of its URL between that and the options.
 fn parts(url: &str) -> (&str, &str) {
     let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
     let kind = match scheme {

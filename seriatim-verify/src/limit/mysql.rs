@@ -1,4 +1,4 @@
-//! MySQL's and MariaDB's.
+//! The limit and size of MySQL and MariaDB.
 
 use std::time::Instant;
 
@@ -14,8 +14,8 @@ const DROP: &str = "DROP TABLE IF EXISTS seriatim_bare";
 const SIZE: &str = "SELECT CAST(COALESCE(SUM(data_length + index_length + data_free), 0) AS SIGNED) \
     FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'seriatim\\_%'";
 
-/// The least statements in two transactions for each batch: claim (lock, read, mark), then delete, on one table with
-/// one index. The table `seriatim_bare` is made anew and removed.
+/// The fewest statements in two transactions per batch: claim (lock, read, mark), then delete, on one table with one
+/// index. Creates and removes the table `seriatim_bare`.
 pub(super) async fn jobs_per_second(url: &str, jobs: usize) -> Result<f64> {
     let mut session = Mysql::connect(url).await?.session().await?;
     session.query_drop(DROP).await.map_err(failed)?;
@@ -41,7 +41,7 @@ async fn measure(session: &mut Conn, jobs: usize) -> mysql_async::Result<f64> {
     let mut done = 0;
     while done < jobs {
         let mut answers = session.query_iter(&claim).await?;
-        // That of `START TRANSACTION` has no rows.
+        // The result of `START TRANSACTION` has no rows.
         answers.collect::<mysql_async::Row>().await?;
         let rows: Vec<(u64, Vec<u8>)> = answers.collect().await?;
         answers.drop_result().await?;
@@ -57,7 +57,7 @@ async fn measure(session: &mut Conn, jobs: usize) -> mysql_async::Result<f64> {
     Ok(jobs as f64 / started.elapsed().as_secs_f64())
 }
 
-/// Of the store's tables with their indexes, as the server estimates them.
+/// Size of the store's tables with their indexes in bytes, as the server estimates it.
 pub(super) async fn bytes(url: &str) -> Result<u64> {
     let mut session = Mysql::connect(url).await?.session().await?;
     let bytes: Option<i64> = session.query_first(SIZE).await.map_err(failed)?;

@@ -1,4 +1,4 @@
-//! PostgreSQL's.
+//! PostgreSQL's limit and size.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use tokio_postgres::Client;
 
 use super::shared::{BATCH, failed};
 
-/// Who claims at once: the server makes sessions wait for each other's flushes.
+/// Concurrent sessions: the server makes them wait for each other's flushes.
 const CLIENTS: usize = 5;
 
 const CREATE: &str = "DROP TABLE IF EXISTS seriatim.bare; \
@@ -26,8 +26,8 @@ const DROP: &str = "DROP TABLE seriatim.bare";
 const SIZE: &str = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint AS bytes FROM pg_class \
     WHERE relnamespace = rtrim('seriatim.', '.')::regnamespace AND relkind = 'r'";
 
-/// Two statements in two durable transactions for each batch: claim (`UPDATE … RETURNING`), then `DELETE`, on one
-/// table with two indexes. The table is made anew beside the store's, and removed.
+/// Two statements in two durable transactions per batch: claim (`UPDATE … RETURNING`), then `DELETE`, on one table
+/// with two indexes. The table is created beside the store's and removed.
 pub(super) async fn jobs_per_second(url: &str, jobs: usize) -> Result<f64> {
     let store = Postgres::connect(url).await?;
     let mut sessions = Vec::new();
@@ -75,7 +75,7 @@ async fn drain(
     Ok(())
 }
 
-/// Of the store's tables with their indexes.
+/// Size of the store's tables with their indexes, in bytes.
 pub(super) async fn bytes(url: &str) -> Result<u64> {
     let store = Postgres::connect(url).await?;
     let row = store.session().await?.query_one(&store.in_schema(SIZE), &[]).await;

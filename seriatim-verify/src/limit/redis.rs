@@ -1,4 +1,4 @@
-//! Redis's.
+//! Redis's limit and size.
 
 use std::time::Instant;
 
@@ -7,11 +7,11 @@ use seriatim::{Result, store::Redis};
 
 use super::shared::{BATCH, failed};
 
-/// Two keys with one tag, so that both lie in one slot of a cluster.
+/// Two keys with the same hash tag, so that both are in one slot of a cluster.
 const READY: &str = "bench:{limit}:ready";
 const BUSY: &str = "bench:{limit}:busy";
 
-/// Takes the first of a ZSET and writes down who has them: KEYS ready, busy; ARGV how many.
+/// Takes the first members of a ZSET and stores their holder: KEYS ready, busy; ARGV how many.
 const CLAIM: &str = "
 local members = redis.call('ZRANGE', KEYS[1], 0, ARGV[1] - 1)
 local busy = {}
@@ -20,7 +20,7 @@ redis.call('ZREMRANGEBYRANK', KEYS[1], 0, #members - 1)
 redis.call('HSET', KEYS[2], unpack(busy))
 return members";
 
-/// Two scripts for each batch: claim, then delete. The two keys are deleted before and after.
+/// Two scripts per batch: claim, then delete. The two keys are deleted before and after.
 pub(super) async fn jobs_per_second(url: &str, jobs: usize) -> Result<f64> {
     let store = Redis::connect(url).await?;
     let mut clear = redis::cmd("DEL");
@@ -50,7 +50,7 @@ pub(super) async fn jobs_per_second(url: &str, jobs: usize) -> Result<f64> {
     Ok(jobs as f64 / took.as_secs_f64())
 }
 
-/// Of memory that the server uses for everything in it (`used_memory`); of a cluster, one server of it.
+/// Memory that the server uses in total (`used_memory`), in bytes; in a cluster, of one server.
 pub(super) async fn bytes(url: &str) -> Result<u64> {
     let store = Redis::connect(url).await?;
     let text: String = ask(&store, redis::cmd("INFO").arg("memory")).await?;

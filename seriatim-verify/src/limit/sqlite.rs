@@ -1,4 +1,4 @@
-//! SQLite's.
+//! SQLite's limit and size.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -16,7 +16,7 @@ const CLAIM: &str = "UPDATE bare SET st = 1, owner = 7 WHERE id IN
     (SELECT id FROM bare WHERE st = 0 ORDER BY due LIMIT ?1) RETURNING id, body";
 const FINISH: &str = "DELETE FROM bare WHERE id = ?1 AND owner = 7";
 
-/// On a file of its own beside the store's.
+/// Measures on a separate file beside the store's.
 pub(super) async fn jobs_per_second(path: &str, jobs: usize) -> Result<f64> {
     let file = PathBuf::from(format!("{path}.limit"));
     let measured = {
@@ -29,8 +29,8 @@ pub(super) async fn jobs_per_second(path: &str, jobs: usize) -> Result<f64> {
     measured.map_err(failed)?
 }
 
-/// Two statements in two durable transactions for each batch: claim (`UPDATE … RETURNING`), then `DELETE`, on one
-/// table with one index.
+/// Two statements in two durable transactions per batch: claim (`UPDATE … RETURNING`), then `DELETE`, on one table
+/// with one index.
 fn measure(path: &Path, jobs: usize) -> Result<f64> {
     let mut session = Sqlite::session(path)?;
     drain(&mut session, jobs).map_err(failed)
@@ -62,7 +62,7 @@ fn drain(session: &mut rusqlite::Connection, jobs: usize) -> rusqlite::Result<f6
     Ok(jobs as f64 / started.elapsed().as_secs_f64())
 }
 
-/// Of the database and its log.
+/// Size of the database and its log, in bytes.
 pub(super) fn bytes(path: &str) -> u64 {
     let length = |end| std::fs::metadata(format!("{path}{end}")).map_or(0, |file| file.len());
     length("") + length("-wal")

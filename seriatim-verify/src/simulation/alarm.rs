@@ -1,10 +1,10 @@
-//! What ends a run at once: something that must never happen has happened.
+//! Ends a run immediately after a violation.
 
 use std::sync::OnceLock;
 
 use tokio::sync::Notify;
 
-/// Raised once; from then on nothing of the run goes on, so that no defect can hang it.
+/// Raised once; after that, no task of the run continues, so that no defect can hang it.
 #[derive(Debug, Default)]
 pub(super) struct Alarm {
     reason: OnceLock<String>,
@@ -23,7 +23,7 @@ impl Alarm {
         self.reason.get().is_some()
     }
 
-    /// Waits for it. One task may.
+    /// Waits until it is raised. Only one task may wait.
     pub(super) async fn raised(&self) -> String {
         loop {
             if let Some(reason) = self.reason.get() {

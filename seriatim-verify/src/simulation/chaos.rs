@@ -1,4 +1,4 @@
-//! What goes wrong besides single calls: outages, clocks, pauses, deaths, stops.
+//! Faults besides those of single calls: outages, clocks, pauses, deaths, stops.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::node::Node;
 use super::scene::Happening;
 use super::world::{Outage, World};
 
-/// Lets things go wrong until the run is calm.
+/// Injects faults until the calm phase.
 pub(super) async fn run(world: Arc<World>, nodes: Vec<Arc<Node>>) {
     if world.scene.events.is_empty() {
         return;
@@ -46,7 +46,7 @@ fn happen(world: &Arc<World>, node: &Arc<Node>, happening: Happening) {
         Happening::Pause if node.is_up() => {
             let length = node.plan.lease.mul_f64(world.roll(|rng| rng.f64() * rng.f64() * 4.0));
             world.inject("pause of a node");
-            world.note(|| format!("n{} stands still for {length:?}", node.number));
+            world.note(|| format!("n{} pauses for {length:?}", node.number));
             let node = node.clone();
             tokio::spawn(async move { node.pause(length).await });
         }
@@ -57,7 +57,7 @@ fn happen(world: &Arc<World>, node: &Arc<Node>, happening: Happening) {
         }
         Happening::Stop if node.is_up() => {
             world.inject("stop of a node");
-            world.note(|| format!("n{} is told to stop", node.number));
+            world.note(|| format!("n{} is stopped", node.number));
             let node = node.clone();
             tokio::spawn(async move { node.stop(false).await });
         }
@@ -73,11 +73,11 @@ fn outage(world: &World, node: Option<usize>) {
     }));
     let hangs = world.roll(|rng| rng.u8(0..3) == 0);
     world.inject(if node.is_some() { "partition of a node" } else { "outage of the store" });
-    world.note(|| format!("the store vanishes for {length:?}: node {node:?}, hangs {hangs}"));
+    world.note(|| format!("the store is unreachable for {length:?}: node {node:?}, hangs {hangs}"));
     world.begin_outage(Outage { until: Instant::now() + length, node, hangs });
 }
 
-/// Forward by up to an hour, backward by up to half a minute; most often by little.
+/// Forward by up to an hour, backward by up to 30 s; usually by little.
 fn store_jump(world: &World) -> i64 {
     let lease = world.scene.nodes[0].lease.as_micros() as i64;
     world.roll(|rng| match rng.u8(0..10) {

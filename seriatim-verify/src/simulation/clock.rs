@@ -10,14 +10,14 @@ use tokio::time::Instant;
 
 use super::gate::{Gate, of_this_node};
 
-/// What all clocks show at the start of a run.
+/// The time of all clocks at the start of a run.
 pub(super) const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
 thread_local! {
     static ORIGIN: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// While it lives, the machine's clock shows virtual time.
+/// While it exists, the machine's clock shows virtual time.
 pub(super) struct Simulated;
 
 impl Simulated {
@@ -35,20 +35,20 @@ impl Drop for Simulated {
     }
 }
 
-/// What the clock of the machine shows on which the current task runs; none outside of a simulation.
+/// The clock of the current task's machine. `None` outside of a simulation.
 fn machine_time() -> Option<Timestamp> {
     let origin = ORIGIN.get()?;
     let skew_us = Gate::current().map_or(0, |gate| gate.skew_us.load(Ordering::SeqCst));
     Some(shifted(START + origin.elapsed(), skew_us))
 }
 
-/// `time`, so many microseconds later (or earlier).
+/// `time` plus (or minus) microseconds.
 pub(super) fn shifted(time: Timestamp, by_us: i64) -> Timestamp {
     let length = Duration::from_micros(by_us.unsigned_abs());
     if by_us < 0 { time - length } else { time + length }
 }
 
-/// The store's clock: it runs with virtual time, and may jump.
+/// The store's clock: it follows virtual time and may jump.
 pub(super) struct StoreClock {
     origin: Instant,
     offset_us: AtomicI64,

@@ -1,4 +1,4 @@
-//! A node's tasks, which can be stopped all at once and go on later, as a stopped process does.
+//! A node's tasks, which can all be stopped and resumed together, like a stopped process.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -15,20 +15,20 @@ use tokio::time::Instant;
 
 use super::alarm::Alarm;
 
-/// Most times that one node's tasks may be polled while no time passes.
+/// Most polls of one node's tasks while no time passes.
 const POLLS_AT_ONCE_MAX: u64 = 200_000;
 
 thread_local! {
-    /// The node whose task runs on this thread right now.
+    /// The node whose task is running on this thread.
     static CURRENT: RefCell<Option<Arc<Gate>>> = const { RefCell::new(None) };
 }
 
-/// Before all tasks of one start of a node.
+/// Controls all tasks of one start of a node.
 #[derive(Debug)]
 pub(super) struct Gate {
-    /// Which start of which node: what the history calls it.
+    /// Node and start, as the history names them.
     pub(super) actor: String,
-    /// By how much the clock of its machine is wrong.
+    /// The error of the machine's clock, in microseconds.
     pub(super) skew_us: AtomicI64,
     alarm: Arc<Alarm>,
     state: Mutex<State>,
@@ -58,7 +58,7 @@ impl Gate {
         })
     }
 
-    /// The one whose task runs right now.
+    /// The gate of the current task.
     pub(super) fn current() -> Option<Arc<Self>> {
         CURRENT.with_borrow(Clone::clone)
     }
@@ -69,12 +69,12 @@ impl Gate {
         Gated { task: Box::pin(task), gate: self.clone() }
     }
 
-    /// Stops all its tasks where they wait.
+    /// Stops all its tasks at their next poll.
     pub(super) fn shut(&self) {
         self.lock().shut = true;
     }
 
-    /// Lets them go on.
+    /// Resumes them.
     pub(super) fn open(&self) {
         let mut state = self.lock();
         state.shut = false;
@@ -83,12 +83,12 @@ impl Gate {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Its tasks that have not ended.
+    /// The number of its tasks that have not ended.
     pub(super) fn tasks(&self) -> usize {
         self.tasks.load(Ordering::SeqCst)
     }
 
-    /// Waits until all of them have.
+    /// Waits until all have ended.
     pub(super) async fn emptied(&self) {
         loop {
             let empty = self.empty.notified();
@@ -168,7 +168,7 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// Puts a task that the current node starts behind its gate; what nobody simulates stays as it is.
+/// Puts a task that the current node starts behind the node's gate. Outside of a simulation, returns it unchanged.
 pub(super) fn of_this_node(task: Task) -> Task {
     match Gate::current() {
         Some(gate) => Box::pin(gate.guard(task)),

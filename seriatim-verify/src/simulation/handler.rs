@@ -1,4 +1,4 @@
-//! What the handlers of a run do: everything that handlers do somewhere.
+//! The handlers of a run: every kind of behaviour.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::gate::Gate;
 use super::scene::HandlerPlan;
 use super::world::World;
 
-/// A payload that can be read.
+/// A payload that can be decoded.
 #[derive(Debug, Deserialize)]
 struct Work {
     #[serde(rename = "n")]
     _n: u64,
 }
 
-/// What one call does.
+/// The behaviour of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Conduct {
     Quick,
@@ -31,9 +31,9 @@ enum Conduct {
     Long,
     Fail,
     Panic,
-    /// Goes on for very long, whatever it is told.
+    /// Runs for very long and ignores cancellation.
     Hang,
-    /// Goes on until it is told to end.
+    /// Runs until it is cancelled.
     Heed,
     ByLane,
     PutOff,
@@ -41,7 +41,7 @@ enum Conduct {
     Unstartable,
 }
 
-/// The turns of a call; tells the history when it ends, also when it is dropped.
+/// The turns of a call; records their end, also when dropped.
 struct Turns {
     world: Arc<World>,
     turns: Vec<(LaneId, Token)>,
@@ -90,7 +90,7 @@ async fn handle(
             sleep(Duration::from_millis(pause_ms / 4)).await;
             Err("it failed".into())
         }
-        // Not `panic!`, which would tell the panic hook of what is no defect.
+        // Not `panic!`: the panic hook would report it as a defect.
         Conduct::Panic => resume_unwind(Box::new("it panicked")),
         Conduct::Hang => {
             sleep(Duration::from_millis(3 * longest)).await;

@@ -1,13 +1,12 @@
-//! The whole runtime, simulated: several engines on one memory store, in virtual time, with all
-//! that can go wrong, from one seed. The same seed gives the same history, byte for byte.
+//! Simulates the whole runtime: several engines on one memory store, in virtual time, with all kinds of faults, from
+//! one seed. The same seed gives the same history, byte for byte.
 //!
-//! In [`Mode::Safety`] things go wrong until the end, and the checker judges what happened. In
-//! [`Mode::Liveness`] they stop at some point; then everything must drain in time, the idle engines
-//! must be quiet, and all of them must stop in time and leave nothing behind.
+//! In [`Mode::Safety`] faults continue until the end, and the checker judges the history. In [`Mode::Liveness`] they
+//! stop at some point; then all jobs must be processed in time, the idle engines must be quiet, and all of them must
+//! stop in time and leave no claims.
 //!
 //! ```
-//! use seriatim_verify::simulation::{Mode, Options, run};
-//! let outcome = run(7, &Options::new(Mode::Liveness));
+//! use seriatim_verify::simulation::{Mode, Options, run}; let outcome = run(7, &Options::new(Mode::Liveness));
 //! assert!(outcome.failure.is_none(), "{outcome}");
 //! ```
 
@@ -39,20 +38,20 @@ pub use run::run;
 use crate::broken::Fault;
 use crate::checker::Report;
 
-/// What a run is to show.
+/// The property that a run tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// That nothing wrong happens while things go wrong.
+    /// No guarantee is violated while faults happen.
     Safety,
-    /// That everything ends when they stop going wrong.
+    /// Everything ends after the faults stop.
     Liveness,
 }
 
 impl Mode {
-    /// Both.
+    /// Both modes.
     pub const ALL: [Self; 2] = [Self::Safety, Self::Liveness];
 
-    /// The name as the command line knows it.
+    /// The name on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Safety => "safety",
@@ -64,7 +63,7 @@ impl Mode {
 /// How to run a seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// What it is to show.
+    /// The property to test.
     pub mode: Mode,
     /// A defect of the store.
     pub fault: Option<Fault>,
@@ -81,24 +80,24 @@ impl Options {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
-    /// How it was run.
+    /// The mode of the run.
     pub mode: Mode,
-    /// What was violated; none if all is well.
+    /// The violation; `None` if there is none.
     pub failure: Option<String>,
-    /// What the checker says.
+    /// The checker's report.
     pub report: Report,
-    /// What went wrong on purpose, and how often.
+    /// The injected faults, and how often each happened.
     pub injected: BTreeMap<&'static str, u64>,
     /// How much virtual time passed.
     pub simulated: Duration,
-    /// Calls of the store.
+    /// The number of store calls.
     pub calls: u64,
-    /// The history, if it was asked for: a line of JSON for each event, and notes that begin with `#`.
+    /// The history if requested: one JSON line per event, and notes that begin with `#`.
     pub trace: Vec<String>,
 }
 

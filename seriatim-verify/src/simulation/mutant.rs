@@ -1,4 +1,4 @@
-//! Runtimes with a defect: the simulation must find each.
+//! Runtimes with a defect: the simulation must find each one.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use seriatim::store::{
 };
 use seriatim::{Result, SharedStore, store::Turn};
 
-/// A defect of the runtime, to show that liveness bites. Each is made on the way between an engine
-/// and its store, where it has the effect that the defect would have.
+/// A defect of the runtime, to show that liveness runs find it. It is injected between an engine and its store, with
+/// the effect that the defect would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// A settle that fails is not sent again.
+    /// A failed settle is not repeated.
     SettleNotRepeated,
-    /// Lanes of a claim whose answer was lost are not looked for.
+    /// Lanes of a claim whose answer was lost are not searched.
     ClaimNotReconciled,
-    /// Nobody takes over what dead nodes held.
+    /// Claims of dead nodes are not rescued.
     NothingRescued,
-    /// A node that was declared dead goes on under its old name.
+    /// A node that was declared dead continues with its old id.
     DeathNotHeeded,
-    /// Calls whose answers were lost are not given up before it is asked what they took.
+    /// Calls whose answers were lost are not given up before their claims are read.
     CallsNotGivenUp,
 }
 
@@ -33,7 +33,7 @@ impl Mutant {
         Self::CallsNotGivenUp,
     ];
 
-    /// A node's way to the store, with this defect.
+    /// Wraps a node's connection to the store with this defect.
     pub(super) fn of(self, store: SharedStore) -> SharedStore {
         Arc::new(Mutated { mutant: self, inner: store })
     }

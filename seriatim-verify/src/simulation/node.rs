@@ -1,4 +1,4 @@
-//! A node: started, killed, stopped, paused, and started again under the same name.
+//! A node: started, killed, stopped, paused, and restarted with the same name.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -18,10 +18,10 @@ use super::scene::NodePlan;
 use super::wire::Wire;
 use super::world::{World, lock};
 
-/// How long an engine may take to stop besides what it is configured to wait: it flushes for 5 s.
+/// How long an engine may take to stop beyond its configured wait: it flushes for 5 s.
 const STOP_SLACK: Duration = Duration::from_secs(7);
 
-/// See the module.
+/// A node of a run.
 pub(super) struct Node {
     pub(super) world: Arc<World>,
     pub(super) plan: NodePlan,
@@ -35,7 +35,7 @@ struct State {
     starts: u32,
     skew_us: i64,
     running: Option<Running>,
-    /// Whether it is not to be started again.
+    /// Whether it must not be restarted.
     over: bool,
 }
 
@@ -65,7 +65,7 @@ impl Node {
             .node_name(plan.name.as_str())
             .concurrency(plan.concurrency)
             .lease(plan.lease)
-            // All nodes are one process here, which tells nothing of them.
+            // All nodes run in this process, so its end says nothing about a single one.
             .takeover(false)
             .heartbeat(plan.heartbeat)
             .poll_interval(plan.poll_interval)
@@ -92,7 +92,7 @@ impl Node {
         builder
     }
 
-    /// Keeps it alive until the run is over.
+    /// Restarts it until the run is over.
     pub(super) async fn live(self: Arc<Self>) {
         while let Some((engine, gate)) = self.start() {
             let ended = engine.await;
@@ -119,13 +119,13 @@ impl Node {
         let gate = Gate::new(actor, self.world.alarm.clone(), state.skew_us);
         let (stop, stopped) = oneshot::channel::<()>();
         let builder = self.builder();
-        // Whoever drops the sender kills the node; it does not stop it.
+        // Dropping the sender kills the node, instead of stopping it.
         let stopped = async move {
             if stopped.await.is_err() {
                 std::future::pending::<()>().await;
             }
         };
-        // Built behind the gate, whose clock it reads.
+        // Built behind the gate, because the builder reads the gate's clock.
         let engine = tokio::spawn(gate.guard(async move { builder.run_until(stopped).await }));
         let running =
             Running { gate: gate.clone(), stop: Some(stop), engine: engine.abort_handle() };
@@ -133,7 +133,7 @@ impl Node {
         Some((engine, gate))
     }
 
-    /// An engine that has ended by itself or was told to.
+    /// Checks the result of an engine that ended by itself or was stopped.
     fn judge(&self, gate: &Gate, ended: Result<Summary>) -> String {
         match ended {
             Ok(summary) if lock(&self.state).over && summary.unsettled > 0 => {
@@ -150,7 +150,7 @@ impl Node {
         }
     }
 
-    /// Ends it without any goodbye.
+    /// Kills it without deregistration.
     pub(super) fn kill(&self) {
         if let Some(running) = &lock(&self.state).running {
             running.gate.open();
@@ -158,12 +158,12 @@ impl Node {
         }
     }
 
-    /// Whether it runs and nobody has told it to stop.
+    /// Whether it is running and has not been stopped.
     pub(super) fn is_up(&self) -> bool {
         lock(&self.state).running.as_ref().is_some_and(|running| running.stop.is_some())
     }
 
-    /// Stops it, and sees that it does in time and leaves nothing behind.
+    /// Stops it, and checks that it stops in time and leaves no claims.
     pub(super) async fn stop(&self, for_good: bool) {
         let (gate, stop) = {
             let mut state = lock(&self.state);
@@ -180,12 +180,12 @@ impl Node {
         if timeout(patience, gate.emptied()).await.is_err() {
             let (actor, tasks) = (&gate.actor, gate.tasks());
             self.world.alarm.raise(format!(
-                "stop: {tasks} tasks of {actor} still run {patience:?} after it was told to stop"
+                "stop: {tasks} tasks of {actor} still run {patience:?} after the request to stop"
             ));
         }
     }
 
-    /// Stops all its tasks for a while.
+    /// Pauses all its tasks for a while.
     pub(super) async fn pause(&self, length: Duration) {
         let Some(gate) = self.gate() else { return };
         gate.shut();

@@ -1,4 +1,4 @@
-//! What people do meanwhile: all that they may do, at any time.
+//! Administrative actions during a run: all kinds, at any time.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use tokio::time::sleep;
 use super::wire::Wire;
 use super::world::World;
 
-/// A node that was told this takes no more work until it is started again.
+/// A node with this command takes no more jobs until it is restarted.
 pub(super) const QUIET: &str = "command to be quiet";
 
-/// Acts until the run is calm.
+/// Acts until the calm phase.
 pub(super) async fn run(world: Arc<World>) {
     let Some(every) = world.scene.people_every else { return };
     let store = Wire::of_people(world.clone()).store();
@@ -26,7 +26,9 @@ pub(super) async fn run(world: Arc<World>) {
         let answer = act(&world, &*store).await;
         match answer.as_ref().map_err(|error| error.kind()) {
             Ok(()) | Err(ErrorKind::Unavailable | ErrorKind::NotFound) => {}
-            Err(kind) => world.alarm.raise(format!("error: a person's action failed: {kind:?}")),
+            Err(kind) => {
+                world.alarm.raise(format!("error: an administrative action failed: {kind:?}"))
+            }
         }
     }
 }
@@ -38,24 +40,24 @@ async fn act(world: &World, store: &dyn Store) -> Result<()> {
     match world.roll(|rng| rng.u8(0..16)) {
         0..4 => {
             let jobs = some_jobs(world, 3);
-            world.note(|| format!("somebody cancels {jobs:?}"));
+            world.note(|| format!("an administrator cancels {jobs:?}"));
             store.cancel(Cancel { now: None, jobs }).await.map(drop)
         }
         4..8 => on_lanes(world, store, &queue).await,
         8..10 => {
             let which = selection(world);
-            world.note(|| format!("somebody requeues {which:?} of {queue}"));
+            world.note(|| format!("an administrator requeues {which:?} of {queue}"));
             store.requeue(Selected { now: None, queue: queue.into(), which }).await.map(drop)
         }
         10 => {
             let which = selection(world);
-            world.note(|| format!("somebody deletes dead {which:?} of {queue}"));
+            world.note(|| format!("an administrator deletes dead {which:?} of {queue}"));
             store.delete_dead(Selected { now: None, queue: queue.into(), which }).await.map(drop)
         }
         11 | 12 => amend(world, store).await,
         13 | 14 => {
             let paused = world.roll(|rng| rng.bool());
-            world.note(|| format!("somebody pauses {queue}: {paused}"));
+            world.note(|| format!("an administrator pauses {queue}: {paused}"));
             store.pause_queue(queue.into(), paused).await
         }
         _ => command(world, store).await,
@@ -75,7 +77,7 @@ async fn on_lanes(world: &World, store: &dyn Store, queue: &str) -> Result<()> {
         7 => LaneAction::Bury,
         _ => LaneAction::Delete,
     };
-    world.note(|| format!("somebody does {action:?} to {lanes:?} of {queue}"));
+    world.note(|| format!("an administrator does {action:?} to {lanes:?} of {queue}"));
     store.act(Act { now: None, queue: queue.into(), lanes, action }).await.map(drop)
 }
 
@@ -89,7 +91,7 @@ async fn amend(world: &World, store: &dyn Store) -> Result<()> {
                 + std::time::Duration::from_millis(world.roll(|rng| rng.u64(0..20_000))),
         ),
     };
-    world.note(|| format!("somebody amends {job}: {change:?}"));
+    world.note(|| format!("an administrator amends {job}: {change:?}"));
     store.amend(Amend { now: None, job, change }).await
 }
 
@@ -103,7 +105,7 @@ async fn command(world: &World, store: &dyn Store) -> Result<()> {
         _ => (Command::Resume, "command to resume"),
     };
     world.inject(name);
-    world.note(|| format!("somebody tells {} to {command:?}", node.info.id));
+    world.note(|| format!("an administrator commands {}: {command:?}", node.info.id));
     store.command_node(node.info.id.clone(), command).await
 }
 
@@ -121,7 +123,7 @@ fn selection(world: &World) -> Selection {
     }
 }
 
-/// Ends all that people have stopped: paused queues and lanes, held lanes.
+/// Resumes everything stopped by administrators: paused queues and lanes, held lanes.
 pub(super) async fn release(world: &World) -> Result<()> {
     for queue in &world.scene.queues {
         let name = queue.name.as_str();

@@ -1,4 +1,4 @@
-//! Who pushes jobs.
+//! The producers of a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::wire::Wire;
 use super::world::World;
 
-/// Pushes all that it has to push.
+/// Pushes all jobs of a producer.
 pub(super) async fn run(world: Arc<World>, number: usize) {
     let client = Client::new(Wire::new(world.clone(), None).store());
     let mut left = world.scene.pushes;
@@ -34,7 +34,7 @@ async fn push(world: &World, client: &Client, jobs: Vec<Job>) {
         match answer {
             Ok(answer) => return check(world, &jobs, &answer),
             Err(error) if error.is_transient() => {}
-            // What waits for the key is bound to another node.
+            // The jobs waiting for the key are bound to another node.
             Err(error) if error.kind() == ErrorKind::Conflict => return,
             Err(error) => return world.alarm.raise(format!("error: a push failed with {error}")),
         }
@@ -49,7 +49,7 @@ async fn send(client: &Client, jobs: &[Job]) -> Result<Vec<Pushed>> {
     }
 }
 
-/// What was acknowledged must be in the store, as this job.
+/// Checks that acknowledged jobs are in the store under their ids.
 fn check(world: &World, jobs: &[Job], answer: &[Pushed]) {
     let tape = world.tape();
     for (job, pushed) in jobs.iter().zip(answer) {
@@ -86,8 +86,8 @@ fn job(world: &World, name: (usize, usize)) -> Job {
         job = job.task(if world.roll(|rng| rng.bool()) { "sync" } else { "mail" });
     }
     if world.happens(plan.idempotent) {
-        // Names this very push: a repeat after a lost answer must not double it. The payload is
-        // the same then too.
+        // Identifies this push: repeating it after a lost answer must not add a second job. The payload is then the
+        // same too.
         job = job.idempotency_key(format!("{}-{}", name.0, name.1));
     }
     options(world, job)

@@ -1,4 +1,4 @@
-//! One run, from its seed to its judgement.
+//! One run, from its seed to its verdict.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use super::world::World;
 use super::{Mode, Options, Outcome, chaos, people, producer};
 use crate::checker::{Judgement, Report, check};
 
-/// How long everything may take to drain once nothing goes wrong any more.
+/// Limit for processing all jobs after the last fault.
 const DRAIN_MAX: Duration = Duration::from_secs(600);
 /// How long idle engines are watched.
 const IDLE: Duration = Duration::from_secs(30);
-/// Most calls of an idle engine in a second, besides those for each of its queues.
+/// Most calls per second of an idle engine, besides those for each of its queues.
 const IDLE_CALLS_MAX: f64 = 8.0;
 
 /// Runs a seed.
 ///
 /// # Panics
 ///
-/// When no runtime can be started.
+/// If no runtime can be started.
 #[must_use]
 pub fn run(seed: u64, options: &Options) -> Outcome {
-    // The library draws from the thread's generator: backoff, jitter, names of nodes.
+    // The library uses the thread's generator: for backoff, jitter, ids of nodes.
     fastrand::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -45,7 +45,7 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
 async fn simulate(seed: u64, options: &Options) -> Outcome {
     let _clock = Simulated::from_now();
     let mut rng = Rng::with_seed(seed);
-    // Chance of its own: see `World::lateness`.
+    // A separate generator: see `World::lateness`.
     let mut late = Rng::with_seed(!seed);
     let scene = Scene::of(&mut rng, &mut late, options.mode);
     let clock = Arc::new(StoreClock::start());
@@ -77,7 +77,7 @@ async fn simulate(seed: u64, options: &Options) -> Outcome {
     }
 }
 
-/// The first thing that the checker holds against a history.
+/// The first violation in a report.
 fn verdict(report: &Report) -> Option<String> {
     let judged = Judgement::ALL.iter().filter_map(|judgement| {
         let verdict = report.verdicts.get(judgement)?;
@@ -87,7 +87,7 @@ fn verdict(report: &Report) -> Option<String> {
     judged.reduce(|all, one| format!("{all}; {one}"))
 }
 
-/// Who takes part.
+/// The participants of a run.
 struct Stage {
     world: Arc<World>,
     nodes: Vec<Arc<Node>>,
@@ -115,7 +115,7 @@ impl Stage {
         Self { world: world.clone(), nodes, cast }
     }
 
-    /// What is wrong; none if nothing is.
+    /// Plays the run. Returns the violation, if any.
     async fn play(&mut self, mode: Mode) -> Option<String> {
         sleep(self.world.scene.length).await;
         if mode == Mode::Safety {
@@ -140,7 +140,7 @@ impl Stage {
         self.stop().await
     }
 
-    /// Waits until nothing waits or runs.
+    /// Waits until no job waits or runs.
     async fn drain(&self) -> Result<(), String> {
         let began = Instant::now();
         while began.elapsed() < DRAIN_MAX {
@@ -149,10 +149,10 @@ impl Stage {
             sleep(Duration::from_secs(2)).await;
             let stats = self.world.store.stats(None).await;
             let is_empty = stats.is_ok_and(|stats| stats.iter().all(|queue| queue.lanes == 0));
-            // Who pushed when the calm came may still be about to push again.
+            // A producer active when the calm phase began may be about to push again.
             if is_empty && began.elapsed() > Duration::from_secs(60) {
                 let elapsed = began.elapsed();
-                self.world.note(|| format!("all is drained after {elapsed:?}"));
+                self.world.note(|| format!("all jobs are processed after {elapsed:?}"));
                 return Ok(());
             }
         }
@@ -178,7 +178,7 @@ impl Stage {
         left.join("; ")
     }
 
-    /// Engines without work must not keep the store busy.
+    /// Checks that engines without jobs do not keep the store busy.
     async fn idle(&self) -> Option<String> {
         let calls = || self.nodes.iter().map(|node| node.wire.calls()).collect::<Vec<_>>();
         let before = calls();
@@ -197,7 +197,7 @@ impl Stage {
         None
     }
 
-    /// All must stop in time, and hold nothing then.
+    /// Checks that all engines stop in time and leave no claims.
     async fn stop(&self) -> Option<String> {
         for node in &self.nodes {
             node.stop(true).await;

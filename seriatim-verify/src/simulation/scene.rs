@@ -1,7 +1,6 @@
-//! What a seed makes of a run: which queues and nodes there are, and what goes wrong in it.
+//! The plan of a run, drawn from a seed: its queues, nodes and faults.
 //!
-//! Every seed leaves out a good part of what could go wrong: a run in which everything happens at
-//! once hides more than it finds.
+//! Every seed leaves out many kinds of faults: a run with all of them together hides more than it finds.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use seriatim::{Backoff, DueRule, Exhaustion, Merge, Mode, Queue, engine::Schedul
 
 use super::Mode as RunMode;
 
-/// A run, before it begins.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) queues: Vec<Queue>,
@@ -20,16 +19,16 @@ pub(super) struct Scene {
     pub(super) pushes: usize,
     /// Keys of each queue.
     pub(super) keys: u32,
-    /// How long things go wrong.
+    /// How long faults are injected.
     pub(super) length: Duration,
     pub(super) wire: WirePlan,
     pub(super) handlers: HandlerPlan,
     pub(super) events: Vec<Happening>,
-    /// The mean time between two of them.
+    /// The mean time between two events.
     pub(super) event_every: Duration,
-    /// The mean time between two actions of people; none when nobody acts.
+    /// The mean time between two administrative actions. `None`: no actions.
     pub(super) people_every: Option<Duration>,
-    /// Whether jobs have delays, priorities, expiry times, tasks and so on.
+    /// Probabilities of delays, priorities, expiry times, tasks and so on.
     pub(super) jobs: JobPlan,
     /// See [`seriatim::store::Capabilities::claim_split`].
     pub(super) claim_split: Option<usize>,
@@ -48,21 +47,21 @@ pub(super) struct NodePlan {
     pub(super) shutdown_timeout: Duration,
     pub(super) cancel_grace: Duration,
     pub(super) scheduler: Scheduler,
-    /// Most calls at once of each queue.
+    /// Most concurrent calls for each queue.
     pub(super) limit: Option<usize>,
-    /// Works on the first so many queues only.
+    /// Works only on the first queues, up to this number.
     pub(super) queues: usize,
     pub(super) observed: bool,
 }
 
-/// What happens to calls of the store, as chances out of 1.
+/// Faults of store calls, as probabilities.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WirePlan {
-    /// Fails before it was carried out.
+    /// Fails before execution.
     pub(super) refused: f64,
-    /// Carried out, and the answer is lost.
+    /// Executed, but the answer is lost.
     pub(super) lost: f64,
-    /// The answer is lost at once, and it is carried out later.
+    /// The answer is lost immediately, and the call is executed later.
     pub(super) late: f64,
     /// Takes up to a second.
     pub(super) slow: f64,
@@ -86,7 +85,7 @@ pub(super) struct HandlerPlan {
     pub(super) unstartable: u32,
 }
 
-/// What jobs are like, as chances out of 1.
+/// Options of jobs, as probabilities.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct JobPlan {
     pub(super) delayed: f64,
@@ -98,14 +97,14 @@ pub(super) struct JobPlan {
     pub(super) own_rules: f64,
     pub(super) undecodable: f64,
     pub(super) scored: f64,
-    /// How many payloads there are: of few, many are equal; of many, none.
+    /// The number of different payloads: with few, many jobs are equal.
     pub(super) payloads: u64,
 }
 
-/// Something that goes wrong now and then.
+/// An occasional fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Happening {
-    /// The store cannot be reached by anybody.
+    /// No caller can reach the store.
     Outage,
     /// One node cannot reach it.
     Partition,
@@ -113,11 +112,11 @@ pub(super) enum Happening {
     StoreClock,
     /// A machine's clock jumps.
     NodeClock,
-    /// A node stands still, and then goes on.
+    /// A node pauses, and then continues.
     Pause,
-    /// A node dies and is started again.
+    /// A node dies and is restarted.
     Kill,
-    /// A node is stopped and started again.
+    /// A node is stopped and restarted.
     Stop,
 }
 
@@ -141,7 +140,7 @@ fn sometimes<T>(rng: &mut Rng, chance: f64, value: T) -> Option<T> {
     (rng.f64() < chance).then_some(value)
 }
 
-/// A chance below `most`, or none at all: half of all seeds go without.
+/// A probability below `most`, or 0 for half of all seeds.
 fn chance(rng: &mut Rng, most: f64) -> f64 {
     if rng.bool() { 0.0 } else { most * rng.f64() * rng.f64() }
 }
@@ -224,7 +223,7 @@ fn queue(rng: &mut Rng, place: usize, mode: Mode, lease: Duration) -> Queue {
     queue
 }
 
-/// Another part of one for each place.
+/// A different fraction of one for each place.
 fn rng_part(place: usize) -> f64 {
     1.0 / (place + 2) as f64
 }

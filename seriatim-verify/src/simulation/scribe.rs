@@ -1,4 +1,4 @@
-//! Where the store carries things out: everything that it does is written down.
+//! Records what the store executes.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use seriatim::{Result, SharedStore, store::Turn};
 
 use super::world::World;
 
-/// See the module.
+/// The wrapper around the store that records its operations.
 pub(super) struct Scribe {
     world: Arc<World>,
 }
@@ -18,10 +18,10 @@ impl Scribe {
         Arc::new(Self { world })
     }
 
-    /// What may take waiting jobs away, or bring dead ones back.
-    async fn watch<T>(&self, deed: impl Future<Output = Result<T>> + Send) -> Result<T> {
+    /// Runs an operation that may remove waiting jobs or requeue dead ones, and records the changes.
+    async fn watch<T>(&self, operation: impl Future<Output = Result<T>> + Send) -> Result<T> {
         let before = self.world.before().await;
-        let answer = deed.await;
+        let answer = operation.await;
         self.world.after(before).await;
         answer
     }

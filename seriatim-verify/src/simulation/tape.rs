@@ -1,5 +1,5 @@
-//! The history of a run, as it truly was: written where the store carries things out and where
-//! handlers begin and end, not where somebody hears of it. A lost answer hides nothing here.
+//! The true history of a run: recorded where the store executes calls and where handlers start and end, not where
+//! callers learn of it. So a lost answer hides nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,28 +15,28 @@ use crate::checker::{Event, Handed, History, JobFate, cause, tag};
 /// (queue, key).
 type Entity = (String, Option<String>);
 
-/// See the module.
+/// The recorder of a run.
 #[derive(Default)]
 pub(super) struct Tape {
     pub(super) history: History,
     trace: Option<Vec<String>>,
     last: i64,
-    /// Every job that the store has, or had.
+    /// Every job that the store has or had.
     pushed: BTreeMap<JobId, Known>,
     of_entity: BTreeMap<Entity, BTreeSet<JobId>>,
     /// Every turn that was claimed or taken over, and when it was claimed.
     turns: BTreeMap<(LaneId, Token), (Turn, i64)>,
-    /// The turns of each key that handlers work on.
+    /// The running turns of each key.
     at_work: BTreeMap<Entity, BTreeSet<Token>>,
 }
 
-/// A job, as it was pushed.
+/// A job as pushed.
 struct Known {
     queue: String,
     tag: String,
 }
 
-/// What the store shows of some jobs before something is done to them.
+/// The states of jobs before an operation.
 pub(super) struct Before(Vec<(JobId, JobState)>);
 
 impl Tape {
@@ -73,7 +73,7 @@ impl Tape {
         self.pushed.keys().copied().collect()
     }
 
-    /// The other jobs of its key that equal one of a turn's: (id, that one's).
+    /// Other jobs of the key that equal one of the turn's: (id, that one's).
     fn equals(&self, turn: &Turn) -> Vec<(JobId, JobId)> {
         let tag = |id: &JobId| self.pushed.get(id).map(|known| &known.tag);
         let own = |tagged| turn.jobs.iter().map(|job| job.id).find(|id| tag(id) == tagged);
@@ -83,7 +83,7 @@ impl Tape {
         others.filter_map(|id| Some((*id, own(tag(id))?))).collect()
     }
 
-    /// Whether the store took a job of this payload under this id.
+    /// Whether the store accepted a job with this payload under this id.
     pub(super) fn knows(&self, id: JobId, job: &Job) -> bool {
         let tag = tag(job.task.as_deref(), &job.payload);
         self.pushed.get(&id).is_some_and(|known| known.tag == tag && known.queue == job.queue)
@@ -96,7 +96,7 @@ impl World {
         self.tape().add(Event::Queue { queue: name, mode, merge });
     }
 
-    /// The store has taken jobs.
+    /// Records that the store has accepted jobs.
     pub(super) fn pushed(&self, jobs: &[Job], now: Timestamp, answer: &[Pushed]) {
         for (job, pushed) in jobs.iter().zip(answer) {
             let at = self.tick();
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// The store has handed lanes out.
+    /// Records that the store has returned claimed turns.
     pub(super) fn claimed(&self, turns: &[Turn]) {
         for turn in turns {
             let at = self.tick();
@@ -130,12 +130,12 @@ impl World {
         }
     }
 
-    /// The store has given expired claims to another node.
+    /// Records that the store has given expired claims to another node.
     pub(super) fn rescued(&self, turns: &[Turn]) {
         for turn in turns {
             let at = self.tick();
             let mut tape = self.tape();
-            // What it holds was closed by the claim that was lost.
+            // Its jobs were closed by the claim that was taken over.
             let lost = tape.turns.range((turn.lane, Token(i64::MIN))..(turn.lane, turn.token));
             let claimed_at = lost.last().map_or(at, |(_, (_, claimed_at))| *claimed_at);
             tape.turns.insert((turn.lane, turn.token), (turn.clone(), claimed_at));
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// A handler begins a turn.
+    /// Records that a handler starts a turn.
     pub(super) fn began(&self, actor: &str, turn: &Turn) {
         let at = self.tick();
         let mut tape = self.tape();
@@ -159,7 +159,7 @@ impl World {
             at_work.insert(turn.token);
             if at_work.len() > 1 && self.is_strict() {
                 let (key, tokens) = (entity(turn), &at_work);
-                self.alarm.raise(format!("two at once: {key:?} under the tokens {tokens:?}"));
+                self.alarm.raise(format!("overlap: {key:?} under the tokens {tokens:?}"));
             }
         }
         let handed = turn.jobs.iter().map(|job| Handed {
@@ -180,7 +180,7 @@ impl World {
         });
     }
 
-    /// A handler is through with a turn, in whatever way.
+    /// Records that a handler has ended, normally or not.
     pub(super) fn ended(&self, lane: LaneId, token: Token) {
         let at = self.tick();
         let mut tape = self.tape();
@@ -191,8 +191,8 @@ impl World {
         tape.add(Event::End { at, lane, token });
     }
 
-    /// Ids that stand for jobs of these turns besides their own: (id, the job's own). A job became one only with
-    /// its equal, and shows whether that runs.
+    /// Aliases of jobs of these turns: (id, the job's own). Only equal jobs merge, and an alias shows whether its job
+    /// is running.
     pub(super) async fn aliases(&self, settlements: &[Settlement]) -> Vec<(JobId, JobId)> {
         let mut aliases = Vec::new();
         for settlement in settlements {
@@ -210,7 +210,7 @@ impl World {
         aliases
     }
 
-    /// The store has answered settlements.
+    /// Records that the store has answered settlements.
     pub(super) fn settled(
         &self,
         settlements: &[Settlement],
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// What the store shows of all jobs, before something is done to them.
+    /// The states of all jobs before an operation.
     pub(super) async fn before(&self) -> Before {
         let mut before = Vec::new();
         let jobs = self.tape().jobs();
@@ -250,7 +250,7 @@ impl World {
         Before(before)
     }
 
-    /// Writes down what has become of them.
+    /// Records the changes since then.
     pub(super) async fn after(&self, before: Before) {
         for (job_id, was) in before.0 {
             let is = self.state(job_id).await;
@@ -264,7 +264,7 @@ impl World {
         }
     }
 
-    /// Writes down what the store still shows at the end.
+    /// Records the jobs that the store still has at the end.
     pub(super) async fn finals(&self) {
         let jobs = self.tape().jobs();
         for job_id in jobs {

@@ -1,4 +1,4 @@
-//! Seeds that must pass, and defects that must not.
+//! Seeds that must pass, and defects that must be found.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::checker::Judgement;
 /// Seeds of each mode in the short run; `cargo xtask simulate` runs any number.
 const SEEDS: u64 = 150;
 
-/// Runs both modes of so many seeds on two threads; what failed.
+/// Runs both modes of these seeds on two threads; returns the failures.
 fn failures(seeds: u64) -> Vec<String> {
     let next = AtomicU64::new(0);
     let failed = Mutex::new(Vec::new());
@@ -87,10 +87,10 @@ fn every_defect_of_the_runtime_is_found_within_a_hundred_seeds() {
     }
 }
 
-// What the simulation has found. A seed says what it said then only as long as nothing else draws
-// from chance: each of these has a test of its own in the runtime that does not depend on one.
+// Defects found by the simulation. A seed reproduces its defect only while the sequence of random numbers is
+// unchanged: each has a test of its own in the runtime that does not depend on a seed.
 
-/// Its rescue was carried out and the answer lost: it kept the lanes for ever.
+/// The rescue was executed and the answer lost: the node kept the lanes forever.
 #[test]
 fn lanes_of_a_rescue_whose_answer_was_lost_go_back() {
     for seed in [73, 117, 210, 284] {
@@ -98,27 +98,27 @@ fn lanes_of_a_rescue_whose_answer_was_lost_go_back() {
     }
 }
 
-/// The store's error came between the two halves of taking a new name.
+/// The store's error came between the two steps of taking a new id.
 #[test]
 fn a_node_that_is_declared_dead_gets_its_new_name_in_the_end() {
     passes(699, Mode::Liveness);
 }
 
-/// It asked again and again for a lane that was due and not for it.
+/// The node polled continuously for a lane that was due but not for it.
 #[test]
 fn a_lane_that_is_due_for_another_node_makes_nobody_spin() {
     passes(919, Mode::Liveness);
 }
 
-/// No defect of the engine: the checker called a push lost that had merged into a job which then
-/// expired in a turn that no handler saw.
+/// Not a defect of the engine: the checker reported a lost push that had merged into a job which then expired in a
+/// turn without a handler.
 #[test]
 fn what_merges_into_a_job_that_expires_unseen_is_accounted_for() {
     passes(102_975, Mode::Safety);
     passes(111_592, Mode::Liveness);
 }
 
-/// No defect of the engine: a person told the only node to be quiet just after the calm had begun.
+/// Not a defect of the engine: the only node was made quiet just after the calm phase had begun.
 #[test]
 fn nobody_acts_any_more_when_the_calm_has_begun() {
     for seed in [7_017_116, 7_072_315, 7_091_516] {

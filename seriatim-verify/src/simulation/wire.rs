@@ -1,4 +1,4 @@
-//! The way from one node (or producer, or person) to the store, on which things go wrong.
+//! The connection of one node, producer or administrator to the store, with faults.
 
 use std::collections::BTreeMap;
 use std::future::{Future, pending};
@@ -13,17 +13,17 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::scribe::Scribe;
 use super::world::{Outage, World, lock};
 
-/// Most calls of one wire within one second of virtual time.
+/// Most calls of one connection within one second of virtual time.
 const CALLS_PER_SECOND_MAX: u64 = 3_000;
 
-/// See the module.
+/// A connection with faults.
 pub(super) struct Wire {
     pub(super) world: Arc<World>,
     inner: SharedStore,
-    /// The node that uses it; none for producers and people.
+    /// The node that uses it. `None` for producers and administrators.
     node: Option<usize>,
-    /// Whether a person uses it. Nothing that a person does takes place in the calm, also if it was on its
-    /// way when that began.
+    /// Whether an administrator uses it. Administrative actions do not run in the calm phase, even if they were sent
+    /// before.
     person: bool,
     calls: AtomicU64,
     window: Mutex<Window>,
@@ -41,7 +41,7 @@ impl Wire {
         Self::of(world, node, false)
     }
 
-    /// That of the people.
+    /// The administrators' connection.
     pub(super) fn of_people(world: Arc<World>) -> Arc<Self> {
         Self::of(world, None, true)
     }
@@ -52,17 +52,17 @@ impl Wire {
         Arc::new(Self { world, inner, node, person, calls, window: Mutex::new(window) })
     }
 
-    /// The store at its end.
+    /// The connection as a store.
     pub(super) fn store(self: &Arc<Self>) -> SharedStore {
         self.clone()
     }
 
-    /// How many calls were made.
+    /// The number of calls.
     pub(super) fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// The way there.
+    /// Faults before execution.
     async fn reach(&self, operation: &'static str) -> Result<()> {
         self.count(operation);
         if self.world.alarm.is_raised() {
@@ -84,12 +84,12 @@ impl Wire {
 
     fn arrive(&self, operation: &'static str) -> Result<()> {
         match self.person && self.world.is_calm() {
-            true => self.fail(operation, "nobody acts any more"),
+            true => self.fail(operation, "no actions in the calm phase"),
             false => Ok(()),
         }
     }
 
-    /// The way back.
+    /// Faults after execution.
     async fn back(&self, operation: &'static str) -> Result<()> {
         let world = &self.world;
         if world.is_calm() {
@@ -135,10 +135,10 @@ impl Wire {
     }
 
     fn who(&self) -> String {
-        self.node.map_or_else(|| "somebody".to_owned(), |node| format!("n{node}"))
+        self.node.map_or_else(|| "administrator or producer".to_owned(), |node| format!("n{node}"))
     }
 
-    /// A loop that asks the store without end is a defect, and must not hang the run.
+    /// Counts a call. A loop of calls without end is a defect, and must not hang the run.
     fn count(&self, operation: &'static str) {
         self.calls.fetch_add(1, Ordering::SeqCst);
         self.world.note(|| format!("{}: {operation}", self.who()));
@@ -165,36 +165,36 @@ impl Wrapper for Wire {
         Capabilities { claim_split, ..self.inner.capabilities() }
     }
 
-    /// Carries a call to the store and its answer back. Or the answer is lost at once, and the deed is
-    /// done later: as by a server that goes on with what its client has given up.
+    /// Executes a call and returns its answer. Or the answer is lost immediately and the call is executed later: like
+    /// a server that continues with a call that its client has abandoned.
     async fn around<T: Send + 'static>(
         &self,
         operation: &'static str,
-        deed: impl Future<Output = Result<T>> + Send + 'static,
+        call: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         if matches!(operation, "migrate" | "check" | "secret") {
-            return deed.await;
+            return call.await;
         }
         self.reach(operation).await?;
         if let Some(delay) = self.world.lateness() {
             let (world, person) = (self.world.clone(), self.person);
-            world.inject("deed after its answer was lost");
-            let later = format!("the answer is lost, and it is done after {delay:?}");
+            world.inject("call executed after its answer was lost");
+            let later = format!("the answer is lost, and it is executed after {delay:?}");
             self.world.do_later(async move {
                 sleep(delay).await;
                 if !(person && world.is_calm()) {
-                    world.note(|| format!("{operation} is done now, of which the answer was lost"));
-                    let _ = deed.await;
+                    world.note(|| format!("{operation} is executed now; its answer was lost"));
+                    let _ = call.await;
                 }
             });
             return self.fail(operation, &later);
         }
-        let answer = deed.await;
+        let answer = call.await;
         self.back(operation).await?;
         answer
     }
 
-    /// The others go on.
+    /// Does nothing: other users of the store continue.
     async fn close(&self) -> Result<()> {
         Ok(())
     }

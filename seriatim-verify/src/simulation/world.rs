@@ -1,4 +1,4 @@
-//! What everybody in a run shares: the store, time, what is wrong right now, and the tape.
+//! The shared state of a run: the store, time, current faults, and the tape.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,14 +17,14 @@ use super::scene::{Happening, Scene};
 use super::tape::Tape;
 use super::{Mutant, Options};
 
-/// The longest time between the loss of an answer and the deed. All are done before anybody may be called
+/// The longest time between the loss of an answer and the execution. All late calls run before anything counts as
 /// stuck.
 const LATE_MAX_MS: u64 = 45_000;
 
-/// See the module.
+/// The shared state of a run.
 pub(super) struct World {
     pub(super) scene: Scene,
-    /// Itself, without any of what goes wrong on the way to it.
+    /// The store itself, without injected faults.
     pub(super) store: SharedStore,
     pub(super) alarm: Arc<Alarm>,
     pub(super) mutant: Option<Mutant>,
@@ -34,7 +34,7 @@ pub(super) struct World {
     store_clock: Arc<StoreClock>,
     tape: Mutex<Tape>,
     rng: Mutex<Rng>,
-    /// Chance of its own, so that a seed without such deeds is what it was before there were any.
+    /// A separate generator, so that seeds without late calls are unchanged.
     late_rng: Mutex<Rng>,
     late: Mutex<JoinSet<()>>,
     outages: Mutex<Vec<Outage>>,
@@ -47,7 +47,7 @@ pub(super) struct Outage {
     pub(super) until: Instant,
     /// Only by this node.
     pub(super) node: Option<usize>,
-    /// Calls do not fail at once: they hang until it is over.
+    /// Calls hang until it is over, instead of failing immediately.
     pub(super) hangs: bool,
 }
 
@@ -81,8 +81,7 @@ impl World {
         })
     }
 
-    /// After what time the next call is carried out of which the answer is lost at once; none: it is not
-    /// such a call.
+    /// The delay until the next call is executed, if its answer is lost immediately. `None`: the call is not late.
     pub(super) fn lateness(&self) -> Option<Duration> {
         let chance = self.scene.wire.late;
         if chance == 0.0 || self.is_calm() {
@@ -93,17 +92,17 @@ impl World {
         (rng.f64() < chance).then(|| Duration::from_millis(rng.u64(1..=longest_ms)))
     }
 
-    /// Does something that nobody waits for.
-    pub(super) fn do_later(&self, deed: impl Future<Output = ()> + Send + 'static) {
-        lock(&self.late).spawn(deed);
+    /// Runs a call in the background.
+    pub(super) fn do_later(&self, call: impl Future<Output = ()> + Send + 'static) {
+        lock(&self.late).spawn(call);
     }
 
-    /// What is not done yet will never be.
+    /// Drops the late calls that have not run yet.
     pub(super) fn forget_late(&self) {
         lock(&self.late).abort_all();
     }
 
-    /// Chance, all of which comes from the seed.
+    /// Draws from the generator; all randomness comes from the seed.
     pub(super) fn roll<T>(&self, roll: impl FnOnce(&mut Rng) -> T) -> T {
         roll(&mut lock(&self.rng))
     }
@@ -112,7 +111,7 @@ impl World {
         chance > 0.0 && self.roll(|rng| rng.f64() < chance)
     }
 
-    /// A time of this mean, at most five times as long.
+    /// A random duration with this mean, at most five times as long.
     pub(super) fn about(&self, mean: Duration) -> Duration {
         let part = self.roll(|rng| -(1.0 - rng.f64()).ln()).clamp(0.01, 5.0);
         mean.mul_f64(part)
@@ -122,7 +121,7 @@ impl World {
         self.origin.elapsed()
     }
 
-    /// What the store's clock shows.
+    /// The time of the store's clock.
     pub(super) fn store_now(&self) -> Timestamp {
         self.store_clock.now()
     }
@@ -131,7 +130,7 @@ impl World {
         self.store_clock.jump(by_us);
     }
 
-    /// Whether nothing goes wrong any more.
+    /// Whether no more faults are injected.
     pub(super) fn is_calm(&self) -> bool {
         self.calm.load(Ordering::SeqCst)
     }
@@ -139,14 +138,14 @@ impl World {
     pub(super) fn become_calm(&self) {
         self.calm.store(true, Ordering::SeqCst);
         lock(&self.outages).clear();
-        self.note(|| "nothing goes wrong any more".to_owned());
+        self.note(|| "faults end".to_owned());
     }
 
     pub(super) fn begin_outage(&self, outage: Outage) {
         lock(&self.outages).push(outage);
     }
 
-    /// The outage that stands between this node and the store.
+    /// The outage between this node and the store.
     pub(super) fn outage(&self, node: Option<usize>) -> Option<Outage> {
         let now = Instant::now();
         let mut outages = lock(&self.outages);
@@ -154,13 +153,13 @@ impl World {
         outages.iter().find(|outage| outage.node.is_none_or(|name| node == Some(name))).copied()
     }
 
-    /// Whether handlers of one key may never run at once, whatever tokens they hold. A node that
-    /// stands still cannot end its handlers in time, nor can one whose lease a clock cuts short.
+    /// Whether handlers of one key must never run concurrently, whatever their tokens. A paused node cannot stop its
+    /// handlers in time, nor can one whose lease is shortened by a clock.
     pub(super) fn is_strict(&self) -> bool {
         self.strict
     }
 
-    /// Counts something that was made to go wrong.
+    /// Counts an injected fault.
     pub(super) fn inject(&self, what: &'static str) {
         *lock(&self.injected).entry(what).or_default() += 1;
     }
@@ -173,13 +172,13 @@ impl World {
         lock(&self.tape)
     }
 
-    /// The next moment of the history: no two are the same, so that what happened first is known.
+    /// The next time of the history. All times differ, so the order of events is known.
     pub(super) fn tick(&self) -> i64 {
         let now = START + self.elapsed();
         self.tape().tick(now)
     }
 
-    /// Writes down for a reader what the judges need not know.
+    /// Adds a note for readers of the trace.
     pub(super) fn note(&self, text: impl FnOnce() -> String) {
         let mut tape = self.tape();
         if tape.traces() {

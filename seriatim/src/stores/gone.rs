@@ -1,25 +1,25 @@
-//! A node whose process is known to be gone.
+//! Expiring the claims of a node whose process is known to be gone.
 //!
-//! A claim stands until the last beat of its node and its ttl. So that all claims of such a node
-//! have expired at once, whatever their ttl, a store keeps its last beat two centuries early, and
-//! shows it as it was. It is dead, so no beat of it follows.
+//! A node's claim lasts until the node's last heartbeat plus its ttl. To expire all claims of such a node immediately,
+//! whatever their ttl, a store moves the stored heartbeat 200 years back, and undoes the shift when it shows the node.
+//! The node is dead, so no heartbeat follows.
 
 use std::time::Duration;
 
 use crate::model::clock::Timestamp;
 
-/// Longer than any lease, and so long that no such time can be taken for a real one.
+/// Longer than any lease, and so long that a shifted time is never a real one.
 const EARLIER: Duration = Duration::from_secs(200 * 365 * 86_400);
 
-/// How long a node that died or stopped is shown.
+/// How long a node that died or stopped is still shown.
 pub(super) const DEAD_NODE_SHOWN: Duration = Duration::from_secs(86_400);
 
-/// What is kept in place of the last beat.
+/// The value stored in place of the last heartbeat.
 pub(super) fn set_back(beat: Timestamp) -> Timestamp {
     beat - EARLIER
 }
 
-/// The last beat, of what is kept.
+/// The last heartbeat, from the stored value.
 pub(super) fn as_it_was(kept: Timestamp) -> Timestamp {
     if kept < Timestamp::from_micros(0) { kept + EARLIER } else { kept }
 }

@@ -1,10 +1,10 @@
-//! Values that databases keep as JSON.
+//! Values that databases store as JSON.
 
 use serde::Serialize;
 
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// The value as it is kept.
+/// The value as JSON text. `Internal` if it cannot be serialized.
 pub(super) fn json<T: Serialize>(value: &T) -> Result<String> {
     let wrong = |e| Error::new(ErrorKind::Internal, "a value cannot be written as JSON").because(e);
     serde_json::to_string(value).map_err(wrong)

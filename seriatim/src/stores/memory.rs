@@ -1,8 +1,7 @@
-//! The reference model: a real store that forgets everything when the process ends.
+//! The reference model: a complete store that loses its data when the process ends.
 //!
-//! Written to be read: every rule of `docs/store-contract.md` is here in its plainest form, and
-//! the conformance suite compares the other stores with it step by step. One mutex guards all of
-//! it, so every method is atomic by construction.
+//! Written to be read: it implements every rule of `docs/store-contract.md` in the simplest form, and the conformance
+//! suite compares the other stores with it step by step. One mutex guards the whole state, so every method is atomic.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +15,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId, NodeId, Token};
 use crate::model::turn::Turn;
 
-/// A store in memory: the default of tests, and the model of all others.
+/// A store in memory: the default of tests, and the model of all other stores.
 #[derive(Clone)]
 pub struct Memory {
     state: Arc<Mutex<State>>,
@@ -33,34 +32,33 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// An empty store with the clock of this machine.
+    /// Creates an empty store with this machine's clock.
     pub fn new() -> Self {
         Self::with_clock(Timestamp::of_this_machine)
     }
 
-    /// An empty store with this clock.
+    /// Creates an empty store with the given clock.
     pub fn with_clock(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self { state: Arc::default(), bell: Bell::default(), clock: Arc::new(clock) }
     }
 
-    /// When [`Self::in_tokio_time`] begins: the midnight of UTC in which 2027 begins, a Friday.
+    /// The time at which [`Self::in_tokio_time`] starts: Friday, 2027-01-01, 00:00 UTC.
     pub const TOKIO_TIME_START: Timestamp = Timestamp::from_micros(1_798_761_600_000_000);
 
-    /// An empty store whose clock follows tokio's: it stands still and jumps where a test pauses
-    /// that one. It begins now, at [`Self::TOKIO_TIME_START`].
+    /// Creates an empty store whose clock follows tokio's: it stops and jumps with it if a test pauses tokio's time.
+    /// The clock starts now, at [`Self::TOKIO_TIME_START`].
     pub fn in_tokio_time() -> Self {
         let begin = Instant::now();
         Self::with_clock(move || Self::TOKIO_TIME_START + begin.elapsed())
     }
 
-    /// The store's clock, unless the caller brings the time.
+    /// The caller's time if given, else the store's clock.
     fn at(&self, now: Option<Timestamp>) -> Timestamp {
         now.unwrap_or_else(|| (self.clock)())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic under the lock would be a defect of ours; the tests that run into one shall
-        // report it instead of hanging on a poisoned lock.
+        // A panic under the lock is a defect of the store: let tests report it instead of failing on a poisoned lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,4 +1,4 @@
-//! The stores, one folder each, and what several of them share.
+//! The stores, one folder each, and the code that several of them share.
 
 pub(crate) mod gone;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "sqlite"))]

@@ -1,13 +1,13 @@
-//! The order of a listing, and what it shows, in SQL.
+//! SQL for the order and the filter of listings.
 
 use crate::contract::LaneState;
 
-/// What rows are ordered by; the number decides between equals.
+/// The sort key of rows; the row's number breaks ties.
 #[derive(Clone, Copy)]
 pub(super) enum Order {
     Number,
     Value(&'static str),
-    /// Rows that have none come first.
+    /// Rows without a value come first.
     Text(&'static str),
 }
 
@@ -19,7 +19,7 @@ impl Order {
         }
     }
 
-    /// A row's place in it, as a cursor has it.
+    /// The row's sort value, as a cursor stores it.
     pub(super) fn text(self) -> String {
         match self {
             Self::Number => "''".to_owned(),
@@ -28,7 +28,7 @@ impl Order {
     }
 }
 
-/// The condition for lanes in a state, in SQL; both stores number the states alike.
+/// The SQL condition for lanes in a state. Both stores number the states alike.
 pub(super) fn in_state(state: Option<LaneState>) -> &'static str {
     match state {
         None => "true",

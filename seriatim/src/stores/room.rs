@@ -1,9 +1,9 @@
-//! How many bytes a claim may still hand over.
+//! How many more bytes a claim may return.
 
 use crate::contract::Claim;
 use crate::model::limits::CLAIM_JOB_BYTES;
 
-/// What is left of [`Claim::bytes_max`].
+/// The rest of [`Claim::bytes_max`].
 #[derive(Debug)]
 pub(in crate::stores) struct Room {
     left: usize,
@@ -16,7 +16,7 @@ impl Room {
         Self { left: request.bytes_max.unwrap_or(usize::MAX), is_full: false }
     }
 
-    /// Takes it for a turn with these payloads, if they fit.
+    /// Reserves the bytes of a turn with these payloads. False if they do not fit.
     pub(in crate::stores) fn take(&mut self, payloads: impl Iterator<Item = usize>) -> bool {
         let bytes = payloads.map(|bytes| bytes + CLAIM_JOB_BYTES).sum();
         match self.left.checked_sub(bytes) {

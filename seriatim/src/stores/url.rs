@@ -1,27 +1,27 @@
-//! What the URLs of the database servers say alike: the values behind `name=`.
+//! The part that the URLs of all database servers share: `name=value` options.
 
 use std::time::Duration;
 
 use crate::model::error::{Error, Result};
 use crate::model::text::one_line;
 
-/// Connections of one store, when the URL names no number.
+/// Default number of connections of one store.
 pub(super) const CONNECTIONS: usize = 8;
-/// Most that it may name.
+/// Most connections that a URL may request.
 const CONNECTIONS_MAX: usize = 200;
-/// How long a connection may take to come about.
+/// Limit for opening a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a call may take, the wait for a free connection included.
+/// Limit for a call, including the wait for a free connection.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What stands behind the `?` may be a part of a password, which no error quotes.
+/// The text behind a `?` may be part of a password, so no error quotes it.
 const UNESCAPED: &str = "has an @ behind a ?: in a password write ? as %3F and @ as %40";
-/// Letters of an unknown option's name that are shown.
+/// Most characters of an unknown option's name that an error shows.
 const NAME_CHARS_MAX: usize = 40;
-/// Words that differ by at most so many letters are taken for a slip of the pen.
+/// Most edits between a wrong word and the known word that an error suggests.
 const SLIP_EDITS_MAX: usize = 3;
 
-/// `name=value` without the value's %-escapes.
+/// Splits `name=value` and decodes the value's %-escapes.
 pub(super) fn name_and_value(pair: &str) -> Result<(&str, String)> {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
     let broken = || match pair.contains('@') {
@@ -48,21 +48,21 @@ fn decoded(value: &str) -> Option<String> {
 
 pub(super) fn connections(value: &str) -> Result<usize> {
     let number = value.parse().ok().filter(|n| (1..=CONNECTIONS_MAX).contains(n));
-    let wrong = || format!("is a number from 1 to {CONNECTIONS_MAX}");
+    let wrong = || format!("must be a number from 1 to {CONNECTIONS_MAX}");
     number.ok_or_else(|| Error::invalid("connections", wrong()))
 }
 
 pub(super) fn length(name: &'static str, value: &str) -> Result<Duration> {
     let length = crate::model::duration::parse(value).ok().filter(|length| !length.is_zero());
-    length.ok_or_else(|| Error::invalid(name, "is a length such as 30s"))
+    length.ok_or_else(|| Error::invalid(name, "must be a duration such as 30s"))
 }
 
-/// The name of an option, as errors show it.
+/// An option's name, as errors show it.
 fn shown(name: &str) -> String {
     one_line(&name.chars().take(NAME_CHARS_MAX).collect::<String>())
 }
 
-/// What is wrong with a file that an option names.
+/// The error for a file that an option names and that cannot be read.
 #[cfg(any(feature = "mysql", feature = "redis"))]
 pub(super) fn unreadable(
     option: &'static str,
@@ -73,9 +73,9 @@ pub(super) fn unreadable(
     Error::invalid(option, format!("{path} cannot be read: {error}"))
 }
 
-/// Refuses an option that a URL with this query names and that there is not.
+/// The error for an option that does not exist.
 pub(super) fn unknown_option(query: &str, name: &str, known: &[&str]) -> Error {
-    // Then the `?` may stand in a password, which no error quotes.
+    // The `?` may be part of a password, which no error quotes.
     if query.contains('@') {
         return Error::invalid("store", UNESCAPED);
     }
@@ -88,7 +88,7 @@ pub(super) fn unknown_option(query: &str, name: &str, known: &[&str]) -> Error {
     Error::invalid("store", message)
 }
 
-/// How many letters must be changed, added or left out to make one word of the other.
+/// The edit distance: how many letters to change, add or remove to turn one word into the other.
 fn edits(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -110,14 +110,16 @@ mod tests {
     #[test]
     fn an_unknown_option_is_named_with_the_one_that_was_meant_and_no_password() {
         let known = ["schema", "connections", "connect_timeout"];
-        let told = |query, name| unknown_option(query, name, &known).to_string();
+        let message_of = |query, name| unknown_option(query, name, &known).to_string();
         assert_eq!(
-            told("conections=3", "conections"),
+            message_of("conections=3", "conections"),
             "store: has no option \"conections\": did you mean connections? (there are schema, connections, connect_timeout)"
         );
-        assert!(told("Connect-Timeout=3", "Connect-Timeout").contains("mean connect_timeout?"));
-        assert!(!told("colour=red", "colour").contains("did you mean"));
-        let said = told("ecret&x@host/db", "ecret");
-        assert!(!said.contains("ecret") && said.contains("%3F"), "{said}");
+        assert!(
+            message_of("Connect-Timeout=3", "Connect-Timeout").contains("mean connect_timeout?")
+        );
+        assert!(!message_of("colour=red", "colour").contains("did you mean"));
+        let message = message_of("ecret&x@host/db", "ecret");
+        assert!(!message.contains("ecret") && message.contains("%3F"), "{message}");
     }
 }

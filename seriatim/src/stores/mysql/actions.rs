@@ -1,4 +1,4 @@
-//! What people do: cancel, requeue, pause, retry, delete; and what time does to old things.
+//! Cancel, requeue, act on lanes, delete dead jobs, and amend.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Actions for Mysql {
     }
 }
 
-/// Locks the lanes of these jobs and reads all that is in them; ended jobs are noted.
+/// Locks the lanes of these jobs and reads all their jobs; notes ended jobs.
 async fn load_places(work: &mut Work<'_>, ids: &[JobId]) -> Try<()> {
     let found = work.find(ids).await?;
     let lanes: BTreeSet<u64> = found.iter().filter_map(|(_, lane)| *lane).collect();
@@ -118,7 +118,7 @@ async fn act(work: &mut Work<'_>, request: &Act) -> Try<Acted> {
     Ok(acted)
 }
 
-/// The dead jobs of a selection, oldest first, and whether more are left.
+/// The dead jobs of a selection, oldest first, and whether there are more.
 async fn select(work: &mut Work<'_>, request: &Selected) -> Try<(Vec<u64>, bool)> {
     let queue = work.state.queue(&request.queue)?.number;
     let filter = match &request.which {
@@ -147,7 +147,7 @@ async fn select(work: &mut Work<'_>, request: &Selected) -> Try<(Vec<u64>, bool)
     Ok((seqs, more))
 }
 
-/// Reads these dead jobs, and locks them. Others may have taken some meanwhile.
+/// Locks and reads these dead jobs. Some may have been taken meanwhile.
 async fn load_dead(work: &mut Work<'_>, seqs: &[u64], bodies: Bodies) -> Try<()> {
     for seqs in seqs.chunks(LIST_MAX) {
         let seqs = list(seqs.iter().copied());
@@ -180,7 +180,7 @@ async fn requeue(work: &mut Work<'_>, request: &Selected) -> Try<Acted> {
     }
     work.open_keys(&keys).await?;
     let lanes: Vec<u64> = work.lanes.keys().copied().collect();
-    // A job without a digest may equal any.
+    // A job without a digest may equal any other.
     let need = if merges && undigested { Need::All } else { Need::Position };
     let equal = lanes.iter().map(|lane| (*lane, digests.clone())).collect();
     work.load_jobs(&lanes, need, false, Bodies::None, &equal).await?;

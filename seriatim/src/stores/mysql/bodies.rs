@@ -1,21 +1,21 @@
 //! Which payloads are read with their jobs.
 
-/// Larger payloads are read only once a claim has taken their job.
+/// Larger payloads (in bytes) are read only after a claim has taken their job.
 const INLINE_BYTES: usize = 4 << 10;
 
-/// What is read of payloads.
+/// Which payloads to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bodies {
-    /// Nothing: they are empty.
+    /// None: they are empty.
     None,
-    /// The small ones, and the length of the others.
+    /// Small ones, and the lengths of the others.
     Lengths,
     /// All.
     All,
 }
 
 impl Bodies {
-    /// The two columns that are read for it.
+    /// The two columns to read.
     pub(super) fn of(self, payload: &str) -> String {
         match self {
             Self::None => "NULL, 0".to_owned(),

@@ -1,4 +1,4 @@
-//! Claiming lanes, and rescuing claims whose lease has run out.
+//! Claiming lanes, rescuing and releasing claims, and giving calls up.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,10 +27,10 @@ use crate::model::turn::Turn;
 use crate::stores::room::Room;
 use crate::stores::state::State;
 
-/// How many lanes are promoted at a time.
+/// How many lanes are promoted in one step.
 const PROMOTE_STEP: usize = 1_000;
 
-/// A claim that may take lanes of more classes first looks which of them there are.
+/// A claim that may take more classes first reads which of them have ready lanes.
 const CLASSES_AHEAD: usize = 8;
 
 #[async_trait]
@@ -69,8 +69,8 @@ impl Consumer for Mysql {
     }
 }
 
-/// What a claim asks as it begins, as far as the definitions are known: its node, when a lane must be
-/// looked at again, and the lanes to take if none must be now.
+/// The statements that a claim sends ahead, if the definitions are cached: its node, the next `wake`, and the lanes to
+/// take if none has to be promoted.
 fn ahead(known: Known, request: &Claim, asked: &AtomicU32) -> String {
     asked.store(0, Ordering::Relaxed);
     let Some(row) = known.queues.values().find(|row| *row.name == *request.queue) else {
@@ -90,8 +90,8 @@ fn ahead(known: Known, request: &Claim, asked: &AtomicU32) -> String {
     format!("{node};{wake};{lanes}")
 }
 
-/// `asked` is the number of the queue that was asked about as the operation began; 0 if none was.
-/// Also answers which of the turns are on the [fast path](super::fast_path).
+/// Claims lanes. `asked` is the number of the queue that the statements ahead were for; 0 if there were none. Also
+/// returns which of the turns are on the [fast path](super::fast_path).
 async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed, Vec<FastLane>)> {
     let mut ahead = std::mem::take(&mut work.ahead).into_iter();
     match (ahead.next(), ahead.next()) {
@@ -108,7 +108,7 @@ async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed
     let row = work.state.queue_to_claim(request)?;
     let (queue, paused) = (row.number, row.paused);
     if asked != 0 && asked != queue {
-        return Err(Fail::NotFast); // The store was emptied: what was asked ahead is of another queue.
+        return Err(Fail::NotFast); // The store was emptied: the results ahead are for another queue.
     }
     if paused {
         return Ok(Default::default());
@@ -118,10 +118,10 @@ async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed
     let (taken, mut ready) = match none_is_due {
         Some(true) => {
             if ahead.len() != classes.len() {
-                return Err(Fail::NotFast); // A new route may be ours.
+                return Err(Fail::NotFast); // The node may take a new route.
             }
             let taken = choose(work, request, &classes, ahead)?;
-            // What others hold just now is not taken, and may stay ready.
+            // Lanes locked by other sessions were skipped and may still be ready.
             let ready =
                 if taken.is_empty() { Some(look(work, queue, request).await?) } else { None };
             (taken, ready)
@@ -148,7 +148,7 @@ async fn claim(work: &mut Work<'_>, request: &Claim, asked: u32) -> Try<(Claimed
     Ok((Claimed { turns, next_due, cut: room.is_full }, fast))
 }
 
-/// Keeps a call from being given up until it ends. Only what has a ticket can be.
+/// Locks the node's ticket row until the call ends, so that `give_up` waits for it. Only for calls with a ticket.
 fn ticket_of(node: &NodeId, ticket: u64) -> String {
     match ticket {
         0 => "SELECT 0".to_owned(),
@@ -176,7 +176,7 @@ fn is_due(wake: Option<Timestamp>, now: Timestamp) -> bool {
     wake.is_some_and(|wake| wake <= now)
 }
 
-/// Claims lanes that are locked.
+/// Claims locked lanes.
 async fn take(
     work: &mut Work<'_>,
     request: &Claim,
@@ -185,7 +185,7 @@ async fn take(
 ) -> Try<Vec<Turn>> {
     let (token, locked_at) = draw_token(work).await?;
     work.load_jobs(lanes, Need::Turn, false, Bodies::Lengths, &HashMap::new()).await?;
-    // A lane may have been freed after this call began: it was claimed when it was locked.
+    // A lane may have been freed after this call began: the time of its claim is when it was locked.
     let claimed_at = if request.now.is_some() { work.now } else { locked_at };
     let (now, mut turns) = (work.now, Vec::with_capacity(lanes.len()));
     for id in lanes {
@@ -205,8 +205,7 @@ async fn take(
     Ok(turns)
 }
 
-/// Moves lanes that have fallen due to their place among the ready ones. What others hold just now
-/// is left for later.
+/// Moves lanes that are now due to ready. Lanes locked by other sessions are left for later.
 async fn promote(work: &mut Work<'_>, queue: u32) -> Try<()> {
     let now = work.now.as_micros();
     let mut left = PROMOTE_LANES_MAX;
@@ -248,23 +247,23 @@ async fn reposition(work: &mut Work<'_>, ids: &[u64]) -> Try<()> {
         work.state.position(*id, time);
     }
     work.save().await?;
-    // What they hold was read without payloads, which a claim needs.
+    // Their jobs were read without payloads, which a claim needs.
     work.forget_lanes();
     Ok(())
 }
 
-/// Those of which it asks for any.
+/// The classes of which the request takes any lanes.
 fn takeable(state: &State, request: &Claim) -> Vec<u32> {
     mine(state, request).into_iter().filter(|class| most(*class, request) > 0).collect()
 }
 
-/// How many lanes of a class are taken at most.
+/// Most lanes of a class to take.
 fn most(class: u32, request: &Claim) -> usize {
     let most = request.lanes_max.min(CLAIM_LANES_MAX);
     if class % 2 == 1 { most.min(request.crashed_max) } else { most }
 }
 
-/// Locks the lanes to take, of these classes.
+/// Locks the lanes to take from these classes.
 async fn candidates(
     work: &mut Work<'_>,
     queue: u32,
@@ -281,7 +280,7 @@ async fn candidates(
     choose(work, request, &classes, answers.into_iter())
 }
 
-/// Locks the lanes of a class that would be taken first.
+/// The statement that locks the first lanes of a class.
 fn best(queue: u32, class: u32, request: &Claim) -> String {
     let (body, limit) = (Bodies::Lengths.of("payload"), most(class, request));
     format!(
@@ -291,7 +290,7 @@ fn best(queue: u32, class: u32, request: &Claim) -> String {
     )
 }
 
-/// Merges the lanes of several classes, in the order in which they are taken.
+/// Merges the lanes of several classes in the order of claiming.
 fn choose(
     work: &mut Work<'_>,
     request: &Claim,
@@ -324,8 +323,8 @@ fn choose(
 /// A token, and the server's time when it was drawn.
 type Drawn = (i64, Timestamp);
 
-/// The next token, higher than any before and not below the clock. It is drawn while the lanes are
-/// locked, so it is also higher than any that they ever had, and nobody waits for the counter.
+/// The next token, higher than any before and not below the clock. It is drawn while the lanes are locked, so it is
+/// also higher than any of theirs, and no session waits for the counter.
 async fn draw_token(work: &mut Work<'_>) -> Try<Drawn> {
     let answers = work.run(&draw_statements()).await?;
     high_enough(work, answers).await
@@ -338,14 +337,14 @@ fn draw_statements() -> String {
     )
 }
 
-/// The token that was drawn, or another, if the counter is below the clock.
+/// The drawn token, or a new one if the counter was below the clock.
 async fn high_enough(work: &mut Work<'_>, answers: Vec<Answer>) -> Try<Drawn> {
     let (token, clock) = drawn(answers)?;
     let now = work.now.as_micros();
     if token >= now {
         return Ok((token, clock));
     }
-    // Where another lifts it at the same time the row is there already, and the counter is beyond.
+    // If another session raises it concurrently, the row already exists and the counter is beyond.
     let lift = format!(
         "INSERT IGNORE INTO seriatim_token (tok) VALUES ({}); DELETE FROM seriatim_token WHERE tok = {}",
         now - 1,
@@ -363,7 +362,7 @@ fn drawn(mut answers: Vec<Answer>) -> Try<Drawn> {
     Ok((token.ok_or_else(super::sql::corrupt)?, clock))
 }
 
-/// Gives the jobs of turns the payloads that were too large to be read before.
+/// Adds the large payloads, which were not read before, to the turns.
 async fn fill(work: &mut Work<'_>, turns: &mut [Turn]) -> Try<()> {
     let ids: Vec<JobId> =
         turns.iter().flat_map(|turn| turn.jobs.iter().map(|job| job.id)).collect();
@@ -379,13 +378,14 @@ async fn fill(work: &mut Work<'_>, turns: &mut [Turn]) -> Try<()> {
     Ok(())
 }
 
-/// The refusal of a rescuer that finds itself dead must not undo that others were declared dead.
+/// Rescues expired claims. An error for a caller that is itself dead must not roll back that others were declared
+/// dead.
 pub(super) async fn rescue(work: &mut Work<'_>, request: &Rescue) -> Try<Result<Vec<Turn>>> {
     hold_ticket(work, &request.node, request.ticket).await?;
     work.load_nodes(None, "FOR UPDATE").await?;
     let now = work.now;
     let living: BTreeSet<_> = work.living();
-    // Declares the dead; the claims are not read yet.
+    // Declares nodes dead; no claims are loaded yet.
     let may = work.state.rescue(now, request);
     let dead: BTreeSet<_> = living.difference(&work.living()).cloned().collect();
     work.save_dead(&dead).await?;
@@ -449,7 +449,7 @@ pub(super) async fn release(work: &mut Work<'_>, request: &Release) -> Try<Vec<T
     take_over(work, &here, |state| state.release(now, request)).await
 }
 
-/// Takes lanes over that are locked and read, under one new token: the model draws one for each.
+/// Takes over locked lanes with one new token; the model would draw one per lane.
 async fn take_over(
     work: &mut Work<'_>,
     lanes: &[u64],
@@ -477,7 +477,7 @@ pub(super) async fn turn(work: &mut Work<'_>, lane: LaneId, token: Token) -> Try
 }
 
 impl Work<'_> {
-    /// What was read and saved is as if it had not been read. The locks stay.
+    /// Forgets what was read and saved. The locks stay.
     pub(super) fn forget_lanes(&mut self) {
         self.lanes.clear();
         self.jobs.clear();
@@ -491,7 +491,7 @@ impl Work<'_> {
         self.state.due.clear();
     }
 
-    /// Reads the jobs of the turns that hold these lanes, without payload.
+    /// Reads the jobs of these lanes' turns, without payload.
     pub(super) async fn load_closed(&mut self, lanes: &[u64]) -> Try<()> {
         self.load_closed_with(lanes, Bodies::None).await
     }
@@ -529,7 +529,7 @@ impl Work<'_> {
     }
 }
 
-/// Waits for the calls under way, which hold the row shared.
+/// Waits for running calls, which lock the row shared.
 async fn give_up(work: &mut Work<'_>, request: &GiveUp) -> Try<()> {
     let (node, ticket) = (text(&request.node.0), request.ticket);
     let sql = format!(

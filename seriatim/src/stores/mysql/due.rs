@@ -1,4 +1,4 @@
-//! What there is to claim, and when: looked at without a lock.
+//! Reads, without locks, which lanes are claimable and when.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::contract::{Claim, QueueDue};
 use crate::model::clock::Timestamp;
 use crate::stores::state::State;
 
-/// Among how many classes and priorities of a queue the lane is sought that has been due for longest.
+/// In how many pairs of class and priority per queue the earliest due lane is searched.
 const RANKS_MAX: usize = 16;
-/// Most queues that are asked about in one statement.
+/// Most queues in one statement.
 const QUEUES_IN_STATEMENT: usize = 100;
 
-/// What there is to claim in a queue.
+/// The claimable lanes of a queue.
 pub(super) struct Ready {
     /// The classes of ready lanes that the caller may take.
     pub classes: Vec<u32>,
-    /// When a lane must next be looked at again.
+    /// When a lane must next be positioned again.
     pub wake: Option<Timestamp>,
 }
 
@@ -29,8 +29,7 @@ pub(super) async fn look(work: &mut Work<'_>, queue: u32, request: &Claim) -> Tr
     ready_of(work.run(&sql).await?)
 }
 
-/// Each of the server's answers is the first entry of a part of an index: what is behind it is not
-/// looked at, however much that is.
+/// Each query reads only the first entry of an index range, however long the range is.
 pub(super) fn looks(state: &State, queue: u32, request: &Claim) -> String {
     let first = |class: u32| {
         format!(
@@ -58,14 +57,14 @@ pub(super) fn wake_of(answer: Answer) -> Try<Option<Timestamp>> {
     Ok(wake.map(Timestamp::from_micros))
 }
 
-/// The classes of lanes that the caller may take: without a crash behind them, and with one.
+/// The classes of lanes that the caller may take: without crashes, and with.
 pub(super) fn mine(state: &State, request: &Claim) -> Vec<u32> {
     let routes = 0..=state.routes.len() as u32;
     let mine = routes.filter(|route| state.may_take(*route, request));
     mine.flat_map(|route| [route * 2, route * 2 + 1]).collect()
 }
 
-/// The first times at which lanes of a queue must be looked at again.
+/// The first times at which lanes of a queue must be positioned again.
 pub(super) fn first_wakes(queue: u32) -> String {
     format!(
         "(SELECT due AS wake FROM seriatim_lane FORCE INDEX (lane_ready) WHERE q = {queue} AND st = 1 AND class = 0 \
@@ -92,9 +91,8 @@ pub(super) async fn due(work: &mut Work<'_>, names: &[Arc<str>]) -> Try<Vec<Queu
     Ok(queues.into_iter().map(source).collect())
 }
 
-/// The earliest due time of a lane of each queue. Of the scheduled ones it is the first entry of an index;
-/// the ready ones are ordered by class and priority, and the first entry of each is looked at in turn,
-/// of the `RANKS_MAX` most urgent.
+/// The earliest due time of each queue. For scheduled lanes it is the first entry of an index. Ready lanes are ordered
+/// by class and priority: the first entry of each of the `RANKS_MAX` most urgent is read in turn.
 async fn first_dues(work: &mut Work<'_>, queues: &[u32]) -> Try<HashMap<u32, Timestamp>> {
     let mut dues: HashMap<u32, Timestamp> = HashMap::new();
     let ready = |queue: u32, rest: String| {

@@ -1,18 +1,18 @@
-//! What the server's errors mean to a caller.
+//! Mapping of the server's errors.
 
 use mysql_async::{DriverError, Error as Driver, IoError, ServerError};
 
 use crate::model::error::{Error, ErrorKind};
 
-/// Why an operation did not end as it should.
+/// Why an operation failed.
 pub(super) enum Fail {
     /// The server or the connection.
     Server(Driver),
-    /// What was asked for is wrong, or contradicts what is there.
+    /// The request is invalid, or conflicts with the store's state.
     Ours(Error),
-    /// It needs a queue or a route that does not exist yet: it must hold the definitions alone.
+    /// A queue or route is missing: the operation must lock the definitions exclusively.
     Alone,
-    /// What was asked or done as the operation began is not all that it takes: it must be made without.
+    /// The statements sent ahead were not sufficient: repeat without them.
     NotFast,
 }
 
@@ -36,25 +36,25 @@ impl From<Fail> for Error {
             Fail::Server(e) => of_driver(e),
             Fail::Ours(e) => e,
             Fail::Alone | Fail::NotFast => {
-                Error::new(ErrorKind::Internal, "a queue is there and is not")
+                Error::new(ErrorKind::Internal, "an operation failed after it was repeated")
             }
         }
     }
 }
 
 impl Fail {
-    /// Whether the server undid everything because of others, so that doing it again is right.
-    /// 1205 waited too long for a lock, 1213 deadlock, 1020 changed since it was read.
+    /// Whether the server rolled back because of concurrent calls, so that a retry is right: 1205 lock wait timeout,
+    /// 1213 deadlock, 1020 changed since it was read.
     pub(super) fn is_retriable(&self) -> bool {
         matches!(self, Self::Server(Driver::Server(e)) if matches!(e.code, 1205 | 1213 | 1020))
     }
 
-    /// Whether somebody else has opened the same lane meanwhile.
+    /// Whether another session has created the same lane meanwhile.
     pub(super) fn is_taken(&self) -> bool {
         matches!(self, Self::Server(Driver::Server(e)) if e.code == 1062)
     }
 
-    /// Whether the connection can be used on.
+    /// Whether the connection is still usable.
     pub(super) fn leaves_connection(&self) -> bool {
         match self {
             Self::Ours(_) | Self::Alone | Self::NotFast => true,
@@ -63,7 +63,7 @@ impl Fail {
     }
 }
 
-/// The error of a call. The driver's own is kept as its cause; it never holds a password.
+/// The error of a call. The driver's error is its source; it never contains a password.
 pub(super) fn of_driver(e: Driver) -> Error {
     let (kind, message) = match &e {
         Driver::Server(server) => meaning(server),
@@ -89,7 +89,7 @@ pub(super) fn of_driver(e: Driver) -> Error {
     Error::new(kind, message).because(e)
 }
 
-/// Whether the two could not agree on encryption. The driver says so in two ways.
+/// Whether the TLS handshake failed. The driver reports that in two ways.
 fn is_of_tls(e: &IoError) -> bool {
     match e {
         IoError::Io(e) => e.kind() == std::io::ErrorKind::InvalidData,
@@ -108,11 +108,14 @@ fn meaning(e: &ServerError) -> (ErrorKind, &'static str) {
         1049 => (ErrorKind::Invalid, "MySQL has no such database"),
         1142 | 1227 | 1370 => (ErrorKind::Invalid, "this user lacks a right in MySQL"),
         1146 => (ErrorKind::NotFound, "the store has not been set up here: migrate it first"),
-        1153 => (ErrorKind::Invalid, "more than MySQL takes at once: raise its max_allowed_packet"),
+        1153 => (
+            ErrorKind::Invalid,
+            "the statement is larger than MySQL accepts: raise its max_allowed_packet",
+        ),
         1020 | 1053 | 1077 | 1158..=1161 | 1205 | 1213 | 1317 | 1927 | 3024 | 3169 => {
             (ErrorKind::Unavailable, "MySQL cannot serve this right now")
         }
         1034 | 1194 | 1712 | 1877 => (ErrorKind::Corrupt, "MySQL cannot read its own data"),
-        _ => (ErrorKind::Internal, "MySQL refuses what we ask"),
+        _ => (ErrorKind::Internal, "MySQL refused the statement"),
     }
 }

@@ -1,5 +1,5 @@
-//! Fast path: turns whose lane holds one job, the one that opened it, claimed by this process. If all turns of a
-//! settle are such and done, it deletes their lanes in its first statements, and commits if none was missing.
+//! Fast path: turns of lanes with a single job, the one that opened the lane, claimed by this process. If all turns of
+//! a settle are on it and done, the first statements delete their lanes, and the settle commits if none was missing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,9 +11,9 @@ use crate::contract::Settled;
 use crate::model::settle::Settlement;
 use crate::stores::state::QueueRow;
 
-/// How many lanes are remembered. Beyond it all are forgotten, which only costs time.
+/// Most lanes remembered. Above it all are forgotten, which only costs time.
 const LANES_MAX: usize = 100_000;
-/// In how many statements lanes are deleted, at most.
+/// Most statements for deleting lanes.
 const STATEMENTS_MAX: usize = 16;
 
 /// A lane, and its key if it has one.
@@ -26,7 +26,7 @@ pub(super) struct FastPath(Mutex<HashMap<u64, Option<Arc<str>>>>);
 /// The first statements of a settle on the fast path.
 pub(super) struct Deletion {
     pub sql: String,
-    /// How many statements at its end delete lanes.
+    /// The number of statements at the end that delete lanes.
     statements: usize,
 }
 
@@ -39,7 +39,7 @@ impl FastPath {
         known.extend(lanes);
     }
 
-    /// How to end these turns at once, if each is done and on the fast path. Forgets them.
+    /// The statements that settle these turns, if all are done and on the fast path. Forgets their lanes.
     pub(super) fn deletion(&self, turns: &[Settlement], known: &Known) -> Option<Deletion> {
         if turns.iter().any(|turn| is_kept(&known.queues, turn)) {
             return None;
@@ -48,7 +48,7 @@ impl FastPath {
         let lanes: Vec<Option<FastLane>> =
             turns.iter().map(|turn| known.remove_entry(&turn.lane.number)).collect();
         drop(known);
-        // The second of two that name one lane is not found any more.
+        // If two turns name the same lane, the second is no longer found.
         let lanes: Vec<FastLane> = lanes.into_iter().collect::<Option<_>>()?;
         let is_done = |turn: &Settlement| turn.is_all_done() && !turn.keep.counted;
         if lanes.is_empty() || !turns.iter().all(is_done) {
@@ -66,7 +66,7 @@ impl FastPath {
         if claims.len() > STATEMENTS_MAX {
             return None;
         }
-        // Lanes with a key are locked in order of their keys, as everywhere.
+        // Lanes with a key are locked in the common order of their keys.
         let lock = |(queue, keys): (&u32, &BTreeSet<Arc<str>>)| {
             let keys = literals(keys.iter().map(|key| &**key));
             format!(
@@ -74,9 +74,9 @@ impl FastPath {
             )
         };
         let delete = |((queue, token), ids): (&(u32, i64), &BTreeSet<u64>)| {
-            // It has got no job meanwhile, and nobody wants its own cancelled. Where the word stands in
-            // it for another reason, the turn is ended as others are. The sums keep the server from the
-            // index of what is claimed, through which it would read, and lock, what others hold.
+            // The lane has no other job, and its job is not flagged. If `flagged` occurs in the JSON for another
+            // reason, the turn is settled the normal way. The `+ 0` keeps the server from using the index of claimed
+            // lanes, through which it would read and lock other sessions' rows.
             format!(
                 "DELETE FROM seriatim_lane WHERE id IN ({}) AND q + 0 = {queue} AND tok = {token} AND st + 0 = 2 AND n = 0 \
                  AND c = 1 AND j_gen IS NOT NULL AND (j_rest IS NULL OR LOCATE('flagged', j_rest) = 0)",
@@ -93,7 +93,7 @@ impl FastPath {
 }
 
 impl Deletion {
-    /// Ends the turns if all their lanes have been deleted, and nothing of their jobs is kept.
+    /// Settles the turns if all their lanes were deleted and no data of their jobs is kept.
     pub(super) async fn settle(
         &self,
         work: &mut Work<'_>,
@@ -115,14 +115,14 @@ impl Deletion {
     }
 }
 
-/// Whether something is kept of a job that is done.
+/// Whether a done job of this turn is kept.
 fn is_kept(queues: &BTreeMap<u32, QueueRow>, turn: &Settlement) -> bool {
     let row = queues.get(&turn.lane.queue);
     row.is_none_or(|row| !row.queue.retention().is_zero())
 }
 
 impl Work<'_> {
-    /// A lane that was just claimed, if it is on the fast path.
+    /// The fast-path entry of a lane that was just claimed, if it qualifies.
     pub(super) fn fast(&self, id: u64) -> Option<FastLane> {
         let (lane, job) = (self.lanes.get(&id)?, self.jobs.get(&id)?);
         let entry = &job.entry;

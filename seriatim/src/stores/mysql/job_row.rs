@@ -1,4 +1,4 @@
-//! Rows of jobs, and the model's entries that they are.
+//! Rows of jobs, and conversion to and from the model's entries.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::stores::json::json;
 use crate::stores::state::Ended;
 use crate::stores::state::lane::{Entry, score_rank};
 
-/// The generation of jobs that a claim closed one by one; below every lane's.
+/// The generation of jobs that a claim closed individually; below every lane's.
 const TAKEN: i64 = -1;
 
-/// What the three tables that hold jobs have in common. In the row of a lane each begins with `j_`.
+/// The columns that the three tables with jobs share. In a lane's row each has the prefix `j_`.
 pub(super) const BODY_COLUMNS: [&str; 9] =
     ["created", "score", "prio", "run_at", "attempts", "started", "retry", "digest", "rest"];
 
-/// What is read of `seriatim_job j`.
+/// The columns read from `seriatim_job j`.
 pub(super) const JOB_COLUMNS: &str = "j.seq, j.q, j.lane, j.gen, NULL, 0, 0, NULL, j.created, j.score, j.prio, j.run_at, \
      j.attempts, j.started, j.retry, j.digest, j.rest";
-/// What is read of `seriatim_ended j`.
+/// The columns read from `seriatim_ended j`.
 pub(super) const ENDED_COLUMNS: &str = "j.seq, j.q, NULL, 0, j.k, j.state, j.at, j.until, j.created, j.score, j.prio, j.run_at, \
      j.attempts, j.started, j.retry, j.digest, j.rest";
 
-/// A job, as a table holds it.
+/// A job from one of the tables.
 #[derive(Clone, Debug)]
 pub(super) struct JobRow {
     pub q: u32,
@@ -45,23 +45,23 @@ pub(super) struct JobRow {
     pub entry: Entry,
 }
 
-/// Where the job of a row stands.
+/// The state of a row's job.
 pub(super) const WAITING: i64 = 0;
 pub(super) const SUCCEEDED: i64 = 1;
 pub(super) const CANCELED: i64 = 2;
 pub(super) const DEAD: i64 = 3;
 
-/// Which table holds a job.
+/// The table of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
-    /// That of the lanes: it opened the one that it is in.
+    /// The lane table: the job opened its lane.
     Lane,
     Job,
     Ended,
 }
 
 impl Table {
-    /// The payload of a job that is written there, for a statement that writes it elsewhere.
+    /// The payload of a job in this table, for a statement that writes it to another one.
     pub(super) fn payload(self, seq: u64) -> String {
         match self {
             Self::Lane => format!("(SELECT payload FROM seriatim_lane WHERE id = {seq})"),
@@ -71,11 +71,11 @@ impl Table {
     }
 }
 
-/// What most jobs do not have.
+/// Fields that most jobs do not have.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct Rest {
-    /// Of `exclusive`: it was not due yet.
+    /// In `exclusive`: was not due yet.
     #[serde(skip_serializing_if = "is_default")]
     later: bool,
     #[serde(skip_serializing_if = "is_default")]
@@ -98,7 +98,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Reads [`BODY_COLUMNS`], and whether the job is a later one. The payload is another's affair.
+/// Reads [`BODY_COLUMNS`], and whether the job is a later one. The payload is read separately.
 pub(super) fn read_body(row: &mut Columns, seq: u64, q: u32) -> Try<(Entry, bool)> {
     let time = Timestamp::from_micros;
     let created_at = time(row.int()?);
@@ -140,13 +140,13 @@ impl JobRow {
         Ok(Self { q, lane, gen_, later, k, state, at, until, entry })
     }
 
-    /// The row of a job in the lane of this number.
+    /// The row of a job in this lane.
     pub(super) fn live(entry: Entry, q: u32, lane: u64, gen_: i64, later: bool) -> Self {
         let lane = Some(lane);
         Self { q, lane, gen_, later, k: None, state: WAITING, at: 0, until: None, entry }
     }
 
-    /// The row of a job that has ended.
+    /// The row of an ended job.
     pub(super) fn ended(ended: &Ended) -> Self {
         let (state, until) = match ended.state {
             JobState::Succeeded => (SUCCEEDED, Some(ended.until.as_micros())),
@@ -189,12 +189,12 @@ impl JobRow {
         }
     }
 
-    /// When it expires, as long as it has not ended.
+    /// When it expires, if it has not ended.
     pub(super) fn expires_at(&self) -> Option<Timestamp> {
         self.lane.and(self.entry.options.as_ref()?.expires_at)
     }
 
-    /// Whether both say the same, apart from the payload, which never changes.
+    /// Whether both rows are equal, apart from the payload, which never changes.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let (a, b) = (&self.entry, &other.entry);
         (self.lane, self.gen_, self.later, self.state, self.at, self.until)
@@ -236,7 +236,7 @@ impl JobRow {
         ])
     }
 
-    /// What a statement sets to make `old` this, where both are in the same table.
+    /// The assignments that change `old` into this row in the same table.
     pub(super) fn changes(&self, old: &Self, queue: &Queue) -> Try<String> {
         let mut text = String::new();
         let prefix = if self.table() == Table::Lane { "j_" } else { "" };
@@ -250,7 +250,7 @@ impl JobRow {
         }
         if self.table() == Table::Job {
             let order = self.order(queue);
-            // It moves when its queue changes its mode, by which it was ordered.
+            // The sort key changes with the queue's mode.
             if order != old.order(queue) || self.lane != old.lane {
                 let lane = maybe(self.lane.map(|lane| lane as i64));
                 let _ = write!(text, "lane = {lane}, ord = {},", bytes(&order));
@@ -260,7 +260,7 @@ impl JobRow {
         Ok(text)
     }
 
-    /// What a statement sets to write the job into the row of its lane.
+    /// The assignments that write the job into its lane's row.
     pub(super) fn all(&self) -> Try<String> {
         let mut text = format!("j_gen = {}", self.gen_);
         for (name, value) in BODY_COLUMNS.iter().zip(self.body()?) {
@@ -269,7 +269,7 @@ impl JobRow {
         Ok(text)
     }
 
-    /// The row of `seriatim_job` or `seriatim_ended`, as [`JobRow::columns`] names its values.
+    /// The row of `seriatim_job` or `seriatim_ended`, in the order of [`JobRow::columns`].
     pub(super) fn values(&self, queue: &Queue, payload: &str) -> Try<String> {
         let seq = self.entry.id.seq();
         let place = match self.lane {
@@ -288,8 +288,7 @@ impl JobRow {
         format!("seq, q, {place}, {}, payload", BODY_COLUMNS.join(", "))
     }
 
-    /// What orders (or, where equal payloads merge, identifies) the open jobs of a lane; equal ones
-    /// stand in order of arrival.
+    /// Sort key of a lane's open jobs; if equal payloads merge, the digest. Ties are in order of arrival.
     fn order(&self, queue: &Queue) -> Vec<u8> {
         let entry = &self.entry;
         match (queue.mode, entry.digest) {
@@ -306,7 +305,7 @@ impl JobRow {
     }
 }
 
-/// The generation that a job has, which had `before`, in a lane of generation `open`.
+/// The generation of a job in a lane of generation `open`; `before` is its old one.
 pub(super) fn generation(before: Option<i64>, open: i64, is_closed: bool) -> i64 {
     match (before, is_closed) {
         (Some(before), true) if before < open => before,
@@ -316,14 +315,14 @@ pub(super) fn generation(before: Option<i64>, open: i64, is_closed: bool) -> i64
     }
 }
 
-/// The order of a job of `exclusive` that is not due yet.
+/// The sort key of a job of `exclusive` that is not due yet.
 pub(super) fn later_order(run_at: Timestamp) -> Vec<u8> {
     let mut order = vec![1];
     order.extend_from_slice(&sortable(run_at.as_micros()));
     order
 }
 
-/// Bytes that order as the number does.
+/// Bytes with the same order as the number.
 fn sortable(number: i64) -> [u8; 8] {
     ((number as u64) ^ (1 << 63)).to_be_bytes()
 }

@@ -1,4 +1,4 @@
-//! Rows of lanes, and the model's lanes that they are.
+//! Rows of lanes, and conversion to and from the model's lanes.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::queue::Mode;
 use crate::stores::state::lane::{Hold, Lane, Position};
 
-/// What a lane does.
+/// The state of a lane.
 pub(super) mod st {
     pub(crate) const READY: i64 = 0;
     pub(crate) const SCHEDULED: i64 = 1;
     pub(crate) const CLAIMED: i64 = 2;
     pub(crate) const PARKED: i64 = 3;
-    /// Nobody but the transaction that made it ever sees such a lane.
+    /// Reserved; visible only to the transaction that created it.
     pub(crate) const OPENING: i64 = 9;
 }
 
 const HELD: i64 = 1;
 const PAUSED: i64 = 2;
 
-/// What is read of `seriatim_lane`: a lane, and the job that opened it, if it is still there.
+/// The columns read from `seriatim_lane`: a lane, and the job that opened it, if that is still there.
 pub(super) const LANE_COLUMNS: &str = "id, q, k, st, class, prio, due, wake, tok, open, n, c, flags, retry, crashes, error, next_due, \
     route, progress, node, own, ttl, until, claimed_at, beat_at, j_gen, j_created, j_score, j_prio, j_run_at, j_attempts, j_started, \
     j_retry, j_digest, j_rest";
 
-/// A lane, as its table holds it.
+/// A row of the lane table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LaneRow {
     pub id: u64,
@@ -56,16 +56,16 @@ pub(super) struct LaneRow {
     pub claim: Option<ClaimRow>,
 }
 
-/// Which jobs of a lane are in the model, beside the one in its row.
+/// Which jobs of a lane are in the model, besides the one in its row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Known {
-    /// Those that say where it stands.
+    /// Those that determine its position.
     pub open: bool,
-    /// All that are closed.
+    /// All closed ones.
     pub closed: bool,
 }
 
-/// What a lane's row says of the claim that holds it.
+/// The claim in a lane's row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ClaimRow {
     pub node: Arc<str>,
@@ -139,8 +139,8 @@ impl LaneRow {
         lane
     }
 
-    /// The row of a lane of the model, which has the number `id`; `before` is the row that it was read
-    /// from and `n` the number of its open jobs.
+    /// The row of the model's lane, with number `id`. `before`: the row it was read from. `n`: the number of its open
+    /// jobs.
     pub(super) fn of(lane: &Lane, id: u64, before: Option<&Self>, n: i64, known: Known) -> Self {
         let hold = lane.hold.as_ref();
         let was_claimed = before.is_some_and(|before| before.st == st::CLAIMED);
@@ -152,7 +152,7 @@ impl LaneRow {
             (None, None) => st::SCHEDULED,
         };
         let (class, prio, _) = position.ready.unwrap_or_default();
-        // With nothing left open, raising the generation closes all jobs without touching them.
+        // With no open jobs left, raising the generation closes all jobs without writing them.
         let closes_all = hold.is_some() && !was_claimed && n == 0;
         let (retry, crashes, error) = lane.trouble();
         let mut row = Self {
@@ -178,7 +178,7 @@ impl LaneRow {
             claim: hold.map(ClaimRow::of),
         };
         let Some(before) = before else { return row };
-        // A lane of which too little was read shows what it showed.
+        // If not enough of the lane was read, its row keeps the old values.
         let goes_on = hold.is_some() && was_claimed && !known.closed;
         let is_bare = !known.open && !known.closed;
         if goes_on {
@@ -191,7 +191,7 @@ impl LaneRow {
         row
     }
 
-    /// What a statement sets to make `old` this.
+    /// The assignments that change `old` into this row.
     pub(super) fn changes(&self, old: &Self) -> String {
         let mut text = String::new();
         let numbers = [
@@ -237,7 +237,7 @@ impl LaneRow {
         text
     }
 
-    /// The row as a whole: the values of [`LANE_COLUMNS`] and of `payload`.
+    /// The whole row: the values of [`LANE_COLUMNS`] and of `payload`.
     pub(super) fn values(&self, job: Option<&JobRow>, payload: &str) -> Try<String> {
         let job = match job {
             Some(job) => format!("{},{}", job.gen_, job.body()?.join(",")),
@@ -269,7 +269,7 @@ impl LaneRow {
     }
 }
 
-/// When a lane is due, or was; of one that is scheduled, when its position must be looked at.
+/// When a lane is or was due; for a scheduled one, when its position must be computed again.
 fn shown_due(lane: &Lane) -> Timestamp {
     let head = lane.hold.as_ref().and_then(|hold| hold.closed.first()).or_else(|| lane.head());
     match (lane.mode, lane.position.due, head) {

@@ -1,4 +1,4 @@
-//! Reading jobs, and what else an operation must know, into the model.
+//! Reading jobs and other data that an operation needs into the model.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,29 +20,29 @@ use crate::model::queue::Mode;
 use crate::stores::state::lane::score_rank;
 use crate::stores::state::{Location, NodeRow};
 
-/// Lanes with at most so many open jobs are read as a whole; of others only what is needed.
+/// Lanes with at most this number of open jobs are read completely; from others only the needed part.
 const SMALL_LANE: i64 = 64;
-/// The same where a job or two are all that is needed.
+/// The same if one or two jobs are needed.
 const SMALL_LANE_OF_FEW: i64 = 8;
-/// Parts of lanes that are read by one statement.
+/// Most parts of lanes read by one statement.
 const PARTS_MAX: usize = 200;
 
-/// Which open jobs of a lane an operation needs, if there are many.
+/// Which open jobs of a large lane an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// All of them.
     All,
-    /// Those that say where the lane stands.
+    /// Those that determine the lane's position.
     Position,
-    /// The same, of a lane to which jobs are only added.
+    /// The same, for a lane to which jobs are only added.
     Arrival,
     /// Those that a turn may take.
     Turn,
 }
 
 impl Work<'_> {
-    /// Reads jobs of lanes that were read before: their open ones, and the closed ones with
-    /// `closed`. `equal` are the digests of jobs that will be put into a lane.
+    /// Reads the open jobs of loaded lanes, and with `closed` the closed ones. `equal` has the digests of jobs that
+    /// will be put into each lane.
     pub(super) async fn load_jobs(
         &mut self,
         lanes: &[u64],
@@ -110,7 +110,7 @@ impl Work<'_> {
         self.load_soonest(lanes, need).await
     }
 
-    /// What is read of a lane with many jobs, each the end of a query.
+    /// The parts to read of a large lane, each the end of a query.
     fn parts_of(
         &self,
         row: &LaneRow,
@@ -149,7 +149,7 @@ impl Work<'_> {
         Ok(parts)
     }
 
-    /// Tells the model the soonest priority of the open jobs that were not read, in `accumulate`.
+    /// In `accumulate`, tells the model the lowest priority number of the open jobs that were not read.
     async fn load_soonest(&mut self, lanes: &[u64], need: Need) -> Try<()> {
         let mut soonest: Vec<(u64, i64)> = Vec::new();
         let mut unknown = Vec::new();
@@ -178,7 +178,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// A query of the soonest priority of a lane's open jobs that were not read.
+    /// A query for the lowest priority number of a lane's open jobs that were not read.
     fn soonest_of(&self, row: &LaneRow) -> String {
         let here = self.state.lanes.get(&row.id);
         let here = here.into_iter().flat_map(|lane| lane.open_jobs().map(|job| job.id.seq()));
@@ -192,13 +192,13 @@ impl Work<'_> {
         )
     }
 
-    /// A query of jobs, of which the end is given.
+    /// A query for jobs, completed by `from`.
     fn jobs_from(&self, from: &str, bodies: Bodies) -> String {
         let (body, newest) = (bodies.of("j.payload"), self.newest());
         format!("SELECT {JOB_COLUMNS}, {body} {from}{newest}")
     }
 
-    /// Reads jobs into the lanes that were read before.
+    /// Reads jobs into loaded lanes.
     pub(super) async fn read_jobs(&mut self, from: &str, bodies: Bodies) -> Try<Vec<JobId>> {
         self.read_jobs_by(&self.jobs_from(from, bodies)).await
     }
@@ -213,7 +213,7 @@ impl Work<'_> {
         Ok(ids)
     }
 
-    /// Reads jobs that have ended.
+    /// Reads ended jobs.
     pub(super) async fn read_ended(&mut self, from: &str, bodies: Bodies) -> Try<Vec<JobId>> {
         let sql = format!("SELECT {ENDED_COLUMNS}, {} {from}", bodies.of("j.payload"));
         self.read(&sql).await
@@ -233,7 +233,7 @@ impl Work<'_> {
         Ok(ids)
     }
 
-    /// Reads what [`Bodies::of`] asked for.
+    /// Reads the columns of [`Bodies::of`].
     pub(super) fn read_body(&mut self, row: &mut Columns, job: &mut JobRow) -> Try<()> {
         let (body, length) = (row.bytes()?, row.int()? as usize);
         job.entry.payload = match body {
@@ -274,12 +274,12 @@ impl Work<'_> {
         self.jobs.insert(seq, job);
     }
 
-    /// Reads the payloads that were too large to be read before, of these jobs.
+    /// Reads the large payloads of these jobs.
     pub(super) async fn bodies_of(&mut self, jobs: &[JobId]) -> Try<HashMap<u64, Payload>> {
         let missing = jobs.iter().map(|id| id.seq()).filter(|seq| self.lengths_only.contains(seq));
         let missing: Vec<u64> = missing.collect();
         let mut bodies = HashMap::new();
-        // Few at a time, since each may be large.
+        // In small chunks, because each payload may be large.
         for seqs in missing.chunks(100) {
             let seqs = list(seqs.iter().copied());
             let sql = format!(
@@ -295,8 +295,8 @@ impl Work<'_> {
         Ok(bodies)
     }
 
-    /// Where these jobs are, each under the id by which it is handed over; those that merged into
-    /// another are noted as its aliases. Unknown ids are left out. Nothing is locked.
+    /// The lanes of these jobs, with their current ids; merged jobs are noted as aliases. Unknown ids are left out.
+    /// Takes no locks.
     pub(super) async fn find(&mut self, ids: &[JobId]) -> Try<Vec<(JobId, Option<u64>)>> {
         let mut found = Vec::new();
         for ids in ids.chunks(LIST_MAX / 10) {
@@ -336,14 +336,14 @@ fn job_id(row: &mut Columns) -> Try<JobId> {
     bytes.map(JobId::from_bytes).ok_or_else(super::sql::corrupt)
 }
 
-/// Something of the length of a payload, for what counts bytes. It takes no memory of its own.
+/// A placeholder with the length of a payload, for byte limits. It shares static memory.
 fn stand_in(length: usize) -> Payload {
     static ZEROS: [u8; PAYLOAD_BYTES_MAX] = [0; PAYLOAD_BYTES_MAX];
     Payload::from_bytes(Bytes::from_static(&ZEROS[..length.min(PAYLOAD_BYTES_MAX)]))
 }
 
 impl Work<'_> {
-    /// The digests of the closed jobs of a lane that is read in part only.
+    /// The digests of the closed jobs of a lane that was read in part.
     pub(super) async fn closed_digests(&mut self, lane: u64) -> Try<Vec<Digest>> {
         if self.is_small(lane, Need::Position) {
             return Ok(Vec::new());
@@ -354,7 +354,7 @@ impl Work<'_> {
             row.open,
             self.newest()
         );
-        // That of the job that opened the lane stands in the lane's row.
+        // The opening job's digest is in the lane's row.
         let opener = self.jobs.get(&lane).and_then(|job| job.entry.digest);
         let mut digests: Vec<Digest> = opener.into_iter().collect();
         for row in self.rows(&sql).await? {
@@ -364,13 +364,13 @@ impl Work<'_> {
         Ok(digests)
     }
 
-    /// Reads nodes: this one, or all.
+    /// Reads one node, or all.
     pub(super) async fn load_nodes(&mut self, id: Option<&str>, lock: &str) -> Try<()> {
         let rows = self.rows(&nodes(id, lock)).await?;
         self.add_nodes(rows)
     }
 
-    /// Adds what [`nodes`] asks for.
+    /// Adds the rows of [`nodes`].
     pub(super) fn add_nodes(&mut self, rows: Vec<Row>) -> Try<()> {
         for row in rows {
             let mut row = Columns::of(row);
@@ -389,7 +389,7 @@ impl Work<'_> {
     }
 }
 
-/// Asks for a node, or for all.
+/// The query for one node, or all.
 pub(super) fn nodes(id: Option<&str>, lock: &str) -> String {
     let filter = id.map_or_else(String::new, |id| format!("WHERE id = {}", super::sql::text(id)));
     format!("SELECT info, beat_at, dead_at, command FROM seriatim_node {filter} ORDER BY id {lock}")

@@ -1,4 +1,4 @@
-//! Setting the store up.
+//! Creating and upgrading the tables.
 
 use super::error::Try;
 use super::pool::{Loan, Pool};
@@ -8,11 +8,11 @@ use crate::model::error::{Error, ErrorKind};
 /// The version that this build writes and reads.
 const VERSION: i64 = 3;
 const SCHEMA: &str = include_str!("schema.sql");
-/// How many seconds a node waits for another that is setting the store up.
+/// Limit in seconds for waiting for another node's migration.
 const LOCK_SECONDS: u32 = 60;
 
-/// Creates what is missing, one node at a time. DDL cannot be undone here, so every statement can be
-/// repeated, and the version is written last.
+/// Creates what is missing, one node at a time. DDL cannot be rolled back, so every statement is repeatable and the
+/// version is written last.
 pub(super) async fn migrate(pool: &Pool) -> Try<()> {
     let mut loan = pool.lend().await?;
     if version(&mut loan).await? != Some(VERSION) {
@@ -30,7 +30,7 @@ pub(super) async fn migrate(pool: &Pool) -> Try<()> {
     Ok(())
 }
 
-/// Whether there is nothing to do. Writes nothing.
+/// Refuses a store that [`migrate`] would change. Writes nothing.
 pub(super) async fn check(pool: &Pool) -> Try<()> {
     let mut loan = pool.lend().await?;
     let found = version(&mut loan).await?;
@@ -50,11 +50,11 @@ async fn create(loan: &mut Loan<'_>) -> Try<()> {
     match version(loan).await? {
         Some(VERSION) => return Ok(()),
         Some(other) if other > VERSION => return Err(other_version(other).into()),
-        // What later versions have more are tables, and the schema makes what is missing.
+        // Later versions only add tables, and the schema creates missing ones.
         Some(_) | None => {}
     }
     loan.run(SCHEMA).await?;
-    // Nodes that knew a store which was emptied here must not take its definitions for these.
+    // Nodes may have cached the definitions of a store that was emptied: a new version invalidates them.
     let meta = format!(
         "INSERT INTO seriatim_meta (id, version, definitions) VALUES (1, {VERSION}, {CLOCK}) \
          ON DUPLICATE KEY UPDATE version = {VERSION}"

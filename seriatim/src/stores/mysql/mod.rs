@@ -1,9 +1,8 @@
-//! A store in `MySQL` or `MariaDB`, for several nodes at once.
+//! A store in `MySQL` or `MariaDB`, for several nodes.
 //!
-//! An operation is one transaction. It locks the lanes that it is about, reads what it must know of
-//! them into the reference model (`work.rs`), lets the model carry it out, and writes what has become
-//! different in a few statements for the whole batch (`save.rs`). So the rules are the model's, and
-//! what stands here is which part of the store an operation needs.
+//! An operation is one transaction. It locks its lanes, reads what it needs into the reference model (`work.rs`), lets
+//! the model run it, and writes the differences in a few statements for the whole batch (`save.rs`). So the rules are
+//! the model's; the code here decides which part of the store an operation needs.
 
 #[macro_use]
 mod transact;
@@ -47,13 +46,13 @@ use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// See [`Capabilities::claim_split`]: two sessions at once keep two of the server's cores busy, and share
-/// a flush of its log.
+/// See [`Capabilities::claim_split`]: two concurrent sessions use two cores of the server and share a flush of its
+/// log.
 const CLAIM_SPLIT: usize = 500;
 
 /// A store in a database of `MySQL` (8.0 or later) or `MariaDB` (10.6 or later).
 ///
-/// Its tables begin with `seriatim_`. The server's clock decides.
+/// Its tables begin with `seriatim_`. The server's clock is the store's clock.
 pub struct Mysql {
     inner: Arc<Inner>,
     poll: wake::Poll,
@@ -73,26 +72,26 @@ impl std::fmt::Debug for Mysql {
 }
 
 impl Mysql {
-    /// Reads a URL and connects to nothing.
+    /// Checks a URL without connecting.
     #[cfg(test)]
     pub(crate) fn read_url(url: &str) -> Result<()> {
         Options::parse(url).map(drop)
     }
 
-    /// Opens the store in the database that `url` names: `mysql://user:password@host:port/database`, or
-    /// the same with `mariadb:`.
+    /// Opens the store in the database at `url`: `mysql://user:password@host:port/database`, or the same with
+    /// `mariadb:`.
     ///
-    /// Behind a `?` it may hold, joined by `&`:
+    /// Options after a `?`, joined by `&`:
     ///
-    /// - `connections`: most at once, besides one for the heartbeats of each engine, 1 to 200; 8
-    /// - `call_timeout`: how long a call may take, the wait for a connection included; `30s`
-    /// - `connect_timeout`: how long a connection may take to come about; `10s`
-    /// - `ssl-mode`: `disabled`, `preferred` (the default: encrypted if the server can), `required`
-    ///   (encrypted, whoever answers), `verify_identity` (the server must prove its name)
-    /// - `ssl-ca`: a file in PEM with the authorities to trust; without it those that Mozilla trusts
+    /// - `connections`: most concurrent ones, 1 to 200, besides one for the heartbeats of each engine. Default: 8
+    /// - `call_timeout`: limit for a call, including the wait for a connection. Default: `30s`
+    /// - `connect_timeout`: limit for opening a connection. Default: `10s`
+    /// - `ssl-mode`: `disabled`, `preferred` (default: encrypted if the server supports it), `required` (encrypted,
+    ///   without checking the server), `verify_identity` (the server must have a certificate for its name)
+    /// - `ssl-ca`: a PEM file with the trusted authorities. Default: those that Mozilla trusts
     ///
-    /// Fails as `Unavailable` when the server cannot be reached, and as `Invalid` when the URL is
-    /// wrong; no error shows a password. Does not set the store up: see [`Store::migrate`].
+    /// Fails with `Unavailable` if the server cannot be reached, and with `Invalid` if the URL is wrong; no error
+    /// contains a password. Does not create the tables: see [`Store::migrate`].
     pub async fn connect(url: &str) -> Result<Self> {
         let inner = Inner {
             pool: Pool::new(Options::parse(url)?),
@@ -105,13 +104,13 @@ impl Mysql {
         Ok(Self { inner: Arc::new(inner), poll: wake::Poll::default() })
     }
 
-    /// A connection as the store's own are, to measure what the server does without the store.
+    /// A connection like the store's own, to measure the server without the store.
     #[doc(hidden)]
     pub async fn session(&self) -> Result<mysql_async::Conn> {
         Ok(self.inner.pool.connect().await?)
     }
 
-    /// Calls that the server undid because of others, and that were made again.
+    /// Calls repeated because the server rolled them back.
     #[cfg(test)]
     fn repeated(&self) -> u64 {
         self.inner.pool.repeated.load(std::sync::atomic::Ordering::Relaxed)
@@ -147,7 +146,7 @@ impl Store for Mysql {
             return Ok(secret);
         }
         transact!(self.inner, Lock::Shared, None, work => secret::keep_secret(work, offered))?;
-        // A transaction of its own: it sees what another one kept meanwhile.
+        // A separate transaction: it sees a secret that another session stored meanwhile.
         let gone = || Error::new(ErrorKind::Corrupt, "the secret of the store is gone");
         self.kept_secret().await?.ok_or_else(gone)
     }

@@ -1,4 +1,4 @@
-//! Nodes: heartbeats, commands, leadership.
+//! The fleet role: heartbeats, rescue, release, commands, leadership, and the sweep.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -65,8 +65,8 @@ async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
     let now = work.now;
     let pulse = work.state.heartbeat(now, request.clone())?;
     if let Some(row) = known(work) {
-        let told = before.as_ref().map(|row| (&row.info, row.beat_at));
-        if told != Some((&row.info, row.beat_at)) {
+        let stored = before.as_ref().map(|row| (&row.info, row.beat_at));
+        if stored != Some((&row.info, row.beat_at)) {
             let (name, info) = (text(&id.0), text(&json(&row.info)?));
             let dead_at = row.dead_at.map_or("NULL".into(), |at| at.as_micros().to_string());
             let sql = format!(
@@ -77,7 +77,7 @@ async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
             );
             work.run(&sql).await?;
         }
-        if told.is_none() {
+        if stored.is_none() {
             let node = text(&id.0);
             let sql =
                 format!("INSERT IGNORE INTO seriatim_ticket (node, given_up) VALUES ({node}, 0)");
@@ -90,7 +90,7 @@ async fn heartbeat(work: &mut Work<'_>, request: &Heartbeat) -> Try<Pulse> {
     Ok(pulse)
 }
 
-/// Reads the flagged jobs of what this node holds, and of what it names. Nothing of them is written.
+/// Reads the flagged jobs in this node's claims and in the claims that its heartbeat names. They are only read.
 async fn flagged(work: &mut Work<'_>, node: &NodeId, named: &BTreeSet<u64>) -> Try<()> {
     let sql = format!(
         "SELECT DISTINCT l.id FROM seriatim_flag f JOIN seriatim_lane l ON l.id = f.lane \

@@ -1,4 +1,4 @@
-//! What a URL says: the server, and how the store uses it.
+//! The options in a URL: the server, and how the store uses it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use mysql_async::{Opts, OptsBuilder, SslOpts};
 use crate::model::error::{Error, Result};
 use crate::stores::url;
 
-/// The largest packet that we send; the server may take less.
+/// The largest packet to send, in bytes; the server's limit may be lower.
 const PACKET_BYTES_MAX: usize = 1 << 30;
 
 const NAMES: [&str; 5] = ["connections", "call_timeout", "connect_timeout", "ssl-mode", "ssl-ca"];
 
-/// A URL, taken apart.
+/// A parsed URL.
 #[derive(Clone)]
 pub(super) struct Options {
     pub opts: Opts,
-    /// The same without encryption, where the URL leaves that to the server.
+    /// The same without encryption, if the URL leaves the choice to the server.
     pub plain: Option<Opts>,
     pub connections: usize,
     pub connect_timeout: Duration,
@@ -25,14 +25,14 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads `mysql://user:password@host:port/database?name=value&…`.
+    /// Parses `mysql://user:password@host:port/database?name=value&…`.
     pub(super) fn parse(url: &str) -> Result<Self> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let base = match base.strip_prefix("mariadb:") {
             Some(rest) => format!("mysql:{rest}"),
             None => base.to_owned(),
         };
-        // The driver's own words may repeat the URL, and so the password.
+        // The driver's error may repeat the URL, and so the password.
         let wrong = |_| {
             let message = "write it as mysql://USER:PASSWORD@HOST:PORT/DATABASE";
             Error::invalid("store", message)
@@ -112,7 +112,7 @@ impl Ours {
         let mut tls = SslOpts::default().with_danger_accept_invalid_certs(!verifies);
         match &self.roots {
             Some(_) if !verifies => {
-                let message = "is only looked at with ssl-mode=verify_identity";
+                let message = "is only used with ssl-mode=verify_identity";
                 return Err(Error::invalid("ssl-ca", message));
             }
             Some(path) => {
@@ -124,9 +124,9 @@ impl Ours {
         if self.mode == Mode::Disabled {
             return Ok(None);
         }
-        // The driver takes the provider of the process, of which a program may have none or several.
+        // The driver uses the process's default provider, and a program may have none or several.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Somebody else may have been faster, which is as good.
+            // Fails if another thread was faster, which is fine.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         Ok(Some(tls))

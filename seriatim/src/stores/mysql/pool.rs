@@ -1,4 +1,4 @@
-//! A few connections, opened as needed and kept.
+//! A small pool of connections, opened on demand.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,48 +12,47 @@ use super::error::Try;
 use super::options::Options;
 use crate::model::error::{Error, ErrorKind};
 
-/// How many seconds a statement waits for a row that another holds.
+/// How many seconds a statement waits for a locked row.
 const LOCK_WAIT_SECONDS: u32 = 10;
-/// For how many seconds the server waits for the next statement of a transaction. A process that stands
-/// still in the middle of one would otherwise hold its locks for as long, and nobody could take over
-/// what it held.
+/// How many seconds the server waits for the next statement of a transaction. A process that hangs in a transaction
+/// would otherwise keep its locks, and its claims could not be rescued.
 const IDLE_IN_TRANSACTION_SECONDS: u32 = 5;
 
 /// The connections of a store.
 pub(super) struct Pool {
     pub options: Options,
-    /// The server has been found to offer no encryption, and the URL leaves that to it.
+    /// Whether the server was found to support no encryption, with a URL that leaves the choice to it.
     is_plain: AtomicBool,
     places: Semaphore,
     idle: Mutex<Vec<Conn>>,
     closed: AtomicBool,
-    /// Calls that the server undid because of others, and that were made again.
+    /// Calls repeated because the server rolled them back.
     pub repeated: AtomicU64,
-    /// What was sent, one text for each round trip.
+    /// The text of each round trip.
     #[cfg(test)]
     pub statements: Mutex<Vec<String>>,
 }
 
-/// A connection on loan. Only [`Loan::give_back`] returns it: one that was dropped in the middle of
-/// a transaction is closed, and the server undoes what it did.
+/// A connection on loan. Only [`Loan::give_back`] returns it: if it is dropped within a transaction, it is closed and
+/// the server rolls back.
 pub(super) struct Loan<'a> {
     pool: &'a Pool,
     conn: Conn,
     _place: SemaphorePermit<'a>,
 }
 
-/// Where the statements of an operation go.
+/// The target of an operation's statements.
 pub(super) enum Session<'a> {
-    /// A connection of the store, in a transaction of the operation's own.
+    /// A connection of the store, in the operation's own transaction.
     Ours(Loan<'a>),
-    /// A transaction of the user's, of which the operation is a part.
+    /// The user's transaction.
     Users(&'a mut (dyn Statements + 'a)),
 }
 
-/// What takes statements.
+/// Runs statements.
 #[async_trait]
 pub(super) trait Statements: Send {
-    /// Runs statements, one after the other, in one round trip. The first that fails ends it.
+    /// Runs statements in order, in one round trip. The first failure ends it.
     async fn run(&mut self, sql: &str) -> Try<Vec<Answer>>;
 }
 
@@ -61,9 +60,9 @@ pub(super) trait Statements: Send {
 #[derive(Debug)]
 pub(super) struct Answer {
     pub rows: Vec<Row>,
-    /// The first number that the statement gave out.
+    /// The first auto-increment number of the statement.
     pub first_id: u64,
-    /// How many rows it wrote or deleted.
+    /// The number of rows written or deleted.
     pub affected: u64,
 }
 
@@ -81,7 +80,7 @@ impl Pool {
         }
     }
 
-    /// A connection, as soon as one is free.
+    /// Waits for a free connection.
     pub(super) async fn lend(&self) -> Try<Loan<'_>> {
         let closed = |_| Error::new(ErrorKind::Unavailable, "the store has been closed");
         let place = self.places.acquire().await.map_err(closed)?;
@@ -93,8 +92,8 @@ impl Pool {
         Ok(Loan { pool: self, conn, _place: place })
     }
 
-    /// A connection, and the answers to the first statements on it. Connections that were idle may
-    /// have been ended by the server meanwhile, which says nothing about new ones.
+    /// A connection, and the results of the first statements on it. If the server has closed the idle
+    /// connection, opens a new one.
     pub(super) async fn first(&self, sql: &str) -> Try<(Loan<'_>, Vec<Answer>)> {
         let mut loan = self.lend().await?;
         match loan.run(sql).await {
@@ -108,15 +107,15 @@ impl Pool {
         }
     }
 
-    /// A new connection.
+    /// Opens a connection, within `connect_timeout`.
     pub(super) async fn connect(&self) -> Try<Conn> {
         let limit = self.options.connect_timeout;
-        let message = || format!("MySQL took no connection within {limit:?} (connect_timeout)");
+        let message = || format!("MySQL accepted no connection within {limit:?} (connect_timeout)");
         let timed_out = |_| Error::new(ErrorKind::Unavailable, message());
         tokio::time::timeout(limit, self.begin()).await.map_err(timed_out)?
     }
 
-    /// A connection, encrypted if it can or must be.
+    /// Opens a connection, encrypted if possible or required.
     async fn dial(&self) -> Try<Conn> {
         let options = &self.options;
         let plain = options.plain.as_ref();
@@ -134,22 +133,22 @@ impl Pool {
 
     async fn begin(&self) -> Try<Conn> {
         let mut conn = self.dial().await?;
-        // Whatever the server's defaults are: no gap locks, no silent truncation, numbers in a row.
+        // Independent of the server's defaults: no gap locks, no silent truncation, consecutive numbers.
         let session = format!(
             "SET SESSION transaction_isolation = 'READ-COMMITTED', SESSION innodb_lock_wait_timeout = {LOCK_WAIT_SECONDS}, \
              SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO,NO_BACKSLASH_ESCAPES', \
              SESSION time_zone = '+00:00', SESSION autocommit = 1, SESSION auto_increment_increment = 1, \
              SESSION auto_increment_offset = 1, SESSION group_concat_max_len = 1048576"
         );
-        // MariaDB before 11.1 knows the first one by its older name only.
+        // MariaDB before 11.1 has only the older name of the first variable.
         let older = session.replace("transaction_isolation", "tx_isolation");
         let names = "SET NAMES utf8mb4";
         conn.query_drop(names).await?;
         if conn.query_drop(session).await.is_err() {
             conn.query_drop(older).await?;
         }
-        // MySQL has no such thing for transactions alone: there idle connections end as soon, and are
-        // made again when they are needed.
+        // MySQL has no such limit for transactions only: there idle connections end after this time too, and are
+        // reopened on demand.
         let in_transaction =
             format!("SET SESSION idle_transaction_timeout = {IDLE_IN_TRANSACTION_SECONDS}");
         if conn.query_drop(in_transaction).await.is_err() {
@@ -171,7 +170,7 @@ impl Pool {
 }
 
 impl Loan<'_> {
-    /// Runs statements, one after the other, in one round trip. The first that fails ends it.
+    /// Runs statements in order, in one round trip. The first failure ends it.
     pub(super) async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
         #[cfg(test)]
         self.pool.statements.lock().unwrap_or_else(PoisonError::into_inner).push(sql.to_owned());
@@ -184,7 +183,7 @@ impl Loan<'_> {
         Ok(answers.into_iter().next().map(|answer| answer.rows).unwrap_or_default())
     }
 
-    /// The connection can be used by others again: no transaction is open.
+    /// Returns the connection to the pool. No transaction may be open.
     pub(super) fn give_back(self) {
         if !self.pool.closed.load(Ordering::Relaxed) {
             self.pool.idle().push(self.conn);
@@ -200,7 +199,7 @@ impl Session<'_> {
         }
     }
 
-    /// A connection of ours can be used by others again.
+    /// Returns the store's connection to the pool.
     pub(super) fn give_back(self) {
         if let Self::Ours(loan) = self {
             loan.give_back();
@@ -223,9 +222,9 @@ async fn run(session: &mut impl Queryable, sql: &str) -> Try<Vec<Answer>> {
         let affected = result.affected_rows();
         let rows = result.collect::<Row>().await?;
         answers.push(Answer { rows, first_id, affected });
-        // An answer without rows counts, too, for which the driver's `is_empty` does not wait.
+        // A result without rows counts too, and the driver's `is_empty` does not wait for it.
         if result.columns().is_none() {
-            // The driver keeps the failure of a statement behind the first for whoever asks once more.
+            // The driver reports the failure of a later statement only when asked again.
             result.drop_result().await?;
             return Ok(answers);
         }

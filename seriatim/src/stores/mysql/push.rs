@@ -1,4 +1,4 @@
-//! Declaring queues and pushing jobs.
+//! Pushing jobs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Producer for Mysql {
     }
 }
 
-/// Creates the queues and the routes that jobs name and that do not exist yet; answers all there are.
+/// Creates missing queues and routes of these jobs; returns all definitions.
 pub(super) async fn define(work: &mut Work<'_>, jobs: &[Job]) -> Try<Known> {
     work.state.define(jobs)?;
     work.save().await?;
@@ -90,7 +90,7 @@ pub(super) async fn push(work: &mut Work<'_>, jobs: &[Job]) -> Try<Vec<Pushed>> 
     Ok(pushed)
 }
 
-/// Locks the lanes that jobs go to, or opens them, and reads what a push must know of them.
+/// Locks or creates the lanes of these jobs, and reads what a push needs of them.
 async fn open(
     work: &mut Work<'_>,
     keys: &BTreeSet<(u32, Arc<str>)>,
@@ -118,8 +118,8 @@ async fn open(
     work.load_jobs(&lanes, Need::Arrival, false, Bodies::None, &equal).await
 }
 
-/// Takes the idempotency keys of a batch, so that a push of the same ones waits for this one, and
-/// reads what they stand for. Answers what was there.
+/// Reserves the idempotency keys of a batch, so that a push of the same ones waits for this one, and reads their jobs.
+/// Returns the existing ones.
 async fn recall(
     work: &mut Work<'_>,
     jobs: &[Job],
@@ -156,7 +156,7 @@ async fn recall(
     }
     let named: Vec<JobId> = work.state.idempotency.values().map(|(id, _)| *id).collect();
     for (id, lane) in work.find(&named).await? {
-        // All that matters is that it is known.
+        // Only its existence matters.
         work.state.jobs.entry(id).or_insert(lane.map_or(Location::Done, Location::Lane));
     }
     Ok(work.state.idempotency.clone())

@@ -15,7 +15,7 @@ use crate::contract::{Acted, Declare, DeleteQueue, Queues};
 use crate::model::error::Result;
 use crate::model::queue::Queue;
 
-/// Most rows of each kind in one step: nobody else can use the store meanwhile.
+/// Most rows of each kind in one step, which blocks the rest of the store.
 const STEP_ROWS: usize = 1_000;
 
 #[async_trait]
@@ -36,7 +36,7 @@ impl Queues for Mysql {
 }
 
 async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
-    // Only a change of mode or merge looks at lanes; those of one queue are then all read.
+    // Only a change of mode or merge reads lanes, and then all of the queue.
     for queue in queues {
         let Ok(row) = work.state.queue(&queue.name) else { continue };
         if (row.queue.mode, row.queue.merge) == (queue.mode, queue.merge) {
@@ -44,7 +44,7 @@ async fn declare(work: &mut Work<'_>, queues: &[Queue]) -> Try<()> {
         }
         let number = row.number;
         let may_convert = !row.declared && row.queue.mode.is_keyed() && queue.mode.is_keyed();
-        // One lane is enough to refuse.
+        // One lane is enough for a refusal.
         let limit = if may_convert { "" } else { "LIMIT 1" };
         let ids =
             work.read_lanes(&format!("WHERE q = {number} {limit} FOR UPDATE"), Bodies::All).await?;
@@ -86,7 +86,7 @@ async fn delete_queue(work: &mut Work<'_>, request: &DeleteQueue) -> Try<Acted> 
     Ok(Acted { more, ..acted })
 }
 
-/// Locks and reads lanes with about so many jobs, at least one. Whether there are more.
+/// Locks and reads lanes with about `rows_max` jobs, at least one lane. Returns whether there are more.
 async fn load_lanes(work: &mut Work<'_>, queue: u32, rows_max: usize) -> Try<bool> {
     let sql = format!(
         "SELECT id, n + c FROM seriatim_lane WHERE q = {queue} LIMIT {} FOR UPDATE",

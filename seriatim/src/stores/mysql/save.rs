@@ -1,4 +1,4 @@
-//! Writing what an operation has made different in the model.
+//! Writing the changes of the model to the database.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,10 +11,10 @@ use crate::model::id::JobId;
 use crate::stores::json::json;
 use crate::stores::state::QueueRow;
 
-/// In how many rows the turns of a queue are counted.
+/// The number of rows per queue that count its turns.
 const TALLY_SLOTS: u8 = 16;
 
-/// The numbers of new jobs and lanes, by those that they had in the model.
+/// The final numbers of new jobs and lanes, by their temporary ones.
 #[derive(Default)]
 pub(super) struct Numbers(HashMap<u64, u64>);
 
@@ -23,7 +23,7 @@ impl Numbers {
         self.0.get(&number).copied().unwrap_or(number)
     }
 
-    /// The id under which a job is known from now on.
+    /// The final id of a job.
     pub(super) fn of(&self, id: JobId) -> JobId {
         match self.0.get(&id.seq()) {
             Some(seq) => JobId::new(id.created_at(), id.queue(), 0, *seq),
@@ -32,7 +32,7 @@ impl Numbers {
     }
 }
 
-/// Statements of one kind, cut where they become too long.
+/// Statements of one kind, split where they become too long.
 struct Batch<'a> {
     head: String,
     tail: &'a str,
@@ -69,7 +69,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Rows to be changed, together with all in which the same changes.
+/// Changed rows, grouped by equal changes.
 #[derive(Default)]
 struct Changes(BTreeMap<(&'static str, String), Vec<u64>>);
 
@@ -93,14 +93,14 @@ impl Changes {
     }
 }
 
-/// All that is in the model now.
+/// The model's state after the operation, as rows.
 struct After {
     lanes: Vec<LaneRow>,
     jobs: BTreeMap<u64, JobRow>,
 }
 
 impl Work<'_> {
-    /// Writes what has changed. The transaction goes on.
+    /// Writes the changes. The transaction stays open.
     pub(super) async fn save(&mut self) -> Try<Numbers> {
         let changes_definitions = self.state.queues.len() != self.queues_before.len()
             || self.state.routes.len() != self.routes_before;
@@ -110,7 +110,8 @@ impl Work<'_> {
         self.save_definitions().await?;
         let numbers = self.number().await?;
         let after = self.after(&numbers);
-        // Payloads are copied before what holds them is deleted, and keys are free before they are taken.
+        // Payloads must be copied before the rows that contain them are deleted, and keys freed before they are
+        // reused.
         self.insert_jobs(&after, Table::Ended).await?;
         self.delete_lanes(&after).await?;
         self.delete_jobs(&after, Table::Job).await?;
@@ -125,7 +126,7 @@ impl Work<'_> {
         Ok(numbers)
     }
 
-    /// Numbers what is new, in order of arrival. A lane has the number of the job that opened it.
+    /// Assigns final numbers in order of arrival. A lane has the number of the job that opened it.
     async fn number(&mut self) -> Try<Numbers> {
         let mut numbers = HashMap::new();
         let mut new = BTreeSet::new();
@@ -191,14 +192,14 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// What a statement says of the payload of a job that is written where it was not.
+    /// The payload expression for a job written to a new table.
     fn payload(&self, job: &JobRow) -> String {
         let seq = job.entry.id.seq();
         match self.jobs.get(&seq).map(JobRow::table) {
             Some(table) if (table == Table::Ended) != (job.table() == Table::Ended) => {
                 table.payload(seq)
             }
-            // It is new; or its queue changes its mode, for which all is read.
+            // It is new, or its queue changes its mode, for which everything is read.
             _ => bytes(job.entry.payload.as_bytes()),
         }
     }
@@ -216,7 +217,7 @@ impl Work<'_> {
         self.write_all(batch).await
     }
 
-    /// Deletes the lanes that are gone, and those that were opened for nothing.
+    /// Deletes removed lanes, and reserved ones that were not needed.
     async fn delete_lanes(&mut self, after: &After) -> Try<()> {
         let stay: BTreeSet<u64> = after.lanes.iter().map(|row| row.id).collect();
         let all = self.lanes.keys().chain(self.reserved.values());
@@ -229,7 +230,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Deletes what is not in that table any more. In the rows of lanes, `update` does.
+    /// Deletes jobs that left that table. `update` clears those in lane rows.
     async fn delete_jobs(&mut self, after: &After, table: Table) -> Try<()> {
         let stays = |seq: &u64| after.jobs.get(seq).is_some_and(|job| job.table() == table);
         let here = self.jobs.iter().filter(|(_, before)| before.table() == table);
@@ -244,14 +245,14 @@ impl Work<'_> {
 
     async fn insert_lanes(&mut self, after: &After) -> Try<()> {
         let columns = format!("({LANE_COLUMNS}, payload) VALUES ");
-        // Where REPLACE would lock the gap before the row, too.
+        // Not REPLACE, which would also lock the gap before the row.
         let again = LANE_COLUMNS.split(", ").chain(["payload"]);
         let again: Vec<String> = again.map(|name| format!("{name} = VALUES({name})")).collect();
         let all_of_it = format!(" ON DUPLICATE KEY UPDATE {}", again.join(","));
         let mut new = Batch::new(format!("INSERT INTO seriatim_lane {columns}"), "");
         let mut reserved = Batch::new(format!("INSERT INTO seriatim_lane {columns}"), &all_of_it);
         let is_reserved: BTreeSet<u64> = self.reserved.values().copied().collect();
-        // In order of keys, as all who open lanes do, so that nobody waits in a circle.
+        // In the common order of keys, which prevents deadlocks.
         let mut lanes: Vec<&LaneRow> =
             after.lanes.iter().filter(|row| !self.lanes.contains_key(&row.id)).collect();
         lanes.sort_by(|a, b| (a.q, &a.k, a.id).cmp(&(b.q, &b.k, b.id)));
@@ -265,7 +266,7 @@ impl Work<'_> {
         self.write_all(reserved).await
     }
 
-    /// Changes what was there and still is.
+    /// Updates changed rows.
     async fn update(&mut self, after: &After) -> Try<()> {
         let mut changes = Changes::default();
         for row in &after.lanes {
@@ -277,7 +278,7 @@ impl Work<'_> {
             let more = match (job_before, after.jobs.get(&row.id).filter(is_in)) {
                 (Some(old), Some(new)) if !new.is_same(old) => new.changes(old, &queue.queue)?,
                 (Some(_), None) => no_job(),
-                // It comes back to the lane that it opened.
+                // The job returns to the lane that it opened.
                 (None, Some(new)) => format!("{},payload = {}", new.all()?, self.payload(new)),
                 _ => String::new(),
             };
@@ -298,7 +299,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Writes down which ready lanes must be looked at again.
+    /// Stores which ready lanes must be positioned again, and when.
     async fn save_wakes(&mut self, after: &After) -> Try<()> {
         let wake = |row: &LaneRow| row.wake.filter(|_| row.st == st::READY);
         let mut old: HashMap<u64, i64> = HashMap::new();
@@ -322,7 +323,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Writes what is known of jobs beside them: flags, other ids, when they expire.
+    /// Stores flags, aliases and expiry times.
     async fn save_names(&mut self, after: &After) -> Try<()> {
         let mut new_aliases = Batch::new(
             "INSERT INTO seriatim_alias (id, target) VALUES ",
@@ -378,14 +379,14 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// From now on this is what was there before.
+    /// The model's state becomes the state before the next change.
     fn remember(&mut self, after: After) {
         self.lanes = after.lanes.into_iter().map(|row| (row.id, row)).collect();
         self.jobs = after.jobs.into_iter().collect();
         self.reserved.clear();
     }
 
-    /// Counts the turns that ended, in a row that hardly anybody else writes just now.
+    /// Counts settled turns, in a random row, so that settles rarely wait for each other.
     pub(super) async fn save_tally(&mut self) -> Try<()> {
         let slot = fastrand::u8(..TALLY_SLOTS);
         let mut batch = Batch::new(
@@ -452,7 +453,7 @@ fn table_name(table: Table) -> &'static str {
     }
 }
 
-/// What takes the job out of the row of a lane.
+/// The assignments that clear the job in a lane's row.
 fn no_job() -> String {
     let columns = BODY_COLUMNS.map(|column| format!("j_{column} = NULL,")).concat();
     format!("j_gen = NULL,{columns}payload = NULL")

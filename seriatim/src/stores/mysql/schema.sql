@@ -1,13 +1,13 @@
--- Version 3. Times are microseconds since 1970. Text is kept as bytes, and so compared byte by byte.
--- Each statement ends with a semicolon at the end of a line; none is lost by running it twice.
+-- Version 3. Times are microseconds since 1970. Text is stored as bytes, so it is compared byte by byte. Each
+-- statement ends with a semicolon at the end of a line, and can run twice without loss.
 
 CREATE TABLE IF NOT EXISTS seriatim_meta (
   id TINYINT NOT NULL PRIMARY KEY,
   version INT NOT NULL,                      -- of this schema
-  definitions BIGINT NOT NULL DEFAULT 1      -- raised with every change of a queue or route
+  definitions BIGINT NOT NULL DEFAULT 1      -- raised with every change to a queue or route
 ) ENGINE = InnoDB;
 
--- What the servers of the store share. No view shows it.
+-- The secret that the servers of a store share.
 CREATE TABLE IF NOT EXISTS seriatim_secret (
   id TINYINT NOT NULL PRIMARY KEY,
   bytes VARBINARY(32) NOT NULL
@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS seriatim_queue (
   UNIQUE KEY queue_name (name)
 ) ENGINE = InnoDB;
 
--- Turns that ended. Several rows for a queue, so that settles do not wait for each other.
+-- Counters of settled turns. Several rows per queue, so that settles do not wait for each other.
 CREATE TABLE IF NOT EXISTS seriatim_tally (
   q INT NOT NULL,
   slot TINYINT NOT NULL,
@@ -32,13 +32,13 @@ CREATE TABLE IF NOT EXISTS seriatim_tally (
 ) ENGINE = InnoDB;
 
 CREATE TABLE IF NOT EXISTS seriatim_route (
-  number INT NOT NULL PRIMARY KEY,           -- 0, which is not here, is anybody
+  number INT NOT NULL PRIMARY KEY,           -- 0, unbound, has no row
   node VARBINARY(256) NULL,
   grp VARBINARY(256) NULL
 ) ENGINE = InnoDB;
 
--- Rows exist while they are being used: what counts is the numbers that they got. A number of the first
--- stands for sixteen arrivals; of the second, tokens, which never go back.
+-- Sequences: rows are deleted after insertion, only their auto-increment numbers matter. A number of the first stands
+-- for sixteen job numbers; the second has tokens, which only grow.
 CREATE TABLE IF NOT EXISTS seriatim_number (
   n BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY
 ) ENGINE = InnoDB;
@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS seriatim_token (
   tok BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY
 ) ENGINE = InnoDB;
 
--- A lane has the number of the job that opened it, and that job is written in the lane's own row.
+-- A lane has the number of the job that opened it, and its row contains that job.
 CREATE TABLE IF NOT EXISTS seriatim_lane (
   id BIGINT NOT NULL PRIMARY KEY,
   q INT NOT NULL,
@@ -56,9 +56,9 @@ CREATE TABLE IF NOT EXISTS seriatim_lane (
   class INT NOT NULL DEFAULT 0,              -- route * 2 + (a crash behind it ? 1 : 0)
   prio INT NOT NULL DEFAULT 0,
   due BIGINT NOT NULL DEFAULT 0,
-  wake BIGINT NULL,                          -- when its position must be looked at again
+  wake BIGINT NULL,                          -- when its position must be computed again
   tok BIGINT NOT NULL DEFAULT 0,
-  open BIGINT NOT NULL DEFAULT 0,            -- jobs of an older generation are closed: the claim's
+  open BIGINT NOT NULL DEFAULT 0,            -- jobs with a lower generation are closed: owned by the claim
   n INT NOT NULL DEFAULT 0,                  -- open jobs
   c INT NOT NULL DEFAULT 0,                  -- closed jobs
   flags TINYINT NOT NULL DEFAULT 0,          -- 1 held, 2 paused
@@ -68,14 +68,14 @@ CREATE TABLE IF NOT EXISTS seriatim_lane (
   next_due BIGINT NULL,
   route INT NOT NULL DEFAULT 0,
   node VARBINARY(512) NULL,                  -- this and the next five: of the claim
-  own TINYINT NULL,                          -- a lease of its own
+  own TINYINT NULL,                          -- whether the claim has an own lease
   ttl BIGINT NULL,
   until BIGINT NULL,
   claimed_at BIGINT NULL,
   beat_at BIGINT NULL,
   progress MEDIUMBLOB NULL,
-  j_gen BIGINT NULL,                         -- this and what follows: of the job that opened it, as in seriatim_job;
-  j_created BIGINT NULL,                     -- none when that has ended
+  j_gen BIGINT NULL,                         -- this and what follows: the job that opened it, as in seriatim_job;
+  j_created BIGINT NULL,                     -- null if that has ended
   j_score DOUBLE NULL,
   j_prio INT NULL,
   j_run_at BIGINT NULL,
@@ -86,10 +86,10 @@ CREATE TABLE IF NOT EXISTS seriatim_lane (
   j_rest MEDIUMBLOB NULL,
   payload LONGBLOB NULL,
   UNIQUE KEY lane_key (q, k),
-  KEY lane_ready (q, st, class, prio, due)   -- of scheduled ones, class and prio are 0 and due is wake
+  KEY lane_ready (q, st, class, prio, due)   -- scheduled lanes have class 0, prio 0, and wake as due
 ) ENGINE = InnoDB;
 
--- Lanes that are ready and must be looked at again nevertheless: some of `exclusive`.
+-- Ready lanes that must be positioned again nevertheless: some of `exclusive`.
 CREATE TABLE IF NOT EXISTS seriatim_wake (
   lane BIGINT NOT NULL PRIMARY KEY,
   q INT NOT NULL,
@@ -97,13 +97,13 @@ CREATE TABLE IF NOT EXISTS seriatim_wake (
   KEY wake_first (q, wake)
 ) ENGINE = InnoDB;
 
--- Every other job that waits or is claimed.
+-- All other waiting and claimed jobs.
 CREATE TABLE IF NOT EXISTS seriatim_job (
   seq BIGINT NOT NULL PRIMARY KEY,
   q INT NOT NULL,
   lane BIGINT NOT NULL,
-  gen BIGINT NOT NULL,                       -- closed when below the lane's `open`
-  ord VARBINARY(24) NOT NULL,                -- what orders or identifies the open jobs of the lane
+  gen BIGINT NOT NULL,                       -- closed if below the lane's `open`
+  ord VARBINARY(24) NOT NULL,                -- sort key or digest of an open job
   created BIGINT NOT NULL,
   score DOUBLE NOT NULL,
   prio INT NOT NULL,
@@ -112,12 +112,12 @@ CREATE TABLE IF NOT EXISTS seriatim_job (
   started BIGINT NULL,
   retry INT NOT NULL,
   digest BINARY(16) NULL,
-  rest MEDIUMBLOB NULL,                      -- JSON: what most jobs do not have
+  rest MEDIUMBLOB NULL,                      -- JSON: fields that most jobs do not have
   payload LONGBLOB NULL,
   KEY job_lane (lane, ord)
 ) ENGINE = InnoDB;
 
--- Jobs that have ended and are still known.
+-- Jobs that have ended and are still stored.
 CREATE TABLE IF NOT EXISTS seriatim_ended (
   seq BIGINT NOT NULL PRIMARY KEY,
   q INT NOT NULL,
@@ -139,14 +139,14 @@ CREATE TABLE IF NOT EXISTS seriatim_ended (
   KEY ended_state (q, state, at)
 ) ENGINE = InnoDB;
 
--- When the jobs expire that do.
+-- Expiry times of the jobs that have one.
 CREATE TABLE IF NOT EXISTS seriatim_expiry (
   seq BIGINT NOT NULL PRIMARY KEY,
   at BIGINT NOT NULL,
   KEY expiry_at (at)
 ) ENGINE = InnoDB;
 
--- Claimed jobs that somebody wants cancelled.
+-- Claimed jobs flagged for cancellation.
 CREATE TABLE IF NOT EXISTS seriatim_flag (
   seq BIGINT NOT NULL PRIMARY KEY,
   lane BIGINT NOT NULL,
@@ -160,9 +160,9 @@ CREATE TABLE IF NOT EXISTS seriatim_alias (
 
 CREATE TABLE IF NOT EXISTS seriatim_idempotency (
   q INT NOT NULL,
-  k VARBINARY(512) NOT NULL,                 -- empty without a key, which no key is
+  k VARBINARY(512) NOT NULL,                 -- empty without a key: no key is empty
   name VARBINARY(256) NOT NULL,
-  job VARBINARY(16) NOT NULL,                -- empty while the first push of it is under way
+  job VARBINARY(16) NOT NULL,                -- empty while its first push is running
   until BIGINT NOT NULL,
   PRIMARY KEY (q, k, name),
   KEY idempotency_until (until)
@@ -176,8 +176,8 @@ CREATE TABLE IF NOT EXISTS seriatim_node (
   command VARBINARY(16) NULL
 ) ENGINE = InnoDB;
 
--- Claims and rescues of a node up to this ticket take nothing any more. Each of them holds the row shared
--- until it ends; a row of its own, so that heartbeats need not wait for them.
+-- Claims and rescues of a node with a ticket up to this one take nothing. Each of them locks the row shared until it
+-- ends; a separate table, so that heartbeats do not wait for them.
 CREATE TABLE IF NOT EXISTS seriatim_ticket (
   node VARBINARY(512) NOT NULL PRIMARY KEY,
   given_up BIGINT NOT NULL

@@ -1,4 +1,4 @@
-//! The secret that the users of the store share.
+//! The secret that the servers of a store share.
 
 use super::error::Try;
 use super::sql::{Columns, bytes, corrupt};
@@ -12,7 +12,7 @@ pub(super) async fn secret(work: &mut Work<'_>) -> Try<Option<Secret>> {
     bytes.map(|bytes| Some(Secret(bytes))).ok_or_else(corrupt)
 }
 
-/// Keeps it unless there is one.
+/// Stores the secret unless there is one.
 pub(super) async fn keep_secret(work: &mut Work<'_>, offered: Secret) -> Try<()> {
     let sql =
         format!("INSERT IGNORE INTO seriatim_secret (id, bytes) VALUES (1, {})", bytes(&offered.0));

@@ -1,4 +1,4 @@
-//! Ending turns.
+//! Settling turns.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,7 +15,7 @@ pub(super) async fn settle(work: &mut Work<'_>, turns: &[Settlement]) -> Try<Vec
     let is_keyless = |turn: &&Settlement| work.mode(turn.lane.queue).is_ok_and(|m| !m.is_keyed());
     let keyless = turns.iter().filter(is_keyless).map(|turn| turn.lane.number).collect();
     work.lock_lanes_of(&wanted, &keyless).await?;
-    // What a stale settlement names is left alone.
+    // Lanes of stale settlements are left unchanged.
     let current = |turn: &&Settlement| {
         work.lanes.get(&turn.lane.number).is_some_and(|row| row.tok == turn.token.0)
     };
@@ -28,7 +28,7 @@ pub(super) async fn settle(work: &mut Work<'_>, turns: &[Settlement]) -> Try<Vec
     Ok(settled)
 }
 
-/// The digests of jobs that may go back into a lane of very many, where equal ones may wait.
+/// The digests of jobs that may go back into a large lane, where equal ones may wait.
 async fn equal_to_kept(
     work: &mut Work<'_>,
     turns: &[Settlement],

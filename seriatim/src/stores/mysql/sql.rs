@@ -1,7 +1,7 @@
-//! Values on their way into the text of a statement, and out of the rows of an answer.
+//! Values as SQL text, and the columns of results.
 //!
-//! Statements are sent as text, since a batch has more values than a prepared statement may. Text
-//! of others is written in hexadecimal digits, so nothing in it can end a literal.
+//! Statements are sent as text, because a batch has more values than a prepared statement allows. Text from users is
+//! written in hexadecimal, so it cannot end a literal.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use mysql_async::{Row, Value};
 use super::error::{Fail, Try};
 use crate::model::error::{Error, ErrorKind};
 
-/// The server's time, in microseconds since 1970, whatever the time zone of the session.
+/// The server's time in microseconds since 1970, independent of the session's time zone.
 pub(super) const CLOCK: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
-/// Statements are cut when they have grown to so many bytes. A single job may be larger.
+/// A statement is split when it exceeds this number of bytes. A single job may be larger.
 pub(super) const STATEMENT_BYTES_MAX: usize = 1 << 20;
 /// Most numbers in one list.
 pub(super) const LIST_MAX: usize = 10_000;
@@ -48,7 +48,7 @@ pub(super) fn maybe(value: Option<i64>) -> String {
     value.map_or_else(|| "NULL".to_owned(), |value| value.to_string())
 }
 
-/// Numbers with commas between them; never nothing, which would be an error of syntax.
+/// Numbers separated by commas; never empty, which would be a syntax error.
 pub(super) fn list(numbers: impl IntoIterator<Item = u64>) -> String {
     let mut text = String::new();
     for number in numbers {
@@ -58,7 +58,7 @@ pub(super) fn list(numbers: impl IntoIterator<Item = u64>) -> String {
     if text.is_empty() { "NULL".to_owned() } else { text }
 }
 
-/// Literals with commas between them.
+/// Literals separated by commas.
 pub(super) fn literals<'a>(values: impl IntoIterator<Item = &'a str>) -> String {
     let values: Vec<String> = values.into_iter().map(text).collect();
     if values.is_empty() { "NULL".to_owned() } else { values.join(",") }
@@ -75,7 +75,7 @@ impl Columns {
         Self { row, next: 0 }
     }
 
-    /// Passes over so many columns.
+    /// Skips columns.
     pub(super) fn skip(&mut self, columns: usize) {
         self.next += columns;
     }
@@ -130,5 +130,5 @@ impl Columns {
 }
 
 pub(super) fn corrupt() -> Fail {
-    Error::new(ErrorKind::Corrupt, "MySQL holds a row that cannot be understood").into()
+    Error::new(ErrorKind::Corrupt, "MySQL returned a row that cannot be read").into()
 }

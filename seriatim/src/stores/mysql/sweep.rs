@@ -1,4 +1,4 @@
-//! Removing what has expired.
+//! Removing expired rows.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -50,7 +50,7 @@ pub(super) async fn sweep(work: &mut Work<'_>, rows_max: usize) -> Try<Swept> {
     Ok(swept)
 }
 
-/// Deletes finished and dead jobs past their retention, and dead ones over the cap.
+/// Deletes finished and dead jobs after their retention, and dead ones above the queue's limit.
 async fn sweep_ended(work: &mut Work<'_>, rows_max: usize, swept: &mut Swept) -> Try<()> {
     let (now, most) = (work.now.as_micros(), rows_max + 1);
     let done = format!(
@@ -98,7 +98,7 @@ async fn sweep_ended(work: &mut Work<'_>, rows_max: usize, swept: &mut Swept) ->
     Ok(())
 }
 
-/// Forgets idempotency keys past their time whose job is not known any more.
+/// Deletes expired idempotency keys whose job is no longer stored.
 async fn forget_names(work: &mut Work<'_>, most: usize) -> Try<()> {
     let sql = format!(
         "SELECT DISTINCT job FROM seriatim_idempotency FORCE INDEX (idempotency_until) WHERE until <= {} LIMIT {most}",

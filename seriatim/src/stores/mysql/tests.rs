@@ -1,4 +1,4 @@
-//! What the conformance suite cannot reach: several sessions at the same moment.
+//! Tests beyond the conformance suite: several concurrent sessions.
 #![allow(clippy::unwrap_used)]
 
 mod connecting;
@@ -34,7 +34,7 @@ fn url() -> String {
     )
 }
 
-/// The address of another database on the server of the tests.
+/// The address of another database on the test server.
 fn address(database: &str) -> String {
     let url = url();
     let (server, _) = url.rsplit_once('/').expect("the address ends with a database");
@@ -52,7 +52,7 @@ async fn new_database() -> String {
     name
 }
 
-/// Another process on the same store, as far as the server can tell.
+/// Opens the store as another process would.
 async fn open(database: &str) -> Arc<Mysql> {
     let store = Mysql::connect(&address(database)).await.expect("the server can be reached");
     store.migrate().await.expect("the store is set up");
@@ -95,26 +95,26 @@ fn job(key: &str, tag: u32) -> Job {
     Job::new("q", &tag).unwrap().key(key)
 }
 
-/// A session of the test's own.
+/// A direct session.
 async fn session(database: &str) -> Conn {
     Conn::from_url(address(database)).await.unwrap()
 }
 
-/// Returns when so many sessions of the database wait for a lock.
+/// Returns when this number of sessions of the database wait for a lock.
 async fn until_waiting(conn: &mut Conn, database: &str, sessions: usize) {
     let waiting = format!(
         "SELECT COUNT(*) FROM information_schema.innodb_trx t \
          JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id \
          WHERE t.trx_state = 'LOCK WAIT' AND p.db = '{database}'"
     );
-    // The server answers from a copy, which it renews when nobody has asked for a tenth of a second.
+    // The server answers from a copy, which it renews only if it was not queried for 0.1 s.
     let pause = "DO SLEEP(0.15)";
     while conn.query_first::<usize, _>(&waiting).await.unwrap().unwrap_or(0) < sessions {
         conn.query_drop(pause).await.unwrap();
     }
 }
 
-/// The statements that write are sent together, and what a call counts is written last.
+/// Writes are sent together, and the counters of a call are written last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settle_of_which_the_last_statement_fails_is_an_error_and_undone() {
     let database = new_database().await;
@@ -163,8 +163,8 @@ async fn a_store_of_a_newer_version_is_refused() {
     assert!(error.to_string().contains("version 99") && error.to_string().contains("version 3"));
 }
 
-/// Pushers and workers of several processes on few keys: each job is handed over exactly once, in
-/// order of arrival of its pusher, and no key to two workers at once.
+/// Pushers and workers of several processes on few keys: each job is delivered exactly once, in its pusher's order,
+/// and no key runs twice concurrently.
 async fn pushes_and_claims_race(queue: Queue, jobs_each: u32) {
     let database = new_database().await;
     let first = open(&database).await;
@@ -311,7 +311,7 @@ async fn a_busy_pusher_does_not_hold_up_a_claim() {
     holder.query_drop(lock).await.unwrap();
     let claimed = claim(&store, "q", 10).await;
     assert_eq!(claimed.turns.iter().map(|t| t.key.as_deref()).collect::<Vec<_>>(), [Some("b")]);
-    assert!(claimed.next_due.is_some(), "it is told to look again");
+    assert!(claimed.next_due.is_some(), "it must look again");
     holder.query_drop("ROLLBACK").await.unwrap();
     assert_eq!(claim(&store, "q", 10).await.turns.len(), 1);
 }
@@ -348,7 +348,7 @@ async fn tokens_grow_though_the_counter_was_lost() {
     push(&store, vec![job("a", 1), job("b", 1), job("c", 1)]).await;
     let first = claim(&store, "q", 1).await.turns.remove(0).token;
     assert!(first.0 > 1_700_000_000_000_000, "the tokens are at the clock: {first:?}");
-    // As after a failover to a server that had not heard of the last ones.
+    // As after a failover to a server without the last ones.
     let lose = "DROP TABLE seriatim_token; \
                 CREATE TABLE seriatim_token (tok BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY)";
     session(&database).await.query_drop(lose).await.unwrap();
@@ -389,7 +389,7 @@ async fn pushes_in_another_process_are_heard() {
     let database = new_database().await;
     let (one, other) = (open(&database).await, open(&database).await);
     let mut wakeups = other.wakeups();
-    // Whether the other listens already is not to be seen from here.
+    // There is no signal that the other process is listening yet.
     for i in 0..100 {
         wakeups.forget();
         push(&one, vec![job("k", i)]).await;

@@ -1,4 +1,4 @@
-//! A call as one transaction, repeated when the server rolled it back because of others.
+//! A call as one transaction, repeated if the server rolls it back because of concurrent calls.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use super::pool::Pool;
 use super::work::Lock;
 use crate::model::error::{Error, ErrorKind};
 
-/// How often a call is repeated that the server undid because of others.
+/// Most attempts at a call that the server rolls back because of concurrent calls.
 pub(super) const TRIES_MAX: usize = 8;
-/// How often a call was tried, and how.
+/// How a call is attempted, and the number of failed attempts.
 pub(super) struct Attempt {
     pub(super) lock: Lock,
     pub(super) reserves: bool,
-    /// Whether it begins with what is asked ahead.
+    /// Whether it begins with the statements sent ahead.
     pub(super) fast: bool,
     pub(super) tries: usize,
 }
 
 impl Attempt {
-    /// What to do after a failure: nothing (try again), or say so.
+    /// Handles a failure. `None`: try again.
     pub(super) fn after(&mut self, fail: Fail, pool: &Pool) -> Option<Error> {
         if matches!(fail, Fail::Alone) && self.lock != Lock::Alone {
             self.lock = Lock::Alone;
@@ -38,21 +38,21 @@ impl Attempt {
         if !fail.is_retriable() || self.tries >= TRIES_MAX {
             return Some(fail.into());
         }
-        tracing::debug!("MySQL undid a call, which is made again");
+        tracing::debug!("MySQL rolled back a call; it is repeated");
         pool.repeated.fetch_add(1, Ordering::Relaxed);
         None
     }
 }
 
-/// Does something in a transaction; again, when the server undid it because of others.
+/// Runs an operation in a transaction, repeated if the server rolls it back because of concurrent calls.
 macro_rules! transact {
     ($store:expr, $lock:expr, $now:expr, $work:ident => $body:expr) => {
         transact!($store, $lock, $now, String::new(), $work => $body)
     };
-    // With statements that are asked ahead.
+    // With statements sent ahead.
     ($store:expr, $lock:expr, $now:expr, $ahead:expr, $work:ident => $body:expr) => {{
         let mut attempt = $crate::stores::mysql::transact::Attempt { lock: $lock, reserves: false, fast: true, tries: 0 };
-        // A call that is given up takes its connection with it, and the server undoes it.
+        // An abandoned call drops its connection, and the server rolls back.
         let call = async {
             loop {
                 let tried = async {

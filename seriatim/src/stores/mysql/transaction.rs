@@ -1,4 +1,4 @@
-//! Pushes and settles in a transaction of the user's own.
+//! Pushes and settles in the user's transaction.
 
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
@@ -14,18 +14,17 @@ use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::job::Job;
 
-/// Undoes an operation, and nothing that the user did before it. The savepoint stays; the next
-/// operation sets it anew.
+/// Undoes an operation, but not the user's earlier statements. The savepoint stays; the next operation sets it again.
 const BACK: &str = "ROLLBACK TO SAVEPOINT seriatim";
 
 impl Inner {
-    /// Sees to it that the queues and routes of these jobs exist, and answers all definitions. A
-    /// transaction of the user's could not create them: until its end nobody else could use the store.
+    /// Creates missing queues and routes of these jobs and returns all definitions. The user's transaction must not
+    /// create them: it would block the store until it ends.
     async fn define(&self, jobs: &[Job]) -> Result<Known> {
         transact!(self, Lock::Shared, None, work => push::define(work, jobs))
     }
 
-    /// The number of the definitions, when nobody is changing them.
+    /// The version of the definitions, read while they are not being changed.
     async fn stamp(&self) -> Result<i64> {
         transact!(self, Lock::Shared, None, work => async { Ok(work.stamp) })
     }
@@ -43,11 +42,11 @@ impl Transaction for mysql_async::Transaction<'_> {
             let known = store.inner.define(&request.jobs).await?;
             let stamp = known.stamp;
             let mut work = begin(&store.inner, self, request.now, known).await?;
-            // A lane that somebody else opens meanwhile is waited for, as nothing is made again for it.
+            // An operation within a transaction is not repeated: wait for a lane that another session creates.
             work.reserves = true;
             let pushed = push::push(&mut work, &request.jobs).await;
             let pushed = end(work, pushed).await?;
-            // Who changes the mode of a queue from here on finds these jobs, and waits for them.
+            // A later change of the queue's mode finds these jobs and waits for them.
             let now = store.inner.stamp().await;
             if now.as_ref().is_ok_and(|now| *now == stamp) {
                 return Ok(pushed);
@@ -55,7 +54,7 @@ impl Transaction for mysql_async::Transaction<'_> {
             self.query_drop(BACK).await.map_err(error::of_driver)?;
             now?;
         }
-        let message = "the definitions of queues change all the time: push again";
+        let message = "the definitions of queues keep changing: push again";
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 
@@ -64,7 +63,7 @@ impl Transaction for mysql_async::Transaction<'_> {
         if request.turns.is_empty() {
             return Ok(Vec::new());
         }
-        // A queue that has a claimed lane keeps its mode.
+        // A queue with a claimed lane keeps its mode.
         let known = store.inner.define(&[]).await?;
         let mut work = begin(&store.inner, self, request.now, known).await?;
         let settled = settle::settle(&mut work, &request.turns).await;
@@ -82,15 +81,15 @@ impl Transaction for mysql_async::Transaction<'_> {
     }
 }
 
-/// Begins an operation within a transaction. `end` ends it, and not the transaction.
+/// Begins an operation within a transaction. `end` ends the operation, not the transaction.
 async fn begin<'a>(
     inner: &Inner,
     transaction: &'a mut (dyn Statements + 'a),
     now: Option<Timestamp>,
     known: Known,
 ) -> Result<Work<'a>> {
-    // Going back to the savepoint fails where no transaction is open any more: the server ends one at a
-    // deadlock, and what came after would hold at once.
+    // The server ends a transaction at a deadlock, and later statements would commit immediately. Without an open
+    // transaction, rolling back to the savepoint fails.
     let sql = format!(
         "SAVEPOINT seriatim; {BACK}; SELECT DATABASE(), @@auto_increment_increment, {CLOCK}"
     );
@@ -102,15 +101,15 @@ async fn begin<'a>(
     Ok(Work::within(Session::Users(transaction), now.unwrap_or(clock), known))
 }
 
-/// Ends the operation: all of it is part of the transaction, or nothing.
+/// Ends the operation: all of it becomes part of the transaction, or nothing.
 async fn end<T>(mut work: Work<'_>, done: Try<T>) -> Try<T> {
     let done = match done {
-        // Sends what has not been sent yet.
+        // Sends pending statements.
         Ok(answer) => work.run("DO 0").await.map(|_| answer),
         Err(fail) => Err(fail),
     };
     if done.as_ref().is_err_and(Fail::leaves_connection) {
-        // Where that fails too the transaction has ended, and the first failure says why.
+        // If that fails too, the transaction has ended, and the first failure says why.
         let _ = work.session.run(BACK).await;
     }
     done
@@ -120,19 +119,19 @@ fn no_transaction(fail: Fail) -> Fail {
     match fail {
         Fail::Server(mysql_async::Error::Server(e)) if e.code == 1305 => {
             let message =
-                "this transaction has ended, as the server does at a deadlock: begin another";
+                "this transaction has ended; the server ends one at a deadlock: begin another";
             Error::new(ErrorKind::Unavailable, message).into()
         }
         fail => fail,
     }
 }
 
-/// Refuses a session in which the tables are others, or numbers would not follow each other.
+/// Refuses a session with another database, or without consecutive auto-increment numbers.
 fn check_session(inner: &Inner, row: &mut Columns) -> Try<()> {
     let database = row.maybe_text()?;
     let ours = inner.pool.options.opts.db_name().unwrap_or_default();
     if database.as_deref().is_none_or(|name| !name.eq_ignore_ascii_case(ours)) {
-        let message = format!("the transaction is of another database than the store's, {ours:?}");
+        let message = format!("the transaction is in another database than the store, {ours:?}");
         return Err(Error::new(ErrorKind::Unsupported, message).into());
     }
     if row.int()? != 1 {
@@ -142,11 +141,11 @@ fn check_session(inner: &Inner, row: &mut Columns) -> Try<()> {
     Ok(())
 }
 
-/// The store that the engine or client has, if it is one of these.
+/// The engine's or client's store, if it is in MySQL.
 fn ours(store: &dyn Store) -> Result<&Mysql> {
     store.native().and_then(|store| store.downcast_ref()).ok_or_else(|| {
         let message = format!(
-            "a transaction of MySQL goes with a store in MySQL, and this one is {:?}",
+            "a MySQL transaction needs a store in MySQL, and this one is {:?}",
             store.capabilities().name
         );
         Error::new(ErrorKind::Unsupported, message)

@@ -1,5 +1,4 @@
-//! What people and programs see. Rows are chosen and ordered by the server; what they say of
-//! themselves is the model's.
+//! Statistics and listings. The server selects and orders rows; the model computes their views.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -180,7 +179,7 @@ async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
     };
     let most = query.rows_max.clamp(1, PAGE_ROWS_MAX);
     let after = Cursor::read(query.after.as_deref())?;
-    // In order of arrival each table gives no more than what a page shows.
+    // In order of arrival, each table returns no more than a page.
     let bound = |number: &str| match (query.order, &after) {
         (JobOrder::Arrival, after) => {
             let (after, limit) = (after.as_ref().map_or(0, |after| after.number), most + 1);
@@ -241,7 +240,7 @@ async fn jobs(work: &mut Work<'_>, query: &JobQuery) -> Try<Page<JobView>> {
     Ok(Page { rows, next })
 }
 
-/// Reads these jobs with their payloads, and their lanes, without the other jobs in them.
+/// Reads these jobs with their payloads, and their lanes without other jobs.
 async fn load_some(work: &mut Work<'_>, ids: &[JobId], lanes: &BTreeSet<u64>) -> Try<()> {
     let lanes: Vec<u64> = lanes.iter().copied().collect();
     for lanes in lanes.chunks(LIST_MAX) {
@@ -270,7 +269,7 @@ async fn job(work: &mut Work<'_>, id: JobId) -> Try<Option<JobView>> {
     Ok(view_of(work, id))
 }
 
-/// The condition for the rows behind a cursor.
+/// The condition for the rows after a cursor.
 fn behind(order: Order, after: &Cursor, number: &str) -> Result<String> {
     let (order, last) = match order {
         Order::Number => return Ok(format!("{number} > {}", after.number)),

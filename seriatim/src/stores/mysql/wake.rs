@@ -1,5 +1,4 @@
-//! Wake-ups between processes: while somebody listens, the store is asked for what is due, for all
-//! queues at once.
+//! Wake-ups between processes: while there are listeners, one task polls when lanes of all queues are due.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,17 +11,17 @@ use crate::contract::QueueDue;
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 
-/// How long after something new was found the store is asked again.
+/// Time to the next poll after a change was found.
 const POLL_MIN: Duration = Duration::from_millis(20);
-/// How long after nothing was found, at most.
+/// Longest time between polls while nothing changes.
 const POLL_MAX: Duration = Duration::from_millis(200);
 
-/// The task that asks. It ends with the store.
+/// The polling task. It ends with the store.
 #[derive(Default)]
 pub(super) struct Poll(Mutex<Option<JoinHandle<()>>>);
 
 impl Poll {
-    /// Begins to ask, unless it is being done.
+    /// Starts polling, unless it is running.
     pub(super) fn start(&self, store: &Arc<Inner>) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let mut task = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,7 +41,7 @@ async fn due_now(store: &Inner) -> Result<Vec<QueueDue>> {
     transact!(store, Lock::Look, None, work => super::due::due(work, &[]))
 }
 
-/// Rings when something is due that was not, or earlier. Slower while nothing happens.
+/// Rings if a lane is due that was not, or earlier. Polls less often while nothing changes.
 async fn ask(store: std::sync::Weak<Inner>) {
     let mut pause = POLL_MIN;
     let mut known: Vec<(Arc<str>, Option<Timestamp>)> = Vec::new();
@@ -51,7 +50,7 @@ async fn ask(store: std::sync::Weak<Inner>) {
         let Some(store) = store.upgrade().filter(|store| store.bell.has_listeners()) else {
             return;
         };
-        // A server that does not answer now is asked again.
+        // A server that does not answer is asked again.
         let Ok(dues) = due_now(&store).await else {
             pause = POLL_MAX;
             continue;

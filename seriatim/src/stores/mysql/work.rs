@@ -1,6 +1,5 @@
-//! One transaction: it locks and reads the part of the store that an operation needs into the
-//! reference model (`stores/state`), which carries the operation out; `save.rs` then writes what has
-//! become different.
+//! One transaction. It locks the part of the store that an operation needs, reads it into the reference model
+//! (`stores/state`), lets the model run the operation, and writes the differences (`save.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,18 +16,17 @@ use crate::model::clock::Timestamp;
 use crate::model::queue::Mode;
 use crate::stores::state::{QueueRow, State};
 
-/// How many arrivals a row of `seriatim_number` stands for.
+/// How many job numbers one row of `seriatim_number` stands for.
 const NUMBERS_IN_ROW: u64 = 16;
-/// New jobs and lanes have numbers from here on until the server has given them theirs.
+/// New jobs and lanes have temporary numbers, from this one up, until real ones are drawn.
 pub(super) const UNNUMBERED: u64 = 1 << 47;
 
-/// What `paused` holds of a queue that is being deleted; 1 of one that is paused.
+/// The value of `paused` for a queue that is being deleted; 1 is a paused one.
 pub(super) const CLOSING: i64 = 2;
 
 type Routes = Vec<(Option<String>, Option<String>)>;
 
-/// The queues and routes, as they were at the last look. They change rarely, and each change has a
-/// number.
+/// The queues and routes as last read. They change rarely, and each change raises a version.
 #[derive(Default)]
 pub(super) struct Definitions(Mutex<Known>);
 
@@ -42,50 +40,50 @@ pub(super) struct Known {
 /// How an operation locks the definitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lock {
-    /// Nothing will be written that depends on them.
+    /// Not locked: nothing is written that depends on them.
     Look,
-    /// They stay as they are until it ends.
+    /// Shared: they do not change until the operation ends.
     Shared,
-    /// This operation may change them.
+    /// Exclusive: this operation may change them.
     Alone,
 }
 
 pub(super) struct Work<'a> {
     pub session: Session<'a>,
-    /// Statements that are sent with the next one that has an answer, and how many they are.
+    /// Statements to be sent with the next one whose result is needed, and their number.
     pending: (String, usize),
-    /// Whether lanes to be opened are reserved first, since somebody else opens the same.
+    /// Whether new lanes are reserved first, because another session creates the same ones.
     pub reserves: bool,
     pub now: Timestamp,
     pub state: State,
     pub lock: Lock,
-    /// What was there before the operation.
+    /// The state before the operation.
     pub lanes: HashMap<u64, LaneRow>,
     pub jobs: HashMap<u64, JobRow>,
-    /// Which jobs were read of lanes.
+    /// Which jobs of each lane were read.
     pub parts: HashMap<u64, Parts>,
-    /// Rows of lanes that this transaction opened, to be the first at their key.
+    /// Rows of lanes that this transaction reserved, to own their keys.
     pub reserved: HashMap<(u32, Arc<str>), u64>,
     pub queues_before: BTreeMap<u32, QueueRow>,
     pub routes_before: usize,
     pub stamp: i64,
-    /// Jobs of which only the length of the payload was read.
+    /// Jobs whose payload was read only as a length.
     pub lengths_only: HashSet<u64>,
-    /// The answers to what was asked as the operation began.
+    /// The results of the statements sent when the operation began.
     pub ahead: Vec<Answer>,
-    /// The transaction has been committed.
+    /// Whether the transaction has been committed.
     pub ended: bool,
 }
 
 impl Definitions {
-    /// As they were at the last look.
+    /// The definitions as last read.
     pub(super) fn known(&self) -> Known {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl<'a> Work<'a> {
-    /// Begins a transaction. The statements in `ahead` are run in the same round trip.
+    /// Begins a transaction. The statements in `ahead` run in the same round trip.
     pub(super) async fn begin(
         pool: &'a Pool,
         definitions: &Definitions,
@@ -116,8 +114,8 @@ impl<'a> Work<'a> {
         Ok(work)
     }
 
-    /// An operation within a transaction of the user's. It holds no definitions, as that would keep
-    /// everybody else from changing any of them for as long as the user likes.
+    /// An operation within the user's transaction. It does not lock the definitions: that would block all changes to
+    /// them until the user's transaction ends.
     pub(super) fn within(session: Session<'a>, now: Timestamp, known: Known) -> Self {
         let mut work = Self::on(session, Lock::Shared, now, known.stamp);
         work.give_definitions(known.queues, known.routes);
@@ -145,7 +143,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Gives the model the queues and routes.
+    /// Loads the queues and routes into the model.
     async fn define(&mut self, definitions: &Definitions) -> Try<()> {
         let known = {
             let known = definitions.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -156,7 +154,7 @@ impl<'a> Work<'a> {
             None => {
                 let read = self.read_definitions().await?;
                 let mut known = definitions.0.lock().unwrap_or_else(PoisonError::into_inner);
-                // Without the lock it may be newer than the number says, which is read again then.
+                // Read without a lock, they may be newer than the version: do not cache them under it.
                 if self.lock != Lock::Look && known.stamp < self.stamp {
                     *known =
                         Known { stamp: self.stamp, queues: read.0.clone(), routes: read.1.clone() };
@@ -174,7 +172,7 @@ impl<'a> Work<'a> {
         (self.state.queues, self.state.routes) = (queues, routes);
     }
 
-    /// The definitions as they are now.
+    /// The definitions in the model.
     pub(super) fn definitions(&self) -> Known {
         let (queues, routes) = (self.state.queues.clone(), self.state.routes.clone());
         Known { stamp: self.stamp, queues, routes }
@@ -206,15 +204,15 @@ impl<'a> Work<'a> {
         Ok((queues?, routes?))
     }
 
-    /// Ends the transaction without a trace.
+    /// Rolls the transaction back.
     pub(super) async fn undo(mut self) {
         if self.session.run("ROLLBACK").await.is_ok() {
             self.session.give_back();
         }
     }
 
-    /// What is added to a statement that reads, so that it reads what is there now. Only a transaction
-    /// of the user's may be at a level at which it would see the store as it was when it began.
+    /// The clause that makes a read see the newest committed state. Only a user's transaction may have an isolation
+    /// level at which it would see an older state.
     pub(super) fn newest(&self) -> &'static str {
         match self.session {
             Session::Ours(_) => "",
@@ -222,7 +220,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Runs statements, one after the other, in one round trip, behind those that were written before.
+    /// Runs the pending statements and these, in order and in one round trip.
     pub(super) async fn run(&mut self, sql: &str) -> Try<Vec<Answer>> {
         let (mut before, count) = std::mem::take(&mut self.pending);
         if count == 0 {
@@ -246,7 +244,7 @@ impl<'a> Work<'a> {
         Ok(answers.into_iter().next().map(|answer| answer.rows).unwrap_or_default())
     }
 
-    /// Writes with one statement, of which the answer says nothing; it is sent with the next.
+    /// Queues a write whose result is not needed; it is sent with the next statement.
     pub(super) async fn write(&mut self, sql: &str) -> Try<()> {
         let (before, count) = &mut self.pending;
         if before.len() + sql.len() > STATEMENT_BYTES_MAX {
@@ -259,8 +257,8 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Takes so many numbers, higher than any before, of arrivals; returns the first. What is locked
-    /// by now had lower ones.
+    /// Draws `numbers` consecutive job numbers, higher than any before; returns the first. Jobs in rows locked before
+    /// have lower ones.
     pub(super) async fn draw(&mut self, numbers: usize) -> Try<u64> {
         let rows = (numbers as u64).div_ceil(NUMBERS_IN_ROW).max(1);
         let values = vec!["(NULL)"; rows as usize].join(",");
@@ -279,8 +277,7 @@ impl<'a> Work<'a> {
         Ok(row.ok_or_else(super::sql::corrupt)?.queue.mode)
     }
 
-    /// Locks the lanes of these keys, as far as they exist. They are locked in order of (queue, key),
-    /// as everywhere, so that nobody waits in a circle.
+    /// Locks the existing lanes of these keys, in the common order (queue, key), which prevents deadlocks.
     pub(super) async fn lock_keys(&mut self, keys: &BTreeSet<(u32, Arc<str>)>) -> Try<()> {
         let keys: Vec<&(u32, Arc<str>)> = keys.iter().collect();
         for keys in keys.chunks(LIST_MAX / 10) {
@@ -291,7 +288,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Opens the lanes of these keys, or locks those that are there.
+    /// Creates the missing lanes of these keys, and locks the others.
     pub(super) async fn open_keys(&mut self, keys: &BTreeSet<(u32, Arc<str>)>) -> Try<()> {
         let keys: Vec<&(u32, Arc<str>)> = keys.iter().collect();
         for keys in keys.chunks(LIST_MAX / 10) {
@@ -312,12 +309,12 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Locks these lanes, as far as they exist, in order of (queue, key), then of number.
+    /// Locks the existing ones of these lanes in order of (queue, key), then of number.
     pub(super) async fn lock_lanes(&mut self, wanted: &BTreeSet<u64>) -> Try<()> {
         self.lock_lanes_of(wanted, &BTreeSet::new()).await
     }
 
-    /// The same, where some of the lanes are known to have no key.
+    /// Like [`Self::lock_lanes`], if some of the lanes are known to have no key.
     pub(super) async fn lock_lanes_of(
         &mut self,
         wanted: &BTreeSet<u64>,
@@ -365,7 +362,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Reads lanes, with the jobs that opened them; locks them where `rest` says so.
+    /// Reads lanes with the jobs that opened them. Locks them if `rest` contains a locking clause.
     pub(super) async fn read_lanes(&mut self, rest: &str, bodies: Bodies) -> Try<Vec<u64>> {
         let sql =
             format!("SELECT {LANE_COLUMNS}, {} FROM seriatim_lane {rest}", bodies.of("payload"));
@@ -411,7 +408,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The lanes of these keys of a queue, which are locked through the index that orders them so.
+/// The lanes of these keys of a queue, locked through the index that has that order.
 fn by_key(queue: u32, keys: Vec<&str>) -> String {
     let keys = literals(keys);
     format!("FORCE INDEX (lane_key) WHERE q = {queue} AND k IN ({keys}) FOR UPDATE")

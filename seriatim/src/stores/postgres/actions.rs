@@ -1,4 +1,4 @@
-//! What operators do: cancel, requeue, pause, retry, delete.
+//! Cancel, requeue, act on lanes, delete dead jobs, and amend.
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
@@ -22,7 +22,7 @@ const DELETE_DEAD: &str = "SELECT * FROM seriatim.delete_dead($1, $2, $3, $4, $5
 const ACT: &str = "SELECT * FROM seriatim.act($1, $2, $3, $4, $5, $6, $7)";
 const AMEND: &str = "SELECT seriatim.amend($1, $2, $3, $4, $5, $6, $7, $8)";
 
-/// The same limit as that of a bulk action.
+/// The same limit as for a bulk action.
 const ROWS_MAX: i32 = ACTION_ROWS_MAX as i32;
 
 #[async_trait]
@@ -106,7 +106,7 @@ impl Actions for Postgres {
 }
 
 impl Postgres {
-    /// A job's options with another node. Nothing else ever changes them.
+    /// A job's options with another node. Only this changes options.
     async fn options_with(&self, job: JobId, node: Option<String>) -> Result<String> {
         let view = self.job(job).await?.ok_or_else(no_waiting_job)?;
         let options = JobOptions { node, ..view.options.map(|o| *o).unwrap_or_default() };
@@ -114,7 +114,7 @@ impl Postgres {
     }
 }
 
-/// A selection of dead jobs as the functions take it.
+/// A selection of dead jobs as parameters of the functions.
 struct Which<'a> {
     number: i32,
     jobs: JobKeys,

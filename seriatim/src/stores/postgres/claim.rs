@@ -1,4 +1,4 @@
-//! Claiming lanes and settling turns.
+//! Claiming lanes, settling turns, and giving calls up.
 
 use std::time::Duration;
 

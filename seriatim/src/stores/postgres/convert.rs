@@ -1,4 +1,4 @@
-//! Between what the server keeps and what the engine speaks of.
+//! Conversion between columns and the types of the contract.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{JobId, LaneId};
 use crate::model::job::JobOptions;
 
-/// A column of a row.
+/// A column of a row. `Corrupt` if it cannot be read.
 pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T> {
     row.try_get(name).map_err(|e| {
         Error::new(ErrorKind::Corrupt, format!("column {name} of PostgreSQL cannot be read"))
@@ -20,17 +20,17 @@ pub(super) fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> Result<T> 
     })
 }
 
-/// A time that may be missing.
+/// A nullable time.
 pub(super) fn time(row: &Row, name: &str) -> Result<Option<Timestamp>> {
     Ok(column::<Option<i64>>(row, name)?.map(Timestamp::from_micros))
 }
 
-/// A text that may be missing.
+/// A nullable text.
 pub(super) fn text(row: &Row, name: &str) -> Result<Option<Arc<str>>> {
     Ok(column::<Option<&str>>(row, name)?.map(Arc::from))
 }
 
-/// What a job overrides.
+/// The options of a job.
 pub(super) fn options(row: &Row) -> Result<Option<Box<JobOptions>>> {
     let wrong = |e| Error::new(ErrorKind::Corrupt, "a job's options cannot be read").because(e);
     column::<Option<&str>>(row, "options")?
@@ -38,12 +38,11 @@ pub(super) fn options(row: &Row) -> Result<Option<Box<JobOptions>>> {
         .transpose()
 }
 
-/// The id of a job.
 pub(super) fn job_id(created_at: i64, queue: i32, seq: i64) -> JobId {
     JobId::new(Timestamp::from_micros(created_at), queue as u32, 0, seq as u64)
 }
 
-/// The ids of jobs whose parts stand in three columns.
+/// The ids of jobs from three array columns.
 pub(super) fn job_ids(row: &Row, seq: &str, queue: &str, created_at: &str) -> Result<Vec<JobId>> {
     let seq: Option<Vec<i64>> = column(row, seq)?;
     let queue: Option<Vec<i32>> = column(row, queue)?;
@@ -54,7 +53,7 @@ pub(super) fn job_ids(row: &Row, seq: &str, queue: &str, created_at: &str) -> Re
     Ok(parts.map(|((created_at, queue), seq)| job_id(created_at, queue, seq)).collect())
 }
 
-/// The parts by which jobs are found. An id that this store cannot have given matches nothing.
+/// The parts that identify a job. An id that this store cannot have issued matches nothing.
 #[derive(Default)]
 pub(super) struct JobKeys {
     pub seq: Vec<i64>,
@@ -75,32 +74,30 @@ impl FromIterator<JobId> for JobKeys {
     }
 }
 
-/// The name of a lane.
 pub(super) fn lane_id(queue: i32, number: i64) -> LaneId {
     LaneId { queue: queue as u32, shard: 0, number: number as u64 }
 }
 
-/// The number of a lane; of one that this store cannot have named, none's.
+/// The number of a lane; -1, which no lane has, if this store cannot have issued the id.
 pub(super) fn lane_number(lane: LaneId) -> i64 {
     if lane.shard == 0 { i64::try_from(lane.number).unwrap_or(-1) } else { -1 }
 }
 
-/// Microseconds of a time.
 pub(super) fn micros(time: Timestamp) -> i64 {
     time.as_micros()
 }
 
-/// Microseconds of a length, at most the last time: added to any time it stays in range.
+/// Microseconds of a duration, at most the last valid time: adding it to a time does not overflow.
 pub(super) fn micros_of(length: Duration) -> i64 {
     i64::try_from(length.as_micros()).unwrap_or(i64::MAX).min(Timestamp::MAX.as_micros())
 }
 
-/// A number of rows as the server takes it.
+/// A limit on rows as a parameter.
 pub(super) fn count(rows: usize, most: usize) -> i32 {
     rows.min(most) as i32
 }
 
-/// A text that the server can keep: `PostgreSQL` knows no NUL.
+/// A text without NUL, which `PostgreSQL` cannot store.
 pub(super) fn kept(text: &str) -> Cow<'_, str> {
     match text.contains('\0') {
         true => text.replace('\0', "\u{FFFD}").into(),

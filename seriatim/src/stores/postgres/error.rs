@@ -1,18 +1,18 @@
-//! What the server's errors mean to a caller, and how our own functions say what is wrong.
+//! Mapping of the server's errors, and of those that the store's functions raise.
 
 use tokio_postgres::error::{DbError, SqlState};
 
 use crate::contract::errors::{is_closing, no_queue, was_given_up};
 use crate::model::error::{Error, ErrorKind};
 
-/// The error of a call. Its cause is the server's own, or the driver's; neither holds a password.
+/// Maps the error of a call. Its source is the server's or the driver's error; neither contains a password.
 pub(super) fn of_driver(e: tokio_postgres::Error) -> Error {
     if let Some(db) = e.as_db_error() {
         let (kind, message) = meaning(db);
         return Error::new(kind, message).because(db.clone());
     }
     if is_encoding(&e) {
-        return Error::new(ErrorKind::Internal, "the server and we disagree about a type")
+        return Error::new(ErrorKind::Internal, "a parameter or column has an unexpected type")
             .because(e);
     }
     Error::new(ErrorKind::Unavailable, broken(&e)).because(e)
@@ -22,8 +22,8 @@ fn broken(e: &tokio_postgres::Error) -> String {
     format!("the connection to PostgreSQL cannot be made or is broken: {}", cause(e))
 }
 
-/// The innermost cause: a refused port, an untrusted certificate, what the server says. The driver's own
-/// words are "db error" and the like.
+/// The innermost cause: a refused port, an untrusted certificate, the server's message. The driver's own text is only
+/// "db error" or similar.
 pub(super) fn cause(e: &tokio_postgres::Error) -> &dyn std::error::Error {
     let mut cause: &dyn std::error::Error = e;
     while let Some(inner) = cause.source() {
@@ -32,19 +32,19 @@ pub(super) fn cause(e: &tokio_postgres::Error) -> &dyn std::error::Error {
     cause
 }
 
-/// Whether the server undid everything because of others, so that doing it again is right.
+/// Whether the server rolled back because of concurrent calls, so that a retry is right.
 pub(super) fn is_retriable(e: &tokio_postgres::Error) -> bool {
     let retriable = [SqlState::T_R_DEADLOCK_DETECTED, SqlState::T_R_SERIALIZATION_FAILURE];
     e.code().is_some_and(|code| retriable.contains(code))
 }
 
-/// The code and the detail of an error that our own functions raise.
+/// Code and detail of an error that the store's functions raise.
 pub(super) fn ours(e: &tokio_postgres::Error) -> Option<(&str, &str)> {
     let db = e.as_db_error()?;
     db.code().code().starts_with("SR").then(|| (db.code().code(), db.detail().unwrap_or("")))
 }
 
-/// The errors that several of our functions raise: an unknown queue, a dead node, too many queues.
+/// The errors that several functions raise: an unknown queue, a dead node, too many queues.
 pub(super) fn common(e: tokio_postgres::Error) -> Error {
     match ours(&e) {
         Some(("SR004", _)) => {
@@ -54,7 +54,7 @@ pub(super) fn common(e: tokio_postgres::Error) -> Error {
         Some(("SR005", name)) => no_queue(name),
         Some(("SR006", _)) => {
             let most = crate::model::limits::QUEUES_MAX;
-            Error::invalid("queue", format!("the store holds {most} queues at most"))
+            Error::invalid("queue", format!("the store can hold at most {most} queues"))
         }
         Some(("SR008", _)) => was_given_up(),
         Some(("SR010", name)) => is_closing(name),
@@ -66,7 +66,7 @@ pub(super) fn common(e: tokio_postgres::Error) -> Error {
 }
 
 fn is_encoding(e: &tokio_postgres::Error) -> bool {
-    // The driver shows no kinds; what it cannot convert it says so.
+    // The driver has no error kind for this: only the text tells.
     let text = e.to_string();
     text.contains("serializing parameter") || text.contains("deserializing column")
 }
@@ -80,7 +80,8 @@ fn meaning(db: &DbError) -> (ErrorKind, &'static str) {
         return (ErrorKind::ReadOnly, "this PostgreSQL server can be read only: use the primary");
     }
     match (&code.code()[..2], code.code()) {
-        // Connection, transaction rollback, resources, locks not available, operator intervention.
+        // Connection, read-only or invalid transaction, transaction rollback, resources, locks not available, operator
+        // intervention.
         ("08" | "25" | "40" | "53" | "55" | "57", _) => {
             (ErrorKind::Unavailable, "PostgreSQL cannot serve this right now")
         }
@@ -92,6 +93,6 @@ fn meaning(db: &DbError) -> (ErrorKind, &'static str) {
         }
         ("22", _) => (ErrorKind::Invalid, "PostgreSQL cannot keep such a value"),
         ("XX" | "58", _) => (ErrorKind::Corrupt, "PostgreSQL cannot read its own data"),
-        _ => (ErrorKind::Internal, "PostgreSQL refuses what we ask"),
+        _ => (ErrorKind::Internal, "PostgreSQL refused the statement"),
     }
 }

@@ -1,11 +1,10 @@
-//! Setting the store up.
+//! Creating and upgrading the schema.
 
 use super::error;
 use super::pool::{Pool, in_schema};
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// What brings the store from each version to the next. A step that was released never changes: what
-/// comes later is a step of its own.
+/// The steps from each version to the next. A released step never changes: a later change is a new step.
 const STEPS: [&[&str]; 7] = [
     BEFORE_RELEASE,
     BEFORE_RELEASE,
@@ -15,25 +14,25 @@ const STEPS: [&[&str]; 7] = [
     TAKEN_BACK,
     CLAIMS_WITHIN_BYTES,
 ];
-/// The version that this build writes and reads.
+/// The version that this build reads and writes.
 const VERSION: usize = STEPS.len();
 
-/// Versions 1 to 3 were never released, and have no way to the next.
+/// Versions 1 to 3 were never released and cannot be upgraded.
 const BEFORE_RELEASE: &[&str] = &[];
 
-/// The version that [`FIRST`] makes.
+/// The version that [`FIRST`] creates.
 const FIRST_RELEASED: usize = 4;
 
 const FIRST: &[&str] = &[include_str!("sql/schema.sql")];
 
-/// Where somebody emptied all tables it is done again.
+/// Repeatable: it runs again if all tables were emptied.
 const SECRET: &[&str] = &[include_str!("sql/secret.sql")];
-/// Queues can be deleted, and bound leases. Done again likewise.
+/// Deletion of queues, and `lease_max`. Repeatable for the same reason.
 const TAKEN_BACK: &[&str] = &[include_str!("sql/taken_back.sql")];
-/// Other functions alone.
+/// Changes only functions.
 const CLAIMS_WITHIN_BYTES: &[&str] = &[];
 
-/// What holds no data: each version makes it anew, after the steps.
+/// Scripts without data: every upgrade runs them after the steps.
 const FUNCTIONS: &[&str] = &[
     include_str!("sql/drop.sql"),
     include_str!("sql/base.sql"),
@@ -49,7 +48,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("sql/entry.sql"),
 ];
 
-/// Creates all in one transaction, one node at a time.
+/// Creates or upgrades everything in one transaction, one node at a time.
 pub(super) async fn migrate(pool: &Pool) -> Result<()> {
     let mut loan = pool.lend().await?;
     let Some(client) = loan.client() else {
@@ -59,7 +58,7 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
     let sql = |text: &str| in_schema(text, &pool.schema);
     let lock = sql("SELECT pg_advisory_xact_lock(hashtext('migrate seriatim.'))");
     step.batch_execute(&lock).await.map_err(error::of_driver)?;
-    // Of this transaction only: a pooler may stand between us and the server.
+    // `LOCAL`: a pooler may share the session between clients.
     let quiet = "SET LOCAL client_min_messages = warning; SET LOCAL search_path = pg_catalog";
     step.batch_execute(quiet).await.map_err(error::of_driver)?;
     let found = match version(&step, &pool.schema).await? {
@@ -70,7 +69,7 @@ pub(super) async fn migrate(pool: &Pool) -> Result<()> {
         Some(older) => older,
         None => 0,
     };
-    // Not `IF NOT EXISTS`: that needs the right to create even when there is nothing to create.
+    // Not `IF NOT EXISTS`: that requires the right to create even if the schema exists.
     let exists = sql("SELECT to_regnamespace(rtrim('seriatim.', '.')) IS NOT NULL");
     if !is_true(&step, &exists).await? {
         let create = format!("CREATE SCHEMA {}", pool.schema);
@@ -114,7 +113,7 @@ async fn version(step: &tokio_postgres::Transaction<'_>, schema: &str) -> Result
     }
     let version = in_schema("SELECT version FROM seriatim.meta", schema);
     let rows = step.query_typed(&version, &[]).await.map_err(error::of_driver)?;
-    // Where somebody emptied all tables nothing tells the version: later steps fail if they were done.
+    // All tables were emptied, so the version is unknown: repeat the steps after the first, which can be repeated.
     Ok(Some(rows.first().map_or(FIRST_RELEASED, |row| row.get::<_, i32>(0) as usize)))
 }
 

@@ -1,8 +1,8 @@
-//! A store in `PostgreSQL`, for several nodes at once.
+//! A store in `PostgreSQL`, for several nodes.
 //!
-//! Each step of the contract is one function in the database, and so one atomic statement and one
-//! round trip for a whole batch: the `.sql` files beside this one hold them and say why they are as
-//! they are. What stands here turns requests into parameters and rows into answers.
+//! Each operation of the contract is one function in the database: one atomic statement and one round trip for a whole
+//! batch. The `.sql` files here define them and explain their design. The Rust code converts requests into parameters
+//! and rows into answers.
 
 mod actions;
 mod claim;
@@ -35,8 +35,8 @@ use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// See [`Capabilities::claim_split`]: two sessions at once keep two of the server's cores busy, and share
-/// a flush of its log.
+/// See [`Capabilities::claim_split`]: two concurrent sessions use two cores of the server and share a flush of its
+/// log.
 const CLAIM_SPLIT: usize = 500;
 
 const NOW: &str = "SELECT seriatim.clock() AS now";
@@ -45,7 +45,7 @@ const KEEP_SECRET: &str = "INSERT INTO seriatim.secret (bytes) VALUES ($1) ON CO
 
 /// A store in a schema of a `PostgreSQL` database.
 ///
-/// Several stores can share a database, each in a schema of its own. The server's clock decides.
+/// Several stores can share a database, each in its own schema. The server's clock is the store's clock.
 pub struct Postgres {
     pool: Pool,
     bell: Bell,
@@ -53,33 +53,33 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Reads a URL and connects to nothing.
+    /// Checks a URL without connecting.
     #[cfg(test)]
     pub(crate) fn read_url(url: &str) -> Result<()> {
         Options::parse(url).map(drop)
     }
 
-    /// Opens the store that `url` names: `postgres://user:password@host:port/database`.
+    /// Opens the store at `url`: `postgres://user:password@host:port/database`.
     ///
-    /// Behind a `?` it may hold what the driver knows (`connect_timeout`, in seconds, 10 when it is
-    /// missing; `keepalives_idle`, …), and of ours:
+    /// Options after a `?` are those of the driver (`connect_timeout`, in seconds, default 10; `keepalives_idle`, …)
+    /// and these:
     ///
-    /// - `schema`: 1 to 40 of `a-z 0-9 _`, beginning with a letter; `seriatim`
-    /// - `connections`: most at once, besides the one that listens and one for the heartbeats of each
-    ///   engine, 1 to 200; 8
-    /// - `call_timeout`: how long a call may take, the wait for a connection included; `30s`
-    /// - `sslmode`: `disable`, `prefer` (the default), `require` (encrypted, whoever answers),
-    ///   `verify-full` (the server must prove its name, to an authority that `sslrootcert`, a file in
-    ///   PEM, or else this machine trusts)
-    /// - `listen`: `off`, or `host:port` of the server itself where a pooler stands between
+    /// - `schema`: 1 to 40 of `a-z 0-9 _`, starting with a letter. Default: `seriatim`
+    /// - `connections`: most concurrent ones, 1 to 200, besides the one that listens and one for the heartbeats of
+    ///   each engine. Default: 8
+    /// - `call_timeout`: limit for a call, including the wait for a connection. Default: `30s`
+    /// - `sslmode`: `disable`, `prefer` (default), `require` (encrypted, without checking the server), `verify-full`
+    ///   (the server must have a certificate for its name, from an authority in the PEM file `sslrootcert`, or if
+    ///   unset from one that this machine trusts)
+    /// - `listen`: `off`, or the server's own `host:port` if the URL names a pooler
     ///
-    /// Fails as `Unavailable` when the server cannot be reached, and as `Invalid` when the URL is
-    /// wrong; no error shows a password. Does not set the store up: see [`Store::migrate`].
+    /// Fails with `Unavailable` if the server cannot be reached, and with `Invalid` if the URL is wrong; no error
+    /// contains a password. Does not create the schema: see [`Store::migrate`].
     pub async fn connect(url: &str) -> Result<Self> {
         Self::open(Options::parse(url)?).await
     }
 
-    /// Opens the store in `schema`, whatever the URL says of one.
+    /// Opens the store in `schema`; overrides the URL's.
     pub async fn connect_in(url: &str, schema: &str) -> Result<Self> {
         let mark = if url.contains('?') { '&' } else { '?' };
         options::check_schema(schema)?;
@@ -95,13 +95,13 @@ impl Postgres {
         Ok(store)
     }
 
-    /// A session as the store's own are, to measure what the server does without the store.
+    /// A session like the store's own, to measure the server without the store.
     #[doc(hidden)]
     pub async fn session(&self) -> Result<tokio_postgres::Client> {
         self.pool.connect().await
     }
 
-    /// SQL of the schema `seriatim`, for that of this store.
+    /// SQL for the schema `seriatim`, rewritten for this store's schema.
     #[doc(hidden)]
     pub fn in_schema(&self, sql: &str) -> String {
         pool::in_schema(sql, &self.pool.schema)
@@ -114,10 +114,10 @@ impl Postgres {
         bytes.try_into().map(|bytes| Some(Secret(bytes))).map_err(|_| no_secret("is none"))
     }
 
-    /// Tells all nodes that something may be claimable.
+    /// Wakes all nodes: a lane may have become claimable.
     fn ring(&self) {
         self.bell.ring();
-        self.wake.tell_others();
+        self.wake.notify_others();
     }
 }
 
@@ -145,7 +145,7 @@ impl Store for Postgres {
             return Ok(secret);
         }
         self.pool.query(KEEP_SECRET, &[&offered.0.to_vec()]).await?;
-        // A statement of its own: it sees what another one kept meanwhile.
+        // A separate statement: it sees a secret that another session stored meanwhile.
         self.kept_secret().await?.ok_or_else(|| no_secret("is gone"))
     }
 

@@ -1,4 +1,4 @@
-//! Heartbeats, takeovers, commands, leadership, and removing what has expired.
+//! The fleet role: heartbeats, rescue, release, commands, leadership, and the sweep.
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
@@ -69,7 +69,7 @@ impl Fleet for Postgres {
             return Ok(Vec::new());
         };
         if column(first, "o_gone")? {
-            let message = "the node that rescues was declared dead itself: take a new id";
+            let message = "the rescuing node was itself declared dead: take a new id";
             return Err(Error::new(ErrorKind::NodeGone, message));
         }
         turns(jobs, false)
@@ -133,7 +133,7 @@ pub(super) fn command(number: Option<i16>) -> Option<Command> {
     number.map(|number| if number == 0 { Command::Quiet } else { Command::Stop })
 }
 
-/// One notice for each lane; its jobs stand together.
+/// One notice per lane; the jobs of a lane are adjacent.
 fn notices(row: &Row) -> Result<Vec<CancelNotice>> {
     let list = |name| column::<Option<Vec<i64>>>(row, name).map(Option::unwrap_or_default);
     let (lanes, tokens, seqs) = (list("o_lane")?, list("o_token")?, list("o_seq")?);

@@ -1,4 +1,4 @@
-//! What a URL says: the server, and how the store uses it.
+//! The options in a URL: the server, and how the store uses it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::tls::Tls;
 use crate::model::error::{Error, Result};
 use crate::stores::url;
 
-/// What the store reads of a URL's parameters.
+/// URL parameters that the store reads.
 const OURS: [&str; 6] =
     ["schema", "connections", "call_timeout", "sslmode", "sslrootcert", "listen"];
-/// What the driver reads of them.
+/// URL parameters that the driver reads.
 const DRIVERS_OWN: [&str; 18] = [
     "user",
     "password",
@@ -37,21 +37,21 @@ const DRIVERS_OWN: [&str; 18] = [
 const NO_URL: &str = "is not a URL of a PostgreSQL database: write it as \
                       postgres://USER:PASSWORD@HOST:PORT/DATABASE?NAME=VALUE";
 
-/// A URL, taken apart.
+/// A parsed URL.
 #[derive(Clone)]
 pub(super) struct Options {
     pub config: Config,
     pub tls: Tls,
     pub schema: String,
-    /// Besides the one that listens.
+    /// Besides the listening connection.
     pub connections: usize,
     pub call_timeout: Duration,
-    /// The server that wake-ups are heard from; none: nobody listens.
+    /// The server that sends wake-ups. `None`: this store does not listen.
     pub listen: Option<Config>,
 }
 
 impl Options {
-    /// Reads `postgres://user:password@host:port/database?name=value&…`.
+    /// Parses `postgres://user:password@host:port/database?name=value&…`.
     pub(super) fn parse(url: &str) -> Result<Self> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let mut ours = Ours::default();
@@ -62,7 +62,7 @@ impl Options {
             .filter_map(Result::transpose)
             .collect::<Result<_>>()?;
         let rest = if theirs.is_empty() { String::new() } else { format!("?{}", theirs.join("&")) };
-        // The driver's words for a URL that it cannot read may quote the password.
+        // The driver's error for a malformed URL may quote the password.
         let mut config: Config =
             format!("{base}{rest}").parse().map_err(|_| Error::invalid("store", NO_URL))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
@@ -80,7 +80,7 @@ impl Options {
             (true, roots) => Tls::verified(roots.as_deref())?,
             (false, None) => Tls::unverified()?,
             (false, Some(_)) => {
-                let message = "is only looked at with sslmode=verify-full";
+                let message = "is only used with sslmode=verify-full";
                 return Err(Error::invalid("sslrootcert", message));
             }
         };
@@ -95,7 +95,7 @@ impl Options {
     }
 }
 
-/// The same database, user and password at another address: past a pooler, for one.
+/// The same database, user and password at another address, for example behind a pooler.
 fn elsewhere(config: &Config, host: &str, port: u16) -> Config {
     let mut other = Config::new();
     other.host(host).port(port).ssl_mode(config.get_ssl_mode());
@@ -123,7 +123,7 @@ enum Listen {
     At(String, u16),
 }
 
-/// The parameters that the driver does not know, or knows otherwise.
+/// The parameters that the store reads: the driver does not know them, or reads them differently.
 struct Ours {
     schema: Option<String>,
     connections: usize,
@@ -149,7 +149,7 @@ impl Default for Ours {
 }
 
 impl Ours {
-    /// Whether the parameter is one of ours; an error if it is not the driver's either.
+    /// Whether the parameter is the store's. An error if it is not the driver's either.
     fn take(&mut self, pair: &str, query: &str) -> Result<bool> {
         let (name, value) = url::name_and_value(pair)?;
         match name {
@@ -211,11 +211,11 @@ mod tests {
 
     #[test]
     fn an_option_that_there_is_not_is_named_and_not_the_whole_url_blamed() {
-        let said = |url| Options::parse(url).err().map(|error| error.to_string());
-        let slip = said("postgres://me:secret@host/db?conections=3").unwrap();
+        let error_of = |url| Options::parse(url).err().map(|error| error.to_string());
+        let slip = error_of("postgres://me:secret@host/db?conections=3").unwrap();
         assert!(slip.starts_with("store: has no option \"conections\": did you mean connections?"));
-        assert_eq!(said("postgres://host/db?connections=3&keepalives_idle=9"), None);
-        let broken = said("postgres://me:secret@host:port/db").unwrap();
+        assert_eq!(error_of("postgres://host/db?connections=3&keepalives_idle=9"), None);
+        let broken = error_of("postgres://me:secret@host:port/db").unwrap();
         assert!(broken.contains("postgres://USER:") && !broken.contains("secret"), "{broken}");
     }
 }

@@ -1,7 +1,7 @@
-//! Parameters that know their types.
+//! Statement parameters with their types.
 //!
-//! A statement whose parameters' types are known can be sent in one message with them, without a name:
-//! one round trip, and nothing that a pooler between us and the server would have to remember.
+//! A statement with known parameter types is sent in one message with its parameters and without a name: one round
+//! trip, and no state that a pooler would have to keep.
 
 use std::borrow::Cow;
 
@@ -9,14 +9,14 @@ use tokio_postgres::types::{ToSql, Type};
 
 /// A parameter of a statement.
 pub(crate) trait Param: ToSql + Sync {
-    /// Its type in the server.
+    /// The type in the server.
     fn kind(&self) -> Type;
 }
 
 /// Parameters of a statement.
 pub(super) type Params<'a> = &'a [&'a (dyn Param + 'a)];
 
-/// As the driver takes them.
+/// In the driver's form.
 pub(super) fn typed(params: Params<'_>) -> Vec<(&(dyn ToSql + Sync), Type)> {
     params.iter().map(|param| (*param as &(dyn ToSql + Sync), param.kind())).collect()
 }

@@ -1,4 +1,4 @@
-//! A few connections, opened as needed and kept.
+//! A small pool of connections, opened on demand.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,31 +15,31 @@ use super::params::typed;
 use super::tls::Tls;
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// How often a call is repeated that the server undid because of others.
+/// Most attempts at a call that the server rolls back because of concurrent calls.
 const TRIES_MAX: usize = 5;
 
-/// How long it is tried to end a statement on the server that nobody waits for any more.
+/// Limit for cancelling an abandoned statement on the server.
 const CANCEL_MAX: Duration = Duration::from_secs(5);
 
-/// The connections of a store. None of them has a state of its own: what a call needs of its session
-/// is bound to the functions that it calls, so that a pooler may stand between us and the server.
+/// The connections of a store. Sessions have no state: settings that a call needs are bound to the database functions
+/// that it calls, so a pooler may be between client and server.
 pub(super) struct Pool {
     config: Config,
     tls: Tls,
-    /// The schema; it replaces the usual one in every statement.
+    /// The schema; it replaces the default one in every statement.
     pub schema: String,
     call_timeout: Duration,
-    /// Statements for this schema.
+    /// Statements, rewritten for this schema.
     texts: Mutex<HashMap<&'static str, Arc<str>>>,
     places: Semaphore,
     idle: Mutex<Vec<Client>>,
     closed: AtomicBool,
-    /// Calls that the server undid because of others, and that were made again.
+    /// Calls repeated because the server rolled them back.
     pub repeated: AtomicU64,
 }
 
-/// A connection on loan. It goes back when this is dropped, unless a call on it was given up: nobody
-/// should have to wait behind that.
+/// A connection on loan. It returns to the pool on drop, unless a call on it was abandoned: the next call would have
+/// to wait for that.
 pub(super) struct Loan<'a> {
     pool: &'a Pool,
     client: Option<Client>,
@@ -62,7 +62,7 @@ impl Pool {
         }
     }
 
-    /// The same with one connection, which nobody else uses.
+    /// A pool with the same settings and one connection, for a single caller.
     pub(super) fn alone(&self) -> Self {
         Self {
             config: self.config.clone(),
@@ -77,12 +77,12 @@ impl Pool {
         }
     }
 
-    /// Runs a statement and returns its rows; repeats it when the server undid it because of others.
+    /// Runs a statement and returns its rows. Repeats it if the server rolled it back because of concurrent calls.
     pub(super) async fn query(&self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>> {
         self.query_or(sql, params, error::common).await
     }
 
-    /// The same, with words of the caller's own for what can go wrong.
+    /// Like [`Self::query`], with the caller's mapping of errors.
     pub(super) async fn query_or(
         &self,
         sql: &'static str,
@@ -95,7 +95,7 @@ impl Pool {
             Err(_) => {
                 let limit = crate::model::duration::format(self.call_timeout);
                 let message = format!(
-                    "PostgreSQL has not answered within {limit}: it is overloaded, or somebody holds a \
+                    "PostgreSQL has not answered within {limit}: it is overloaded, or another session holds a \
                      lock that this call needs (call_timeout in the URL)"
                 );
                 Err(Error::new(ErrorKind::Unavailable, message))
@@ -114,7 +114,7 @@ impl Pool {
         for _ in 1..TRIES_MAX {
             match loan.query(&text, params).await {
                 Err(e) if error::is_retriable(&e) => {
-                    tracing::warn!(error = %error::cause(&e), "PostgreSQL undid a call, which is made again");
+                    tracing::warn!(error = %error::cause(&e), "PostgreSQL rolled back a call; it is repeated");
                     self.repeated.fetch_add(1, Ordering::Relaxed);
                 }
                 result => return result.map_err(meaning),
@@ -123,19 +123,19 @@ impl Pool {
         loan.query(&text, params).await.map_err(meaning)
     }
 
-    /// A statement for this schema.
+    /// The statement, rewritten for this schema.
     pub(super) fn text(&self, sql: &'static str) -> Arc<str> {
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         texts.entry(sql).or_insert_with(|| in_schema(sql, &self.schema).into()).clone()
     }
 
-    /// The one row of a statement that always has one.
+    /// The only row of a statement that always returns one.
     pub(super) async fn query_one(&self, sql: &'static str, params: Params<'_>) -> Result<Row> {
-        let missing = || Error::new(ErrorKind::Internal, "PostgreSQL answers without a row");
+        let missing = || Error::new(ErrorKind::Internal, "PostgreSQL returned no row");
         self.query(sql, params).await?.into_iter().next().ok_or_else(missing)
     }
 
-    /// A connection, as soon as one is free.
+    /// Waits for a free connection.
     pub(super) async fn lend(&self) -> Result<Loan<'_>> {
         let closed = |_| Error::new(ErrorKind::Unavailable, "the store has been closed");
         let place = self.places.acquire().await.map_err(closed)?;
@@ -147,7 +147,7 @@ impl Pool {
         Ok(Loan { pool: self, client: Some(client), busy: false, _place: place })
     }
 
-    /// A new session; its driver runs until the client is dropped.
+    /// Opens a session; its driver runs until the client is dropped.
     pub(super) async fn connect(&self) -> Result<Client> {
         let tls = self.tls.clone();
         let (client, driver) = self.config.connect(tls).await.map_err(error::of_driver)?;
@@ -164,15 +164,15 @@ impl Pool {
         let rows = client.query_typed(&look, &[]).await.map_err(error::of_driver)?;
         let (is_set_up, isolated) = rows.first().map_or((false, true), |r| (r.get(0), r.get(1)));
         if !isolated {
-            // Our functions rely on each of their statements seeing what was committed before it.
+            // The store's functions rely on each statement seeing what was committed before it.
             let usual = "SET default_transaction_isolation = 'read committed'";
             client.batch_execute(usual).await.map_err(error::of_driver)?;
         }
-        // Each new session may be one with another server, after a failover.
+        // After a failover, a new session may be with another server.
         if is_set_up {
             let reseed = in_schema("SELECT seriatim.reseed()", &self.schema);
             match client.query_typed(&reseed, &[]).await.map_err(error::of_driver) {
-                // Who may only read draws no tokens.
+                // A read-only session draws no tokens.
                 Err(e) if e.kind() != ErrorKind::ReadOnly => return Err(e),
                 _ => {}
             }
@@ -192,7 +192,7 @@ impl Pool {
 }
 
 impl Loan<'_> {
-    /// The session itself, for what is more than one statement.
+    /// The session, for more than one statement.
     pub(super) fn client(&mut self) -> Option<&mut Client> {
         self.client.as_mut()
     }
@@ -224,7 +224,7 @@ impl Drop for Loan<'_> {
     }
 }
 
-/// Ends the statement that nobody waits for any more. Where that fails it ends by itself.
+/// Cancels an abandoned statement. If that fails, the statement ends by itself.
 fn end_on_server(client: &Client, tls: &Tls) {
     let (token, tls) = (client.cancel_token(), tls.clone());
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -234,7 +234,7 @@ fn end_on_server(client: &Client, tls: &Tls) {
     }
 }
 
-/// A text of SQL for this schema instead of the usual one.
+/// Replaces the default schema in an SQL text.
 pub(super) fn in_schema(sql: &str, schema: &str) -> String {
     sql.replace("seriatim.", &format!("{schema}."))
 }

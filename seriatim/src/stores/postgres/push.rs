@@ -20,7 +20,7 @@ use crate::stores::json::json;
 pub(super) const PUSH: &str = "SELECT * FROM seriatim.push($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
     $13, $14, $15, $16, $17)";
 
-/// The modes in the order of their numbers in the store.
+/// The modes, indexed by their numbers in the store.
 pub(super) const MODES: [Mode; 4] = Mode::ALL;
 
 #[async_trait]
@@ -54,10 +54,10 @@ fn pushed(row: &tokio_postgres::Row) -> Result<Pushed> {
     Ok(Pushed { job_id, status })
 }
 
-/// A batch as arrays, one entry for each job.
+/// A batch as arrays, one entry per job.
 pub(super) struct PushBatch<'a> {
     now: Option<i64>,
-    /// The queues of the batch, each as it would be created.
+    /// The queues of the batch, with the definitions for creating them.
     policies: String,
     queue: Vec<i32>,
     key: Vec<Option<&'a str>>,
@@ -90,9 +90,9 @@ impl<'a> PushBatch<'a> {
             queue,
             key: each(|job| job.key.as_deref()),
             task: each(|job| job.task.as_deref()),
-            // Only equal payloads of one key are ever compared.
+            // Digests are compared only among payloads of the same key.
             digest: jobs.iter().map(digest).collect(),
-            // Adding 0 makes of -0 the 0 that it equals.
+            // Adding 0 turns -0 into 0, which is equal.
             score: jobs.iter().map(|job| job.score.map(|score| score + 0.0)).collect(),
             priority: jobs.iter().map(|job| job.priority as i16).collect(),
             at,
@@ -130,7 +130,7 @@ impl<'a> PushBatch<'a> {
     }
 }
 
-/// The queues of a batch by first appearance, and for each job the place of its queue, from 1.
+/// The queues of a batch by first appearance, and the place of each job's queue, from 1.
 fn queues_of(jobs: &[Job]) -> Result<(String, Vec<i32>)> {
     let mut places = std::collections::HashMap::new();
     let mut policies = Vec::new();

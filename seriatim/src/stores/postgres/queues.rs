@@ -58,7 +58,7 @@ impl Queues for Postgres {
     }
 }
 
-/// What the store must know of a queue, beside its definition.
+/// The columns of a queue, besides its definition.
 pub(super) fn policy(queue: &Queue) -> Result<Value> {
     let definition = json::json(queue)?;
     let number = |place: Option<usize>| place.unwrap_or_default();

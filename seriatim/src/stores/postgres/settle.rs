@@ -1,4 +1,4 @@
-//! Ending turns.
+//! Settling turns.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ use crate::model::settle::{Due, Fate, Settlement};
 pub(super) const SETTLE: &str = "SELECT * FROM seriatim.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
     $12, $13, $14, $15, $16)";
 
-/// An answer for each turn.
+/// The result of each turn.
 pub(super) fn answers(rows: &[Row], turns: &[Settlement]) -> Result<Vec<Settled>> {
     let mut settled = vec![Settled::Stale; turns.len()];
     for row in rows {
@@ -24,7 +24,7 @@ pub(super) fn answers(rows: &[Row], turns: &[Settlement]) -> Result<Vec<Settled>
         let (Some(entry), Some(turn)) = (settled.get_mut(place), turns.get(place)) else {
             continue;
         };
-        // The row of the turn itself comes before those of its jobs.
+        // The row of a turn comes before those of its jobs.
         match (cancelled(row, turn)?, entry) {
             (Some(job), Settled::Ok { cancelled }) => cancelled.push(job),
             (_, entry) => *entry = Settled::Ok { cancelled: Vec::new() },
@@ -40,7 +40,7 @@ fn cancelled(row: &Row, turn: &Settlement) -> Result<Option<JobId>> {
     Ok(ids.map(|(created_at, seq)| job_id(created_at, turn.lane.queue as i32, seq)))
 }
 
-/// A batch as arrays: one entry for each settlement, and one for each exception.
+/// A batch as arrays: one entry per settlement, and one per exception.
 #[derive(Default)]
 pub(super) struct SettleBatch<'a> {
     now: Option<i64>,
@@ -92,7 +92,7 @@ impl<'a> SettleBatch<'a> {
         self.hold.push(keep.hold);
     }
 
-    /// Of a job that is named twice the first says what becomes of it.
+    /// If a job has several exceptions, the first one counts.
     fn except(&mut self, place: i32, turn: &Settlement) {
         let mut named = HashSet::new();
         for (job, fate) in turn.exceptions.iter().filter(|(job, _)| named.insert(*job)) {

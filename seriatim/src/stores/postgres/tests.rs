@@ -1,4 +1,4 @@
-//! What the conformance suite cannot reach: several sessions at the same moment.
+//! Tests beyond the conformance suite: several concurrent sessions.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -34,12 +34,12 @@ fn url() -> String {
 
 fn new_schema() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Each test may be a process of its own.
+    // Each test may run in its own process.
     let (process, test) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     format!("unit_{}_{process}_{test}", Timestamp::of_this_machine().as_micros())
 }
 
-/// Another process on the same store, as far as the server can tell.
+/// Opens the store as another process would.
 async fn open(schema: &str) -> Arc<Postgres> {
     let store = Postgres::connect_in(&url(), schema).await.expect("the server can be reached");
     store.migrate().await.expect("the store is set up");
@@ -85,14 +85,14 @@ fn job(key: &str, tag: u32) -> Job {
     Job::new("q", &tag).unwrap().key(key)
 }
 
-/// A session of the test's own.
+/// A direct session.
 async fn session() -> tokio_postgres::Client {
     let (client, driver) = tokio_postgres::connect(&url(), tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(driver);
     client
 }
 
-/// Returns when so many sessions of the schema wait for a lock.
+/// Returns when this number of sessions of the schema wait for a lock.
 async fn until_waiting(client: &tokio_postgres::Client, schema: &str, sessions: i64) {
     let waiting = "SELECT count(*) FROM pg_stat_activity \
         WHERE application_name = $1 AND wait_event_type = 'Lock'";
@@ -125,8 +125,8 @@ async fn a_store_of_a_newer_version_is_refused() {
     assert!(error.to_string().contains("version 99") && error.to_string().contains("version 7"));
 }
 
-/// Pushers and workers of several processes on few keys: each job is handed over exactly once, in
-/// order of arrival of its pusher, and no key to two workers at once.
+/// Pushers and workers of several processes on few keys: each job is delivered exactly once, in its pusher's order,
+/// and no key runs twice concurrently.
 async fn pushes_and_claims_race(queue: Queue, jobs_each: u32) {
     let schema = new_schema();
     let first = open(&schema).await;
@@ -276,7 +276,7 @@ async fn a_busy_pusher_does_not_hold_up_a_claim() {
     holder.execute(&lock, &[]).await.unwrap();
     let claimed = claim(&store, "q", 10).await;
     assert_eq!(claimed.turns.iter().map(|t| t.key.as_deref()).collect::<Vec<_>>(), [Some("b")]);
-    assert!(claimed.next_due.is_some(), "it is told to look again");
+    assert!(claimed.next_due.is_some(), "it must look again");
     holder.rollback().await.unwrap();
     assert_eq!(claim(&store, "q", 10).await.turns.len(), 1);
 }
@@ -342,7 +342,7 @@ async fn tokens_do_not_repeat_while_they_are_reseeded() {
         let tokens = claimer.await.unwrap();
         all.extend(tokens);
     }
-    assert_eq!(all.len(), 500, "each lane has a token of its own");
+    assert_eq!(all.len(), 500, "each lane has its own token");
     for reseeder in reseeders {
         reseeder.await.unwrap();
     }
@@ -383,7 +383,7 @@ async fn pushes_in_another_process_are_heard() {
     let schema = new_schema();
     let (one, other) = (open(&schema).await, open(&schema).await);
     let mut wakeups = other.wakeups();
-    // Whether the other listens already is not to be seen from here.
+    // There is no signal that the other process is listening yet.
     for i in 0..100 {
         wakeups.forget();
         push(&one, vec![job("k", i)]).await;

@@ -23,13 +23,13 @@ use tokio_rustls::{TlsConnector, client};
 use crate::model::error::{Error, Result};
 use crate::model::text::one_line;
 
-/// How connections are encrypted, where the URL does not rule it out.
+/// The TLS settings of connections, unless the URL disables TLS.
 #[derive(Clone)]
 pub(super) struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// The server must show a certificate for its name, from an authority in the file `roots`, or
-    /// else from one that this machine trusts.
+    /// The server must show a certificate for its name, from an authority in the file `roots`, or if unset from one
+    /// that this machine trusts.
     pub(super) fn verified(roots: Option<&Path>) -> Result<Self> {
         let mut store = RootCertStore::empty();
         match roots {
@@ -45,13 +45,13 @@ impl Tls {
         Self::of(|builder| builder.with_root_certificates(store).with_no_client_auth())
     }
 
-    /// Encrypted, but with whoever answers.
+    /// Encrypted, without checking the server's certificate.
     pub(super) fn unverified() -> Result<Self> {
         Self::of(|builder| {
             let provider = builder.crypto_provider().clone();
             let builder = builder.dangerous();
             builder
-                .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+                .with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
                 .with_no_client_auth()
         })
     }
@@ -59,7 +59,7 @@ impl Tls {
     fn of(
         finish: impl FnOnce(rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>) -> ClientConfig,
     ) -> Result<Self> {
-        // Named here: a program may hold several providers, and then has no usual one.
+        // Named explicitly: a program with several providers has no default one.
         let provider = Arc::new(crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -82,9 +82,9 @@ fn add_file(store: &mut RootCertStore, path: &Path) -> Result<()> {
 
 /// Accepts every certificate, as `sslmode=require` does in every client.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAny(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAny {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -121,7 +121,7 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-/// One connection's part.
+/// The TLS settings of one connection.
 pub(super) struct Connect {
     connector: TlsConnector,
     name: ServerName<'static>,

@@ -1,4 +1,4 @@
-//! Pushes and settles in a transaction of the user's own.
+//! Pushes and settles in the user's transaction.
 
 use async_trait::async_trait;
 
@@ -21,7 +21,7 @@ impl Transaction for tokio_postgres::Transaction<'_> {
         let text = store.pool.text(push::PUSH);
         let rows = self.query_typed(&text, &typed(&batch.params())).await;
         let rows = rows.map_err(|e| push::push_error(e, &request.jobs))?;
-        // Delivered when the transaction is committed, to this process too.
+        // Delivered on commit, also to this process.
         let notify = format!("NOTIFY {}", wake::channel(&store.pool.schema));
         self.batch_execute(&notify).await.map_err(error::of_driver)?;
         push::all_pushed(&rows)
@@ -51,11 +51,11 @@ impl Transaction for tokio_postgres::Transaction<'_> {
     }
 }
 
-/// The store that the engine or client has, if it is one of these.
+/// The engine's or client's store, if it is in PostgreSQL.
 fn ours(store: &dyn Store) -> Result<&Postgres> {
     store.native().and_then(|store| store.downcast_ref()).ok_or_else(|| {
         let message = format!(
-            "a transaction of PostgreSQL goes with a store in PostgreSQL, and this one is {:?}",
+            "a PostgreSQL transaction needs a store in PostgreSQL, and this one is {:?}",
             store.capabilities().name
         );
         Error::new(ErrorKind::Unsupported, message)

@@ -1,4 +1,4 @@
-//! Turns, from the rows of their jobs.
+//! Turns, built from rows of jobs.
 
 use tokio_postgres::Row;
 
@@ -9,7 +9,7 @@ use crate::model::id::{LaneId, Token};
 use crate::model::payload::Payload;
 use crate::model::turn::{Turn, TurnJob};
 
-/// Turns from rows of jobs: the jobs of one lane stand together, in order.
+/// Builds turns from rows of jobs: the jobs of a lane are adjacent and in order.
 pub(super) fn turns(rows: &[Row], with_payload: bool) -> Result<Vec<Turn>> {
     let mut turns: Vec<Turn> = Vec::new();
     for row in rows {

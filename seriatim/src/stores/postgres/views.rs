@@ -1,4 +1,4 @@
-//! What people and programs see.
+//! Statistics and listings.
 
 use std::sync::{Arc, LazyLock};
 
@@ -137,7 +137,7 @@ impl Views for Postgres {
     async fn jobs(&self, query: JobQuery) -> Result<Page<JobView>> {
         let queue = self.queue_number(&query.queue).await?;
         let sql: &'static str = match query.order {
-            // None of them has ended, so the last order is the first.
+            // Running jobs have no end time, so `UpdatedAt` is the same as arrival.
             JobOrder::Key if query.filter == RUNNING => &RUNNING_BY_KEY,
             _ if query.filter == RUNNING => &RUNNING_BY_ARRIVAL,
             JobOrder::Arrival => &JOBS_BY_ARRIVAL,
@@ -166,7 +166,7 @@ impl Views for Postgres {
     async fn job(&self, id: JobId) -> Result<Option<JobView>> {
         let keys: JobKeys = std::iter::once(id).collect();
         let rows = self.pool.query(JOB, &[&keys.seq, &keys.queue, &keys.millis]).await?;
-        // The id of a job that became one with another shows that one's state.
+        // An alias shows the state of the job it was merged into.
         rows.first().map(|row| Ok(JobView { id, ..job_view(row)? })).transpose()
     }
 
@@ -188,12 +188,12 @@ impl Postgres {
     }
 }
 
-/// The place and the number that a page begins behind.
+/// The sort value and number of a cursor.
 fn place_and_number(cursor: Option<Cursor>) -> (Option<String>, Option<i64>) {
     cursor.map_or((None, None), |cursor| (Some(cursor.place), Some(cursor.number)))
 }
 
-/// `found` is how many rows there are, perhaps more than came.
+/// A page and its cursor. `found` is the number of matching rows, which may be more than were returned.
 fn page<T>(
     rows: &[Row],
     most: i32,

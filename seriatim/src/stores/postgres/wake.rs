@@ -1,4 +1,4 @@
-//! Wake-ups between processes: LISTEN and NOTIFY, on a connection of their own.
+//! Wake-ups between processes: LISTEN and NOTIFY, on a separate connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,24 +15,23 @@ use tokio_postgres::{AsyncMessage, Client, Config};
 use super::tls::Tls;
 use crate::contract::Bell;
 
-/// At most one NOTIFY in this time, whatever is pushed: each takes a lock of the whole server when
-/// it commits.
+/// At most one NOTIFY in this time: each takes a server-wide lock when it commits.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long after a failure the connection is tried again. Meanwhile nodes find work by polling.
+/// Time between attempts to reconnect. Meanwhile nodes poll.
 const RECONNECT: Duration = Duration::from_secs(1);
 
-/// How long a store that ends tries to tell what it has not told yet. Later nodes find it by polling.
-const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
+/// Limit for sending pending wake-ups when the store closes. After that, nodes find the jobs by polling.
+const LAST_SEND_MAX: Duration = Duration::from_secs(1);
 
-/// The connection that carries wake-ups. It ends with the store.
+/// The connection for wake-ups. It ends with the store.
 pub(super) struct Link {
-    /// None: nobody listens, and nodes find what others pushed by polling.
+    /// `None`: this store does not listen, and nodes find jobs of other processes by polling.
     way: Option<Way>,
-    told: Arc<Notices>,
+    notices: Arc<Notices>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Where wake-ups go.
+/// Where wake-ups are sent.
 #[derive(Clone)]
 struct Way {
     config: Config,
@@ -40,7 +39,7 @@ struct Way {
     channel: String,
 }
 
-/// How often something was to be told, and how much of it has been.
+/// Counts wake-ups requested and sent.
 #[derive(Default)]
 struct Notices {
     times: AtomicU64,
@@ -54,8 +53,8 @@ impl Notices {
         self.news.notify_one();
     }
 
-    /// What a wake-up that is sent now tells; none: all has been told.
-    fn untold(&self) -> Option<u64> {
+    /// The count that a wake-up sent now would cover. `None`: nothing is pending.
+    fn unsent(&self) -> Option<u64> {
         let times = self.times.load(Ordering::Acquire);
         (times > self.sent.load(Ordering::Acquire)).then_some(times)
     }
@@ -67,34 +66,34 @@ impl Notices {
 
 impl Link {
     pub(super) fn open(config: Option<Config>, tls: Tls, schema: &str, bell: Bell) -> Self {
-        let told = Arc::new(Notices::default());
+        let notices = Arc::new(Notices::default());
         let way = config.map(|config| Way { config, tls, channel: channel(schema) });
-        let task = way.clone().map(|way| tokio::spawn(run(way, bell, told.clone())));
-        Self { way, told, task: Mutex::new(task) }
+        let task = way.clone().map(|way| tokio::spawn(run(way, bell, notices.clone())));
+        Self { way, notices, task: Mutex::new(task) }
     }
 
-    /// Neither tells nor hears.
+    /// Neither sends nor receives.
     pub(super) fn none() -> Self {
-        Self { way: None, told: Arc::default(), task: Mutex::default() }
+        Self { way: None, notices: Arc::default(), task: Mutex::default() }
     }
 
-    /// Wakes the nodes in other processes, soon.
-    pub(super) fn tell_others(&self) {
-        self.told.add();
+    /// Wakes the nodes of other processes, within [`PAUSE`].
+    pub(super) fn notify_others(&self) {
+        self.notices.add();
     }
 
-    /// Tells what has not been told yet, and ends. A process that pushes and exits would else be heard
-    /// by polling only.
+    /// Sends pending wake-ups and ends. Otherwise the jobs of a process that pushes and exits would be found only by
+    /// polling.
     pub(super) async fn close(&self) {
         self.end();
-        if let Some(way) = self.has_untold() {
-            last_words(&way).await;
+        if let Some(way) = self.has_unsent() {
+            send_last(&way).await;
         }
     }
 
-    fn has_untold(&self) -> Option<Way> {
-        let times = self.told.untold()?;
-        self.told.sent(times);
+    fn has_unsent(&self) -> Option<Way> {
+        let times = self.notices.unsent()?;
+        self.notices.sent(times);
         self.way.clone()
     }
 
@@ -109,30 +108,30 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.end();
-        let Some(way) = self.has_untold() else { return };
-        // The runtime may end with the store, so this has one of its own.
-        let tell = move || {
+        let Some(way) = self.has_unsent() else { return };
+        // The runtime may end with the store, so the thread has its own.
+        let send = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.map(|runtime| runtime.block_on(last_words(&way)))
+            runtime.map(|runtime| runtime.block_on(send_last(&way)))
         };
-        let thread = thread::Builder::new().name("seriatim-wake".to_owned()).spawn(tell);
+        let thread = thread::Builder::new().name("seriatim-wake".to_owned()).spawn(send);
         if let Ok(thread) = thread {
             let _ = thread.join();
         }
     }
 }
 
-async fn last_words(way: &Way) {
-    let tell = async {
+async fn send_last(way: &Way) {
+    let send = async {
         let (client, driver) = way.config.connect(way.tls.clone()).await?;
         let ended = tokio::spawn(driver);
         client.batch_execute(&notify(&way.channel)).await?;
         drop(client);
-        // It says goodbye to the server.
+        // The driver closes the session properly.
         let _ = ended.await;
         Ok::<(), tokio_postgres::Error>(())
     };
-    match timeout(LAST_WORDS_MAX, tell).await {
+    match timeout(LAST_SEND_MAX, send).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "the last pushes are found by polling"),
         Err(_) => tracing::debug!("the last pushes are found by polling: the server is slow"),
@@ -144,26 +143,26 @@ pub(super) fn channel(schema: &str) -> String {
     format!("{schema}_due")
 }
 
-/// What is told is on the disk already: to wait for the disk before it is told would help nobody. Both are
-/// one transaction, as the session may be a pooler's, and the next in it a push.
+/// The jobs are already on disk, so NOTIFY need not wait for the disk. Both statements are in one transaction: the
+/// session may be a pooler's, and its next transaction a push.
 fn notify(channel: &str) -> String {
     format!("SET LOCAL synchronous_commit = off; NOTIFY {channel}")
 }
 
-async fn run(way: Way, bell: Bell, told: Arc<Notices>) {
+async fn run(way: Way, bell: Bell, notices: Arc<Notices>) {
     loop {
-        if let Err(error) = listen(&way, &bell, &told).await {
+        if let Err(error) = listen(&way, &bell, &notices).await {
             tracing::debug!(%error, "wake-ups from PostgreSQL are interrupted");
         }
         tokio::time::sleep(RECONNECT).await;
     }
 }
 
-/// Carries wake-ups in both directions until the connection breaks.
-async fn listen(way: &Way, bell: &Bell, told: &Notices) -> Result<(), tokio_postgres::Error> {
+/// Sends and receives wake-ups until the connection breaks.
+async fn listen(way: &Way, bell: &Bell, notices: &Notices) -> Result<(), tokio_postgres::Error> {
     let (client, mut driver) = way.config.connect(way.tls.clone()).await?;
     let mut messages = poll_fn(move |context| driver.poll_message(context));
-    let hear = async {
+    let receive = async {
         while let Some(message) = messages.next().await {
             if matches!(message?, AsyncMessage::Notification(_)) {
                 bell.ring();
@@ -173,28 +172,28 @@ async fn listen(way: &Way, bell: &Bell, told: &Notices) -> Result<(), tokio_post
     };
     tokio::select! {
         biased;
-        result = hear => result,
-        result = tell(client, &way.channel, bell, told) => result,
+        result = receive => result,
+        result = send(client, &way.channel, bell, notices) => result,
     }
 }
 
-async fn tell(
+async fn send(
     client: Client,
     channel: &str,
     bell: &Bell,
-    told: &Notices,
+    notices: &Notices,
 ) -> Result<(), tokio_postgres::Error> {
     client.batch_execute(&format!("LISTEN {channel}")).await?;
-    let tell = notify(channel);
-    // What was missed before.
+    let send = notify(channel);
+    // Wake-ups before this one were missed.
     bell.ring();
     loop {
-        let Some(times) = told.untold() else {
-            told.news.notified().await;
+        let Some(times) = notices.unsent() else {
+            notices.news.notified().await;
             continue;
         };
-        client.batch_execute(&tell).await?;
-        told.sent(times);
+        client.batch_execute(&send).await?;
+        notices.sent(times);
         tokio::time::sleep(PAUSE).await;
     }
 }

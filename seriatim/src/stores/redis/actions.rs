@@ -1,4 +1,4 @@
-//! What people do: cancel, requeue, pause, retry, delete.
+//! Cancel, requeue, act on lanes, delete dead jobs, and amend.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,14 +21,14 @@ use crate::model::job::JobOptions;
 use crate::model::limits::ACTION_ROWS_MAX;
 use crate::stores::json::json;
 
-/// How many lanes are changed at once: a script keeps all others waiting.
+/// Most lanes changed per script: a running script blocks all others.
 const STEP_LANES: usize = 1_000;
 
 #[async_trait]
 impl Actions for Redis {
     async fn cancel(&self, request: Cancel) -> Result<Vec<Cancelled>> {
         let mut answers = self.cancel_here(&request).await?;
-        // One that was requeued into another shard: once more, where it is.
+        // If a job was requeued into another shard, cancel it there.
         for (place, answer) in answers.iter_mut().enumerate() {
             if *answer == Cancelled::Unknown
                 && let Some(job) = self.moved_to(request.jobs[place]).await?
@@ -95,11 +95,11 @@ impl Actions for Redis {
                     self.bell.ring();
                     return Ok(());
                 }
-                // Somebody else changed the options meanwhile.
+                // Another client changed the options meanwhile.
                 _ => {}
             }
         }
-        Err(Error::new(ErrorKind::Unavailable, "the job is being changed by others: try again"))
+        Err(Error::new(ErrorKind::Unavailable, "other clients are changing the job: try again"))
     }
 }
 
@@ -122,8 +122,8 @@ impl Redis {
                     _ => Cancelled::Unknown,
                 };
             }
-            // After the script: a note that a heartbeat sees before there is a flag is removed.
-            // When this fails the caller cancels again, and it is noted then.
+            // After the script: a heartbeat removes a note that it finds without a flag. If this fails, the caller
+            // cancels again, which repeats it.
             if places.iter().any(|place| answers[*place] == Cancelled::Flagged) {
                 self.note_flags(shard).await?;
             }
@@ -131,7 +131,7 @@ impl Redis {
         Ok(answers)
     }
 
-    /// Lanes as `act.lua` takes them, by age, and whether there are more than so many.
+    /// The oldest selected lanes as arguments of `act.lua`, and whether there are more.
     async fn chosen_lanes(
         &self,
         shard: Shard,
@@ -139,7 +139,7 @@ impl Redis {
         most: usize,
     ) -> Result<(Vec<Vec<u8>>, bool)> {
         let named = match lanes {
-            // No lane has an empty key; those without one cannot be named by it.
+            // No lane has an empty key; lanes without a key cannot be selected by key.
             LaneSelection::Key(key) if key.is_empty() => Vec::new(),
             LaneSelection::Key(key) => vec![format!("k{key}").into_bytes()],
             LaneSelection::Lane(lane) if Shard::of_lane(*lane) == shard => {
@@ -157,7 +157,7 @@ impl Redis {
         Ok((named.into_iter().take(most).collect(), more))
     }
 
-    /// The oldest lanes of those that `index.lua` tells.
+    /// The oldest lanes that `index.lua` returns.
     async fn first_lanes(
         &self,
         what: &'static str,
@@ -178,7 +178,7 @@ impl Redis {
         Ok((first.into_iter().map(name).collect(), more))
     }
 
-    /// A job's options as they are, and with another node.
+    /// A job's options, unchanged and with another node.
     async fn options_with(&self, job: JobId, node: Option<String>) -> Result<(String, String)> {
         let was = self.options_text(job).await?.ok_or_else(no_waiting_job)?;
         let options: JobOptions = match was.is_empty() {

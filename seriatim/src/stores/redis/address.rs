@@ -1,37 +1,37 @@
-//! Where the store is: the URLs that it understands.
+//! Store URLs.
 //!
-//! `redis://` and `rediss://` name one server, `redis-cluster://` some nodes of a cluster,
-//! `redis-sentinel://` the sentinels and then the name of a master. What stands behind `?` and is
-//! not the driver's is ours: see [`Options`].
+//! `redis://` and `rediss://` name one server, `redis-cluster://` some nodes of a cluster, `redis-sentinel://` the
+//! sentinels and then the name of a master. Options after the `?` that are not the driver's are the store's: see
+//! [`Options`].
 
 use redis::{Client, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 
 use crate::model::error::{Error, Result};
 use crate::stores::url::{name_and_value, unknown_option, unreadable};
 
-/// Most replicas that a batch can be made to wait for.
+/// Most replicas that a batch can wait for.
 const WAIT_REPLICAS_MAX: u32 = 100;
 
-/// The options that a URL may name; `protocol` is the driver's.
+/// The options allowed in a URL; `protocol` is the driver's.
 const NAMES: [&str; 5] = ["ca", "tls", "wait_replicas", "wait_fsync", "protocol"];
 
-/// What a URL names.
+/// The target of a URL.
 pub(super) enum Target {
     Server(Client),
     Cluster(Vec<ConnectionInfo>),
     Sentinel { sentinels: Vec<ConnectionInfo>, master: String, node: ConnectionInfo },
 }
 
-/// What the user wants besides.
+/// The store's options in a URL.
 #[derive(Default)]
 pub(super) struct Options {
-    /// The certificates of the authority that signed the server's, instead of the system's: `ca=PATH`.
+    /// The authority's certificates for checking the server's, instead of the system's: `ca=PATH`.
     pub ca: Option<Vec<u8>>,
-    /// TLS to the nodes of a cluster, and to the master that sentinels name: `tls=true`.
+    /// TLS to the nodes of a cluster, and to the master named by the sentinels: `tls=true`.
     pub tls: bool,
     /// How many replicas must have a push, claim or settle before it is answered: `wait_replicas=N`.
     pub wait_replicas: u32,
-    /// Whether it must be on the server's disk, too: `wait_fsync=true`.
+    /// Whether it must also be on the server's disk: `wait_fsync=true`.
     pub wait_fsync: bool,
 }
 
@@ -44,7 +44,7 @@ impl Options {
         self.wait_replicas > 0 || self.wait_fsync
     }
 
-    /// A client of one server or node.
+    /// A client for one server or node.
     pub(super) fn client(&self, node: ConnectionInfo) -> Result<Client> {
         let client = match node.addr() {
             redis::ConnectionAddr::TcpTls { .. } => {
@@ -56,7 +56,7 @@ impl Options {
     }
 }
 
-/// Reads a store URL. Its errors quote nothing of it, as it may hold a password.
+/// Parses a store URL. Errors quote no part of it, because it may contain a password.
 pub(super) fn read(url: &str) -> Result<(Target, Options)> {
     let (scheme, rest) = url.split_once("://").ok_or_else(not_a_url)?;
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -82,7 +82,7 @@ pub(super) fn read(url: &str) -> Result<(Target, Options)> {
             let scheme = if options.tls { "rediss" } else { "redis" };
             let user = nodes.rsplit_once('@').map_or(String::new(), |(user, _)| format!("{user}@"));
             let node = one(scheme, &format!("{user}master/{db}"))?;
-            // The name and the password are the servers'; sentinels mostly have none.
+            // The user and password are for the servers; sentinels usually have none.
             let nodes = nodes.rsplit_once('@').map_or(nodes, |(_, nodes)| nodes);
             let sentinels = several("redis", nodes)?;
             Target::Sentinel { sentinels, master: master.to_owned(), node }
@@ -93,7 +93,7 @@ pub(super) fn read(url: &str) -> Result<(Target, Options)> {
 }
 
 fn one(scheme: &str, rest: &str) -> Result<ConnectionInfo> {
-    // The driver's words for a URL that it cannot read may quote the password.
+    // The driver's error for a malformed URL may quote the password.
     format!("{scheme}://{rest}").into_connection_info().map_err(|_| not_a_url())
 }
 
@@ -116,7 +116,7 @@ fn read_query(query: &str) -> Result<(Options, String)> {
             "wait_replicas" => {
                 options.wait_replicas =
                     value.parse().ok().filter(|n| *n <= WAIT_REPLICAS_MAX).ok_or_else(|| {
-                        let message = format!("is a number from 0 to {WAIT_REPLICAS_MAX}");
+                        let message = format!("must be a number from 0 to {WAIT_REPLICAS_MAX}");
                         Error::invalid("wait_replicas", message)
                     })?;
             }

@@ -1,15 +1,15 @@
-//! What scripts are called with.
+//! The arguments of scripts.
 
 use std::time::Duration;
 
 use crate::model::clock::Timestamp;
 
-/// What a script is called with.
+/// The arguments of a script.
 #[derive(Clone, Default)]
 pub(super) struct Args(pub Vec<Vec<u8>>);
 
 impl Args {
-    /// Begins with a time; empty is the server's own.
+    /// Starts with a time; empty means the server's clock.
     pub(super) fn at(now: Option<Timestamp>) -> Self {
         let mut args = Self::default();
         args.now(now);
@@ -32,12 +32,12 @@ impl Args {
         self.bytes(text)
     }
 
-    /// Nothing is the empty text.
+    /// `None` is the empty text.
     pub(super) fn name(&mut self, name: Option<&str>) -> &mut Self {
         self.text(name.unwrap_or(""))
     }
 
-    /// `-` for nothing, `+` in front of a text, which may be empty.
+    /// `None` is `-`; a text, which may be empty, gets the prefix `+`.
     pub(super) fn optional(&mut self, text: Option<&str>) -> &mut Self {
         match text {
             Some(text) => self.bytes(format!("+{text}")),
@@ -53,7 +53,7 @@ impl Args {
         self.text(if flag { "1" } else { "0" })
     }
 
-    /// A time in the range that every store keeps exactly.
+    /// A time, limited to the range that every store represents exactly.
     pub(super) fn time(&mut self, time: Timestamp) -> &mut Self {
         self.int(time.clamp(Timestamp::default(), Timestamp::MAX).as_micros())
     }
@@ -63,7 +63,7 @@ impl Args {
     }
 }
 
-/// A length in whole microseconds, at most what every store keeps exactly.
+/// A duration in whole microseconds, at most 2^53 - 1, which every store represents exactly.
 pub(super) fn micros(length: Duration) -> i64 {
     i64::try_from(length.as_micros()).unwrap_or(i64::MAX).min((1 << 53) - 1)
 }

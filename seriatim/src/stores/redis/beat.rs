@@ -12,21 +12,20 @@ use crate::model::error::{Error, Result};
 use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::limits::NAME_BYTES_MAX;
 
-/// Longest id of a node: its configured name and what makes it unique. Four digits are its length
-/// in an index.
+/// Longest id of a node, in bytes: its configured name and a unique suffix. In an index, its length has four digits.
 const NODE_ID_BYTES_MAX: usize = 4 * NAME_BYTES_MAX;
 
-/// Of a heartbeat, what concerns one shard.
+/// The part of a heartbeat for one shard.
 #[derive(Default)]
 pub(super) struct Part {
-    /// Places of the beats in the request.
+    /// Indexes of the beats in the request.
     beats: Vec<usize>,
-    /// Under which version the shard is noted to hold flagged jobs.
+    /// The version of the note that the shard has flagged jobs.
     flagged: Option<String>,
 }
 
 impl Redis {
-    /// Cuts how much longer claims shall stand to what their queues allow.
+    /// Limits extensions of claims to what their queues allow.
     pub(super) async fn cap(&self, beats: &mut [Beat]) -> Result<()> {
         for beat in beats {
             let Some(length) = &mut beat.extend else { continue };
@@ -43,18 +42,18 @@ impl Redis {
         now: Timestamp,
         request: &Heartbeat,
         part: &Part,
-    ) -> Result<Beaten> {
+    ) -> Result<BeatReply> {
         let args = beat_args(now, &request.node.id, part, &request.beats);
         let mut answer = self.link.call(&BEAT, &self.key(shard, ""), &args).await?;
-        let mut told = Beaten::default();
+        let mut reply = BeatReply::default();
         let mut lost = answer.list()?;
         while !lost.is_empty() {
             let place = usize::try_from(lost.int()?).ok().and_then(|i| part.beats.get(i));
-            told.lost.push(*place.ok_or_else(corrupt)?);
+            reply.lost.push(*place.ok_or_else(corrupt)?);
         }
         let mut notices = answer.list()?;
         while !notices.is_empty() {
-            told.notices.push(notice(notices.list()?, shard)?);
+            reply.notices.push(notice(notices.list()?, shard)?);
         }
         let any_flagged = answer.flag()?;
         if let Some(version) = part.flagged.as_ref().filter(|_| !any_flagged) {
@@ -62,10 +61,10 @@ impl Redis {
             args.text(&flag_field(shard)).text(version);
             self.link.run(&GLOBAL_UNFLAG, &self.global(""), &args).await?;
         }
-        Ok(told)
+        Ok(reply)
     }
 
-    /// Notes that a shard holds flagged jobs, so that heartbeats look there.
+    /// Notes that a shard has flagged jobs, so that heartbeats check it.
     pub(super) async fn note_flags(&self, shard: Shard) -> Result<()> {
         let mut args = Args::default();
         args.text(&flag_field(shard)).text(&format!("{:016x}", fastrand::u64(..)));
@@ -73,9 +72,9 @@ impl Redis {
     }
 }
 
-/// What a shard told.
+/// A shard's answer.
 #[derive(Default)]
-pub(super) struct Beaten {
+pub(super) struct BeatReply {
     pub(super) lost: Vec<usize>,
     pub(super) notices: Vec<CancelNotice>,
 }

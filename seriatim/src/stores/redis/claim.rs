@@ -1,4 +1,4 @@
-//! Claiming lanes.
+//! Claiming lanes, settling turns, and giving calls up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,14 +20,14 @@ use crate::model::limits::{
 };
 use crate::model::turn::Turn;
 
-/// For how long a shard refuses what was given up: much longer than a call can be on its way.
+/// How long a shard refuses tickets that were given up, in seconds: much longer than a call can take.
 const GIVEN_UP_SECONDS: i64 = 86_400;
 
 #[async_trait]
 impl Consumer for Redis {
     async fn claim(&self, request: Claim) -> Result<Claimed> {
-        // In a cluster the registry may lie on another server than the lanes. A node that is declared dead between
-        // this look and the claim loses what it took as soon as its ttl has passed.
+        // In a cluster the node registry may be on another server than the lanes. If the node is declared dead between
+        // this check and the claim, its claim expires after the ttl.
         if self.link.is_cluster() {
             self.check_node(&request.node).await?;
         }
@@ -45,8 +45,8 @@ impl Consumer for Redis {
                     return Ok(tally.claimed);
                 }
             }
-            // It may have another definition than this process knows, or more shards, or some of these have
-            // not heard of it. In a store that was wiped it is gone.
+            // The queue may have another definition than this process knows, or more shards, or some shards have not
+            // adopted it yet. After a wipe of the store it does not exist.
             known = self.current(&request.queue).await?;
             if refused && !known.declared {
                 return Err(undeclared(&request.queue));
@@ -66,7 +66,7 @@ impl Consumer for Redis {
         let mut settled = vec![Settled::Stale; turns.len()];
         let parts =
             shards.into_iter().map(|(shard, places)| self.settle_in(shard, places, &request));
-        // All of them to the end: what one shard refuses is no reason to leave another half way.
+        // Wait for all of them: an error of one shard must not abort the others.
         for part in join_all(parts).await {
             for (place, answer) in part? {
                 *settled.get_mut(place).ok_or_else(corrupt)? = answer;
@@ -76,7 +76,7 @@ impl Consumer for Redis {
     }
 
     async fn give_up(&self, request: GiveUp) -> Result<()> {
-        // In every shard: each of them refuses by itself.
+        // In every shard: each of them refuses independently.
         let mut args = Args::default();
         args.text(&request.node.0).int(request.ticket).int(GIVEN_UP_SECONDS);
         let queues = self.all_queues().await?;
@@ -105,19 +105,19 @@ impl Redis {
         let (own, others) = self.shards_of_claim(known, request);
         self.claim_among(&own, request, &mut tally).await?;
         if tally.claimed.turns.is_empty() {
-            // What others do not take, this node takes.
+            // Take what other nodes leave.
             let due = tally.claimed.next_due;
             self.claim_among(&others, request, &mut tally).await?;
             tally.claimed.next_due = due.into_iter().chain(tally.claimed.next_due).min();
         } else if let (false, Some(turn)) = (others.is_empty(), tally.claimed.turns.first()) {
-            // The others' shards were not looked at.
+            // The other nodes' shards were not checked.
             tally.claimed.next_due = Some(turn.claimed_at);
         }
         Ok(tally)
     }
 
-    /// First each shard for an equal part of what is wanted, all at once; then one after the other
-    /// for what is still wanted, if there is more.
+    /// First claims an equal part of the request from each shard, concurrently; then the rest from one shard after
+    /// another, if there is more.
     async fn claim_among(
         &self,
         shards: &[Shard],
@@ -129,7 +129,7 @@ impl Redis {
         if count > 1 && part.lanes > 0 {
             let claims =
                 shards.iter().map(|shard| self.claim_in(*shard, request, tally.seen, part));
-            // A shard may have had more than its part would hold.
+            // A shard may have had more than its part.
             let whole = part.bytes.is_none() && (part.crashed > 0 || tally.left.crashed == 0);
             for got in try_join_all(claims).await? {
                 tally.add(got);
@@ -147,9 +147,8 @@ impl Redis {
         Ok(())
     }
 
-    /// The shards that this node prefers, and the others: each part in turn, so that none starves
-    /// behind a full one. Which node prefers a shard follows from who lives, and is never needed
-    /// for safety.
+    /// The shards that this node prefers, and the others, each starting at a rotating shard, so that none starves
+    /// behind a full one. The preference follows from the living nodes and is never needed for safety.
     fn shards_of_claim(&self, known: &Known, request: &Claim) -> (Vec<Shard>, Vec<Shard>) {
         let mut shards: Vec<Shard> = known.open_shards().collect();
         let first = self.rotate() as usize % shards.len().max(1);
@@ -182,7 +181,7 @@ impl Redis {
         args.int(CLAIM_JOB_BYTES as i64);
         routes(&mut args, request);
         let key = self.key(shard, "");
-        // A token that a failover forgets would leave the one before it in force.
+        // If a failover lost the token, the one before it would be valid again.
         let answer = self.link.run_durably(&CLAIM, &key, alive.as_deref(), &args).await?;
         if answer == redis::Value::Int(0) {
             return Err(node_gone(&request.node));
@@ -200,14 +199,14 @@ impl Redis {
                 queue,
                 shard,
                 dangling,
-                "an index named lanes that are not there: they were taken out"
+                "removed index entries of lanes that do not exist"
             );
         }
         let turns = turns.claimed(shard, &request.queue, now, token)?;
         Ok((Claimed { turns, next_due, cut }, Some(version)))
     }
 
-    /// A node that never beat or was declared dead may not hold anything.
+    /// Refuses a node that has sent no heartbeat or is dead.
     async fn check_node(&self, node: &NodeId) -> Result<()> {
         let mut cmd = redis::cmd("ZSCORE");
         cmd.arg(self.global("alive")).arg(&*node.0);
@@ -218,23 +217,23 @@ impl Redis {
     }
 }
 
-/// Of a definition, as far as this process knows it.
+/// The part of a definition that a claim uses, as this process knows it.
 #[derive(Clone, Copy)]
 struct Seen {
     version: i64,
     lease_max: Duration,
 }
 
-/// What a claim has got so far, and may still get.
+/// The turns claimed so far, and what may still be claimed.
 struct Tally {
     seen: Seen,
-    /// Whether a shard has another, or has not heard of the queue.
+    /// Whether a shard has another version, or does not know the queue.
     stale: bool,
     left: Share,
     claimed: Claimed,
 }
 
-/// What one shard, or all together, may hand over.
+/// The limits for one shard, or for all together.
 #[derive(Clone, Copy)]
 struct Share {
     lanes: usize,
@@ -274,7 +273,7 @@ impl Tally {
     }
 }
 
-/// What the caller may take besides what is bound to nobody: node, NUL, group.
+/// The routes that the caller may take besides unbound jobs: node, NUL, group.
 fn routes(args: &mut Args, request: &Claim) {
     let name = request.node_name.as_deref();
     args.0.extend(name.map(|name| format!("{name}\0").into_bytes()));

@@ -1,4 +1,5 @@
-//! Compact records: fresh jobs, and lanes of one of them, each as one value. `compact.lua` says what is in it.
+//! Reading compact records: new jobs, and lanes with such a job, each stored as one value. `compact.lua` defines the
+//! format.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::model::turn::{Turn, TurnJob};
 
 use super::reply::{LANE_BYTES, Shard, corrupt, lane_number, score_of_order};
 
-/// What a claim says of such a turn besides records.
+/// The data of a claim that is common to its compact turns.
 #[derive(Clone, Copy)]
 pub(super) struct Compact<'a> {
     pub shard: Shard,
@@ -19,13 +20,13 @@ pub(super) struct Compact<'a> {
     pub now: Timestamp,
 }
 
-/// How a turn begins, by its first value.
+/// The first value of a turn.
 pub(super) enum Begin {
-    /// The number of a lane, whose record follows.
+    /// A lane's number; its record follows.
     Lane(i64),
-    /// The record of the turn's one job.
+    /// The record of the turn's only job.
     Job,
-    /// How many records of jobs follow.
+    /// How many job records follow.
     Jobs(usize),
 }
 
@@ -48,7 +49,7 @@ pub(super) fn turn(claim: Compact<'_>, lane: i64, record: &[u8]) -> Result<Turn>
     Ok(claim.turn(lane, key, vec![job]))
 }
 
-/// The turn of a listed lane, of jobs in no order.
+/// The turn of a listed lane, from job records in any order.
 pub(super) fn listed_turn(
     claim: Compact<'_>,
     records: impl IntoIterator<Item = Result<Vec<u8>>>,
@@ -84,7 +85,7 @@ impl Compact<'_> {
     }
 }
 
-/// A job and its key, from where its record says when it was accepted.
+/// Reads a job and its key, from the creation time in its record.
 fn read_job(shard: Shard, seq: i64, mut rest: Reader) -> Result<(Option<Arc<str>>, TurnJob)> {
     let (created, run_at) = (rest.number(7)?, rest.number(7)?);
     let (priority, score) = (rest.number(2)?, rest.number(8)?);

@@ -1,4 +1,4 @@
-//! The morgue: requeueing and deleting dead jobs, also of keys that have moved to another shard.
+//! The morgue: requeueing and deleting dead jobs, including those whose keys have moved to another shard.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use crate::model::error::Result;
 use crate::model::id::JobId;
 use crate::model::limits::ACTION_ROWS_MAX;
 
-/// What `morgue.lua` does.
+/// The operations of `morgue.lua`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     Requeue,
-    /// Requeue only where the key has a lane.
+    /// Requeue only if the key has a lane.
     Join,
     Delete,
     List,
@@ -37,9 +37,9 @@ impl What {
     }
 }
 
-/// What a shard's morgue answers.
+/// The answer of a shard's morgue.
 struct Reply {
-    /// None when the shard has not the version that was named.
+    /// `None` if the shard has another version than the named one.
     count: Option<u64>,
     more: bool,
     rows: Fields,
@@ -60,16 +60,16 @@ impl Redis {
         for (shard, which) in selections(&known, &which) {
             let rows_max = ACTION_ROWS_MAX as u64 - acted.count;
             let call = Call { what: first, version: known.version, floor: 0, now: request.now };
-            let mut told = self.in_morgue(shard, call, rows_max, &which).await?;
-            if told.count.is_none() {
-                // The keys may be elsewhere since we looked.
+            let mut reply = self.in_morgue(shard, call, rows_max, &which).await?;
+            if reply.count.is_none() {
+                // The keys may have moved since the check.
                 let call = Call { what: What::List, ..call };
-                told = self.in_morgue(shard, call, rows_max, &which).await?;
+                reply = self.in_morgue(shard, call, rows_max, &which).await?;
             }
-            acted.more |= told.more;
-            acted.count += told.count.unwrap_or(0);
-            // None but `list` has rows here.
-            acted.count += self.requeue_each(&known, shard, request.now, told.rows).await?;
+            acted.more |= reply.more;
+            acted.count += reply.count.unwrap_or(0);
+            // Only `list` returns rows here.
+            acted.count += self.requeue_each(&known, shard, request.now, reply.rows).await?;
         }
         Ok(acted)
     }
@@ -89,7 +89,7 @@ impl Redis {
         Ok(Reply { count, more: answer.flag()?, rows: answer.list()? })
     }
 
-    /// Requeues dead jobs of a queue whose keys may be elsewhere by now, one by one.
+    /// Requeues, one by one, dead jobs of a queue whose keys may be in other shards by now.
     async fn requeue_each(
         &self,
         known: &Known,
@@ -106,7 +106,7 @@ impl Redis {
         Ok(count)
     }
 
-    /// Asks on the key's way, like a push: only where a lane of it is, then where it belongs.
+    /// Visits the shards on the key's path, like a push: first those with an existing lane, then the present one.
     async fn requeue_one(
         &self,
         queue: &str,
@@ -116,7 +116,7 @@ impl Redis {
     ) -> Result<bool> {
         'again: for _ in 0..ATTEMPTS {
             let known = self.current(queue).await?;
-            // Every older shard must have heard of the latest number before it says "not here".
+            // Every older shard must have adopted the latest number before its answer "not here" counts.
             self.adopt(&known).await?;
             let mut floor = 0;
             for step in known.layout.way(&name_of(job, key)) {
@@ -141,25 +141,25 @@ impl Redis {
     }
 
     async fn requeue_here(&self, job: JobId, call: Call) -> Result<Walked> {
-        let mut told = self.in_morgue(Shard::of_job(job), call, 1, &only(job)).await?;
-        match told.count {
+        let mut reply = self.in_morgue(Shard::of_job(job), call, 1, &only(job)).await?;
+        match reply.count {
             None => Ok(Walked::Stale),
-            Some(_) if !told.rows.is_empty() => Ok(Walked::Further(told.rows.int()?)),
+            Some(_) if !reply.rows.is_empty() => Ok(Walked::Further(reply.rows.int()?)),
             Some(count) => Ok(Walked::Done(count > 0)),
         }
     }
 
-    /// Takes a dead job into another shard; then its id leads there. Broken off in between it is
-    /// still in the morgue, and requeueing it again finds what was taken in.
+    /// Moves a dead job into another shard, and makes its old id refer to the new one. If interrupted in between, the
+    /// job is still in the morgue, and the next requeue recognizes the copy.
     async fn take_in(&self, shard: Shard, take: Take, call: Call, job: JobId) -> Result<Walked> {
         let was = Shard::of_job(job);
-        let mut told = self.in_morgue(was, call, 1, &only(job)).await?;
-        if told.rows.is_empty() {
+        let mut reply = self.in_morgue(was, call, 1, &only(job)).await?;
+        if reply.rows.is_empty() {
             return Ok(Walked::Done(false));
         }
         let mut args = Args::at(call.now);
         args.int(call.version).text(take.text()).int(call.floor);
-        args.text(&was_at(job)).bytes(told.rows.bytes()?);
+        args.text(&was_at(job)).bytes(reply.rows.bytes()?);
         let mut answer = self.link.call(&TAKE_IN, &self.key(shard, ""), &args).await?;
         match &*answer.text()? {
             "OK" => {}
@@ -174,7 +174,7 @@ impl Redis {
         Ok(Walked::Done(true))
     }
 
-    /// The same jobs, of those that moved to another shard where they are now.
+    /// The present ids of these jobs.
     pub(super) async fn where_they_are(&self, jobs: Vec<JobId>) -> Result<Vec<JobId>> {
         let mut there = Vec::with_capacity(jobs.len());
         for job in jobs {
@@ -184,33 +184,33 @@ impl Redis {
     }
 }
 
-/// How a step of a dead job's way ended.
+/// How a step on a dead job's path ended.
 enum Walked {
-    /// Whether it is requeued; else it is not dead any more.
+    /// Whether it was requeued; if not, it is no longer dead.
     Done(bool),
-    /// Its key has no lane there; the shard's last token.
+    /// Its key has no lane in this shard; the shard's last token.
     Further(i64),
-    /// The shard has not the definition that the way was made of.
+    /// The shard has another definition than the path was computed from.
     Stale,
 }
 
-/// What a morgue is asked.
+/// A request to a morgue.
 #[derive(Clone, Copy)]
 struct Call {
     what: What,
-    /// The queue's, by which it was decided to ask here.
+    /// The version of the queue from which the shard was computed.
     version: i64,
-    /// Tokens are higher.
+    /// Lower limit for tokens.
     floor: i64,
     now: Option<Timestamp>,
 }
 
-/// Where a dead job was, as the shard that takes it in remembers it.
+/// Where a dead job was; the shard that takes it in remembers this.
 fn was_at(job: JobId) -> String {
     format!("{}:{}", Shard::of_job(job).shard, job.seq())
 }
 
-/// By what a dead job's way is found: its key; without one, what the shard that takes it in remembers.
+/// The name that determines a dead job's path: its key, or without one the name that the new shard remembers.
 fn name_of(job: JobId, key: &str) -> String {
     match key.is_empty() {
         true => format!("\u{1}{}", was_at(job)),
@@ -225,7 +225,7 @@ fn only(job: JobId) -> Args {
     args
 }
 
-/// What each shard is asked for: `all`, `jobs` with their numbers, or `keys`.
+/// The arguments for each shard: `all`, `jobs` with their numbers, or `keys`.
 fn selections(known: &Known, which: &Selection) -> Vec<(Shard, Args)> {
     let mut of_shards = Vec::new();
     for shard in known.shards() {

@@ -1,8 +1,8 @@
-//! Deleting a whole queue.
+//! Deleting a queue.
 //!
-//! The order is what makes it safe to be broken off, and to be done by two at once: the queue is closed in its first
-//! shard and so, by the version, in all; then nothing comes in any more, and the shards are emptied. Its name
-//! leaves the register before its definition goes, and its number is given to another queue only after that.
+//! The order makes it safe to interrupt a deletion or to run two concurrently: the queue is closed in its first shard
+//! and, through the version, in all; then nothing is added any more, and the shards are emptied. The name is removed
+//! from the register before the definition, and only after that is the number free for another queue.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use super::reply::{Shard, single};
 use crate::contract::errors::is_claimed;
 use crate::model::error::Result;
 
-/// What `wipe.lua` answers when the queue is not as it was known, and when a lane is claimed.
+/// Answers of `wipe.lua`: the queue has another version than the caller knows, and a lane is claimed.
 const OTHER: i64 = -1;
 const CLAIMED: i64 = -2;
 
 impl Redis {
-    /// Lets nothing more into a queue of which no lane is claimed.
+    /// Closes a queue without claimed lanes to new jobs.
     pub(super) async fn close_queue(&self, name: &str) -> Result<Arc<Known>> {
         for _ in 0..ATTEMPTS {
             let known = self.current(name).await?;
@@ -31,7 +31,7 @@ impl Redis {
             }
             let closed = self.current(name).await?;
             self.adopt(&closed).await?;
-            // A claim may have come between, to a shard that had not heard of it.
+            // A shard that had not adopted the version may have granted a claim meanwhile.
             if let Err(claimed) = self.check_unclaimed(&closed).await {
                 if !known.closing && self.set_flags(&closed, known.paused, false).await? {
                     self.adopt(&*self.current(name).await?).await?;
@@ -56,7 +56,7 @@ impl Redis {
         Ok(single(self.link.query(&cmd).await?)?.opt_int()?.unwrap_or(0))
     }
 
-    /// Removes what a shard holds; with `whole`, its settings too. How many jobs.
+    /// Removes the contents of a shard; with `whole`, its settings too. Returns the number of jobs.
     pub(super) async fn wipe(&self, known: &Known, shard: Shard, whole: bool) -> Result<u64> {
         let mut args = Args::default();
         args.int(known.version).flag(whole);

@@ -1,4 +1,4 @@
-//! What the server's settings would lose, said when the store is opened.
+//! Warnings about server settings that may lose jobs, logged when the store is opened.
 
 use redis::Value;
 
@@ -7,19 +7,19 @@ use super::fault::translate;
 use super::wire::Wire;
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// Oldest server with all the commands that the scripts use.
+/// Oldest server version with all commands that the scripts use.
 const VERSION_MIN: (u32, u32) = (6, 2);
-/// Oldest server with `WAITAOF`.
+/// Oldest server version with `WAITAOF`.
 const VERSION_OF_WAITAOF: (u32, u32) = (7, 2);
 
-/// What a server says of itself.
+/// A server's description of itself.
 struct Server {
     info: String,
-    /// `appendfsync`, where the server tells (managed ones may not).
+    /// `appendfsync`, if the server reveals it (managed ones may not).
     fsync: Option<String>,
 }
 
-/// Refuses servers that lack commands, and tells of those that may forget jobs.
+/// Refuses servers that lack commands, and warns of settings that may lose jobs.
 pub(super) async fn check(wire: &Wire, options: &Options) -> Result<()> {
     let mut warnings = Vec::new();
     let fsync = fsync_of(wire).await;
@@ -36,7 +36,7 @@ pub(super) async fn check(wire: &Wire, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What each server says; of a cluster, each master.
+/// `INFO` of the server; in a cluster, of each master.
 async fn infos(wire: &Wire) -> Result<Vec<String>> {
     let mut cmd = redis::cmd("INFO");
     let mut texts = Vec::new();
@@ -53,7 +53,7 @@ async fn fsync_of(wire: &Wire) -> Option<String> {
     texts.get(at + 1).cloned()
 }
 
-/// The texts in an answer, however it is nested.
+/// The texts in an answer with any nesting.
 fn collect(value: Value, texts: &mut Vec<String>) {
     match value {
         Value::BulkString(bytes) => texts.push(String::from_utf8_lossy(&bytes).into_owned()),
@@ -101,7 +101,7 @@ impl Server {
         Ok(())
     }
 
-    /// What can be lost by the server's settings, each as a sentence that says what to do.
+    /// One sentence per setting that may lose jobs, with what to do.
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let policy = self.field("maxmemory_policy");
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(warnings(safe, "always"), Vec::<String>::new());
         assert!(warnings(safe, "no")[0].contains("appendfsync everysec"));
         let forgetful = "aof_enabled:0\r\nmaxmemory:99\r\nmaxmemory_policy:allkeys-lru\r\n";
-        let said = warnings(forgetful, "everysec").join("\n");
-        assert!(said.contains("appendonly yes") && said.contains("noeviction"), "{said}");
+        let text = warnings(forgetful, "everysec").join("\n");
+        assert!(text.contains("appendonly yes") && text.contains("noeviction"), "{text}");
     }
 }

@@ -1,11 +1,11 @@
-//! What goes wrong on the way to the server.
+//! Mapping of the driver's errors.
 
 use redis::{ErrorKind as Driver, RedisError, ServerErrorKind as Server};
 
 use crate::contract::errors::was_given_up;
 use crate::model::error::{Error, ErrorKind};
 
-/// What a driver's error means for the caller. Neither the address nor the password is in it.
+/// The store error for a driver's error. It contains neither the address nor the password.
 pub(super) fn translate(error: RedisError) -> Error {
     let text = error.to_string();
     let says = |code: &str| error.code() == Some(code) || text.contains(&format!("{code} "));
@@ -19,7 +19,7 @@ pub(super) fn translate(error: RedisError) -> Error {
     } else if says("READONLY") || says("NOPERM") {
         (
             ErrorKind::ReadOnly,
-            "the server may not be written: it is a replica, or the user lacks permission",
+            "the server refuses writes: it is a replica, or the user lacks permission",
         )
     } else if says("WRONGPASS") || says("NOAUTH") || error.kind() == Driver::AuthenticationFailed {
         (ErrorKind::Invalid, "the server refuses the user name or the password")
@@ -27,7 +27,7 @@ pub(super) fn translate(error: RedisError) -> Error {
         match error.kind() {
             Driver::InvalidClientConfig => (ErrorKind::Invalid, "the address is not a Redis URL"),
             Driver::Parse | Driver::UnexpectedReturnType => {
-                (ErrorKind::Corrupt, "the server's answer cannot be understood")
+                (ErrorKind::Corrupt, "the server's answer was unexpected")
             }
             Driver::Extension if !is_busy(&text) => (ErrorKind::Internal, "a script failed"),
             Driver::Server(Server::ResponseError) => (ErrorKind::Internal, "a script failed"),

@@ -1,43 +1,43 @@
-//! Into how many shards a queue is split, and was before: where a name may be.
+//! The present and earlier numbers of shards of a queue, and where a name may be.
 //!
-//! What waits is never moved. A name (a key, or the idempotency key of a job without one) goes to
-//! its new shard as soon as every shard that it had by an older number says "nothing of it is
-//! here". That answer is final, because each older shard has heard of the new number first: from
-//! then on it takes for such a name only what joins a lane that is still there. Whatever opens a lane
-//! therefore names the version of the layout that it was decided by, and is refused by another.
+//! Waiting jobs never move to another shard. A name (a key, or the idempotency key of a job without one) goes to its
+//! new shard as soon as each of its shards by an older number answers that nothing of it is there. That answer is
+//! final, because each older shard has adopted the new number first: from then on it accepts, for such a name, only
+//! jobs that join an existing lane. So a script that may create a lane names the version of the layout, and a shard
+//! with another version refuses it.
 
 use super::reply::{Fields, Shard, corrupt};
 use crate::model::error::Result;
 
-/// Most older numbers at once: a push asks a shard of each.
+/// Most older numbers: a push asks one shard of each.
 pub(super) const OLDER_MAX: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// The number of shards.
     pub shards: u16,
-    /// Earlier numbers, oldest first, as long as something may be where they put it.
+    /// Earlier numbers, oldest first, as long as their shards may have entries.
     pub older: Vec<u16>,
     /// The largest number that the queue ever had: ended jobs stay where they are.
     pub span: u16,
-    /// Whether it was ever another number.
+    /// Whether the queue ever had another number.
     pub changed: bool,
-    /// A token that no key had where an older number, no longer known, had put it.
+    /// A token at least as high as any that a key had in a shard of a forgotten older number.
     pub floor: i64,
 }
 
-/// What a shard on a job's way takes.
+/// Which jobs a shard on a job's path accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Take {
-    /// Nothing: it only knows a job that was there before. The way comes by again.
+    /// None; it only recognizes a job that it already has. The path visits the shard again.
     Repeated,
-    /// What belongs to a lane that is there.
+    /// Those that join an existing lane.
     Joining,
     All,
 }
 
 impl Take {
-    /// As the scripts read it.
+    /// The argument for scripts.
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::All => "0",
@@ -47,7 +47,7 @@ impl Take {
     }
 }
 
-/// One step on a job's way.
+/// One step on a job's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Step {
     pub shard: u16,
@@ -55,7 +55,7 @@ pub(super) struct Step {
 }
 
 impl Layout {
-    /// As the home shard keeps it: the fields `older`, `span` and `floor` of `meta`.
+    /// Reads the fields `older`, `span` and `floor` of `meta` in the first shard.
     pub(super) fn read(shards: u16, fields: &mut Fields) -> Result<Self> {
         let (older, span, floor) = (fields.opt_text()?, fields.opt_int()?, fields.opt_int()?);
         let numbers = older.as_deref().unwrap_or("").split(',').filter(|text| !text.is_empty());
@@ -72,7 +72,7 @@ impl Layout {
         numbers.join(",")
     }
 
-    /// How many of the shards may hold what can be claimed.
+    /// How many shards may have claimable lanes.
     pub(super) fn open(&self) -> u16 {
         self.older.iter().copied().max().unwrap_or(0).max(self.shards)
     }
@@ -82,11 +82,11 @@ impl Layout {
         if self.shards == 1 { 0 } else { part(number_of(name), self.shards) }
     }
 
-    /// The `n`th place where a name may be: first what is oldest, last its present shard.
+    /// The `n`th shard where a name may be: oldest number first, the present shard last.
     ///
-    /// A shard that two numbers chose, with another between them, is asked twice. Its lane may be from
-    /// either time, and the shard between may remember an idempotency key from after the first:
-    /// so the first time only what it remembers counts.
+    /// A shard that two numbers chose, with another one between them, is visited twice. Its lane may be from either
+    /// time, and the shard between may remember an idempotency key from after the first: so on the first visit only
+    /// remembered jobs count.
     pub(super) fn step(&self, name: &str, n: usize) -> Option<Step> {
         if self.older.is_empty() {
             let last = Step { shard: self.home(name), take: Take::All };
@@ -105,12 +105,12 @@ impl Layout {
         Some(Step { shard, take })
     }
 
-    /// All the places where a name may be, in this order.
+    /// All shards where a name may be, in this order.
     pub(super) fn way(&self, name: &str) -> Vec<Step> {
         (0..).map_while(|n| self.step(name, n)).collect()
     }
 
-    /// With another number; `None` when it has it.
+    /// The layout with another number of shards. `None` if it already has that number.
     pub(super) fn with(&self, shards: u16) -> Option<Self> {
         if shards == self.shards {
             return None;

@@ -1,4 +1,4 @@
-//! The connection, the scripts, and the server's errors in our words.
+//! The connection and the scripts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -17,7 +17,7 @@ use crate::model::error::{Error, ErrorKind, Result};
 /// How long replicas or the disk may take to confirm a batch.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
 
-/// A Lua script, known to the server by its hash.
+/// A Lua script; the server caches it by its hash.
 pub(super) struct Code {
     text: String,
     hash: String,
@@ -32,14 +32,14 @@ impl Code {
 
 pub(super) type Lazy = LazyLock<Code>;
 
-/// The scripts of one shard begin with what they share.
+/// Scripts of one shard; they begin with the common part.
 macro_rules! shard_scripts {
     ($($name:ident = $file:literal),* $(,)?) => {
         $(pub(super) static $name: Lazy = LazyLock::new(|| of_shard(&[include_str!($file)]));)*
     };
 }
 
-/// What the scripts of a shard share, and then these.
+/// The common part of shard scripts, followed by these.
 fn of_shard(parts: &[&str]) -> Code {
     let shared = [
         include_str!("lua/shard.lua"),
@@ -49,7 +49,7 @@ fn of_shard(parts: &[&str]) -> Code {
     Code::new([&shared, parts].concat().concat())
 }
 
-/// Scripts that belong to no shard and take the time.
+/// Scripts outside all shards that take the time.
 macro_rules! timed_scripts {
     ($($name:ident = $file:literal),* $(,)?) => {
         $(pub(super) static $name: Lazy = LazyLock::new(|| {
@@ -114,7 +114,7 @@ global_scripts! {
     GIVE_UP = "lua/give_up.lua",
 }
 
-/// The way to the server; reconnects by itself.
+/// The connection to the server; reconnects automatically.
 pub(super) struct Link {
     wire: Wire,
     options: Options,
@@ -125,31 +125,31 @@ impl Link {
     pub(super) async fn open(url: &str) -> Result<Self> {
         let link = Self::open_again(url).await?;
         if link.is_cluster() && link.options.waits() {
-            let message = "wait_replicas and wait_fsync are not there for a cluster";
+            let message = "a cluster does not support wait_replicas and wait_fsync";
             return Err(Error::new(ErrorKind::Unsupported, message).in_field("store"));
         }
         durability::check(&link.wire, &link.options).await?;
         Ok(link)
     }
 
-    /// Another connection to a server that has been looked at.
+    /// Opens another connection to a server that was checked before.
     pub(super) async fn open_again(url: &str) -> Result<Self> {
         let (place, options) = address::read(url)?;
         let wire = Wire::open(place, &options).await?;
         Ok(Self { wire, options, closed: Arc::default() })
     }
 
-    /// Whether keys of different tags may be on different servers.
+    /// Whether keys with different hash tags may be on different servers.
     pub(super) fn is_cluster(&self) -> bool {
         self.wire.is_cluster()
     }
 
-    /// Hears where messages can be listened to.
-    pub(super) fn ears(&self) -> Ears {
-        Ears(self.wire.clone())
+    /// The servers to subscribe to for wake-ups.
+    pub(super) fn wake_servers(&self) -> WakeServers {
+        WakeServers(self.wire.clone())
     }
 
-    /// Later calls fail as `Unavailable`; the connection ends with the store.
+    /// Later calls fail with `Unavailable`; the connection ends with the store.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
@@ -170,13 +170,13 @@ impl Link {
         Fields::of(self.query(cmd).await?)
     }
 
-    /// Runs a script. One that the server does not know (restarted, flushed, failed over) is sent as a whole: that is
-    /// one command too, so nothing lies between.
+    /// Runs a script. If the server does not have it (restarted, flushed, failed over), sends the whole text: also a
+    /// single command, so still atomic.
     pub(super) async fn run(&self, code: &Lazy, key: &str, args: &Args) -> Result<Value> {
         self.run_with(code, key, None, args).await
     }
 
-    /// Runs a script that also reads a key of another tag, where both are on one server.
+    /// Runs a script that also reads a key with another hash tag, if both are on one server.
     pub(super) async fn run_with(
         &self,
         code: &Lazy,
@@ -205,8 +205,8 @@ impl Link {
         let mut cmd = redis::cmd(command);
         cmd.arg(script);
         match other {
-            // While a slot moves from one server to another, a command of two keys of which one
-            // does not exist is refused by both: no script sees half of a shard.
+            // While a slot moves between servers, both refuse a command with two keys of which one is missing: so no
+            // script sees half of a shard.
             None if self.is_cluster() => cmd.arg(2).arg(key).arg(format!("{key}meta")),
             None => cmd.arg(1).arg(key),
             Some(other) => cmd.arg(2).arg(key).arg(other),
@@ -215,7 +215,8 @@ impl Link {
         cmd
     }
 
-    /// Runs a script whose effect must be as durable as the URL says before it is answered.
+    /// Runs a script and waits until its writes are as durable as the URL requires. `Unavailable` if they were written
+    /// but not confirmed within [`CONFIRM_WITHIN`].
     pub(super) async fn run_durably(
         &self,
         code: &Lazy,
@@ -249,7 +250,7 @@ impl Link {
         Fields::of(self.run_durably(code, key, None, args).await?)
     }
 
-    /// The answer of a command, and whether what it wrote is where it must be.
+    /// The answer of a command, and whether enough copies of its writes are confirmed.
     async fn confirmed(&self, cmd: Cmd) -> Result<(Value, bool), RedisError> {
         let (replicas, within) = (self.options.wait_replicas, CONFIRM_WITHIN.as_millis() as u64);
         let mut commands = redis::pipe();
@@ -276,10 +277,10 @@ impl Link {
     }
 }
 
-/// Where wake-ups can be heard; a failover may change it.
-pub(super) struct Ears(Wire);
+/// The servers that deliver wake-ups; a failover may change them.
+pub(super) struct WakeServers(Wire);
 
-impl Ears {
+impl WakeServers {
     pub(super) async fn servers(&self) -> redis::RedisResult<Vec<Client>> {
         self.0.listeners().await
     }

@@ -1,11 +1,11 @@
-//! Which shards of a queue a node prefers: a hint that keeps a shard's work on one node.
+//! Which shards of a queue a node prefers: a hint that keeps the jobs of a shard on one node.
 
 use std::sync::{PoisonError, RwLock};
 
 use super::reply::Shard;
 use crate::model::id::NodeId;
 
-/// The nodes that live, as the last heartbeat of this process was told.
+/// The living nodes, as of this process's last heartbeat.
 #[derive(Default)]
 pub(super) struct Living(RwLock<Vec<NodeId>>);
 
@@ -14,8 +14,8 @@ impl Living {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = nodes;
     }
 
-    /// The shards that the node prefers and those that others do (rendezvous hashing: when a node
-    /// joins or leaves, only its shards move). All of them, while nothing is known of the node.
+    /// Splits shards into those that the node prefers and the others (rendezvous hashing: when a node joins or leaves,
+    /// only its shards move). While the node is unknown, it prefers all.
     pub(super) fn split(&self, node: &NodeId, shards: Vec<Shard>) -> (Vec<Shard>, Vec<Shard>) {
         let nodes = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if !nodes.contains(node) {

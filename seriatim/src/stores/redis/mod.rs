@@ -1,10 +1,9 @@
-//! A store in Redis, for several nodes at once.
+//! A store in Redis, for several nodes.
 //!
-//! Each step of the contract is one Lua script for each shard that it touches, and so atomic and
-//! one round trip for a whole batch: the `.lua` files beside this one hold them, `shard.lua`,
-//! `compact.lua` and `lane.lua` what they share. Scripts do not roll back, so each checks everything
-//! before its first write. All keys of a shard lie in one hash slot; what belongs to no shard (the
-//! register of queues, nodes, leaders) lies in another.
+//! Each operation of the contract is one Lua script per shard: atomic, and one round trip for a whole batch. The
+//! `.lua` files here define them; `shard.lua`, `compact.lua` and `lane.lua` have their common part. Scripts do not
+//! roll back, so each checks everything before its first write. All keys of a shard are in one hash slot; data of no
+//! shard (the register of queues, nodes, leaders) is in another.
 
 mod actions;
 mod address;
@@ -48,48 +47,47 @@ use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// The version of what is kept; a store written by a newer one is refused.
+/// The version of the stored format; a store written by a newer one is refused.
 const LAYOUT_VERSION: i64 = 3;
-/// Longest prefix, in bytes: it stands in front of every key.
+/// Longest prefix of keys, in bytes.
 const PREFIX_BYTES_MAX: usize = 64;
 
-/// A store in a Redis server, or in a cluster of them.
+/// A store in a Redis server or cluster.
 ///
-/// Several stores can share a server, each with a prefix of its own. The server's clock decides.
-/// What survives a restart of the server is what its configuration says: at least
-/// `appendonly yes` and `maxmemory-policy noeviction` are recommended.
+/// Several stores can share a server, each with its own prefix. The server's clock is the store's clock. The server's
+/// configuration determines what survives a restart: at least `appendonly yes` and `maxmemory-policy noeviction` are
+/// recommended.
 pub struct Redis {
     url: String,
     link: Link,
     prefix: String,
     memo: Memo,
-    /// Spreads over the shards what has no key, and claims.
+    /// Distributes jobs without a key, and claims, over the shards.
     rotation: AtomicU64,
-    /// Shared with the connection for heartbeats, which are told who lives.
+    /// Shared with the connection for heartbeats, which receives the list of living nodes.
     living: Arc<living::Living>,
     bell: Bell,
-    /// None on a connection for heartbeats alone.
+    /// `None` on a connection for heartbeats.
     wake: Option<wake::Listener>,
 }
 
 impl Redis {
-    /// Reads a URL and connects to nothing.
+    /// Checks a URL without connecting.
     #[cfg(test)]
     pub(crate) fn read_url(url: &str) -> Result<()> {
         address::read(url).map(drop)
     }
 
     /// Opens the store with prefix `seriatim` on the server at `url`: `redis://…`, `rediss://…`,
-    /// `redis-cluster://a:port,b:port` or `redis-sentinel://a:port,b:port/MASTER`; `docs/redis-layout.md`
-    /// says what may stand behind a `?`.
+    /// `redis-cluster://a:port,b:port` or `redis-sentinel://a:port,b:port/MASTER`; for the options after a `?` see
+    /// `docs/redis-layout.md`.
     ///
-    /// Fails as `Unavailable` when the server cannot be reached. Does not set the store up: see
-    /// [`Store::migrate`].
+    /// Fails with `Unavailable` if the server cannot be reached. Does not set up the store: see [`Store::migrate`].
     pub async fn connect(url: &str) -> Result<Self> {
         Self::connect_in(url, "seriatim").await
     }
 
-    /// A command to the server, to measure what it does without the store.
+    /// Sends a command to the server, to measure it without the store.
     #[doc(hidden)]
     pub async fn send(&self, command: &redis::Cmd) -> Result<redis::Value> {
         self.link.query(command).await
@@ -99,12 +97,12 @@ impl Redis {
     pub async fn connect_in(url: &str, prefix: &str) -> Result<Self> {
         check_prefix(prefix)?;
         let mut store = Self::on(Link::open(url).await?, url, prefix);
-        let (ears, channel) = (store.link.ears(), wake::channel(prefix));
-        store.wake = Some(wake::Listener::open(ears, channel, store.bell.clone()));
+        let (servers, channel) = (store.link.wake_servers(), wake::channel(prefix));
+        store.wake = Some(wake::Listener::open(servers, channel, store.bell.clone()));
         Ok(store)
     }
 
-    /// A store that hears no wake-ups.
+    /// A store that receives no wake-ups.
     fn on(link: Link, url: &str, prefix: &str) -> Self {
         let (memo, rotation) = (Memo::default(), AtomicU64::new(fastrand::u64(..)));
         Self {
@@ -119,12 +117,12 @@ impl Redis {
         }
     }
 
-    /// A key of a shard; all of them lie in one hash slot.
+    /// A key of a shard; all of them are in one hash slot.
     fn key(&self, shard: Shard, name: &str) -> String {
         format!("{}:{{q{}:{}}}:{name}", self.prefix, shard.queue, shard.shard)
     }
 
-    /// A key of what belongs to no shard.
+    /// A key outside all shards.
     fn global(&self, name: &str) -> String {
         format!("{}:{{g}}:{name}", self.prefix)
     }
@@ -162,7 +160,7 @@ fn check_version(there: i64) -> Result<()> {
 }
 
 fn check_prefix(prefix: &str) -> Result<()> {
-    // Braces would move the hash slot.
+    // Braces would change the hash slot.
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
     if !prefix.is_empty() && prefix.len() <= PREFIX_BYTES_MAX && prefix.bytes().all(plain) {
         return Ok(());
@@ -195,11 +193,11 @@ impl Store for Redis {
         if let Some(there) = single(self.link.query(&version).await?)?.opt_int()? {
             return check_version(there);
         }
-        // After a wipe a push may come before a node that migrates.
+        // After a wipe, a push may come before a node that migrates.
         let queues = redis::cmd("EXISTS").arg(self.global("queues")).to_owned();
         match single(self.link.query(&queues).await?)?.int()? {
             0 => {
-                let message = format!("no key of a store with prefix {:?} is here", self.prefix);
+                let message = format!("there is no store with prefix {:?} here", self.prefix);
                 Err(Error::new(ErrorKind::NotFound, message))
             }
             _ => Ok(()),

@@ -1,4 +1,4 @@
-//! Nodes as people see them, what people tell them, and leadership.
+//! The fleet role: heartbeats, rescue, release, commands, leadership, and the sweep.
 
 use std::sync::Arc;
 
@@ -47,9 +47,9 @@ impl Fleet for Redis {
         }
         self.living.set(living);
         for (shard, part) in parts(&request.beats, flags)? {
-            let told = self.beat_in(shard, now, &request, &part).await?;
-            pulse.cancel.extend(told.notices);
-            lost.extend(told.lost);
+            let reply = self.beat_in(shard, now, &request, &part).await?;
+            pulse.cancel.extend(reply.notices);
+            lost.extend(reply.lost);
         }
         lost.sort_unstable();
         pulse.lost = lost.into_iter().filter_map(|i| Some(request.beats.get(i)?.lane)).collect();
@@ -105,8 +105,8 @@ impl Fleet for Redis {
             Some(_) => "quiet",
             None => "",
         });
-        let told = self.link.run(&GLOBAL_COMMAND, &self.global(""), &args).await?;
-        match single(told)?.flag()? {
+        let sent = self.link.run(&GLOBAL_COMMAND, &self.global(""), &args).await?;
+        match single(sent)?.flag()? {
             true => Ok(()),
             false => Err(no_living_node(&node)),
         }

@@ -1,9 +1,9 @@
-//! Listings, a page at a time. Scripts tell rows of a shard in short steps, the page is chosen here, and
-//! another script shows its rows: what vanished in between is left out.
+//! Listings, a page at a time. Scripts return rows of a shard in short steps, this code selects the page, and another
+//! script returns its rows; rows that disappeared in between are left out.
 //!
-//! Where an index has the wanted order, or a key is named, a page is one step. Lanes by age, key or due
-//! time, waiting jobs and ended ones have none: their steps go over the whole shard, and the store does
-//! other work in between.
+//! If an index has the wanted order, or a key is named, a page takes one step. Lanes by age, key or due time, waiting
+//! jobs and finished ones have no such index: their steps scan the whole shard, and the store does other work in
+//! between.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -23,10 +23,10 @@ use crate::model::cursor::Cursor;
 use crate::model::error::Result;
 use crate::model::limits::PAGE_ROWS_MAX;
 
-/// About how many rows a step looks at: a script keeps all others waiting.
+/// Approximate number of rows that a step reads: a running script blocks all others.
 const STEP_ROWS: i64 = 1_000;
 
-/// By what a row is ordered, before its shard and number.
+/// The sort key of a row; ties are broken by shard and number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SortKey {
     Number(i64),
@@ -60,7 +60,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Where the next page begins: `shard-number:place`.
+    /// The cursor of the next page: `shard-number:place`.
     pub(super) fn cursor(&self) -> String {
         format!("{}-{}:{}", self.shard, self.number, self.place)
     }
@@ -77,7 +77,7 @@ impl Entry {
 }
 
 impl Redis {
-    /// Looks at rows of a shard, step by step.
+    /// Reads rows of a shard, step by step.
     pub(super) async fn each_row(
         &self,
         shard: Shard,
@@ -134,7 +134,7 @@ pub(super) fn job_entry(
     let is_wanted_key =
         query.key.as_deref().is_none_or(|wanted| *wanted == *key && !key.is_empty());
     let place = match query.order {
-        // As ids order: by millisecond, then number.
+        // The order of ids: by millisecond, then number.
         JobOrder::Arrival => SortKey::Number(created / 1_000),
         JobOrder::Key => SortKey::Text(key),
         JobOrder::UpdatedAt => SortKey::Number(-ended),
@@ -143,10 +143,10 @@ pub(super) fn job_entry(
     Ok((is_wanted_state && is_wanted_key).then_some(entry))
 }
 
-/// The first entries behind a cursor, of all that are told.
+/// The first entries after a cursor, among all that are added.
 pub(super) struct Chosen {
     after: Option<Entry>,
-    /// The last place that is listed.
+    /// The last sort key to list.
     end: Option<SortKey>,
     rows_max: usize,
     first: BTreeSet<Entry>,
@@ -171,7 +171,7 @@ impl Chosen {
         Ok(chosen)
     }
 
-    /// So many of each shard are enough: one more than a page has tells that there is a next one.
+    /// How many rows of each shard are needed: one more than a page shows that there is a next page.
     fn enough(&self) -> i64 {
         self.rows_max as i64 + 1
     }
@@ -198,7 +198,7 @@ impl Chosen {
     }
 }
 
-/// Which rows of a shard are looked at, as `index.lua` reads it.
+/// The rows to read of a shard, as arguments for `index.lua`.
 pub(super) struct Rows {
     what: &'static str,
     step: i64,
@@ -279,7 +279,7 @@ impl Rows {
     }
 }
 
-/// Entries that follow each other in one shard, so that each run is one call.
+/// Groups adjacent entries of one shard, so that each group takes one call.
 pub(super) fn runs(known: &Known, page: &[Entry]) -> Vec<(Shard, Vec<i64>)> {
     let mut runs: Vec<(Shard, Vec<i64>)> = Vec::new();
     for entry in page {

@@ -1,6 +1,6 @@
-//! Pushing. A batch for one shard is one script and so all or nothing. A batch that spans queues or
-//! shards is checked everywhere before it is written anywhere; what remains is that a lost
-//! connection between two shards leaves the first part pushed.
+//! Pushing. A batch for one shard is one script, so it is all or nothing. A batch for several queues or shards is
+//! checked in all of them before the first write; only a connection lost between two shards leaves the first part
+//! pushed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -23,37 +23,37 @@ use crate::model::job::{Job, JobOptions, RunAt};
 use crate::model::queue::Queue;
 use crate::stores::json::json;
 
-/// In place of a status: the shard has nothing that the job belongs to.
+/// Instead of a status: the shard has no lane or job that this job joins.
 const NOT_TAKEN: i64 = 3;
 
-/// The part of a batch that goes to one shard.
+/// The part of a batch for one shard.
 struct Part {
     known: Arc<Known>,
     shard: Shard,
-    /// What is not taken goes on its way.
+    /// Jobs that are not accepted continue on their path.
     take: Take,
-    /// Places in the batch.
+    /// Indexes in the batch.
     jobs: Vec<usize>,
 }
 
-/// What a shard says to its part.
+/// A shard's answer to its part.
 enum Answer {
-    /// Of each job, or nothing when it is not taken; and the shard's last token.
+    /// One result per job, `None` if it was not accepted; and the shard's last token.
     Pushed(Vec<Option<Pushed>>, i64),
-    /// The definition is not the one that the part was checked against.
+    /// The part was checked against another definition than the shard's.
     Stale,
 }
 
-/// A batch on its way.
+/// A batch in progress.
 struct Batch<'a> {
     request: &'a Push,
     pushed: Vec<Option<Pushed>>,
-    /// The highest last token of the shards that did not take something.
+    /// The highest last token of the shards that did not accept all jobs.
     floor: i64,
 }
 
 impl Batch<'_> {
-    /// Places of the jobs that no shard has taken yet.
+    /// The jobs that no shard has accepted yet.
     fn left(&self) -> Vec<usize> {
         (0..self.pushed.len()).filter(|place| self.pushed[*place].is_none()).collect()
     }
@@ -80,7 +80,7 @@ impl Producer for Redis {
 }
 
 impl Redis {
-    /// False when a definition changed before all were taken.
+    /// Pushes the rest of a batch. False if a definition changed before all were accepted.
     async fn push_checked(&self, batch: &mut Batch<'_>) -> Result<bool> {
         let jobs = &batch.request.jobs;
         let mut left = batch.left();
@@ -90,7 +90,7 @@ impl Redis {
             return Ok(false);
         }
         if !missing.is_empty() {
-            // They exist from now on, and a definition by somebody else counts.
+            // They exist now, and another client's definition may apply.
             for queue in missing.values() {
                 self.create(queue).await?;
             }
@@ -127,7 +127,7 @@ impl Redis {
         Ok(true)
     }
 
-    /// Whether every shard that may get something would take it; one part alone refuses by itself.
+    /// Whether every shard that may get jobs would accept them. Not needed for a single part, which refuses by itself.
     async fn push_dry(
         &self,
         request: &Push,
@@ -148,8 +148,8 @@ impl Redis {
         Ok(!try_join_all(checks).await?.iter().any(stale))
     }
 
-    /// The definitions of the queues in a batch, and those that must be created. Refuses a key
-    /// that contradicts its queue.
+    /// The definitions of the queues in a batch, and those that must be created. Refuses a job whose key contradicts
+    /// its queue's mode.
     async fn definitions(
         &self,
         jobs: &[Job],
@@ -168,7 +168,7 @@ impl Redis {
             }
             let there = known.get(&job.queue);
             if there.is_some_and(|known| known.closing) {
-                // What this process remembers may be old: the next push looks again.
+                // The cache may be outdated: the next push reloads it.
                 self.memo.forget(&job.queue);
                 return Err(is_closing(&job.queue).in_field(format!("jobs[{i}]")));
             }
@@ -180,7 +180,7 @@ impl Redis {
         Ok((known, missing))
     }
 
-    /// Pushes with tokens above a floor; without one it only asks.
+    /// Pushes a part, with tokens above `floor`; without `floor` it only checks.
     async fn push_part(&self, request: &Push, part: &Part, floor: Option<i64>) -> Result<Answer> {
         let mut args = Args::default();
         args.flag(floor.is_none()).now(request.now);
@@ -212,7 +212,7 @@ impl Redis {
                 Err(other_route(request.jobs[i].key.as_deref().unwrap_or_default(), i))
             }
             _ => {
-                // Another shard may not have heard of the latest definition yet.
+                // Another shard may not have adopted the latest definition yet.
                 if part.shard.shard > 0
                     && let Some(known) = self.reload(&part.known.name).await?
                 {
@@ -224,8 +224,8 @@ impl Redis {
     }
 }
 
-/// One entry of the answer: a new job's number, or the number of one that was accepted at another
-/// time; nothing for one that was not taken.
+/// One entry of the answer: the number of a new job, or number and creation time of an earlier one; `None` for one
+/// that was not accepted.
 fn pushed_of(list: &mut Fields, shard: Shard, now: i64) -> Result<Option<Pushed>> {
     let (number, pushed_status) = (list.value()?, list.value()?);
     if pushed_status == Value::Int(NOT_TAKEN) {
@@ -248,15 +248,15 @@ fn status(value: Value) -> Result<PushStatus> {
     }
 }
 
-/// The ways of a batch's jobs.
+/// The paths of a batch's jobs.
 struct Way {
     known: HashMap<String, Arc<Known>>,
-    /// What has no name goes to the shards in turn.
+    /// Jobs without a name go to the shards in turn.
     turn: u64,
 }
 
 impl Way {
-    /// What goes to which shard next, after so many that did not take it.
+    /// The next parts of a batch by shard, after `step` shards that did not accept the jobs.
     fn parts(&self, jobs: &[Job], places: &[usize], step: usize) -> Vec<Part> {
         let mut parts: BTreeMap<Step, BTreeMap<u32, Part>> = BTreeMap::new();
         for i in places {
@@ -277,7 +277,8 @@ impl Way {
         parts.into_values().flat_map(BTreeMap::into_values).collect()
     }
 
-    /// By its key, so that a key has one place; else where its repeat would go too, or in turn.
+    /// By its key, so that a key has one place; without one by its idempotency key, so that a repeat finds it; else in
+    /// turn.
     fn step(&self, layout: &Layout, job: &Job, step: usize) -> Option<Step> {
         match job.key.as_deref().or(job.options.idempotency_key.as_deref()) {
             Some(name) => layout.step(name, step),
@@ -289,14 +290,14 @@ impl Way {
     }
 }
 
-/// A longer payload stands apart in the store: `INLINE_BYTES_MAX` of `shard.lua`.
+/// A longer payload is stored separately: `INLINE_BYTES_MAX` of `shard.lua`.
 const INLINE_BYTES_MAX: usize = 1024;
 
-/// One job as `push.lua` reads it.
+/// The arguments of `push.lua` for one job.
 fn job_args<'a>(args: &'a mut Args, job: &Job, queue: &Queue) -> Result<&'a mut Args> {
     let options = &job.options;
     args.name(job.key.as_deref()).name(job.task.as_deref()).bytes(job.payload.as_bytes());
-    // Also where nothing merges: the queue may be declared anew, and then its jobs must be compared.
+    // Also if the mode does not merge: the queue may be redeclared, and its jobs compared then.
     match queue.mode.is_keyed() {
         true => args.bytes(job.payload_digest()),
         false => args.text(""),
@@ -324,7 +325,7 @@ fn is_plain(job: &Job) -> bool {
         && job.payload.as_bytes().len() <= INLINE_BYTES_MAX
 }
 
-/// A plain job as `push.lua` reads it; its end is that of a compact record.
+/// The argument of `push.lua` for a plain job; it ends like a compact record.
 fn plain(job: &Job, queue: &Queue) -> Result<Vec<u8>> {
     let text = options_text(&job.options)?;
     let (key, task) = (job.key.as_deref().unwrap_or(""), job.task.as_deref().unwrap_or(""));

@@ -1,9 +1,8 @@
-//! Queues: their numbers, their definitions, and what this process remembers of both.
+//! Queues: their numbers, their definitions, and this process's cache of both.
 //!
-//! The register in the global slot gives a name its number, for ever. The definition lives with the
-//! queue's first shard, so that one script can compare it with the lanes it contradicts; the other
-//! shards adopt it. Every push names the version it was checked against and is refused when the
-//! shard has another.
+//! The register in the global slot maps a name to its number until the queue is deleted. The definition is stored in
+//! the queue's first shard, so that one script can check it against the lanes; the other shards adopt it. Every push
+//! names the version that it was checked against, and a shard with another version refuses it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -24,10 +23,10 @@ use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::{Merge, Mode, Queue};
 use crate::stores::json::json;
 
-/// How often what follows a definition is tried again because it changed under it.
+/// Most attempts at an operation that depends on a definition, if the definition changes meanwhile.
 pub(super) const ATTEMPTS: usize = 10;
 
-/// A queue as the store defines it.
+/// A queue as defined in the store.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub number: u32,
@@ -36,19 +35,19 @@ pub(super) struct Known {
     pub queue: Queue,
     pub declared: bool,
     pub paused: bool,
-    /// It is being deleted.
+    /// Whether it is being deleted.
     pub closing: bool,
     pub layout: Layout,
 }
 
 impl Known {
-    /// All shards that hold or held something of it.
+    /// All shards that contain or contained entries of it.
     pub(super) fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
         let queue = self.number;
         (0..self.layout.span).map(move |shard| Shard { queue, shard })
     }
 
-    /// Those that may hold what can be claimed.
+    /// The shards that may have claimable lanes.
     pub(super) fn open_shards(&self) -> impl Iterator<Item = Shard> + use<> {
         self.shards().take(self.layout.open().into())
     }
@@ -58,7 +57,7 @@ impl Known {
     }
 }
 
-/// What this process remembers of queues; may be old, never of another queue.
+/// The cached queues. An entry may be outdated, but is never another queue's.
 #[derive(Default)]
 pub(super) struct Memo(RwLock<HashMap<Arc<str>, Arc<Known>>>);
 
@@ -75,7 +74,7 @@ impl Memo {
     fn put(&self, known: Known) -> Arc<Known> {
         let known = Arc::new(known);
         let mut memo = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        // Numbers of a store that was wiped are given again.
+        // After a wipe of the store, numbers are reused.
         memo.retain(|name, other| other.number != known.number || *name == known.name);
         memo.insert(known.name.clone(), known.clone());
         known
@@ -86,7 +85,7 @@ impl Memo {
     }
 }
 
-/// What a shard says to a definition.
+/// A shard's answer to a definition.
 enum Answer {
     Ok,
     Exists,
@@ -94,7 +93,7 @@ enum Answer {
     Closing,
     /// It has another number of shards.
     Shards,
-    /// The number is another queue's by now, of which it holds jobs.
+    /// The number now belongs to another queue, which has jobs here.
     Other(Arc<str>),
     Refused(Error),
 }
@@ -156,7 +155,7 @@ impl Queues for Redis {
         let known = self.reload(&queue).await?.ok_or_else(|| no_queue(&queue))?;
         Queue { shards, ..known.queue.clone() }.validate()?;
         let known = self.with_shards(&queue, shards).await?;
-        // Whoever is faster brings the shards to the new version by himself.
+        // A concurrent claim or push may bring the shards to the new version too.
         self.adopt(&known).await?;
         let left = self.left_behind(&known, false).await?;
         let known = if left.is_nothing() { self.forget_older(known).await? } else { known };
@@ -170,7 +169,7 @@ impl Queues for Redis {
 }
 
 impl Redis {
-    /// A queue by name, from memory if it is there.
+    /// A queue by name, from the cache if possible.
     pub(super) async fn known(&self, name: &str) -> Result<Option<Arc<Known>>> {
         match self.memo.get(name) {
             Some(known) => Ok(Some(known)),
@@ -182,7 +181,7 @@ impl Redis {
         self.known(name).await?.ok_or_else(|| no_queue(name))
     }
 
-    /// As the store has it now: what people see and do is of all its shards.
+    /// The queue's current definition. Views and actions use it, because they cover all shards.
     pub(super) async fn current(&self, name: &str) -> Result<Arc<Known>> {
         self.reload(name).await?.ok_or_else(|| no_queue(name))
     }
@@ -230,8 +229,8 @@ impl Redis {
         let is_empty = fields.opt_int()?.unwrap_or(0) == 0;
         let closing = fields.opt_int()? == Some(1);
         if queue.name != name {
-            // The store was wiped while a definition was on its way, which the next one replaces; or
-            // between the two reads, and the number is another queue's by now.
+            // Either the store was wiped while a definition was being written, which the next definition replaces; or
+            // it was wiped between the two reads, and the number now belongs to another queue.
             if is_empty || self.registered(name).await? != Some(number) {
                 self.memo.forget(name);
                 return Ok(None);
@@ -243,7 +242,7 @@ impl Redis {
         Ok(Some(self.memo.put(known)))
     }
 
-    /// All queues by name, as the store has them now.
+    /// All current queues, by name.
     pub(super) async fn all_queues(&self) -> Result<Vec<Arc<Known>>> {
         let cmd = redis::cmd("HGETALL").arg(self.global("queues")).to_owned();
         let mut fields = self.link.fields(&cmd).await?;
@@ -258,7 +257,7 @@ impl Redis {
         Ok(queues)
     }
 
-    /// The queue that an id names.
+    /// The queue with the number in an id.
     pub(super) async fn numbered(&self, number: u32) -> Result<Option<Arc<Known>>> {
         if let Some(known) = self.memo.by_number(number) {
             return Ok(Some(known));
@@ -288,13 +287,13 @@ impl Redis {
         }
     }
 
-    /// Defines a queue that somebody declared.
+    /// Defines a declared queue.
     async fn define(&self, queue: &Queue) -> Result<()> {
         let mut refused = changing(&queue.name);
         for _ in 0..ATTEMPTS {
             let home = Known::home(self.number_for(&queue.name).await?);
             let known = self.reload(&queue.name).await?;
-            // A queue that exists keeps its number.
+            // An existing queue keeps its number of shards.
             let shards = known.map_or(queue.shards, |known| known.queue.shards);
             let queue = Queue { shards, ..queue.clone() };
             match self.define_in(home, &queue, Definition::of_first(true)).await? {
@@ -315,7 +314,7 @@ impl Redis {
         Err(refused)
     }
 
-    /// Creates a queue that nobody declared; one that exists meanwhile stays as it is.
+    /// Creates a queue that is not declared. If it exists by then, it does not change.
     pub(super) async fn create(&self, queue: &Queue) -> Result<Arc<Known>> {
         let mut refused = changing(&queue.name);
         for _ in 0..ATTEMPTS {
@@ -329,7 +328,7 @@ impl Redis {
                 Answer::Refused(error) => return Err(error),
                 Answer::Ok | Answer::Exists | Answer::Shards => {}
             }
-            // None: a deletion took the name out of the register meanwhile.
+            // `None`: a deletion removed the name from the register meanwhile.
             match self.reload(&queue.name).await? {
                 Some(known) => return Ok(known),
                 None => refused = changing(&queue.name),
@@ -392,7 +391,7 @@ impl Redis {
         Ok(Answer::Refused(refused))
     }
 
-    /// Pauses or closes a queue in its first shard; false when it is not as it was known.
+    /// Pauses or closes a queue in its first shard. False if it has another version than `known`.
     pub(super) async fn set_flags(
         &self,
         known: &Known,
@@ -406,15 +405,15 @@ impl Redis {
     }
 }
 
-/// How a definition is meant.
+/// How to apply a definition.
 struct Definition {
-    /// Only asks.
+    /// Only checks.
     dry: bool,
-    /// The version of the first shard, which this other shard takes over.
+    /// The version of the first shard, for another shard to adopt.
     adopt: Option<i64>,
     declared: bool,
     paused: Option<bool>,
-    /// Tokens of the shard are higher.
+    /// Lower limit for the shard's tokens.
     floor: i64,
 }
 
@@ -446,13 +445,13 @@ fn merge_named(name: &str) -> Result<Merge> {
 
 pub(super) fn changing(queue: &str) -> Error {
     let message =
-        format!("the definition of queue {queue:?} is being changed by others: try again");
+        format!("other clients are changing the definition of queue {queue:?}: try again");
     Error::new(ErrorKind::Unavailable, message)
 }
 
 fn too_big(queue: &Queue, jobs: i64) -> Error {
     let message = format!(
-        "queue {:?} was created by a push and holds {jobs} jobs by now, too many to convert at once: drain it first",
+        "queue {:?} was created by a push and has {jobs} jobs, too many to convert in one step: drain it first",
         queue.name
     );
     Error::new(ErrorKind::Conflict, message).in_field("mode")

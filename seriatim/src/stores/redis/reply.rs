@@ -1,4 +1,4 @@
-//! Reading what scripts answer.
+//! Reading the answers of scripts.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::model::job::JobOptions;
 use crate::model::payload::Payload;
 use crate::model::turn::{Turn, TurnJob};
 
-/// A shard of a queue: what an id says of where a job or lane lives.
+/// A shard of a queue; part of the ids of its jobs and lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Shard {
     pub queue: u32,
@@ -38,18 +38,18 @@ impl Shard {
     }
 }
 
-/// A job by its number and the millisecond in which it was accepted.
+/// The arguments for a job: its number and the millisecond of its creation.
 pub(super) fn name_job(args: &mut Args, id: JobId) {
     args.int(id.seq()).int(id.created_at().as_micros() / 1_000);
 }
 
-/// A number that orders as the scores do.
+/// An integer with the same order as the score.
 pub(super) fn score_order(score: f64) -> u64 {
     let bits = (score + 0.0).to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
-/// The score as 16 hex digits that order as the scores do.
+/// A score as 16 hex digits with the same order.
 pub(super) fn score_hex(score: f64) -> String {
     format!("{:016x}", score_order(score))
 }
@@ -58,31 +58,31 @@ pub(super) fn score_of_order(ordered: u64) -> f64 {
     f64::from_bits(if ordered >> 63 == 1 { ordered & !(1 << 63) } else { !ordered })
 }
 
-/// The score of 16 hex digits.
+/// Decodes a score from 16 hex digits.
 pub(super) fn score_of(hex: &str) -> Result<f64> {
     u64::from_str_radix(hex, 16).map(score_of_order).map_err(|_| corrupt())
 }
 
-/// How the store's keys hold numbers of lanes and jobs.
+/// The length of lane and job numbers in the store's keys, in bytes.
 pub(super) const LANE_BYTES: usize = 7;
 
-/// A lane's number as the store's keys hold it.
+/// A lane's number in the format of the store's keys.
 pub(super) fn lane_bytes(number: u64) -> [u8; LANE_BYTES] {
     let [_, bytes @ ..] = number.to_be_bytes();
     bytes
 }
 
-/// The number in [`lane_bytes`].
+/// Decodes [`lane_bytes`].
 pub(super) fn lane_number(bytes: &[u8]) -> Result<i64> {
     let bytes: [u8; LANE_BYTES] = bytes.try_into().map_err(|_| corrupt())?;
     Ok(bytes.iter().fold(0, |number, byte| number << 8 | i64::from(*byte)))
 }
 
 pub(super) fn corrupt() -> Error {
-    Error::new(ErrorKind::Corrupt, "a script answered something that is not understood")
+    Error::new(ErrorKind::Corrupt, "a script returned an unexpected answer")
 }
 
-/// An answer of one part.
+/// An answer with one part.
 pub(super) fn single(value: Value) -> Result<Fields> {
     Fields::of(Value::Array(vec![value]))
 }
@@ -103,7 +103,7 @@ impl Fields {
         self.0.len() == 0
     }
 
-    /// What has not been read yet.
+    /// The parts not read yet.
     pub(super) fn rest(self) -> impl Iterator<Item = Value> {
         self.0
     }
@@ -161,7 +161,7 @@ impl Fields {
         self.opt_text()?.ok_or_else(corrupt)
     }
 
-    /// A name, which is never empty; empty is none.
+    /// A name; the empty text is `None`, because names are never empty.
     pub(super) fn name(&mut self) -> Result<Option<Arc<str>>> {
         Ok(Some(self.text()?).filter(|name| !name.is_empty()))
     }
@@ -175,7 +175,7 @@ impl Fields {
         Self::of(self.value()?)
     }
 
-    /// (seq, created) of some jobs.
+    /// Job ids from (seq, created) pairs.
     pub(super) fn ids(&mut self, shard: Shard) -> Result<Vec<JobId>> {
         self.list()?.ids_here(shard)
     }
@@ -188,7 +188,7 @@ impl Fields {
         Ok(ids)
     }
 
-    /// The turns of a claim. Those of compact records are held by `token` since `now`.
+    /// The turns of a claim. `token` and `now` are the token and time of those with compact records.
     pub(super) fn claimed(
         mut self,
         shard: Shard,

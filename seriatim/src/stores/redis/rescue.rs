@@ -1,4 +1,4 @@
-//! Taking over claims whose lease has run out.
+//! Rescuing expired claims.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::contract::{ClaimSelection, Rescue};
 use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 
-/// Last beats by node; `-` is a node that is forgotten.
+/// Last heartbeats by node; `-` for a forgotten node.
 pub(super) type Beats = BTreeMap<String, String>;
 
-/// How often a shard is asked again because it knows holders that registered meanwhile.
+/// Most calls per shard: it is asked again if it knows holders that registered meanwhile.
 const ATTEMPTS: usize = 3;
 
 impl Redis {
-    /// How `release.lua` is told of claims, and the shards in which they may be, with their queues.
+    /// The arguments of `release.lua` that select these claims, and the shards where they may be, with their queues.
     pub(super) async fn places_of(&self, claims: &ClaimSelection) -> Result<Places> {
         let all = |known: &Arc<Known>| -> Vec<(Arc<str>, Shard)> {
             known.shards().map(|shard| (known.name.clone(), shard)).collect()
@@ -46,7 +46,7 @@ impl Redis {
         })
     }
 
-    /// Declares dead who has been silent for too long; the caller may be among them.
+    /// Declares silent nodes dead; the caller may be among them.
     pub(super) async fn declare_dying(&self, request: &Rescue) -> Result<(Timestamp, Beats)> {
         let mut args = Args::at(request.now);
         args.text(&request.node.0);
@@ -87,7 +87,7 @@ impl Redis {
         Fields::of(Value::Array(taken))
     }
 
-    /// The beats of holders that were not among the nodes: registered since, or forgotten.
+    /// Adds the heartbeats of holders that were not among the nodes: registered since, or forgotten.
     async fn look_up(&self, mut unknown: Fields, beats: &mut Beats) -> Result<()> {
         let mut names = Vec::new();
         while !unknown.is_empty() {
@@ -107,10 +107,10 @@ impl Redis {
     }
 }
 
-/// What of claims is named, its name, and where they may be.
+/// How claims are selected, the name to match, and the shards where they may be.
 pub(super) type Places = (&'static str, String, Vec<(Arc<str>, Shard)>);
 
-/// What every shard is asked.
+/// The part of a rescue that is the same for every shard.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub(super) now: Timestamp,

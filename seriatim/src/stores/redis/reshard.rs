@@ -1,4 +1,4 @@
-//! Another number of shards for a queue, while everybody works on: `layout.rs` says why that is safe.
+//! Changing the number of shards of a queue in use: `layout.rs` explains why that is safe.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::Queue;
 use crate::stores::json::json;
 
-/// How many entries of a hash are asked for at once.
+/// Most entries of a hash per scan step.
 const SCAN_COUNT: usize = 1_000;
 
-/// What is still where only an older number would look for it.
+/// Entries that are still in shards of an older number.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Left {
     pub(super) lanes: u64,
@@ -32,12 +32,12 @@ impl Left {
 }
 
 impl Redis {
-    /// The queue with this number of shards; from here on it is decided, whatever becomes of us.
+    /// The queue with this number of shards. After this the change is permanent, even if this process ends.
     pub(super) async fn with_shards(&self, queue: &str, shards: u16) -> Result<Arc<Known>> {
         for _ in 0..ATTEMPTS {
             let mut known = self.reload(queue).await?.ok_or_else(|| no_queue(queue))?;
             if known.layout.with(shards).is_some() && !known.layout.older.is_empty() {
-                // Perhaps nothing is left there, and nobody has noticed.
+                // The older shards may already be empty.
                 self.adopt(&known).await?;
                 known = self.retire(known).await?;
             }
@@ -52,7 +52,7 @@ impl Redis {
         Err(changing(queue))
     }
 
-    /// Forgets the older numbers of a queue if nothing is left of them.
+    /// Forgets the older numbers of a queue if nothing is left in their shards.
     pub(super) async fn retire(&self, known: Arc<Known>) -> Result<Arc<Known>> {
         match self.left_behind(&known, true).await?.is_nothing() {
             true => self.forget_older(known).await,
@@ -60,7 +60,7 @@ impl Redis {
         }
     }
 
-    /// Nothing is left by the older numbers, and nothing can come there any more.
+    /// Forgets the older numbers: nothing is left in their shards, and nothing can be added there.
     pub(super) async fn forget_older(&self, known: Arc<Known>) -> Result<Arc<Known>> {
         if known.layout.older.is_empty() {
             return Ok(known);
@@ -73,7 +73,7 @@ impl Redis {
         Ok(known)
     }
 
-    /// Writes a layout; `None` when the queue is not as it was known.
+    /// Writes a layout. `None` if the queue has another version than `known`.
     async fn lay_out(&self, known: &Known, layout: &Layout) -> Result<Option<Arc<Known>>> {
         let queue = Queue { shards: layout.shards, ..known.queue.clone() };
         let definition = json(&queue)?;
@@ -92,9 +92,9 @@ impl Redis {
         Ok(single(self.link.query(&cmd).await?)?.opt_int()?.unwrap_or(0))
     }
 
-    /// What of the queue is not in its present shard. A shard that was brought to the present version
-    /// gets no more of it, and what is there during the whole of a scan is seen by it: so "nothing"
-    /// is final. With `any` it ends at the first that it finds.
+    /// Counts entries of the queue outside their present shard. A shard that has adopted the present version gets no
+    /// more of them, and a scan sees every entry that exists for its whole duration: so a count of zero is final. With
+    /// `any` it stops at the first entry.
     pub(super) async fn left_behind(&self, known: &Known, any: bool) -> Result<Left> {
         let mut left = Left::default();
         if known.layout.older.is_empty() {
@@ -112,7 +112,7 @@ impl Redis {
                 other => strange(other.map(|(_, idempotency_key)| idempotency_key)),
             };
             if !keyed && shard.shard >= known.layout.shards {
-                // No key tells of these. Nothing is pushed here any more.
+                // These lanes have no key. Nothing is pushed here any more.
                 let cmd = redis::cmd("HLEN").arg(self.key(shard, "lanes")).to_owned();
                 left.lanes += single(self.link.query(&cmd).await?)?.int()? as u64;
             }
@@ -127,8 +127,8 @@ impl Redis {
         Ok(left)
     }
 
-    /// How many fields of a shard's hash are wanted. A cursor means nothing to another server, nor to
-    /// the same after a restart: then all is looked at again.
+    /// Counts the fields of a shard's hash that match. A scan cursor is invalid on another server, and on the same one
+    /// after a restart: then the scan starts again.
     async fn count_fields(
         &self,
         shard: Shard,
@@ -143,16 +143,16 @@ impl Redis {
                 return Ok(count);
             }
         }
-        Err(Error::new(ErrorKind::Unavailable, "the server of a shard changes again and again"))
+        Err(Error::new(ErrorKind::Unavailable, "the server of a shard keeps changing: try again"))
     }
 
-    /// The present run of the server that has a shard.
+    /// The run id of the server with a shard.
     async fn run_of(&self, shard: Shard) -> Result<String> {
         let answer = self.link.run(&GLOBAL_RUN, &self.key(shard, ""), &Args::default()).await?;
         Ok(single(answer)?.text()?.to_string())
     }
 
-    /// In small steps. A field that a step names twice counts twice: it is a figure for people.
+    /// Scans in small steps. A field that a scan returns twice counts twice: the number is only informative.
     async fn scan_fields(
         &self,
         shard: Shard,

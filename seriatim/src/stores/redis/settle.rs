@@ -1,4 +1,4 @@
-//! Ending turns.
+//! Settling turns.
 
 use super::Redis;
 use super::args::{Args, micros};
@@ -8,7 +8,7 @@ use crate::contract::{Settle, Settled};
 use crate::model::error::Result;
 use crate::model::settle::{Due, Fate, Settlement};
 
-/// Stands for a job that no shard holds: their numbers begin at 1.
+/// Matches no job: job numbers start at 1.
 const NO_JOB: u64 = 0;
 
 impl Redis {
@@ -38,7 +38,7 @@ impl Redis {
     }
 }
 
-/// Whether all that there is to say is which turn is done.
+/// Whether the turn has the simple form, with all jobs done.
 fn is_simple(turn: &Settlement) -> bool {
     turn.rest == Fate::Done && turn.exceptions.is_empty() && !turn.keep.counted && turn.token.0 > 0
 }
@@ -48,7 +48,7 @@ fn simple_args(args: &mut Args, turn: &Settlement) {
     args.bytes([lane_bytes(turn.lane.number), token].concat());
 }
 
-/// One turn as `settle.lua` reads it. What belongs to another shard cannot be among its jobs.
+/// The arguments of `settle.lua` for one turn. Jobs of other shards cannot be in it.
 fn turn_args(args: &mut Args, shard: Shard, turn: &Settlement) {
     let keep = &turn.keep;
     args.int(turn.lane.number).int(turn.token.0).text(fate(turn.rest));

@@ -1,5 +1,4 @@
-//! What the conformance suite cannot reach: several processes at once, what a server forgets, and
-//! queues of several shards.
+//! Tests beyond the conformance suite: several processes, data that a server loses, and queues with several shards.
 #![allow(clippy::unwrap_used)]
 
 mod deletion;
@@ -37,7 +36,7 @@ fn new_prefix() -> String {
     format!("unit-{}-{process}-{test}", Timestamp::of_this_machine().as_micros())
 }
 
-/// Another process on the same store, as far as the server can tell.
+/// Opens the store as another process would.
 async fn open(prefix: &str) -> Arc<Redis> {
     open_at(&url(), prefix).await
 }
@@ -103,7 +102,7 @@ async fn numbers(store: &Redis) -> QueueStats {
     store.stats(None).await.unwrap().remove(0)
 }
 
-/// A command of the test's own.
+/// Sends a command directly to the server.
 async fn send(url: &str, words: &[&str]) {
     let mut link =
         ::redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
@@ -121,7 +120,7 @@ async fn a_store_of_a_newer_version_is_refused() {
     assert!(error.to_string().contains("version 99") && error.to_string().contains("version 3"));
 }
 
-/// Whatever left them there: a defect, or a person with a command line.
+/// Such entries may come from a defect, or from an administrator with a command line.
 #[tokio::test]
 async fn index_entries_without_a_lane_do_not_stop_a_shard() {
     let prefix = new_prefix();
@@ -130,7 +129,7 @@ async fn index_entries_without_a_lane_do_not_stop_a_shard() {
     let jobs = (0..3).map(|i| Job::new("q", &i).unwrap()).collect();
     push(&store, jobs).await;
     let shard = format!("{prefix}:{{q1:0}}:");
-    // A class, a priority, a time and a number of 3, 2, 7 and 7 bytes: before all others.
+    // Class, priority, time and number in 3, 2, 7 and 7 bytes: sorts before all others.
     let ready = "\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\x01\x01";
     send(&url(), &["ZADD", &format!("{shard}ready"), "0", ready]).await;
     send(&url(), &["ZADD", &format!("{shard}wake"), "1", "\0\0\0\0\0\x01\x02"]).await;
@@ -199,9 +198,8 @@ async fn work_until_nobody_listens(store: Arc<Redis>, busy: Arc<[AtomicU32; 3]>,
     }
 }
 
-/// Pushers and workers of several processes on few keys: each job is handed over exactly once, in
-/// order of arrival of its pusher, and no key to two workers at once. With `forgetful` the server
-/// loses its scripts again and again.
+/// Pushers and workers of several processes on few keys: each job is delivered exactly once, in its pusher's order,
+/// and no key runs twice concurrently. With `forgetful` the server loses its scripts repeatedly.
 async fn pushes_and_claims_race(queue: Queue, jobs_each: u32, forgetful: bool) {
     pushes_and_claims_race_at(&url(), queue, jobs_each, forgetful).await;
 }
@@ -300,7 +298,7 @@ async fn tokens_grow_though_the_last_ones_were_lost() {
     declare(&store, Queue::fifo("q")).await;
     push(&store, vec![job("k", 1), job("l", 2)]).await;
     let before = claim(&store, 1).await.remove(0).token;
-    // As a replica that was promoted too early would have it.
+    // As on a replica that was promoted too early.
     send(&url(), &["HSET", &format!("{prefix}:{{q1:0}}:meta"), "token", "7"]).await;
     assert!(claim(&store, 1).await.remove(0).token > before);
 }
@@ -328,7 +326,7 @@ async fn pushes_and_settles_in_another_process_are_heard() {
     let (one, other) = (open(&prefix).await, open(&prefix).await);
     let mut wakeups = other.wakeups();
     let mut pushes = 0..100;
-    // Whether the other listens already is not to be seen from here.
+    // There is no signal that the other process is listening yet.
     loop {
         wakeups.forget();
         push(&one, vec![job("k", pushes.next().expect("the other process hears it"))]).await;
@@ -351,7 +349,7 @@ async fn a_server_that_restarts_loses_nothing() {
     declare(&store, Queue::fifo("q")).await;
     push(&store, vec![job("k", 1), job("k", 2)]).await;
     for crash in [false, true] {
-        // Flushed every second, the last ones may be lost in a crash: the file is behind when the disk is.
+        // `appendfsync everysec` could lose the last writes in a crash: the file would be behind the memory.
         send(&server.url(), &["CONFIG", "SET", "appendfsync", "always"]).await;
         if crash {
             server.kill().unwrap();
@@ -429,7 +427,7 @@ async fn a_server_that_can_only_be_read_is_read() {
     assert_eq!(numbers(&store).await.claimed, 0);
 }
 
-/// Lua has limits of its own, on what a call takes and what a table becomes.
+/// Lua limits the arguments of a call and the size of a table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_largest_batches_go_through() {
     use crate::model::limits::{CLAIM_LANES_MAX, PUSH_JOBS_MAX};
@@ -565,13 +563,13 @@ async fn claims_of_all_shards_are_rescued_flagged_and_buried() {
         rest: crate::store::Fate::Bury,
         ..Settlement::done(turn.lane, turn.token)
     };
-    // What was flagged ends cancelled; of the others, one in each key, the next claim buries all.
+    // Flagged jobs end cancelled; the next claim gets the others, one per key, and buries them.
     let turns = rescued.iter().map(settle).collect();
     assert!(store.settle(Settle { now, turns }).await.unwrap().iter().all(Settled::is_ok));
     let request = Claim { now, node: "m".into(), ..claim_request("q", 100) };
     let mut turns = Vec::new();
     loop {
-        // First the shards that this node prefers, then those of others.
+        // First the shards that this node prefers, then the others.
         let got = store.claim(request.clone()).await.unwrap().turns;
         if got.is_empty() {
             break;

@@ -1,4 +1,4 @@
-//! What people and programs see.
+//! Statistics and listings.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::model::payload::Payload;
 use crate::model::turn::Turn;
 use crate::stores::gone;
 
-/// The numbers of one shard.
+/// The statistics of one shard.
 struct Numbers {
     paused: bool,
     /// Lanes, jobs, claimed, retrying, dead, processed, failed.
@@ -34,7 +34,7 @@ struct Numbers {
     due: Option<Timestamp>,
 }
 
-/// A view, and the node that holds the job with the node's lease.
+/// A view, and the node whose lease the job's claim has.
 type Held = (JobView, Option<Arc<str>>);
 
 #[async_trait]
@@ -112,7 +112,7 @@ impl Views for Redis {
             while !left.is_empty() && bytes < PAGE_BYTES_MAX {
                 let (views, looked) = self.job_views(shard, &known.name, left).await?;
                 bytes += views.iter().map(|view| view.payload.as_bytes().len()).sum::<usize>();
-                // One may have been claimed or have ended in between.
+                // A job may have been claimed or have ended in between.
                 rows.extend(views.into_iter().filter(|view| query.filter.shows(view.state)));
                 let looked = looked.clamp(1, left.len());
                 (left, shown) = (&left[looked..], shown + looked);
@@ -124,7 +124,7 @@ impl Views for Redis {
         Ok(Page { rows, next })
     }
 
-    // The id of a job that became one with another shows that one's state.
+    // An alias shows the state of the job it was merged into.
     async fn job(&self, id: JobId) -> Result<Option<JobView>> {
         let Some(known) = self.numbered(id.queue()).await? else { return Ok(None) };
         let mut args = Args::default();
@@ -133,7 +133,7 @@ impl Views for Redis {
         if let Some(view) = views.into_iter().next() {
             return Ok(Some(JobView { id, ..view }));
         }
-        // One that was requeued into another shard.
+        // The job may have been requeued into another shard.
         let Some(there) = self.moved_to(id).await? else { return Ok(None) };
         let mut args = Args::default();
         name_job(&mut args, there);
@@ -178,7 +178,7 @@ impl Views for Redis {
 }
 
 impl Redis {
-    /// The numbers of the jobs that run, of the key that is asked for or of all.
+    /// The numbers of running jobs, of the query's key or all.
     async fn running(&self, shard: Shard, query: &JobQuery) -> Result<HashSet<i64>> {
         let mut running = HashSet::new();
         let look = |row| {
@@ -236,7 +236,7 @@ impl Redis {
         known.map(|lane| lane_view(Fields::of(lane)?, shard)).collect()
     }
 
-    /// The first of these jobs, and how many were looked at: fewer than all if their payloads are large.
+    /// The views of the first of these jobs, and how many jobs they cover: fewer than all if payloads are large.
     pub(super) async fn job_views(
         &self,
         shard: Shard,
@@ -250,7 +250,7 @@ impl Redis {
         self.views(shard, queue, &args).await
     }
 
-    /// Where a job is that was requeued into another shard, perhaps several times.
+    /// The present id of a job that was requeued into another shard, perhaps several times.
     pub(super) async fn moved_to(&self, id: JobId) -> Result<Option<JobId>> {
         let mut there = None;
         loop {
@@ -269,7 +269,7 @@ impl Redis {
         }
     }
 
-    /// A job's options as they are kept: empty when it has none.
+    /// A job's options as stored: empty if it has none.
     pub(super) async fn options_text(&self, id: JobId) -> Result<Option<String>> {
         let mut args = Args::default();
         name_job(&mut args, id);
@@ -301,7 +301,7 @@ impl Redis {
         Ok((held.into_iter().map(beaten).collect(), looked))
     }
 
-    /// When the nodes that hold something last beat.
+    /// The last heartbeats of the holders.
     async fn beats_of(&self, held: &[Held]) -> Result<HashMap<Arc<str>, Timestamp>> {
         let mut nodes: Vec<Arc<str>> = held.iter().filter_map(|(_, node)| node.clone()).collect();
         nodes.sort_unstable();
@@ -323,16 +323,16 @@ impl Redis {
     }
 }
 
-/// The job at `shard:seq:acceptance`, of the same queue as another.
+/// The job at `shard:seq:created`, in the same queue as `like`.
 fn place_in(text: &str, like: JobId) -> Option<JobId> {
     let mut numbers = text.split(':');
     let shard = Shard { queue: like.queue(), shard: numbers.next()?.parse().ok()? };
     Some(shard.job(numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Where the error stands in what `view.lua` answers: of a job that moved, where it is.
+/// The position of the error in an answer of `view.lua`; for a moved job, its new place.
 const ERROR_AT: usize = 12;
-/// Where the options stand in what `view.lua` answers.
+/// The position of the options in an answer of `view.lua`.
 const OPTIONS_AT: usize = 16;
 
 fn job_view(mut fields: Fields, shard: Shard, queue: &Arc<str>) -> Result<Option<Held>> {

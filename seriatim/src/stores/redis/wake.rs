@@ -1,28 +1,28 @@
-//! Wake-ups between processes: scripts publish on one channel, and every store listens to it on a
-//! connection of its own. They are hints; what is lost while it is interrupted is found by polling.
+//! Wake-ups between processes: scripts publish on one channel, and every store subscribes to it on a separate
+//! connection. They are hints: jobs whose wake-up was lost are found by polling.
 
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::task::JoinHandle;
 
-use super::link::Ears;
+use super::link::WakeServers;
 use crate::contract::Bell;
 
-/// How long after a failure the connection is tried again. Meanwhile nodes find work by polling.
+/// Time between attempts to reconnect. Meanwhile nodes poll.
 const RECONNECT: Duration = Duration::from_secs(1);
 
-/// Where the scripts publish; `shard.lua` makes the same name of its keys' prefix.
+/// The channel on which scripts publish; `shard.lua` derives the same name from the prefix of its keys.
 pub(super) fn channel(prefix: &str) -> String {
     format!("{prefix}:wake")
 }
 
-/// The connection that hears wake-ups. It ends with the store.
+/// The connection that receives wake-ups. It ends with the store.
 pub(super) struct Listener(JoinHandle<()>);
 
 impl Listener {
-    pub(super) fn open(ears: Ears, channel: String, bell: Bell) -> Self {
-        Self(tokio::spawn(run(ears, channel, bell)))
+    pub(super) fn open(servers: WakeServers, channel: String, bell: Bell) -> Self {
+        Self(tokio::spawn(run(servers, channel, bell)))
     }
 
     pub(super) fn close(&self) {
@@ -36,21 +36,21 @@ impl Drop for Listener {
     }
 }
 
-async fn run(ears: Ears, channel: String, bell: Bell) {
+async fn run(servers: WakeServers, channel: String, bell: Bell) {
     loop {
-        if let Err(error) = listen(&ears, &channel, &bell).await {
+        if let Err(error) = listen(&servers, &channel, &bell).await {
             tracing::debug!(%error, "wake-ups from Redis are interrupted");
         }
-        // What was missed meanwhile.
+        // Wake-ups were missed meanwhile.
         bell.ring();
         tokio::time::sleep(RECONNECT).await;
     }
 }
 
-async fn listen(ears: &Ears, channel: &str, bell: &Bell) -> redis::RedisResult<()> {
-    let mut link = subscriber(ears).await?;
+async fn listen(servers: &WakeServers, channel: &str, bell: &Bell) -> redis::RedisResult<()> {
+    let mut link = subscriber(servers).await?;
     link.subscribe(channel).await?;
-    // What was published before the subscription stood.
+    // Wake-ups before the subscription were missed.
     bell.ring();
     let mut messages = link.on_message();
     while messages.next().await.is_some() {
@@ -59,10 +59,10 @@ async fn listen(ears: &Ears, channel: &str, bell: &Bell) -> redis::RedisResult<(
     Ok(())
 }
 
-/// A connection to the first server that answers: in a cluster each of them hears what any publishes.
-async fn subscriber(ears: &Ears) -> redis::RedisResult<redis::aio::PubSub> {
+/// Connects to the first server that answers: in a cluster, every server receives the messages published on any.
+async fn subscriber(servers: &WakeServers) -> redis::RedisResult<redis::aio::PubSub> {
     let mut failed = None;
-    for server in ears.servers().await? {
+    for server in servers.servers().await? {
         match server.get_async_pubsub().await {
             Ok(link) => return Ok(link),
             Err(error) => failed = Some(error),

@@ -1,8 +1,8 @@
-//! The connections: to one server, to a cluster, to the master that sentinels name.
+//! Connections: to one server, to a cluster, to the master named by sentinels.
 //!
-//! No driver here repeats a command whose answer was lost: whether a push or a claim was carried
-//! out is then unknown, and only the caller knows what to do. What the server refused *before* it
-//! did anything (moved, failing over, loading) is repeated for a while.
+//! No driver here repeats a command whose answer was lost: it is unknown whether the push or claim was executed, and
+//! only the caller knows what to do. A command that the server refused *before* executing it (moved, failing over,
+//! loading) is repeated for a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,10 +26,10 @@ use crate::model::error::Result;
 /// How long to wait for an answer; a push of the largest batch takes a fraction of it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// How often a lost connection is tried again before the call fails, and after what time.
+/// How often, and after which delay, a lost connection is reopened before the call fails.
 const RECONNECTS: usize = 2;
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
-/// For how long what was refused unexecuted is sent again, and how often.
+/// How long, and at which interval, a command refused before execution is repeated.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
 const REFUSED_EVERY: Duration = Duration::from_millis(50);
 
@@ -40,7 +40,7 @@ pub(super) enum Wire {
     Sentinel(Arc<Mutex<Master>>),
 }
 
-/// The master that sentinels name, as far as it is known.
+/// The master named by sentinels, if known.
 pub(super) struct Master {
     sentinels: SentinelClient,
     link: Option<MultiplexedConnection>,
@@ -53,7 +53,7 @@ impl Wire {
                 let config = ConnectionManagerConfig::new()
                     .set_response_timeout(Some(ANSWER_WITHIN))
                     .set_connection_timeout(Some(CONNECT_WITHIN))
-                    // The callers wait and try again by themselves; here it only bridges a restart.
+                    // Callers wait and retry themselves; this only bridges a restart.
                     .set_number_of_retries(RECONNECTS)
                     .set_min_delay(RECONNECT_AFTER);
                 let manager = ConnectionManager::new_with_config(client.clone(), config).await;
@@ -87,7 +87,7 @@ impl Wire {
         matches!(self, Self::Cluster(..))
     }
 
-    /// Sends a command, again while it is refused unexecuted.
+    /// Sends a command, and repeats it while it is refused before execution.
     pub(super) async fn send(&self, cmd: &Cmd) -> RedisResult<Value> {
         if let Self::Server(manager, _) = self {
             return manager.clone().send_packed_command(cmd).await.and_then(Value::extract_error);
@@ -119,7 +119,7 @@ impl Wire {
         .and_then(Value::extract_error)
     }
 
-    /// Sends commands on one connection, one after the other: not for a cluster.
+    /// Sends commands in order on one connection. Not for a cluster.
     pub(super) async fn send_all(&self, commands: &redis::Pipeline) -> RedisResult<Vec<Value>> {
         let count = commands.len();
         match self {
@@ -129,7 +129,7 @@ impl Wire {
             Self::Sentinel(master) => {
                 let mut link = master.lock().await.link().await?;
                 let answer = link.send_packed_commands(commands, 0, count).await;
-                // A server that refuses may be no master any more.
+                // A server that refuses may no longer be the master.
                 let refuses = |answers: &Vec<Value>| {
                     answers.iter().any(|answer| matches!(answer, Value::ServerError(_)))
                 };
@@ -142,7 +142,7 @@ impl Wire {
         }
     }
 
-    /// Servers to listen to, one of which is enough.
+    /// Servers to subscribe to; one is enough.
     pub(super) async fn listeners(&self) -> RedisResult<Vec<Client>> {
         match self {
             Self::Server(_, client) => Ok(vec![Client::clone(client)]),
@@ -190,7 +190,7 @@ fn sentinel_client(
     builder.build()
 }
 
-/// Whether the server did nothing and may do it soon, or elsewhere.
+/// Whether the server refused without executing, and may execute it soon, or another server may.
 fn is_refused(error: &RedisError) -> bool {
     match error.kind() {
         Driver::Server(kind) => matches!(

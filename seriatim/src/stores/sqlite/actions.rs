@@ -1,4 +1,4 @@
-//! What people do: cancel, requeue, pause, retry, delete; and what time does to old things.
+//! Cancel, requeue, act on lanes, delete dead jobs, and amend.
 
 use async_trait::async_trait;
 use rusqlite::types::Value;
@@ -56,7 +56,7 @@ impl Actions for Sqlite {
 }
 
 impl Tx<'_> {
-    /// Where the job of this id is, and under which number it is handed over.
+    /// The location of a job, and the number under which it is stored.
     pub(super) fn find(&mut self, id: JobId) -> Result<Option<(i64, Location)>> {
         let (mut seq, mut created) = (id.seq() as i64, id.created_at().as_micros() / 1_000);
         let queue = id.queue();
@@ -97,7 +97,7 @@ impl Tx<'_> {
         Ok(Cancelled::Flagged)
     }
 
-    /// Ends a job that waits. False if it runs.
+    /// Ends a waiting job. False if it is running.
     pub(super) fn end_waiting(&mut self, lane: i64, seq: i64, fate: Fate) -> Result<bool> {
         let Some(mut work) = self.lane(lane)? else { return Ok(false) };
         let Some(job) = self.take_open(&mut work, seq)? else { return Ok(false) };
@@ -109,7 +109,8 @@ impl Tx<'_> {
         Ok(true)
     }
 
-    /// The numbers of the dead jobs of a selection, at most [`ACTION_ROWS_MAX`], oldest first.
+    /// The numbers of the dead jobs of a selection, oldest first, at most [`ACTION_ROWS_MAX`]; and whether there are
+    /// more.
     fn select(&mut self, request: &Selected) -> Result<(Vec<i64>, bool)> {
         let queue = self.known_queue(&request.queue)?.number;
         let most = ACTION_ROWS_MAX as i64 + 1;
@@ -169,7 +170,7 @@ impl Tx<'_> {
         Ok(Acted { count: seqs.len() as u64, more })
     }
 
-    /// An `accumulate` lane to which a dead job came back is due now and starts afresh.
+    /// Makes an `accumulate` lane due now and clears its retry state, after a dead job was requeued to it.
     fn restart(&mut self, queue: u32, key: &str) -> Result<()> {
         let Some(mut work) = self.lane_of_key(queue, key)? else { return Ok(()) };
         if work.definition().mode != Mode::Accumulate || work.row.head.is_claimed() {
@@ -211,7 +212,7 @@ impl Tx<'_> {
             LaneSelection::Failed if owner == Owner::Lane => {
                 ("retry >= 0 AND ?2 = ?2", Value::Integer(0))
             }
-            // A failed job may stand behind the slot; only `exclusive` has such lanes.
+            // A failed job may be behind the slot, only in `exclusive`.
             LaneSelection::Failed => (
                 "(retry >= 0 OR (n > 0 AND EXISTS (SELECT 1 FROM item WHERE lane = lane.id AND gen >= lane.open AND retry >= 0))) AND ?2 = ?2",
                 Value::Integer(0),

@@ -1,5 +1,5 @@
-//! Large payloads. They stand in a table of their own: the row of a lane is written again whenever
-//! the lane moves, and what is written again then must be small.
+//! Large payloads, in a table of their own. A lane's row is rewritten whenever the lane changes, so it must stay
+//! small.
 
 use rusqlite::params;
 
@@ -7,11 +7,12 @@ use super::row::Job;
 use super::tx::Tx;
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// Payloads up to this size stand in the row of their job.
+/// Payloads up to this size are stored in the row of their job, in bytes.
 pub(super) const INLINE_BYTES_MAX: usize = 2_000;
 
 impl Tx<'_> {
-    /// Stores the payload of a new job. Answers what stands in its row.
+    /// Stores the payload of a new job and returns the part that goes into the job's row. `None` if the payload is
+    /// large.
     pub(super) fn store_body(&self, seq: i64, payload: &[u8]) -> Result<Option<Vec<u8>>> {
         if payload.len() <= INLINE_BYTES_MAX {
             return Ok(Some(payload.to_vec()));
@@ -21,7 +22,7 @@ impl Tx<'_> {
         Ok(None)
     }
 
-    /// The large payload of this job.
+    /// Reads a large payload. `Corrupt` if it is missing.
     pub(super) fn body(&self, seq: i64) -> Result<Vec<u8>> {
         let sql = "SELECT payload FROM body WHERE seq = ?1";
         self.first(sql, [seq], |row| row.get(0))?.ok_or_else(|| {

@@ -1,7 +1,7 @@
 //! Claiming lanes.
 //!
-//! A claim reads the lanes that it takes in one scan of the ready index, closes them with one
-//! statement where all are taken alike, and is itself one row, whatever the number of its lanes.
+//! A claim reads its lanes in one scan of the ready index and closes them with one statement if all are claimed in the
+//! same way. It is stored as one row for all its lanes.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use crate::model::queue::Mode;
 use crate::model::turn::{Turn, TurnJob};
 use crate::stores::room::Room;
 
-/// Of a lane with more items than this, the turn is chosen before any payload is read.
+/// If a lane has more items than this, the turn is chosen before payloads are read.
 const ITEMS_READ_AT_ONCE: i64 = 256;
 
-/// The columns of a job that its holder sees, in the order in which [`OpenJob::read`] expects them.
+/// The columns of a job that its holder sees, in the order of [`OpenJob::read`].
 const WAITING_COLUMNS: &str = "seq, created, score, jprio, run_at, attempts, task, opts, payload";
 
-/// A job that waits, as far as a claim needs to know it.
+/// The part of a waiting job that a claim needs.
 #[derive(Clone, Debug)]
 struct OpenJob {
     seq: i64,
@@ -40,7 +40,7 @@ struct OpenJob {
     attempts: i64,
     task: Option<Arc<str>>,
     options: Option<String>,
-    /// None when it is too large to stand in the row.
+    /// `None` if it is too large for the row.
     payload: Option<Vec<u8>>,
 }
 
@@ -59,7 +59,7 @@ impl OpenJob {
         })
     }
 
-    /// (score, arrival): the order of handing over.
+    /// (score, arrival): the order of execution.
     fn rank(&self) -> (i64, i64) {
         (score_rank(self.score), self.seq)
     }
@@ -78,7 +78,7 @@ impl OpenJob {
     }
 }
 
-/// A lane that can be claimed.
+/// A claimable lane.
 #[derive(Debug)]
 struct Candidate {
     id: i64,
@@ -119,14 +119,14 @@ impl Candidate {
     }
 }
 
-/// How a claim marks the row of a lane.
+/// How a claim updates the row of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Close {
-    /// The slot's job is taken, perhaps with items that are marked themselves.
+    /// The slot's job is taken, perhaps with items that are marked individually.
     Slot,
     /// All jobs are taken: the lane's boundary moves.
     All,
-    /// Items are taken that are marked themselves; the slot's job is not.
+    /// Only items are taken, marked individually; the slot's job is not.
     Items,
 }
 
@@ -148,7 +148,7 @@ impl Close {
         }
     }
 
-    /// The same for the first lanes of a class, where nothing is left in any.
+    /// The statement for the first lanes of a class, if no lane keeps open jobs.
     fn statement_for_all(self) -> Option<&'static str> {
         match self {
             Self::Slot => Some(include_str!("sql/claim_slots.sql")),
@@ -158,11 +158,11 @@ impl Close {
     }
 }
 
-/// What a turn would take of a lane.
+/// The jobs that a turn would take from a lane.
 struct Chosen {
     jobs: Vec<OpenJob>,
     close: Close,
-    /// Items that are marked one by one when they are taken.
+    /// Items to mark individually when they are taken.
     marked: Vec<i64>,
     leaves_some: bool,
 }
@@ -174,7 +174,7 @@ impl Chosen {
     }
 }
 
-/// What a turn takes of a lane.
+/// The jobs that a turn takes from a lane.
 struct Taken {
     lane: Candidate,
     jobs: Vec<TurnJob>,
@@ -183,7 +183,7 @@ struct Taken {
     ttl: i64,
 }
 
-/// One row of `claim`: lanes that are held under one token, for equally long.
+/// One row of `claim`: lanes with the same token and the same ttl.
 pub(super) struct ClaimRow {
     pub token: i64,
     pub ttl: i64,
@@ -246,7 +246,7 @@ impl Tx<'_> {
         Ok(Claimed { turns, next_due, cut: room.is_full })
     }
 
-    /// A node that never beat or was declared dead may not hold anything.
+    /// Refuses a node that has sent no heartbeat or is dead, and a ticket that was given up.
     pub(super) fn check_node(&self, node: &NodeId, ticket: u64) -> Result<()> {
         let sql = "SELECT given_up FROM node WHERE id = ?1 AND dead_at IS NULL";
         if let Some(given_up) = self.first(sql, [&*node.0], |row| row.get::<_, i64>(0))? {
@@ -255,14 +255,14 @@ impl Tx<'_> {
         Err(node_gone(node))
     }
 
-    /// Positions the lanes again whose time has come.
+    /// Computes the position of lanes whose `wake` has come.
     fn promote(&mut self, queue: &QueueRow) -> Result<()> {
         if self.first_wake(queue.number)?.is_none_or(|wake| wake > self.now) {
             return Ok(());
         }
         let due = params![queue.number, self.now, PROMOTE_LANES_MAX as i64];
         if queue.queue.mode != Mode::Exclusive {
-            // Where it will stand is in its row already.
+            // Its position is already in its row.
             return self.execute(include_str!("sql/promote.sql"), due).map(drop);
         }
         let sql = "SELECT id FROM lane INDEXED BY lane_wake WHERE q = ?1 AND wake IS NOT NULL AND wake <= ?2
@@ -341,7 +341,7 @@ impl Tx<'_> {
         Ok(false)
     }
 
-    /// What a turn takes of a lane now, if there is room for it.
+    /// Chooses the jobs of a lane's turn. `None` if they do not fit.
     fn choose(
         &mut self,
         queue: &QueueRow,
@@ -391,7 +391,7 @@ impl Tx<'_> {
         Ok(Some(Taken { lane, jobs, close, leaves_some, ttl }))
     }
 
-    /// All that waits, by score, as far as the limits and the task allow.
+    /// All waiting jobs by score, within the limits, with the task of the first.
     fn choose_by_score(&mut self, lane: &Candidate, slot: Option<OpenJob>) -> Result<Chosen> {
         let slot_seq = slot.as_ref().map(|slot| slot.seq);
         let light = lane.items > ITEMS_READ_AT_ONCE;
@@ -418,8 +418,8 @@ impl Tx<'_> {
         Ok(Chosen { jobs, close, marked, leaves_some })
     }
 
-    /// The items of an unclaimed lane; the first by (score, arrival) of many, then without what
-    /// makes them large.
+    /// The items of an unclaimed lane, at most one more than a turn takes, by (score, arrival). `light`: without
+    /// options and payload.
     fn waiting_items(&self, lane: &Candidate, light: bool) -> Result<Vec<OpenJob>> {
         let columns = match light {
             true => "seq, created, score, jprio, run_at, attempts, task, NULL, NULL",
@@ -428,12 +428,12 @@ impl Tx<'_> {
         let order = if light { "ORDER BY score, seq" } else { "" };
         let sql =
             format!("SELECT {columns} FROM item WHERE lane = ?1 AND gen = ?2 {order} LIMIT ?3");
-        // One more than a turn can take shows that some are left.
+        // One more than a turn can take shows whether some are left.
         let place = params![lane.id, lane.open, TURN_JOBS_MAX as i64 + 1];
         self.rows(&sql, place, |row| OpenJob::read(row, 0))
     }
 
-    /// In `fifo`, the head and the jobs behind it that go with it.
+    /// In `fifo`, the head and the jobs behind it that join its turn.
     fn choose_following(
         &mut self,
         queue: &QueueRow,
@@ -455,7 +455,7 @@ impl Tx<'_> {
         Ok(Chosen { jobs, close: Close::Slot, marked, leaves_some: false })
     }
 
-    /// So many jobs from the front go together: of one task, within the limits.
+    /// How many jobs from the front form a turn: of one task, within the limits.
     fn how_many(&self, jobs: &[OpenJob], most: usize, light: bool) -> Result<usize> {
         let sql = if light {
             "SELECT coalesce(length(payload), (SELECT length(b.payload) FROM body b WHERE b.seq = item.seq)) FROM item WHERE seq = ?1"
@@ -478,7 +478,7 @@ impl Tx<'_> {
         Ok(jobs.len().min(most))
     }
 
-    /// Marks the lanes, and notes who holds them.
+    /// Marks the lanes as claimed and stores the claim.
     fn close_lanes(
         &mut self,
         queue: &QueueRow,
@@ -487,7 +487,7 @@ impl Tx<'_> {
         taken: Vec<Taken>,
     ) -> Result<Vec<Turn>> {
         let Some(first) = taken.first() else { return Ok(Vec::new()) };
-        // A lease of its own is extended by lane, so each needs a row of its own.
+        // An own lease is extended per lane, so each lane needs its own row.
         let own = matches!(request.lease, Lease::Own { .. });
         let (close, ttl) = (first.close, first.ttl);
         let alike = |t: &Taken| t.close == close && t.ttl == ttl && !t.leaves_some;

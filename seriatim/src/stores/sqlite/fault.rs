@@ -1,10 +1,10 @@
-//! SQLite's errors in our words.
+//! Mapping of SQLite's errors.
 
 use rusqlite::ffi::ErrorCode;
 
 use crate::model::error::{Error, ErrorKind};
 
-/// What a driver's error means for the caller.
+/// The store error for a driver's error.
 pub(super) fn translate(error: rusqlite::Error) -> Error {
     let code = error.sqlite_error_code();
     let (kind, message) = match code {

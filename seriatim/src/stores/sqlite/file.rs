@@ -1,26 +1,26 @@
-//! Whether the open file is still the one that others find under its name.
+//! Checks that the open file is still the one at its path.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// Where the file lay when it was opened. What is written to one that was removed or replaced since goes
-/// to a file without a name: it would be acknowledged, seen by no other process, and end with this one.
+/// The path and identity of the file when it was opened. If that file has been removed or replaced, writes go to an
+/// unnamed file: they would be acknowledged, invisible to other processes, and lost when this process ends.
 #[derive(Clone, Debug)]
 pub(super) struct FileCheck(Option<(Arc<Path>, Identity)>);
 
-/// The device and the number of the file there.
+/// Device and inode number.
 type Identity = (u64, u64);
 
 impl FileCheck {
-    /// For the open file at this path; for a database without one (`None`) there is nothing to check.
+    /// For the open file at this path. `None`: a database without a file, nothing to check.
     pub(super) fn of(path: Option<&str>) -> Self {
         let path = path.filter(|path| !path.is_empty()).map(Path::new);
         Self(path.and_then(|path| Some((path.into(), identity(path)?))))
     }
 
-    /// Fails when it is there no more. It may come back, and then nothing is lost.
+    /// Fails if the file is no longer there. It may come back, and then nothing is lost.
     pub(super) fn check(&self) -> Result<()> {
         let Some((path, opened)) = &self.0 else { return Ok(()) };
         let what = match identity(path) {
@@ -43,7 +43,7 @@ fn identity(path: &Path) -> Option<Identity> {
     std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
-/// Elsewhere an open file cannot be removed.
+/// Other systems do not let an open file be removed.
 #[cfg(not(unix))]
 fn identity(_: &Path) -> Option<Identity> {
     None

@@ -1,8 +1,8 @@
-//! Lanes: loading, where they stand, and moving jobs in and out of them.
+//! Lanes: loading, positioning, and moving jobs in and out.
 //!
-//! Invariants. Of an unclaimed lane: every open job has `gen = lane.open` (future ones of
-//! `exclusive`: `LATER`), and in `parallel`, `fifo` and `exclusive` the slot holds the job that the
-//! next claim takes first. Of a claimed lane: closed jobs have `gen < lane.open`.
+//! Invariants. In an unclaimed lane every open job has `gen = lane.open` (future ones of `exclusive`: `LATER`), and in
+//! `parallel`, `fifo` and `exclusive` the slot has the job that the next claim takes first. In a claimed lane closed
+//! jobs have `gen < lane.open`.
 
 use rusqlite::params;
 
@@ -22,7 +22,7 @@ const SAVE_WITH_SLOT: &str = include_str!("sql/save_lane.sql");
 pub(super) struct Work {
     pub row: LaneRow,
     pub queue: QueueRow,
-    /// Whether the slot differs from what is stored.
+    /// Whether the slot differs from the stored one.
     slot_changed: bool,
 }
 
@@ -43,13 +43,13 @@ impl Tx<'_> {
         let queue = self.queue_number(row.head.queue)?.ok_or_else(|| no_queue("?"))?;
         let mut work = Work { row, queue, slot_changed: false };
         if let (Mode::Accumulate, Some(slot)) = (work.definition().mode, &mut work.row.slot) {
-            // What the row says of failures is the lane's.
+            // In `accumulate` the row's retry state is the lane's.
             (slot.retry, slot.crashes, slot.error) = (-1, 0, None);
         }
         Ok(work)
     }
 
-    /// Opens a lane with nothing in it; `save` stores it.
+    /// A new, empty lane; `save` stores it.
     pub(super) fn open_lane(
         &mut self,
         queue: &QueueRow,
@@ -67,7 +67,7 @@ impl Tx<'_> {
         Ok(Work { row, queue: queue.clone(), slot_changed: false })
     }
 
-    /// Stores a lane where it belongs now, or deletes it when it is empty.
+    /// Stores a lane at its current position, or deletes it if it is empty.
     pub(super) fn save(&mut self, mut work: Work) -> Result<()> {
         let head = &work.row.head;
         if !head.is_claimed() && work.row.slot.is_none() && head.items == 0 {
@@ -139,7 +139,7 @@ impl Tx<'_> {
         self.execute(SAVE_WITH_SLOT, values).map(drop)
     }
 
-    /// Finds out where a lane stands, and puts its first job into the slot.
+    /// Computes the lane's position and puts its first job into the slot.
     fn position(&mut self, work: &mut Work) -> Result<()> {
         let head = &mut work.row.head;
         head.wake = None;
@@ -168,8 +168,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Seats the job that the next claim takes first. Returns when the next job of an
-    /// `exclusive` lane, other than the seated one, falls due.
+    /// Puts the job that the next claim takes first into the slot. Returns when the next other job of an `exclusive`
+    /// lane is due.
     fn seat_first(&mut self, work: &mut Work) -> Result<Option<i64>> {
         match work.queue.queue.mode {
             Mode::Parallel | Mode::Accumulate => Ok(None),
@@ -215,7 +215,7 @@ impl Tx<'_> {
         Ok(self.first_item(work, LATER)?.map(|job| job.run_at))
     }
 
-    /// In `exclusive`, moves the items that have fallen due among the candidates.
+    /// In `exclusive`, moves items that are now due to the open ones.
     fn promote_items(&mut self, work: &Work) -> Result<()> {
         while let Some(mut job) = self.first_item(work, LATER)?.filter(|job| job.run_at <= self.now)
         {
@@ -234,7 +234,7 @@ impl Tx<'_> {
         self.first(&sql, params![work.row.head.id, generation], |row| Job::read(row, 0))
     }
 
-    /// Puts an item into the slot, and what was there among the items.
+    /// Moves an item into the slot, and the slot's job to the items.
     fn seat(&mut self, work: &mut Work, item: Job) -> Result<()> {
         self.execute("DELETE FROM item WHERE seq = ?1", [item.seq])?;
         work.row.head.items -= 1;
@@ -270,8 +270,8 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// Adds a job to an existing lane of which it changes nothing else: it waits behind what is
-    /// there, or until the turn that runs has ended. Gives the job back if it may change more.
+    /// Adds a job to an existing lane without other changes: it waits behind the other jobs, or until the running turn
+    /// ends. Returns the job if it may change more.
     pub(super) fn add_behind(&mut self, work: &mut Work, job: Job) -> Result<Option<Job>> {
         let now = self.now;
         let head = &work.row.head;
@@ -283,7 +283,7 @@ impl Tx<'_> {
             Mode::Fifo => slot.rank() < job.rank(),
             Mode::Exclusive => {
                 let urgency = |job: &Job| (job.prio, job.run_at, job.seq);
-                // Nothing that fell due meanwhile may have to take the slot.
+                // A job that became due meanwhile may have to take the slot.
                 let is_settled = head.st == state::READY && head.wake.is_none_or(|wake| wake > now);
                 is_settled
                     && slot.run_at <= now
@@ -307,7 +307,7 @@ impl Tx<'_> {
         self.add_item(work, job)
     }
 
-    /// Takes the open job with this digest out of its lane.
+    /// Removes the open job with this digest.
     pub(super) fn take_equal(&mut self, work: &mut Work, job: &Job) -> Result<Option<Job>> {
         let Some(digest) = job.digest.filter(|_| work.queue.queue.merges()) else {
             return Ok(None);
@@ -327,7 +327,7 @@ impl Tx<'_> {
         Ok(taken)
     }
 
-    /// Takes out the open job with this number.
+    /// Removes the open job with this number.
     pub(super) fn take_open(&mut self, work: &mut Work, seq: i64) -> Result<Option<Job>> {
         if work.row.open_slot().is_some_and(|slot| slot.seq == seq) {
             return Ok(work.unseat());
@@ -341,7 +341,7 @@ impl Tx<'_> {
         Ok(taken)
     }
 
-    /// All open items, in their order.
+    /// All open items in order.
     pub(super) fn open_items(&self, work: &Work) -> Result<Vec<Job>> {
         let sql = format!(
             "SELECT {JOB_COLUMNS} FROM item WHERE lane = ?1 AND gen >= ?2 ORDER BY gen, ord"
@@ -349,7 +349,7 @@ impl Tx<'_> {
         self.rows(&sql, params![work.row.head.id, work.row.head.open], |row| Job::read(row, 0))
     }
 
-    /// Takes all open jobs out of a lane.
+    /// Removes all open jobs from a lane.
     pub(super) fn take_all_open(&mut self, work: &mut Work) -> Result<Vec<Job>> {
         let mut jobs = Vec::new();
         if work.row.open_slot().is_some() {
@@ -365,7 +365,7 @@ impl Tx<'_> {
         Ok(jobs)
     }
 
-    /// The soonest priority of the open jobs of an `accumulate` lane.
+    /// The lowest priority number of the open jobs of an `accumulate` lane.
     pub(super) fn soonest_priority(&self, work: &Work) -> Result<Option<i64>> {
         let slot = work.row.open_slot().map(|job| job.prio);
         if work.row.head.items == 0 {
@@ -383,7 +383,7 @@ impl Work {
         &self.queue.queue
     }
 
-    /// The generation of an open job: future ones of `exclusive` stand apart.
+    /// The generation of an open job; future jobs of `exclusive` have their own.
     fn generation(&self, job: &Job, now: i64) -> i64 {
         match self.queue.queue.mode {
             Mode::Exclusive if job.run_at > now => LATER,
@@ -391,14 +391,14 @@ impl Work {
         }
     }
 
-    /// What the lane's row must say because this job is in it.
+    /// Sets the lane's flags for a job in it.
     fn note(&mut self, job: &Job) {
         if job.payload.is_none() {
             self.row.head.flags |= flag::BODIES;
         }
     }
 
-    /// Takes the job out of the slot, with the state that the lane's row kept for it.
+    /// Removes the job from the slot, with the retry state that the lane's row held for it.
     pub(super) fn unseat(&mut self) -> Option<Job> {
         self.slot_changed = true;
         let mut job = self.row.slot.take()?;
@@ -421,7 +421,7 @@ impl Work {
         self.row.slot = Some(job);
     }
 
-    /// Changes the job in the slot.
+    /// The job in the slot, to be changed.
     pub(super) fn slot_mut(&mut self) -> Option<&mut Job> {
         self.slot_changed = true;
         self.row.slot.as_mut()

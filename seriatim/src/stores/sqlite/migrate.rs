@@ -1,4 +1,4 @@
-//! Creating and upgrading what the file holds.
+//! Creating and upgrading the schema.
 
 use rusqlite::Connection;
 
@@ -6,24 +6,24 @@ use super::fault::translate;
 use super::row::Sql;
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// "Seri", so that `file` and the tools of `SQLite` can tell whose file it is.
+/// "Seri": lets `file` and SQLite's tools identify the file.
 const APPLICATION_ID: i64 = 0x5365_7269;
 
-/// What leads from each version of the schema to the next: the first creates version 1.
+/// The steps from each schema version to the next; the first creates version 1.
 const MIGRATIONS: [&str; 3] = [include_str!("schema.sql"), GIVEN_UP, SECRET];
 
-/// Claims and rescues of a node up to this ticket take nothing any more.
+/// Claims and rescues of a node with a ticket up to this one take nothing.
 const GIVEN_UP: &str = "ALTER TABLE node ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;";
 
-/// What the servers of the store share.
+/// The secret that the servers of a store share.
 const SECRET: &str =
     "CREATE TABLE secret (id INTEGER PRIMARY KEY CHECK (id = 1), bytes BLOB NOT NULL);";
 
 /// The version of the schema that this build reads and writes.
 pub(super) const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// Brings the file to [`SCHEMA_VERSION`]. Runs inside a transaction that holds the write lock, so
-/// that of several processes one does it and the others find it done.
+/// Brings the file to [`SCHEMA_VERSION`]. Runs in a transaction with the write lock, so one of several processes
+/// migrates and the others find it done.
 pub(super) fn migrate(connection: &Connection) -> Result<()> {
     let version = version(connection).map_err(translate)?;
     check_owner(connection, version)?;
@@ -56,7 +56,7 @@ pub(super) fn check(connection: &Connection) -> Result<()> {
     }
 }
 
-/// Refuses the database of another program: to write into it would harm both.
+/// Refuses the database of another program: writing to it would damage both.
 fn check_owner(connection: &Connection, version: i64) -> Result<()> {
     let owner: i64 = pragma(connection, "application_id").map_err(translate)?;
     let tables: i64 = connection
@@ -69,7 +69,7 @@ fn check_owner(connection: &Connection, version: i64) -> Result<()> {
     Err(Error::new(ErrorKind::Conflict, message))
 }
 
-/// Why the first statement of a transaction failed: the schema may be missing or of another version.
+/// Explains why the first statement of a transaction failed: the schema may be missing or of another version.
 pub(super) fn explain(connection: &Connection, error: rusqlite::Error) -> Error {
     if error.sqlite_error_code() != Some(rusqlite::ErrorCode::Unknown) {
         return translate(error);

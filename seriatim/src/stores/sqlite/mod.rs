@@ -1,8 +1,8 @@
-//! The embedded store: one `SQLite` file, several processes at once if need be.
+//! The embedded store: one `SQLite` file, shared by several processes if needed.
 //!
-//! One thread writes and commits what has gathered together (`thread.rs`); one reads. A lane with
-//! one job is one row (`schema.sql`), and a claim is recorded once for all its lanes, so that
-//! claiming and settling a job is one row changed and one row deleted.
+//! One thread writes and commits waiting operations together (`thread.rs`); one reads. A lane with one job is one row
+//! (`schema.sql`), and a claim is stored once for all its lanes, so claiming and settling a job updates one row and
+//! deletes one row.
 
 mod actions;
 mod body;
@@ -42,28 +42,28 @@ use crate::contract::*;
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// How long another process may hold the file before an operation is answered `Unavailable`.
+/// How long an operation waits for another process's lock before it fails with `Unavailable`.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Prepared statements kept for each connection.
+/// Prepared statements cached for each connection.
 const STATEMENTS_MAX: usize = 128;
-/// The log is written back into the file when it has grown by so many pages of 4 KiB.
+/// The log is checkpointed when it has grown by this number of pages of 4 KiB.
 const CHECKPOINT_PAGES: u32 = 4_000;
-/// To how many bytes a log that has grown larger is cut back.
+/// A larger log is truncated to this size, in bytes.
 const WAL_BYTES_KEPT: u32 = 64 << 20;
 /// Page cache of the writing connection, in KiB.
 const WRITE_CACHE_KIB: i64 = 16 << 10;
 /// Page cache of the reading connection, in KiB.
 const READ_CACHE_KIB: i64 = 4 << 10;
-/// A database that ends with the process, as `SQLite` names it.
+/// `SQLite`'s name for a database that ends with the process.
 const IN_MEMORY: &str = ":memory:";
 
 /// What an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Loss of power: every commit is flushed to the disk.
+    /// Loss of power: every commit is flushed to disk.
     #[default]
     Full,
-    /// The end of the process; after a loss of power the last commits may be missing.
+    /// End of the process. A loss of power may lose the last commits.
     Normal,
 }
 
@@ -77,27 +77,26 @@ pub struct Sqlite {
     file: FileCheck,
 }
 
-/// The thread for listings, which most processes never need.
+/// The thread for listings, which most processes do not need.
 #[derive(Debug)]
 enum Reader {
     NotYet,
     Runs(Worker),
-    /// There is one connection only, which does it all.
+    /// The database has only one connection, the writer's.
     IsTheWriter,
     Closed,
 }
 
 impl Sqlite {
-    /// Opens the file, or creates it; [`Store::migrate`] creates what is in it. `":memory:"` is a
-    /// database that ends with the process.
+    /// Opens or creates the file; [`Store::migrate`] creates the schema. `":memory:"` is a database that ends with the
+    /// process.
     ///
-    /// Fails when the folder does not exist, when the file is not a database, and when it cannot
-    /// be written.
+    /// Fails if the folder does not exist, if the file is not a database, or if it cannot be written.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, Durability::Full)
     }
 
-    /// Opens the file with another durability than the default.
+    /// Opens the file with the given durability. Default: [`Durability::Full`].
     pub fn open_with(path: impl AsRef<Path>, durability: Durability) -> Result<Self> {
         let path = path.as_ref().to_owned();
         let in_memory = path.as_os_str() == IN_MEMORY;
@@ -110,14 +109,14 @@ impl Sqlite {
         Ok(Self { write, read: Arc::new(Mutex::new(read)), bell, path, file })
     }
 
-    /// A connection as the one that writes, to measure what the database does without the store.
+    /// A connection configured like the writer's, to measure the database without the store.
     #[doc(hidden)]
     pub fn session(path: &Path) -> Result<Connection> {
         connect_writer(path, Durability::Full, false)
     }
 
-    /// Whether the file is a store that this build reads; it is neither made nor changed. `NotFound` when
-    /// there is none, or when nothing was ever written to it.
+    /// Checks that the file is a store that this build reads; neither creates nor changes it. `NotFound` if there is
+    /// no file or it is empty.
     pub(crate) fn look_at(path: &Path) -> Result<()> {
         if !std::fs::exists(path).unwrap_or(true) {
             let message = format!("there is no file {}", path.display());
@@ -145,7 +144,7 @@ impl Sqlite {
             Some(reader) => reader.call(body).await,
             None => {
                 let body = move |tx: &mut Tx<'_>| {
-                    // The counters of what shares the transaction.
+                    // Store the counters of the other operations in this transaction first.
                     tx.flush()?;
                     body(tx)
                 };
@@ -154,7 +153,7 @@ impl Sqlite {
         }
     }
 
-    /// The thread that reads, started when it is first needed; none where the writer does it.
+    /// The reading thread, started on first use. `None` if the writer reads too.
     fn reader(&self) -> Result<Option<Worker>> {
         let mut reader = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         match &*reader {
@@ -204,24 +203,24 @@ fn connect(path: &Path, more: OpenFlags, cache_kib: i64) -> Result<Connection> {
     let connection = Connection::open_with_flags(path, flags).map_err(translate)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(translate)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // Plans do not depend on values: otherwise statements are compiled again when they get new ones.
+    // Plans must not depend on values: else SQLite recompiles statements when values change.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(translate)?;
     let pragmas = format!("PRAGMA cache_size = -{cache_kib}; PRAGMA temp_store = MEMORY;");
     connection.execute_batch(&pragmas).map_err(translate)?;
     Ok(connection)
 }
 
-/// Payloads are for nobody but the owner. `SQLite` gives the files beside the database the same mode.
+/// Creates the file readable by its owner only. `SQLite` gives the files beside the database the same mode.
 fn make_private(path: &Path) {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    // A file that is there keeps its mode; what cannot be made `SQLite` will say better.
+    // An existing file keeps its mode. If it cannot be created, `SQLite` reports a better error.
     let _ = options.open(path);
 }
 
-/// `SQLite` says only that it cannot open the file.
+/// Names a missing folder; `SQLite` would only report that it cannot open the file.
 fn check_folder(path: &Path) -> Result<()> {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
@@ -268,7 +267,7 @@ impl Store for Sqlite {
         wakeups
     }
 
-    /// Its threads are its own already.
+    /// The store itself: it already runs on its own threads.
     fn heartbeat_line(&self) -> Option<Opening> {
         let store = Arc::new(self.clone());
         Some(Box::pin(async move { Ok(store as SharedStore) }))

@@ -1,4 +1,4 @@
-//! Nodes: heartbeats, commands, leadership.
+//! The fleet role: heartbeats, rescue, release, commands, leadership, and the sweep; and the secret.
 
 use async_trait::async_trait;
 use rusqlite::params;
@@ -91,7 +91,7 @@ impl Tx<'_> {
         Ok(true)
     }
 
-    /// The flagged jobs of what this node holds, and of what it names.
+    /// The flagged jobs in this node's claims and in the claims that its heartbeat names.
     fn notices(&mut self, node: &NodeId, beats: &[Beat]) -> Result<Vec<CancelNotice>> {
         let sql = "SELECT l.id, l.tok, c.node FROM lane l INDEXED BY lane_flagged LEFT JOIN claim c ON c.tok = l.tok
                    WHERE l.flags & 8 = 8 AND l.st = 2";
@@ -151,7 +151,7 @@ impl Tx<'_> {
         Ok(rows.first().copied().map(Secret))
     }
 
-    /// Keeps it unless there is one; answers the one that is there.
+    /// Stores the secret if there is none, and returns the stored one.
     pub(super) fn keep_secret(&mut self, offered: Secret) -> Result<Secret> {
         self.execute("INSERT OR IGNORE INTO secret VALUES (1, ?1)", params![offered.0])?;
         Ok(self.secret()?.unwrap_or(offered))
@@ -164,8 +164,11 @@ impl Tx<'_> {
         let view =
             |(info, beat_at, dead_at, command): (String, i64, Option<i64>, Option<String>)| {
                 let info = serde_json::from_str(&info).map_err(|e| {
-                    Error::new(ErrorKind::Corrupt, "what a node told of itself cannot be read")
-                        .because(e)
+                    Error::new(
+                        ErrorKind::Corrupt,
+                        "the stored description of a node cannot be read",
+                    )
+                    .because(e)
                 })?;
                 let heartbeat_at = gone::as_it_was(Timestamp::from_micros(beat_at));
                 let command = command.and_then(|c| command_named(&c));
@@ -174,7 +177,7 @@ impl Tx<'_> {
         rows.into_iter().map(view).collect()
     }
 
-    /// Flags a job of a running turn.
+    /// Flags a running job for cancellation.
     pub(super) fn flag(&mut self, lane: i64, seq: i64) -> Result<()> {
         let sql =
             "UPDATE lane SET flags = flags | ?2, flagged = flagged OR (seq IS ?3) WHERE id = ?1";

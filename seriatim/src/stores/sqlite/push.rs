@@ -1,4 +1,4 @@
-//! Declaring queues and pushing jobs.
+//! Pushing jobs.
 
 use async_trait::async_trait;
 use rusqlite::params;
@@ -118,7 +118,7 @@ impl Tx<'_> {
         Ok(known.then_some(id))
     }
 
-    /// Puts a new job into its lane. Answers the job that it merged into, if it did.
+    /// Puts a new job into its lane. Returns the job that it merged into, if any.
     fn place(
         &mut self,
         queue: &QueueRow,
@@ -133,7 +133,7 @@ impl Tx<'_> {
             return Ok(None);
         }
         let Some(mut work) = self.lane_of_key(queue.number, key.unwrap_or_default())? else {
-            return Err(Error::new(ErrorKind::Internal, "a lane is there and is not"));
+            return Err(Error::new(ErrorKind::Internal, "a lane exists and was not found"));
         };
         if queue.queue.mode.route_belongs_to_lane() && work.row.head.route != job.route {
             return Err(other_route(key.unwrap_or_default(), i));
@@ -165,7 +165,7 @@ impl Tx<'_> {
         Ok(None)
     }
 
-    /// The common case: a lane of this key is not there yet. One statement opens it with its job.
+    /// The common case: the key has no lane. One statement creates it with its job.
     fn open_with(&mut self, queue: &QueueRow, key: Option<&str>, j: &Job) -> Result<bool> {
         let is_due = j.run_at <= self.now;
         let st = if is_due { state::READY } else { state::SCHEDULED };
@@ -200,7 +200,7 @@ impl Tx<'_> {
         Ok(opened == 1)
     }
 
-    /// Merges a job into an equal one that waits. Answers that one's number and time.
+    /// Merges a job into an equal waiting one. Returns that job's number and creation time.
     fn merge(&mut self, work: &mut Work, job: &Job) -> Result<Option<(i64, i64)>> {
         let Some(digest) = job.digest else { return Ok(None) };
         let merge = work.definition().merge;
@@ -225,8 +225,8 @@ impl Tx<'_> {
         self.first(sql, values, |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
-    /// Puts a job with a history into its lane: requeued, or kept while its queue changed. Two
-    /// equal ones become one, under the older id, and both ids stay known.
+    /// Puts a job with a history back into its lane: requeued, or kept while its queue changed. If an equal job waits
+    /// there, they merge under the older id, and the other id becomes an alias.
     pub(super) fn put_back(&mut self, queue: u32, key: Option<&str>, mut job: Job) -> Result<()> {
         let Some(row) = self.queue_number(queue)? else { return Ok(()) };
         if row.queue.merges() && job.digest.is_none() {
@@ -250,7 +250,7 @@ impl Tx<'_> {
         self.save(work)
     }
 
-    /// Inserts a job into a lane where an equal one may wait: the older id survives.
+    /// Inserts a job into a lane. If an equal job waits there, they merge and the older id survives.
     pub(super) fn unite(&mut self, work: &mut Work, job: Job) -> Result<()> {
         let Some(other) = self.take_equal(work, &job)? else { return self.put(work, job) };
         let merge = work.definition().merge;
@@ -272,7 +272,7 @@ impl Tx<'_> {
         self.put(work, survivor)
     }
 
-    /// Sets an unclaimed `accumulate` lane's priority to the soonest of its open jobs.
+    /// Sets the priority of an unclaimed `accumulate` lane to the lowest number of its open jobs.
     pub(super) fn settle_priority(&self, work: &mut Work) -> Result<()> {
         if work.definition().mode == Mode::Accumulate
             && !work.row.head.is_claimed()
@@ -284,7 +284,7 @@ impl Tx<'_> {
     }
 }
 
-/// What an arrival does to the due time of an `accumulate` lane.
+/// Updates the due time of an `accumulate` lane for an arrival.
 fn arrive(work: &mut Work, run_at: i64, merged: bool) {
     if work.definition().mode != Mode::Accumulate {
         return;

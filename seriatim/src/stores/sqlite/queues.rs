@@ -15,8 +15,8 @@ use crate::model::error::Result;
 use crate::model::limits::{ACTION_ROWS_MAX, QUEUES_MAX};
 use crate::model::queue::Queue;
 
-/// Where the lanes of a queue are found, cheapest first: only what is in none of these indexes, a held or paused lane
-/// without a key, needs a look through all lanes.
+/// Conditions that find the lanes of a queue, cheapest first. Only lanes in none of these indexes (held or paused,
+/// without a key) need a scan of all lanes.
 const LANES: [&str; 4] = ["key IS NOT NULL", "st = 0", "wake IS NOT NULL", "true"];
 
 /// The jobs of the lanes in a JSON array.
@@ -69,7 +69,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Takes all jobs out of a queue whose mode changes, if it may.
+    /// Takes all jobs out of a queue whose mode changes, if the change is allowed.
     fn take_queue_apart(
         &mut self,
         row: &QueueRow,
@@ -114,7 +114,7 @@ impl Tx<'_> {
         self.store_queue(QueueRow { paused, ..row })
     }
 
-    /// Lets nothing more into a queue that is being deleted.
+    /// Closes a queue that is being deleted to new jobs.
     pub(super) fn close_queue(&mut self, row: QueueRow) -> Result<()> {
         match row.closing {
             true => Ok(()),
@@ -211,7 +211,7 @@ impl Tx<'_> {
         Ok((found.len() as u64, more))
     }
 
-    /// Whether idempotency keys are left.
+    /// Deletes idempotency keys; whether more may be left.
     fn delete_names(&mut self, queue: u32, rows_max: usize) -> Result<bool> {
         let sql = "DELETE FROM idempotency WHERE (q, key, name) IN
                      (SELECT q, key, name FROM idempotency WHERE q = ?1 LIMIT ?2)";

@@ -1,4 +1,4 @@
-//! Claims that stand: rescuing those whose lease has run out, ending them, and showing them.
+//! Existing claims: rescue, release and turns.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::model::id::{NodeId, Token};
 use crate::model::limits::CLAIM_LANES_MAX;
 use crate::model::turn::Turn;
 
-/// Who takes claims over: under which name and lease, those that were made by then, and so many lanes at most.
+/// The taker of claims: its node and lease, the time up to which claims qualify, and the most lanes.
 struct Taker {
     node: NodeId,
     lease: Lease,
@@ -62,7 +62,7 @@ impl Tx<'_> {
         Ok(turns)
     }
 
-    /// Tokens of claims, their queues, and of their lanes those that are chosen.
+    /// Tokens and queues of the selected claims, and the selected lanes of each.
     fn claims_of(&mut self, claims: &ClaimSelection) -> Result<Vec<(i64, u32, Vec<u8>)>> {
         let one = |row: &rusqlite::Row<'_>| {
             let id: i64 = row.get(2)?;
@@ -91,7 +91,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Takes over lanes of one claim (its token, its queue, the lanes), so far as there is room for their turns.
+    /// Takes over lanes of one claim (its token, its queue, the lanes), as long as their turns fit.
     fn take_over(
         &mut self,
         taker: &Taker,
@@ -120,7 +120,7 @@ impl Tx<'_> {
         self.store_claims(queue, &taker.node, own, &[claim])
     }
 
-    /// So many lanes of each claim row are not its any more.
+    /// Subtracts settled lanes from each claim row, and deletes rows with none left.
     pub(super) fn release_claims(&self, settled: &BTreeMap<i64, i64>) -> Result<()> {
         for (token, count) in settled {
             let sql = "UPDATE claim SET left = left - ?2 WHERE tok = ?1 AND left > ?2";
@@ -131,7 +131,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The turn that holds a lane.
+    /// The turn of a claimed lane.
     pub(super) fn held_turn(&mut self, id: i64, with_payload: bool) -> Result<Option<Turn>> {
         let Some(work) = self.lane(id)?.filter(|work| work.row.head.is_claimed()) else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Rows and the structs that they are: a job wherever it stands, and the head of a lane.
+//! Rows of the tables as structs: a job in any table, and the head of a lane.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::model::turn::TurnJob;
 
 pub(super) type Sql<T> = rusqlite::Result<T>;
 
-/// What a lane does.
+/// The state of a lane.
 pub(super) mod state {
     pub(crate) const READY: i64 = 0;
     pub(crate) const SCHEDULED: i64 = 1;
@@ -31,15 +31,15 @@ pub(super) mod flag {
     pub(crate) const PROGRESS: i64 = 32;
 }
 
-/// The generation of jobs that a claim closed one by one; below every lane's `open`.
+/// The generation of jobs that a claim closed individually; below every lane's `open`.
 pub(super) const TAKEN: i64 = -1;
 /// The generation of `exclusive` jobs that are not due yet, ordered by their time.
 pub(super) const LATER: i64 = i64::MAX;
 
-/// The columns of a job, in the order in which [`Job::read`] expects them.
+/// The columns of a job, in the order of [`Job::read`].
 pub(super) const JOB_COLUMNS: &str = "seq, gen, created, score, jprio, run_at, attempts, started, flagged, expires, jroute, retry, crashes, error, task, digest, opts, aliases, payload";
 
-/// A job, as any of the tables holds it.
+/// A job, from any of the tables.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub seq: i64,
@@ -60,14 +60,14 @@ pub(super) struct Job {
     pub digest: Option<Digest>,
     /// JSON of [`JobOptions`].
     pub options: Option<String>,
-    /// Ids of equal jobs that became one with it, joined by commas.
+    /// Ids of equal jobs that were merged into it, joined by commas.
     pub aliases: Option<String>,
-    /// None when it is too large to stand in the row: then it is in `body`.
+    /// `None` if it is too large for the row: then it is in `body`.
     pub payload: Option<Vec<u8>>,
 }
 
 impl Job {
-    /// Reads [`JOB_COLUMNS`] from column `at` on.
+    /// Reads [`JOB_COLUMNS`], starting at column `at`.
     pub(super) fn read(row: &Row<'_>, at: usize) -> Sql<Self> {
         Ok(Self {
             seq: row.get(at)?,
@@ -113,7 +113,7 @@ impl Job {
         }
     }
 
-    /// What orders (or, where equal payloads merge, identifies) the open jobs of a lane.
+    /// Sort key of a lane's open jobs; if equal payloads merge, the digest.
     pub(super) fn order(&self, queue: &Queue) -> Vec<u8> {
         let two = |a: i64, b: i64| {
             let mut order = Vec::with_capacity(24);
@@ -139,18 +139,18 @@ impl Job {
     }
 }
 
-/// A number that orders as the score does.
+/// Converts a score to an integer with the same order.
 pub(super) fn score_rank(score: f64) -> i64 {
     let bits = (score + 0.0).to_bits() as i64;
     if bits < 0 { bits ^ i64::MAX } else { bits }
 }
 
-/// Bytes that order as the number does.
+/// Bytes with the same order as the number.
 fn sortable(number: i64) -> [u8; 8] {
     ((number as u64) ^ (1 << 63)).to_be_bytes()
 }
 
-/// The columns of a lane's head, in the order in which [`Head::read`] expects them.
+/// The columns of a lane's head, in the order of [`Head::read`].
 pub(super) const HEAD_COLUMNS: &str = "id, q, key, st, class, prio, due, wake, tok, open, n, flags, retry, crashes, error, next_due, route, claimed_at";
 pub(super) const HEAD_COUNT: usize = 18;
 
@@ -211,7 +211,7 @@ impl Head {
     }
 }
 
-/// A lane with the job in its slot, if there is one.
+/// A lane with the job in its slot, if any.
 #[derive(Clone, Debug)]
 pub(super) struct LaneRow {
     pub head: Head,
@@ -234,13 +234,13 @@ impl LaneRow {
         self.slot.as_ref().filter(|job| self.head.is_claimed() && job.gen_ < self.head.open)
     }
 
-    /// The slot's job, if it waits.
+    /// The slot's job, if it is waiting.
     pub(super) fn open_slot(&self) -> Option<&Job> {
         self.slot.as_ref().filter(|job| !self.head.is_claimed() || job.gen_ >= self.head.open)
     }
 }
 
-/// What [`LaneRow::read`] reads.
+/// The columns that [`LaneRow::read`] reads.
 pub(super) fn lane_columns() -> String {
     format!("{HEAD_COLUMNS}, {JOB_COLUMNS}")
 }

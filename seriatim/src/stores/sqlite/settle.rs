@@ -1,4 +1,4 @@
-//! Ending turns.
+//! Settling turns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::model::error::Result;
 use crate::model::queue::Mode;
 use crate::model::settle::{Due, Fate, Keep, Settlement};
 
-/// The common case: the lane's only job is done and nobody wants to know of it any more.
+/// The common case: the lane's only job is done and its queue keeps no finished jobs.
 const DONE: &str =
     "DELETE FROM lane WHERE id = ?1 AND tok = ?2 AND st = 2 AND n = 0 AND flags = 0 AND q = ?3";
-/// The same in `accumulate`, with items: all are closed when nothing has arrived meanwhile.
+/// The same in `accumulate`, with items: all are closed if nothing has arrived meanwhile.
 const DONE_WITH_ITEMS: &str =
     "DELETE FROM lane WHERE id = ?1 AND tok = ?2 AND st = 2 AND flags = 0 AND q = ?3 AND next_due IS NULL
      RETURNING seq IS NOT NULL";
-/// The lane's only job is done, and its queue keeps what is done.
+/// The lane's only job is done, and its queue keeps finished jobs.
 const KEEP_DONE: &str = include_str!("sql/keep_done.sql");
 
 impl Tx<'_> {
     pub(super) fn settle(&mut self, turns: &[Settlement]) -> Result<Vec<Settled>> {
         let mut settled = Vec::with_capacity(turns.len());
-        // How many lanes of each claim row are settled.
+        // Number of settled lanes per claim row.
         let mut claims: BTreeMap<i64, i64> = BTreeMap::new();
         let mut last: Option<QueueRow> = None;
         for settlement in turns {
@@ -55,7 +55,7 @@ impl Tx<'_> {
         Ok(settled)
     }
 
-    /// Ends a done turn in one or two statements. False if it is not of the common cases.
+    /// Settles a done turn in one or two statements. False if it is not a common case.
     fn settle_done(&mut self, queue: &QueueRow, settlement: &Settlement) -> Result<bool> {
         let lane = settlement.lane;
         if lane.shard != 0 {
@@ -134,7 +134,7 @@ impl Tx<'_> {
         Ok(Settled::Ok { cancelled })
     }
 
-    /// Deletes what a done turn owned: so many jobs.
+    /// Deletes the jobs of a done turn and returns their number.
     fn drop_closed(&mut self, work: &mut Work) -> Result<i64> {
         let mut gone = 0;
         if work.row.closed_slot().is_some() {
@@ -151,12 +151,12 @@ impl Tx<'_> {
         Ok(gone)
     }
 
-    /// Takes what a turn owned out of its lane, in the order of handing over.
+    /// Removes the jobs of a turn from the lane, in the order of execution.
     fn take_closed(&mut self, work: &mut Work) -> Result<Vec<Job>> {
         let mut jobs = self.closed_jobs(work)?;
         if work.row.closed_slot().is_some() {
             let slot = work.unseat();
-            // The slot's job as its lane knew it: with the failures that are its own.
+            // The slot's job with its own retry state, which the lane's row holds.
             jobs.retain(|job| Some(job.seq) != slot.as_ref().map(|slot| slot.seq));
             jobs.extend(slot);
         }
@@ -190,7 +190,7 @@ impl Tx<'_> {
         }
     }
 
-    /// Records the end of a job for as long as its queue says.
+    /// Stores a finished job for its queue's retention.
     fn record(
         &mut self,
         work: &Work,
@@ -246,7 +246,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Nothing is known of a job any more, nor of those that became one with it.
+    /// Removes all traces of a job and its aliases.
     pub(super) fn forget(&mut self, _queue: u32, job: &Job) -> Result<()> {
         if job.payload.is_none() {
             self.delete_body(job.seq)?;
@@ -257,7 +257,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Returns what is kept to the lane, and the lane to its place.
+    /// Returns kept jobs to the lane, and the lane to its position.
     fn finish_turn(
         &mut self,
         mut work: Work,
@@ -297,7 +297,7 @@ fn head_has_progress(work: &Work) -> bool {
     work.row.head.flags & flag::PROGRESS != 0
 }
 
-/// A job of a turn that ends: what ends was tried, what is kept was tried if its claim counts.
+/// Counts the attempt of a settled job: one that ends always, a kept one only if its claim counts.
 fn tried(job: Job, work: &Work, fate: Fate, keep: &Keep) -> Job {
     let counts = fate != Fate::Keep || keep.counted;
     Job {

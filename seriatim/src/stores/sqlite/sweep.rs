@@ -1,4 +1,4 @@
-//! Removing what has expired.
+//! Removing expired rows.
 
 use rusqlite::params;
 
@@ -105,7 +105,7 @@ impl Tx<'_> {
         for (queue, key, name, job) in old {
             let place = params![queue, key, name];
             if self.find(JobId::from_bytes(job))?.is_some() {
-                // Its job is still known: look again in a while.
+                // Its job is still stored: check again in a minute.
                 let sql =
                     "UPDATE idempotency SET until = ?4 WHERE q = ?1 AND key = ?2 AND name = ?3";
                 let later = self.now.saturating_add(60_000_000);

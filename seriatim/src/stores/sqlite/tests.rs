@@ -1,4 +1,4 @@
-//! What the file shows: several processes on it, and what becomes of it.
+//! Several processes on one file, and a file that is removed or replaced.
 #![allow(clippy::unwrap_used)]
 
 mod deletion;
@@ -21,7 +21,7 @@ async fn pushes_of_another_process_are_heard() {
     let (here, there) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
     here.migrate().await.unwrap();
     let mut wakeups = here.wakeups();
-    // Again and again, also right behind each other, where the log's time may not have moved.
+    // Repeated, also in quick succession, when the log's time may not have changed.
     for number in 0..20 {
         while wakeups.wait(Duration::from_millis(60)).await {}
         there.push(push(number)).await.unwrap();

@@ -1,5 +1,5 @@
-//! The threads that own the connections. One writes: it drains what is waiting and commits it
-//! together, so that many small operations share one flush to the disk. One reads.
+//! The threads that own the connections, one to write and one to read. The writer commits all waiting operations
+//! together, so many small operations share one flush to disk.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -16,21 +16,21 @@ use super::tx::{Definitions, Tx};
 use crate::contract::Bell;
 use crate::model::error::{Error, ErrorKind, Result};
 
-/// Most operations that share one commit.
+/// Most operations in one commit.
 const GROUP_MAX: usize = 256;
-/// How often the writer looks whether another process has written, while somebody listens.
+/// How often the writer checks for writes by other processes while there are listeners.
 const WATCH_INTERVAL: Duration = Duration::from_millis(20);
-/// For so long after the log was written a commit may still become visible: SQLite shows it when the disk
-/// has it, and a busy disk takes its time. (Two changes in a few milliseconds may carry the same time, too.)
+/// How long after a write to the log a commit may still become visible: SQLite shows it when it is on disk, and a busy
+/// disk is slow. Also, two changes within a few milliseconds may have the same timestamp.
 const COMMIT_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// An operation on its way through a thread.
+/// An operation for a thread.
 trait Task: Send {
-    /// Carries it out and keeps the answer. False if it failed: what it wrote must be undone. It
-    /// can be run again, when it was undone for another's sake.
+    /// Runs the operation and stores the answer. False if it failed: its writes must be undone. It can run again if it
+    /// was undone because another operation failed.
     fn run(&mut self, tx: &mut Tx<'_>) -> bool;
 
-    /// Sends the answer; or `error`, when what was written could not be kept.
+    /// Sends the answer, or `error` if the commit failed.
     fn answer(self: Box<Self>, error: Option<&Error>);
 }
 
@@ -42,7 +42,7 @@ struct Call<T, F> {
 
 impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Task for Call<T, F> {
     fn run(&mut self, tx: &mut Tx<'_>) -> bool {
-        // A defect of ours shall fail this operation, not end the thread that all others need.
+        // A panic fails this operation, not the thread that all others need.
         let result = catch_unwind(AssertUnwindSafe(|| (self.body)(tx)));
         let result = result.unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::Internal, "the operation panicked; nothing was changed"))
@@ -55,34 +55,34 @@ impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Task for Call<T, F> {
     fn answer(self: Box<Self>, error: Option<&Error>) {
         let copy = |e: &Error| Err(Error::new(e.kind(), e.message().to_owned()));
         let result = match (self.result, error) {
-            // Its own failure says more than that of the whole.
+            // The operation's own error says more than that of the whole group.
             (Some(Err(own)), _) => Err(own),
             (_, Some(error)) => copy(error),
             (Some(Ok(answer)), None) => Ok(answer),
             (None, None) => Err(closed()),
         };
-        // Nobody waits any more: the caller gave up.
+        // Fails if the caller stopped waiting.
         let _ = self.sender.send(result);
     }
 }
 
 enum Message {
     Do(Box<dyn Task>),
-    /// Create or upgrade what the file holds.
+    /// Create or upgrade the schema.
     Migrate(oneshot::Sender<Result<()>>),
-    /// Somebody listens for wake-ups now.
+    /// A listener for wake-ups exists now.
     Watch,
     Stop(oneshot::Sender<()>),
 }
 
-/// A thread with a connection of its own.
+/// A thread with its own connection.
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
     messages: Sender<Message>,
 }
 
 impl Worker {
-    /// Starts the thread that writes, and rings when something may have become claimable.
+    /// Starts the writing thread. It rings the bell when a lane may have become claimable.
     pub(super) fn writer(connection: Connection, file: FileCheck, bell: Bell) -> Result<Self> {
         let body = move |messages| {
             let looked_at = Instant::now();
@@ -91,7 +91,7 @@ impl Worker {
         Self::start("seriatim-sqlite-write", body)
     }
 
-    /// Starts the thread that reads.
+    /// Starts the reading thread.
     pub(super) fn reader(connection: Connection, file: FileCheck) -> Result<Self> {
         Self::start("seriatim-sqlite-read", move |messages| read_all(connection, &file, &messages))
     }
@@ -104,8 +104,8 @@ impl Worker {
         Ok(Self { messages })
     }
 
-    /// Runs `body` in a transaction. For the writer it is one that others share: when `body`
-    /// fails, its own changes are undone, and when it answers, they are on the disk.
+    /// Runs `body` in a transaction. On the writer, operations share one: if `body` fails, its own changes are undone;
+    /// when this returns, they are on disk.
     pub(super) async fn call<T: Send + 'static>(
         &self,
         body: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
@@ -116,20 +116,20 @@ impl Worker {
         receiver.await.map_err(|_| closed())?
     }
 
-    /// Creates or upgrades what the file holds.
+    /// Creates or upgrades the schema.
     pub(super) async fn migrate(&self) -> Result<()> {
         let (sender, receiver) = oneshot::channel();
         self.messages.send(Message::Migrate(sender)).map_err(|_| closed())?;
         receiver.await.map_err(|_| closed())?
     }
 
-    /// Tells the writer that somebody listens, so that it looks for what other processes write.
+    /// Tells the writer to check for writes by other processes, because there is a listener.
     pub(super) fn watch(&self) {
-        // A writer that has ended has nothing to look for.
+        // A stopped writer has nothing to check.
         let _ = self.messages.send(Message::Watch);
     }
 
-    /// Ends the thread after what it was given before.
+    /// Stops the thread after the operations queued before.
     pub(super) async fn stop(&self) {
         let (sender, receiver) = oneshot::channel();
         if self.messages.send(Message::Stop(sender)).is_ok() {
@@ -146,10 +146,9 @@ struct Writer {
     connection: Connection,
     file: FileCheck,
     bell: Bell,
-    /// The file's `data_version` when it was last looked at. It does not count what this
-    /// connection writes itself.
+    /// The file's `data_version` at the last check. It does not count this connection's own writes.
     seen: i64,
-    /// Length and time of the write-ahead log when it was last looked at.
+    /// Size and modification time of the write-ahead log at the last check.
     stamp: Option<(u64, SystemTime)>,
     looked_at: Instant,
 }
@@ -160,7 +159,7 @@ impl Writer {
         while let Some(first) = self.next(messages) {
             let mut group = Vec::new();
             let mut next = Some(first);
-            // What is no task is done after those that came before it.
+            // Other messages are handled after the tasks before them.
             let other = loop {
                 match next {
                     Some(Message::Do(task)) => group.push(task),
@@ -186,8 +185,7 @@ impl Writer {
         }
     }
 
-    /// The next message. Looks in between whether other processes have written, but only while
-    /// somebody wants to know.
+    /// The next message. Between messages, checks for writes by other processes while there are listeners.
     fn next(&mut self, messages: &Receiver<Message>) -> Option<Message> {
         loop {
             if !self.bell.has_listeners() {
@@ -227,9 +225,8 @@ impl Writer {
         }
     }
 
-    /// Whether the write-ahead log has been written to since the last look: a glance at the file
-    /// costs less than asking SQLite. What was written may not be visible yet, so one that has
-    /// changed lately counts as changed.
+    /// Whether the write-ahead log was written since the last check. Reading the file's metadata is cheaper than a
+    /// query. A recent write may not be visible yet, so it counts as a change.
     fn log_has_changed(&mut self) -> bool {
         let log = self.connection.path().map(|path| format!("{path}-wal"));
         let Some(Ok(log)) = log.map(std::fs::metadata) else { return true };
@@ -250,7 +247,7 @@ impl Writer {
             }
             Err(error) => error,
         };
-        // A disk without room for all of them may have room for most.
+        // A disk without space for all of them may have space for most.
         if group.len() > 1 && error.kind() == ErrorKind::Full {
             for task in group {
                 self.commit_together(definitions, vec![task]);
@@ -260,15 +257,15 @@ impl Writer {
         group.into_iter().for_each(|task| task.answer(Some(&error)));
     }
 
-    /// Runs all tasks in one transaction; those that fail are undone one by one. Answers whether
-    /// something may have become claimable, or why nothing of it was kept.
+    /// Runs all tasks in one transaction and undoes failed ones individually. Returns whether a lane may have become
+    /// claimable, or why nothing was committed.
     fn attempt(&self, definitions: &mut Definitions, group: &mut [Box<dyn Task>]) -> Result<bool> {
         self.file.check()?;
         let result = run_all(&self.connection, definitions, group);
         if result.is_err() {
             definitions.forget();
             if !self.connection.is_autocommit() {
-                // What cannot be rolled back either is rolled back when the file is next opened.
+                // If the rollback fails too, the file is rolled back when it is next opened.
                 let _ = self.connection.execute_batch("ROLLBACK");
             }
         }
@@ -289,8 +286,8 @@ fn run_all(
         let before = tx.mark();
         if !task.run(&mut tx) {
             if connection.is_autocommit() {
-                // A full disk or an I/O error makes SQLite give up the whole transaction.
-                let message = "SQLite gave the transaction up: is the disk full?";
+                // On a full disk or an I/O error SQLite aborts the whole transaction.
+                let message = "SQLite aborted the transaction: is the disk full?";
                 return Err(Error::new(ErrorKind::Full, message));
             }
             say("ROLLBACK TO task").map_err(translate)?;
@@ -315,7 +312,7 @@ fn read_all(connection: Connection, file: &FileCheck, messages: &Receiver<Messag
             }
             Message::Watch | Message::Migrate(_) => {}
             Message::Stop(done) => {
-                // Before the writer's, which moves the log into the file only if it is the last.
+                // Close before the writer does: only the last connection moves the log into the file.
                 drop(connection);
                 let _ = done.send(());
                 return;
@@ -324,8 +321,8 @@ fn read_all(connection: Connection, file: &FileCheck, messages: &Receiver<Messag
     }
 }
 
-/// All that one task reads is of one moment: without the transaction, a job that moves while it is
-/// looked for would be found nowhere.
+/// Runs a task in a read transaction, so that it sees one state: otherwise a job that moves meanwhile could be found
+/// nowhere.
 fn look(connection: &Connection, definitions: &mut Definitions, task: &mut dyn Task) -> Result<()> {
     let say = |sql| connection.prepare_cached(sql).and_then(|mut s| s.execute([]).map(drop));
     say("BEGIN").map_err(translate)?;

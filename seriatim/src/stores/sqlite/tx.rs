@@ -1,5 +1,4 @@
-//! What the operations of one transaction read and write: statements, numbers given out, counters
-//! of queues.
+//! A transaction shared by operations: statements, sequences, counters of queues.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::queue::Queue;
 
-/// What operations change of a queue's numbers.
+/// Changes to a queue's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Delta {
     pub lanes: i64,
@@ -24,7 +23,7 @@ pub(super) struct Delta {
     pub failed: i64,
 }
 
-/// A queue as an operation sees it.
+/// A queue, as operations see it.
 #[derive(Clone, Debug)]
 pub(super) struct QueueRow {
     pub number: u32,
@@ -32,18 +31,18 @@ pub(super) struct QueueRow {
     pub queue: Arc<Queue>,
     pub declared: bool,
     pub paused: bool,
-    /// It is being deleted.
+    /// Whether it is being deleted.
     pub closing: bool,
 }
 
-/// What `paused` holds of a queue that is being deleted; 1 of one that is paused.
+/// The value of `paused` for a queue that is being deleted; 1 is a paused one.
 const CLOSING: i64 = 2;
 
-/// The node and the group that something is bound to.
+/// The node and the group that a job is bound to.
 pub(super) type Route = (Option<Arc<str>>, Option<Arc<str>>);
 
-/// What a connection remembers between its transactions: queues and routes. Whoever changes them
-/// raises `meta.version`, so that every other connection, in any process, reads them again.
+/// The queues and routes that a connection caches between transactions. A change to them raises `meta.version`, so
+/// that every other connection, in any process, reloads them.
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
     version: Option<i64>,
@@ -53,7 +52,7 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    /// Reads everything again at the next occasion.
+    /// Reloads everything on next use.
     pub(super) fn forget(&mut self) {
         self.version = None;
     }
@@ -77,7 +76,7 @@ impl Definitions {
     }
 }
 
-/// The numbers that a transaction gives out.
+/// The sequences of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Meta {
     seq: i64,
@@ -85,7 +84,7 @@ struct Meta {
     version: i64,
 }
 
-/// Where a failed operation goes back to.
+/// The state to which a failed operation returns.
 #[derive(Debug)]
 pub(super) struct Mark {
     meta: Meta,
@@ -93,7 +92,7 @@ pub(super) struct Mark {
     rings: bool,
 }
 
-/// A transaction, and the operation in it that has its turn.
+/// A transaction, and the time of its current operation.
 pub(super) struct Tx<'c> {
     pub c: &'c Connection,
     pub now: i64,
@@ -105,7 +104,7 @@ pub(super) struct Tx<'c> {
 }
 
 impl<'c> Tx<'c> {
-    /// Reads what every operation needs; the transaction has begun.
+    /// Reads what every operation needs. The transaction must have begun.
     pub(super) fn begin(c: &'c Connection, definitions: &'c mut Definitions) -> Result<Self> {
         let sql = "SELECT seq, token, version FROM meta WHERE id = 1";
         let read =
@@ -121,13 +120,13 @@ impl<'c> Tx<'c> {
         Ok(Self { c, now: 0, definitions, stored: meta, meta, deltas, rings: false })
     }
 
-    /// The operation that follows takes place at `now`, or at this machine's time.
+    /// Sets the time of the next operation: `now`, or this machine's time if unset.
     pub(super) fn at(&mut self, now: Option<Timestamp>) -> &mut Self {
         self.now = now.unwrap_or_else(Timestamp::of_this_machine).as_micros();
         self
     }
 
-    /// Something may have become claimable.
+    /// Records that a lane may have become claimable.
     pub(super) fn ring(&mut self) {
         self.rings = true;
     }
@@ -136,7 +135,7 @@ impl<'c> Tx<'c> {
         Mark { meta: self.meta, deltas: self.deltas.clone(), rings: self.rings }
     }
 
-    /// What was written since the mark has been undone.
+    /// Restores the state of the mark, after its writes were undone.
     pub(super) fn back_to(&mut self, mark: Mark) {
         if self.meta.version != mark.meta.version {
             self.definitions.forget();
@@ -144,7 +143,7 @@ impl<'c> Tx<'c> {
         (self.meta, self.deltas, self.rings) = (mark.meta, mark.deltas, mark.rings);
     }
 
-    /// Stores what was gathered. Whether something may have become claimable.
+    /// Stores the counters. Returns whether a lane may have become claimable.
     pub(super) fn finish(mut self) -> Result<bool> {
         self.flush()?;
         Ok(self.rings)
@@ -190,12 +189,12 @@ impl<'c> Tx<'c> {
         self.c.prepare_cached(sql).map_err(translate)
     }
 
-    /// Runs a statement; so many rows were changed.
+    /// Runs a statement and returns the number of changed rows.
     pub(super) fn execute(&self, sql: &str, values: impl Params) -> Result<usize> {
         self.prepare(sql)?.execute(values).map_err(translate)
     }
 
-    /// The first row, if there is one.
+    /// The first row, if any.
     pub(super) fn first<T>(
         &self,
         sql: &str,
@@ -205,7 +204,6 @@ impl<'c> Tx<'c> {
         self.prepare(sql)?.query_row(values, read).optional().map_err(translate)
     }
 
-    /// All rows.
     pub(super) fn rows<T>(
         &self,
         sql: &str,
@@ -215,7 +213,7 @@ impl<'c> Tx<'c> {
         all(self.c, sql, values, read)
     }
 
-    /// What is remembered; read again where an operation that was undone has spoilt it.
+    /// The cached definitions, reloaded if an undone operation invalidated them.
     fn definitions(&mut self) -> Result<&mut Definitions> {
         if self.definitions.version.is_none() {
             self.definitions.load(self.c, self.meta.version)?;
@@ -223,7 +221,7 @@ impl<'c> Tx<'c> {
         Ok(self.definitions)
     }
 
-    /// The definitions change: other connections shall read them again.
+    /// The definitions, for a change. Other connections will reload them.
     fn redefine(&mut self) -> Result<&mut Definitions> {
         self.meta.version += 1;
         let version = self.meta.version;
@@ -232,18 +230,18 @@ impl<'c> Tx<'c> {
         Ok(definitions)
     }
 
-    /// The queue of this name.
+    /// The queue with this name.
     pub(super) fn queue(&mut self, name: &str) -> Result<Option<QueueRow>> {
         let definitions = self.definitions()?;
         Ok(definitions.names.get(name).and_then(|n| definitions.queues.get(n)).cloned())
     }
 
-    /// The queue of this number.
+    /// The queue with this number.
     pub(super) fn queue_number(&mut self, number: u32) -> Result<Option<QueueRow>> {
         Ok(self.definitions()?.queues.get(&number).cloned())
     }
 
-    /// The queue of this name, or an error that names it.
+    /// The queue with this name, or an error that names it.
     pub(super) fn known_queue(&mut self, name: &str) -> Result<QueueRow> {
         self.queue(name)?.ok_or_else(|| no_queue(name))
     }
@@ -253,7 +251,7 @@ impl<'c> Tx<'c> {
         Ok(self.definitions()?.queues.values().cloned().collect())
     }
 
-    /// Stores a queue, new or changed.
+    /// Inserts or updates a queue.
     pub(super) fn store_queue(&mut self, row: QueueRow) -> Result<()> {
         let sql = "INSERT INTO queue (number, name, definition, declared, paused) VALUES (?1, ?2, ?3, ?4, ?5)
                    ON CONFLICT (number) DO UPDATE SET definition = ?3, declared = ?4, paused = ?5";
@@ -265,7 +263,7 @@ impl<'c> Tx<'c> {
         Ok(())
     }
 
-    /// Removes a queue of which nothing is left.
+    /// Removes an empty queue.
     pub(super) fn remove_queue(&mut self, number: u32) -> Result<()> {
         self.execute("DELETE FROM queue WHERE number = ?1", [number])?;
         self.deltas.remove(&number);
@@ -276,7 +274,7 @@ impl<'c> Tx<'c> {
         Ok(())
     }
 
-    /// The node and group that a route's number stands for; 0 is anybody.
+    /// The node and group of a route. 0: unbound.
     pub(super) fn route_of(&mut self, number: i64) -> Result<Option<Route>> {
         if number == 0 {
             return Ok(Some((None, None)));
@@ -284,7 +282,7 @@ impl<'c> Tx<'c> {
         Ok(self.definitions()?.routes.get(&number).cloned())
     }
 
-    /// The number of a route; 0 is anybody.
+    /// The number of a route. 0: not bound to a node or group.
     pub(super) fn route(&mut self, node: Option<&str>, group: Option<&str>) -> Result<i64> {
         if node.is_none() && group.is_none() {
             return Ok(0);

@@ -1,4 +1,4 @@
-//! What people and programs see of the store. All of it runs on the reading connection.
+//! Statistics and listings. They use the reading connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,8 +88,8 @@ impl Tx<'_> {
         Ok(sources)
     }
 
-    /// The earliest due time of a queue's unclaimed lanes: of the scheduled ones, and of the
-    /// first in each class and priority that has ready ones.
+    /// The earliest due time of a queue's unclaimed lanes: of the scheduled ones, and of the first ready one in each
+    /// class and priority.
     pub(super) fn first_due(&self, queue: u32) -> Result<Option<i64>> {
         let sql = "SELECT class, prio, due FROM lane INDEXED BY lane_ready
                    WHERE q = ?1 AND st = 0 AND (class, prio) > (?2, ?3) ORDER BY class, prio, due LIMIT 1";
@@ -103,7 +103,7 @@ impl Tx<'_> {
             earliest = Some(earliest.map_or(due, |earliest| earliest.min(due)));
             last = (class, prio);
         }
-        // What is scheduled may have fallen due since the last claim.
+        // Scheduled lanes may have become due since the last claim.
         let wake = self.first_wake(queue)?;
         Ok(earliest.into_iter().chain(wake).min())
     }
@@ -145,7 +145,7 @@ impl Tx<'_> {
 
     pub(super) fn lane_page(&mut self, query: &LaneQuery) -> Result<Page<LaneView>> {
         let queue = self.known_queue(&query.queue)?;
-        // What a lane is ordered by; the id decides between equals.
+        // The sort key of a lane; the id breaks ties.
         let order = match query.order {
             LaneOrder::Age => Order::Number,
             LaneOrder::Key => Order::Text("key"),
@@ -242,7 +242,7 @@ impl Tx<'_> {
         Ok(Page { rows, next })
     }
 
-    /// The number, the time of arrival and the place of each row, and of one more.
+    /// Number, arrival time and sort value of each row of the page, and of one more.
     fn live_page(
         &mut self,
         queue: u32,
@@ -257,7 +257,7 @@ impl Tx<'_> {
             JobFilter::Live => "true",
         };
         let (slot, item) = (shown.replace("gen", "l.gen"), shown.replace("gen", "i.gen"));
-        // Those that wait or run have no time at which they ended.
+        // Waiting and running jobs have no end time to sort by.
         let by_key = query.order == JobOrder::Key;
         let place = if by_key { "l.key" } else { "NULL" };
         let bound = |seq: &str| match by_key {
@@ -392,7 +392,7 @@ impl Tx<'_> {
     }
 }
 
-/// Who holds a lane, as people see it.
+/// The claim of a lane, as views show it.
 struct Holder {
     node: String,
     progress: Option<Arc<str>>,
@@ -424,7 +424,7 @@ fn view_of(queue: &QueueRow, key: Option<Arc<str>>, job: Job, payload: Vec<u8>) 
     }
 }
 
-/// The condition for the rows up to the place that is parameter 6; and the place.
+/// The condition for rows up to the sort value in parameter 6, and that value.
 fn within(order: Order, end: Option<Cursor>) -> Result<(String, Value)> {
     Ok(match (order, end) {
         (Order::Number, _) | (_, None) => ("?6 IS NULL".to_owned(), Value::Null),
@@ -437,7 +437,7 @@ fn within(order: Order, end: Option<Cursor>) -> Result<(String, Value)> {
     })
 }
 
-/// The condition for the rows behind a cursor, whose number and place are parameters 2 and 5; and the place.
+/// The condition for rows after a cursor, with its number and sort value in parameters 2 and 5; and the sort value.
 fn behind(order: Order, after: Option<&Cursor>, number: &str) -> Result<(String, Value)> {
     let Some(after) = after else {
         return Ok(("?2 IS ?5".to_owned(), Value::Null));

@@ -1,4 +1,4 @@
-//! What people do: cancel, requeue, pause, retry, delete; and what time does to old things.
+//! Cancel, requeue, act on lanes, delete dead jobs, amend, and the sweep.
 
 use super::lane::{Entry, Lane};
 use super::{Ended, Location, State};
@@ -38,7 +38,7 @@ impl State {
         Cancelled::Now
     }
 
-    /// The dead jobs of a selection, at most [`ACTION_ROWS_MAX`], oldest first; and whether more are left.
+    /// The dead jobs of a selection, oldest first, at most [`ACTION_ROWS_MAX`]; and whether there are more.
     fn select(&self, request: &Selected) -> Result<(Vec<JobId>, bool)> {
         let queue = self.queue(&request.queue)?.number;
         let chosen = |(id, dead): &(&JobId, &Ended)| match &request.which {

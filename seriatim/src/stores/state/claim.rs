@@ -1,4 +1,4 @@
-//! Claiming lanes, and rescuing claims whose lease has run out.
+//! Claiming lanes, and rescuing expired claims.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,8 +42,7 @@ impl State {
         Ok(Claimed { turns, next_due, cut: room.is_full })
     }
 
-    /// A node that never beat or was declared dead may not hold anything, nor may a call get
-    /// anything that was given up.
+    /// Refuses a node that has sent no heartbeat or is dead, and a ticket that was given up.
     pub(in crate::stores) fn check_node(&self, node: &NodeId, ticket: u64) -> Result<()> {
         let Some(row) = self.nodes.get(node).filter(|row| row.dead_at.is_none()) else {
             return Err(node_gone(node));
@@ -95,7 +94,7 @@ impl State {
             && group.is_none_or(|group| request.groups.iter().any(|mine| &**mine == group))
     }
 
-    /// A turn of the lane, unless there is no room for it.
+    /// Claims the lane if its turn fits into the remaining bytes.
     pub(in crate::stores) fn claim_lane(
         &mut self,
         now: Timestamp,
@@ -126,7 +125,7 @@ impl State {
         self.turn_of(number, true)
     }
 
-    /// The turn that holds a lane.
+    /// The turn of a claimed lane.
     pub(in crate::stores) fn turn_of(&self, number: u64, with_payload: bool) -> Option<Turn> {
         let lane = self.lanes.get(&number)?;
         let hold = lane.hold.as_ref()?;
@@ -198,8 +197,8 @@ impl State {
         };
         let most = request.lanes_max.min(CLAIM_LANES_MAX);
         let held: Vec<u64> = self.claimed.iter().copied().filter(is_chosen).take(most).collect();
-        let nobody = NodeId::from(NOBODY);
-        let release = |number| self.take_over(now, number, &nobody, NO_LEASE);
+        let no_holder = NodeId::from(NOBODY);
+        let release = |number| self.take_over(now, number, &no_holder, NO_LEASE);
         Ok(held.into_iter().filter_map(release).collect())
     }
 

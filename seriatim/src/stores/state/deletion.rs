@@ -1,4 +1,4 @@
-//! Pausing and deleting a whole queue.
+//! Pausing and deleting a queue.
 
 use super::{Location, State};
 use crate::contract::errors::{is_claimed, is_closing};
@@ -29,7 +29,7 @@ impl State {
         Ok(acted)
     }
 
-    /// Lets nothing more in, unless so many of its lanes are claimed.
+    /// Closes the queue to new jobs; an error if `claimed` lanes are still claimed.
     pub(in crate::stores) fn close_queue(&mut self, name: &str, claimed: u64) -> Result<()> {
         if claimed > 0 {
             return Err(is_claimed(name, claimed));
@@ -39,7 +39,7 @@ impl State {
         Ok(())
     }
 
-    /// Removes what a closed queue holds, about so many rows of each kind.
+    /// Removes the contents of a closed queue, about `rows_max` rows of each kind.
     pub(in crate::stores) fn empty_queue(&mut self, number: u32, rows_max: usize) -> Acted {
         let (mut count, mut more) = (0, false);
         let lanes = self.lanes.values().filter(|lane| lane.id.queue == number);
@@ -75,7 +75,7 @@ impl State {
         Acted { count, more }
     }
 
-    /// Deletes a lane that is not claimed; how many jobs it had.
+    /// Deletes an unclaimed lane and returns its number of jobs.
     fn delete_lane(&mut self, number: u64) -> u64 {
         let Some(lane) = self.lanes.get_mut(&number) else { return 0 };
         let jobs = lane.take_all();

@@ -1,4 +1,4 @@
-//! A lane of the model, and where it stands.
+//! A lane of the model, and its position.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(in crate::stores) struct Entry {
     pub run_at: Timestamp,
     pub created_at: Timestamp,
     pub started_at: Option<Timestamp>,
-    /// Claims of it that counted and have ended.
+    /// How many of its claims counted and have ended.
     pub attempts: u32,
     pub retry_count: i32,
     pub crashes: u32,
@@ -32,7 +32,7 @@ pub(in crate::stores) struct Entry {
     pub options: Option<Box<JobOptions>>,
     pub route: u32,
     pub flagged: bool,
-    /// The ids of equal jobs that became one with this one.
+    /// The ids of equal jobs that were merged into this one.
     pub aliases: Vec<JobId>,
 }
 
@@ -57,33 +57,33 @@ impl Entry {
 /// The order of a lane's open jobs: (score, seq), or (priority, `run_at`, seq) in `exclusive`.
 pub(in crate::stores) type Rank = (i64, i64, u64);
 
-/// A number that orders as the score does.
+/// Converts a score to an integer with the same order.
 pub(in crate::stores) fn score_rank(score: f64) -> i64 {
     let bits = (score + 0.0).to_bits() as i64;
     if bits < 0 { bits ^ i64::MAX } else { bits }
 }
 
-/// The claim that holds a lane.
+/// The claim of a lane.
 #[derive(Clone, Debug)]
 pub(in crate::stores) struct Hold {
     pub node: NodeId,
     pub lease: Lease,
-    /// Until when a lease of its own stands.
+    /// When an own lease expires.
     pub until: Timestamp,
     pub claimed_at: Timestamp,
     pub beat_at: Timestamp,
-    /// What the turn owns, in the order of handing over.
+    /// The jobs of the turn, in the order of execution.
     pub closed: Vec<Entry>,
 }
 
-/// Where an unclaimed lane stands in the indexes.
+/// The position of an unclaimed lane in the indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::stores) struct Position {
-    /// (class, priority, due) of a lane that is ready.
+    /// (class, priority, due) of a ready lane.
     pub ready: Option<(u32, u16, Timestamp)>,
-    /// When its position must be looked at again.
+    /// When the position must be computed again.
     pub wake: Option<Timestamp>,
-    /// When it is due, for listings and lag.
+    /// When the lane is due, for listings and lag.
     pub due: Option<Timestamp>,
 }
 
@@ -94,13 +94,13 @@ pub(in crate::stores) struct Lane {
     pub key: Option<Arc<str>>,
     pub token: Token,
     pub hold: Option<Hold>,
-    /// What the last holder told, until a turn ends with nothing left.
+    /// The last progress report. Cleared when a turn ends with no job kept.
     pub progress: Option<Arc<str>>,
-    /// Open jobs in order; in `exclusive` those that are due.
+    /// Open jobs in order; in `exclusive` the due ones.
     pub open: BTreeMap<Rank, Entry>,
     /// Open jobs of `exclusive` that are not due yet, by (`run_at`, seq).
     pub later: BTreeMap<(Timestamp, u64), Entry>,
-    /// Open jobs by digest, where equal ones merge.
+    /// Open jobs by digest, if equal payloads merge.
     pub by_digest: HashMap<Digest, Rank>,
     /// How many open jobs have each priority (`accumulate`).
     priorities: BTreeMap<u16, usize>,
@@ -155,7 +155,7 @@ impl Lane {
         }
     }
 
-    /// Puts a job among the open ones.
+    /// Adds a job to the open ones.
     pub(in crate::stores) fn insert(&mut self, entry: Entry) {
         if self.mode == Mode::Exclusive {
             self.later.insert((entry.run_at, entry.id.seq()), entry);
@@ -169,21 +169,21 @@ impl Lane {
         self.open.insert(rank, entry);
     }
 
-    /// Says that open jobs are in the lane which are not here, the soonest of them of this
-    /// priority. Stores that work on a part of a lane say so.
+    /// Records that the lane has open jobs that are not loaded, the most urgent with this priority. For stores that
+    /// load only part of a lane.
     #[cfg(feature = "mysql")]
     pub(in crate::stores) fn there_are_more(&mut self, soonest: u16) {
         *self.priorities.entry(soonest).or_default() += 1;
     }
 
-    /// Puts a job of `exclusive` back among those that were found due before.
+    /// Puts a job of `exclusive` back among the due ones.
     #[cfg(feature = "mysql")]
     pub(in crate::stores) fn insert_due(&mut self, entry: Entry) {
         let rank = self.rank(&entry);
         self.open.insert(rank, entry);
     }
 
-    /// Takes the open job of this rank out.
+    /// Removes the open job with this rank.
     pub(in crate::stores) fn take(&mut self, rank: Rank) -> Option<Entry> {
         let entry = self.open.remove(&rank)?;
         if let Some(digest) = entry.digest {
@@ -198,7 +198,7 @@ impl Lane {
         Some(entry)
     }
 
-    /// Takes out the open job with this number.
+    /// Removes the open job with this number.
     pub(in crate::stores) fn take_seq(&mut self, seq: u64) -> Option<Entry> {
         if let Some(rank) = self.open.keys().copied().find(|rank| rank.2 == seq) {
             return self.take(rank);
@@ -207,7 +207,7 @@ impl Lane {
         self.later.remove(&place)
     }
 
-    /// Takes out all open jobs, in order of rank.
+    /// Removes all open jobs, in order of rank.
     pub(in crate::stores) fn take_all(&mut self) -> Vec<Entry> {
         self.by_digest.clear();
         self.priorities.clear();
@@ -227,7 +227,7 @@ impl Lane {
         self.hold.is_none() && self.open.is_empty() && self.later.is_empty()
     }
 
-    /// The job whose state the lane shows, where jobs own it.
+    /// The job whose state the lane shows; not used in `accumulate`, whose lanes have their own.
     pub(in crate::stores) fn head(&self) -> Option<&Entry> {
         self.open.values().next().or_else(|| self.later.values().next())
     }
@@ -243,7 +243,7 @@ impl Lane {
             .map_or((-1, 0, None), |job| (job.retry_count, job.crashes, job.error.as_ref()))
     }
 
-    /// In `exclusive`, moves what has fallen due among the candidates.
+    /// In `exclusive`, moves jobs that are now due to the open ones.
     fn promote(&mut self, now: Timestamp) {
         while let Some(entry) = self.later.first_entry().filter(|entry| entry.key().0 <= now) {
             let job = entry.remove();
@@ -251,7 +251,7 @@ impl Lane {
         }
     }
 
-    /// Where the lane stands at `now`.
+    /// Computes the lane's position at `now`.
     pub(in crate::stores) fn positioned(&mut self, now: Timestamp) -> Position {
         if self.hold.is_some() {
             return Position::default();
@@ -285,7 +285,8 @@ impl Lane {
         Position { ready: None, wake: Some(due), due: Some(due) }
     }
 
-    /// What a turn closes now, in the order of handing over; none, and nothing done, if there is no room for it.
+    /// Closes the jobs of a turn and returns them in the order of execution. `None`, with the lane unchanged, if they
+    /// do not fit.
     pub(in crate::stores) fn close(
         &mut self,
         queue: &Queue,

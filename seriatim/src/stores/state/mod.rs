@@ -1,4 +1,4 @@
-//! What the model holds, and the indexes over it.
+//! The state of the model and its indexes.
 
 pub(super) mod actions;
 mod claim;
@@ -28,13 +28,13 @@ pub(in crate::stores) struct QueueRow {
     pub queue: Queue,
     pub declared: bool,
     pub paused: bool,
-    /// It is being deleted.
+    /// Whether it is being deleted.
     pub closing: bool,
     pub processed: u64,
     pub failed: u64,
 }
 
-/// A job that has ended and is still known: finished or dead.
+/// A job that has ended and is still stored: finished or dead.
 #[derive(Clone, Debug)]
 pub(in crate::stores) struct Ended {
     pub queue: u32,
@@ -42,7 +42,7 @@ pub(in crate::stores) struct Ended {
     pub entry: Entry,
     pub state: JobState,
     pub at: Timestamp,
-    /// When it may be forgotten (finished jobs only).
+    /// When it may be deleted (finished jobs only).
     pub until: Timestamp,
 }
 
@@ -55,14 +55,14 @@ pub(in crate::stores) enum Location {
     Done,
     /// In the morgue.
     Dead,
-    /// It became one with this job.
+    /// Merged into this job.
     Alias(JobId),
 }
 
 /// A node of the model.
 #[derive(Clone, Debug)]
 pub(in crate::stores) struct NodeRow {
-    /// Claims and rescues up to this ticket take nothing any more.
+    /// Claims and rescues with a ticket up to this one take nothing.
     pub given_up: u64,
     pub info: NodeInfo,
     pub beat_at: Timestamp,
@@ -94,7 +94,7 @@ pub(in crate::stores) struct State {
     pub done: BTreeMap<JobId, Ended>,
     pub dead: BTreeMap<JobId, Ended>,
     pub idempotency: BTreeMap<IdempotencyKey, (JobId, Timestamp)>,
-    /// Routes other than "anybody" (0): (node, group).
+    /// Routes other than the unbound one (0): (node, group).
     pub routes: Vec<(Option<String>, Option<String>)>,
     pub nodes: BTreeMap<NodeId, NodeRow>,
     pub leaders: HashMap<Arc<str>, (NodeId, Timestamp)>,
@@ -106,7 +106,8 @@ impl State {
         self.queues.values().find(|row| &*row.name == name).ok_or_else(|| no_queue(name))
     }
 
-    /// The queue of a claim.
+    /// The queue to claim from. Fails if it does not exist, is undeclared but must be declared, or its `lease_max` is
+    /// shorter than the requested lease.
     pub(in crate::stores) fn queue_to_claim(&self, request: &Claim) -> Result<&QueueRow> {
         let row = self.queue(&request.queue)?;
         if request.declared && !row.declared {
@@ -133,7 +134,7 @@ impl State {
         Token(self.token)
     }
 
-    /// The number of a route; 0 is "anybody".
+    /// The number of a route. 0: not bound to a node or group.
     pub(in crate::stores) fn route(&mut self, node: Option<&str>, group: Option<&str>) -> u32 {
         if node.is_none() && group.is_none() {
             return 0;
@@ -154,7 +155,7 @@ impl State {
         }
     }
 
-    /// Puts a lane where it belongs at `now`, or removes it when it is empty.
+    /// Puts a lane at its position for `now`, or removes it if it is empty.
     pub(in crate::stores) fn position(&mut self, number: u64, now: Timestamp) {
         let Some(lane) = self.lanes.get_mut(&number) else {
             return;
@@ -199,7 +200,7 @@ impl State {
         }
     }
 
-    /// Records the end of a job and of those that became one with it.
+    /// Records the end of a job. If the queue keeps no finished jobs, forgets it.
     pub(in crate::stores) fn finish(
         &mut self,
         now: Timestamp,
@@ -236,7 +237,7 @@ impl State {
         self.dead.insert(ended.entry.id, ended);
     }
 
-    /// Nothing is known of it any more, nor of those that became one with it.
+    /// Removes all traces of a job and its aliases.
     pub(in crate::stores) fn forget(&mut self, entry: &Entry) {
         self.jobs.remove(&entry.id);
         for alias in &entry.aliases {
@@ -244,7 +245,7 @@ impl State {
         }
     }
 
-    /// The job that this id stands for.
+    /// The id of the job that this id refers to, through aliases.
     pub(in crate::stores) fn resolve(&self, id: JobId) -> JobId {
         match self.jobs.get(&id) {
             Some(Location::Alias(survivor)) => self.resolve(*survivor),

@@ -68,8 +68,8 @@ impl State {
             let hold = lane.hold.as_ref()?;
             let jobs: Vec<_> =
                 hold.closed.iter().filter(|job| job.flagged).map(|job| job.id).collect();
-            let is_told = hold.node == *node || named.contains(number);
-            (is_told && !jobs.is_empty()).then_some(CancelNotice {
+            let is_notified = hold.node == *node || named.contains(number);
+            (is_notified && !jobs.is_empty()).then_some(CancelNotice {
                 lane: lane.id,
                 token: lane.token,
                 jobs,

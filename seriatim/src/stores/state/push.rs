@@ -15,14 +15,14 @@ use crate::model::job::Job;
 use crate::model::limits::QUEUES_MAX;
 use crate::model::queue::{DueRule, Mode, Queue};
 
-/// The node and the group that something is bound to.
+/// The node and the group that a job is bound to.
 type Route<'a> = (Option<&'a str>, Option<&'a str>);
 
-/// What became of a job that was put into its lane.
+/// The result of putting a job into its lane.
 enum Put {
-    /// It waits there.
+    /// It waits in the lane.
     Queued,
-    /// It merged into this one.
+    /// It was merged into this job.
     Merged(JobId),
 }
 
@@ -81,7 +81,7 @@ impl State {
         }
     }
 
-    /// Opens the lanes of a queue anew, under its present mode.
+    /// Pushes the jobs of a queue again, after its mode changed.
     fn push_again(&mut self, now: Timestamp, queue: u32) {
         let numbers: Vec<u64> = self
             .lanes
@@ -116,7 +116,7 @@ impl State {
         jobs.into_iter().map(|job| self.push_one(now, job)).collect()
     }
 
-    /// Creates the queues and the routes that jobs name, as a push of them would.
+    /// Creates the queues and routes that these jobs name, as a push would.
     #[cfg(feature = "mysql")]
     pub(in crate::stores) fn define(&mut self, jobs: &[Job]) -> Result<()> {
         self.check_batch(jobs)?;
@@ -129,7 +129,7 @@ impl State {
         Ok(())
     }
 
-    /// Everything that can be wrong with a batch, before anything is written.
+    /// Checks a whole batch before the first write.
     fn check_batch(&self, jobs: &[Job]) -> Result<()> {
         let mut created: HashMap<&str, Queue> = HashMap::new();
         let mut routes: HashMap<(&str, &str), Route<'_>> = HashMap::new();
@@ -156,7 +156,7 @@ impl State {
             }
         }
         if self.queues.len() + created.len() > QUEUES_MAX as usize {
-            let message = format!("the store holds {QUEUES_MAX} queues at most");
+            let message = format!("the store can hold at most {QUEUES_MAX} queues");
             return Err(Error::invalid("queue", message));
         }
         Ok(())
@@ -235,14 +235,14 @@ impl State {
         put
     }
 
-    /// The lane of a key, opened if there is none. Without a key: a new one with the job's number.
+    /// The lane of a key, created if there is none. Without a key: a new lane with the job's number.
     fn lane_for(&mut self, queue: u32, key: Option<Arc<str>>, entry: &Entry, route: u32) -> u64 {
         if let Some(key) = &key
             && let Some(number) = self.keys.get(&(queue, key.clone()))
         {
             return *number;
         }
-        // A number is never used twice: what comes back to a key that has no lane opens a new one.
+        // Lane numbers are never reused: a job that returns to a key without a lane opens a lane with a new number.
         let is_new = !self.jobs.contains_key(&entry.id);
         let number = if key.is_none() || is_new { entry.id.seq() } else { self.next_seq() };
         let mode = self.queues[&queue].queue.mode;
@@ -254,8 +254,8 @@ impl State {
         number
     }
 
-    /// Puts a job with a history into its lane: requeued, or kept while its queue changed. Two equal
-    /// ones become one, under the older id, and both ids stay known. Returns the lane.
+    /// Puts a job with a history back into its lane: requeued, or kept while its queue changed. If an equal job waits
+    /// there, they merge under the older id, and the other id becomes an alias. Returns the lane.
     pub(in crate::stores) fn put_back(
         &mut self,
         now: Timestamp,
@@ -278,7 +278,7 @@ impl State {
         number
     }
 
-    /// Inserts a job into a lane where an equal one may wait: the older id survives.
+    /// Inserts a job into a lane. If an equal job waits there, they merge and the older id survives.
     pub(in crate::stores) fn unite(&mut self, number: u64, entry: Entry) {
         let Some(lane) = self.lanes.get_mut(&number) else {
             return;
@@ -303,7 +303,7 @@ impl State {
     }
 }
 
-/// What an arrival does to the due time of an `accumulate` lane.
+/// Updates the due time of an `accumulate` lane for an arrival.
 fn arrive(lane: &mut Lane, rule: DueRule, run_at: Timestamp, merged: bool) {
     if lane.mode != Mode::Accumulate {
         return;

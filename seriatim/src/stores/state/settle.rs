@@ -1,4 +1,4 @@
-//! Ending turns.
+//! Settling turns.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl State {
             }
             fates.push(fate);
             let started_at = job.started_at.or(Some(hold.claimed_at));
-            // What ends was tried; what is kept was tried if its claim counts.
+            // A job that ends counts as an attempt; a kept one only if its claim counts.
             let tried = fate != Fate::Keep || settlement.keep.counted;
             let job = Entry { started_at, attempts: job.attempts + u32::from(tried), ..job };
             match fate {
@@ -54,7 +54,7 @@ impl State {
         Settled::Ok { cancelled }
     }
 
-    /// Ends the claim that the settlement names, if its token is the newest.
+    /// Ends the claim that the settlement names, if its token is current.
     fn end_claim(&mut self, settlement: &Settlement) -> Option<(LaneId, Hold)> {
         let lane = self.lanes.get_mut(&settlement.lane.number)?;
         if lane.id != settlement.lane || lane.token != settlement.token {
@@ -105,7 +105,7 @@ impl State {
         row.failed += u64::from(settlement.has_failed(fates.iter().copied()));
     }
 
-    /// Takes a waiting job out of its lane, wherever in it it stands.
+    /// Removes a waiting job from its lane, whatever its place.
     pub(in crate::stores) fn take_waiting(
         &mut self,
         now: Timestamp,

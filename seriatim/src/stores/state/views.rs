@@ -1,4 +1,4 @@
-//! What people and programs see of the model.
+//! Statistics and listings of the model.
 
 use std::fmt;
 use std::sync::Arc;
@@ -209,7 +209,7 @@ fn job_count(lane: &Lane) -> u64 {
     (lane.open_count() + lane.hold.as_ref().map_or(0, |hold| hold.closed.len())) as u64
 }
 
-/// When a lane is due; of a claimed one, when it was.
+/// When a lane is due; for a claimed lane, when it was due.
 fn lane_due(lane: &Lane) -> Option<Timestamp> {
     match (&lane.hold, lane.mode) {
         (_, crate::model::queue::Mode::Accumulate) => Some(lane.due),
@@ -251,7 +251,7 @@ pub(in crate::stores) fn lane_view(lane: &Lane) -> LaneView {
     }
 }
 
-/// What rows are ordered by; the number decides between equals.
+/// The sort key of rows; the row's number breaks ties.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SortKey {
     Number(i64),
@@ -263,7 +263,7 @@ impl SortKey {
         Self::Number(time.map_or(i64::MIN, Timestamp::as_micros))
     }
 
-    /// The place that a cursor names, in the order of these rows.
+    /// The sort key in a cursor, read as the same type as `like`.
     fn of(cursor: &Cursor, like: &Self) -> Result<Self> {
         Ok(match like {
             Self::Number(_) => Self::Number(cursor.place_number()?),
@@ -289,7 +289,7 @@ impl fmt::Display for SortKey {
     }
 }
 
-/// The rows behind a cursor, of all in their order, and the cursor of the next page.
+/// One page of the sorted rows after a cursor, and the cursor of the next page.
 fn page<T>(
     rows: Vec<T>,
     after: Option<Cursor>,

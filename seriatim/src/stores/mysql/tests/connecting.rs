@@ -1,4 +1,4 @@
-//! How connections come about and are shown, and what people see in the tables.
+//! Opening and naming connections, and the tables as SQL clients see them.
 
 use crate::contract::{Consumer, Producer, Views};
 use mysql_async::prelude::Queryable;
@@ -29,7 +29,7 @@ async fn a_server_must_prove_its_name_where_the_url_asks_for_it() {
     assert!(!is_encrypted(&url("ssl-mode=disabled")).await.unwrap());
     let refused = [
         format!("ssl-mode=verify_identity&ssl-ca={}", strange.roots()),
-        // Those that everybody trusts have not signed it.
+        // The default authorities have not signed it.
         "ssl-mode=verify_identity".to_owned(),
     ];
     for parameters in refused {
@@ -86,7 +86,7 @@ async fn a_call_that_takes_too_long_is_given_up_and_undone() {
     let error = hasty.push(Push { now: None, jobs: vec![job("k", 2)] }).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("call_timeout"), "{error}");
-    // Its connection, which is still busy, is nobody's any more.
+    // The pool does not reuse its connection, which is still busy.
     assert_eq!(hasty.queues().await.unwrap().len(), 1);
     holder.query_drop("COMMIT").await.unwrap();
     assert_eq!(store.stats(None).await.unwrap()[0].jobs, 1);

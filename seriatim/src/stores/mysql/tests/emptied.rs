@@ -1,4 +1,4 @@
-//! A store that somebody empties while nodes run.
+//! A store that is emptied while nodes run.
 
 use super::*;
 use crate::SharedStore;
@@ -10,7 +10,7 @@ async fn shared(database: &str) -> SharedStore {
     open(database).await
 }
 
-/// Does this to every table.
+/// Runs this statement on every table.
 async fn each_table(database: &str, statement: &str) {
     let mut person = Conn::from_url(address(database)).await.unwrap();
     let tables = "SELECT table_name FROM information_schema.tables \

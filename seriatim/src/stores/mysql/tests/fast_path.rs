@@ -1,4 +1,4 @@
-//! Turns that end at once, as this process knows what they hold.
+//! Turns settled on the fast path.
 
 use super::*;
 use crate::contract::Cancel;

@@ -1,4 +1,4 @@
-//! How the server carries statements out: with an index, however much is there.
+//! The server's plans use an index, whatever the size of the tables.
 
 use serde_json::Value;
 
@@ -20,13 +20,13 @@ async fn fill(store: &Mysql, queue: Queue) {
     }
 }
 
-/// What the plan reads as a whole or sorts, of the tables that hold jobs.
+/// Tables with jobs that the plan scans or sorts.
 fn faults(plan: &Value, found: &mut Vec<String>) {
     match plan {
         Value::Object(plan) => {
             let word = |name: &str| plan.get(name).and_then(Value::as_str).unwrap_or_default();
             let (table, access) = (word("table_name"), word("access_type"));
-            // What stands in <> is made by the statement itself, of a few rows.
+            // Names in <> are temporary tables of a few rows.
             if !table.starts_with('<') && ["ALL", "index"].contains(&access) {
                 found.push(format!("{table}: {access}"));
             }
@@ -42,7 +42,7 @@ fn faults(plan: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Claims and settles, and looks at the plan of each statement about lanes or jobs.
+/// Claims and settles, and checks the plan of each statement on lanes or jobs.
 async fn no_claim_or_settle_scans(queue: Queue) {
     let database = new_database().await;
     let store = open(&database).await;
@@ -71,7 +71,7 @@ async fn no_claim_or_settle_scans(queue: Queue) {
         let mut found = Vec::new();
         faults(&serde_json::from_str(&plan).unwrap(), &mut found);
         assert!(found.is_empty(), "{found:?} in {sql}\n{plan}");
-        // Another index would lead to the lanes of others, and lock them.
+        // Another index would read and lock other sessions' lanes.
         let by_number = plan.contains(r#""key": "PRIMARY""#);
         assert!(by_number || !sql.starts_with("DELETE FROM seriatim_lane"), "{sql}\n{plan}");
         explained += 1;

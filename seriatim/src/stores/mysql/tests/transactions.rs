@@ -1,4 +1,4 @@
-//! Pushes and settles in transactions of the user's own.
+//! Pushes and settles in the user's transaction.
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
@@ -9,7 +9,7 @@ use crate::contract::transaction::tests::{self as both, Database};
 use crate::contract::{PushStatus, Pushed, Queues, SharedStore, Transaction, Views};
 use crate::{Client, Context, Result};
 
-/// A database of its own.
+/// A separate database.
 #[derive(Clone)]
 struct Named(String);
 
@@ -83,7 +83,7 @@ async fn a_handler_whose_claim_was_taken_over_writes_nothing() {
     both::whose_claim_was_taken_over_writes_nothing(Named::new().await).await;
 }
 
-/// A queue in which equal payloads merge, and a client of it.
+/// A queue that merges equal payloads, and a client for it.
 async fn accumulating(database: &str) -> (Arc<Mysql>, Client) {
     let store = open(database).await;
     declare(&store, Queue::accumulate("q")).await;
@@ -156,7 +156,7 @@ async fn an_open_transaction_keeps_nobody_from_new_queues_and_other_keys() {
     let client = Client::new(store.clone());
     let mut user = session(&database).await;
     let mut transaction = user.start_transaction(TxOpts::default()).await.unwrap();
-    // Its own queue is new, too.
+    // The push also creates the queue.
     client.push_in(&mut transaction, vec![job("k", 1)]).await.unwrap();
     declare(&store, Queue::parallel("new")).await;
     store.pause_queue("q".into(), true).await.unwrap();

@@ -1,7 +1,7 @@
--- What people do.
+-- Actions on jobs and lanes.
 
--- Locks the lanes of waiting jobs. A lane can be gone by the time its lock is there, and the job
--- be in another; so this looks again until what it holds is right.
+-- Locks the lanes of waiting jobs. A job may have moved to another lane by the time the lock is granted, so this
+-- repeats until the locked lanes are the right ones.
 CREATE FUNCTION seriatim.lock_jobs(_jobs bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _lanes bigint[];
@@ -17,7 +17,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- Answers in order: 0 cancelled, 1 flagged, 2 ended. What is unknown has no row.
+-- Answers in order: 0 cancelled, 1 flagged, 2 ended. An unknown job has no row.
 CREATE FUNCTION seriatim.cancel(_now bigint, _seq bigint[], _queue int[], _millis bigint[])
 RETURNS TABLE (o_place bigint, o_answer smallint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -33,7 +33,7 @@ BEGIN
   FROM seriatim.resolve(_seq, _queue, _millis) r;
   SELECT coalesce(array_agg(seq), '{}'), array_agg(DISTINCT lane) INTO _open, _lanes
   FROM seriatim.item WHERE seq = ANY (_jobs) AND NOT closed;
-  -- Named twice, a job that waits is cancelled by the first.
+  -- If a waiting job is named twice, the first one cancels it.
   RETURN QUERY
     SELECT w.place, CASE WHEN i.closed THEN 1
         WHEN i.seq IS NOT NULL AND row_number() OVER (PARTITION BY w.seq ORDER BY w.place) = 1 THEN 0
@@ -66,7 +66,7 @@ DECLARE
     _keys, _rows_max + 1);
 BEGIN
   o_more := cardinality(_jobs) > _rows_max;
-  -- Locked in order, and again looked at: a requeue may have been quicker.
+  -- Lock in order and check again: a concurrent requeue may have moved some.
   _jobs := ARRAY(SELECT seq FROM seriatim.ended WHERE seq = ANY (_jobs[:_rows_max]) AND state = 3
     ORDER BY seq FOR UPDATE);
   PERFORM seriatim.forget(_jobs);
@@ -107,7 +107,7 @@ BEGIN
   PERFORM seriatim.bring_back(w.seq, w.lane, _q, _t)
   FROM unnest(_jobs, _lanes) WITH ORDINALITY w (seq, lane, place) ORDER BY w.place;
   _zeros := array_fill(0::smallint, ARRAY[cardinality(_jobs)]);
-  -- place() looks for the soonest itself.
+  -- place() computes the lowest number itself.
   _priorities := array_fill(32767::smallint, ARRAY[cardinality(_jobs)]);
   PERFORM seriatim.arrive(_lanes, array_fill(_t, ARRAY[cardinality(_jobs)]), _priorities, _zeros);
   UPDATE seriatim.lane SET due = _t, retry_count = -1, crashes = 0
@@ -115,7 +115,7 @@ BEGIN
   PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_lanes)), _t);
 END $$;
 
--- One dead job back among the waiting of its lane, which the caller holds.
+-- Puts one dead job back into its lane, which the caller has locked.
 CREATE FUNCTION seriatim.bring_back(_job bigint, _lane bigint, _q seriatim.queue, _now bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -226,7 +226,7 @@ BEGIN
   WHERE number = ANY (_lanes);
 END $$;
 
--- Changes one waiting job. _change: 0 due at _at, 1 bound to _node, 2 gone. Says whether it was there.
+-- Changes one waiting job. _change: 0 due at _at, 1 bound to _node, 2 deleted. Returns whether it was waiting.
 CREATE FUNCTION seriatim.amend(_now bigint, _seq bigint, _queue int, _millis bigint, _change int,
   _at bigint, _node text, _options text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,18 +1,18 @@
--- What the other functions lean on.
+-- Functions that the other scripts use.
 
--- The server's clock. clock_timestamp, not now(): a long transaction must not stop the time.
+-- The server's clock. clock_timestamp, not now(): time must go on during a long transaction.
 CREATE FUNCTION seriatim.clock() RETURNS bigint LANGUAGE sql VOLATILE AS $$
   SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 $$;
 
--- Later by a length, never past the last time that every store can keep (2^53 - 1).
+-- Adds a duration to a time, limited to the last time that every store can represent (2^53 - 1).
 CREATE FUNCTION seriatim.later(_at bigint, _length bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
   SELECT least(_at + _length, 9007199254740991)
 $$;
 
--- Lifts the tokens to the clock, since a failover to an asynchronous standby can lose the last ones.
--- Reading the sequence and setting it are two steps. Whoever draws tokens holds this lock shared,
--- so nobody draws between them and the sequence cannot step back.
+-- Raises the token sequence to the clock, because a failover to an asynchronous standby can lose the last tokens.
+-- Reading and setting the sequence are two steps: whoever draws tokens holds this lock shared, so that nothing is
+-- drawn between them and the sequence cannot step back.
 CREATE FUNCTION seriatim.reseed() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _now bigint;
@@ -24,20 +24,21 @@ BEGIN
   END IF;
 END $$;
 
--- Held by all who draw tokens, until their transaction ends: see reseed().
+-- A shared lock for drawing tokens, held until the transaction ends: see reseed().
 CREATE FUNCTION seriatim.draw_tokens() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(hashtext('seriatim.'), 0);
 END $$;
 
--- Held by all who depend on a queue's mode or existence; who changes the mode or deletes it takes it alone.
+-- A shared lock for operations that depend on a queue's mode or existence. Changing the mode or deleting the queue
+-- takes it exclusively.
 CREATE FUNCTION seriatim.share_queue(_queue int) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(hashtext('seriatim.'), _queue);
 END $$;
 
--- In a transaction of the user's own the isolation level is his, and at another one our statements
--- would not see what was committed before them.
+-- A user's transaction has its own isolation level. Above read committed, these functions would not see what was
+-- committed before each statement.
 CREATE FUNCTION seriatim.check_isolation() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -45,14 +46,14 @@ BEGIN
   END IF;
 END $$;
 
--- Locks lanes, in the one order in which all do it. What is read of them or of their jobs must be
--- read by a later statement: this one's snapshot is older than its locks.
+-- Locks lanes in the order common to all functions. Read the lanes and their jobs in a later statement: this one's
+-- snapshot is older than its locks.
 CREATE FUNCTION seriatim.lock_lanes(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM FROM seriatim.lane WHERE number = ANY (_lanes) ORDER BY queue, key, number FOR UPDATE;
 END $$;
 
--- The number of a queue that must exist.
+-- The number of a queue. An error if it does not exist.
 CREATE FUNCTION seriatim.queue_number(_name text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
   _number int;
@@ -64,7 +65,7 @@ BEGIN
   RETURN _number;
 END $$;
 
--- A queue that must exist, held as share_queue() does.
+-- A queue, locked as share_queue() does. An error if it does not exist.
 CREATE FUNCTION seriatim.shared_queue(_name text) RETURNS seriatim.queue LANGUAGE plpgsql AS $$
 DECLARE
   _q seriatim.queue;
@@ -73,20 +74,20 @@ BEGIN
   LOOP
     _number := seriatim.queue_number(_name);
     PERFORM seriatim.share_queue(_number);
-    -- By a statement after the lock: it may have been deleted meanwhile, and made again under another number.
+    -- A statement after the lock: the queue may have been deleted meanwhile, and created again with another number.
     SELECT * INTO _q FROM seriatim.queue WHERE name = _name AND number = _number;
     EXIT WHEN FOUND;
   END LOOP;
   RETURN _q;
 END $$;
 
--- A length of a lease, as far as a queue allows it. Not called for a job that has none of its own.
+-- A lease, limited to the queue's lease_max. Not called (STRICT) for a job without its own lease.
 CREATE FUNCTION seriatim.capped(_queue int, _length bigint) RETURNS bigint LANGUAGE sql STABLE STRICT AS $$
   SELECT least(_length, lease_max) FROM seriatim.queue WHERE number = _queue
 $$;
 
--- The jobs that these ids stand for: an id is its number, its queue and the millisecond of its
--- arrival, and all three must be right. What is not known is left out.
+-- The jobs with these ids. An id is number, queue and millisecond of arrival, and all three must match. Unknown ids
+-- are left out.
 CREATE FUNCTION seriatim.resolve(_seq bigint[], _queue int[], _millis bigint[])
 RETURNS TABLE (o_place bigint, o_seq bigint) LANGUAGE sql VOLATILE AS $$
   SELECT w.place, k.seq
@@ -101,9 +102,8 @@ RETURNS TABLE (o_place bigint, o_seq bigint) LANGUAGE sql VOLATILE AS $$
   WHERE k.queue = w.queue AND greatest(k.created_at, 0) / 1000 = w.millis
 $$;
 
--- Gives each job of these lanes a row of its own, and marks those that a claim owns. Whatever is
--- rare works on that; only push, claim and the settle of what is done know the shorter forms. The
--- caller holds the lanes.
+-- Gives each job of these lanes its own row and marks those that a claim owns. Rare operations use that form; only
+-- push, claim and the settle of done jobs use the compact ones. The caller has locked the lanes.
 CREATE FUNCTION seriatim.unpack(_lanes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM seriatim.lane
@@ -128,8 +128,8 @@ BEGIN
   WHERE number = ANY (_lanes) AND (payload IS NOT NULL OR taken IS NOT NULL);
 END $$;
 
--- Puts unclaimed lanes where they belong and removes empty ones. The caller holds their rows.
--- With _done it also ends their claims, of which nothing is left.
+-- Puts unclaimed lanes at their positions and removes empty ones. The caller has locked their rows. _done also ends
+-- their claims, which have no jobs left.
 CREATE FUNCTION seriatim.place(_lanes bigint[], _now bigint, _done boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -169,13 +169,13 @@ BEGIN
     ) s (retry_count, crashes, error)
   ) p
   WHERE l.ctid = p.row
-    -- Most pushes to a waiting lane change nothing of its place.
+    -- Most pushes to a waiting lane do not change its position.
     AND (_done OR p.stopped OR l.class IS NULL OR p.due > _now
       OR (l.class, l.at, l.priority, l.due, l.retry_count, l.crashes, l.error, l.wake) IS DISTINCT FROM
         (p.class, p.due, p.priority, p.due, p.retry_count, p.crashes, p.error, p.next_run_at));
 END $$;
 
--- When the first lane of a queue is or was due: in each group of ready ones the index knows it.
+-- When the first lane of a queue is or was due: the index has it for each group of ready ones.
 CREATE FUNCTION seriatim.first_due(_queue int) RETURNS bigint LANGUAGE sql STABLE AS $$
   WITH RECURSIVE ready AS (
     (SELECT class, priority, at FROM seriatim.lane WHERE queue = _queue AND class IS NOT NULL
@@ -190,7 +190,7 @@ CREATE FUNCTION seriatim.first_due(_queue int) RETURNS bigint LANGUAGE sql STABL
     (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL))
 $$;
 
--- The job that a lane's place comes from, and in exclusive when another may take its place.
+-- The job that defines a lane's position, and in exclusive when another job may replace it.
 CREATE FUNCTION seriatim.head(_lane bigint, _mode smallint, _now bigint)
 RETURNS TABLE (run_at bigint, priority smallint, retry_count int, crashes int, error text, route int,
   priority_min smallint, next_run_at bigint)
@@ -215,8 +215,8 @@ LANGUAGE sql STABLE AS $$
   ) h ORDER BY h.rank LIMIT 1
 $$;
 
--- Two jobs with equal payloads become one, under the older id; both ids stay known. The caller
--- holds their lane.
+-- Merges two jobs with equal payloads under the older id; the other id becomes an alias. The caller has locked their
+-- lane.
 CREATE FUNCTION seriatim.unite(_one bigint, _other bigint, _merge smallint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -234,7 +234,7 @@ BEGIN
   DELETE FROM seriatim.item WHERE seq = _newer;
 END $$;
 
--- Records the end of waiting jobs whose lanes the caller holds, or forgets them at once.
+-- Records the end of waiting jobs, or forgets them immediately. The caller has locked their lanes.
 CREATE FUNCTION seriatim.cancel_open(_jobs bigint[], _error text, _now bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -253,7 +253,7 @@ BEGIN
   DELETE FROM seriatim.item WHERE seq = ANY (_jobs);
 END $$;
 
--- Nothing is known any more of these jobs, nor of those that became one with them.
+-- Removes all traces of these jobs and their aliases.
 CREATE FUNCTION seriatim.forget(_jobs bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   DELETE FROM seriatim.alias WHERE of_seq = ANY (_jobs);

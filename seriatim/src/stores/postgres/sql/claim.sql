@@ -1,9 +1,9 @@
--- Claiming, and taking over what dead holders left.
+-- Claiming lanes, and rescuing expired claims.
 
--- A node that never beat or was declared dead may not hold anything. No lock: a node that is
--- declared dead at this very moment gets a claim that has expired, and the next rescue takes it.
--- Nor may a call get anything that was given up: one with a ticket holds its node's lock shared until it
--- ends, and give_up() takes it alone. The row is read by a statement of its own, after the lock.
+-- Refuses a node without a heartbeat or declared dead. Takes no lock: a node declared dead at this moment gets an
+-- expired claim, which the next rescue takes. Also refuses a ticket that was given up: a call with a ticket holds its
+-- node's lock shared until it ends, and give_up() takes the lock exclusively. So the row is read by a separate
+-- statement after the lock.
 CREATE FUNCTION seriatim.check_node(_node text, _ticket bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _given_up bigint;
@@ -20,15 +20,15 @@ BEGIN
   END IF;
 END $$;
 
--- Gives up the calls of a node up to a ticket. Waits for those under way, which are then to be seen; later
--- ones are refused.
+-- Gives up the calls of a node up to a ticket. Waits for running ones, whose claims are then visible; later ones are
+-- refused.
 CREATE FUNCTION seriatim.give_up(_node text, _ticket bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtext('node seriatim.'), hashtext(_node));
   UPDATE seriatim.node SET given_up = greatest(given_up, _ticket) WHERE id = _node;
 END $$;
 
--- The classes of lanes that a node may take: (route, with a crash behind it or not).
+-- The routes that a node may take.
 CREATE FUNCTION seriatim.routes_of(_name text, _groups text[]) RETURNS int[] LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN (
@@ -38,7 +38,7 @@ BEGIN
         AND (consumer_group = '' OR consumer_group = ANY (_groups))));
 END $$;
 
--- Looks again at lanes whose time has come. Lanes that somebody holds are placed by him.
+-- Computes the position of lanes whose wake has come. Locked lanes are left to the transaction that locked them.
 CREATE FUNCTION seriatim.promote(_queue int, _now bigint, _lanes_max int) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -52,9 +52,9 @@ BEGIN
   END IF;
 END $$;
 
--- Locks the best ready lanes over the given classes, best first. Each class is probed on its own,
--- so that the index gives each in order and nothing is scanned over. Nobody is waited for. Where the
--- rows are stays so until this transaction changes them.
+-- Locks the best ready lanes over the given classes, best first. Each class is probed separately, so that the index
+-- returns each in order without a scan. Skips locked lanes. The ctids stay valid until this transaction changes the
+-- rows.
 CREATE FUNCTION seriatim.lock_ready(_queue int, _routes int[], _lanes_max int, _crashed_max int,
   OUT o_lanes bigint[], OUT o_rows tid[], OUT o_packed boolean) LANGUAGE plpgsql AS $$
 BEGIN
@@ -77,8 +77,8 @@ BEGIN
   INTO o_lanes, o_rows, o_packed FROM chosen;
 END $$;
 
--- The jobs that a turn of a lane takes, best first: in accumulate all that waits, in fifo, while the lane is in
--- order, as many as the queue says. No more than fit in a turn.
+-- The jobs that a turn of a lane takes, best first: in accumulate all waiting ones; in fifo, while the lane is in
+-- order, as many as the queue allows. At most as many as fit in a turn.
 CREATE FUNCTION seriatim.next_jobs(_lane bigint, _in_order boolean, _mode smallint, _take int, _now bigint,
   _jobs_max int, _bytes_max bigint) RETURNS TABLE (item tid, bytes bigint) LANGUAGE sql STABLE AS $$
   SELECT j.row, j.own FROM (
@@ -103,7 +103,7 @@ CREATE FUNCTION seriatim.takes_one(_q seriatim.queue) RETURNS boolean LANGUAGE s
   SELECT _q.mode IN (0, 3) OR _q.mode = 2 AND _q.take = 1
 $$;
 
--- The job of such a turn: in fifo the first, in exclusive the best that is due.
+-- The job of such a turn: in fifo the first, in exclusive the best due one.
 CREATE FUNCTION seriatim.first_job(_lane bigint, _mode smallint, _due bigint) RETURNS SETOF seriatim.item
 LANGUAGE sql STABLE AS $$
   (SELECT i.* FROM seriatim.item i WHERE _mode <> 3 AND i.lane = _lane
@@ -114,8 +114,8 @@ LANGUAGE sql STABLE AS $$
     ORDER BY i.priority, i.run_at, i.seq LIMIT 1)
 $$;
 
--- What the turns of these lanes own from now on. A statement of its own, after the lanes are
--- locked: its snapshot sees whatever a push committed before the lock.
+-- Closes the jobs of these lanes' turns. A separate statement after the lanes are locked: its snapshot includes
+-- everything that a push committed before the lock.
 CREATE FUNCTION seriatim.close_jobs(_lanes bigint[], _mode smallint, _take int, _now bigint,
   _jobs_max int, _bytes_max bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -130,18 +130,18 @@ BEGIN
   WHERE i.ctid = t.item;
 END $$;
 
--- What the holder of a lane gets, one row for each job.
+-- The data of a turn for its holder, one row per job.
 CREATE TYPE seriatim.taken AS (
   lane bigint, queue int, name text, key text, token bigint, retry_count int, crashes int, error text,
   claimed_at bigint, seq bigint, created_at bigint, task text, payload bytea, score float8,
   priority smallint, run_at bigint, attempt int, options text
 );
 
--- The claims themselves, in four forms. Tokens are drawn here, under the locks of the lanes: drawn
--- before, a later claim of a lane could get a lower one.
+-- The claims, in four forms. Tokens are drawn under the locks of the lanes: otherwise a later claim of a lane could
+-- get a lower one.
 
--- Of packed lanes: all that there is to write, and to tell. In the order in which they are given: that of an
--- UPDATE is the planner's.
+-- Packed lanes: one statement writes the claim and returns the turns. It sorts by the given order, since an UPDATE has
+-- the planner's.
 CREATE FUNCTION seriatim.hold_packed(_name text, _lanes bigint[], _rows tid[], _node text, _own boolean,
   _ttl bigint, _now bigint) RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
 BEGIN
@@ -160,8 +160,8 @@ BEGIN
   FROM held l ORDER BY l.place;
 END $$;
 
--- In accumulate, where all that waits is taken: what arrives later has higher numbers. Returns the
--- lanes of which only a part can be taken.
+-- In accumulate, if all waiting jobs are taken: later arrivals have higher numbers. Returns the lanes of which only a
+-- part can be taken.
 CREATE FUNCTION seriatim.hold_whole(_lanes bigint[], _node text, _own boolean, _ttl bigint,
   _now bigint, _jobs_max int, _bytes_max bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -192,7 +192,7 @@ BEGIN
   RETURN _parts;
 END $$;
 
--- Where a turn is one job. A lane that is ready stays so when the clock steps back.
+-- If a turn is one job. A ready lane stays ready if the clock steps back.
 CREATE FUNCTION seriatim.hold_one(_lanes bigint[], _mode smallint, _node text, _own boolean,
   _ttl bigint, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -209,7 +209,7 @@ BEGIN
   WHERE l.ctid = n.row;
 END $$;
 
--- Of lanes whose jobs have been marked closed.
+-- For lanes whose jobs have been marked closed.
 CREATE FUNCTION seriatim.hold_lanes(_lanes bigint[], _mode smallint, _node text, _own boolean,
   _ttl bigint, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -237,8 +237,8 @@ BEGIN
   WHERE l.ctid = n.row;
 END $$;
 
--- When a claim of this queue may next find something. Each class is asked for its first lane: any lane
--- of it would do, but then the planner may look for one among all lanes of the queue.
+-- When a claim of this queue may next find something. Each class is asked for its first lane: any lane would do, but
+-- then the planner may scan all lanes of the queue.
 CREATE FUNCTION seriatim.next_due(_queue int, _routes int[], _now bigint) RETURNS bigint
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -251,7 +251,7 @@ BEGIN
       ELSE (SELECT min(wake) FROM seriatim.lane WHERE queue = _queue AND wake IS NOT NULL) END);
 END $$;
 
--- The first of these locked lanes whose turns have no more than so many bytes together.
+-- The first of these locked lanes whose turns together fit into _room bytes.
 CREATE FUNCTION seriatim.fitting(_q seriatim.queue, _lanes bigint[], _now bigint, _jobs_max int, _bytes_max bigint,
   _room bigint, _job_bytes int) RETURNS bigint[] LANGUAGE plpgsql AS $$
 BEGIN
@@ -275,8 +275,8 @@ BEGIN
     WHERE x.bytes <= _room);
 END $$;
 
--- Claims locked lanes, each in the cheapest form. Statements of their own, after the lanes are
--- locked: their snapshots see whatever a push committed before the lock.
+-- Claims locked lanes, each in the cheapest form. Separate statements after the lanes are locked: their snapshots
+-- include everything that a push committed before the lock.
 CREATE FUNCTION seriatim.hold(_q seriatim.queue, _lanes bigint[], _node text, _own boolean,
   _ttl bigint, _now bigint, _jobs_max int, _bytes_max bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -306,7 +306,7 @@ BEGIN
   END IF;
 END $$;
 
--- What the holders of these lanes get, lane by lane.
+-- The turns of these lanes, lane by lane.
 CREATE FUNCTION seriatim.turns_of(_lanes bigint[]) RETURNS SETOF seriatim.taken
 LANGUAGE sql STABLE AS $$
   SELECT l.number, l.queue, q.name, l.key, l.token, l.retry_count, l.crashes, l.error, l.claimed_at,
@@ -325,7 +325,7 @@ LANGUAGE sql STABLE AS $$
   ORDER BY w.place, j.score, j.seq
 $$;
 
--- The last row answers for the whole: when there may be more. The others are the jobs, turn by turn.
+-- The last row has o_next_due and o_cut. The others are the jobs, turn by turn.
 CREATE FUNCTION seriatim.claim(_now bigint, _name text, _node text, _node_name text, _groups text[],
   _lanes_max int, _crashed_max int, _own boolean, _ttl bigint, _promote_max int, _jobs_max int,
   _bytes_max bigint, _room bigint, _job_bytes int, _declared boolean, _ticket bigint)
@@ -359,7 +359,7 @@ BEGIN
   PERFORM seriatim.promote(_q.number, _t, _promote_max);
   SELECT * INTO _lanes, _rows, _packed
   FROM seriatim.lock_ready(_q.number, _routes, _lanes_max, _crashed_max);
-  -- A lane may have been freed after this call began: it is claimed at the time at which it was locked.
+  -- A lane may have been freed after this call began, so the time of the claim is when its lane was locked.
   _t := coalesce(_now, seriatim.clock());
   IF _room IS NOT NULL THEN
     _ready := cardinality(_lanes);
@@ -378,9 +378,8 @@ BEGIN
   RETURN NEXT;
 END $$;
 
--- The first row says whether the caller is dead, the others are the jobs.
--- Declares dead the nodes that are silent, then takes their expired claims, and those whose own
--- lease has run out, under new tokens: from then on the old holders' writes are refused.
+-- Declares silent nodes dead, then takes their expired claims and expired own leases under new tokens, which fences
+-- the old holders. The first row tells whether the caller is dead, the others are the jobs.
 CREATE FUNCTION seriatim.rescue(_now bigint, _node text, _ttl bigint, _lanes_max int, _ticket bigint)
 RETURNS TABLE (o_next_due bigint, o_gone boolean, lane bigint, queue int, name text, key text,
   token bigint, retry_count int, crashes int, error text, claimed_at bigint, seq bigint,
@@ -395,7 +394,7 @@ BEGIN
   PERFORM FROM seriatim.node WHERE dead_at IS NULL AND seriatim.later(beat_at, lease) < _t
     ORDER BY id FOR UPDATE;
   UPDATE seriatim.node SET dead_at = _t WHERE dead_at IS NULL AND seriatim.later(beat_at, lease) < _t;
-  -- Not an exception: that would bring the dead back to life.
+  -- Not an exception: that would roll back the deaths.
   o_gone := NOT EXISTS (SELECT FROM seriatim.node WHERE id = _node AND dead_at IS NULL);
   RETURN NEXT;
   IF o_gone THEN
@@ -413,8 +412,8 @@ BEGIN
   RETURN QUERY SELECT NULL::bigint, false, t.* FROM seriatim.turns_of(_lanes) t;
 END $$;
 
--- Takes claims away from their holders: under a new token nobody holds them, and their lease has run out. They are
--- locked as all lanes are, and then looked at again. Of a key, a lane, a queue, or a node.
+-- Releases claims of a key, a lane, a queue or a node: a new token, no holder, an expired lease. Lanes are locked in
+-- the common order and then checked again.
 CREATE FUNCTION seriatim.release(_now bigint, _name text, _key text, _queue bigint, _lane bigint, _node text,
   _made_by bigint, _nobody text, _lanes_max int) RETURNS SETOF seriatim.taken LANGUAGE plpgsql AS $$
 DECLARE

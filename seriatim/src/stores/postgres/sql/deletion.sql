@@ -1,7 +1,7 @@
 -- Deleting a queue.
 
--- Removes what a closed queue holds, about _rows_max rows of each kind, and at last the queue. Nobody pushes to it or
--- claims from it meanwhile: they hold its lock shared. Lanes go when their jobs have gone.
+-- Removes the contents of a closed queue, about _rows_max rows of each kind, and finally the queue. Pushes and claims
+-- hold its lock shared, so none runs meanwhile. Lanes are deleted after their jobs.
 CREATE FUNCTION seriatim.delete_queue(_name text, _rows_max int, OUT o_count bigint, OUT o_more boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -31,7 +31,7 @@ BEGIN
     _lanes := ARRAY(SELECT number FROM seriatim.lane
       WHERE queue = _number AND number > 0 ORDER BY number LIMIT _rows_max);
     PERFORM seriatim.lock_lanes(_lanes);
-    -- Packed ones are a job each.
+    -- A packed lane is one job.
     o_count := o_count + (SELECT count(*) FROM seriatim.lane WHERE number = ANY (_lanes) AND payload IS NOT NULL);
     DELETE FROM seriatim.lane WHERE number = ANY (_lanes);
     o_more := cardinality(_lanes) = _rows_max;

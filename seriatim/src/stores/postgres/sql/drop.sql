@@ -1,5 +1,5 @@
--- Drops what is made anew with each version: the views for people, the functions, and the types that they answer with.
--- The views of schema.sql lean on owns(), which stays.
+-- Drops what every upgrade creates again: the public views, the functions, and their result types. The views of
+-- schema.sql depend on owns(), which stays.
 DROP VIEW IF EXISTS seriatim.jobs, seriatim.lanes, seriatim.morgue, seriatim.nodes;
 DO $$
 DECLARE

@@ -1,13 +1,13 @@
--- What every call needs of its session, bound to the functions that are called from outside: so a
--- connection has no state, and a pooler may hand it to anybody after each transaction.
+-- Session settings that every call needs, bound to the functions called from outside. So a connection has no state,
+-- and a pooler may give it to any client after each transaction.
 --
--- What the planner knows of a queue is old by the time it uses it: a queue's tables are empty when
--- they are analysed and full when they are read. All access is by keys that are indexed, so it may
--- only choose that. Nor may it turn a join around, and walk a whole index that it believes to be short
--- to look for each of its rows in a list. Three things keep it from that, and tests/reading.rs counts:
---   the row of a list's entry is a LATERAL subquery with OFFSET 0, which it must leave as it is;
---   what is then written is found by its ctid, which no other plan than ours can use;
---   an index that is not for looking one row up has a condition that only its own users imply.
+-- The planner's statistics of a queue are outdated when used: its tables are empty when analysed and full when read.
+-- All access is by indexed keys, so only index scans are allowed. The planner must not reverse a join either, scanning
+-- a whole index that it believes to be short for each row of a list. Three things prevent that (tests/reading.rs
+-- counts):
+--   the row for a list's entry is a LATERAL subquery with OFFSET 0, which cannot be flattened;
+--   rows to write are found by ctid, which allows no other plan;
+--   an index not meant for single-row lookups has a condition that only its own queries imply.
 DO $$
 DECLARE
   _function regprocedure;

@@ -1,5 +1,5 @@
--- A page of jobs: behind ($4, $5), the place and number of the last one seen, up to the one by which there are $7 bytes
--- of payload. `views.rs` writes in capitals what they are ordered by, of which type, and where they are found.
+-- A page of jobs after ($4, $5), the sort value and number of the last row seen, with less than $7 bytes of payload
+-- before the last row. `views.rs` replaces the words in capitals: sort column, its type, and source.
 SELECT * FROM (
   SELECT p.*, count(*) OVER () AS found,
     coalesce(sum(octet_length(p.payload)) OVER (ORDER BY p.sorted, p.seq

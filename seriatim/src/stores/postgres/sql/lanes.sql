@@ -1,5 +1,5 @@
--- A page of lanes: behind ($4, $5), the place and number of the last one seen, up to the place $8. $7: 0 waiting, 1 held,
--- 2 paused. `views.rs` writes in capitals what they are ordered by, of which type, and which lanes the order has.
+-- A page of lanes after ($4, $5), the sort value and number of the last row seen, up to the sort value $8. $7: 0
+-- waiting, 1 held, 2 paused. `views.rs` replaces the words in capitals: sort column, its type, and a filter.
 SELECT l.*, PLACE::text AS place,
   CASE WHEN l.payload IS NOT NULL THEN 1 ELSE
     (SELECT count(*) FROM seriatim.item i WHERE i.lane = l.number) END AS jobs,

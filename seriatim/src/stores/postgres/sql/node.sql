@@ -1,6 +1,6 @@
 -- Nodes.
 
--- One row answers: lost holds places in _lane; the notices are one entry for each flagged job.
+-- Returns one row: o_lost has places in _lane; the notices have one entry per flagged job.
 CREATE FUNCTION seriatim.heartbeat(_now bigint, _node text, _info text, _lease bigint, _lane bigint[],
   _queue int[], _token bigint[], _progress text[], _extend bigint[],
   OUT o_alive boolean, OUT o_command smallint, OUT o_lost int[], OUT o_lane bigint[],
@@ -26,7 +26,7 @@ BEGIN
         ELSE greatest(l.until, seriatim.later(_t, seriatim.capped(l.queue, w.extend))) END
     FROM unnest(_lane, _queue, _token, _progress, _extend) w (lane, queue, token, progress, extend)
     CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) n
-    -- A cast, so that no index of claimed lanes is walked from end to end when they seem to be few.
+    -- The cast prevents a scan of an index of claimed lanes that the planner believes to be short.
     WHERE l.ctid = n.row AND l.queue = w.queue AND l.token = w.token AND l.claimed::int = 1
     RETURNING l.number)
   SELECT coalesce(array_agg(number), '{}') INTO _named FROM beat;
@@ -39,7 +39,7 @@ BEGIN
   INTO o_lane, o_queue, o_token, o_seq, o_created_at
   FROM (
     SELECT l.number AS lane, l.queue, l.token, i.seq, i.created_at
-    -- From the few that are flagged to their lanes, and never the other way.
+    -- Join from the few flagged jobs to their lanes, never the reverse.
     FROM (SELECT * FROM seriatim.item WHERE flagged AND closed OFFSET 0) i
     CROSS JOIN LATERAL (SELECT * FROM seriatim.lane n WHERE n.number = i.lane OFFSET 0) l
     WHERE l.claimed AND (l.holder = _node OR l.number = ANY (_named))

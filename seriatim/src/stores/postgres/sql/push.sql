@@ -1,6 +1,6 @@
 -- Pushing.
 
--- The numbers of the routes of a batch, in its order.
+-- The route numbers of a batch, in its order.
 CREATE FUNCTION seriatim.routes_for(_node text[], _group text[]) RETURNS int[] LANGUAGE plpgsql AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM unnest(_node, _group) w (node, grp)
@@ -15,7 +15,7 @@ BEGIN
       WHERE r.node = coalesce(w.node, '') AND r.consumer_group = coalesce(w.grp, ''))
     ORDER BY n, g
   ON CONFLICT DO NOTHING;
-  -- A new statement: it sees what a concurrent push inserted first.
+  -- A new statement: it sees a row that a concurrent push inserted first.
   RETURN (
     SELECT array_agg(coalesce(r.number, 0) ORDER BY place)
     FROM unnest(_node, _group) WITH ORDINALITY w (node, grp, place)
@@ -23,15 +23,14 @@ BEGIN
       ON r.node = coalesce(w.node, '') AND r.consumer_group = coalesce(w.grp, ''));
 END $$;
 
--- Opens the lanes that are missing and locks all of them, in order. The upsert is what makes a
--- push and the settle of the same lane wait for each other: a push that looked first whether
--- something is claimed, and then wrote, would strand its job. Returns the lane of each job, NULL
--- without a key. A lane that is new is due at -1 until arrive() says when.
+-- Creates missing lanes and locks all of them in order. The upsert makes a push and a settle of the same lane wait for
+-- each other: a push that checked for a claim first and then wrote would strand its job. Returns the lane of each job,
+-- NULL without a key. A new lane is due at -1 until arrive() sets it.
 CREATE FUNCTION seriatim.open_lanes(_queue int[], _key text[], _route int[], _name text[], _now bigint)
 RETURNS bigint[] LANGUAGE plpgsql AS $$
 BEGIN
   WITH fresh AS MATERIALIZED (
-    -- Numbered by first appearance, repeats aside: among equals, lanes are claimed by age.
+    -- Numbered by first appearance, ignoring duplicates: among equals, lanes are claimed by age.
     SELECT f.*, nextval('seriatim.seq') AS number FROM (
       SELECT queue, key, (array_agg(route ORDER BY place))[1] AS route
       FROM unnest(_queue, _key, _route, _name) WITH ORDINALITY w (queue, key, route, name, place)
@@ -47,7 +46,7 @@ BEGIN
     LEFT JOIN seriatim.lane l ON l.queue = w.queue AND l.key = w.key ORDER BY w.place);
 END $$;
 
--- Refuses jobs that are bound elsewhere than what waits in their lane, where that is the lane's.
+-- Refuses jobs with another route than the waiting jobs of their lane, in modes where the route is the lane's.
 CREATE FUNCTION seriatim.check_routes(_lanes bigint[], _route int[],
   _idempotency text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -66,7 +65,7 @@ BEGIN
   END IF;
 END $$;
 
--- Refuses jobs with a key, or without one, where the mode forbids it, and those with too long a lease.
+-- Refuses jobs with a key, or without one, if the mode forbids it, and those with too long a lease.
 CREATE FUNCTION seriatim.check_jobs(_queue int[], _key text[], _lease_ttl bigint[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -86,8 +85,8 @@ BEGIN
   END IF;
 END $$;
 
--- Takes the idempotency keys of a batch, in order, so that two pushes of one key wait for each
--- other also where there is no lane that makes them.
+-- Reserves the idempotency keys of a batch in order, so that two pushes of one key wait for each other even if no lane
+-- makes them.
 CREATE FUNCTION seriatim.take_names(_queue int[], _key text[], _name text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -99,7 +98,7 @@ BEGIN
   ON CONFLICT (queue, key, name) DO UPDATE SET until = i.until;
 END $$;
 
--- The first job of an idempotency key, if it is remembered.
+-- The first job of an idempotency key, if the key has not expired or the job is still stored.
 CREATE FUNCTION seriatim.remembered(_queue int, _key text, _name text, _now bigint,
   OUT o_seq bigint, OUT o_created_at bigint) LANGUAGE sql VOLATILE AS $$
   SELECT i.seq, i.created_at FROM seriatim.idempotency i
@@ -110,8 +109,8 @@ CREATE FUNCTION seriatim.remembered(_queue int, _key text, _name text, _now bigi
       OR EXISTS (SELECT FROM seriatim.alias j WHERE j.seq = i.seq))
 $$;
 
--- What arrivals do to the due times of accumulate lanes. One write for each lane, whatever the
--- batch: the versions of a row that one transaction writes again and again all have to be walked.
+-- Updates due times of accumulate lanes for arrivals. One write per lane: repeated updates of a row in one transaction
+-- leave versions that all have to be scanned.
 CREATE FUNCTION seriatim.arrive(_lanes bigint[], _run_at bigint[], _priority smallint[],
   _status smallint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -143,11 +142,10 @@ BEGIN
       ELSE l.due < 0 OR a.priority < l.priority END);
 END $$;
 
--- Inserts a packed lane for each job that is the first of its lane, and locks the lanes that were
--- there, all in one order. Returns the places of the jobs that are stored by it. The conflict that
--- updates nothing still takes the lock, which makes a push and the settle of the same lane wait for
--- each other: a push that looked first whether something is claimed, and then wrote, would strand
--- its job.
+-- Inserts a packed lane for each job that is the first of its lane, and locks the existing lanes, all in one order.
+-- Returns the places of the jobs stored. The conflict that updates nothing still takes the lock, so a push and a
+-- settle of the same lane wait for each other: a push that checked for a claim first and then wrote would strand its
+-- job.
 CREATE FUNCTION seriatim.push_packed(_queue int[], _key text[], _task text[], _digest bytea[],
   _score float8[], _priority smallint[], _run_at bigint[], _options text[], _lease_ttl bigint[],
   _routes int[], _payload bytea[], _seqs bigint[], _keyed boolean, _now bigint)
@@ -186,7 +184,7 @@ BEGIN
   RETURN coalesce(_stored, '{}');
 END $$;
 
--- Adds jobs to lanes that the caller holds: those of a batch that have one in _lanes.
+-- Adds the jobs with an entry in _lanes to those lanes, which the caller has locked.
 CREATE FUNCTION seriatim.push_items(_lanes bigint[], _task text[], _digest bytea[], _score float8[],
   _priority smallint[], _run_at bigint[], _options text[], _lease_ttl bigint[], _routes int[],
   _payload bytea[], _seqs bigint[], _now bigint) RETURNS void LANGUAGE plpgsql AS $$
@@ -206,7 +204,7 @@ BEGIN
         lease_ttl, route, payload
       FROM job WHERE NOT merging ORDER BY seq
   )
-  -- Equal ones of the batch first become one: a statement can merge into a row only once.
+  -- Equal jobs of the batch merge first: a statement can merge into a row only once.
   INSERT INTO seriatim.item AS i (seq, queue, lane, merging, loose, digest, task, score, priority, run_at,
       created_at, options, lease_ttl, route, payload)
     SELECT seq, queue, lane, true, false, digest, task, best, soonest, run_at, _now, options, lease_ttl,
@@ -225,8 +223,8 @@ BEGIN
       priority = least(i.priority, excluded.priority);
 END $$;
 
--- The arrays hold one entry for each job; _queue counts places in _queues. Answers in their order;
--- status: 0 queued, 1 merged, 2 duplicate.
+-- The arrays have one entry per job; _queue has places in _queues. Returns rows in the same order; status: 0 queued, 1
+-- merged, 2 duplicate.
 CREATE FUNCTION seriatim.push(_now bigint, _queues text, _queue int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _at bigint[], _delay bigint[],
   _options text[], _lease_ttl bigint[], _expires_at bigint[], _name text[], _node text[],
@@ -266,14 +264,14 @@ BEGIN
     _run_at, _options, _lease_ttl, _routes, _payload, _seqs);
 END $$;
 
--- The jobs of a batch that found their lane there, or are not the first of it in the batch.
+-- The jobs of a batch whose lane existed, or that are not the first of their lane in the batch.
 CREATE FUNCTION seriatim.push_rest(_t bigint, _numbers int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
   _lease_ttl bigint[], _routes int[], _payload bytea[], _seqs bigint[])
 RETURNS TABLE (o_status smallint, o_queue int, o_created_at bigint, o_seq bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
-  -- Of each job that is still to be added its lane, for the others NULL.
+  -- The lane of each job still to be added, NULL for the others.
   _lanes bigint[] := ARRAY(
     SELECT nullif(l.number, w.seq) FROM unnest(_numbers, _key, _seqs)
       WITH ORDINALITY w (queue, key, seq, place)
@@ -281,9 +279,8 @@ DECLARE
   _distinct bigint[] := ARRAY(SELECT DISTINCT l FROM unnest(_lanes) l WHERE l IS NOT NULL);
 BEGIN
   PERFORM seriatim.check_routes(_lanes, _routes);
-  -- A job's number must be higher than those of all that came to its lane before. Ours were drawn
-  -- before the lanes were ours; that nobody drew between them nor since says that nobody came first
-  -- with a higher one.
+  -- A job's number must be higher than those that came to its lane before. These were drawn before the lanes were
+  -- locked: if no other session has drawn numbers between or after them, none came first with a higher one.
   IF _seqs[cardinality(_seqs)] - _seqs[1] <> cardinality(_seqs) - 1
     OR (SELECT last_value FROM seriatim.seq) <> _seqs[cardinality(_seqs)] THEN
     _seqs := ARRAY(SELECT CASE WHEN l IS NULL THEN s ELSE nextval('seriatim.seq') END
@@ -295,8 +292,8 @@ BEGIN
   PERFORM seriatim.push_items(_lanes, _task, _digest, _score, _priority, _run_at, _options, _lease_ttl,
     _routes, _payload, _seqs, _t);
   PERFORM seriatim.arrive(_lanes, _run_at, _priority, array_fill(0::smallint, ARRAY[cardinality(_lanes)]));
-  -- What arrives in accumulate moves its lane only where arrive() has: looking through the lane's
-  -- jobs at each push would cost more with each that waits.
+  -- An arrival in accumulate moves its lane only through arrive(): reading the lane's jobs at each push would cost
+  -- more with each waiting job.
   PERFORM seriatim.place(ARRAY(
     SELECT l.number FROM seriatim.lane l JOIN seriatim.queue q ON q.number = l.queue
     WHERE l.number = ANY (_distinct) AND NOT l.claimed AND (q.mode <> 1 OR q.earliest)), _t);
@@ -310,7 +307,7 @@ BEGIN
     ORDER BY w.place;
 END $$;
 
--- Batches with idempotency keys or times of expiry go job by job, and are not packed.
+-- Batches with idempotency keys or expiry times are stored job by job and not packed.
 CREATE FUNCTION seriatim.push_named(_t bigint, _numbers int[], _key text[], _task text[],
   _digest bytea[], _score float8[], _priority smallint[], _run_at bigint[], _options text[],
   _lease_ttl bigint[], _expires_at bigint[], _name text[], _routes int[], _payload bytea[])
@@ -327,7 +324,7 @@ BEGIN
   PERFORM seriatim.check_routes(_lanes, _routes, _name);
   PERFORM seriatim.take_names(_numbers, _key, _name);
   _seqs := ARRAY(SELECT nextval('seriatim.seq') FROM generate_subscripts(_numbers, 1));
-  -- Without a key the lane is the job's own and has its number.
+  -- Without a key, the lane belongs to the job and has its number.
   _lanes := ARRAY(SELECT coalesce(w.lane, w.seq)
     FROM unnest(_lanes, _seqs) WITH ORDINALITY w (lane, seq, o) ORDER BY o);
   FOR _job IN
@@ -349,7 +346,7 @@ BEGIN
   PERFORM seriatim.place(ARRAY(SELECT DISTINCT unnest(_lanes)), _t);
 END $$;
 
--- One job of a batch, whose lane the caller holds.
+-- One job of a batch, whose lane the caller has locked.
 CREATE FUNCTION seriatim.push_one(_job record, _now bigint,
   OUT o_status smallint, OUT o_seq bigint, OUT o_created_at bigint) LANGUAGE plpgsql AS $$
 DECLARE

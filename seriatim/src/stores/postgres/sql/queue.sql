@@ -1,9 +1,9 @@
--- Queues: creating, declaring, and changing what is in them.
+-- Queues: creating, declaring, and changing their mode.
 
 -- Adds a queue and returns its number. The caller has locked the table.
 CREATE FUNCTION seriatim.create_queue(_p jsonb, _declared boolean) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE
-  -- That of a queue that was deleted is given again.
+  -- The number of a deleted queue is reused.
   _number int := (SELECT n FROM generate_series(1, (_p->>'queues_max')::int) n
     WHERE NOT EXISTS (SELECT FROM seriatim.queue q WHERE q.number = n) ORDER BY n LIMIT 1);
 BEGIN
@@ -19,8 +19,8 @@ BEGIN
   RETURN _number;
 END $$;
 
--- The numbers of queues that are pushed to, in the order given, created as needed. Afterwards
--- nobody can change their modes, or delete them, until this transaction ends.
+-- The numbers of queues that are pushed to, in the given order, created if missing. Until this transaction ends, their
+-- modes cannot change and they cannot be deleted.
 CREATE FUNCTION seriatim.queues_for(_queues jsonb) RETURNS int[] LANGUAGE plpgsql AS $$
 DECLARE
   _p jsonb;
@@ -43,7 +43,7 @@ BEGIN
       CONTINUE;
     END IF;
     PERFORM seriatim.share_queue(n.number) FROM (SELECT unnest(_numbers) AS number ORDER BY 1) n;
-    -- By a statement after the locks: one may have been deleted meanwhile, and its number may be another's.
+    -- A statement after the locks: a queue may have been deleted meanwhile, and its number reused.
     SELECT count(q.number), min(q.name) FILTER (WHERE q.closing) INTO _found, _closing
     FROM jsonb_array_elements(_queues) WITH ORDINALITY w (p, place)
     JOIN seriatim.queue q ON q.name = p->>'name' AND q.number = _numbers[place];
@@ -90,8 +90,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Refuses to change mode or merge of a queue that holds something, unless a push created it and
--- nothing runs. Waits for the pushes and claims under way, and keeps new ones out.
+-- Refuses to change mode or merge of a non-empty queue, unless a push created it and nothing runs. Waits for running
+-- pushes and claims, and blocks new ones.
 CREATE FUNCTION seriatim.may_change(_old seriatim.queue, _p jsonb, _place bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -109,8 +109,8 @@ BEGIN
   END IF;
 END $$;
 
--- Gives the lanes of a queue the state that they would have if their jobs had been pushed under
--- its present mode, in order of arrival. The caller holds all of them, and none is claimed.
+-- Gives the lanes of a queue the state that they would have if their jobs had been pushed under its present mode, in
+-- order of arrival. The caller has locked all of them, and none is claimed.
 CREATE FUNCTION seriatim.push_again(_queue int, _now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _q seriatim.queue;

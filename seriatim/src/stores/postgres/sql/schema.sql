@@ -1,19 +1,19 @@
--- Tables. The name of the schema is replaced when this is run, wherever it stands before a dot.
+-- Tables. The schema name before a dot is replaced when this runs.
 --
--- Times are microseconds since 1970, lengths are microseconds. Modes: 0 parallel, 1 accumulate,
--- 2 fifo, 3 exclusive. Merges: 0 min, 1 max, 2 none.
+-- Times are microseconds since 1970, durations are microseconds. Modes: 0 parallel, 1 accumulate, 2 fifo, 3 exclusive.
+-- Merges: 0 min, 1 max, 2 none.
 --
--- The order of locks, which makes deadlocks impossible among our own functions:
+-- The order of locks, which prevents deadlocks among these functions:
 --   the table queue → a queue's advisory lock → routes → node rows → lanes by (queue, key, number)
---   → idempotency by (queue, key, name) → everything that hangs below a lane → tally.
--- Whoever holds the row of a lane may read and write its jobs; nobody else may.
+--   → idempotency by (queue, key, name) → all rows below a lane → tally.
+-- Only the session that has locked the row of a lane may read and write its jobs.
 
 CREATE TABLE seriatim.meta (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
   version int NOT NULL
 );
 
--- Arrival numbers of jobs, and numbers of lanes: neither is ever used twice.
+-- Numbers of jobs (in order of arrival) and of lanes; never reused.
 CREATE SEQUENCE seriatim.seq;
 -- Fencing tokens: see reseed().
 CREATE SEQUENCE seriatim.token;
@@ -34,7 +34,7 @@ CREATE TABLE seriatim.queue (
   paused boolean NOT NULL DEFAULT false
 );
 
--- Ended turns of a queue. Several rows for each, lest every settle wait for one row.
+-- Counters of a queue. Several rows per queue, so that settles do not wait for one row.
 CREATE TABLE seriatim.tally (
   queue int NOT NULL,
   slot int NOT NULL,
@@ -43,7 +43,7 @@ CREATE TABLE seriatim.tally (
   PRIMARY KEY (queue, slot)
 ) WITH (fillfactor = 50);
 
--- Where a job may be claimed. Route 0, anybody, has no row; an empty name means none.
+-- Where a job may be claimed. Route 0, unbound, has no row; an empty name means none.
 CREATE TABLE seriatim.route (
   number int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   node text COLLATE "C" NOT NULL,
@@ -59,19 +59,19 @@ CREATE TABLE seriatim.lane (
   held boolean NOT NULL DEFAULT false,
   paused boolean NOT NULL DEFAULT false,
   route int NOT NULL DEFAULT 0,
-  -- The lane's own in accumulate; elsewhere a copy of its head's, for those who look.
+  -- The lane's own in accumulate; otherwise a copy of its head's, for views.
   due bigint NOT NULL,
   next_due bigint,
   retry_count int NOT NULL DEFAULT -1,
   crashes int NOT NULL DEFAULT 0,
   error text,
-  -- Its place, set by place(): ready when it has a class, ordered by (priority, at, number);
-  -- to be placed again at wake. Neither while it is claimed, held or paused.
+  -- Its position, set by place(): ready if it has a class, ordered by (priority, at, number); to be computed again at
+  -- wake. Neither while it is claimed, held or paused.
   class int,
   priority smallint NOT NULL DEFAULT 0,
   at bigint,
   wake bigint,
-  -- The claim that holds it.
+  -- Its claim.
   claimed boolean NOT NULL DEFAULT false,
   holder text COLLATE "C",
   own_lease boolean,
@@ -80,11 +80,11 @@ CREATE TABLE seriatim.lane (
   claimed_at bigint,
   beat_at bigint,
   progress text,
-  -- What the claim owns where its jobs are not marked: in accumulate all up to this job, elsewhere
-  -- this job. NULL: those that are marked closed.
+  -- The jobs of the claim if they are not marked: in accumulate all up to this number, otherwise this one. NULL: the
+  -- jobs marked closed.
   taken bigint,
-  -- Packed: a lane that holds one job to which nothing has happened yet is that job's row too. The
-  -- job has the lane's number, and its run_at is the due time it came with. See unpack().
+  -- Packed: the row of a lane with one untouched job is that job's row too. The job has the lane's number, and its
+  -- run_at is the due time it came with. See unpack().
   packed_run_at bigint,
   digest bytea,
   task text,
@@ -99,9 +99,9 @@ CREATE UNIQUE INDEX lane_key ON seriatim.lane (queue, key) WHERE key IS NOT NULL
 CREATE INDEX lane_ready ON seriatim.lane (queue, class, priority, at, number) WHERE class IS NOT NULL;
 CREATE INDEX lane_wake ON seriatim.lane (queue, wake) WHERE wake IS NOT NULL;
 CREATE INDEX lane_claimed ON seriatim.lane (number) WHERE claimed;
--- For lists. Only who says `number > 0` is offered it: those who look for one lane could otherwise be
--- led to walk it from end to end, by a plan that was made while it was short. So it is below, where who
--- looks for one job does not say its queue or lane.
+-- For listings. The condition restricts it to queries with `number > 0`: for a search of one lane, a plan made while
+-- the table was small could scan the whole index. The indexes below have conditions for the same reason: a search of
+-- one job names no queue or lane.
 CREATE INDEX lane_age ON seriatim.lane (queue, number) WHERE number > 0;
 
 -- Jobs that have not ended: open (waiting) or closed (owned by the lane's claim).
@@ -110,9 +110,9 @@ CREATE TABLE seriatim.item (
   queue int NOT NULL,
   lane bigint NOT NULL,
   closed boolean NOT NULL DEFAULT false,
-  -- Whether equal payloads become one: then at most one of them is open.
+  -- Whether equal payloads merge: then at most one of them is open.
   merging boolean NOT NULL,
-  -- Whether jobs of its lane may pass each other: only then the urgent ones have to be found.
+  -- Whether jobs of its lane may overtake each other: only then are they indexed by urgency.
   loose boolean NOT NULL,
   digest bytea,
   task text,
@@ -141,7 +141,7 @@ CREATE INDEX item_flagged ON seriatim.item (lane) WHERE flagged;
 CREATE INDEX item_expiry ON seriatim.item (expires_at, seq) WHERE expires_at IS NOT NULL AND NOT closed;
 CREATE INDEX item_arrival ON seriatim.item (queue, seq) WHERE queue IS NOT NULL;
 
--- Jobs that have ended and are still known. State: 2 succeeded, 3 failed (the morgue), 4 canceled.
+-- Jobs that have ended and are still stored. State: 2 succeeded, 3 failed (the morgue), 4 canceled.
 CREATE TABLE seriatim.ended (
   seq bigint PRIMARY KEY,
   queue int NOT NULL,
@@ -173,7 +173,7 @@ CREATE INDEX ended_list ON seriatim.ended (queue, state, seq) WHERE queue IS NOT
 CREATE INDEX ended_age ON seriatim.ended (queue, state, ended_at, seq) WHERE queue IS NOT NULL;
 CREATE INDEX ended_key ON seriatim.ended (queue, state, key, seq) WHERE queue IS NOT NULL;
 
--- The ids of jobs that became one with another.
+-- The ids of jobs that were merged into another.
 CREATE TABLE seriatim.alias (
   seq bigint PRIMARY KEY,
   queue int NOT NULL,
@@ -182,7 +182,7 @@ CREATE TABLE seriatim.alias (
 );
 CREATE INDEX alias_of ON seriatim.alias (of_seq);
 
--- An empty key means none. seq 0: taken by a push that has not named its job yet.
+-- An empty key means none. seq 0: reserved by a push that has not stored its job yet.
 CREATE TABLE seriatim.idempotency (
   queue int NOT NULL,
   key text COLLATE "C" NOT NULL,
@@ -201,7 +201,7 @@ CREATE TABLE seriatim.node (
   beat_at bigint NOT NULL,
   dead_at bigint,
   command smallint,
-  given_up bigint NOT NULL DEFAULT 0 -- claims and rescues up to this ticket take nothing any more
+  given_up bigint NOT NULL DEFAULT 0 -- claims and rescues with a ticket up to this one take nothing
 ) WITH (fillfactor = 50);
 
 CREATE TABLE seriatim.leader (
@@ -217,7 +217,7 @@ RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     ELSE _seq = _taken END
 $$;
 
--- What the holders of claims get, one row for each job.
+-- The jobs of claimed lanes, as their holders get them, one row per job.
 CREATE VIEW seriatim.turn_job AS
 SELECT l.number AS lane, l.queue, q.name, l.key, l.token, l.retry_count, l.crashes, l.error,
   l.claimed_at, l.number AS seq, l.created_at, l.task, l.payload, l.score, l.priority,
@@ -234,7 +234,7 @@ JOIN seriatim.queue q ON q.number = l.queue
 JOIN seriatim.item i ON i.lane = l.number AND seriatim.owns(q.mode, l.taken, i.closed, i.seq)
 WHERE l.claimed;
 
--- Jobs that have not ended, wherever they are kept.
+-- Jobs that have not ended, in either form of storage.
 CREATE VIEW seriatim.live AS
 SELECT i.seq, i.queue, l.key, i.task, seriatim.owns(q.mode, l.taken, i.closed, i.seq) AS closed,
   i.payload, i.score, i.priority, i.run_at, i.attempts,
@@ -254,7 +254,7 @@ FROM seriatim.lane l
 JOIN seriatim.queue q ON q.number = l.queue
 WHERE l.payload IS NOT NULL AND l.number > 0;
 
--- Jobs as people see them. State: 0 queued, 1 running, the others as in ended.
+-- Jobs for views. State: 0 queued, 1 running, the others as in ended.
 CREATE VIEW seriatim.job_view AS
 SELECT i.seq, i.queue, i.name, i.key, i.task, CASE WHEN i.closed THEN 1 ELSE 0 END::smallint AS state,
   i.payload, i.score, i.priority, i.run_at,

@@ -1,14 +1,14 @@
--- Ending turns. Fates: 0 done, 1 bury, 2 cancel, 3 expire, 4 drop, 5 keep.
+-- Settling turns. Fates: 0 done, 1 bury, 2 cancel, 3 expire, 4 drop, 5 keep.
 
--- A settlement whose token is current, with what its lane and queue say.
+-- A settlement whose token is current, with data of its lane and queue.
 CREATE TYPE seriatim.ending AS (
   place int, lane bigint, mode smallint, merge smallint, retain bigint, claimed_at bigint,
   rest smallint, owner bigint, due_kind smallint, due_in bigint, retry_count int, crashes int,
   error text, counted boolean, hold boolean
 );
 
--- What becomes of one closed job, with all that is needed for it: the arrays of a batch must not be
--- joined with each other, which takes the square of its size. Owned: the settlement names it.
+-- The fate of one closed job, with all data needed for it: joining the arrays of a batch with each other takes
+-- quadratic time. owned: the settlement names the job.
 CREATE TYPE seriatim.fated AS (
   place int, lane bigint, seq bigint, score float8, created_at bigint, fate smallint, why text,
   cancelled boolean, merge smallint, retain bigint, claimed_at bigint, counted boolean, owned boolean,
@@ -20,8 +20,7 @@ LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE _kind WHEN 0 THEN _was WHEN 1 THEN _now ELSE seriatim.later(_now, _in) END
 $$;
 
--- A flagged job ends cancelled, whatever the outcome, unless it is done. _except: fates by
--- `place:seq`.
+-- A flagged job ends cancelled, whatever the outcome, unless it is done. _except: fates by `place:seq`.
 CREATE FUNCTION seriatim.fates_of(_endings seriatim.ending[], _except jsonb) RETURNS seriatim.fated[]
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -43,7 +42,7 @@ BEGIN
     ) f);
 END $$;
 
--- Records what has ended, and removes it from among the living. What ends was tried.
+-- Moves ended jobs from item to ended. Each counts as an attempt.
 CREATE FUNCTION seriatim.end_jobs(_fates seriatim.fated[], _now bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -63,7 +62,7 @@ BEGIN
   DELETE FROM seriatim.item WHERE seq = ANY (ARRAY(SELECT f.seq FROM unnest(_fates) f WHERE f.fate <> 5));
 END $$;
 
--- Ends the claims. What is still closed in a lane is what is kept.
+-- Ends the claims. Jobs still closed in a lane are kept ones.
 CREATE FUNCTION seriatim.free_lanes(_endings seriatim.ending[], _now bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -87,8 +86,7 @@ BEGIN
   WHERE l.ctid = n.row;
 END $$;
 
--- Opens what is kept. Where an equal job arrived meanwhile the two become one first: at most one
--- of them may be open.
+-- Opens kept jobs. If an equal job arrived meanwhile, they merge first: at most one of them may be open.
 CREATE FUNCTION seriatim.keep_jobs(_fates seriatim.fated[], _now bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -116,8 +114,8 @@ BEGIN
   WHERE seq = ANY (ARRAY(SELECT f.seq FROM unnest(_fates) f WHERE f.fate = 5));
 END $$;
 
--- Counts jobs that are done, and turns that have failed: Settlement::has_failed has the rule. _cancels: the places
--- of those whose handler wanted a job cancelled.
+-- Counts done jobs and failed turns, by the rule of Settlement::has_failed. _cancels: places of settlements whose
+-- handler cancelled a job.
 CREATE FUNCTION seriatim.count_turns(_fates seriatim.fated[], _cancels int[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO seriatim.tally AS t (queue, slot, processed, failed)
@@ -133,13 +131,13 @@ BEGIN
     SET processed = t.processed + excluded.processed, failed = t.failed + excluded.failed;
 END $$;
 
--- Ends the turns of which every job is done, where that is short: the lane is packed, or the claim
--- says in one number what it owns. The caller holds the lanes that have a key. Returns the places.
+-- Ends turns with all jobs done in the compact forms: a packed lane, or a claim that owns its jobs by one number. The
+-- caller has locked the lanes that have a key. Returns the places.
 CREATE FUNCTION seriatim.settle_done(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _x_place int[]) RETURNS int[] LANGUAGE plpgsql AS $$
 DECLARE
   _places int[];
-  _queues int[]; -- of each job that is done
+  _queues int[]; -- one entry per done job
   _more int[];
   _numbers bigint[];
   _kept boolean := EXISTS (SELECT FROM seriatim.queue WHERE number = ANY (_queue) AND retain > 0);
@@ -150,7 +148,7 @@ BEGIN
         WITH ORDINALITY u (lane, queue, token, rest, place)
       WHERE u.rest = 0 AND (_x_place = '{}' OR u.place <> ALL (_x_place)) ORDER BY lane) w
     CROSS JOIN LATERAL (SELECT n.ctid AS row FROM seriatim.lane n WHERE n.number = w.lane OFFSET 0) n
-    -- A cast, so that no index of claimed lanes is walked from end to end when they seem to be few.
+    -- The cast prevents a scan of an index of claimed lanes that the planner believes to be short.
     WHERE l.ctid = n.row AND l.queue = w.queue AND l.token = w.token AND l.claimed::int = 1
       AND l.payload IS NOT NULL
     RETURNING l.*, w.place
@@ -210,9 +208,9 @@ BEGIN
   RETURN _places;
 END $$;
 
--- The arrays hold one entry for each settlement; _x_… one for each exception, whose _x_place says
--- of which. Answers with a row for each that was carried out (the rest were stale), and with one for
--- each job that ended cancelled because it was flagged.
+-- The arrays have one entry per settlement; _x_… one per exception, whose _x_place is the settlement's place. Returns
+-- one row per settlement carried out (the others were stale), and one per job that ended cancelled because it was
+-- flagged.
 CREATE FUNCTION seriatim.settle(_now bigint, _lane bigint[], _queue int[], _token bigint[],
   _rest smallint[], _owner bigint[], _due_kind smallint[], _due_in bigint[], _retry_count int[],
   _crashes int[], _error text[], _counted boolean[], _hold boolean[], _x_place int[], _x_seq bigint[],
@@ -225,9 +223,9 @@ DECLARE
   _ended int[];
 BEGIN
   PERFORM seriatim.check_isolation();
-  -- Nobody but people locks lanes without a key, and they in the order in which done() does.
+  -- Lanes without a key are locked only by administrative actions, in the same order as settle_done().
   PERFORM seriatim.lock_lanes(ARRAY(
-    -- A cast, for the reason given in settle_done().
+    -- The cast: see settle_done().
     SELECT number FROM seriatim.lane WHERE number = ANY (_lane) AND (key IS NOT NULL)::int = 1));
   IF 0 = ANY (_rest) THEN
     _ended := seriatim.settle_done(_t, _lane, _queue, _token, _rest, _x_place);

@@ -1,6 +1,6 @@
--- What time does. Nobody is waited for: what somebody holds is swept another time.
+-- Removing expired rows. Locked rows are skipped and swept another time.
 
--- Ends waiting jobs that are past their time.
+-- Ends waiting jobs after their expiry time.
 CREATE FUNCTION seriatim.sweep_expired(_now bigint, _rows_max int,
   OUT o_seq bigint[], OUT o_queue int[], OUT o_created_at bigint[], OUT o_more boolean)
 LANGUAGE plpgsql AS $$
@@ -35,7 +35,7 @@ BEGIN
   o_count := least(cardinality(_found), _rows_max);
 END $$;
 
--- Deletes dead jobs that are too old, and the oldest of those over their queue's cap.
+-- Deletes dead jobs after their retention, and the oldest above their queue's limit.
 CREATE FUNCTION seriatim.sweep_dead(_now bigint, _rows_max int,
   OUT o_seq bigint[], OUT o_queue int[], OUT o_created_at bigint[], OUT o_more boolean)
 LANGUAGE plpgsql AS $$
@@ -66,7 +66,7 @@ BEGIN
   PERFORM seriatim.forget(o_seq);
 END $$;
 
--- Forgets idempotency keys past their time whose job is gone, and nodes that died long ago.
+-- Deletes expired idempotency keys without a stored job, and nodes that died more than _node_shown ago.
 CREATE FUNCTION seriatim.sweep_rest(_now bigint, _rows_max int, _node_shown bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,18 +1,18 @@
--- For people, to look at with any client. Programs had better ask the store: what stands here may
--- grow in any version, and the tables behind it change.
+-- Public views, for any SQL client. Programs should use the store instead: these views may grow in any version, and
+-- the tables behind them change.
 
 CREATE FUNCTION seriatim.time_of(_micros bigint) RETURNS timestamptz LANGUAGE sql STABLE AS $$
   SELECT 'epoch'::timestamptz + _micros * interval '1 microsecond'
 $$;
 
--- The id of a job, as push answered it.
+-- The id of a job, as push returns it.
 CREATE FUNCTION seriatim.job_id(_created_at bigint, _queue int, _seq bigint) RETURNS uuid
 LANGUAGE sql IMMUTABLE AS $$
   SELECT (lpad(to_hex(greatest(_created_at, 0) / 1000), 12, '0') || '7000'
     || lpad(to_hex(32768 + _queue), 4, '0') || lpad(to_hex(_seq), 12, '0'))::uuid
 $$;
 
--- A payload as text; of one that is no UTF-8 (a codec's) the bytes.
+-- A payload as text; if it is not UTF-8 (from a codec), the bytes.
 CREATE FUNCTION seriatim.text_of(_payload bytea) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
   RETURN convert_from(_payload, 'UTF8');

@@ -1,4 +1,4 @@
-//! How connections come about, break, and are shown.
+//! Opening, losing and naming connections.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn wrong_parameters_are_named() {
         assert_eq!((error.kind(), error.field()), (ErrorKind::Invalid, Some(field)), "{error}");
         assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
     }
-    // No waiting makes a server of this.
+    // Retrying does not help with such a URL.
     let error = Postgres::connect("postgres:///jobs").await.map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }
@@ -94,13 +94,13 @@ async fn wake_ups_leave_no_setting_in_sessions_that_pushes_share() {
     while wakeups.wait(Duration::from_millis(200)).await {}
     let jobs = vec![Job::new("mail", &1).unwrap()];
     pooled.push(Push { now: None, jobs }).await.unwrap();
-    assert!(wakeups.wait(Duration::from_secs(10)).await, "the pooled store told nobody");
+    assert!(wakeups.wait(Duration::from_secs(10)).await, "the pooled store sent no wake-up");
     let source = "SELECT source FROM pg_settings WHERE name = 'synchronous_commit'";
     let mut looked_at = Vec::new();
     for _ in 0..8 {
         let mut session = pooled.pool.lend().await.unwrap();
         let client = session.client().unwrap();
-        // The transaction keeps it: the next look is into another.
+        // The transaction keeps it: the next query uses another session.
         client.batch_execute("BEGIN").await.unwrap();
         let rows = client.query_typed(source, &[]).await.unwrap();
         assert_ne!(rows[0].get::<_, String>(0), "session", "commits need no disk now");
@@ -134,7 +134,7 @@ async fn a_call_that_takes_too_long_is_given_up() {
     let error = hasty.push(Push { now: None, jobs: vec![job("k", 2)] }).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("call_timeout"), "{error}");
-    // The connection that is still busy is nobody's any more.
+    // The pool does not reuse the connection that is still busy.
     hasty.queues().await.unwrap();
 }
 
@@ -155,12 +155,12 @@ async fn wake_ups_come_back_after_their_connection_broke() {
         }
         assert!(heard, "round {round}");
         wakeups.forget();
-        // Those that listen have no statement but that.
+        // The listening sessions have no other statements.
         let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
             WHERE application_name = $1 AND (query LIKE 'LISTEN%' OR query LIKE 'NOTIFY%')";
         let killed = session().await.query(kill, &[&format!("seriatim {schema}")]).await.unwrap();
-        assert!(!killed.is_empty(), "somebody listens");
-        // When it listens again, it says that something may have been missed.
+        assert!(!killed.is_empty(), "there is a listener");
+        // After reconnecting it rings, because wake-ups may have been missed.
         assert!(wakeups.wait(Duration::from_secs(20)).await);
     }
 }

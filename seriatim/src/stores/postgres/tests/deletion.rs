@@ -1,4 +1,4 @@
-//! A queue that one process deletes while others use it.
+//! Deleting a queue while other processes use it.
 
 use super::*;
 use crate::SharedStore;
@@ -33,7 +33,7 @@ async fn a_push_is_never_lost_behind_a_deletion() {
     no_push_is_lost_behind_a_deletion(async || shared(&schema).await).await;
 }
 
-/// As version 5 left it, with a queue that waits: the functions of then are replaced, not kept beside the new ones.
+/// As version 5 left it, with a waiting queue: its functions are replaced, not kept beside the new ones.
 #[tokio::test]
 async fn a_store_of_the_version_before_deletions_is_brought_up() {
     let schema = new_schema();

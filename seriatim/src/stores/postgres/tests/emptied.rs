@@ -1,4 +1,4 @@
-//! A store that somebody empties while nodes run.
+//! A store that is emptied while nodes run.
 
 use tokio_postgres::error::SqlState;
 
@@ -8,7 +8,7 @@ use crate::contract::definition::tests::{
     a_running_engine_declares_its_queues_again, no_queue_is_taken_for_another,
 };
 
-/// Each costs the server's `deadlock_timeout`, a second.
+/// Each costs the server's `deadlock_timeout`, 1 s.
 const DEADLOCKS_MAX: u32 = 20;
 
 /// A new schema, and a session beside the stores in it.
@@ -22,7 +22,7 @@ async fn shared(schema: &str) -> SharedStore {
     open(schema).await
 }
 
-/// As a person would: again, when the server ends it because it and a node wait for each other.
+/// Repeats the statement if the server aborts it because of a deadlock with a node, as an administrator would.
 async fn run(person: &Postgres, sql: &str) {
     let mut loan = person.pool.lend().await.unwrap();
     for _ in 0..DEADLOCKS_MAX {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::contract::{Consumer, Fleet, GiveUp, LaneQuery, LaneState, Views};
 
-/// Claims wait until its transaction ends, as they do for a change of the queue's mode.
+/// Makes claims wait until its transaction ends, as for a change of the queue's mode.
 async fn hold_claims(schema: &str) -> tokio_postgres::Client {
     let client = session().await;
     let alone =

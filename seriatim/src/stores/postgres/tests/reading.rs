@@ -1,5 +1,5 @@
-//! How much a call reads: what it takes and a little more, however much else is in the tables, and
-//! whatever was known of them when its statements were planned.
+//! How much a call reads: little more than it takes, whatever the size of the tables and whatever the planner knew of
+//! them.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -11,13 +11,12 @@ use super::*;
 use crate::contract::{Actions, Beat, Cancel, Consumer, Fleet, Producer};
 use crate::{Mode, Outcome};
 
-/// Lanes in each call that is judged.
+/// Lanes in each measured call.
 const BATCH: usize = 100;
-/// Entries of one index that a call may read for each of them. A failure of two jobs
-/// meets 42 of their versions.
+/// Most index entries that a call may read per lane. A failure of two jobs meets 42 of their versions.
 const ENTRIES_EACH_MAX: i64 = 45;
-/// Of each queue: jobs that are scheduled, that have ended, that are behind one busy key; lanes that
-/// somebody else has claimed, and that wait. Each is more than a call may read.
+/// For each queue: jobs that are scheduled, ended, or behind one busy key; lanes that are claimed, and that wait. Each
+/// is more than a call may read.
 const SCHEDULED: usize = 5_000;
 const ENDED: usize = 5_000;
 const BEHIND: u32 = 5_000;
@@ -25,26 +24,26 @@ const CLAIMED: usize = 5_000;
 const WAITING: usize = 2_500;
 const MODES: [Mode; 3] = [Mode::Parallel, Mode::Accumulate, Mode::Fifo];
 
-/// What the tables looked like when the statements were planned.
+/// The state of the tables when the statements were planned.
 #[derive(Clone, Copy, Debug)]
 enum Planned {
-    /// Empty, and analysed so; the plans are kept.
+    /// Empty and analysed; the plans are kept.
     Empty,
-    /// Almost empty, and vacuumed so, after they had been full; the plans are kept.
+    /// Almost empty and vacuumed, after they had been full; the plans are kept.
     Drained,
-    /// Full of what waits, and analysed while nothing was claimed.
+    /// Full of waiting jobs, and analysed while nothing was claimed.
     Idle,
 }
 
-/// A store whose calls are watched: its one session is inside a transaction while they run.
+/// A store whose calls are measured: its only session is inside a transaction while they run.
 struct Watched {
     store: Arc<Postgres>,
-    /// What read too much.
+    /// Calls that read too much.
     found: Mutex<Vec<String>>,
 }
 
 impl Watched {
-    /// Entries of indexes, and rows read one after another, by name.
+    /// Index entries, and rows read by sequential scans, by name.
     async fn read(&self) -> HashMap<String, i64> {
         let counted = "SELECT relname::text, pg_stat_get_xact_tuples_returned(oid) FROM pg_class \
             WHERE relnamespace = 'seriatim'::regnamespace AND relkind IN ('i', 'r') \
@@ -53,7 +52,7 @@ impl Watched {
         rows.iter().map(|row| (row.get(0), row.get(1))).collect()
     }
 
-    /// The answer of a call, after noting whether it read too much.
+    /// Runs a call and notes whether it read too much.
     async fn call<T>(&self, name: &str, call: impl Future<Output = crate::Result<T>>) -> T {
         self.store.pool.query("BEGIN", &[]).await.unwrap();
         let before = self.read().await;
@@ -75,7 +74,7 @@ fn name(mode: Mode) -> String {
     mode.to_string()
 }
 
-/// Two jobs for each key where there are keys.
+/// Two jobs per key, in modes with keys.
 fn jobs_of(mode: Mode, prefix: &str, lanes: usize) -> Vec<Job> {
     let job = |i: usize, tag: u32| Job::new(name(mode), &tag).unwrap().key(format!("{prefix}{i}"));
     match mode {
@@ -90,7 +89,7 @@ async fn push_many(store: &Postgres, jobs: Vec<Job>) {
     }
 }
 
-/// Everything that is judged, on lanes of one mode.
+/// All measured calls, on lanes of one mode.
 async fn calls(watched: &Watched, mode: Mode, lanes: usize) {
     let (store, queue) = (&watched.store, name(mode));
     let of = |call: &str| format!("{call} in {queue}");
@@ -124,8 +123,7 @@ async fn calls(watched: &Watched, mode: Mode, lanes: usize) {
     }
 }
 
-/// Much that is in nobody's way, oldest first: what is scheduled, what has ended, and what waits behind
-/// one busy key.
+/// Jobs that no call needs, oldest first: scheduled ones, ended ones, and those behind one busy key.
 async fn fill(store: &Postgres, mode: Mode) {
     let later = jobs_of(mode, "later", SCHEDULED);
     push_many(store, later.into_iter().map(|job| job.run_in(LEASE * 600)).collect()).await;
@@ -146,13 +144,13 @@ async fn fill(store: &Postgres, mode: Mode) {
 }
 
 async fn little_is_read(planned: Planned) {
-    // A server of its own: other tests' transactions keep what was deleted in the indexes.
+    // A separate server: transactions of other tests would keep deleted entries in the indexes.
     let options = PostgresOptions { durable: false, ..PostgresOptions::default() };
     let server = seriatim_testkit::Postgres::start_with(options).unwrap();
     let other = open_at(&server.url()).await;
     let (client, driver) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
     tokio::spawn(driver);
-    // What is known of the tables changes when this test says so, and at no other time.
+    // Only this test updates the planner's statistics.
     let alone = ["lane", "item", "ended", "alias"]
         .map(|t| format!("ALTER TABLE seriatim.{t} SET (autovacuum_enabled = false)"));
     let analyze = "ANALYZE seriatim.lane, seriatim.item, seriatim.ended, seriatim.alias";
@@ -183,7 +181,7 @@ async fn little_is_read(planned: Planned) {
     for mode in MODES {
         assert!(claim(&other, &name(mode), CLAIMED).await.turns.len() >= CLAIMED);
         push_many(&other, jobs_of(mode, "w", WAITING)).await;
-        // The first to come by clears the index of what is gone.
+        // The first reader removes dead entries from the index.
         claim(&other, &name(mode), 1).await;
     }
     for mode in MODES {

@@ -1,4 +1,4 @@
-//! Pushes and settles in transactions of the user's own.
+//! Pushes and settles in the user's transaction.
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
@@ -8,7 +8,7 @@ use crate::contract::transaction::tests::{self as both, Database};
 use crate::contract::{Pushed, SharedStore};
 use crate::{Client, Context, Result};
 
-/// A schema of its own.
+/// A separate schema.
 #[derive(Clone)]
 struct Schema(String);
 

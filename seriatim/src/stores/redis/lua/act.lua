@@ -1,5 +1,5 @@
--- Does something to lanes. ARGV: now, action, whether only what failed, then lanes ('n' and the
--- number, or 'k' and the key). Answers how many.
+-- Applies an action to lanes. ARGV: now, action, whether only failed jobs, then lanes ('n' and the number, or 'k' and
+-- the key). Answers how many.
 if not S then return 0 end
 NOW = clock(ARGV[1])
 even_when_full()

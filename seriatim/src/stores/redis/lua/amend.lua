@@ -1,6 +1,6 @@
--- Changes a waiting job. ARGV: now, seq, millisecond of acceptance, at|node|delete, then the time;
--- or the node, the options that the caller saw and those to set.
--- Answers 0 when it does not wait, 1 when it is changed, 2 when the options are others.
+-- Changes a waiting job. ARGV: now, seq, creation millisecond, at|node|delete, then the time; or the node, the options
+-- that the caller saw and those to set. Answers 0 if the job is not waiting, 1 if it was changed, 2 if the options are
+-- others.
 NOW = clock(ARGV[1])
 even_when_full()
 local j = S and resolve(tonumber(ARGV[2]), tonumber(ARGV[3]))

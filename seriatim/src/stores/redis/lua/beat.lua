@@ -1,6 +1,6 @@
--- What a heartbeat says of turns in this shard. ARGV: now, node, then for each turn: lane, token,
--- progress, how much longer ('' = no).
--- Answers {lost turns by index, {lane, token, {seq, created, ...}}..., whether any job is flagged}.
+-- The part of a heartbeat for turns in this shard. ARGV: now, node, then for each turn: lane, token, progress,
+-- extension ('' = none). Answers {lost turns by index, {lane, token, {seq, created, ...}}..., whether any job is
+-- flagged}.
 NOW = clock(ARGV[1])
 even_when_full()
 local node = ARGV[2]
@@ -9,7 +9,7 @@ local function claim_of(l)
   return cmsgpack.unpack(call('HGET', K.claims, num(l.token)))
 end
 
--- A claim with a lease of its own stands longer; the others follow their node.
+-- Extends a claim with an own lease; others follow their node.
 local function extend(l, length)
   local t = num(l.token)
   local holder, kind, ttl, until_, made_at = claim_of(l)

@@ -1,5 +1,5 @@
--- Cancels jobs. ARGV: now, then (seq, millisecond of acceptance) of each.
--- Answers for each: 0 unknown, 1 ended, 2 flagged, 3 cancelled, 4 moved to another shard.
+-- Cancels jobs. ARGV: now, then (seq, creation millisecond) of each. Answers for each: 0 unknown, 1 ended, 2 flagged,
+-- 3 cancelled, 4 moved to another shard.
 NOW = clock(ARGV[1])
 even_when_full()
 

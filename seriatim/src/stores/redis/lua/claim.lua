@@ -1,13 +1,11 @@
--- Takes lanes. ARGV: now, node, kind of lease, ttl, lanes_max, crashed_max, promote_max, turn_jobs,
--- turn_bytes, ticket, whether KEYS[2] holds the living nodes (else somebody has looked), the version that the caller
--- knows of the queue, the longest lease of a job's own, how many bytes may be handed over and
--- what a job counts of them besides its payload, then the routes that the caller may take besides "anybody".
--- Answers {now, turns, next_due, token, version, members of indexes without a lane, whether
--- a turn had no room}; nil when the queue is not here, or
--- has another version: in a store that was wiped, its number may be another queue's. A turn is what `turn_of`
--- answers, or held by the token: an id and then the compact record of its lane; or the record of a job in a
--- listed lane; or 'M' and a number of jobs (4 bytes), and then their records, in no order.
--- 0 when the node does not live.
+-- Claims lanes. ARGV: now, node, kind of lease, ttl, lanes_max, crashed_max, promote_max, turn_jobs, turn_bytes,
+-- ticket, whether KEYS[2] has the living nodes (else the caller has checked), the queue's version as the caller knows
+-- it, the longest lease of a job's own, the most bytes to return and the bytes that a job counts besides its payload,
+-- then the routes that the caller may take besides the unbound one. Answers {now, turns, next_due, token, version,
+-- index members without a lane, whether a turn did not fit}; nil if the shard has no queue or another version: after a
+-- wipe of the store, its number may belong to another queue. A turn is an answer of `turn_of`, or for the token: an id
+-- and then the compact record of its lane; or the record of a job in a listed lane; or 'M' and a number of jobs (4
+-- bytes), and then their records, in no order. 0 if the node is not alive.
 if ARGV[11] == '1' and not call('ZSCORE', KEYS[2], ARGV[2]) then return 0 end
 if not S or num(S.version) ~= ARGV[12] then return false end
 local refused = refusal(ARGV[2], ARGV[10])
@@ -38,7 +36,7 @@ local function promote_lanes()
     elseif record then
       place(lane_of(number_in(due[i]), record))
     else
-      -- There is no such lane. Whatever left it here, it must not stop the shard.
+      -- The lane does not exist: a stray entry must not block the shard.
       dangling, woken[#woken + 1] = dangling + 1, due[i]
     end
   end
@@ -92,7 +90,7 @@ local function in_order(lists)
   return merged
 end
 
--- What may be taken now, first to last: at most so many.
+-- The lanes to claim now, in order, at most `most`.
 local function candidates(most)
   local lists = {}
   for _, class in ipairs(classes) do
@@ -106,7 +104,7 @@ end
 
 local function fresh(j) return j.retry < 0 and j.crashes == 0 and j.run_at <= NOW end
 
--- The jobs that a turn of this lane takes, in the order of handing over.
+-- The jobs of this lane's turn, in the order of execution.
 local function choose(l)
   promote(l)
   local head = head_of(l)
@@ -129,8 +127,7 @@ local function choose(l)
   return chosen
 end
 
--- Claims made by this call, by ttl; one with a lease of its own holds one lane, so that it can be
--- extended alone.
+-- Claims made by this call, by ttl; one with an own lease has one lane, so that it can be extended separately.
 local claims, of_ttl = {}, {}
 local function claim_for(ttl)
   local claim = of_ttl[ttl]
@@ -142,7 +139,7 @@ local function claim_for(ttl)
   return claim
 end
 
--- Takes a job that `choose` chose; as `take`, but put off.
+-- Takes a chosen job; like `take`, but deferred.
 local function take_chosen(l, j)
   if S.mode == 'parallel' then return take(l, j) end
   later('ZREM', K.open, open_member(l, j))
@@ -178,7 +175,7 @@ local function close(l)
 end
 
 local turns, taken, closing, busy, simple = {}, 0, {}, {}, false
--- The light forms have no lease of their own, and are not weighed.
+-- The light forms have no own lease and no byte limit.
 local is_light = kind == 'node' and room == math.huge
 
 local function claim_simple(member, id)
@@ -191,7 +188,7 @@ local function claim_simple(member, id)
   closing[#closing + 1] = member
 end
 
--- A lane with a compact record stays as it is but for `ready` and `busy`.
+-- A lane with a compact record stays unchanged except in `ready` and `busy`.
 local function close_simple(member, id, record)
   claim_simple(member, id)
   local at = #busy
@@ -207,7 +204,7 @@ local function is_whole(record)
   return struct.unpack('>I4', record, 18) <= turn_jobs_max
 end
 
--- Jobs that are to be read, and where in `turns` they belong.
+-- Jobs still to be read, and their places in `turns`.
 local wanted, places = {}, {}
 local function tell_job(name)
   wanted[#wanted + 1], places[#places + 1], turns[#turns + 1] = name, #turns + 1, false
@@ -262,7 +259,7 @@ while taken < lanes_max and not is_full do
     end
   end
   if closing[1] and #closing == #members and not members.merged then
-    -- All that stand between the first and the last: one step instead of one for each.
+    -- No other members are between the first and the last: one command removes all.
     call('ZREMRANGEBYLEX', K.ready, '[' .. closing[1], '[' .. closing[#closing])
   else
     many('ZREM', K.ready, closing)

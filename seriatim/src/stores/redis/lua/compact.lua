@@ -1,16 +1,16 @@
 -- Compact forms -----------------------------------------------------------------------------------
 
--- Three kinds of values are bytes instead of MessagePack, so that a batch needs a few commands and
--- hardly any Lua for each job. What follows its first byte:
+-- Three kinds of values are bytes instead of MessagePack, so that a batch needs few commands and little Lua per job.
+-- The content after the first byte:
 --
---   'S'  a lane that holds one job, which never ran and wants nothing special: accepted at (7 bytes), run_at
---        (7), priority (2), score (8 bytes that order as the scores do), lengths of key (2), task (2),
+--   'S'  a lane with one job that never ran and has no special options: created (7 bytes), run_at (7),
+--        priority (2), score (8 bytes with the order of the scores), lengths of key (2), task (2),
 --        digest (1) and options (4), then these and the payload. The job's seq is the lane's number.
 --   'J'  a job in a listed lane: lane (7), seq (7), then as in 'S'.
 --   'Q'  a listed lane: one with several such jobs in order of arrival (below).
 --
--- A claim leaves 'S' as it is, and in `fifo` 'Q': the claimed lane stands in `busy`.
--- Whatever else happens to such a lane unfolds it first into the records of any lane.
+-- A claim leaves 'S' unchanged, and in `fifo` 'Q': the claimed lane is in `busy`. Any other operation first unfolds
+-- such a lane into general records.
 
 local JOB_FIELDS = '>I7I7I2c8I2I2I1I4'
 
@@ -27,7 +27,7 @@ local function hex(bytes)
   return (string.gsub(bytes, '.', function(c) return string.format('%02x', string.byte(c)) end))
 end
 
--- The job in a record, from where it says when it was accepted.
+-- The job in a record; `from` is the offset of its creation time.
 local function job_in(seq, lane, record, from)
   local created, run_at, prio, score, key_length, task_length, digest_length, options_length, at =
     struct.unpack(JOB_FIELDS, record, from)
@@ -54,7 +54,7 @@ function listed_job(record)
   return job_in(seq, lane, record, 16)
 end
 
--- Key, task and digest in a record, from where it says when its job was accepted.
+-- Key, task and digest in a record; `from` is the offset of its job's creation time.
 local function texts_in(record, from)
   local key_length, task_length, digest_length = struct.unpack('>I2I2I1', record, from + 24)
   local at = from + 33
@@ -63,17 +63,17 @@ local function texts_in(record, from)
     string.sub(record, at + key_length + task_length, at + key_length + task_length + digest_length - 1)
 end
 
--- Listed lanes, in `fifo` with one job in a turn and in `accumulate`: 'Q', due (7), next_due (7; 0 is none),
--- priority (2), how many jobs there are (4), the last one's score (8), length of the front (2), lengths of key
--- and task (2, 2), how many jobs are closed (4), the first run that stands apart and the one after the last
--- (4, 4); then key, task (in `accumulate`: all have the same), and seqs (7 bytes each): the end of the list, and
--- its front, last to first. Between them are the runs, in `runs`. The jobs are in `jobs`.
---   fifo        due and priority are the head's; who claims the lane has its head, `closed` is 0
---   accumulate  due is the lane's, priority the soonest of the open jobs; a claim closes all jobs
+-- Listed lanes, in `fifo` with one job per turn and in `accumulate`: 'Q', due (7), next_due (7; 0 is none), priority
+-- (2), number of jobs (4), the last one's score (8), length of the front (2), lengths of key and task (2, 2), number
+-- of closed jobs (4), the first separate run and the one after the last (4, 4); then key, task (in `accumulate`: all
+-- have the same), and seqs (7 bytes each): the end of the list, and its front in reverse order. Between them are the
+-- runs, in `runs`. The jobs are in `jobs`.
+--   fifo        due and priority are the head's; a claim owns the head, `closed` is 0
+--   accumulate  due is the lane's, priority the lowest number of the open jobs; a claim closes all jobs
 local LIST_FIELDS = '>I7I7I2I4c8I2I2I2I4I4I4'
-local LIST_CHANGING = '>I7I7I2I4c8I2' -- what changes when a job is appended or ends
+local LIST_CHANGING = '>I7I7I2I4c8I2' -- changes when a job is appended or ends
 local CHANGING_END, TEXTS_AT = 31, 48
-local RUN_BYTES = 16 * 7 -- so much of what is appended is rewritten with each job
+local RUN_BYTES = 16 * 7 -- appended seqs up to this size are rewritten with each job
 local NO_PRIO = 65535
 
 local function read_list(id, record)
@@ -104,7 +104,7 @@ local function backwards(seqs)
   return table.concat(list)
 end
 
--- What is appended became long: it goes where the front takes it from.
+-- The end of the list is long: move it to the front or to a run.
 local function put_away(q)
   if q.front == '' then q.front = backwards(q.fill)
   else
@@ -120,7 +120,7 @@ local function append_to(q, name, score)
   if #q.fill >= RUN_BYTES then put_away(q) end
 end
 
--- An empty front takes what comes next.
+-- Refills an empty front from the next run or the end.
 local function refill(q)
   while q.front == '' and q.first < q.next do
     local name = run_name(q, q.first)
@@ -140,7 +140,7 @@ local function without(seqs, name)
   end
 end
 
--- Takes a seq out of the middle; false when it is not there.
+-- Removes a seq from the middle; false if it is not there.
 function remove_from(q, name)
   local front, fill = without(q.front, name), without(q.fill, name)
   if front then q.front = front
@@ -173,7 +173,7 @@ local function take_first(q, n, taken)
   end
 end
 
--- The seqs in a list, as a list of 7 bytes each.
+-- The seqs of a list, 7 bytes each.
 local function ids_in(q)
   local parts = { backwards(q.front) }
   for number = q.first, q.next - 1 do parts[#parts + 1] = call('HGET', K.runs, run_name(q, number)) end

@@ -1,9 +1,8 @@
--- Defines the queue in this shard. The first shard decides; the others adopt its version.
--- ARGV: dry, version ('' in the first shard), declared, paused ('' = as it is), then the settings:
--- number, shards, mode, merge, due, take, keep, remember, keep_dead, dead_max, definition; and the
--- lowest token.
--- Answers {'OK', version}, {'EXISTS'}, {'CLOSING'}, {'SHARDS', n}, {'OTHER', name}, {'BIG', jobs} or
--- {'CONFLICT', mode, merge, declared, whether something runs}.
+-- Defines the queue in this shard. The first shard decides; the others adopt its version. ARGV: dry, version ('' in
+-- the first shard), declared, paused ('' = unchanged), then the settings: number, shards, mode, merge, due, take,
+-- keep, remember, keep_dead, dead_max, definition; and the lowest token. Answers {'OK', version}, {'EXISTS'},
+-- {'CLOSING'}, {'SHARDS', n}, {'OTHER', name}, {'BIG', jobs} or {'CONFLICT', mode, merge, declared, whether jobs are
+-- running}.
 local NAMES = { 'number', 'shards', 'mode', 'merge', 'due', 'take', 'keep', 'remember', 'keepdead',
   'deadmax', 'definition' }
 local CONVERTED_JOBS_MAX = 20000
@@ -45,7 +44,7 @@ local function all_open()
   return list
 end
 
--- Opens the lanes of the queue anew, under its new mode.
+-- Recreates the lanes of the queue under its new mode.
 local function push_again(list)
   write_out()
   for _, key in ipairs({ 'open', 'later', 'prios', 'equal', 'ready', 'wake', 'trouble', 'failing',
@@ -59,8 +58,8 @@ local function push_again(list)
   commit()
 end
 
--- While a store is wiped a definition may arrive that was meant for the number's queue of before. The
--- name of the queue that has the number now, if it is another one.
+-- During a wipe of the store, a definition may arrive for the previous queue with this number. Returns the name of the
+-- queue that has the number now, if it is another one.
 local function other_queue()
   local was = S and cjson.decode(call('HGET', K.meta, 'definition')).name
   return S and was ~= cjson.decode(ARGV[15]).name and was
@@ -69,7 +68,7 @@ end
 local other = other_queue()
 if other and number_of('lanes') > 0 then return { 'OTHER', other } end
 if not S or other then
-  -- The clock: where a wiped store begins anew, a version that somebody remembers is of no other queue.
+  -- The clock: versions cached before a wipe then match no queue of the new store.
   local first = adopted ~= '' and adopted or num(NOW)
   if not dry then write(first) end
   return { 'OK', tonumber(first) }

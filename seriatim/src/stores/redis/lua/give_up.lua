@@ -1,5 +1,5 @@
--- Claims and rescues of a node up to a ticket take nothing in this shard any more. ARGV: node, ticket, for how many
--- seconds that is remembered.
+-- Makes this shard refuse claims and rescues of a node with a ticket up to this one. ARGV: node, ticket, for how many
+-- seconds.
 local call, key = redis.call, KEYS[1] .. 'given_up'
 call('DEL', KEYS[1] .. 'nothing') -- see `even_when_full` in shard.lua
 local known = tonumber(call('HGET', key, ARGV[1]) or '0')

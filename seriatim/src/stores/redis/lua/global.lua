@@ -1,4 +1,4 @@
--- What scripts begin with that belong to no shard and take the time. KEYS[1] = `prefix:{g}:`; ARGV[1]: now, or ''.
+-- The common part of scripts outside all shards that take the time. KEYS[1] = `prefix:{g}:`; ARGV[1]: now, or ''.
 local call, P = redis.call, KEYS[1]
 call('DEL', P .. 'nothing') -- see `even_when_full` in shard.lua
 local now = tonumber(ARGV[1])

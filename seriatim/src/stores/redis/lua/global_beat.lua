@@ -1,5 +1,5 @@
--- A node says that it lives; with a lease of 0, that it has stopped. ARGV: now, node, lease, what it tells.
--- Answers {now, alive, command, shards with flagged jobs {shard, version, ...}, who lives}.
+-- A node's heartbeat; with a lease of 0, its deregistration. ARGV: now, node, lease, description. Answers {now, alive,
+-- command, shards with flagged jobs {shard, version, ...}, living nodes}.
 local node = ARGV[2]
 local alive = not call('ZSCORE', P .. 'dead', node)
 if alive then

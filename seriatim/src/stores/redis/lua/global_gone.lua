@@ -1,5 +1,5 @@
--- Declares a node dead whose process is gone. ARGV: now, node, its last beat as the caller knows it,
--- what is kept instead. Answers 0 when it has beaten since, is dead, or is not known.
+-- Declares a node dead whose process is gone. ARGV: now, node, its last heartbeat as the caller knows it, the value to
+-- store instead. Answers 0 if it has sent a heartbeat since, is dead, or is unknown.
 local node = ARGV[2]
 if call('HGET', P .. 'beats', node) ~= ARGV[3] then return 0 end
 if not call('ZSCORE', P .. 'alive', node) then return 0 end

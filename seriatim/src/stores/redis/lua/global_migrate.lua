@@ -1,4 +1,4 @@
--- Marks what the store keeps with the version that wrote it. ARGV: version. Answers the one there.
+-- Stores the version of the format, if there is none. ARGV: version. Answers the stored one.
 local call, P = redis.call, KEYS[1]
 local known = tonumber(call('HGET', P .. 'meta', 'version') or '0')
 if known > 0 then return known end

@@ -1,9 +1,9 @@
--- Gives a queue its number. ARGV: name, most queues. Answers the number; 0 when there are too many.
+-- Gives a queue its number. ARGV: name, most queues. Answers the number; 0 if there are too many.
 local call, P = redis.call, KEYS[1]
 local known = call('HGET', P .. 'queues', ARGV[1])
 if known then return tonumber(known) end
 if call('HLEN', P .. 'queues') >= tonumber(ARGV[2]) then return 0 end
--- Those of deleted queues come last.
+-- Numbers of deleted queues are reused last.
 local number = tonumber(call('HGET', P .. 'meta', 'queues') or '0')
 if number < tonumber(ARGV[2]) then number = call('HINCRBY', P .. 'meta', 'queues', 1)
 else number = tonumber(call('SPOP', P .. 'free') or '0') end

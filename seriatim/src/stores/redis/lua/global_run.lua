@@ -1,2 +1,2 @@
--- Names this run of the server: another after each start, and another on each server.
+-- The server's run id: differs after each start and between servers.
 return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')

@@ -1,5 +1,4 @@
--- Forgets nodes that died long enough ago. ARGV: now, how long they are shown.
--- Answers now.
+-- Deletes nodes that died long enough ago. ARGV: now, how long they are shown. Answers now.
 local old = string.format('%.0f', now - tonumber(ARGV[2]))
 for _, node in ipairs(call('ZRANGEBYSCORE', P .. 'dead', '-inf', old)) do
   call('ZREM', P .. 'dead', node)

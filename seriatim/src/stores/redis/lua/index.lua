@@ -1,14 +1,15 @@
--- A step of a listing: rows among which a page is chosen. ARGV: what, where the step begins ('' is the beginning), most rows,
--- then what `what` asks for. Answers {where the next step begins, '' when this was the last; rows}: of each
--- lane {number, key, due, shown retry count, state, node}, of each job {seq, key, state, ended at, accepted at}.
+-- One step of a listing: the rows from which a page is chosen. ARGV: what, where the step begins ('' is the
+-- beginning), most rows, then the arguments of `what`. Answers {where the next step begins, '' after the last one;
+-- rows}: for each lane {number, key, due, shown retry count, state, node}, for each job {seq, key, state, ended at,
+-- created at}.
 --   lanes, live, dead, done   all of them, in no order; a row may come twice
---   names, failing            the ids of all lanes and of those with a failure in them, in no order
---   held                      the claimed lanes, in no order; with `lane` the only ones that come with their node
+--   names, failing            the ids of all lanes and of those with a failed job, in no order
+--   held                      the claimed lanes, in no order; only these and `lane` return the node
 --   running [KEY]             the jobs of turns, of one key or all, in no order
 --   lane KEY, jobs KEY, deadkey KEY   the lane, the live and the dead jobs of a key
---   trouble SCORE MEMBER      lanes with a failure behind this place in the order by retry count
---   bykey MEMBER              dead jobs behind this place in the order by key
---   newest SCORE              dead jobs buried then and before, and others of the last time among them
+--   trouble SCORE MEMBER      lanes with a failure after this member, by retry count
+--   bykey MEMBER              dead jobs after this member, by key
+--   newest SCORE              dead jobs buried then and before, with all others of the last time
 READ_ONLY = true
 if not S then return { '', {} } end
 local what, from, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -80,7 +81,7 @@ function steps.running()
   if l and l.claimed_at then tell(l) end
 end
 
--- First the jobs in compact records: one that unfolds meanwhile is seen twice, not missed.
+-- First the jobs in compact records: one that is unfolded meanwhile is returned twice, not missed.
 function steps.live()
   local found
   if string.sub(from, 1, 1) == 'j' then
@@ -135,7 +136,7 @@ function steps.trouble()
   if score ~= '' then
     local stands = member ~= '' and call('ZSCORE', K.trouble, member)
     if stands and tonumber(stands) == tonumber(score) then rank = call('ZRANK', K.trouble, member) end
-    -- Who stood there may be gone: then all of the same count, of which the caller leaves out some.
+    -- The lane at that place may be gone: return all with the same count; the caller skips those before it.
     if rank then at = rank + 1
     else
       at = call('ZCOUNT', K.trouble, '-inf', '(' .. score)
@@ -156,7 +157,7 @@ function steps.newest()
   local score = ARGV[4]
   local list = call('ZREVRANGEBYSCORE', K.dead, score == '' and '+inf' or '(' .. score, '-inf',
     'WITHSCORES', 'LIMIT', 0, most)
-  -- Those of one time stand in the other order: all of them are needed.
+  -- Jobs with the same time are in reverse order, so all of them are needed.
   local last = list[#list]
   for i = 1, #list, 2 do
     if list[i + 1] ~= last then tell_ended(tonumber(list[i])) end

@@ -26,10 +26,10 @@ local function ready_member(class, prio, due, n)
   return struct.pack('>I3I2I7I7', class, prio, due, n)
 end
 
-local READ_ONLY = false -- scripts that only look do not unfold
+local READ_ONLY = false -- read-only scripts do not unfold records
 local unfold, unfold_list, draw
 
--- What `busy` says of a claimed lane.
+-- Reads the claim of a lane from its value in `busy`.
 local function hold(l, busy, closed)
   l.token = struct.unpack('>I7', busy)
   local node, kind, ttl, until_, made_at = cmsgpack.unpack(call('HGET', K.claims, num(l.token)))
@@ -52,7 +52,7 @@ local function is_before(a, b)
   return a.seq < b.seq
 end
 
--- The jobs of a listed lane: those of its turn, in their order, and those that wait.
+-- The jobs of a listed lane: those of its turn, in order, and the waiting ones.
 local function split_list(q, is_held)
   local closed_count, closed, waiting = is_held and math.max(q.closed, 1) or 0, {}, {}
   for i, id in ipairs(ids_in(q)) do
@@ -73,7 +73,7 @@ local function listed_lane(n, record)
   lanes[n] = l
   local busy = call('HGET', K.busy, q.id)
   if READ_ONLY then
-    -- The list may be long: it is read when it is asked for.
+    -- The list may be long: read it only on demand.
     l.listed = q
     if busy then hold(l, busy, S.mode == 'fifo' and { head_in(q) } or (split_list(q, true))) end
     l.open = q.count - (l.closed and #l.closed or 0)
@@ -105,7 +105,7 @@ function lane_of(n, record)
   return lanes[n]
 end
 
--- Lanes by key, as far as a script has looked them up already.
+-- Ids of lanes by key, as looked up by this script.
 local ids = {}
 
 local function lane_of_key(key)
@@ -125,7 +125,7 @@ local function open_lane(n, key, due, route)
   return l
 end
 
--- The lane is saved, where it belongs then, by `commit`.
+-- Marks a lane for `commit`, which saves it at its position.
 local function touch(l)
   if not l.touched then
     l.touched = true
@@ -165,7 +165,7 @@ local function remove_lane(l)
   lanes[l.n] = false
 end
 
--- Where a job stands among the open ones of its lane.
+-- A job's member among the open ones of its lane.
 local function open_member(l, j)
   if S.mode == 'exclusive' then
     return pad(l.n) .. string.format('%05.0f', j.prio) .. pad(j.run_at) .. pad(j.seq)
@@ -176,7 +176,7 @@ end
 local function later_member(l, j) return pad(l.n) .. pad(j.run_at) .. pad(j.seq) end
 local function prio_member(l, j) return pad(l.n) .. string.format('%05.0f', j.prio) .. pad(j.seq) end
 
--- The first listed jobs of a lane get their places in `open`. Written at once, as when it is unfolded.
+-- Moves the first listed jobs of a lane to `open`. Writes immediately, as unfolding does.
 function draw(l, most)
   local names, seqs, open = {}, {}, {}
   take_first(l.list, math.min(most, l.list.count), names)
@@ -189,7 +189,7 @@ function draw(l, most)
   write_out()
 end
 
--- What is listed stays behind all other open jobs of its lane.
+-- Listed jobs stay behind all other open jobs of their lane.
 local function make_room(l, j)
   if l.list and not is_before(j, job_of(head_in(l.list))) then draw(l, l.list.count) end
 end
@@ -213,7 +213,7 @@ local function insert(l, j)
   end
 end
 
--- What there is to do when a job is open no more, besides its place; `run` is `call` or `later`.
+-- Removes an open job from the other indexes; `run` is `call` or `later`.
 local function open_no_more(l, j, run)
   l.open = l.open - 1
   if j.retry >= 0 then l.bad = l.bad - 1 end
@@ -224,7 +224,7 @@ local function open_no_more(l, j, run)
   end
 end
 
--- Takes a job out of the open ones; false when it is not among them.
+-- Removes a job from the open ones; false if it is not among them.
 local function take(l, j)
   if S.mode == 'parallel' then
     if l.open == 0 or l.solo ~= j.seq then return false end
@@ -242,8 +242,8 @@ local function members_in(key, l, most)
   return call('ZRANGEBYLEX', key, '[' .. pad(l.n), '(' .. pad(l.n) .. '~', 'LIMIT', 0, most)
 end
 
--- The first members of a lane in a lexical index. What a lane has listed comes behind what is in `open`, and is
--- drawn from there when it is needed.
+-- The first members of a lane in a lexical index. Listed jobs come after those in `open` and are moved there when
+-- needed.
 local function members(key, l, most)
   local found = members_in(key, l, most)
   if not l.list or key ~= K.open then return found end
@@ -262,7 +262,7 @@ end
 
 local function seq_in(member) return tonumber(string.sub(member, -16)) end
 
--- The open job that comes first; in `exclusive` among those that are due.
+-- The first open job; in `exclusive` the first due one.
 local function head_of(l)
   if l.open == 0 then return false end
   if l.single then return l.single end
@@ -288,7 +288,7 @@ local function open_jobs(l)
   return list
 end
 
--- In `exclusive`, moves what has fallen due among the candidates; returns when the next will.
+-- In `exclusive`, moves due jobs to the open ones; returns when the next is due.
 local function promote(l)
   if S.mode ~= 'exclusive' then return false end
   local due = '(' .. pad(l.n) .. pad(NOW) .. '~'
@@ -320,7 +320,7 @@ local function stand(l, ready, wake)
   end
 end
 
--- Priority, due time, route and crashes by which an unclaimed lane stands.
+-- Priority, due time, route and crashes that define an unclaimed lane's position.
 local function standing(l, head)
   if S.mode ~= 'accumulate' then
     local route = S.mode == 'fifo' and l.route or head.route
@@ -330,7 +330,7 @@ local function standing(l, head)
   return tonumber(string.sub(first, 17, 21)), l.due, l.route, l.crashes
 end
 
--- Puts an unclaimed lane with open jobs where it belongs.
+-- Puts an unclaimed lane with open jobs at its position.
 local function position(l)
   local next_later = promote(l)
   local head = head_of(l)
@@ -348,7 +348,7 @@ local function position(l)
   stand(l, ready_member(class, prio, due, l.n), next_later)
 end
 
--- Whether all that a lane has is listed, so that it can be a listed lane again.
+-- Whether all jobs of a lane are listed, so that it can become a listed lane again.
 local function is_foldable(l)
   return l.list and l.list.count == l.open and S.take == 1 and not l.claimed_at and not l.held and not l.paused
     and l.route == 0
@@ -365,7 +365,7 @@ local function fold(l)
   lanes[l.n] = nil
 end
 
--- Saves a lane where it belongs now, or removes it when it is empty; `write_out` writes it.
+-- Saves a lane at its position, or removes it if it is empty; `write_out` does the writes.
 local function place(l)
   if is_foldable(l) then return fold(l) end
   if l.claimed_at then
@@ -380,7 +380,7 @@ local function place(l)
   later('HSET', K.lanes, id_of(l.n), lane_record(l))
 end
 
--- Turns a compact record into those of any lane; the lane stays where it stands.
+-- Converts a compact record into a general one; the lane keeps its position.
 function unfold(l, j, busy)
   if busy then
     call('HDEL', K.busy, id_of(l.n))
@@ -394,8 +394,8 @@ function unfold(l, j, busy)
   store_lane(l)
 end
 
--- The same of a listed lane. In `fifo` it keeps its list, however long, and `members` draws from it. In
--- `accumulate` all jobs get their places in the indexes. Written at once: not every operation ends with `commit`.
+-- The same for a listed lane. In `fifo` it keeps its list, of any length, and `members` draws from it. In `accumulate`
+-- all jobs are added to the indexes. Writes immediately: not every operation ends with `commit`.
 function unfold_list(l, q, busy, waiting)
   if busy then call('HDEL', K.busy, q.id)
   else
@@ -419,7 +419,7 @@ function unfold_list(l, q, busy, waiting)
   write_out()
 end
 
--- Ends an operation: saves what it touched.
+-- Ends an operation: saves the touched lanes.
 local function commit()
   for _, l in ipairs(touched) do place(l) end
   write_out()
@@ -430,14 +430,14 @@ local function commit()
   if rings then call('PUBLISH', string.match(P, '^(.*){') .. 'wake', S.number) end
 end
 
--- Two equal payloads that become one take this score (hex digits order as the scores do).
+-- The score of two merged jobs (hex digits have the order of the scores).
 local function merged_score(a, b)
   if S.merge == 'none' then return a end
   if (S.merge == 'min') == (a < b) then return a end
   return b
 end
 
--- Inserts a job into a lane where an equal one may wait: the older id survives.
+-- Inserts a job into a lane. If an equal job waits there, they merge and the older id survives.
 local function unite(l, j)
   local other = S.merges and j.digest ~= '' and call('HGET', K.equal, id_of(l.n) .. j.digest)
   other = other and job_of(number_in(other))
@@ -462,7 +462,7 @@ local function unite(l, j)
   save_job(survivor)
 end
 
--- What an arrival does to the due time of an `accumulate` lane.
+-- Updates the due time of an `accumulate` lane for an arrival.
 local function arrive(l, run_at, merged)
   if S.mode ~= 'accumulate' then return end
   local earliest = S.due == 'earliest'
@@ -476,11 +476,11 @@ local function arrive(l, run_at, merged)
   end
 end
 
--- Puts a job with a history into its lane: requeued, or kept while its queue changed.
+-- Puts a job with a history back into its lane: requeued, or kept while its queue changed.
 local function put_back(key, route, j)
   local l = key ~= '' and lane_of_key(key)
-  -- A number is never used twice: what comes back to a key that has no lane opens a new one.
-  -- In `parallel` the lane is the job.
+  -- Lane numbers are never reused: a job that returns to a key without a lane opens a lane with a new number. In
+  -- `parallel` the lane is the job.
   if not l then l = open_lane(key == '' and j.seq or next_seq(), key, j.run_at, route) end
   arrive(l, j.run_at, false)
   unite(l, j)
@@ -523,7 +523,7 @@ local function store_claim(node, kind, ttl, token, taken)
   else call('ZADD', K.leases, num(NOW + ttl), t) end
 end
 
--- So many lanes are not this claim's any more; without lanes it is gone.
+-- Subtracts lanes from a claim, and removes it if none are left.
 local function release_claim(token, lanes_less)
   local t = num(token)
   if call('HINCRBY', K.left, t, -lanes_less) > 0 then return end
@@ -535,8 +535,8 @@ local function release_claim(token, lanes_less)
   call('HDEL', K.held, t)
 end
 
--- The earliest due time of the shard's unclaimed lanes: of the scheduled ones, and of the first in
--- each class and priority that has ready ones.
+-- The earliest due time of the shard's unclaimed lanes: of the scheduled ones, and of the first ready one in each
+-- class and priority.
 local function first_due()
   local best, from = false, '-'
   while true do

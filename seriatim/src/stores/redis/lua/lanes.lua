@@ -1,4 +1,4 @@
--- Lanes as people see them. ARGV: their numbers. Answers for each nil or what it is: see `views.rs`.
+-- Views of lanes. ARGV: their numbers. Answers for each nil or its fields: see `views.rs`.
 READ_ONLY = true
 local function due_of(l)
   if S.mode == 'accumulate' then return l.due end

@@ -1,6 +1,5 @@
--- Gives the queue another number of shards, in its first shard. ARGV: the version that the caller saw,
--- number, older numbers, largest number ever, lowest token, definition.
--- Answers 0 when the version is another, else 1.
+-- Changes the queue's number of shards, in its first shard. ARGV: the version that the caller saw, number, older
+-- numbers, largest number ever, lowest token, definition. Answers 0 if the version is another, else 1.
 if not S or num(S.version) ~= ARGV[1] then return 0 end
 even_when_full()
 call('HSET', K.meta, 'version', num(S.version + 1), 'shards', ARGV[2], 'older', ARGV[3], 'span',

@@ -1,8 +1,8 @@
--- Requeues, deletes, lists or hands out dead jobs. ARGV: now, what, rows_max, version, lowest token,
--- all|jobs|keys, then (seq, millisecond of acceptance) or keys. Answers {count, whether there are more, rows}.
--- What may open a lane (`requeue`, `join`) is done by this version only; else the count is -1.
--- `join` requeues only where the key has a lane. The rows of `list` are seq, created, key; those of
--- `hand_out` are what `take_in.lua` needs of each job; the rest have none.
+-- Requeues, deletes, lists or hands out dead jobs. ARGV: now, what, rows_max, version, lowest token, all|jobs|keys,
+-- then (seq, creation millisecond) or keys. Answers {count, whether there are more, rows}. Operations that may open a
+-- lane (`requeue`, `join`) require this version; else the count is -1. `join` requeues only if the key has a lane. The
+-- rows of `list` are seq, created, key; those of `hand_out` are the input of `take_in.lua` for each job; the others
+-- have none.
 if not S then return { 0, 0, {} } end
 NOW = clock(ARGV[1])
 local opens = ARGV[2] == 'requeue' or ARGV[2] == 'join'

@@ -1,6 +1,6 @@
--- A dead job lives in another shard from now on. ARGV: now, seq, millisecond of acceptance, where:
--- shard, seq and acceptance of what it is there. Its id leads there as long as dead jobs are kept.
--- Answers 1, or 0 when it is not dead any more.
+-- Records that a dead job moved to another shard. ARGV: now, seq, creation millisecond, new place: shard, seq and
+-- creation time there. Its id refers to that place as long as dead jobs are kept. Answers 1, or 0 if the job is no
+-- longer dead.
 if not S then return 0 end
 NOW = clock(ARGV[1])
 even_when_full()

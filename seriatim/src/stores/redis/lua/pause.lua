@@ -1,6 +1,6 @@
--- Pauses or resumes the queue in its first shard, or closes it to be deleted. ARGV: whether it is paused, whether it
--- is closed (1 or 0 each), the version that the caller saw. It is a new version, which the other shards adopt: so neither
--- a late adoption of an earlier one nor a change of shards undoes it. Answers 0 when the version is another.
+-- Pauses or resumes the queue in its first shard, or closes it for deletion. ARGV: whether it is paused, whether it is
+-- closed (1 or 0 each), the version that the caller saw. Raises the version, which the other shards adopt: so neither
+-- a late adoption of an earlier version nor a change of shards undoes it. Answers 0 if the version is another.
 if not S or num(S.version) ~= ARGV[3] then return 0 end
 even_when_full()
 local closing = call('HGET', K.meta, 'closing') or '0'

@@ -1,10 +1,9 @@
--- Adds jobs. ARGV: dry, now, version, what is taken (0 all, 1 only what joins a lane that is here, 2 nothing;
--- an idempotency key that is remembered here is known in any case: see layout.rs), lowest token, then 's' and the jobs, all plain; or 'm' and the jobs, each
--- with 's' or 'g' before it. A plain one is one text: when it is to run (n, i or @ and 7 bytes), its
--- priority (2 bytes), whether it has a score (0 or 1), its score (8 bytes), and the end of a compact
--- record as it is. Any other ('g') is 13 fields.
--- Answers {'OK', now, {seq, status, ...}, last token} with {seq}, status, created for those accepted at
--- another time and status 3 for those that are not taken; {'STALE'} or {'ROUTE', index}.
+-- Adds jobs. ARGV: dry, now, version, what is accepted (0 all, 1 only jobs that join an existing lane, 2 none; a
+-- remembered idempotency key is recognized in any case: see layout.rs), lowest token, then 's' and the jobs, all
+-- plain; or 'm' and the jobs, each with 's' or 'g' before it. A plain one is one text: run time (n, i or @ and 7
+-- bytes), priority (2 bytes), whether it has a score (0 or 1), score (8 bytes), and the end of a compact record. Any
+-- other ('g') is 13 fields. Answers {'OK', now, {seq, status, ...}, last token} with {seq}, status, created for those
+-- created at another time and status 3 for those not accepted; {'STALE'} or {'ROUTE', index}.
 local FIELDS = 13
 local dry, takes = ARGV[1] == '1', ARGV[4]
 NOW = clock(ARGV[2])
@@ -39,7 +38,7 @@ local function read_batch()
   end
 end
 
--- Looks the lanes of all keys up at once. What is appended to a compact lane makes it a listed one.
+-- Looks up the lanes of all keys together. Appending to a compact lane makes it a listed one.
 local records, busy, appends = {}, {}, false
 local function look_up_busy(lane_ids)
   for i, held in ipairs(fields(K.busy, lane_ids)) do busy[lane_ids[i]] = held end
@@ -105,7 +104,7 @@ local function due_of(text)
   return tonumber(value)
 end
 
--- Now in Unix seconds, as 8 bytes that order as the (positive) doubles do.
+-- Now in Unix seconds, as 8 bytes with the order of (positive) doubles.
 local function score_now()
   if S.mode == 'fifo' then return '\128\0\0\0\0\0\0\0' end
   local bytes = struct.pack('>d', NOW / 1000000)
@@ -149,8 +148,8 @@ local function digest_in(i)
   return digests[i]
 end
 
--- The equal jobs that wait, by lane and digest, as far as they have been looked for. Those of the lanes
--- that were there before the batch are looked for together; a compact one says its own.
+-- The equal waiting jobs, by lane and digest, as looked up so far. Those of lanes from before the batch are looked up
+-- together; a compact lane's record has its own.
 local equals = {}
 local function look_for_equals()
   if not S.merges or takes == '2' then return end
@@ -172,7 +171,7 @@ local function equal_of(field)
   return equals[field]
 end
 
--- How lanes stood that waited before something was appended to them, and what of that comes first.
+-- The state of waiting lanes before jobs were appended, and their first member since.
 local before = {}
 local function remember(l, j)
   if before[l] == nil then
@@ -181,8 +180,8 @@ local function remember(l, j)
   end
 end
 
--- As `insert`, put off: in `fifo` and `accumulate` nothing is looked at in between but equal jobs, which
--- `equals` and `jobs` know.
+-- Like `insert`, but deferred: in `fifo` and `accumulate` only equal jobs are read in between, and `equals` and `jobs`
+-- have them.
 local function append(l, j, field)
   make_room(l, j)
   l.open = l.open + 1
@@ -202,7 +201,7 @@ local function append(l, j, field)
   jobs[j.seq] = j
 end
 
--- Whether what was appended leaves a lane where it stands.
+-- Whether a lane keeps its position after the appended jobs.
 local function stays(l, was)
   if S.mode == 'fifo' then
     local first = members(K.open, l, 1)[1]
@@ -214,7 +213,7 @@ local function stays(l, was)
   return was.prio >= prio
 end
 
--- Of a lane that stays where it stands only the record is written.
+-- For a lane that keeps its position, only the record is written.
 local function keep_places()
   local others = {}
   for _, l in ipairs(touched) do
@@ -225,7 +224,7 @@ local function keep_places()
   write_out()
 end
 
--- Makes of two equal jobs one. What was put off is written first: it may be what changes now.
+-- Merges two equal jobs. Pending writes go first: they may affect the same job.
 local function merge(l, queued, j)
   write_out()
   before[l] = false
@@ -237,7 +236,7 @@ local function merge(l, queued, j)
   save_job(queued)
 end
 
--- Puts a new job into its lane; returns the job it is known as, and whether it merged.
+-- Puts a new job into its lane; returns the job that now represents it, and whether it merged.
 local function put(key, j)
   local l = key ~= '' and lane_of_key(key)
   if not l then l = open_lane(j.seq, key, j.run_at, j.route) end
@@ -276,7 +275,7 @@ local function tell(seq, created, status)
   answer[at + 1], answer[at + 2], answer[at + 3] = seq, status, created
 end
 
--- Compact records that wait to be written together.
+-- Compact records to be written together.
 local new_lanes, new_keys, new_ready, new_wakes = {}, {}, {}, {}
 local function flush()
   many('HSET', K.lanes, new_lanes)
@@ -295,9 +294,8 @@ local function time_in(text)
   return value, id_of(value)
 end
 
--- What plain jobs say before their lengths and what follows of it, which mostly is the same for the whole
--- batch: run_at, priority, score, the beginning of the record, and of the place among the ready lanes
--- (a number: among those that wait until then).
+-- Plain jobs are mostly the same up to their lengths, so values derived from that part are cached: run_at, priority,
+-- score, the beginning of the record, and of the ready member (a number: the wake time of a scheduled lane).
 local kinds = {}
 local function kind_of(text)
   local like = string.sub(text, 1, 19)
@@ -340,7 +338,7 @@ local function put_compact(key, text)
   answer[at + 1], answer[at + 2] = seq, 0
 end
 
--- What the records of listed lanes are after this batch, and what else is written of them.
+-- The new records of listed lanes in this batch, and other writes for them.
 local changed, jobs_listed, equal_listed, held = {}, {}, {}, {}
 local pending = {} -- records of listed jobs that this batch wrote or changed
 local function add(list, name, value)
@@ -348,20 +346,20 @@ local function add(list, name, value)
   list[at + 1], list[at + 2] = name, value
 end
 
--- Jobs in a list of `accumulate` from which on it is unfolded, which keeps the server for long when there are
--- many; up to twice as many, so that lanes which grow side by side are not unfolded at once.
+-- From this number of jobs, a listed lane of `accumulate` is unfolded, which blocks the server for long if there are
+-- many. The limit varies up to twice this, so that lanes growing in parallel are not unfolded at the same time.
 local LISTED_MAX = 2000
 
 local put_listed
-do -- Lua allows 200 local names at once
--- The digest by which the job of a compact record may be found equal to others.
+do -- Lua limits a function to 200 local names
+-- The field under which an equal job would find the job of a compact record.
 local function digest_of_compact(id, record)
   if not S.merges or busy[id] then return end
   local _, _, digest = texts_in(record, 2)
   return id .. digest
 end
 
--- Makes a listed lane of a compact one.
+-- Converts a compact lane into a listed one.
 local function list_up(id, record)
   local key, task = texts_in(record, 2)
   local run_at, prio, score = struct.unpack('>I7I2c8', record, 9)
@@ -383,8 +381,8 @@ local function list_up(id, record)
   return list_record(q)
 end
 
--- Whether a plain job can be appended to what is in a record without a change of what stands there: its place in the
--- order is the last one, and its lane stays where it stands.
+-- Whether a plain job can be appended to a record without other changes: it comes last in order, and its lane keeps
+-- its position.
 local function fits(id, record, text, kind)
   local is_one = is_compact(record)
   if S.mode == 'fifo' then
@@ -410,7 +408,7 @@ local function fits(id, record, text, kind)
   return kind.prio >= prio and (S.due ~= 'earliest' or kind.run_at >= due)
 end
 
--- A listed lane's record with one more seq; without a name, when the job became one with another.
+-- A listed lane's record with one more seq; without a name if the job was merged.
 local function arrived(id, record, name, kind)
   local due, next_due, prio, jobs_count, last, front_length, key_length, task_length, closed =
     struct.unpack(LIST_FIELDS, record, 2)
@@ -437,7 +435,7 @@ local function is_less(a, b)
   return a_high < b_high or (a_high == b_high and a_low < b_low)
 end
 
--- A record whose job became one with an equal one, from where it says when that was accepted.
+-- A record whose job merged with an equal one; `from` is the offset of its creation time.
 local function merged(record, from, kind)
   local prio, score = struct.unpack('>I2c8', record, from + 14)
   if (S.merge == 'min') == is_less(kind.score, score) then score = kind.score end
@@ -462,8 +460,7 @@ local function merge_listed(id, record, name, kind)
   return true
 end
 
--- Appends a plain job to the list of its lane, or makes it one with an equal one there; false when that is
--- not possible.
+-- Appends a plain job to the list of its lane, or merges it with an equal one there; false if that is not possible.
 function put_listed(i, id)
   local record, text = appends and records[id], texts[i]
   if not record then return false end
@@ -492,7 +489,7 @@ end
 
 end
 
--- Writes what waits to be written together, also of listed lanes.
+-- Writes everything collected, also for listed lanes.
 local function flush_all()
   flush()
   local list = {}
@@ -514,7 +511,7 @@ local function job_of_text(text)
   return j
 end
 
--- Appends a plain job to what is listed in a lane of the general form: in `fifo`, where all other jobs come before.
+-- Appends a plain job to the list of a lane with a general record: in `fifo`, if all other jobs come before it.
 local function put_behind(l, text)
   if not appends or S.mode ~= 'fifo' then return false end
   local kind, q = kind_of(text), l.list

@@ -1,13 +1,12 @@
--- Takes claims away from their holders: under a new token nobody holds them, and their lease has run out.
--- ARGV: now, nobody's name, lanes_max, by when they were made, then key, lane, queue or node, and its name.
--- Answers the turns.
+-- Releases claims: a new token, no holder, an expired lease. ARGV: now, the name for "no holder", lanes_max, latest
+-- claim time, then key, lane, queue or node, and its name. Answers the turns.
 if not S then return {} end
 NOW = clock(ARGV[1])
 even_when_full()
-local nobody, lanes_left, made_by = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local no_holder, lanes_left, made_by = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local what, name = ARGV[5], ARGV[6]
 
--- The tokens of the claims that are chosen, oldest first.
+-- The tokens of the selected claims, oldest first.
 local function chosen()
   local list, all = {}, call('HGETALL', K.claims)
   for i = 1, #all, 2 do
@@ -29,7 +28,7 @@ else
   end
 end
 if taken[1] then
-  store_claim(nobody, 'own', 0, token, taken)
+  store_claim(no_holder, 'own', 0, token, taken)
   commit()
 end
 return turns

@@ -1,6 +1,5 @@
--- Takes over claims whose lease has run out. ARGV: now, node, ttl, lanes_max, ticket, then (node, last beat;
--- '-' for one that is forgotten) of all nodes.
--- Answers {turns, holders that the caller did not name}.
+-- Rescues expired claims. ARGV: now, node, ttl, lanes_max, ticket, then (node, last heartbeat; '-' for a forgotten
+-- one) of all nodes. Answers {turns, holders that the caller did not name}.
 if not S then return { {}, {} } end
 local refused = refusal(ARGV[2], ARGV[5])
 if refused then return refused end
@@ -15,7 +14,7 @@ for _, t in ipairs(call('ZRANGEBYSCORE', K.leases, '-inf', '(' .. num(NOW), 'LIM
   expired[#expired + 1] = tonumber(t)
 end
 
--- Claims whose ttl is shorter than the silence of their node.
+-- Claims whose ttl is shorter than the time since their node's last heartbeat.
 local function look_at(holder, head)
   local to = '(' .. head .. '~'
   if beats[holder] ~= '-' then

@@ -1,7 +1,7 @@
--- Ends turns. ARGV: now, how many are simply done, of each of these its lane and token (7 bytes each);
--- then for each other turn: lane, token, rest, job whose state is kept ('' = the
--- lane's), due, retry_count, crashes, error, counted, hold, n, then n times (seq, fate).
--- Answers for each turn nil (stale) or the cancelled jobs {seq, created, ...}.
+-- Settles turns. ARGV: now, how many are simply done, for each of these its lane and token (7 bytes each); then for
+-- each other turn: lane, token, rest, job whose state is set ('' = the lane's), due, retry_count, crashes, error,
+-- counted, hold, n, then n times (seq, fate). Answers for each turn nil (stale) or the cancelled jobs {seq, created,
+-- ...}.
 NOW = clock(ARGV[1])
 even_when_full()
 
@@ -14,7 +14,7 @@ local function read_turn(at)
   }
   local n = tonumber(ARGV[at + 10])
   for i = at + 11, at + 10 + 2 * n, 2 do
-    -- The first that names a job decides.
+    -- If a job has several fates, the first one counts.
     local seq = tonumber(ARGV[i])
     turn.fates[seq] = turn.fates[seq] or ARGV[i + 1]
     turn.cancels = turn.cancels or ARGV[i + 1] == 'cancel'
@@ -28,10 +28,10 @@ local function due_after(was, due)
   return after(tonumber(due))
 end
 
--- How many lanes each claim loses.
+-- How many lanes to subtract from each claim.
 local released = {}
 
--- Ends the claim of a lane; returns its jobs and when it was made.
+-- Ends the claim of a lane; returns its jobs and the time of the claim.
 local function end_claim(l)
   local closed, claimed_at = closed_of(l), l.claimed_at
   released[l.token] = (released[l.token] or 0) + 1
@@ -42,8 +42,8 @@ local function end_claim(l)
   return closed, claimed_at
 end
 
--- What becomes of one job; returns it when it goes back. Counts in `tally` how many are done, and whether the turn
--- has failed.
+-- Applies the fate of one job; returns the job if it is kept. Counts done jobs in `tally`, and whether the turn has
+-- failed.
 local function end_job(l, turn, j, cancelled, tally)
   local fate, why = turn.fates[j.seq] or turn.rest, turn.error
   if j.flagged and fate ~= 'done' then
@@ -51,7 +51,7 @@ local function end_job(l, turn, j, cancelled, tally)
     cancelled[#cancelled + 1] = j.seq
     cancelled[#cancelled + 1] = j.created
   end
-  -- What ends was tried; what is kept was tried if its claim counts.
+  -- A job that ends counts as an attempt; a kept one only if its claim counts.
   if fate ~= 'keep' or turn.counted then j.attempts = j.attempts + 1 end
   if fate == 'done' then tally.done = tally.done + 1
   elseif fate == 'bury' or fate == 'drop' or (fate == 'keep' and turn.counted and not turn.cancels) then
@@ -95,8 +95,7 @@ local function return_to_lane(l, turn, kept)
   touch(l)
 end
 
--- Whether a job that is done can be forgotten unread: nothing is kept of it, and none became one with
--- another.
+-- Whether a done job can be deleted without reading it: the queue keeps no finished jobs, and there are no aliases.
 local forgets
 local function forgets_done()
   if forgets == nil then forgets = S.keep == 0 and call('HLEN', K.aliases) == 0 end
@@ -137,7 +136,7 @@ end
 local NONE = {}
 local answer, simple = {}, tonumber(ARGV[2])
 
--- Reads lanes and the jobs of their turns at once.
+-- Reads lanes and the jobs of their turns together.
 local function read_ahead(lane_ids)
   local seqs = {}
   for i, record in ipairs(fields(K.lanes, lane_ids)) do
@@ -152,11 +151,11 @@ local function read_ahead(lane_ids)
   read_jobs(seqs)
 end
 
--- What ended with the simple turns: lanes with a compact record, and those of listed lanes; keys of lanes that are
--- gone; how many lanes each claim loses.
+-- What ended with the simple turns: lanes with a compact record, and those of listed lanes; keys of removed lanes; how
+-- many lanes to subtract from each claim.
 local gone, listed, keys, left = {}, {}, {}, {}
 
--- Those whose lane has a compact record end together, and so do those of listed lanes; the others one by one.
+-- Settles simple turns: lanes with a compact record together, listed lanes together, the others one by one.
 local function settle_simple()
   local lane_ids, ended = {}, {}
   for i = 1, simple do lane_ids[i] = string.sub(ARGV[2 + i], 1, 7) end
@@ -187,7 +186,7 @@ local function settle_simple()
   end
 end
 
--- Keeps what the queue wants to keep of ended jobs.
+-- Stores a finished job for its queue's retention.
 local function keep(j, key, made_at)
   j.started, j.attempts, j.state, j.ended, j.key, j.lane = made_at, 1, 'done', NOW, key, 0
   later('HSET', K.jobs, id_of(j.seq), job_record(j))
@@ -206,7 +205,7 @@ local function keep_simple()
   end
 end
 
--- Lanes that stay: their records, and where they stand.
+-- Lanes that remain: their records and positions.
 local stay, ready, wakes = {}, {}, {}
 local function place_listed(id, record, due, prio)
   local at = #stay
@@ -237,8 +236,8 @@ local function end_list(q)
   if q.count == 0 then gone[#gone + 1], keys[#keys + 1] = q.id, q.key end
 end
 
--- In `fifo` the head's due time and priority are needed to place a lane: `heads` are read together. Mostly there are
--- more at the front, and then only the beginning and the end of the record change.
+-- In `fifo` a lane's position needs the due time and priority of its new head: `heads` are read together. Usually
+-- there are more seqs in the front, and then only the beginning and the end of the record change.
 local function end_heads(records)
   local heads, tails, places = {}, {}, {}
   for i, record in ipairs(records) do

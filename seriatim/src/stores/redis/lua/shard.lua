@@ -1,52 +1,52 @@
--- What the scripts of one shard share; compact.lua, lane.lua and the text of an operation follow it.
+-- The common part of the scripts of one shard; compact.lua, lane.lua and the operation's script follow.
 --
--- KEYS[1] is the common beginning of the shard's keys, `prefix:{q7:0}:`: all of them lie in one
--- slot, and there is a fixed number of them, however many lanes and jobs they hold.
--- Scripts do not roll back: an operation checks everything before its first write.
+-- KEYS[1] is the common prefix of the shard's keys, `prefix:{q7:0}:`: all of them are in one slot, and their number is
+-- fixed, whatever the number of lanes and jobs. Scripts do not roll back: an operation checks everything before its
+-- first write.
 --
--- Numbers: times are µs below 2^53, exact in a double. Never concatenate one: `num` and `pad` write
--- all its digits. Members of lexical ZSETs are fixed-width fields, so that they sort as numbers.
--- Strings are compared only where they hold decimal or hex digits (Lua compares by locale).
+-- Numbers: times are µs below 2^53, exact in a double. Never concatenate one: `num` and `pad` write all its digits.
+-- Members of lexical ZSETs are fixed-width fields, so that they sort as numbers. Compare strings only if they contain
+-- decimal or hex digits (Lua compares by locale).
 
 local call = redis.call
 local P = KEYS[1]
 local TIME_MAX = 9007199254740991
-local INLINE_BYTES_MAX = 1024 -- a longer payload stands apart, so that moving a job does not copy it
-local INLINE_CLOSED_MAX = 16  -- a longer list of closed jobs stands apart
+local INLINE_BYTES_MAX = 1024 -- a longer payload is stored separately, so that moving a job does not copy it
+local INLINE_CLOSED_MAX = 16  -- a longer list of closed jobs is stored separately
 local NOW = 0
 
--- The keys of a shard; each name is made when it is first used:
+-- The keys of a shard; each name is built on first use:
 --   meta      HASH: settings of the queue, counters
---   lanes     HASH: id -> record; mostly a compact one (compact.lua)
---   busy      HASH: id of a claimed lane with a compact record -> token, then its key or, of a listed one, NUL
+--   lanes     HASH: id -> record; usually a compact one (compact.lua)
+--   busy      HASH: id of a claimed lane with a compact record -> token, then its key or, for a listed one, NUL
 --   keys      HASH: key -> id of its lane
---   jobs      HASH: seq (7 bytes) -> record, of every job that is known and in no compact record
---   runs      HASH: lane, number (4 bytes) -> seqs of a listed lane that waits long
+--   jobs      HASH: seq (7 bytes) -> record, of every stored job without a compact lane record
+--   runs      HASH: lane, number (4 bytes) -> seqs of a long listed lane
 --   bodies    HASH: seq -> payload that is not inline
---   closed    HASH: id -> seqs of its turn, where they are many
---   progress  HASH: id -> what its last holder told
---   flags     HASH: id -> seqs of its turn that somebody wants cancelled
+--   closed    HASH: id -> seqs of its turn, if there are many
+--   progress  HASH: id -> its holder's last progress report
+--   flags     HASH: id -> seqs of its turn that are flagged for cancellation
 --   open      ZSET lex: lane, rank, seq
 --   later     ZSET lex: lane, run_at, seq (exclusive: not due yet)
 --   prios     ZSET lex: lane, priority, seq (accumulate)
 --   equal     HASH: lane, digest -> seq (7 bytes) of the open job
 --   ready     ZSET lex: class (3 bytes), priority (2), due (7), id (7)
---   wake      ZSET: id by the time when it must be looked at again
+--   wake      ZSET: id by the time when its position must be computed again
 --   trouble   ZSET: lane by minus its shown retry count
---   failing   SET: ids of lanes with a failure in them
+--   failing   SET: ids of lanes with a failed job
 --   claims    HASH: token -> node, kind, ttl, until, made at
---   left      HASH: token -> lanes that it still holds
---   held      HASH: token -> the ids that it took
+--   left      HASH: token -> number of its lanes that are still claimed
+--   held      HASH: token -> the ids that it claimed
 --   holders   ZSET lex: node, ttl, token of claims with a node lease
---   leases    ZSET: token by the end of a lease of its own
---   done      ZSET: seq by when it may be forgotten
+--   leases    ZSET: token by the end of its own lease
+--   done      ZSET: seq by when it may be deleted
 --   dead      ZSET: seq by when it was buried
 --   deadkeys  ZSET lex: key, NUL, seq of dead jobs
 --   expiring  ZSET: seq of open jobs by expires_at
---   aliases   HASH: seq -> the job it became one with
+--   aliases   HASH: seq -> the job it was merged into
 --   idem      HASH: key, NUL, idempotency key -> job
---   idemold   ZSET: the same by when to look whether it can be forgotten
---   given_up  HASH: node -> its claims and rescues up to this ticket take nothing any more; goes by itself
+--   idemold   ZSET: the same by when to check whether it can be deleted
+--   given_up  HASH: node -> claims and rescues with a ticket up to this one take nothing; expires by itself
 --   routes    HASH: node, NUL, group -> number; #number -> node, NUL, group
 local K = setmetatable({}, { __index = function(known, name)
   known[name] = P .. name
@@ -56,11 +56,11 @@ end })
 local function num(x) return string.format('%.0f', x) end
 local function pad(x) return string.format('%016.0f', x) end
 
--- A lane's number as 7 bytes that order as the numbers do.
+-- A lane's number as 7 bytes with the same order.
 local function id_of(n) return struct.pack('>I7', n) end
 local function number_in(id) return (struct.unpack('>I7', id)) end
 
--- Commands with many arguments, in as few calls as Lua's stack allows.
+-- Runs a command with many arguments in as few calls as Lua's stack allows.
 local UNPACK_MAX = 6000
 local function many(command, key, list)
   for i = 1, #list, UNPACK_MAX do
@@ -68,15 +68,15 @@ local function many(command, key, list)
   end
 end
 
--- The scores of a ZSET that is ordered by its members are all 0.
+-- Members of a lexical ZSET all have score 0.
 local function add_members(key, list)
   local args = {}
   for i, member in ipairs(list) do args[2 * i - 1], args[2 * i] = 0, member end
   many('ZADD', key, args)
 end
 
--- What `place`, `forget` and a settle write, put off so that many lanes take one command: each call from Lua costs
--- more than what it does. Nothing reads in between what waits here: `lanes`, `jobs` and `ids` know it.
+-- Collects the writes of `place`, `forget` and a settle, so that many lanes take one command: a call from Lua costs
+-- more than its work. Pending writes are not visible in Redis: read through `lanes`, `jobs` and `ids`.
 local put_off = {}
 local function later(command, key, ...)
   local lists = put_off[command]
@@ -117,7 +117,7 @@ local function clock(text)
   return t[1] * 1000000 + t[2]
 end
 
--- What a claim or rescue answers that its node has given up; false for any other. 0 is no ticket.
+-- The error for a claim or rescue with a ticket that its node gave up, else false. 0 is no ticket.
 local function refusal(node, ticket)
   if ticket == '0' then return false end
   local given_up = call('HGET', K.given_up, node)
@@ -127,12 +127,12 @@ end
 
 local function after(length) return math.min(NOW + length, TIME_MAX) end
 
--- A server whose memory is full refuses a script at its first write if that takes memory, and after
--- another first write it lets the script finish. What drains must go on, or the memory stays full:
--- every operation but pushing and declaring begins with a write that takes none.
+-- When memory is full, Redis refuses a script at its first write if that write may allocate, but lets it finish after
+-- another first write. Operations that free memory must go on: all but pushing and declaring begin with a write that
+-- allocates nothing.
 local function even_when_full() call('DEL', P .. 'nothing') end
 
--- '-' is none, '+text' is text.
+-- '-' is absent, '+text' is text.
 local function optional(text)
   if text == '-' then return false end
   return string.sub(text, 2)
@@ -164,7 +164,7 @@ local function next_seq()
   return S.seq
 end
 
--- At least the clock, so that tokens grow even when the last ones were lost with a server.
+-- At least the clock, so that tokens grow even if a failover lost the last ones.
 local function next_token()
   S.token = math.max(S.token + 1, NOW)
   S.counted = true
@@ -194,12 +194,12 @@ local function job_of(seq)
   if known ~= nil then return known end
   local record = call('HGET', K.jobs, id_of(seq))
   if record then return read_job(seq, record) end
-  -- It may be the fresh job of the lane that has its number.
+  -- It may be the compact job of the lane with its number.
   record = call('HGET', K.lanes, id_of(seq))
   return record and is_compact(record) and lane_of(seq, record) and jobs[seq] or false
 end
 
--- Reads jobs that are not known yet, in one command.
+-- Loads jobs that are not cached yet, with one command.
 local function read_jobs(seqs)
   local unknown, names = {}, {}
   for _, seq in ipairs(seqs) do
@@ -227,7 +227,7 @@ local function body_of(j)
   return j.body or call('HGET', K.bodies, num(j.seq)) or ''
 end
 
--- Nothing is known of it any more, nor of those that became one with it.
+-- Removes all traces of a job and its aliases.
 local function forget(j)
   jobs[j.seq] = false
   later('HDEL', K.jobs, id_of(j.seq))
@@ -253,7 +253,7 @@ local function bury(j, key, why)
   call('ZADD', K.deadkeys, 0, key .. '\0' .. pad(j.seq))
 end
 
--- Takes a job out of the morgue; what becomes of it is the caller's.
+-- Removes a job from the morgue; the caller decides what happens to it.
 local function unbury(j)
   call('ZREM', K.dead, pad(j.seq))
   call('ZREM', K.deadkeys, j.key .. '\0' .. pad(j.seq))
@@ -268,7 +268,7 @@ local function is_known(seq)
   return record and is_compact(record)
 end
 
--- The job of this seq, accepted in this millisecond, or the one that it became one with.
+-- The job with this seq and creation millisecond, or the one it was merged into.
 local function resolve(seq, millis)
   local j = job_of(seq)
   if j then return math.floor(j.created / 1000) == millis and j end

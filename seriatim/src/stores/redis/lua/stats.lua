@@ -1,5 +1,5 @@
--- Numbers of the shard. Answers {paused, lanes, jobs, running, retries, dead, processed, failed,
--- first due}; nil when the queue is not here.
+-- Statistics of the shard. Answers {paused, lanes, jobs, running, retries, dead, processed, failed, first due}; nil if
+-- the shard has no queue.
 READ_ONLY = true
 if not S then return false end
 local n = call('HMGET', K.meta, 'lanes', 'jobs', 'running', 'processed', 'failed')

@@ -1,12 +1,12 @@
--- Removes what has outlived its time. ARGV: now, then the most to remove of each kind: expired
--- jobs, finished jobs, dead jobs, idempotency keys.
--- Answers {expired {seq, created, ...}, finished, dead {seq, created, ...}, keys, whether there is more}.
+-- Removes expired entries. ARGV: now, then the most to remove of each kind: expired jobs, finished jobs, dead jobs,
+-- idempotency keys. Answers {expired {seq, created, ...}, finished, dead {seq, created, ...}, keys, whether there is
+-- more}.
 if not S then return { {}, 0, {}, 0, 0 } end
 NOW = clock(ARGV[1])
 even_when_full()
 local more = 0
 
--- At most so many of what a ZSET holds up to a time.
+-- At most `most` members of a ZSET up to a time.
 local function old(key, time, most)
   local list = call('ZRANGEBYSCORE', key, '-inf', num(time), 'LIMIT', 0, most + 1)
   if #list > most then
@@ -17,13 +17,13 @@ local function old(key, time, most)
 end
 
 local function each(list, act)
-  local told = {}
+  local ids = {}
   for _, member in ipairs(list) do
     local j = job_of(tonumber(member))
-    told[#told + 1], told[#told + 2] = j.seq, j.created
+    ids[#ids + 1], ids[#ids + 2] = j.seq, j.created
     act(j, member)
   end
-  return told
+  return ids
 end
 
 local expired = each(old(K.expiring, NOW, tonumber(ARGV[2])), function(j)
@@ -52,12 +52,12 @@ if over > room then
   over, more = room, 1
 end
 if over > 0 then
-  for _, told in ipairs(each(call('ZRANGE', K.dead, 0, over - 1), remove_dead)) do
-    dead[#dead + 1] = told
+  for _, value in ipairs(each(call('ZRANGE', K.dead, 0, over - 1), remove_dead)) do
+    dead[#dead + 1] = value
   end
 end
 
--- A name whose job is still known is looked at again later.
+-- An idempotency key whose job is still stored is checked again later.
 local names = old(K.idemold, NOW, tonumber(ARGV[5]))
 for _, field in ipairs(names) do
   local seq = cmsgpack.unpack(call('HGET', K.idem, field))

@@ -1,6 +1,6 @@
--- Takes a dead job of another shard into the lane of its key. ARGV: now, version, what is taken (as in
--- push.lua), lowest token, where it was, and what `hand_out` of morgue.lua answered.
--- Answers {'OK', seq, created}; {'ELSEWHERE', last token} or {'STALE'}.
+-- Moves a dead job of another shard into the lane of its key. ARGV: now, version, what is accepted (as in push.lua),
+-- lowest token, old place, and the answer of `hand_out` of morgue.lua. Answers {'OK', seq, created}; {'ELSEWHERE',
+-- last token} or {'STALE'}.
 if not S or num(S.version) ~= ARGV[2] then return { 'STALE' } end
 NOW = clock(ARGV[1])
 even_when_full()
@@ -9,7 +9,7 @@ local key, route
 key, route, j.created, j.task, j.digest, j.score, j.prio, j.attempts, j.ttl, j.expires, j.options,
   j.started, j.body = cmsgpack.unpack(ARGV[6])
 
--- What was broken off between two shards is repeated, and then finds what was taken in already.
+-- An interrupted move is repeated, and finds the copy from the first attempt.
 local field = key .. '\0\1' .. ARGV[5]
 local known = call('HGET', K.idem, field)
 if known then

@@ -1,7 +1,7 @@
--- What rescue.lua and release.lua share: taking lanes from their holders, under one new token.
+-- The common part of rescue.lua and release.lua: taking lanes from their holders, with one new token.
 local token, taken, turns = false, {}, {}
 
--- Re-fences, of these lanes, those that a claim still holds; the rest of them, if any, stays with it.
+-- Gives the new token to those of these lanes that the old claim still has, until the limit; the others stay with it.
 -- Answers how many more may be taken.
 local function take_over(old, list, lanes_left)
   token = token or next_token()

@@ -1,5 +1,5 @@
--- Jobs as people see them. ARGV: (seq, millisecond of acceptance; '' = any) of each.
--- Answers for each nil or {what it is, seq, created, ...}: see `views.rs`; for fewer if payloads are large.
+-- Views of jobs. ARGV: (seq, creation millisecond; '' = any) of each. Answers for each nil or {state, seq, created,
+-- ...}: see `views.rs`; for fewer jobs if payloads are large.
 READ_ONLY = true
 local function view(seq, millis)
   local j
@@ -24,8 +24,7 @@ local function view(seq, millis)
   return v
 end
 
--- An answer of a thousand large payloads would be too much for the server and for who asks: it ends
--- with the one that reaches the limit.
+-- A thousand large payloads are too much for one answer: it ends with the one that reaches the limit.
 local BYTES_MAX = 4 * 1024 * 1024
 local answer, bytes = {}, 0
 for i = 1, #ARGV, 2 do

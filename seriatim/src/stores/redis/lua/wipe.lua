@@ -1,7 +1,7 @@
--- Removes what a shard holds of a queue that is being deleted. ARGV: the version of the queue, whether its settings go,
--- too. The server frees the memory besides, however much it is.
--- What stays are the last numbers of jobs and tokens: a queue that gets this number goes on from there.
--- Answers how many jobs there were; -1 when the queue is another, -2 when a lane is claimed.
+-- Removes the contents of a shard of a queue that is being deleted. ARGV: the queue's version, whether to remove its
+-- settings too. The server frees the memory in the background. The last job number and token stay: a queue that gets
+-- this number continues from them. Answers how many jobs there were; -1 if the version is another, -2 if a lane is
+-- claimed.
 if not S then return 0 end
 if num(S.version) ~= ARGV[1] then return -1 end
 if tonumber(call('HGET', K.meta, 'running') or '0') > 0 then return -2 end

@@ -1,4 +1,4 @@
-//! A queue that one process deletes while others use it.
+//! Deleting a queue while other processes use it.
 
 use super::super::reply::single;
 use super::*;
@@ -12,7 +12,7 @@ async fn shared(prefix: &str) -> SharedStore {
     open(prefix).await
 }
 
-/// A store that has given nearly all its fresh numbers: those of deleted queues are next.
+/// A store that has given out nearly all new numbers: those of deleted queues are next.
 async fn used_up() -> String {
     let prefix = new_prefix();
     let store = open(&prefix).await;
@@ -25,7 +25,7 @@ async fn used_up() -> String {
 
 #[tokio::test]
 async fn after_a_deletion_no_queue_is_taken_for_another() {
-    // Which of two free numbers is given is chance.
+    // Which of two free numbers is chosen is random.
     for _ in 0..6 {
         let prefix = used_up().await;
         let delete = async || delete_all(shared(&prefix).await).await;

@@ -1,4 +1,4 @@
-//! A store that somebody empties while nodes run.
+//! A store that is emptied while nodes run.
 
 use seriatim_testkit::Redis as Server;
 
@@ -31,7 +31,7 @@ async fn a_running_engine_declares_its_queues_again_after_flushall() {
     a_running_engine_declares_its_queues_again(async || shared(&server).await, empty).await;
 }
 
-/// As it may be where a definition was on its way while the store was wiped.
+/// As after a definition written while the store was being wiped.
 #[tokio::test]
 async fn a_definition_never_reaches_a_queue_of_another_name() {
     let prefix = new_prefix();

@@ -1,4 +1,4 @@
-//! Lanes with many plain jobs, longer than what the conformance suite pushes: their lists and runs.
+//! Lanes with many plain jobs, longer than in the conformance suite: their lists and runs.
 
 use super::*;
 use crate::contract::Cancel;
@@ -7,7 +7,7 @@ use crate::store::{Due, Fate};
 /// More than a list keeps in its record.
 const JOBS: u32 = 120;
 
-/// What a command of the test's own answers about the queue's one shard.
+/// The answer of a direct command about the queue's only shard.
 async fn ask<T: ::redis::FromRedisValue>(prefix: &str, command: &str, name: &str) -> T {
     let client = ::redis::Client::open(url()).unwrap();
     let mut link = client.get_multiplexed_async_connection().await.unwrap();
@@ -74,7 +74,7 @@ async fn a_long_lane_keeps_its_order_through_failures_and_cancellations() {
         let Some(turn) = turns.first() else { break };
         seen.push(tag(turn));
         match round {
-            // The head fails, and more arrives behind it while it does.
+            // The head fails, and more jobs arrive behind it meanwhile.
             0 | 30 => fail(&store, turn).await,
             1 => {
                 ids.extend(push_tags(&store, 70..JOBS).await);
@@ -140,7 +140,7 @@ async fn a_turn_of_a_long_lane_is_ordered_by_score_and_what_arrives_waits_for_th
 async fn a_list_is_unfolded_before_that_takes_long() {
     let prefix = new_prefix();
     let store = forgetful(&prefix, Queue::accumulate("q").merge(Merge::None)).await;
-    // Twice `LISTED_MAX` of push.lua, and more.
+    // More than twice `LISTED_MAX` of push.lua.
     for first in (0..5_000).step_by(1_000) {
         assert_eq!(forms(&prefix).await == *b"Q", (1_000..=2_000).contains(&first));
         push_tags(&store, first..first + 1_000).await;

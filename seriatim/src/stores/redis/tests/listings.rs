@@ -1,4 +1,4 @@
-//! Listings of more than one step, whose rows have equal places and vanish between two pages.
+//! Listings with several steps, whose rows have equal sort values and disappear between two pages.
 
 use super::*;
 use crate::contract::{JobOrder, LaneOrder, Selection};
@@ -8,7 +8,7 @@ const LANES: u32 = 2_600;
 const DEAD: usize = 900;
 const FAILED: usize = 700;
 
-/// In two shards: dead jobs of two times, lanes that failed, lanes that are claimed, lanes that wait.
+/// In two shards: dead jobs of two times, failed lanes, claimed lanes, waiting lanes.
 async fn filled() -> Arc<Redis> {
     let store = open(&new_prefix()).await;
     declare(&store, in_shards(Queue::fifo("q"), 2)).await;

@@ -1,4 +1,4 @@
-//! Another number of shards. Under load: `seriatim-verify/tests/reshard.rs`.
+//! Changing the number of shards. Under load: `seriatim-verify/tests/reshard.rs`.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,7 +7,7 @@ use std::task::Poll;
 use super::*;
 use crate::stores::Memory;
 
-/// Lets a future wait so often for an answer, and then drops it. True when it came to its end.
+/// Polls a future until it has waited for `answers` answers, and then drops it. True if it completed.
 async fn killed_after(answers: usize, future: impl Future) -> bool {
     let mut future = pin!(future);
     let mut left = answers;
@@ -33,7 +33,7 @@ async fn a_resharder_that_dies_anywhere_leaves_a_queue_that_works_and_the_next_o
         let round = |i: u32| keys.iter().map(|key| job(key, i)).collect::<Vec<_>>();
         push(&old, round(0)).await;
         ended = killed_after(answers, other.reshard("q".into(), 5)).await;
-        // One that has heard of it, one that has not.
+        // One process knows of the change, the other does not.
         push(&other, round(1)).await;
         push(&old, round(2)).await;
         let mut next: HashMap<String, u32> = HashMap::new();
@@ -57,7 +57,7 @@ async fn a_resharder_that_dies_anywhere_leaves_a_queue_that_works_and_the_next_o
     assert!(ended, "the last one was not killed");
 }
 
-/// A job of each key, of which the first half is claimed.
+/// Pushes a job for each key and claims the first half.
 async fn half_claimed(store: &Redis) -> (Vec<Pushed>, Vec<Turn>) {
     let pushed = push(store, (0..12).map(|i| job(&format!("k{i}"), i)).collect()).await;
     (pushed, claim(store, 6).await)
@@ -98,7 +98,7 @@ async fn tokens_of_a_key_grow_also_from_one_shard_to_the_next() {
         let shards = if forget_older { 5 } else { 9 };
         let keys: Vec<String> = (0..6).map(|i| format!("k{i}")).collect();
         push(&store, keys.iter().map(|key| job(key, 1)).collect()).await;
-        // Of a server whose clock is ahead.
+        // From a server whose clock is ahead.
         let ahead = store.now().await.unwrap() + Duration::from_secs(3_600);
         let request = Claim { now: Some(ahead), ..claim_request("q", 6) };
         let before = store.claim(request).await.unwrap().turns;
@@ -165,7 +165,7 @@ async fn dead_jobs_are_requeued_where_their_keys_are_now_and_found_by_their_ids(
     let big = push(&store, vec![big]).await[0].job_id;
     bury(&store, &claim(&store, 1).await).await;
     store.reshard("q".into(), 6).await.unwrap();
-    // Half of the keys have a lane where they are now, and it is claimed.
+    // Half of the keys have a claimed lane in their present shard.
     push(&store, keys[..5].iter().map(|key| job(key, 2)).collect()).await;
     let running = claim(&store, 5).await;
     let all = Selected { now: None, queue: "q".into(), which: Selection::All };
@@ -190,7 +190,7 @@ async fn dead_jobs_are_requeued_where_their_keys_are_now_and_found_by_their_ids(
     let jobs = vec![dead[0].job_id, dead[7].job_id];
     let answers = store.cancel(Cancel { now: None, jobs }).await.unwrap();
     assert_eq!(answers, [Cancelled::Now, Cancelled::Flagged]);
-    // Dead again where they are now: the first id still names them.
+    // Dead again in the present shard: the first id still refers to them.
     bury(&store, &turns).await;
     let which = Selection::Jobs(vec![dead[8].job_id]);
     let again = Selected { now: None, queue: "q".into(), which };
@@ -224,6 +224,6 @@ async fn a_process_that_only_claims_hears_of_new_shards() {
     assert!(claim(&worker, 1).await.is_empty());
     other.reshard("q".into(), 8).await.unwrap();
     push(&other, (0..20).map(|i| job(&format!("k{i}"), i)).collect()).await;
-    // The claim finds that the definition is another one, and looks at all shards.
+    // The claim finds another definition and checks all shards.
     assert_eq!(claim(&worker, 20).await.len(), 20);
 }

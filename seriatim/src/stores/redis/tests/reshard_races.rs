@@ -1,4 +1,4 @@
-//! Another number of shards between any two steps of somebody else.
+//! Changing the number of shards between any two steps of another operation.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -11,7 +11,7 @@ use crate::contract::Selection;
 /// More than any operation here waits for.
 const ANSWERS_MAX: usize = 80;
 
-/// Lets a future wait so often for an answer; its output if that was enough.
+/// Polls a future until it has waited for `answers` answers; its output if it completed.
 async fn advance<T>(answers: usize, mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     let mut left = answers;
     std::future::poll_fn(move |context| match future.as_mut().poll(context) {
@@ -48,7 +48,7 @@ async fn bury_all(store: &Redis, lanes: usize) {
     store.settle(Settle { now: None, turns }).await.unwrap();
 }
 
-/// Claims and ends until nothing is left; how many jobs that were.
+/// Claims and settles until nothing is left; returns the number of jobs.
 async fn drain(store: &Redis) -> usize {
     let mut count = 0;
     loop {
@@ -152,11 +152,11 @@ async fn a_number_of_shards_that_returns_finds_every_idempotency_key() {
     for (i, shards) in [3, 2, 3].into_iter().enumerate() {
         first.push(push(&store, repeated(i as u32)).await);
         done(&store, &claim(&store, 100).await).await;
-        // What keeps the number in use.
+        // These keep the number in use.
         let held: Vec<String> = (0..12).map(|n| format!("held-{i}-{n}")).collect();
         push(&store, one_of_each(&held, 0)).await;
         assert!(claim(&store, 100).await.len() >= 12);
-        // The lanes of some wait by the second number, of others by the third, of others by the last.
+        // Some keys have a waiting lane by the second number, others by the third, others by the last.
         if i > 0 {
             push(&store, one_of_each(&keys[(i - 1) * 8..i * 8], 50)).await;
         }
@@ -216,7 +216,7 @@ async fn tokens_grow_also_where_a_dead_job_comes_back_to_its_shard() {
     let prefix = new_prefix();
     let store = open(&prefix).await;
     declare(&store, in_shards(Queue::fifo("q"), 2)).await;
-    // Those that three shards put where two put nothing, so that no claim there lifts the tokens of theirs.
+    // Keys in a shard of three where a layout of two puts nothing, so that no claim there raises that shard's tokens.
     let three = Layout { shards: 3, older: vec![], span: 3, changed: false, floor: 0 };
     let keys: Vec<String> = keys(60).into_iter().filter(|key| three.home(key) == 2).collect();
     let count = keys.len();

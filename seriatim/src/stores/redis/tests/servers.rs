@@ -1,4 +1,4 @@
-//! Other ways to have servers: a cluster, a master with a sentinel, TLS.
+//! Other deployments: a cluster, a master with a sentinel, TLS.
 
 use seriatim_testkit::{
     Authority, Redis as Server, RedisCluster, RedisSentinel, redis_cluster_url,
@@ -6,7 +6,7 @@ use seriatim_testkit::{
 
 use super::*;
 
-/// Waits for real servers, at most half a minute.
+/// Waits for real servers, at most 30 s.
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     while !holds().await {
@@ -42,7 +42,7 @@ async fn a_sentinel_s_new_master_goes_on_with_what_was_confirmed() {
     servers.master().kill().unwrap();
     until("a new master", async || store.now().await.is_ok()).await;
     assert_eq!(numbers(&store).await.jobs, 20);
-    // No replica is left that could confirm. A claim that the next failover may forget is none.
+    // No replica is left to confirm. A claim that the next failover may lose must fail.
     let pushed = store.push(Push { now: None, jobs: vec![job("k", 99)] }).await.unwrap_err();
     let claimed = store.claim(claim_request("q", 1)).await.unwrap_err();
     for error in [pushed, claimed] {
@@ -92,7 +92,7 @@ async fn a_shard_whose_slot_moves_to_another_node_loses_nothing() {
         }
     };
     migrate(first);
-    // What arrives while each side has half of the shard waits, and is carried out on neither.
+    // Commands that arrive while each side has half of the shard wait and run on neither.
     let between = Push { now: None, jobs: vec![job("k0", 50)] };
     let pushed = tokio::time::timeout(Duration::from_millis(300), store.push(between)).await;
     assert!(pushed.is_err(), "{pushed:?}");

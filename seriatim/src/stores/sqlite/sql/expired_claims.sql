@@ -1,4 +1,4 @@
--- Claims that stand no more. A lease of its own ends by the clock; the others end with their node.
+-- Expired claims: with an own lease by the clock, others by their node's heartbeat.
 SELECT c.tok, c.q, c.lanes
 FROM claim c LEFT JOIN node n ON n.id = c.node
 WHERE CASE WHEN c.until IS NOT NULL THEN c.until < ?1

@@ -1,5 +1,4 @@
--- Records a done job that was alone in its lane. The failures that the lane's row shows are the job's own, unless
--- they are the lane's (?6).
+-- Stores a done job that was alone in its lane. The row's retry state is the job's own, or the lane's (?6).
 INSERT INTO ended (seq, q, key, dead, state, at, until, created, score, jprio, run_at, attempts, started, flagged,
                    expires, jroute, retry, crashes, error, task, digest, opts, payload)
 SELECT seq, q, key, 0, 'succeeded', ?4, ?5, created, score, jprio, run_at, attempts + 1, coalesce(started, claimed_at), flagged,

@@ -1,4 +1,4 @@
--- All of a lane, with the job in its slot.
+-- Saves a lane with the job in its slot.
 UPDATE lane SET
   st = ?2, class = ?3, prio = ?4, due = ?5, wake = ?6, tok = ?7, open = ?8, n = ?9, flags = ?10,
   retry = ?11, crashes = ?12, error = ?13, next_due = ?14, route = ?15, claimed_at = ?16,

@@ -1,4 +1,4 @@
-//! A queue that one process deletes while others use it.
+//! Deleting a queue while other processes use it.
 
 use super::*;
 use crate::SharedStore;
