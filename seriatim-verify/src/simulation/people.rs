@@ -27,7 +27,7 @@ pub(super) async fn run(world: Arc<World>) {
         match answer.as_ref().map_err(|error| error.kind()) {
             Ok(()) | Err(ErrorKind::Unavailable | ErrorKind::NotFound) => {}
             Err(kind) => {
-                world.alarm.raise(format!("error: an administrative action failed: {kind:?}"))
+                world.alarm.raise(format!("error: an administrative action failed: {kind:?}"));
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::engine::core::Core;
 use crate::engine::limits::{DEFINITIONS_EVERY, RESCUE_LANES_MAX, SWEEP_EVERY, SWEEP_ROWS_MAX};
 use crate::engine::settle::exhausted::announce;
 use crate::engine::settle::settler::{keep_refused, send};
-use crate::engine::upkeep::takeover::Neighbours;
+use crate::engine::upkeep::neighbours::Neighbours;
 use crate::model::clock::Timestamp;
 use crate::model::error::{ErrorKind, Result};
 use crate::model::queue::Queue;
