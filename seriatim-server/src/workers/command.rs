@@ -161,7 +161,7 @@ fn conclude(
     }
     let error = stderr.text().unwrap_or_else(|| format!("the command ended with {status}"));
     let Some(said) = said else { return by_code(status, error).map(Outcomes::from) };
-    // The signal was ours: it says nothing about the call.
+    // The signal was ours, not a failure of the call.
     if context.is_cancelled() && status.signal().is_some() {
         return Ok(said.outcomes(&held, &given_up(context, &error)));
     }

@@ -98,7 +98,11 @@ async fn handle(
         }
         Conduct::Heed => {
             let _ = tokio::time::timeout(Duration::from_millis(longest), context.cancelled()).await;
-            if pause_ms.is_multiple_of(2) { Ok(Outcomes::new()) } else { Err("told to end".into()) }
+            if pause_ms.is_multiple_of(2) {
+                Ok(Outcomes::new())
+            } else {
+                Err("asked to stop".into())
+            }
         }
         Conduct::ByLane => {
             sleep(Duration::from_millis(pause_ms / 2)).await;

@@ -65,7 +65,7 @@ impl Node {
             .node_name(plan.name.as_str())
             .concurrency(plan.concurrency)
             .lease(plan.lease)
-            // All nodes run in this process, so its end says nothing about a single one.
+            // All nodes run in this process, so the end of the process does not show that one node is gone.
             .takeover(false)
             .heartbeat(plan.heartbeat)
             .poll_interval(plan.poll_interval)

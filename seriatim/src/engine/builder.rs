@@ -150,7 +150,7 @@ impl EngineBuilder {
         self
     }
 
-    /// How long a handler may take after it was told to end. Default: 5 s.
+    /// How long a handler may take after it was asked to stop. Default: 5 s.
     pub fn cancel_grace(mut self, length: Duration) -> Self {
         self.settings.cancel_grace = length;
         self

@@ -30,8 +30,8 @@ pub struct RunningCall {
     pub lanes: usize,
     /// The time since its handler first waited.
     pub age: Duration,
-    /// Whether it was told to end.
-    pub told_to_end: bool,
+    /// Whether it was asked to stop.
+    pub asked_to_stop: bool,
 }
 
 impl Handle {
@@ -54,7 +54,7 @@ impl Handle {
                 .collect(),
             lanes: call.turns.len(),
             age,
-            told_to_end: call.control.reason().is_some(),
+            asked_to_stop: call.control.reason().is_some(),
         });
         seen.collect()
     }

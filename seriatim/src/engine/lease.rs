@@ -27,7 +27,7 @@ impl LeaseClock {
         self.beat_us.fetch_max(since, Ordering::Release);
     }
 
-    /// When a handler under a lease of `ttl` is told to end.
+    /// When a handler under a lease of `ttl` is asked to stop.
     pub(in crate::engine) fn end(&self, ttl: Duration) -> Instant {
         let beat = Duration::from_micros(self.beat_us.load(Ordering::Acquire));
         self.origin + beat + ttl.saturating_sub(margin(ttl))
@@ -39,7 +39,7 @@ impl LeaseClock {
     }
 }
 
-/// How long before the end of its lease a handler is told to end.
+/// How long before the end of its lease a handler is asked to stop.
 pub(in crate::engine) fn margin(ttl: Duration) -> Duration {
     (ttl / 4).min(MARGIN_MAX)
 }

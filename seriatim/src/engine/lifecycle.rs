@@ -87,7 +87,7 @@ impl Engine {
     /// claims nothing from it and works on the other queues.
     ///
     /// Then it stops, in this order: no new claims; lanes that wait for a slot are returned uncounted; running calls
-    /// may finish within `shutdown_timeout`; the remaining calls are told to end, dropped after `cancel_grace`, and
+    /// may finish within `shutdown_timeout`; the remaining calls are asked to stop, dropped after `cancel_grace`, and
     /// their lanes returned uncounted; ended turns are settled; the heartbeat ends last. If the future is dropped,
     /// everything stops immediately, and claims stand until their leases expire.
     pub async fn run_until(self, stop: impl Future + Send) -> Result<Summary> {
@@ -254,7 +254,7 @@ async fn drain(core: &Core, fetcher: &mut JoinSet<()>, slots: &mut JoinSet<()>) 
         return;
     }
     let calls = core.running.stop(Stop::Stopping, |_| true);
-    tracing::warn!(calls, "these calls did not finish in time: they are told to end");
+    tracing::warn!(calls, "these calls did not finish in time: they are asked to stop");
     let patience = settings.cancel_grace + Duration::from_millis(500);
     if timeout(patience, join_all(slots)).await.is_err() {
         tracing::error!(

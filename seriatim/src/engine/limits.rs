@@ -24,7 +24,7 @@ pub(in crate::engine) const PREFETCH_AGE_MAX: Duration = Duration::from_secs(2);
 pub(in crate::engine) const CRASHED_CHANCE_EVERY: Duration = Duration::from_secs(1);
 /// Calls that a slot runs before it yields its thread to other tasks.
 pub(in crate::engine) const CALLS_BEFORE_YIELD: u32 = 64;
-/// How long a handler may take after it was told to end; then it is dropped.
+/// How long a handler may take after it was asked to stop; then it is dropped.
 pub(in crate::engine) const CANCEL_GRACE: Duration = Duration::from_secs(5);
 /// The first wait after a store error; each further one is twice as long.
 pub(in crate::engine) const OUTAGE_WAIT_MIN: Duration = Duration::from_millis(50);

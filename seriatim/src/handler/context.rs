@@ -107,7 +107,7 @@ impl Context {
         self.call.control.report(lane, progress.into());
     }
 
-    /// The same, and waits until the store has it, or the call is told to end.
+    /// The same, and waits until the store has it, or the call is asked to stop.
     pub(crate) async fn report_and_wait(&self, lane: LaneId, progress: String) {
         self.report(lane, progress);
         // Once pending, the call is listed among those whose progress is collected.
@@ -116,7 +116,7 @@ impl Context {
         self.call.control.all_arrived().await;
     }
 
-    /// Waits until the call is told to end early: all its jobs are cancelled, its time limit is reached, its lease
+    /// Waits until the call is asked to stop early: all its jobs are cancelled, its time limit is reached, its lease
     /// may expire, or the node stops and its `shutdown_timeout` has passed.
     ///
     /// The handler's answer counts if it comes within `cancel_grace` (default: 5 s); after that the handler is dropped.
@@ -131,12 +131,12 @@ impl Context {
         self.call.control.reached(Stop::TimedOut).await;
     }
 
-    /// Whether the call was told to end early.
+    /// Whether the call was asked to stop early.
     pub fn is_cancelled(&self) -> bool {
         self.call.control.reason().is_some()
     }
 
-    /// Waits until more than `known` jobs of the call are flagged for cancellation, or the call is told to end early.
+    /// Waits until more than `known` jobs of the call are flagged for cancellation, or the call is asked to stop early.
     /// Returns all flagged jobs, by lane.
     pub async fn flagged(&self, known: usize) -> Vec<(LaneId, Vec<JobId>)> {
         self.call.control.flagged(known).await

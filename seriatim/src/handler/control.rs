@@ -13,7 +13,7 @@ use crate::model::settle::Settlement;
 /// Jobs whose payloads cannot be decoded, and why.
 pub(crate) type Undecodable = Vec<(JobId, Arc<str>)>;
 
-/// Why a call is told to end early, mildest first. A harder reason replaces a milder one.
+/// Why a call is asked to stop early, mildest first. A harder reason replaces a milder one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Stop {

@@ -60,7 +60,7 @@ fn dump(engine: &Handle) {
             keys,
             lanes = call.lanes,
             age_s,
-            ending = call.told_to_end,
+            ending = call.asked_to_stop,
             "running"
         );
     }

@@ -34,7 +34,7 @@ use crate::model::turn::Turn;
 enum Ending {
     Answered(Result<Outcomes, Failure>),
     Panicked(String),
-    /// It was told to end, did not, and was dropped.
+    /// It was asked to stop, did not, and was dropped.
     Dropped(Stop),
     /// No worker of this node handles the task.
     NoWorker,
@@ -150,7 +150,7 @@ async fn run(core: &Core, call: &Arc<Call>, worker: &Worker) -> (Ending, Undecod
     (ending, undecodable)
 }
 
-/// Waits for a handler to end; drops it some time after it was told to end.
+/// Waits for a handler to end; drops it some time after it was asked to stop.
 async fn supervise(core: &Core, call: &Arc<Call>, handling: &mut Handling) -> Ending {
     let _listed = core.running.list(call);
     let finished = poll_fn(|waker| poll_caught(handling, waker));
@@ -178,7 +178,7 @@ async fn supervise(core: &Core, call: &Arc<Call>, handling: &mut Handling) -> En
     }
 }
 
-/// How long a handler may take after it was told to end.
+/// How long a handler may take after it was asked to stop.
 fn grace(core: &Core, call: &Call, reason: Stop) -> Duration {
     let most = core.settings.cancel_grace;
     match reason {
@@ -247,7 +247,7 @@ fn note_start(core: &Core, worker: Option<&Worker>, call: &Call, ending: &Ending
         Ending::Answered(Err(failure)) => !failure.is::<Unstartable>(),
         _ => false,
     };
-    // A handler that was told to end may never have started.
+    // A handler that was asked to stop may never have started.
     if let (true, Some(worker), None) = (answered, worker, call.control.reason()) {
         let about = Trouble::about_worker(&worker.queue, worker.task.as_deref());
         core.troubles.clear(TroubleKind::WorkerCannotStart, &about);

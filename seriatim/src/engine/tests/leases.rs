@@ -8,7 +8,7 @@ use crate::contract::JobState;
 use crate::store::NodeId;
 use crate::*;
 
-/// A handler that logs when it starts and when it is told to end, and then returns an error.
+/// A handler that logs when it starts and when it is asked to stop, and then returns an error.
 fn until_stopped(rig: &Rig, log: &Log) -> EngineBuilder {
     let log = log.clone();
     engine(rig).worker("mail", move |batch: Batch<u32>, context: Context| {
@@ -17,7 +17,7 @@ fn until_stopped(rig: &Rig, log: &Log) -> EngineBuilder {
             log.add(format!("start {}", batch.lanes()[0].attempt()));
             context.cancelled().await;
             log.add("told");
-            Err::<(), Failure>("told to end".into())
+            Err::<(), Failure>("asked to stop".into())
         }
     })
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::contract::{
@@ -332,30 +332,34 @@ pub(super) fn engine(rig: &Rig) -> EngineBuilder {
 
 /// The lines that handlers log.
 #[derive(Clone, Default)]
-pub(super) struct Log(Arc<Mutex<Vec<String>>>);
+pub(super) struct Log(Arc<(Mutex<Vec<String>>, Notify)>);
 
 impl Log {
     pub(super) fn add(&self, line: impl Into<String>) {
-        self.0.lock().unwrap().push(line.into());
+        self.0.0.lock().unwrap().push(line.into());
+        self.0.1.notify_waiters();
     }
 
     pub(super) fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+        self.0.0.lock().unwrap().clone()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.lock().unwrap().len()
+        self.0.0.lock().unwrap().len()
     }
 
     /// Waits until there are this many lines; paused time passes meanwhile.
     pub(super) async fn reaches(&self, count: usize) {
-        let patience = Duration::from_secs(3_600);
         let waiting = async {
-            while self.len() < count {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+            loop {
+                let added = self.0.1.notified();
+                if self.len() >= count {
+                    break;
+                }
+                added.await;
             }
         };
-        let reached = tokio::time::timeout(patience, waiting).await;
+        let reached = tokio::time::timeout(secs(3_600), waiting).await;
         assert!(reached.is_ok(), "only {:?}", self.lines());
     }
 }

@@ -22,7 +22,7 @@ pub(in crate::engine) async fn run(core: Arc<Core>) {
         if stopped > 0 {
             tracing::warn!(
                 calls = stopped,
-                "no heartbeat succeeded for too long: handlers are told to end before their lease expires"
+                "no heartbeat succeeded for too long: handlers are asked to stop before their lease expires"
             );
         }
     }
