@@ -93,7 +93,7 @@ pub mod store {
     pub use crate::model::payload::{Digest, digest};
     pub use crate::model::queue::{Owner, Takes};
     pub use crate::model::settle::{
-        Due, EndKind, Ending, Fate, Keep, Settlement, Verdict, backoff_of, plan,
+        Due, EndKind, Ending, Fate, Keep, Settlement, Verdict, backoff_of, plan, release,
     };
     pub use crate::model::turn::{Turn, TurnJob};
     pub use crate::stores::*;

@@ -33,7 +33,7 @@ use crate::model::clock::Timestamp;
 use crate::model::error::Result;
 use crate::model::id::NodeId;
 use crate::model::queue::Queue;
-use crate::model::settle::{Outcome, plan};
+use crate::model::settle::release;
 use crate::model::turn::Turn;
 use crate::observe::Observer;
 
@@ -224,9 +224,8 @@ impl Core {
 
     /// The same for the turns of a call.
     pub(in crate::engine) fn release_call(&self, call: &Arc<Call>) {
-        let verdict = Outcome::Release.into();
         let ended = (0..call.turns.len()).map(|place| {
-            let settlement = plan(&call.turns[place], &call.queue, &verdict, &|_| Duration::ZERO);
+            let settlement = release(&call.turns[place], &call.queue);
             Ended::new(settlement, call, place, self.keeps_witness())
         });
         self.settles.add(ended);

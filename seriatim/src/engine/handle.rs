@@ -45,7 +45,7 @@ impl Handle {
         calls.sort_by_key(|(_, age)| std::cmp::Reverse(*age));
         let seen = calls.into_iter().map(|(call, age)| RunningCall {
             queue: call.queue.name.clone(),
-            task: call.turns.first().and_then(|turn| Some(turn.task()?.to_string())),
+            task: call.task().map(str::to_owned),
             keys: call
                 .turns
                 .iter()

@@ -1,5 +1,6 @@
 //! Waits for an unreachable store: logged once, with growing pauses.
 
+use std::future::Future;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::engine::limits::{OUTAGE_WAIT_MAX, OUTAGE_WAIT_MIN};
 use crate::lock::lock;
-use crate::model::error::Error;
+use crate::model::error::{Error, ErrorKind, Result};
 
 /// Shared by all tasks of an engine, so that an outage is logged once and not by each of them.
 #[derive(Debug, Default)]
@@ -30,6 +31,34 @@ impl Outage {
         let Some(since) = lock(&self.since).take() else { return };
         tracing::info!(after_ms = since.elapsed().as_millis() as u64, "the store answers again");
     }
+
+    /// Repeats a request until the store accepts it. An error: the store refuses it for good.
+    pub(in crate::engine) async fn until_answered<T, F>(
+        &self,
+        what: &str,
+        ask: impl Fn() -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut pauses = Pauses::default();
+        loop {
+            match ask().await {
+                Ok(answer) => {
+                    self.succeeded();
+                    return Ok(answer);
+                }
+                Err(error) if will_pass(&error) => self.failed(what, &error),
+                Err(error) => return Err(error),
+            }
+            tokio::time::sleep(pauses.next()).await;
+        }
+    }
+}
+
+/// Whether the store may accept the same request later: it is unavailable, full or read-only.
+pub(in crate::engine) fn will_pass(error: &Error) -> bool {
+    error.is_transient() || error.kind() == ErrorKind::ReadOnly
 }
 
 /// The growing pauses of one task.

@@ -44,7 +44,7 @@ impl<T> Batch<T> {
 
     /// The task of all jobs of the call, if they name one.
     pub fn task(&self) -> Option<&str> {
-        self.call.turns.first()?.task().map(AsRef::as_ref)
+        self.call.task()
     }
 
     /// The lanes.

@@ -43,6 +43,11 @@ impl Call {
         self.turns.iter().all(flagged)
     }
 
+    /// The task of all its jobs, if they name one.
+    pub(crate) fn task(&self) -> Option<&str> {
+        self.turns.first()?.task().map(AsRef::as_ref)
+    }
+
     /// Its turn of `lane`.
     pub(crate) fn turn_of(&self, lane: LaneId) -> Option<&Turn> {
         self.turns.iter().find(|turn| turn.lane == lane)

@@ -52,7 +52,7 @@ impl Context {
 
     /// The task of all jobs of the call, if they name one.
     pub fn task(&self) -> Option<&str> {
-        self.call.turns.first()?.task().map(AsRef::as_ref)
+        self.call.task()
     }
 
     /// The turns of the call, as the store handed them over.

@@ -86,6 +86,11 @@ impl From<Outcome> for Verdict {
     }
 }
 
+/// The settlement of a turn that is returned as if it had never started: uncounted.
+pub fn release(turn: &Turn, queue: &Queue) -> Settlement {
+    plan(turn, queue, &Outcome::Release.into(), &|_| Duration::ZERO)
+}
+
 /// The settlement of a turn whose claim was lost: it counts as a crash.
 pub(crate) fn crash(turn: &Turn, queue: &Queue, error: &str) -> Settlement {
     let outcome = Outcome::Crash { error: error.into() };

@@ -200,7 +200,7 @@ async fn try_release(store: &dyn Store, turns: &[Turn]) -> seriatim::Result<()> 
     let queues = store.queues().await?;
     let settlement = |turn: &Turn| {
         let queue = queues.iter().find(|view| *view.queue.name == *turn.queue)?;
-        Some(plan(turn, &queue.queue, &Outcome::Release.into(), &|_| Duration::ZERO))
+        Some(seriatim::store::release(turn, &queue.queue))
     };
     let turns: Vec<Settlement> = turns.iter().filter_map(settlement).collect();
     store.settle(Settle { now: None, turns }).await.map(drop)

@@ -18,10 +18,8 @@ use crate::engine::settle::turn_log::{TurnLog, in_a_word};
 use crate::engine::shield::{shielded, shielded_future};
 use crate::handler::call::Call;
 use crate::handler::context::Context;
-use crate::handler::control::Undecodable;
-use crate::handler::control::{Control, Stop};
-use crate::handler::failure::Interrupted;
-use crate::handler::failure::{Failure, Fatal, Unstartable};
+use crate::handler::control::{Control, Stop, Undecodable};
+use crate::handler::failure::{Failure, Fatal, Interrupted, Unstartable};
 use crate::handler::middleware::wrap;
 use crate::handler::outcomes::Outcomes;
 use crate::handler::worker::{Handling, Prepared, Worker};
@@ -35,7 +33,7 @@ enum Ending {
     Answered(Result<Outcomes, Failure>),
     Panicked(String),
     /// It was asked to stop, did not, and was dropped.
-    Dropped(Stop),
+    Dropped,
     /// No worker of this node handles the task.
     NoWorker,
 }
@@ -171,7 +169,7 @@ async fn supervise(core: &Core, call: &Arc<Call>, handling: &mut Handling) -> En
                 asked = Some((reason, asked.map_or(end, |(_, before)| before.min(end))));
             }
             () = sleep_until(wake) => match asked {
-                Some((reason, _)) => return Ending::Dropped(reason),
+                Some(_) => return Ending::Dropped,
                 None => call.control.stop(Stop::TimedOut),
             }
         }
@@ -211,13 +209,12 @@ fn judge(core: &Core, source: &Source, call: &Call, ending: Ending) -> Result<Ou
     let failed = |error: String| Outcome::Retry { error: error.into(), retry_in: None };
     match (ending, call.control.reason()) {
         (Ending::Answered(Ok(outcomes)), _) => Ok(outcomes),
-        // Told to end for no fault of the jobs: not counted.
-        (_, Some(Stop::Stopping | Stop::LeaseLost))
-        | (Ending::Dropped(Stop::Stopping | Stop::LeaseLost), _) => Err(Outcome::Release),
-        (Ending::Dropped(_), _) => Err(failed(timed_out(call))),
+        // Asked to stop for no fault of the jobs: not counted.
+        (_, Some(Stop::Stopping | Stop::LeaseLost)) => Err(Outcome::Release),
+        (Ending::Dropped, _) => Err(failed(timed_out(call))),
         (Ending::Panicked(text), _) => Err(failed(text)),
         (Ending::NoWorker, _) => {
-            let task = call.turns.first().and_then(Turn::task).map_or("", AsRef::as_ref);
+            let task = call.task().unwrap_or_default();
             Err(failed(format!("no worker of this node handles task {task:?} of its queue")))
         }
         (Ending::Answered(Err(failure)), reason) => {
@@ -255,7 +252,7 @@ fn note_start(core: &Core, worker: Option<&Worker>, call: &Call, ending: &Ending
 }
 
 fn pause_unstartable(core: &Core, source: &Source, call: &Call, why: &Unstartable) {
-    let worker = source.worker(call.turns.first().and_then(Turn::task).map(AsRef::as_ref));
+    let worker = source.worker(call.task());
     let task = worker.and_then(|worker| worker.task.as_deref());
     let about = Trouble::about_worker(&source.name, task);
     core.troubles.set(TroubleKind::WorkerCannotStart, Some(&source.name), &about, &why.0);
@@ -264,7 +261,7 @@ fn pause_unstartable(core: &Core, source: &Source, call: &Call, why: &Unstartabl
         tracing::error!(
             queue,
             pause_s,
-            "this worker cannot start: {why}. Its jobs went back uncounted; it pauses and then tries again"
+            "this worker cannot start: {why}. Its jobs went back uncounted; this node takes no jobs of the queue meanwhile"
         );
     }
 }

@@ -17,8 +17,7 @@ use crate::engine::core::Core;
 use crate::engine::limits::{
     HELD_LANES_MAX, PREFETCH_LANES_MAX, PUT_ASIDE_FOR, PUT_ASIDE_MAX, REST_MIN,
 };
-use crate::engine::outage::Pauses;
-use crate::engine::settle::settler::will_pass;
+use crate::engine::outage::{Pauses, will_pass};
 use crate::model::clock::Timestamp;
 use crate::model::error::{Error, ErrorKind};
 use crate::model::id::NodeId;

@@ -4,15 +4,14 @@
 //! A call whose answer was lost may also still be on its way. So all calls so far are given up first: afterwards the
 //! store's listing shows everything that they will ever have taken.
 
-use std::time::Duration;
-
 use crate::contract::{GiveUp, LaneQuery};
 use crate::engine::core::Core;
-use crate::engine::settle::settler::{keep_refused, send, will_pass};
+use crate::engine::outage::will_pass;
+use crate::engine::settle::settler::{keep_refused, send};
 use crate::model::error::{Error, ErrorKind, Result};
 use crate::model::id::{LaneId, NodeId, Token};
 use crate::model::queue::Queue;
-use crate::model::settle::{Outcome, plan};
+use crate::model::settle::release;
 
 /// Compares the store's list of lanes held by `node` in the suspect queues with the node's own list. Called by the
 /// fetcher, while none of its claims is in flight. Returns the queues for which that failed
@@ -62,8 +61,7 @@ async fn put_back(core: &Core, queue: &Queue, lane: LaneId, token: Token) -> Res
     // `None`: it was settled between the two queries.
     let Some(turn) = core.store.turn(lane, token).await? else { return Ok(()) };
     tracing::info!(queue = queue.name, %lane, %token, "a claim whose answer was lost is returned");
-    let settlement = plan(&turn, queue, &Outcome::Release.into(), &|_| Duration::ZERO);
-    let turns = [settlement];
+    let turns = [release(&turn, queue)];
     let (settled, _) = send(core, &turns).await;
     keep_refused(core, &turns, settled);
     Ok(())

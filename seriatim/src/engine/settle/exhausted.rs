@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::{JobState, Push, SharedStore};
 use crate::engine::core::Core;
-use crate::engine::outage::Pauses;
 use crate::handler::batch::Batch;
 use crate::handler::failure::Failure;
 use crate::handler::worker::Worker;
@@ -78,7 +77,7 @@ where
     })
 }
 
-/// Pushes the hook's calls for the jobs that these settlements bury or drop. Repeats it while the error is transient.
+/// Pushes the hook's calls for the jobs that these settlements bury or drop, before they are settled.
 pub(in crate::engine) async fn announce<'t>(
     core: &Core,
     turns: impl Iterator<Item = (&'t Turn, &'t Settlement)>,
@@ -88,13 +87,11 @@ pub(in crate::engine) async fn announce<'t>(
     }
     let jobs: Vec<Job> = turns.flat_map(|(turn, settlement)| calls(turn, settlement)).collect();
     for jobs in jobs.chunks(PUSH_JOBS_MAX) {
-        let mut pauses = Pauses::default();
-        while let Err(error) = core.store.push(Push { now: None, jobs: jobs.to_vec() }).await {
-            core.outage.failed("telling of exhausted jobs", &error);
-            if !error.is_transient() {
-                break;
-            }
-            tokio::time::sleep(pauses.next()).await;
+        let push = || core.store.push(Push { now: None, jobs: jobs.to_vec() });
+        if let Err(error) =
+            core.outage.until_answered("pushing exhausted jobs to their hook", push).await
+        {
+            tracing::error!(%error, jobs = jobs.len(), "the store refuses the hook's jobs: it is not called for these");
         }
     }
 }

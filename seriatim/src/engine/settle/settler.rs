@@ -10,11 +10,11 @@ use std::sync::Arc;
 use crate::contract::{Settle, Settled, TroubleKind};
 use crate::engine::core::Core;
 use crate::engine::limits::PUT_ASIDE_FOR;
-use crate::engine::outage::Pauses;
+use crate::engine::outage::{Pauses, will_pass};
 use crate::engine::settle::ended::Ended;
 use crate::engine::settle::exhausted::announce;
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind};
+use crate::model::error::Error;
 use crate::model::id::LaneId;
 use crate::model::limits::SETTLE_TURNS_MAX;
 use crate::model::settle::Settlement;
@@ -122,11 +122,6 @@ pub(in crate::engine) async fn send(
         repeated = true;
         tokio::time::sleep(pauses.next()).await;
     }
-}
-
-/// Whether the store may accept the same request later: it is unavailable, full or read-only.
-pub(in crate::engine) fn will_pass(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Full | ErrorKind::ReadOnly)
 }
 
 /// Splits a refused batch in halves until the refused turns are alone.

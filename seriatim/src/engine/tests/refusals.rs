@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::rig::{Log, Rig, Running, engine, pass, secs};
 use crate::contract::{JobState, Trouble, TroubleKind};
+use crate::engine::Exhausted;
 use crate::*;
 
 async fn troubles(rig: &Rig) -> Vec<Trouble> {
@@ -122,4 +123,33 @@ async fn a_claim_that_fails_half_way_leaves_nothing_held() {
     let running = Running::start(logging(engine(&rig), "mail", &log));
     log.reaches(5).await;
     assert_eq!(running.stop().await.done, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ticks_and_calls_of_the_exhausted_hook_wait_until_a_read_only_store_accepts_them() {
+    let (rig, log) = (Rig::new(), Log::default());
+    rig.push(Job::new("mail", &1).unwrap().max_retries(0)).await;
+    rig.faults.read_only.store(true, Ordering::SeqCst);
+    let (hook, tick) = (log.clone(), log.clone());
+    let cron = Cron::new("tick", "* * * * *", Job::new("ticks", &0).unwrap()).unwrap();
+    let builder = engine(&rig)
+        .cron(cron)
+        .on_retries_exhausted(move |_: Exhausted| {
+            hook.add("hook");
+            async { Ok(()) }
+        })
+        .worker("mail", |_: Batch<u32>| async { Err::<(), Failure>("no stamps".into()) })
+        .worker("ticks", move |_: Batch<u32>| {
+            tick.add("tick");
+            async {}
+        });
+    let running = Running::start(builder);
+    pass(secs(65)).await;
+    assert_eq!(log.len(), 0, "a standby accepts nothing");
+    rig.faults.read_only.store(false, Ordering::SeqCst);
+    pass(secs(40)).await;
+    running.stop().await;
+    let mut lines = log.lines();
+    lines.sort();
+    assert_eq!(lines, ["hook", "tick"]);
 }

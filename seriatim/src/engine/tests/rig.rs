@@ -53,6 +53,8 @@ pub(super) struct Faults {
     pub(super) claims: AtomicUsize,
     /// The number of declarations.
     pub(super) declares: AtomicUsize,
+    /// Pushes are refused, as by a standby.
+    pub(super) read_only: AtomicBool,
     /// The number of pushes.
     pub(super) pushes: AtomicUsize,
     /// The number of next claims that take effect, and then fail for a lasting reason.
@@ -242,6 +244,9 @@ impl Wrapper for Rig {
     async fn push(&self, request: Push) -> Result<Vec<Pushed>> {
         self.check()?;
         self.faults.pushes.fetch_add(1, Ordering::SeqCst);
+        if self.faults.read_only.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::ReadOnly, "the store is a standby"));
+        }
         // A store takes some time, in which other callers may join the line.
         tokio::task::yield_now().await;
         self.inner.push(request).await

@@ -7,9 +7,8 @@ use crate::contract::{Push, QueueView};
 use crate::cron::{Cron, Missed};
 use crate::engine::core::Core;
 use crate::engine::limits::{CRON_LATE_MARGIN, CRON_LOOK_BACK_MAX, CRON_REMEMBERED_MIN};
-use crate::engine::outage::Pauses;
 use crate::model::clock::Timestamp;
-use crate::model::error::{Error, ErrorKind, Result};
+use crate::model::error::{Error, Result};
 use crate::model::queue::{Mode, Queue};
 
 /// Most missed ticks to catch up with.
@@ -105,27 +104,13 @@ async fn attempt(core: &Core, cron: &Cron, tick: Timestamp) -> Result<()> {
     core.store.push(Push { now: None, jobs }).await.map(drop)
 }
 
-/// Repeats a request while the error is transient. `None` if it was refused.
+/// Repeats a request until the store accepts it. `None` if it was refused.
 async fn until_answered<T, F>(core: &Core, cron: &Cron, ask: impl Fn() -> F) -> Option<T>
 where
     F: Future<Output = Result<T>>,
 {
-    let mut pauses = Pauses::default();
-    loop {
-        match ask().await {
-            Ok(answer) => {
-                core.outage.succeeded();
-                return Some(answer);
-            }
-            Err(error) if error.is_transient() => {
-                core.outage.failed("pushing by the clock", &error);
-            }
-            Err(error) => {
-                let full = error.kind() == ErrorKind::Full;
-                tracing::error!(%cron, %error, full, "the job of this tick was refused");
-                return None;
-            }
-        }
-        tokio::time::sleep(pauses.next()).await;
-    }
+    let answer = core.outage.until_answered("pushing by the clock", ask).await;
+    answer
+        .inspect_err(|error| tracing::error!(%cron, %error, "the job of this tick was refused"))
+        .ok()
 }

@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use crate::contract::{Lead, QueueView, Rescue, Settled, Sweep};
 use crate::engine::claim::fetch::may_have_been_done;
-use crate::engine::claim::source::Source;
 use crate::engine::core::Core;
 use crate::engine::limits::{DEFINITIONS_EVERY, RESCUE_LANES_MAX, SWEEP_EVERY, SWEEP_ROWS_MAX};
 use crate::engine::settle::exhausted::announce;
@@ -164,8 +163,8 @@ fn definition(core: &Core, queues: &[QueueView], turn: &Turn) -> Queue {
         return view.queue.clone();
     }
     let own = core.sources.iter().find(|source| source.name == turn.queue);
-    match own.and_then(Source::definition) {
-        Some(queue) => (*queue).clone(),
-        None => Queue::implied(&turn.queue, turn.key.is_some()),
-    }
+    own.map_or_else(
+        || Queue::implied(&turn.queue, turn.key.is_some()),
+        |source| (*source.definition_for(Some(turn))).clone(),
+    )
 }
