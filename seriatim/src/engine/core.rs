@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::contract::{NodeView, QueueView, SharedStore, Store};
+use crate::contract::{Claim, Lease, NodeView, QueueView, SharedStore, Store};
 use crate::engine::call::flags::Flags;
 use crate::engine::call::running::Running;
 use crate::engine::claim::dispatch::Dispatch;
@@ -194,6 +194,25 @@ impl Core {
             && source.stands()
             // If heartbeats fail, lanes claimed now could not be started.
             && self.lease.stands(lease.unwrap_or(self.settings.lease))
+    }
+
+    /// A claim of no lanes of a source yet.
+    pub(in crate::engine) fn claim_of(&self, source: usize, node: NodeId) -> Claim {
+        let source = &self.sources[source];
+        let lease = source.definition().and_then(|queue| queue.lease);
+        Claim {
+            now: None,
+            queue: source.name.clone(),
+            node,
+            node_name: Some(self.settings.node_name.clone()),
+            groups: self.settings.groups.clone(),
+            lanes_max: 0,
+            crashed_max: 0,
+            bytes_max: None,
+            lease: Lease::Node { ttl: lease.unwrap_or(self.settings.lease) },
+            declared: source.is_declared(),
+            ticket: self.next_ticket(),
+        }
     }
 
     /// The time until the store's clock shows `time`.

@@ -142,8 +142,11 @@ impl Consumer for Memory {
         let best = state.best_priorities(&request);
         let mut settled = state.settle(now, &request.turns);
         state.go_on(now, &request, &best, &mut settled);
+        let rings = request.turns.iter().any(|turn| state.is_waiting(turn.lane));
         drop(state);
-        self.bell.ring();
+        if rings {
+            self.bell.ring();
+        }
         Ok(settled)
     }
 

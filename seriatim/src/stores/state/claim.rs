@@ -137,6 +137,13 @@ impl State {
         }
     }
 
+    /// Whether a claim can take this lane, now or later.
+    pub(in crate::stores) fn is_waiting(&self, lane: LaneId) -> bool {
+        let known = self.lanes.get(&lane.number).filter(|known| known.id == lane);
+        let position = known.map(|lane| lane.position).unwrap_or_default();
+        position.ready.is_some() || position.wake.is_some()
+    }
+
     fn may_go_on(&self, lane: LaneId, queue: u32, claim: &Claim, best: Option<u16>) -> bool {
         let known = self.lanes.get(&lane.number).filter(|known| known.id == lane);
         let ready = known.and_then(|lane| lane.position.ready);
