@@ -211,7 +211,7 @@ async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
         say_json(&all(&*store).await?);
         return Ok(());
     }
-    let views = with_figures(&*store).await?;
+    let (views, nodes) = with_figures(&*store).await?;
     if views.is_empty() {
         say("no queues: a push or a [queues] entry of the configuration creates one");
         return Ok(());
@@ -232,7 +232,7 @@ async fn list(store: SharedStore, json: bool) -> Result<(), Failure> {
         table.row(row(view, figures));
     }
     say(table.render(Terminal::of_stdout()));
-    let (nodes, now) = (store.nodes().await?, store.now().await?);
+    let now = store.now().await?;
     for (view, _) in &views {
         troubles::say_all(&nodes, now, Some(&view.queue.name));
     }
