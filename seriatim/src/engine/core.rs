@@ -106,7 +106,7 @@ impl Core {
     ) -> Self {
         let periodic = std::mem::take(&mut hooks.periodic);
         let periodic = periodic.into_iter().map(|one| (one, Account::default())).collect();
-        let env = Arc::new(CallEnv::new(store.clone(), hooks.codec.take()));
+        let env = Arc::new(CallEnv::new(store.clone(), hooks.codec.take(), hooks.exhausted.take()));
         let limits = sources.iter().map(Source::concurrency);
         let dispatch =
             Dispatch::new(limits, settings.scheduler, settings.concurrency, settings.prefetch_max);
@@ -233,7 +233,7 @@ impl Core {
 
     /// Whether settled turns must be reported to an observer or a hook.
     pub(in crate::engine) fn keeps_witness(&self) -> bool {
-        self.observer.is_some() || self.hooks.reports_exhausted
+        self.observer.is_some() || self.env.exhausted.is_some()
     }
 
     /// Stops the engine because one of its tasks ended, which it cannot work without.
