@@ -145,14 +145,8 @@ fn listen(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
         // again.
         socket.listen(CONNECTIONS_MAX as u32)
     };
-    let mut found = Err(io::ErrorKind::AddrNotAvailable.into());
-    for address in addresses {
-        found = on(address);
-        if found.is_ok() {
-            break;
-        }
-    }
-    found
+    let none = Err(io::ErrorKind::AddrNotAvailable.into());
+    addresses.iter().fold(none, |found, address| found.or_else(|_| on(address)))
 }
 
 /// The addresses of `HOST:PORT`; of several the first that is free is listened on.
