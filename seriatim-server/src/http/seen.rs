@@ -1,13 +1,15 @@
 //! What the store said of its queues a moment ago, for requests that must know them and not ask each time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use seriatim::store::QueueView;
 use seriatim::store::Store;
 
 use super::problem::Problem;
+
+use crate::base::lock::lock;
 
 /// How long that is taken to hold: a store may be emptied, and other servers change it.
 pub(super) const KNOWN_FOR: Duration = Duration::from_secs(10);
@@ -24,13 +26,9 @@ pub(super) struct Known {
 }
 
 impl Seen {
-    fn last(&self) -> MutexGuard<'_, Option<(Instant, Arc<Known>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What was read within [`KNOWN_FOR`].
     pub(super) fn recent(&self) -> Option<Arc<Known>> {
-        let last = self.last();
+        let last = lock(&self.0);
         let (at, known) = last.as_ref()?;
         (at.elapsed() < KNOWN_FOR).then(|| known.clone())
     }
@@ -38,7 +36,7 @@ impl Seen {
     /// Asks the store.
     pub(super) async fn read(&self, store: &dyn Store) -> Result<Arc<Known>, Problem> {
         let known = Arc::new(Known::new(store.queues().await?));
-        *self.last() = Some((Instant::now(), known.clone()));
+        *lock(&self.0) = Some((Instant::now(), known.clone()));
         Ok(known)
     }
 
@@ -64,7 +62,7 @@ impl Seen {
 
     /// This server changed what there is.
     pub(super) fn forget(&self) {
-        *self.last() = None;
+        *lock(&self.0) = None;
     }
 }
 

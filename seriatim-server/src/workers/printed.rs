@@ -1,11 +1,12 @@
 //! What worker programs print, in the log: one bounded line for each of theirs, and no more of them than
 //! people can read.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use crate::base::lock::lock;
 use crate::base::text::one_line;
 
 /// Lines that go to the log within [`PERIOD`].
@@ -116,10 +117,6 @@ impl Budget {
         }
         (left_out, may)
     }
-}
-
-fn lock(budget: &Mutex<Budget>) -> std::sync::MutexGuard<'_, Budget> {
-    budget.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A text on one line, its control characters written out, and not longer than [`LINE_BYTES_MAX`].
