@@ -76,7 +76,7 @@ pub(in crate::engine) struct Core {
     pub(in crate::engine) troubles: Troubles,
     /// For each source, whether this node prefers it.
     preferred: Mutex<Vec<bool>>,
-    /// An operator or the program told the node to take no more work.
+    /// The node was asked to take no more work.
     pub(in crate::engine) quiet: AtomicBool,
     /// Notified when the engine must stop.
     pub(in crate::engine) stop_requested: Notify,
