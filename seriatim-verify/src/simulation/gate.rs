@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::alarm::Alarm;
-use super::world::lock;
+use crate::lock::lock;
 
 /// Most polls of one node's tasks while no time passes.
 const POLLS_AT_ONCE_MAX: u64 = 200_000;
